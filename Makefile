@@ -19,15 +19,14 @@ PYTEST_FLAGS ?=
 PYTEST := $(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all bench growth lint format clean
+.PHONY: help setup demo test test-all bench lint format clean
 
 help:
 	@echo "make demo      trains a classifier on sample messages, exports it, serves three sentences"
 	@echo "make test      checks format, lint and types, and runs the tests of every day"
 	@echo "make test-all  the same with the tests that take long, for every night"
 	@echo "make bench     times training and inference, beside Hugging Face with PEER_PYTHON=..."
-	@echo "make growth    times training over batch, length, layers and width, and draws it"
-	@echo "make lint      only format, lint and types"
+	@echo "make lint      only format, lint, types and the direction of imports"
 	@echo "make format    rewrites the files in the format that make lint asks for"
 	@echo "make setup     only the installation, which every other target does by itself"
 	@echo "make clean     removes the installation and caches; keeps what you trained"
@@ -66,25 +65,18 @@ bench: setup
 	$(PY) -m benchmarks.compare $(if $(PEER_PYTHON),--peer_python=$(PEER_PYTHON)) \
 	  $(if $(ROWS),--rows=$(ROWS)) $(BENCH_FLAGS)
 
-# The same page. For example: make growth GROWTH_FLAGS='--corpus_files=corpus/*.txt'
-GROWTH_DIR := output/growth
-GROWTH_FLAGS ?=
-growth: setup
-	$(PY) -m benchmarks.growth --output_dir=$(GROWTH_DIR) $(GROWTH_FLAGS)
-	$(PY) -m benchmarks.growth_plots --input_file=$(GROWTH_DIR)/growth.json \
-	  --output_dir=$(GROWTH_DIR)
-
 lint: setup
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	$(VENV)/bin/lint-imports --no-logo
 
 format: setup
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	if [ -L models/minilm ]; then rm models/minilm; fi
 

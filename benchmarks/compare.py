@@ -5,8 +5,8 @@ r"""Times this project beside Hugging Face with PyTorch, in turns; docs/performa
 
 --peer_python has torch and transformers; without it ours is timed alone. Every turn is
 a process of its own. Prints a Markdown table and writes all figures of all turns to
---output_file, after each row, so that what is done stays. What a row needs and lacks,
-a file or a unit of the processor, leaves that row out with a word.
+--output_file after each row, so that finished rows stay. A row that lacks its file or
+its unit of the processor is left out, with a line that names it.
 """
 
 import json
@@ -17,7 +17,7 @@ import time
 
 from absl import app, flags
 
-from benchmarks import machine, report, sides, turns
+from benchmarks import report, sides, turns
 from benchmarks import rows as rows_lib
 from contract import errors
 
@@ -26,8 +26,8 @@ PEER_VARIANTS = ["sdpa", "eager", "sdpa_compiled", "sdpa_frozen", "sdpa_int8"]
 
 
 def define_flags():
-    """What to time, on which weights and files, against whom."""
-    flags.DEFINE_list("rows", [], f"Which of {', '.join(rows_lib.ROWS)}; default: all.")
+    """Flags: rows, weights and files, and the peer."""
+    flags.DEFINE_list("rows", [], f"Some of {', '.join(rows_lib.ROWS)}; default: all.")
     flags.DEFINE_string("peer_python", None, "Python that has torch and transformers.")
     flags.DEFINE_list(
         "peer_variants",
@@ -53,7 +53,7 @@ def define_flags():
 
 
 def check_input(rows):
-    """Says what is missing before the long work starts."""
+    """Raises InputError for a wrong flag before the long work starts."""
     paths = {row.file_flag: file_of(row)[0] for row in rows.values() if row.file_flag}
     paths |= {"pretrained": FLAGS.pretrained, "peer_python": FLAGS.peer_python}
     for flag, path in paths.items():
@@ -92,10 +92,10 @@ def takes_part(variant, row):
 
 
 def fastest_variant(row, job):
-    """The peer's variant for a row, and what the short trial of each gave.
+    """The peer's variant for a row, and the result of each short trial.
 
-    A variant that does not run here, such as torch.compile without a C++ compiler, is
-    told by its last line.
+    For a variant that does not run here, such as torch.compile without a C++ compiler,
+    the trial is the last line of its error.
     """
     candidates = [
         variant for variant in FLAGS.peer_variants if takes_part(variant, row)
@@ -107,12 +107,12 @@ def fastest_variant(row, job):
         steps = min(row.trial_steps, job["steps"])
         trial = sides.Job(**{**job, "steps": steps, "variant": variant})
         try:
-            found = turn(FLAGS.peer_python, "peer", trial)()
+            result = turn(FLAGS.peer_python, "peer", trial)()
         except turns.SideFailed as error:
             trials[variant] = str(error).splitlines()[-1]
             continue
         key = "seconds" if row.is_rate else "p50_ms"
-        trials[variant] = seconds[variant] = found[key]
+        trials[variant] = seconds[variant] = result[key]
     if not seconds:
         raise turns.SideFailed(f"no variant of the peer runs: {trials}")
     return min(seconds, key=seconds.__getitem__), trials
@@ -134,24 +134,23 @@ def measure(name, row, directory):
     command = [sys.executable, "-m", "benchmarks.preparation", json.dumps(settings)]
     prepared = turns.run(command)
     job = prepared["job"]
-    found = {
+    measured = {
         "title": row.full_title,
         "unit": row.unit,
         "precision": row.precision,
         "examples": prepared["examples"],
         "gflop": prepared["gflop"],
     }
-    module = "served" if row.keeps_weights else "ours"
-    timed = {report.OURS: turn(sys.executable, module, sides.Job(**job))}
+    timed = {report.OURS: turn(sys.executable, "ours", sides.Job(**job))}
     if FLAGS.peer_python:
-        found["variant"], found["trials"] = fastest_variant(row, job)
-        best = sides.Job(**{**job, "variant": found["variant"]})
+        measured["variant"], measured["trials"] = fastest_variant(row, job)
+        best = sides.Job(**{**job, "variant": measured["variant"]})
         timed[report.PEER] = turn(FLAGS.peer_python, "peer", best)
     runs = turns.alternate(timed, FLAGS.rounds)
-    found["runs"] = {
+    measured["runs"] = {
         side: report.measured(row, prepared, each) for side, each in runs.items()
     }
-    return found
+    return measured
 
 
 def main(_):
@@ -169,7 +168,7 @@ def measure_all(rows):
     """Times the rows, one after the other, and writes figures after each."""
     results = {
         "date": time.strftime("%Y-%m-%d"),
-        "machine": machine.describe(),
+        "machine": report.describe_machine(),
         "peak_size": sides.PEAK_SIZE,
         "rows": {},
     }

@@ -1,6 +1,7 @@
 """This project's side of a comparison: `python -m benchmarks.ours JOB`.
 
-Prints what one turn took, as JSON; see `run`. A job is a `sides.Job`.
+JOB is a `sides.Job` as JSON. Prints the result of `run` as JSON. A job whose weights
+stay the same runs in the environment of a server.
 """
 
 import contextlib
@@ -8,15 +9,17 @@ import json
 import sys
 import time
 
+from benchmarks import sides
 from cli import environment
 
-environment.prepare()  # before TensorFlow is imported
+JOB = sides.Job.from_json(sys.argv[1]) if __name__ == "__main__" else None
+# Before TensorFlow is imported.
+environment.prepare(serves=JOB is not None and JOB.keeps_weights)
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import sides
 from contract import features
 from data_pipeline.batches import batching, packing
 from data_pipeline.text import wordpiece
@@ -34,9 +37,6 @@ OBJECTIVES = {
     "language_model": losses.next_token,
     "seq2seq": losses.target_token,
 }
-# Of the environment, deciding on kernels, threads and the allocator.
-VARIABLES = ("TF_ENABLE_", "TF_DISABLE_", "TF_CPU_", "TF_NUM_", "TF_XLA_", "TF_ONEDNN_")
-VARIABLES += ("XLA_FLAGS", "ONEDNN_", "OMP_", "MALLOC_", "LD_PRELOAD")
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
@@ -46,11 +46,6 @@ def open_tokenizer(directory):
     return wordpiece.BertTokenizer.from_file(
         files.vocab_file, files.do_lower_case is not False
     )
-
-
-def open_pretrained(directory, head="none", num_classes=None):
-    """Tokenizer and model of a directory, with one of pretrainers.HEADS."""
-    return open_tokenizer(directory), open_model(directory, head, num_classes)
 
 
 def open_model(directory, head, num_classes=None):
@@ -65,7 +60,7 @@ def open_model(directory, head, num_classes=None):
 
 
 def peak_gflops(dtype=tf.float32):
-    """As `sides.peak_gflops`, of TensorFlow."""
+    """`sides.peak_gflops` of TensorFlow."""
     size = [sides.PEAK_SIZE, sides.PEAK_SIZE]
     x = tf.cast(tf.random.stateless_normal(size, [1, 2]), dtype)
     return sides.peak_gflops(tf.function(lambda: tf.matmul(x, x)))
@@ -75,22 +70,22 @@ def run(job):
     """Does one turn.
 
     Returns:
-        "seconds" of all timed steps and, of training, their mean "loss", or "p50_ms"
-        and "p99_ms" of a sentence; "peak_gflops", "peak_memory_mb", "versions" and
+        "seconds" of all timed steps; of training their mean "loss"; of exports "p50_ms"
+        and "p99_ms" of a step; "peak_gflops", "peak_memory_mb", "versions" and
         "environment".
     """
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(POLICIES[job.precision])
     try:
-        found = ACTIONS[job.action](job)
+        figures = ACTIONS[job.action](job)
     finally:
         keras.config.set_dtype_policy(before)
     return {
-        **found,
+        **figures,
         "peak_memory_mb": sides.peak_memory_mb(),  # before the product that takes some
         "peak_gflops": peak_gflops(job.precision),
         "versions": {"TensorFlow": tf.__version__, "Keras": keras.__version__},
-        "environment": sides.environment(*VARIABLES),
+        "environment": sides.environment(),
     }
 
 
@@ -105,14 +100,14 @@ def batches_of(work):
 
 
 def train(job):
-    """Steps of a model with given weights."""
+    """Training steps from the job's weights."""
     model = open_model(job.pretrained, job.head, job.num_classes)
     work = sides.Work.load(job.work)
     return time_training(model, job.head, work, job.warm_up, job.steps)
 
 
 def time_training(model, head, work, warm_up, num_steps):
-    """Steps of the compiled loop of our runs; the first of the warm-up traces it."""
+    """Steps of the compiled loop of our runs; the warm-up traces it."""
     adam = optimizers.BertAdam()
     adam.build(model.trainable_variables)
     strategy = tf.distribute.get_strategy()
@@ -130,7 +125,7 @@ def time_training(model, head, work, warm_up, num_steps):
 
 
 def predict(job):
-    """Steps of the function that our runs evaluate and predict with."""
+    """Steps of the function that evaluates and predicts in our runs."""
     model = open_model(job.pretrained, job.head, job.num_classes)
     strategy = tf.distribute.get_strategy()
     function = inference.predict_function(model, strategy, jit_compile=False)
@@ -143,38 +138,38 @@ def predict(job):
 
 
 def write(job):
-    """The likeliest NEW_TOKENS after each sequence, by the loop of our runs."""
+    """The likeliest NEW_TOKENS after each sequence, by our runs' loop."""
     model, count = open_model(job.pretrained, job.head), sides.NEW_TOKENS[job.head]
     written = []
     batches = sides.Work.load(job.work).batches(job.warm_up + job.steps)
     with contextlib.ExitStack() as stack:
         if job.head == "seq2seq":
             stack.enter_context(kernels_tf.joined_projections(model))  # as in an export
-            follow = writes_for_sources(model, job.num_beams, count)
+            follow = seq2seq_writer(model, job.num_beams, count)
         else:
-            follow = writes_on(model, count)
+            follow = continuation_writer(model, count)
         seconds = sides.seconds_of(
             lambda batch: written.append(follow(batch)), batches, job.warm_up
         )
     return {"seconds": sum(seconds), "written": written[job.warm_up :]}
 
 
-def writes_on(model, count):
-    """A function of batches to what is written after each sequence."""
+def continuation_writer(model, count):
+    """A function from a batch to the continuation of each sequence."""
     greedy = decoding.GenerationConfig(sampling.Sampling(temperature=0))
     decoder = decoding.Decoder(model, greedy)
 
     def follow(batch):
         ids = batch[features.INPUT_IDS].tolist()
         numbers = list(range(len(ids)))
-        found = decoding.generate(decoder, ids, numbers, max_new_tokens=count)
-        return [text for text, _ in found]
+        texts = decoding.generate(decoder, ids, numbers, max_new_tokens=count)
+        return [text for text, _ in texts]
 
     return follow
 
 
-def writes_for_sources(model, num_beams, count):
-    """A function of batches to what is written for each sequence, in one graph."""
+def seq2seq_writer(model, num_beams, count):
+    """A function from a batch to the target of each source, in one graph."""
     ends = (model.config.eos_token_id,)
 
     @tf.function(reduce_retracing=True, autograph=False)
@@ -195,29 +190,14 @@ def writes_for_sources(model, num_beams, count):
     return follow
 
 
-def opened(directory):
-    """A function of texts to their probabilities, by an export's signature."""
-    version = formats.open_version(directory)
-    return lambda texts: version.predict("", {"text": np.array(texts, object)})[
-        "probabilities"
-    ]
-
-
 def answer(job):
-    """Median time from a sentence to its probabilities."""
-    ask = opened(job.work)
-    numbers = np.arange(job.warm_up + job.steps) % len(sides.SENTENCES)
-    seconds = sides.seconds_of(
-        lambda i: ask([sides.SENTENCES[i]]), numbers, job.warm_up
-    )
-    return sides.latency(seconds)
+    """Batches of texts to their probabilities, by an export's signature."""
+    version = formats.open_version(job.work)
 
+    def classify(texts):
+        return version.predict("", {"text": np.array(texts, object)})["probabilities"]
 
-def answer_all(job):
-    """Batches of texts to their probabilities."""
-    batches = sides.batches_of_texts(job)
-    seconds = sides.seconds_of(opened(job.work), batches, job.warm_up)
-    return {"seconds": sum(seconds)}
+    return sides.time_answers(classify, job)
 
 
 ACTIONS = {
@@ -225,9 +205,8 @@ ACTIONS = {
     "predict": predict,
     "write": write,
     "answer": answer,
-    "answer_all": answer_all,
 }
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(sides.Job.from_json(sys.argv[1]))))
+    print(json.dumps(run(JOB)))

@@ -2,14 +2,13 @@
 
 transformers with PyTorch at its best: batches by length as ours, its fastest attention,
 compiled where shapes are fixed, every core, the fused optimizer, inference mode. Needs
-torch and transformers and nothing that only this project needs. Prints what `run` says.
+torch, transformers and NumPy. Prints the result of `run` as JSON.
 """
 
 import contextlib
 import json
 import statistics
 import sys
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,67 +26,46 @@ MODELS = {
     "seq2seq": transformers.EncoderDecoderModel,
 }
 IGNORED = -100  # the label of a token that has none
-# As ours.VARIABLES.
-VARIABLES = ("TORCH_", "ATEN_", "MKL_", "OMP_", "KMP_AFFINITY", "KMP_BLOCKTIME")
-VARIABLES += ("ONEDNN_", "MALLOC_", "LD_PRELOAD")
-
-
-class Variant(NamedTuple):
-    """A way to run the peer."""
-
-    attention: str
-    is_compiled: bool = False
-    is_frozen: bool = False  # compiled, and the weights may be packed
-    is_int8: bool = False
-
-
-VARIANTS = {
-    "sdpa": Variant("sdpa"),
-    "eager": Variant("eager"),
-    "sdpa_compiled": Variant("sdpa", is_compiled=True),
-    "sdpa_frozen": Variant("sdpa", is_compiled=True, is_frozen=True),
-    "sdpa_int8": Variant("sdpa", is_int8=True),
-}
 
 
 def run(job):
-    """Does one turn; returns what ours.run returns."""
+    """Does one turn, with the results of ours.run."""
     torch.set_num_threads(sides.cores())
     transformers.logging.set_verbosity_error()
     precise = contextlib.nullcontext()
     if job.precision == "bfloat16":
         precise = torch.autocast("cpu", torch.bfloat16)
     model = open_model(job)
-    found = ACTIONS[job.action](job, model, precise)
+    figures = ACTIONS[job.action](job, model, precise)
     return {
-        **found,
+        **figures,
         "peak_memory_mb": sides.peak_memory_mb(),
         "peak_gflops": peak_gflops(getattr(torch, job.precision)),
         "versions": {
             "PyTorch": torch.__version__,
             "transformers": transformers.__version__,
         },
-        "environment": sides.environment(*VARIABLES),
+        "environment": sides.environment(),
     }
 
 
 def open_model(job):
-    """The model of a job's variant."""
-    variant = VARIANTS[job.variant]
+    """The model of a job, with the attention and the mode of its variant."""
+    attention, _, mode = job.variant.partition("_")
     classes = {} if job.num_classes is None else {"num_labels": job.num_classes}
     model = MODELS[job.head].from_pretrained(
-        job.pretrained, attn_implementation=variant.attention, **classes
+        job.pretrained, attn_implementation=attention, **classes
     )
     model.train(job.action == "train")
-    if variant.is_int8:
+    if mode == "int8":
         layers = {torch.nn.Linear}
         return torch.ao.quantization.quantize_dynamic(model, layers, torch.qint8)
-    torch._inductor.config.freezing = variant.is_frozen
-    return torch.compile(model) if variant.is_compiled else model
+    torch._inductor.config.freezing = mode == "frozen"  # weights may be packed
+    return torch.compile(model) if mode else model
 
 
 def peak_gflops(dtype):
-    """As `sides.peak_gflops`, of PyTorch."""
+    """`sides.peak_gflops` of PyTorch."""
     x = torch.randn(sides.PEAK_SIZE, sides.PEAK_SIZE).to(dtype)
     with torch.inference_mode():
         return sides.peak_gflops(lambda: x @ x)
@@ -105,24 +83,24 @@ def batches_of(job):
 
 def arguments(batch):
     """Our features under the peer's names, int64."""
-    found = {
+    named = {
         "input_ids": batch[features.INPUT_IDS],
         "attention_mask": batch[features.INPUT_MASK],
         "token_type_ids": batch[features.SEGMENT_IDS],
     }
     if features.LABEL_IDS in batch:
         labels = batch[features.LABEL_IDS]
-        found["labels"] = np.where(labels == features.IGNORED, IGNORED, labels)
+        named["labels"] = np.where(labels == features.IGNORED, IGNORED, labels)
     for name in (features.START_POSITIONS, features.END_POSITIONS):
         if name in batch:
-            found[name] = batch[name]
+            named[name] = batch[name]
     if features.MASKED_LM_IDS in batch:  # none has a weight of 0
         labels = np.full(batch[features.INPUT_IDS].shape, IGNORED)
         places, ids = batch[features.MASKED_LM_POSITIONS], batch[features.MASKED_LM_IDS]
         np.put_along_axis(labels, places, ids, axis=1)
-        found["labels"] = labels
-        found["next_sentence_label"] = batch[features.NEXT_SENTENCE_LABELS]
-    return {name: value.astype(np.int64) for name, value in found.items()}
+        named["labels"] = labels
+        named["next_sentence_label"] = batch[features.NEXT_SENTENCE_LABELS]
+    return {name: value.astype(np.int64) for name, value in named.items()}
 
 
 def train(job, model, precise):
@@ -158,13 +136,13 @@ def write(job, model, precise):
     count, written = sides.NEW_TOKENS[job.head], []
     settings = {"max_new_tokens": count, "num_beams": job.num_beams}
     settings |= {"do_sample": False, "use_cache": True, "pad_token_id": 0}
-    if job.head == "language_model":  # of the other no text ends before
+    if job.head == "language_model":  # no text of the other ends earlier
         settings["min_new_tokens"] = count
 
     def follow(batch):
         ids = batch["input_ids"]
-        found = model.generate(ids, attention_mask=torch.ones_like(ids), **settings)
-        written.append(found[:, -count:].tolist())
+        whole = model.generate(ids, attention_mask=torch.ones_like(ids), **settings)
+        written.append(whole[:, -count:].tolist())
 
     with torch.inference_mode(), precise:
         seconds = sides.seconds_of(follow, batches_of(job), job.warm_up)
@@ -172,30 +150,15 @@ def write(job, model, precise):
 
 
 def answer(job, model, precise):
-    """Median time from a sentence to its probabilities, tokenizer included."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(job.pretrained)
-
-    def ask(number):
-        inputs = tokenizer(sides.SENTENCES[number], return_tensors="pt")
-        return model(**inputs).logits.softmax(-1).numpy()
-
-    numbers = np.arange(job.warm_up + job.steps) % len(sides.SENTENCES)
-    with torch.inference_mode(), precise:
-        seconds = sides.seconds_of(ask, numbers.tolist(), job.warm_up)
-    return sides.latency(seconds)
-
-
-def answer_all(job, model, precise):
     """Batches of texts to their probabilities, tokenizer included."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(job.pretrained)
 
-    def ask(texts):
+    def classify(texts):
         inputs = tokenizer(texts, padding=True, return_tensors="pt")
-        model(**inputs).logits.softmax(-1).numpy()
+        return model(**inputs).logits.softmax(-1).numpy()
 
     with torch.inference_mode(), precise:
-        seconds = sides.seconds_of(ask, sides.batches_of_texts(job), job.warm_up)
-    return {"seconds": sum(seconds)}
+        return sides.time_answers(classify, job)
 
 
 ACTIONS = {
@@ -203,7 +166,6 @@ ACTIONS = {
     "predict": predict,
     "write": write,
     "answer": answer,
-    "answer_all": answer_all,
 }
 
 

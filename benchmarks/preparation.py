@@ -1,7 +1,7 @@
-"""Makes what both sides read: `python -m benchmarks.preparation SETTINGS`.
+"""Makes the files that both sides read: `python -m benchmarks.preparation SETTINGS`.
 
-SETTINGS is JSON of the arguments of `prepare`, whose result is printed as JSON. It is a
-process of its own, so that the one that starts the sides stays small and idle.
+SETTINGS is JSON of the arguments of `prepare`, whose result is printed as JSON. It runs
+in a process of its own, so that the one that starts the sides stays small and idle.
 """
 
 import dataclasses
@@ -20,7 +20,6 @@ import bert
 from benchmarks import ours, rows, sides
 from contract import features
 from data_pipeline.batches import batching, packing
-from data_pipeline.classification import sources, split, tables
 from data_pipeline.squad import files
 from data_pipeline.squad import split as question_sets
 from data_pipeline.squad import windows as context_windows
@@ -28,11 +27,18 @@ from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import split as sentence_sets
 from modeling import pretrainers
 from modeling.checkpoints import hugging_face, pretrained
+from modeling.configs import gpt_config
 from modeling.encoder_decoder import config as encoder_decoder_config
-from modeling.gpt import config as gpt_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MASKED_TOKENS = 20
+# 16 words each, for the latency of one sentence.
+SENTENCES = (
+    "my parcel should have been here on monday and there is still no sign of it",
+    "you charged my card twice for the same order and i would like the money back",
+    "the shoes fit very well but one of the boxes was open when it arrived here",
+    "could you please tell me how long it takes to send a lamp to another town",
+)
 # As large as MiniLM, with GPT-2's vocabulary, positions and size of a head.
 GPT_2 = gpt_config.GptConfig(
     vocab_size=50257,
@@ -47,9 +53,9 @@ GPT_2 = gpt_config.GptConfig(
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What a source is made of."""
+    """A row with its files."""
 
-    directory: pathlib.Path  # for what it writes
+    directory: pathlib.Path  # for output
     pretrained: str
     row: rows.Row
     path: str | None  # of its file
@@ -86,7 +92,7 @@ def full_sequences(source):
 
 
 def masked_sequences(source):
-    """The same with two segments and MASKED_TOKENS places to predict."""
+    """`full_sequences` with two segments and MASKED_TOKENS places to predict."""
     packed, targets, _ = full_sequences(source)
     count, length = source.row.batch_size, source.row.max_seq_length
     rng = np.random.default_rng(2)
@@ -104,28 +110,19 @@ def masked_sequences(source):
 
 
 def stretches(source):
-    """The same without classes: each token is to be predicted from those before it."""
+    """`full_sequences` without classes: the next token is to be predicted."""
     packed, _, _ = full_sequences(source)
     return packed, {}, None
 
 
-def read_texts(source, path, layout):
-    """The rows of a table as run_classifier.py has them."""
-    return split.load(
-        sources.Source(files={"train": path}, layout=layout),
-        ["train"],
-        source.tokenizer,
-        source.row.max_seq_length,
-        label_map="",
-        default_metrics={"classification": ()},
-    )
-
-
 def table(source):
-    """The rows of --sms_file or --sst2_file."""
-    text, label = source.columns
-    layout = tables.Layout(text_a=text, label=label)
-    data = read_texts(source, source.path, layout)
+    """The rows of --sms_file or --sst2_file, as run_classifier.py reads them."""
+    _, data = bert.classifier(
+        source.pretrained,
+        {"train": source.path},
+        columns=dict(zip(("text_a", "label"), source.columns, strict=True)),
+        max_seq_length=source.row.max_seq_length,
+    )
     examples = data.examples("train")
     return examples.packed, examples.targets, data.label_set.num_outputs
 
@@ -150,18 +147,19 @@ def tagged_sentences(source):
 def questions(source):
     """The windows of --squad_file, by the original's lengths: 384, 128 and 64."""
     length = source.row.max_seq_length
-    found = files.read_for_training(
+    answered = files.read_for_training(
         source.path, version_2_with_negative=True, multiple_answers="first"
     )
     windows = context_windows.make_windows(
-        found,
+        answered,
         source.tokenizer,
         max_seq_length=length,
         doc_stride=length // 3,
         max_query_length=length // 6,
     )
-    data = question_sets.QuestionSplit(source.path, windows.packed, found, windows)
-    examples = data.examples()
+    examples = question_sets.QuestionSplit(
+        source.path, windows.packed, answered, windows
+    ).examples()
     return examples.packed, examples.targets, None
 
 
@@ -180,30 +178,32 @@ SOURCES = {
 def export(source):
     """Exports a classifier of the sample messages; returns directory and classes."""
     path = ROOT / "sample_data" / "messages" / "train.tsv"
-    length = source.row.max_seq_length
+    row, directory = source.row, str(source.directory / "export")
     loaded, data = bert.classifier(
-        source.pretrained, {"train": str(path)}, max_seq_length=length
+        source.pretrained, {"train": path}, max_seq_length=row.max_seq_length
     )
-    quantization, chosen = source.row.quantization, {}
-    if quantization:
-        chosen = {"export_format": "litert", "quantization": quantization}
-    name = loaded.export(str(source.directory / "export"), **chosen)
+    chosen = {"export_format": "litert", "quantization": row.quantization}
+    name = loaded.export(directory, **(chosen if row.quantization else {}))
     return name, data.label_set.num_outputs
 
 
 def write_texts(source, steps):
-    """Writes batches of the texts of --texts_file; returns their file, and the timed.
+    """Writes batches of texts, the warm-up first; returns their file, and the timed.
 
-    Texts of similar length are together, and the batches are shuffled; as a program
-    would that has a file to answer, on both sides.
+    One sentence in turn; or the texts of --texts_file, those of similar length in one
+    batch and batches shuffled, as a program with a whole file to classify would do it.
     """
-    lines = pathlib.Path(source.path).read_text("utf-8").splitlines()
-    texts = sorted((line.split("\t")[0] for line in lines), key=len)
     size, warm_up = source.row.batch_size, source.row.warm_up
-    batches = [texts[i : i + size] for i in range(0, len(texts), size)]
-    order = np.random.default_rng(1).permutation(len(batches))
-    batches = [batches[i] for i in order]
-    batches = [*batches[:warm_up], *batches[: steps or len(batches)]]
+    if source.path is None:
+        count = warm_up + (steps or source.row.steps)
+        batches = [[SENTENCES[i % len(SENTENCES)]] for i in range(count)]
+    else:
+        lines = pathlib.Path(source.path).read_text("utf-8").splitlines()
+        texts = sorted((line.split("\t")[0] for line in lines), key=len)
+        batches = [texts[i : i + size] for i in range(0, len(texts), size)]
+        order = np.random.default_rng(1).permutation(len(batches))
+        batches = [batches[i] for i in order]
+        batches = [*batches[:warm_up], *batches[: steps or len(batches)]]
     path = source.directory / "texts.json"
     path.write_text(json.dumps(batches), encoding="utf-8")
     return str(path), batches[warm_up:]
@@ -238,7 +238,7 @@ def write_work(source, steps):
 
 
 def write_network(directory, head, config):
-    """Writes random weights as Hugging Face has them; returns their place."""
+    """Writes random weights in Hugging Face's layout; returns their directory."""
     model = pretrainers.build(head, None, config)
     if head == "seq2seq":  # no text ends before it is as long as the others
         bias = model.masked_lm.bias
@@ -248,14 +248,15 @@ def write_network(directory, head, config):
 
 
 def network_of(source):
-    """The config of a source whose network has random weights; None of the others."""
+    """The config of a network with random weights; None for --pretrained."""
     if source.row.source == "stretches":
         return GPT_2
     if source.row.source != "sources":
         return None
     shape, tokens = source.shape, source.tokenizer
-    return encoder_decoder_config.EncoderDecoderConfig.of_berts(
-        *(shape, shape),
+    return encoder_decoder_config.EncoderDecoderConfig.from_berts(
+        shape,
+        shape,
         decoder_start_token_id=tokens.start_id,
         eos_token_id=tokens.end_id,
     )
@@ -277,35 +278,29 @@ def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
     if config := network_of(source):
         pretrained_dir = write_network(source.directory / "network", row.head, config)
         source = dataclasses.replace(source, pretrained=pretrained_dir)
-    texts, answered = "", []
-    if row.is_served:
-        work_path, classes = export(source)
-        if row.source == "texts":
-            texts, answered = write_texts(source, steps)
-        steps = steps or row.steps or len(answered)
+    if row.action == "answer":
+        (path, classes), work = export(source), None
+        texts, timed = write_texts(source, steps)
+        num_steps, examples = len(timed), sum(map(len, timed))
     else:
-        work_path, work, classes = write_work(source, steps)
-        steps = len(work.order) - row.warm_up
+        path, work, classes = write_work(source, steps)
+        texts, num_steps = "", len(work.order) - row.warm_up
+        examples = num_steps * row.batch_size
     job = sides.Job(
         action=row.action,
         head=row.head,
         num_classes=classes,
         pretrained=pretrained_dir,
-        work=work_path,
+        work=path,
         warm_up=row.warm_up,
-        steps=steps,
+        steps=num_steps,
         precision=row.precision,
         texts=texts,
         num_beams=row.num_beams,
     )
-    found = {"job": dataclasses.asdict(job), "examples": steps, "gflop": None}
-    if row.is_served:
-        found["examples"] = sum(map(len, answered)) or steps
-    else:
-        found["examples"] = steps * row.batch_size
-        shape = dataclasses.asdict(source.shape)
-        found["gflop"] = sides.useful_gflop(shape, work, job)
-    return found
+    shape = dataclasses.asdict(source.shape)
+    gflop = None if work is None else sides.useful_gflop(shape, work, job)
+    return {"job": dataclasses.asdict(job), "examples": examples, "gflop": gflop}
 
 
 if __name__ == "__main__":

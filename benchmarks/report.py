@@ -1,8 +1,13 @@
-"""Measurements as a Markdown table."""
+"""Measurements as a Markdown table, with the machine that they were made on."""
 
+import os
+import platform
 import statistics
 
-from benchmarks import turns
+import tabulate
+
+from benchmarks import sides
+from training.distribution import processor
 
 OURS, PEER = "ours", "peer"
 TITLES = {OURS: "this project", PEER: "Hugging Face"}
@@ -24,34 +29,57 @@ LEGEND = (
     "attention between tokens and all that is no matrix product do not count. Memory: "
     "most that the process held, in MB."
 )
+# These decide which kernels a library may take.
+INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+
+
+def describe_machine(cpu_info=processor.PATH):
+    """Processor, instruction sets, cores and memory in 10^9 bytes.
+
+    Instruction sets are [] where there is no /proc/cpuinfo, and memory is 0 where the
+    system has no sysconf.
+    """
+    available = processor.instruction_sets(cpu_info)
+    num_bytes = 0
+    if hasattr(os, "sysconf"):
+        num_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "processor": processor.name(cpu_info) or platform.machine(),
+        "instruction_sets": [name for name in INSTRUCTION_SETS if name in available],
+        "cores": sides.cores(),
+        "memory_gb": round(num_bytes / 1e9, 1),
+    }
 
 
 def measured(row, prepared, runs):
     """A side's turns with "figure" and, where work is counted, "share_of_peak".
 
-    The peak is the highest of all its turns: other load may lower that of one.
+    The peak is the highest of all turns: other load may lower that of one.
     """
     if not row.is_rate:
         return [{**run, "figure": run["p50_ms"]} for run in runs]
-    found = [{**run, "figure": prepared["examples"] / run["seconds"]} for run in runs]
+    results = [{**run, "figure": prepared["examples"] / run["seconds"]} for run in runs]
     if prepared["gflop"] is not None:
         peak = max(run["peak_gflops"] for run in runs)
-        for run in found:
+        for run in results:
             run["share_of_peak"] = prepared["gflop"] / run["seconds"] / peak
-    return found
+    return results
 
 
 def markdown(results):
-    """The whole report of what compare.py writes as JSON."""
-    lines = [machine_line(results["machine"]), ""]
-    lines += [f"* {line}" for line in _sides(results["rows"])]
-    lines += ["", _line(HEADER), _line("---" for _ in HEADER)]
-    lines += [_line(_cells(row)) for row in results["rows"].values() if "runs" in row]
-    lines += ["", LEGEND.format(size=results["peak_size"])]
-    for name, row in results["rows"].items():
-        if "skipped" in row:
-            lines += ["", f"{name}: skipped, {row['skipped']}."]
-    return "\n".join(lines) + "\n"
+    """The whole report, from the object that compare.py writes as JSON."""
+    rows = results["rows"]
+    cells = [_cells(row) for row in rows.values() if "runs" in row]
+    table = tabulate.tabulate(cells, HEADER, "github", disable_numparse=True)
+    sides_lines = "\n".join(f"* {line}" for line in _sides(rows))
+    skipped = [
+        f"{name}: skipped, {row['skipped']}."
+        for name, row in rows.items()
+        if "skipped" in row
+    ]
+    legend = LEGEND.format(size=results["peak_size"])
+    parts = machine_line(results["machine"]), sides_lines, table, legend, *skipped
+    return "\n\n".join(parts) + "\n"
 
 
 def machine_line(machine):
@@ -65,11 +93,11 @@ def machine_line(machine):
 
 def _sides(rows):
     """A line for each side and precision: versions, environment, peak."""
-    found = {}
+    turns = {}
     for row in rows.values():
         for side, runs in row.get("runs", {}).items():
-            found.setdefault((side, row["precision"]), []).extend(runs)
-    for (side, precision), runs in sorted(found.items()):
+            turns.setdefault((side, row["precision"]), []).extend(runs)
+    for (side, precision), runs in sorted(turns.items()):
         versions = ", ".join(f"{k} {v}" for k, v in runs[0]["versions"].items())
         variables = " ".join(f"{k}={v}" for k, v in runs[0]["environment"].items())
         peak = max(run["peak_gflops"] for run in runs)
@@ -87,7 +115,7 @@ def _cells(row):
         row["unit"],
         _median(ours, "figure", "{:.1f}"),
         _median(peer, "figure", "{:.1f}") + variant,
-        _ratio(row["runs"]),
+        _ratio(ours, peer),
         *(_median(runs, "share_of_peak", "{:.2f}") for runs in (ours, peer)),
         *(_median(runs, "peak_memory_mb", "{:,.0f}") for runs in (ours, peer)),
     )
@@ -96,16 +124,12 @@ def _cells(row):
 def _median(runs, name, form):
     if not runs or name not in runs[0]:
         return "-"
-    return form.format(turns.median(runs, name))
+    return form.format(statistics.median(run[name] for run in runs))
 
 
-def _ratio(runs):
-    if len(runs) < 2:
+def _ratio(ours, peer):
+    if not peer:
         return "-"
-    ratios = turns.ratios({side: runs[side] for side in (OURS, PEER)}, "figure")
+    ratios = [a["figure"] / b["figure"] for a, b in zip(ours, peer, strict=True)]
     each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
     return f"**{statistics.median(ratios):.2f}** ({each})"
-
-
-def _line(cells):
-    return f"| {' | '.join(cells)} |"

@@ -1,4 +1,4 @@
-"""The table of what is timed on both sides."""
+"""The table of rows that both sides are timed on."""
 
 from typing import NamedTuple
 
@@ -7,44 +7,35 @@ from contract import errors
 WHOLE = 0  # steps of a row: NUM_EPOCHS over its file, at most MAX_STEPS
 NUM_EPOCHS = 3  # as the scripts train by default
 MAX_STEPS = 700
+FILE_SOURCES = ("sms", "sst2", "tagging", "squad", "texts")
 
 
 class Row(NamedTuple):
-    """What one line of the result is about."""
+    """A line of the result."""
 
     title: str
-    unit: str
-    action: str  # of a sides.Job
-    head: str
     source: str  # of preparation.SOURCES
-    steps: int
+    action: str = "train"  # of a sides.Job
+    head: str = "classifier"
+    steps: int = WHOLE
+    unit: str = "sequences/s"
     precision: str = "float32"
     batch_size: int = 32
     max_seq_length: int = 128
     warm_up: int = 3
     has_fixed_shape: bool = False  # so that the peer is compiled, too
     quantization: str = ""  # of a LiteRT export; "" for a SavedModel
-    num_beams: int = 1  # of "write"; 1 for the likeliest token each time
+    num_beams: int = 1  # of "write"; 1 for greedy decoding
 
     @property
     def file_flag(self) -> str:
-        """The flag that names its file, or "" where it needs none."""
+        """The flag that names the row's file, or "" where it needs none."""
         return f"{self.source}_file" if self.source in FILE_SOURCES else ""
 
     @property
     def is_rate(self) -> bool:
         """Whether more is better."""
-        return self.action != "answer"
-
-    @property
-    def is_served(self) -> bool:
-        """Whether an export answers raw text."""
-        return self.action in ("answer", "answer_all")
-
-    @property
-    def keeps_weights(self) -> bool:
-        """Whether no weight changes, as in a server, so that they may be packed."""
-        return self.is_served or self.action == "write"
+        return self.unit != "ms"
 
     @property
     def full_title(self) -> str:
@@ -57,70 +48,66 @@ class Row(NamedTuple):
 
     @property
     def trial_steps(self) -> int:
-        """Steps by which the peer's variants are told apart."""
+        """Steps in the trials that choose the peer's variant."""
         if self.action == "write":
             return 1
         return 8 if self.is_rate else 100
 
 
-FILE_SOURCES = ("sms", "sst2", "tagging", "squad", "texts")
+_CLASSIFIER = Row("classifier step", "full", steps=20, has_fixed_shape=True)
 _FIXED = {
-    "classifier": Row(
-        *("classifier step", "sequences/s", "train", "classifier", "full", 20),
-        has_fixed_shape=True,
+    "classifier": _CLASSIFIER,
+    "pretraining": _CLASSIFIER._replace(
+        title="pretraining step", source="masked", head="pretraining", steps=10
     ),
-    "pretraining": Row(
-        *("pretraining step", "sequences/s", "train", "pretraining", "masked", 10),
-        has_fixed_shape=True,
-    ),
-    "inference": Row(
-        *("inference", "sequences/s", "predict", "classifier", "full", 40),
-        has_fixed_shape=True,
-    ),
+    "inference": _CLASSIFIER._replace(title="inference", action="predict", steps=40),
     "left_to_right": Row(
-        *("left-to-right step", "sequences/s", "train", "language_model"),
-        *("stretches", 10),
+        title="left-to-right step",
+        source="stretches",
+        head="language_model",
+        steps=10,
         batch_size=8,
         max_seq_length=256,
         has_fixed_shape=True,
     ),
 }
 _WRITING = Row(
-    *("writing 128 tokens", "texts/s", "write", "language_model", "stretches", 3),
+    title="writing 128 tokens",
+    source="stretches",
+    action="write",
+    head="language_model",
+    steps=3,
+    unit="texts/s",
     max_seq_length=16,
     warm_up=1,
 )
-_ANSWERING = Row(
-    *("64 tokens for 64, greedy", "texts/s", "write", "seq2seq", "sources", 3),
+_SEQ2SEQ = _WRITING._replace(
+    title="64 tokens for 64, greedy",
+    source="sources",
+    head="seq2seq",
     batch_size=8,
     max_seq_length=64,
-    warm_up=1,
 )
 _LATENCY = Row(
-    *("one sentence, p50", "ms", "answer", "classifier", "export", 200),
+    title="one sentence, p50",
+    source="sentences",
+    action="answer",
+    steps=200,
+    unit="ms",
     warm_up=20,
     has_fixed_shape=True,
 )
+_SQUAD = Row("SQuAD", "squad", head="span", steps=60, unit="windows/s")
 ROWS = {
     **_FIXED,
-    "sms": Row(
-        *("fine-tuning, SMS", "examples/s", "train", "classifier", "sms", WHOLE)
-    ),
-    "sst2": Row(
-        *("fine-tuning, SST-2", "examples/s", "train", "classifier", "sst2", WHOLE)
-    ),
-    "tagging": Row(*("tagging", "windows/s", "train", "tagger", "tagging", WHOLE)),
-    "squad": Row(
-        *("SQuAD", "windows/s", "train", "span", "squad", 60),
-        batch_size=16,
-        max_seq_length=384,
-    ),
+    "sms": Row("fine-tuning, SMS", "sms", unit="examples/s"),
+    "sst2": Row("fine-tuning, SST-2", "sst2", unit="examples/s"),
+    "tagging": Row("tagging", "tagging", head="tagger", unit="windows/s"),
+    "squad": _SQUAD._replace(batch_size=16, max_seq_length=384),
     "writing": _WRITING._replace(batch_size=1),
     "writing_8": _WRITING._replace(batch_size=8),
-    "seq2seq": _ANSWERING,
-    "seq2seq_beams": _ANSWERING._replace(
-        title="64 tokens for 64, 4 beams", num_beams=4
-    ),
+    "seq2seq": _SEQ2SEQ,
+    "seq2seq_beams": _SEQ2SEQ._replace(title="64 tokens for 64, 4 beams", num_beams=4),
     "latency": _LATENCY,
     "latency_litert": _LATENCY._replace(
         title="one sentence, LiteRT, p50", quantization="none"
@@ -128,10 +115,7 @@ ROWS = {
     "latency_int8": _LATENCY._replace(
         title="one sentence, int8, p50", quantization="dynamic_int8"
     ),
-    "texts": Row(
-        *("texts to probabilities", "texts/s", "answer_all", "classifier"),
-        *("texts", WHOLE),
-    ),
+    "texts": Row("texts to probabilities", "texts", "answer", unit="texts/s"),
     **{
         f"{name}_bfloat16": row._replace(
             title=f"{row.title}, bfloat16", precision="bfloat16"
@@ -147,8 +131,7 @@ def named(names: list[str]) -> dict[str, Row]:
     Raises:
         ValueError: there is no such row.
     """
-    unknown = sorted(set(names) - set(ROWS))
-    if unknown:
+    if unknown := sorted(set(names) - set(ROWS)):
         raise errors.InputError(
             f"--rows={','.join(unknown)}: rows are {', '.join(ROWS)}"
         )

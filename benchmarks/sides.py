@@ -1,8 +1,8 @@
-"""What the two sides of a comparison are given, and how both are timed.
+"""The work of both sides of a comparison, and the clock for both.
 
-Each side runs in a process and a Python of its own, so here is only NumPy. Both read
-the same `Work`: the same token ids in the same batches, by length as our runs have
-them, each padded to its longest sequence.
+Each side runs in a process and a Python of its own, so this module needs only NumPy.
+Both sides read the same `Work`: the same token ids in the same batches, sorted by
+length as in our runs, each padded to its longest sequence.
 """
 
 import dataclasses
@@ -20,24 +20,21 @@ from contract import features
 
 PEAK_SIZE = 1536  # rows and columns of the matrix product that shows a side's peak
 PEAK_ROUNDS = 20
-# That are written after each sequence, by head; a text never ends before.
-NEW_TOKENS = {"language_model": 128, "seq2seq": 64}
-# Of 16 words each, for the latency of one sentence.
-SENTENCES = (
-    "my parcel should have been here on monday and there is still no sign of it",
-    "you charged my card twice for the same order and i would like the money back",
-    "the shoes fit very well but one of the boxes was open when it arrived here",
-    "could you please tell me how long it takes to send a lamp to another town",
+# Beginnings of variables that decide on kernels, threads and allocators.
+VARIABLES = (
+    *("TF_ENABLE_", "TF_DISABLE_", "TF_CPU_", "TF_NUM_", "TF_XLA_", "TF_ONEDNN_"),
+    *("XLA_FLAGS", "TORCH_", "ATEN_", "MKL_", "OMP_", "KMP_AFFINITY", "KMP_BLOCKTIME"),
+    *("ONEDNN_", "MALLOC_", "LD_PRELOAD"),
 )
+# Tokens written after each sequence, by head; no text ends earlier.
+NEW_TOKENS = {"language_model": 128, "seq2seq": 64}
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
     """One turn of one side, as JSON on its command line."""
 
-    # "train", "predict", "write" (NEW_TOKENS), or of an export "answer" for the latency
-    # of one sentence and "answer_all" for the rate of many
-    action: str
+    action: str  # "train", "predict", "write" (NEW_TOKENS) or "answer" (an export)
     head: str  # of pretrainers.HEADS
     num_classes: int | None
     pretrained: str  # directory of the weights
@@ -45,17 +42,22 @@ class Job:
     warm_up: int  # steps or sentences before those that are timed
     steps: int
     precision: str = "float32"  # or "bfloat16"
-    variant: str = ""  # of the peer; see peer.VARIANTS
+    variant: str = ""  # of the peer; see compare.PEER_VARIANTS
     num_beams: int = 1  # of "write"; 1 for the likeliest token each time
-    texts: str = ""  # for "answer_all" a JSON file of batches of texts
+    texts: str = ""  # for "answer" a JSON file of batches of texts
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether no weight changes, as in a server, so that weights may be packed."""
+        return self.action in ("answer", "write")
 
     def to_json(self) -> str:
-        """What `from_json` reads."""
+        """The text that `from_json` reads."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
-        """The job of `to_json`."""
+        """The job that `to_json` wrote."""
         return cls(**json.loads(text))
 
 
@@ -87,7 +89,7 @@ class Work:
 
     @classmethod
     def load(cls, path: str) -> "Work":
-        """What `save` wrote."""
+        """Reads a file that `save` wrote."""
         fields: dict[str, Any] = {"targets": {}, "token_targets": {}}
         with np.load(path) as arrays:
             for name, value in arrays.items():
@@ -126,8 +128,8 @@ def useful_gflop(shape: Mapping[str, int], work: Work, job: Job) -> float:
 
     A weight of the blocks takes 2 a token (a multiplication and an addition), a weight
     of the head that predicts tokens 2 a predicted one, and training three times as
-    many. Padding,
-    attention between tokens and everything that is no matrix product do not count.
+    many. Padding, attention between tokens and everything that is no matrix product do
+    not count.
     `shape` holds the keys of bert_config.json, or under "encoder" and "decoder" those
     of two.
     """
@@ -143,7 +145,7 @@ def useful_gflop(shape: Mapping[str, int], work: Work, job: Job) -> float:
         predicted = work.targets[features.MASKED_LM_WEIGHTS][rows].sum()
     if job.head == "language_model":  # each token but the first, by the table alone
         predicted, head = tokens - len(rows), width * shape["vocab_size"]
-    if job.action == "write":  # nothing is asked of the last
+    if job.action == "write":  # the last token is not read
         predicted = len(rows) * NEW_TOKENS[job.head]
         tokens += predicted - len(rows)
     operations = 6 if job.action == "train" else 2
@@ -153,11 +155,11 @@ def useful_gflop(shape: Mapping[str, int], work: Work, job: Job) -> float:
 def _gflop_of_pairs(
     shape: Mapping[str, Mapping[str, int]], work: Work, job: Job
 ) -> float:
-    """As `useful_gflop`, of "write": sources are read once, and each beam writes."""
+    """`useful_gflop` of "write": sources are read once, and each beam writes."""
     sides = shape["encoder"], shape["decoder"]
     width, inner = sides[0]["hidden_size"], [s["intermediate_size"] for s in sides]
     layers = [side["num_hidden_layers"] for side in sides]
-    # The decoder asks its own text and the source, whose keys and values are read.
+    # The decoder attends to its text and the source, whose keys and values it projects.
     read = layers[0] * (4 * width**2 + 2 * width * inner[0]) + layers[1] * 2 * width**2
     written = layers[1] * (6 * width**2 + 2 * width * inner[1])
     written += width**2 + width * sides[1]["vocab_size"]
@@ -171,25 +173,21 @@ def seconds_of(
     run: Callable[[Any], Any], inputs: Iterable[Any], warm_up: int
 ) -> list[float]:
     """Seconds of `run` on each input after the first; making inputs is not timed."""
-    found = []
+    seconds = []
     for number, each in enumerate(inputs):
         begin = time.perf_counter()
         run(each)
         if number >= warm_up:
-            found.append(time.perf_counter() - begin)
-    return found
+            seconds.append(time.perf_counter() - begin)
+    return seconds
 
 
-def latency(seconds: list[float]) -> dict[str, float]:
-    """Median and 99th percentile of the answers to single sentences."""
-    median, late = np.percentile(seconds, [50, 99])
-    return {"p50_ms": 1e3 * float(median), "p99_ms": 1e3 * float(late)}
-
-
-def batches_of_texts(job: Job) -> list[list[str]]:
-    """What "answer_all" asks, the warm-up first."""
+def time_answers(classify: Callable[[list[str]], Any], job: Job) -> dict[str, float]:
+    """Seconds of all batches of texts; median and 99th percentile of one, in ms."""
     with open(job.texts, encoding="utf-8") as file:
-        return json.load(file)
+        seconds = seconds_of(classify, json.load(file), job.warm_up)
+    median, late = (1e3 * np.percentile(seconds, [50, 99])).tolist()
+    return {"seconds": sum(seconds), "p50_ms": median, "p99_ms": late}
 
 
 def peak_gflops(product: Callable[[], Any]) -> float:
@@ -211,7 +209,7 @@ def peak_memory_mb() -> float:
     return size / 1e6 if sys.platform == "darwin" else size * 1024 / 1e6
 
 
-def environment(*beginnings: str) -> dict[str, str]:
-    """The variables of the environment whose names begin so."""
-    names = sorted(name for name in os.environ if name.startswith(beginnings))
+def environment() -> dict[str, str]:
+    """The variables of the environment that VARIABLES begins."""
+    names = sorted(name for name in os.environ if name.startswith(VARIABLES))
     return {name: os.environ[name] for name in names}

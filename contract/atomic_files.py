@@ -1,7 +1,7 @@
 """Files that are whole under their names, or absent, whenever a process ends.
 
-What grows lies beside its name, with a suffix that says so, and is renamed last. What
-TensorFlow writes as several files or a directory does the same in its own place:
+A file grows beside its name, with a suffix, and is renamed last. Files and directories
+that TensorFlow writes do the same in
 modeling/checkpoints/{google,output_directory}.py and serving/export.py.
 """
 
@@ -114,7 +114,7 @@ def remove(path: str) -> None:
 
 
 def unwritable(path: str, error: Exception) -> OSError:
-    """What to raise where a file cannot be written."""
+    """The error of a file that cannot be written."""
     return OSError(
         f"{path}: cannot be written ({reason(error)}); make room there, or name "
         "another place"
@@ -122,7 +122,7 @@ def unwritable(path: str, error: Exception) -> OSError:
 
 
 def reason(error: Exception) -> str:
-    """What went wrong, in one line and without the operation that met it."""
+    """The message of an error, in one line and without the operation."""
     text = error.message if isinstance(error, tf.errors.OpError) else str(error)
     text = text.split("<stack traces unavailable>\n")[-1]  # of a loaded graph
     return text.split("}} ")[-1].split(" [Op:")[0].split("\n")[0]

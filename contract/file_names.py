@@ -1,6 +1,6 @@
 """Names of files that one package writes and another reads, replaces or removes."""
 
-# Of a run, as google-research/bert calls them; see docs/design.md.
+# Files of a run, as google-research/bert calls them; see docs/design.md.
 CHECKPOINT_PREFIX = "model.ckpt"
 EVAL_RESULTS = "eval_results.txt"
 TEST_RESULTS = "test_results.tsv"
@@ -19,12 +19,12 @@ REPORT_JSON = "report.json"
 REPORT_PAGE = "report.html"
 MODEL_CARD = "README.md"
 EXPLANATIONS = "explanations.jsonl"
-FEATURE_CACHE = "feature_cache"  # a directory, of what a frozen network says
+FEATURE_CACHE = "feature_cache"  # a directory of outputs of a frozen network
 
 # Beside the weights of a pretrained model: Google's name of its config and ours.
 BERT_CONFIG = "bert_config.json"
 HUGGING_FACE_CONFIG = "config.json"
-# Of ELMo's releases.
+# In ELMo's releases.
 ELMO_OPTIONS = "options.json"
 # Those of GPT-2's and GPT's releases.
 HPARAMS, PARAMETER_SHAPES = "hparams.json", "params_shapes.json"
@@ -41,6 +41,6 @@ MERGES = {
 TOKENIZER_CONFIG = "tokenizer_config.json"
 # {token: id} of those that were added to the vocabulary after it was learned.
 ADDED_TOKENS = "added_tokens.json"
-# Of a whole tokenizer; and, where no newer file says it, which tokens are special.
+# A whole tokenizer; and the special tokens, where no newer file has them.
 TOKENIZER = "tokenizer.json"
 SPECIAL_TOKENS = "special_tokens_map.json"

@@ -55,8 +55,8 @@ def digest(paths: Sequence[str]) -> str:
     """
     step = -(-len(paths) // _MOST_FILES) or 1
     with concurrent.futures.ThreadPoolExecutor(_READERS) as pool:
-        found = list(pool.map(_ends, paths[::step]))
-    return f"{zlib.crc32(repr((len(paths), found)).encode()):08x}"
+        ends = list(pool.map(_ends, paths[::step]))
+    return f"{zlib.crc32(repr((len(paths), ends)).encode()):08x}"
 
 
 def _ends(path):

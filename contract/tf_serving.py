@@ -1,5 +1,5 @@
 """Names and numbers of TensorFlow Serving, which exports, servers and clients share."""
 
-DEFAULT_SIGNATURE = "serving_default"  # what is asked where none is named
-REST_PORT, GRPC_PORT = 8501, 8500  # where it listens unless told otherwise
+DEFAULT_SIGNATURE = "serving_default"  # the default of requests
+REST_PORT, GRPC_PORT = 8501, 8500  # its defaults
 EXTRA_DIR = "assets.extra"  # of an export: files that it leaves alone

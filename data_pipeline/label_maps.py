@@ -82,7 +82,7 @@ def named(names: Sequence[str], problem_type: str) -> Classes:
     try:
         if problem_type:
             return labels.Labels(tuple(names), problem_type)
-        # PAD beside B-place says nothing of the scheme; NOUN beside X is all there is.
+        # PAD beside B-place does not count; NOUN beside X is all there is.
         spelled = [name for name in names if not schemes.is_placeholder(name)]
         scheme = schemes.find_scheme([[name] for name in spelled or names])
         if not any("-" in name for name in spelled):

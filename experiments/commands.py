@@ -2,11 +2,12 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from experiments import preparation, stages, systems, tasks
+from modeling.configs import config as config_lib
 
-# ELMo's batches are streams; these many words of each make a step.
+# ELMo's batches are streams, and a step reads so many words of each.
 _STREAMS, _UNROLLED = 32, 20
 TASK_BATCH = 8
 _MASKED_SHARE = 0.15
@@ -16,47 +17,59 @@ _LOGGED = 40  # points of a curve
 EVALUATED_BATCHES = 40
 
 
-@dataclasses.dataclass(frozen=True)
-class Commands:
-    """What all runs of a comparison share.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The flags of experiments/compare.py, checked.
 
-    Args:
-        directory: below which everything is written.
-        configs: {shape: path}.
-        data_dir: with a folder for each task.
-        train_batch_size, max_seq_length: of pretraining.
-        learning_rate, task_learning_rate, feature_learning_rate: of BERT's Adam, in
-            pretraining, in tasks, and where a task trains the head alone. ELMo is
-            pretrained by Adagrad with its paper's rate.
-        seeds: of each task.
+    Learning rates are those of BERT's Adam, in pretraining, in tasks, and where a task
+    trains the head alone. ELMo is pretrained by Adagrad with its paper's rate.
     """
 
     directory: str
-    corpus: preparation.Corpus
-    configs: Mapping[str, str]
     data_dir: str
-    hidden_size: int
+    bert: config_lib.BertConfig
+    systems: list[str]
+    tasks: list[str]
+    seeds: tuple[int, ...]
+    steps: int
+    num_train_epochs: float
+    vocab_size: int
     train_batch_size: int
     max_seq_length: int
     learning_rate: float
     task_learning_rate: float
     feature_learning_rate: float
-    seeds: tuple[int, ...]
+    layers: bool
+    curves: bool
+    jobs: int
+    threads: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Commands:
+    """Makes the command lines of a comparison.
+
+    Args:
+        configs: {shape: path}.
+    """
+
+    settings: Settings
+    corpus: preparation.Corpus
+    configs: Mapping[str, str]
 
     def pretrained(self, network: str) -> str:
         """The directory of a pretraining."""
-        return os.path.join(self.directory, "pretrained", network)
+        return os.path.join(self.settings.directory, "pretrained", network)
 
     def pretraining(
         self,
         network: systems.Network,
         steps: int,
         *,
-        directory: str = "",
         evaluations: int = EVALUATIONS,
     ) -> stages.Stage:
         """Trains a network for so many steps, a multiple of EVALUATIONS."""
-        directory = directory or self.pretrained(network.name)
+        directory = self.pretrained(network.name)
         is_elmo = network.shape == "elmo"
         vocab_file = self.corpus.words_file if is_elmo else self.corpus.vocab_file
         flags = [
@@ -64,13 +77,15 @@ class Commands:
             f"--vocab_file={vocab_file}",
             f"--input_file={self.corpus.path(network.corpus, 'train')}",
             f"--eval_input_file={self.corpus.path(network.corpus, 'held_out')}",
-            *("--do_train", "--do_eval", f"--max_eval_steps={EVALUATED_BATCHES}"),
+            "--do_train",
+            "--do_eval",
+            f"--max_eval_steps={EVALUATED_BATCHES}",
             f"--num_train_steps={steps}",
             f"--evaluate_steps={steps // evaluations}",
             f"--save_checkpoints_steps={steps // CHECKPOINTS}",
             f"--log_steps={max(1, steps // _LOGGED)}",
             f"--output_dir={directory}",
-            *network.flags,
+            *network.flags.split(),
         ]
         if is_elmo:
             flags += [
@@ -80,14 +95,14 @@ class Commands:
             ]
         else:
             flags += [
-                f"--train_batch_size={self.train_batch_size}",
-                f"--eval_batch_size={self.train_batch_size}",
-                f"--max_seq_length={self.max_seq_length}",
-                f"--learning_rate={self.learning_rate}",
+                f"--train_batch_size={self.settings.train_batch_size}",
+                f"--eval_batch_size={self.settings.train_batch_size}",
+                f"--max_seq_length={self.settings.max_seq_length}",
+                f"--learning_rate={self.settings.learning_rate}",
                 f"--num_warmup_steps={steps // 10}",
             ]
-        if network.shape == systems.MASKED_SHAPE:
-            most = round(_MASKED_SHARE * self.max_seq_length)
+        if network.shape == "bert":
+            most = round(_MASKED_SHARE * self.settings.max_seq_length)
             flags.append(f"--max_predictions_per_seq={most}")
         return stages.Stage(
             f"pretrain {network.title}",
@@ -96,15 +111,19 @@ class Commands:
         )
 
     def encoder_of_pair(self) -> stages.Stage:
-        """Writes the reading half of the denoising pair as a BERT."""
+        """Writes the encoder of the denoising pair as a BERT."""
         pair = self.pretrained("denoising")
         directory = self.start("denoising")
         return stages.Stage(
             "encoder of the denoising pair",
             f"{directory}.stage",
             (
-                *("convert_checkpoint.py", f"--input={pair}", "--to=google"),
-                *("--head=none", f"--output_dir={directory}", "--overwrite"),
+                "convert_checkpoint.py",
+                f"--input={pair}",
+                "--to=google",
+                "--head=none",
+                f"--output_dir={directory}",
+                "--overwrite",
             ),
         )
 
@@ -117,37 +136,42 @@ class Commands:
         self,
         system: systems.System,
         task: tasks.Task,
-        epochs: float,
         *,
-        directory: str = "",
         checkpoint_step: int | None = None,
-        seeds: Sequence[int] = (),
     ) -> stages.Stage:
         """Trains a system for a task, once with each seed, and scores its dev split.
 
         Args:
             checkpoint_step: of the pretraining, where it is not the last one.
         """
-        if not directory:
-            directory = os.path.join(self.directory, "tasks", system.name, task.name)
-        rate = self.task_learning_rate
+        directory = os.path.join(
+            self.settings.directory, "tasks", system.name, task.name
+        )
+        if checkpoint_step is not None:
+            step = str(checkpoint_step)
+            directory = os.path.join(
+                self.settings.directory, "curves", system.name, step
+            )
+        rate = self.settings.task_learning_rate
         if system.is_frozen:
-            rate = self.feature_learning_rate
+            rate = self.settings.feature_learning_rate
         flags = [
-            *task.data_flags(self.data_dir),
+            *task.data_flags(self.settings.data_dir),
             *task.flags,
-            *("--do_train", f"--train_batch_size={TASK_BATCH}"),
+            "--do_train",
+            f"--train_batch_size={TASK_BATCH}",
             f"--max_seq_length={task.max_seq_length}",
-            f"--num_train_epochs={epochs:g}",
+            f"--num_train_epochs={self.settings.num_train_epochs:g}",
             f"--learning_rate={rate}",
-            f"--seeds={','.join(map(str, seeds or self.seeds))}",
-            *("--log_steps=5", "--keep_checkpoint_max=1"),
-            *system.flags,
-            *(system.classifier_flags if task.is_classification else ()),
+            f"--seeds={','.join(map(str, self.settings.seeds))}",
+            "--log_steps=5",
+            "--keep_checkpoint_max=1",
+            *system.flags.split(),
+            *(system.classifier_flags.split() if task.is_classification else ()),
             f"--output_dir={directory}",
         ]
         if "--head=bilstm" in system.flags:
-            flags.append(f"--bilstm_units={self.hidden_size}")
+            flags.append(f"--bilstm_units={self.settings.bert.hidden_size}")
         if system.network is None:
             flags += [
                 f"--bert_config_file={self.configs['bert']}",

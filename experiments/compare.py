@@ -1,11 +1,11 @@
 r"""Compares BERT, GPT, ELMo and their variants: one size, one corpus, the same tasks.
 
-    python -m experiments.compare --minutes=60 --corpus_files='corpus/*.txt' \
+    python -m experiments.compare --steps=6000 --corpus_files='corpus/*.txt' \
         --held_out_files=corpus/held_out.txt --data_dir=data --output_dir=output/compare
 
 Pretrains every network on as many tokens, trains each on the same tasks for as long,
 and writes comparison.md. The same command goes on where it was killed;
-docs/comparison.md has figures, and says what they can show.
+docs/comparison.md has figures and their limits.
 """
 
 import functools
@@ -21,12 +21,25 @@ from experiments import systems, tasks
 
 FLAGS = flags.FLAGS
 ROOT = str(pathlib.Path(__file__).resolve().parents[1])
+# Settings that are flags, too.
+NUMBERS = (
+    "steps",
+    "num_train_epochs",
+    "vocab_size",
+    "train_batch_size",
+    "max_seq_length",
+    "learning_rate",
+    "task_learning_rate",
+    "feature_learning_rate",
+    "layers",
+    "curves",
+)
 DEFAULT_CONFIG = os.path.join(ROOT, "configs", "bert_compared.json")
 
 
 @command_line.heading("What to do")
 def define_flags():
-    """What is compared, on what, and for how long."""
+    """Flags: systems, texts, tasks and the length of training."""
     string, integer, real = (
         flags.DEFINE_string,
         flags.DEFINE_integer,
@@ -46,9 +59,8 @@ def define_flags():
         required=True,
     )
     string("data_dir", None, "With a folder for each of --tasks.", required=True)
-    real("minutes", None, "How long it may take; everything is cut to fit.")
-    integer("steps", None, "Instead: steps of BERT's pretraining.", lower_bound=8)
-    real("num_train_epochs", 3.0, "With --steps: passes over each task's rows.")
+    integer("steps", None, "Of BERT's pretraining.", lower_bound=8, required=True)
+    real("num_train_epochs", 3.0, "Passes over each task's rows.")
     string("bert_config_file", DEFAULT_CONFIG, "BERT, whose size all others get.")
     integer("vocab_size", 5000, "Word pieces, and words of ELMo.", lower_bound=100)
     integer("train_batch_size", 8, "Sequences of a step.", lower_bound=1)
@@ -71,7 +83,7 @@ import joblib
 import tensorflow as tf
 
 from contract import errors
-from experiments import comparison, pages, preparation, stages
+from experiments import commands, comparison, pages, preparation, stages
 from modeling.configs import config as config_lib
 
 
@@ -92,15 +104,6 @@ def settings():
     Raises:
         ValueError: a flag is wrong, contradicts another, or names what is not there.
     """
-    if (FLAGS.minutes is None) == (FLAGS.steps is None):
-        raise errors.InputError(
-            "give --minutes or --steps, to say how long it may take"
-        )
-    if FLAGS.minutes and FLAGS["num_train_epochs"].present:
-        raise errors.InputError(
-            f"{FLAGS['num_train_epochs'].serialize()} goes with --steps; --minutes "
-            "decides the epochs; leave one of them out"
-        )
     wrong = [text for text in FLAGS.seeds if not text.strip().isdecimal()]
     if wrong or len(set(FLAGS.seeds)) < len(FLAGS.seeds) or not FLAGS.seeds:
         raise errors.InputError(
@@ -121,7 +124,7 @@ def settings():
         )
     cores = joblib.cpu_count()  # of those that this process, or its container, may use
     jobs = FLAGS.jobs or (1 if tf.config.list_physical_devices("GPU") else cores)
-    return comparison.Settings(
+    return commands.Settings(
         directory=os.path.abspath(FLAGS.output_dir),
         data_dir=os.path.abspath(FLAGS.data_dir),
         bert=bert,
@@ -130,7 +133,7 @@ def settings():
         seeds=tuple(map(int, FLAGS.seeds)),
         jobs=jobs,
         threads=max(1, cores // jobs),
-        **{name: FLAGS[name].value for name in comparison.NUMBERS},
+        **{name: FLAGS[name].value for name in NUMBERS},
     )
 
 
@@ -141,22 +144,23 @@ def _stop(number, _):
 def main(_):
     """Runs the comparison of the flags."""
     with errors.explained():
-        asked = settings()
+        chosen = settings()
         corpus = preparation.Corpus(
-            os.path.join(asked.directory, "corpus"),
-            *(FLAGS.corpus_files, FLAGS.held_out_files),
+            os.path.join(chosen.directory, "corpus"),
+            FLAGS.corpus_files,
+            FLAGS.held_out_files,
             vocab_size=FLAGS.vocab_size,
             max_seq_length=FLAGS.max_seq_length,
         )
         signal.signal(signal.SIGTERM, _stop)
-        with stages.locked(asked.directory) as lock:
-            comparison.check_same(asked, corpus)
-            runner = stages.Runner(ROOT, asked.jobs, asked.threads, lock)
+        with stages.locked(chosen.directory) as lock:
+            comparison.check_same(chosen, corpus)
+            runner = stages.Runner(ROOT, chosen.jobs, chosen.threads, lock)
             try:
-                results = comparison.Comparison(asked, corpus, runner).run()
+                results = comparison.Comparison(chosen, corpus, runner).run()
             except stages.Failed as error:
                 sys.exit(f"error: {error}")
-        page = pages.write(os.path.join(asked.directory, "results"), results)
+        page = pages.write(os.path.join(chosen.directory, "results"), results)
         print(f"comparison: {page}")
 
 

@@ -4,7 +4,9 @@ import csv
 import io
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import tabulate
 
 from contract import atomic_files
 from experiments import claims, plots, scores, systems, tasks
@@ -20,25 +22,26 @@ PICTURES = ("steps.svg", "losses.svg", "layers.svg")
 
 
 class Results(NamedTuple):
-    """All that a comparison found.
+    """Scores, reports and settings of a comparison.
 
-    `found` and `curves` as in claims.rows; `weights` are {network: (weights, weights
-    of tables)}, `facts` lines that say how it was run.
+    `scored` and `curves` as in claims.rows; `weights` are {network: (weights, weights
+    of tables)}, `steps` {network: steps}, `facts` lines about the command and the
+    machine.
     """
 
-    found: claims.Found
-    curves: claims.Found
+    scored: claims.SystemScores
+    curves: claims.SystemScores
     reports: claims.Reports
     weights: Mapping[str, tuple[int, int]]
     facts: Sequence[str]
-    plan: Mapping[str, Any]
+    steps: Mapping[str, int]
 
 
 def write(directory: str, results: Results) -> str:
     """Writes the page, the pictures, a table and a record; returns the page's path."""
     os.makedirs(directory, exist_ok=True)
-    rows = claims.rows(results.found, results.reports, results.curves)
-    layered = layer_scores(results.found)
+    rows = claims.rows(results.scored, results.reports, results.curves)
+    layered = layer_scores(results.scored)
     drawn = (
         plots.steps(results.curves) if results.curves else "",
         plots.losses(results.reports) if results.reports else "",
@@ -47,21 +50,21 @@ def write(directory: str, results: Results) -> str:
     for name, picture in zip(PICTURES, drawn, strict=True):
         if picture:
             atomic_files.write_text(os.path.join(directory, name), picture)
-    atomic_files.write_text(os.path.join(directory, TABLE), _csv(results.found))
+    atomic_files.write_text(os.path.join(directory, TABLE), _csv(results.scored))
     atomic_files.write_json(os.path.join(directory, RECORD), _record(results, rows))
     path = os.path.join(directory, PAGE)
     atomic_files.write_text(path, page(results, rows, drawn))
     return path
 
 
-def layer_scores(found: claims.Found) -> dict[str, scores.Score]:
-    """{what features are made of: score}, of the choices that were run."""
+def layer_scores(scored: claims.SystemScores) -> dict[str, scores.Score]:
+    """{title of a choice of layers: score}, of the choices that were run."""
     names = {choice: f"layers_{choice}" for choice in systems.LAYER_CHOICES}
     names["learned"] = "bert_features"
     return {
-        systems.LAYER_CHOICES[choice]: found[name][systems.FEATURE_TASK]
+        systems.LAYER_CHOICES[choice]: scored[name][systems.FEATURE_TASK]
         for choice, name in names.items()
-        if systems.FEATURE_TASK in found.get(name, {})
+        if systems.FEATURE_TASK in scored.get(name, {})
     }
 
 
@@ -70,94 +73,70 @@ def page(
 ) -> str:
     """The page, in Markdown."""
     parts = ["# The comparison", "\n".join(results.facts)]
-    parts += ["## Tasks", _task_table(results.found)]
+    parts += ["## Tasks", _task_table(results.scored)]
     parts += ["## Pretraining", _network_table(results)]
     alternatives = (
         "A task's score along the pretraining",
         "Held-out losses along the pretraining",
         "Scores of features by layers",
     )
-    for name, picture, said in zip(PICTURES, drawn, alternatives, strict=True):
+    for name, picture, text in zip(PICTURES, drawn, alternatives, strict=True):
         if picture:
-            parts.append(f"![{said}]({name})")
-    if layered := layer_scores(results.found):
-        told = [(name, _score(score)) for name, score in layered.items()]
+            parts.append(f"![{text}]({name})")
+    if layered := layer_scores(results.scored):
+        cells = [(name, _score(score)) for name, score in layered.items()]
         task = tasks.TASKS[systems.FEATURE_TASK].title
-        parts += ["## Layers for features", markdown(("features", task), told)]
+        parts += ["## Layers for features", _table(("features", task), cells)]
     if rows:
         header = ("claim", "source", "what was run", "difference", "at this scale")
-        cells = [(r.claim, r.source, r.ran, r.result, r.verdict) for r in rows]
         parts += ["## What papers say", CAUTION.format(len(rows))]
-        parts += [markdown(header, cells)]
+        parts += [_table(header, rows)]
     return "\n\n".join(parts) + "\n"
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return tabulate.tabulate(rows, header, "github", disable_numparse=True)
 
 
 def _score(score):
     return f"{score.mean:.1f} +- {score.deviation:.1f}"
 
 
-def _task_table(found):
-    names = [n for n in tasks.TASKS if any(n in scored for scored in found.values())]
-    header = [
-        "",
-        *(f"{tasks.TASKS[n].title}, {tasks.TASKS[n].score_title}" for n in names),
-    ]
+def _task_table(scored):
+    names = [n for n in tasks.TASKS if any(n in each for each in scored.values())]
+    titles = [f"{tasks.TASKS[n].title}, {tasks.TASKS[n].score_title}" for n in names]
     guesses = [f"{tasks.TASKS[name].guessed:.1f}" for name in names]
     rows = [["the same answer to all", *guesses]]
-    rows += [
-        [
-            system.title,
-            *(_score(found[key][n]) if n in found[key] else "" for n in names),
-        ]
-        for key, system in systems.SYSTEMS.items()
-        if found.get(key)
-    ]
-    return markdown(header, rows)
+    for key, system in systems.SYSTEMS.items():
+        if each := scored.get(key):
+            cells = [_score(each[n]) if n in each else "" for n in names]
+            rows.append([system.title, *cells])
+    return _table(["", *titles], rows)
 
 
 def _network_table(results):
-    """Size, updates, tokens and speed of each pretraining, and how well it predicts."""
+    """Size, updates, tokens and speed of each pretraining, and held-out scores."""
     rows = []
     for name, record in results.reports.items():
         weights, tables = results.weights[name]
-        told = {
-            key: value
+        held_out = ", ".join(
+            f"{key} {value:.4g}"
             for key, value in record["results"].items()
             if key.endswith(("accuracy", "perplexity"))
-        }
-        rows.append(
-            (
-                systems.NETWORKS[name].title,
-                f"{weights:,}",
-                f"{tables:,}",
-                f"{results.plan['steps'][name]:,}",
-                f"{record['seconds']:.0f}",
-                ", ".join(f"{key} {value:.4g}" for key, value in told.items()),
-            )
         )
-    header = (
-        "network",
-        "weights",
-        "and in tables",
-        "steps",
-        "seconds",
-        "held-out text",
-    )
-    return markdown(header, rows)
+        title, seconds = systems.NETWORKS[name].title, f"{record['seconds']:.0f}"
+        steps = f"{results.steps[name]:,}"
+        rows.append((title, f"{weights:,}", f"{tables:,}", steps, seconds, held_out))
+    header = "network", "weights", "and in tables", "steps", "seconds", "held-out text"
+    return _table(header, rows)
 
 
-def _csv(found):
+def _csv(scored):
     with io.StringIO() as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("system", "task", "score", "seed", "value"))
-        for system, scored in found.items():
-            for task, score in scored.items():
+        for system, each in scored.items():
+            for task, score in each.items():
                 for seed, value in score.values.items():
                     name = tasks.TASKS[task].score_title
                     writer.writerow((system, task, name, seed, repr(value)))
@@ -165,16 +144,16 @@ def _csv(found):
 
 
 def _record(results, rows):
-    def plain(found):
+    def values(scored):
         return {
-            key: {name: dict(score.values) for name, score in scored.items()}
-            for key, scored in found.items()
+            key: {name: dict(score.values) for name, score in each.items()}
+            for key, each in scored.items()
         }
 
     return {
-        "scores": plain(results.found),
-        "along_pretraining": plain(results.curves),
-        "claims": [vars(row) for row in rows],
-        "plan": results.plan,
+        "scores": values(results.scored),
+        "along_pretraining": values(results.curves),
+        "claims": [row._asdict() for row in rows],
+        "plan": {"steps": results.steps},
         "weights": {name: list(pair) for name, pair in results.weights.items()},
     }

@@ -1,4 +1,4 @@
-"""The pictures of a comparison, as SVG that show on a light and on a dark page."""
+"""The pictures of a comparison, as SVG for light and dark pages."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,23 @@ from collections.abc import Mapping, Sequence
 import matplotlib
 from matplotlib import figure as figures
 
-from benchmarks import growth_plots
 from experiments import claims, scores, systems, tasks
 
+_INK = "#80868b"  # a contrast of 3.5 and more to white and to black
+_STYLE = {
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.size": 8,
+    "grid.alpha": 0.3,
+    "grid.color": _INK,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "growth",  # the same names in every run
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+}
 _COLOURS = ("#3d85d8", "#e07b39", "#3aa17e", "#b07cc6", "#c9a227", "#80868b", "#d6618f")
 _MARKERS = "osD^vPX*"
 _FEW = 4  # lines whose names have room among them
@@ -24,7 +38,7 @@ def _lines(
     lines: Mapping[str, Sequence[tuple[float, float, float]]], across: str, up: str
 ) -> str:
     """Named curves of (x, y, deviation of y)."""
-    with matplotlib.rc_context(growth_plots.STYLE):
+    with matplotlib.rc_context(_STYLE):
         few = len(lines) <= _FEW
         size = (6.2, 3.2) if few else (8.2, 3.6)
         figure = figures.Figure(figsize=size, layout="constrained")
@@ -32,7 +46,9 @@ def _lines(
         for number, (name, points) in enumerate(lines.items()):
             x, y, around = zip(*points, strict=True)
             axes.errorbar(
-                *(x, y, around if any(around) else None),
+                x,
+                y,
+                around if any(around) else None,
                 label=name,
                 color=_COLOURS[number % len(_COLOURS)],
                 marker=_MARKERS[number % len(_MARKERS)],
@@ -51,7 +67,7 @@ def _lines(
         return _svg(figure)
 
 
-def steps(curves: claims.Found) -> str:
+def steps(curves: claims.SystemScores) -> str:
     """A task's score by steps of pretraining: figure 5 of BERT's paper."""
     lines = {
         systems.SYSTEMS[name].title: [
@@ -83,17 +99,17 @@ def losses(reports: claims.Reports) -> str:
     return _lines(lines, "% of the tokens read", "held-out loss of a token, nats")
 
 
-def layers(found: Mapping[str, scores.Score]) -> str:
+def layers(scored: Mapping[str, scores.Score]) -> str:
     """Bars of a task's score by what features are made of: table 7 of the paper."""
-    with matplotlib.rc_context(growth_plots.STYLE):
+    with matplotlib.rc_context(_STYLE):
         figure = figures.Figure(figsize=(6.2, 2.6), layout="constrained")
         axes = figure.subplots()
         axes.barh(
-            list(found),
-            [score.mean for score in found.values()],
-            xerr=[score.deviation for score in found.values()],
-            color=growth_plots.LINE,
-            ecolor=growth_plots.INK,
+            list(scored),
+            [score.mean for score in scored.values()],
+            xerr=[score.deviation for score in scored.values()],
+            color=_COLOURS[0],
+            ecolor=_INK,
             capsize=2,
         )
         axes.invert_yaxis()

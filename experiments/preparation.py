@@ -1,4 +1,4 @@
-"""A corpus to vocabularies and records: what all networks learn from."""
+"""Vocabularies and records that all networks learn from."""
 
 import contextlib
 import glob
@@ -12,7 +12,7 @@ from data_pipeline.text import wordpiece
 from experiments import stages
 from modeling.checkpoints import output_directory
 
-# By name, how a corpus is cut into what networks read; `texts` are its lines, shuffled.
+# Flags that cut a corpus into records, by name; TEXTS are its lines, dealt over files.
 CORPORA = {
     "stretches": ("--objective=left_to_right",),
     "next": ("--masking=none", "--sentence_task=next"),
@@ -21,11 +21,11 @@ CORPORA = {
 TEXTS = "texts"
 _TEXT_FILES = 32  # ELMo holds two of them in memory
 _SPLITS = ("train", "held_out")
-_SAMPLE_LINES = 5000  # that tell how many pieces a word has
+_SAMPLE_LINES = 5000  # for the number of pieces in a word
 
 
 class Corpus:
-    """Files of text, held-out ones among them, and what is made of them.
+    """Files of text, held-out ones among them, with vocabularies and records.
 
     Args:
         directory: for vocabularies and records.
@@ -45,14 +45,14 @@ class Corpus:
         max_seq_length: int,
     ) -> None:
         held = files_of("held_out_files", held_out)
-        found = [f for f in files_of("corpus_files", train) if f not in held]
-        if not found:
+        files = [f for f in files_of("corpus_files", train) if f not in held]
+        if not files:
             raise errors.InputError(
                 f"--corpus_files={train} are all among --held_out_files={held_out}; "
                 "leave text to train on"
             )
         self._directory = directory
-        self.texts = dict(zip(_SPLITS, (found, held), strict=True))
+        self.texts = dict(zip(_SPLITS, (files, held), strict=True))
         self._sizes = vocab_size, max_seq_length
 
     @property
@@ -66,7 +66,7 @@ class Corpus:
         return os.path.join(self._directory, "words", "vocab.txt")
 
     def path(self, corpus: str, split: str) -> str:
-        """What --input_file of run_pretraining.py says."""
+        """The value of --input_file of run_pretraining.py."""
         if corpus == TEXTS and split == "train":
             return os.path.join(self._directory, TEXTS, "*.txt")
         if corpus == TEXTS:
@@ -74,48 +74,36 @@ class Corpus:
         return os.path.join(self._directory, corpus, f"{split}.tfrecord")
 
     def stages(self, corpora: Sequence[str]) -> list[stages.Stage]:
-        """What makes vocabularies and the named corpora, in order."""
+        """Builds vocabularies and the named corpora, in order."""
         vocab_size, max_seq_length = self._sizes
         texts = f"--input_file={','.join(self.texts['train'])}"
-        found = [
-            stages.Stage(
-                "vocabulary of word pieces",
-                os.path.dirname(self.vocab_file),
-                (
-                    *("build_vocab.py", texts, f"--vocab_size={vocab_size}"),
-                    f"--output_file={self.vocab_file}",
-                ),
-            )
-        ]
+        size = f"--vocab_size={vocab_size}"
+        words = "--kind=word", texts, "--split_words=punctuation", size
+        vocabularies: list[tuple[str, str, tuple[str, ...]]]
+        vocabularies = [("vocabulary of word pieces", self.vocab_file, (texts, size))]
         if TEXTS in corpora:
-            found.append(
-                stages.Stage(
-                    "vocabulary of words",
-                    os.path.dirname(self.words_file),
-                    (
-                        *("build_vocab.py", "--kind=word", texts),
-                        *("--split_words=punctuation", f"--vocab_size={vocab_size}"),
-                        f"--output_file={self.words_file}",
-                    ),
-                )
+            vocabularies.append(("vocabulary of words", self.words_file, words))
+        steps = [
+            stages.Stage(
+                title,
+                os.path.dirname(path),
+                ("build_vocab.py", *flags, f"--output_file={path}"),
             )
+            for title, path, flags in vocabularies
+        ]
         for corpus, split in ((c, s) for c in corpora if c != TEXTS for s in _SPLITS):
             path = self.path(corpus, split)
-            found.append(
-                stages.Stage(
-                    f"records: {corpus}, {split.replace('_', ' ')}",
-                    f"{path}.stage",
-                    (
-                        "create_pretraining_data.py",
-                        f"--input_file={','.join(self.texts[split])}",
-                        f"--vocab_file={self.vocab_file}",
-                        f"--max_seq_length={max_seq_length}",
-                        *CORPORA[corpus],
-                        f"--output_file={path}",
-                    ),
-                )
+            command = (
+                "create_pretraining_data.py",
+                f"--input_file={','.join(self.texts[split])}",
+                f"--vocab_file={self.vocab_file}",
+                f"--max_seq_length={max_seq_length}",
+                *CORPORA[corpus],
+                f"--output_file={path}",
             )
-        return found
+            title = f"records: {corpus}, {split.replace('_', ' ')}"
+            steps.append(stages.Stage(title, f"{path}.stage", command))
+        return steps
 
     def deal(self) -> None:
         """Deals the lines of the training text over new files, one to each in turn.
@@ -152,15 +140,15 @@ class Corpus:
 
 def files_of(flag: str, globs: str) -> list[str]:
     """The files of globs, sorted; ValueError where one has none."""
-    found: set[str] = set()
+    files: set[str] = set()
     for pattern in filter(None, map(str.strip, globs.split(","))):
         if not (matches := glob.glob(pattern)):
             raise errors.InputError(
                 f"--{flag}: no file is called {pattern}; correct it"
             )
-        found |= set(map(os.path.abspath, matches))
-    if not found:
+        files |= set(map(os.path.abspath, matches))
+    if not files:
         raise errors.InputError(
             f"--{flag} names no file; name texts, one sentence a line"
         )
-    return sorted(found)
+    return sorted(files)

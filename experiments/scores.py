@@ -1,4 +1,4 @@
-"""What the runs of a comparison scored, and how sure one may be of a difference."""
+"""Scores of the runs of a comparison, and intervals of their differences."""
 
 import dataclasses
 import json
@@ -48,22 +48,22 @@ class Score:
 
     @property
     def mean(self) -> float:
-        """Over seeds."""
+        """Mean over seeds."""
         return float(np.mean(list(self.values.values())))
 
     @property
     def deviation(self) -> float:
-        """Of a sample, over seeds; 0 of one."""
+        """Standard deviation of a sample over seeds; 0 of one seed."""
         values = list(self.values.values())
         return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
 def read(directory: str, task: tasks.Task) -> Score:
     """Reads seeds.json and the reports of a task's runs."""
-    found = json_files.read_object(os.path.join(directory, SEEDS_FILE))["seeds"]
+    seeds = json_files.read_object(os.path.join(directory, SEEDS_FILE))["seeds"]
     values, resampled = {}, []
-    for seed in sorted(found, key=int):
-        values[int(seed)] = task.scale * found[seed][task.score]
+    for seed in sorted(seeds, key=int):
+        values[int(seed)] = task.scale * seeds[seed][task.score]
         record = report(os.path.join(directory, f"seed-{seed}"))
         draws = record["evaluation"]["resampled"][task.resampled]
         resampled.append(task.scale * np.array(draws[:_ROW_DRAWS]))
@@ -101,7 +101,7 @@ def difference(pairs: Sequence[tuple[Score, Score]]) -> Difference:
 
 
 def is_learned(score: Score, guessed: float) -> bool:
-    """Whether a score is surely above what an answer that reads nothing has."""
+    """Whether a score is surely above the score of the same answer to all rows."""
     answer = Score({0: guessed}, np.full((1, score.resampled.shape[1]), guessed))
     return difference([(answer, score)]).sign > 0
 

@@ -1,4 +1,4 @@
-"""Networks of one size: the configs of each kind with as many weights as a BERT."""
+"""Configs of every kind of network with as many weights as a BERT."""
 
 import dataclasses
 import functools
@@ -7,25 +7,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from contract import atomic_files, errors
-from modeling.configs import config
+from modeling.configs import config, gpt_config
 from modeling.elmo import config as elmo_config
 from modeling.encoder_decoder import config as encoder_decoder_config
-from modeling.gpt import config as gpt_config
 
-SHAPES = ("bert", "left_to_right", "gpt", "elmo", "encoder_decoder")
-# Characters of words become vectors by these; few, for the LSTMs are the network.
+# Convolutions over characters; few, for the LSTMs are the network.
 _FILTERS = ((1, 16), (2, 16), (3, 32), (4, 64))
 _STEP = 4  # sizes are multiples of it
 
 
-def of_bert(
+def equal_sized(
     bert: config.BertConfig, vocab: Sequence[str], num_words: int
 ) -> dict[str, Any]:
-    """A config of each of SHAPES, for the word pieces `vocab` or `num_words` words.
+    """{shape: config}, for the word pieces `vocab` or `num_words` words.
 
-    Width and layers are those of `bert` where a network has such; what is left is made
-    up for by the widths inside: of the LSTMs, and of GPT's and the pair's feed-forward
-    layers.
+    Width and layers are those of `bert`; the number of weights is reached by the widths
+    of the LSTMs and of GPT's and the pair's feed-forward layers.
 
     Raises:
         ValueError: the BERT has an odd width, or one layer, so nothing equals it.
@@ -89,8 +86,8 @@ def _pair(bert, vocab, inner):
         dataclasses.replace(bert, num_hidden_layers=layers, intermediate_size=inner)
         for layers in (bert.num_hidden_layers - written, written)
     )
-    pair = encoder_decoder_config.EncoderDecoderConfig.of_berts(
-        *(encoder, decoder), decoder_start_token_id=1, eos_token_id=2
+    pair = encoder_decoder_config.EncoderDecoderConfig.from_berts(
+        encoder, decoder, decoder_start_token_id=1, eos_token_id=2
     )
     return pair.with_vocabulary(vocab)
 
@@ -98,8 +95,8 @@ def _pair(bert, vocab, inner):
 def num_weights(network: Any) -> int:
     """Weights of a network beside its tables of tokens, which its vocabulary decides.
 
-    Those tables, also as a softmax's, are `table_weights`. Pooler and head of masked
-    words count; what tells the second sentence does not.
+    Those tables, also as a softmax's, are `table_weights`. Pooler and masked-LM head
+    count; the next-sentence head does not.
     """
     if network.network == "elmo":
         return network.num_weights()
@@ -113,7 +110,7 @@ def num_weights(network: Any) -> int:
 
 
 def table_weights(network: Any) -> int:
-    """Weights of a network's tables of tokens: a row for each that it reads or says."""
+    """Weights of a network's tables of tokens, for input and output."""
     if network.network == "elmo":
         return network.vocab_size * (network.projection_dim + 1)
     if network.network == "encoder_decoder":
@@ -128,13 +125,11 @@ def _num_outputs(network):
 def _nearest(make: Callable[[int], Any], wanted: int, least: int) -> Any:
     """The config, by its inner width, whose weights are nearest to `wanted`."""
     inner = -(-least // _STEP) * _STEP
-    found = make(inner)
-    while num_weights(found) < wanted:
-        smaller, inner = found, inner + _STEP
-        found = make(inner)
-        if num_weights(found) >= wanted:
-            return min(smaller, found, key=lambda c: abs(num_weights(c) - wanted))
-    return found
+    smaller = larger = make(inner)
+    while num_weights(larger) < wanted:
+        inner += _STEP
+        smaller, larger = larger, make(inner)
+    return min(smaller, larger, key=lambda c: abs(num_weights(c) - wanted))
 
 
 def write(configs: dict[str, Any], directory: str) -> dict[str, str]:

@@ -1,8 +1,7 @@
 """Programs that run for hours, one after another or side by side, each once.
 
-A stage that is done leaves done.json in its directory, and is not run again. One that
-was killed is started with the same command, and the project's scripts go on from where
-they were, to the bit.
+A finished stage leaves done.json in its directory, and is not run again. A killed one
+is started with the same command, and the project's scripts resume it to the bit.
 """
 
 import concurrent.futures
@@ -13,7 +12,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -21,10 +19,12 @@ from typing import NamedTuple
 from contract import atomic_files, file_names, json_files
 
 DONE, LOG, LOCK = "done.json", "log.txt", "lock"
-_SHOWN = 15  # lines of a log, where a program failed
+_SHOWN = 15  # lines of the log of a program that failed
 # Threads of TensorFlow and of the libraries of products below NumPy.
 _THREADS = (
-    *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"),
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
 )
 
@@ -33,10 +33,9 @@ class Stage(NamedTuple):
     """One run of a program."""
 
     title: str
-    directory: str  # where its log and done.json go
+    directory: str  # of its log and done.json
     command: tuple[str, ...]  # from the root of the project; Python is put before it
     keeps_weights: bool = True  # or its checkpoints go when it is done
-    weight: float = 1.0  # how long it takes, beside others: long ones begin first
 
 
 class Failed(Exception):
@@ -45,7 +44,7 @@ class Failed(Exception):
 
 @contextlib.contextmanager
 def locked(directory: str) -> Iterator[int]:
-    """Keeps a directory for one comparison, and for what a killed one left running.
+    """Keeps a directory for one comparison, and for programs that a killed one left.
 
     Yields a descriptor that programs inherit: the lock is free when the last one ends.
     """
@@ -74,77 +73,85 @@ class Runner:
     def __init__(self, root: str, jobs: int, threads: int, lock: int) -> None:
         self._root, self._jobs, self._lock = root, jobs, lock
         self._environment = {**os.environ, **dict.fromkeys(_THREADS, str(threads))}
-        self._running: set[subprocess.Popen[bytes]] = set()
-        self._guard = threading.Lock()
-        self._stopped = False
 
     def run(self, name: str, stages: Sequence[Stage], *, alone: bool = False) -> None:
-        """Runs those stages of a part of the comparison that are not done.
+        """Runs those stages of a part of the comparison that are not done, in order.
 
         Args:
-            alone: one after another, in their order.
+            alone: one after another.
 
         Raises:
             Failed: the first that failed, after those beside it have ended.
         """
         left = [stage for stage in stages if not seconds_of(stage)]
         print(f"{name}: {len(stages)} runs, {len(stages) - len(left)} are done")
-        if not alone:
-            left.sort(key=lambda stage: -stage.weight)
-        with concurrent.futures.ThreadPoolExecutor(1 if alone else self._jobs) as pool:
-            futures = [pool.submit(self._one, stage) for stage in left]
+        running: dict[subprocess.Popen[bytes], concurrent.futures.Future] = {}
+        with concurrent.futures.ThreadPoolExecutor() as pool:
             try:
-                done = concurrent.futures.as_completed(futures)
-                for number, future in enumerate(done, start=1):
-                    stage, seconds = future.result()
-                    count = f"{len(stages) - len(left) + number}/{len(stages)}"
-                    print(f"  {count}  {stage.title}: {seconds:.0f} s", flush=True)
+                count = len(stages) - len(left)
+                while left or running:
+                    while left and len(running) < (1 if alone else self._jobs):
+                        stage = left.pop(0)
+                        program, size = self._start(stage)
+                        running[program] = pool.submit(_finish, program, stage, size)
+                    concurrent.futures.wait(
+                        running.values(), None, concurrent.futures.FIRST_COMPLETED
+                    )
+                    for program in [p for p, f in running.items() if f.done()]:
+                        stage, seconds = running.pop(program).result()
+                        count += 1
+                        print(
+                            f"  {count}/{len(stages)}  {stage.title}: {seconds:.0f} s",
+                            flush=True,
+                        )
             except BaseException:
-                self._stop()
-                pool.shutdown(cancel_futures=True)
+                for program in running:  # saves and ends
+                    program.terminate()
                 raise
 
-    def _one(self, stage):
+    def _start(self, stage: Stage) -> tuple[subprocess.Popen[bytes], int]:
+        """A running program, and the size of its log before."""
         os.makedirs(stage.directory, exist_ok=True)
-        begin = time.monotonic()
         with open(os.path.join(stage.directory, LOG), "ab") as log:
-            said_before = log.tell()
-            with self._guard:
-                if self._stopped:
-                    raise Failed(f"{stage.title}: not run")
-                program = subprocess.Popen(
-                    [sys.executable, *stage.command],
-                    cwd=self._root,
-                    env=self._environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    pass_fds=(self._lock,),
-                )
-                self._running.add(program)
-            code = program.wait()
-            with self._guard:
-                self._running.remove(program)
-        if code:
-            raise Failed(_what_failed(stage, code, said_before))
-        seconds = round(time.monotonic() - begin, 3)
-        path = os.path.join(stage.directory, DONE)
-        record = {"command": list(stage.command), "seconds": seconds}
-        atomic_files.write_json(path, record)
-        if not stage.keeps_weights:
-            remove_weights(stage.directory)
-        return stage, seconds
+            size = log.tell()
+            program = subprocess.Popen(
+                [sys.executable, *stage.command],
+                cwd=self._root,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=(self._lock,),
+            )
+            return program, size
 
-    def _stop(self):
-        """Asks what runs to save and to end, and lets nothing begin."""
-        with self._guard:
-            self._stopped = True
-            for program in self._running:
-                program.terminate()
+
+def _finish(
+    program: subprocess.Popen[bytes], stage: Stage, log_size: int
+) -> tuple[Stage, float]:
+    """Waits for a program, and writes done.json; returns its seconds."""
+    begin = time.monotonic()
+    if code := program.wait():
+        log = os.path.join(stage.directory, LOG)
+        with open(log, "rb") as file:
+            file.seek(log_size)
+            lines = file.read().decode(errors="replace").splitlines()[-_SHOWN:]
+        shown = "\n".join(f"    {line}" for line in lines)
+        raise Failed(
+            f"{stage.title}: ended with exit code {code}. The end of {log}:\n{shown}\n"
+            f"Its command: python {shlex.join(stage.command)}"
+        )
+    seconds = round(time.monotonic() - begin, 3)
+    path = os.path.join(stage.directory, DONE)
+    record = {"command": list(stage.command), "seconds": seconds}
+    atomic_files.write_json(path, record)
+    if not stage.keeps_weights:
+        remove_weights(stage.directory)
+    return stage, seconds
 
 
 def seconds_of(stage: Stage) -> float:
-    """How long a stage took; 0 where it is not done, or was done by other words."""
+    """How long a stage took; 0 where it is not done, or ran another command."""
     path = os.path.join(stage.directory, DONE)
     if not os.path.exists(path):
         return 0.0
@@ -161,15 +168,3 @@ def remove_weights(directory: str) -> None:
                 os.remove(os.path.join(folder, name))
         if file_names.FEATURE_CACHE in folders:
             shutil.rmtree(os.path.join(folder, file_names.FEATURE_CACHE))
-
-
-def _what_failed(stage, code, said_before):
-    log = os.path.join(stage.directory, LOG)
-    with open(log, "rb") as file:
-        file.seek(said_before)
-        lines = file.read().decode(errors="replace").splitlines()[-_SHOWN:]
-    told = "\n".join(f"    {line}" for line in lines)
-    return (
-        f"{stage.title}: ended with exit code {code}. The end of {log}:\n{told}\n"
-        f"Its command: python {shlex.join(stage.command)}"
-    )

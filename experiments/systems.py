@@ -1,4 +1,4 @@
-"""What is compared: networks by how they are pretrained, and how tasks use them.
+"""The systems: networks by their pretraining, and how tasks use them.
 
 Figure 3 and tables 1, 5, 7 and 8 of BERT's paper (Devlin et al., 2019), section 3.3 of
 T5's (Raffel et al., 2020), and section 4.6 of ALBERT's (Lan et al., 2020).
@@ -9,6 +9,8 @@ from typing import NamedTuple
 FEATURE_TASK = "wnut17"  # entities, as in table 7
 CURVE_TASK = "sst2"
 VARIANT_TASKS = ("sst2", "rte", "wnut17")
+# The two systems whose task is scored along the pretraining, as in figure 5.
+CURVE_SYSTEMS = ("no_nsp", "left_to_right")
 
 
 class Network(NamedTuple):
@@ -16,9 +18,9 @@ class Network(NamedTuple):
 
     name: str
     title: str
-    shape: str  # a name of shapes.SHAPES
-    corpus: str  # a name of preparation.CORPORA
-    flags: tuple[str, ...]  # of run_pretraining.py, beside those of all
+    shape: str  # a key of shapes.equal_sized
+    corpus: str  # of preparation.CORPORA or "texts"
+    flags: str = ""  # of run_pretraining.py, beside those of all
 
 
 class System(NamedTuple):
@@ -27,88 +29,96 @@ class System(NamedTuple):
     name: str
     title: str
     network: str | None  # a Network's name; None: random weights of BERT's shape
-    flags: tuple[str, ...] = ()  # of every task
-    classifier_flags: tuple[str, ...] = ()  # of run_classifier.py alone
+    flags: str = ""  # of every task
+    classifier_flags: str = ""  # of run_classifier.py alone
     tasks: tuple[str, ...] | None = None  # None: all
 
     @property
     def is_frozen(self) -> bool:
-        """Whether tasks take features from the network, and leave it as it is."""
+        """Whether tasks take features from the network and leave it unchanged."""
         return "--freeze_encoder" in self.flags
 
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """Systems of one kind take as long for a step of a task."""
+        shape = NETWORKS[self.network].shape if self.network else "bert"
+        mixes = [f for f in self.flags.split() if not f.startswith("--layer_mix")]
+        return shape, *mixes, self.classifier_flags
 
-# As GPT was trained: Adam with its decay, rates along a cosine.
-_GPT = ("--optimizer=gpt_adam", "--learning_rate_schedule=gpt_cosine")
+
+# GPT was trained with its own Adam and rates along a cosine.
 _LEFT_TO_RIGHT = "--objective=left_to_right"
-NETWORKS = {
-    network.name: network
-    for network in (
-        Network("bert", "masked LM and NSP", "bert", "next", ()),
-        Network("no_nsp", "masked LM", "bert", "stretches", ()),
-        Network(
-            *("left_to_right", "BERT from left to right", "left_to_right", "stretches"),
-            flags=(_LEFT_TO_RIGHT,),
-        ),
-        Network("gpt", "GPT", "gpt", "stretches", (_LEFT_TO_RIGHT, *_GPT)),
-        Network("elmo", "ELMo", "elmo", "texts", ("--objective=bidirectional_lm",)),
-        Network(
-            *("denoising", "denoising", "encoder_decoder", "stretches"),
-            flags=("--objective=denoising", "--corruption=random_spans"),
-        ),
-        Network("order", "masked LM and SOP", "bert", "order", ()),
-        Network(
-            *("whole_word", "whole words and NSP", "bert", "next"),
-            flags=("--masking=whole_word",),
-        ),
-        Network(
-            *("masks_alone", "100 % [MASK] and NSP", "bert", "next"),
-            flags=("--mask_proportions=1,0,0",),
-        ),
-    )
-}
-# Networks with masks, for --max_predictions_per_seq.
-MASKED_SHAPE = "bert"
+_GPT = f"{_LEFT_TO_RIGHT} --optimizer=gpt_adam --learning_rate_schedule=gpt_cosine"
+_DENOISING = "--objective=denoising --corruption=random_spans"
+_NETWORKS = (
+    Network("bert", "masked LM and NSP", "bert", "next"),
+    Network("no_nsp", "masked LM", "bert", "stretches"),
+    Network(
+        name="left_to_right",
+        title="BERT from left to right",
+        shape="left_to_right",
+        corpus="stretches",
+        flags=_LEFT_TO_RIGHT,
+    ),
+    Network("gpt", "GPT", "gpt", "stretches", _GPT),
+    Network("elmo", "ELMo", "elmo", "texts", "--objective=bidirectional_lm"),
+    Network("denoising", "denoising", "encoder_decoder", "stretches", _DENOISING),
+    Network("order", "masked LM and SOP", "bert", "order"),
+    Network(
+        name="whole_word",
+        title="whole words and NSP",
+        shape="bert",
+        corpus="next",
+        flags="--masking=whole_word",
+    ),
+    Network(
+        name="masks_alone",
+        title="100 % [MASK] and NSP",
+        shape="bert",
+        corpus="next",
+        flags="--mask_proportions=1,0,0",
+    ),
+)
+NETWORKS = {network.name: network for network in _NETWORKS}
 
-_BILSTM = ("--head=bilstm", "--bilstm_layers=1")
-_FEATURES = ("--freeze_encoder", "--feature_cache=none", *_BILSTM)
-_LEARNED = ("--layer_mix=learned",)
-SYSTEMS = {
-    system.name: system
-    for system in (
-        System("random", "BERT, not pretrained", None),
-        System("bert", "BERT", "bert"),
-        System("no_nsp", "BERT without NSP", "no_nsp"),
-        System("left_to_right", "left to right, without NSP", "left_to_right"),
-        System(
-            *("left_to_right_bilstm", "left to right, with a BiLSTM on top"),
-            network="left_to_right",
-            flags=_BILSTM,
-        ),
-        System(
-            *("gpt", "GPT", "gpt"),
-            flags=("--optimizer=gpt_adam", "--learning_rate_schedule=gpt_linear"),
-            classifier_flags=("--lm_loss_weight=0.5",),
-        ),
-        System("elmo", "ELMo, features", "elmo", (*_FEATURES, *_LEARNED)),
-        System("bert_features", "BERT, features", "bert", (*_FEATURES, *_LEARNED)),
-        System("denoising", "encoder of a denoising pair", "denoising"),
-        System("order", "BERT with SOP", "order", tasks=VARIANT_TASKS),
-        System(
-            *("whole_word", "BERT, whole words masked", "whole_word"),
-            tasks=VARIANT_TASKS,
-        ),
-        System(
-            *("masks_alone", "BERT, 100 % [MASK]", "masks_alone"), tasks=VARIANT_TASKS
-        ),
-        System(
-            *("masks_alone_features", "the same, features", "masks_alone"),
-            flags=(*_FEATURES, *_LEARNED),
-            tasks=(FEATURE_TASK,),
-        ),
-    )
-}
-# Table 7's choices, beside `bert_features`: values of --layer_mix. Those of four layers
-# are left out where there are fewer.
+_BILSTM = "--head=bilstm --bilstm_layers=1"
+_FROZEN = f"--freeze_encoder --feature_cache=none {_BILSTM}"
+_FEATURES = f"{_FROZEN} --layer_mix=learned"
+_SYSTEMS = (
+    System("random", "BERT, not pretrained", None),
+    System("bert", "BERT", "bert"),
+    System("no_nsp", "BERT without NSP", "no_nsp"),
+    System("left_to_right", "left to right, without NSP", "left_to_right"),
+    System(
+        name="left_to_right_bilstm",
+        title="left to right, with a BiLSTM on top",
+        network="left_to_right",
+        flags=_BILSTM,
+    ),
+    System(
+        name="gpt",
+        title="GPT",
+        network="gpt",
+        flags="--optimizer=gpt_adam --learning_rate_schedule=gpt_linear",
+        classifier_flags="--lm_loss_weight=0.5",
+    ),
+    System("elmo", "ELMo, features", "elmo", _FEATURES),
+    System("bert_features", "BERT, features", "bert", _FEATURES),
+    System("denoising", "encoder of a denoising pair", "denoising"),
+    System("order", "BERT with SOP", "order", tasks=VARIANT_TASKS),
+    System("whole_word", "BERT, whole words masked", "whole_word", tasks=VARIANT_TASKS),
+    System("masks_alone", "BERT, 100 % [MASK]", "masks_alone", tasks=VARIANT_TASKS),
+    System(
+        name="masks_alone_features",
+        title="the same, features",
+        network="masks_alone",
+        flags=_FEATURES,
+        tasks=(FEATURE_TASK,),
+    ),
+)
+SYSTEMS = {system.name: system for system in _SYSTEMS}
+# Table 7's choices: values of --layer_mix; "learned" is `bert_features`. Those of four
+# layers are left out where there are fewer.
 LAYER_CHOICES = {
     "embedding": "embeddings",
     "second_to_last": "second-to-last layer",
@@ -118,16 +128,16 @@ LAYER_CHOICES = {
     "sum_all": "sum of all layers",
     "learned": "learned sum of all layers",
 }
-# The two whose tasks are scored along the pretraining, as in figure 5.
-CURVE_SYSTEMS = ("no_nsp", "left_to_right")
 
 
 def layer_systems(num_layers: int) -> list[System]:
-    """`bert_features` with each other choice of so many layers."""
+    """`bert_features` with each other choice of layers."""
     return [
         System(
-            *(f"layers_{choice}", title, "bert"),
-            flags=(*_FEATURES, f"--layer_mix={choice}"),
+            name=f"layers_{choice}",
+            title=title,
+            network="bert",
+            flags=f"{_FROZEN} --layer_mix={choice}",
             tasks=(FEATURE_TASK,),
         )
         for choice, title in LAYER_CHOICES.items()

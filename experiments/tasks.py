@@ -17,19 +17,18 @@ class Task(NamedTuple):
     score: str  # in seeds.json
     resampled: str  # the same in report.json
     score_title: str
-    scale: float  # times this it is a figure of 0 to 100
     max_seq_length: int
-    guessed: float = 0.0  # by the same answer to each row of the published dev split
-    share: float = 1.0  # of the time that --minutes leaves a task, beside the others'
+    scale: float = 100.0  # times this it is a figure of 0 to 100
+    guessed: float = 0.0  # score of the same answer to each row of the dev split
     flags: tuple[str, ...] = ()
 
     @property
     def is_classification(self) -> bool:
-        """Whether run_classifier.py does it, whose flags others have not."""
+        """Whether run_classifier.py trains it, with flags that others lack."""
         return self.script == "run_classifier.py"
 
     def data_flags(self, data_dir: str) -> list[str]:
-        """Which files the script reads, and what it does with them."""
+        """Flags that name the files and the actions."""
         folder = os.path.join(data_dir, self.name)
         train, dev = (os.path.join(folder, name) for name in self.files)
         if self.script == "run_squad.py":
@@ -39,80 +38,87 @@ class Task(NamedTuple):
         return [f"--train_file={train}", f"--dev_file={dev}", "--do_eval"]
 
 
-_GLUE_FILES = ("train.tsv", "dev.tsv")
-
-
-def _classified(
-    name, title, score, score_title, max_seq_length, *flags, guessed=0.0, share=1.0
-):
+def _classified(name: str, title: str, score: str, score_title: str, **more) -> Task:
+    flags = ("--nowrite_tf_records", "--eval_batch_size=64", *more.pop("flags"))
     return Task(
         name=name,
         title=title,
         script="run_classifier.py",
-        files=_GLUE_FILES,
+        files=("train.tsv", "dev.tsv"),
         score=f"eval_{score}",
         resampled=score,
         score_title=score_title,
-        scale=100.0,
-        max_seq_length=max_seq_length,
-        guessed=guessed,
-        share=share,
-        flags=("--nowrite_tf_records", "--eval_batch_size=64", *flags),
+        flags=flags,
+        **more,
     )
 
 
-# Entities want the most updates before any is found; what minutes teach a network is
-# not enough for CoLA and RTE.
-_LONG, _SHORT = 2.0, 0.5
-TASKS = {
-    task.name: task
-    for task in (
+_TASKS = (
+    _classified(
+        name="sst2",
+        title="SST-2",
+        score="accuracy",
+        score_title="accuracy",
+        max_seq_length=64,
+        guessed=100 * 444 / 872,
         # By columns: files without a header are about as well, as SST-2's.
-        _classified(
-            *("sst2", "SST-2", "accuracy", "accuracy", 64),
-            *("--text_a_column=0", "--label_column=1"),
-            guessed=100 * 444 / 872,
+        flags=["--text_a_column=0", "--label_column=1"],
+    ),
+    _classified(
+        name="cola",
+        title="CoLA",
+        score="mcc",
+        score_title="Matthews",
+        max_seq_length=64,
+        flags=["--task_name=CoLA"],
+    ),
+    _classified(
+        name="stsb",
+        title="STS-B",
+        score="spearman",
+        score_title="Spearman",
+        max_seq_length=96,
+        flags=["--task_name=STS-B"],
+    ),
+    _classified(
+        name="rte",
+        title="RTE",
+        score="accuracy",
+        score_title="accuracy",
+        max_seq_length=128,
+        guessed=100 * 146 / 277,
+        flags=["--task_name=RTE"],
+    ),
+    Task(
+        name="wnut17",
+        title="WNUT-17",
+        script="run_tagger.py",
+        files=("wnut17train.conll", "emerging.dev.conll"),
+        score="eval_f1",
+        resampled="f1",
+        score_title="entity F1",
+        max_seq_length=128,
+        flags=("--eval_batch_size=64",),
+    ),
+    Task(
+        name="squad1",
+        title="SQuAD 1.1",
+        script="run_squad.py",
+        files=("train-v1.1.json", "dev-v1.1.json"),
+        score="f1",
+        resampled="f1",
+        score_title="F1",
+        scale=1.0,
+        max_seq_length=128,
+        flags=(
+            "--multiple_answers=first",
+            "--doc_stride=64",
+            "--answer_aligner=words",  # ELMo's, and therefore that of all
+            "--predict_batch_size=64",
         ),
-        _classified(
-            *("cola", "CoLA", "mcc", "Matthews", 64, "--task_name=CoLA"), share=_SHORT
-        ),
-        _classified("stsb", "STS-B", "spearman", "Spearman", 96, "--task_name=STS-B"),
-        _classified(
-            *("rte", "RTE", "accuracy", "accuracy", 128, "--task_name=RTE"),
-            guessed=100 * 146 / 277,
-            share=_SHORT,
-        ),
-        Task(
-            name="wnut17",
-            title="WNUT-17",
-            script="run_tagger.py",
-            files=("wnut17train.conll", "emerging.dev.conll"),
-            score="eval_f1",
-            resampled="f1",
-            score_title="entity F1",
-            scale=100.0,
-            max_seq_length=128,
-            share=_LONG,
-            flags=("--eval_batch_size=64",),
-        ),
-        Task(
-            name="squad1",
-            title="SQuAD 1.1",
-            script="run_squad.py",
-            files=("train-v1.1.json", "dev-v1.1.json"),
-            score="f1",
-            resampled="f1",
-            score_title="F1",
-            scale=1.0,
-            max_seq_length=128,
-            flags=(
-                *("--multiple_answers=first", "--doc_stride=64"),
-                "--answer_aligner=words",  # ELMo's, and so that of all
-                "--predict_batch_size=64",
-            ),
-        ),
-    )
-}
+    ),
+)
+TASKS = {task.name: task for task in _TASKS}
 
 
 def check(names: Sequence[str], data_dir: str) -> None:

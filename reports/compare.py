@@ -9,6 +9,7 @@ them, and hold a report.json. Prints tables; --output_file writes a page as well
 import dataclasses
 import os
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 
 import numpy as np
+import tabulate
 
 from contract import atomic_files, errors
 from reports.measures import confidence
@@ -70,7 +72,7 @@ class Comparison:
     """Two runs, first and second.
 
     Attributes:
-        names: how to call them.
+        names: the directories, as the command names them.
         rows: of each run.
         shared: rows that both have.
         scores: on all rows; without intervals where these are not the same.
@@ -101,8 +103,8 @@ def compare(
 ) -> Comparison:
     """Compares two records; a ValueError says why they cannot be compared."""
     one, other = first["evaluation"], second["evaluation"]
-    for name, found in zip(names, (one, other), strict=True):
-        if not found:
+    for name, run in zip(names, (one, other), strict=True):
+        if not run:
             raise errors.InputError(
                 f"{name}: has scored no rows; run it with --do_eval, or --do_predict "
                 "of rows with labels"
@@ -148,7 +150,7 @@ def compare(
 
 def _scores(one, other, is_same):
     """The scores of both, and over how many resamples their intervals are."""
-    found, resamples = [], 0
+    scores, resamples = [], 0
     for name, score in one["scores"].items():
         theirs = other["scores"].get(name, {"value": None})
         if score["value"] is None or theirs["value"] is None:
@@ -162,7 +164,7 @@ def _scores(one, other, is_same):
             change = values[1] - values[0]
             interval = confidence.interval(change)
             note = confidence.why_no_interval(change)
-        found.append(
+        scores.append(
             Score(
                 name=name,
                 first=score["value"],
@@ -171,7 +173,7 @@ def _scores(one, other, is_same):
                 note=note,
             )
         )
-    return found, resamples
+    return scores, resamples
 
 
 def _verdicts(one, other, pairs):
@@ -189,33 +191,41 @@ def _verdicts(one, other, pairs):
     return counts, worst
 
 
-def text_of(found: Comparison) -> Iterator[str]:
+def lines(compared: Comparison) -> Iterator[str]:
     """The lines for a terminal."""
-    yield f"first:  {found.names[0]}, {found.rows[0]} rows of {found.split}"
-    yield f"second: {found.names[1]}, {found.rows[1]} rows; both have {found.shared}"
+    names, counts = compared.names, compared.rows
+    yield f"first:  {names[0]}, {counts[0]} rows of {compared.split}"
+    yield f"second: {names[1]}, {counts[1]} rows; both have {compared.shared}"
     yield ""
     table = [("score", "first", "second", "difference", "95 % interval", "")]
-    for each in found.scores:
-        interval = each.note
-        if each.interval:
-            interval = f"{each.interval[0]:+.4f} to {each.interval[1]:+.4f}"
-        numbers = f"{each.first:.4f}", f"{each.second:.4f}", f"{each.difference:+.4f}"
-        clear = "clear" if each.is_clear else ""
-        table.append((each.name, *numbers, interval, clear))
-    yield from _columns(table)
-    if found.resamples:
-        yield f"paired bootstrap over the rows, {found.resamples} resamples"
-    if found.counts and found.p is not None:
-        both, first, second, neither = found.counts
+    for score in compared.scores:
+        interval = score.note
+        if score.interval:
+            interval = f"{score.interval[0]:+.4f} to {score.interval[1]:+.4f}"
+        numbers = (
+            f"{score.first:.4f}",
+            f"{score.second:.4f}",
+            f"{score.difference:+.4f}",
+        )
+        clear = "clear" if score.is_clear else ""
+        table.append((score.name, *numbers, interval, clear))
+    yield from _indented(table)
+    if compared.resamples:
+        yield f"paired bootstrap over the rows, {compared.resamples} resamples"
+    if compared.counts and compared.p is not None:
+        both, first, second, neither = compared.counts
         yield ""
         yield (
             f"right: both {both}, only the first {first}, only the second {second}, "
-            f"neither {neither}; McNemar's exact test: p = {found.p:.4g}"
+            f"neither {neither}; McNemar's exact test: p = {compared.p:.4g}"
         )
     yield ""
-    yield "flags that differ:" if found.flags else "no flag differs"
-    yield from _columns([(f"--{n}", *map(str, v)) for n, v in found.flags.items()])
-    for which, rows in (("first", found.only_first), ("second", found.only_second)):
+    yield "flags that differ:" if compared.flags else "no flag differs"
+    yield from _indented([(f"--{n}", *map(str, v)) for n, v in compared.flags.items()])
+    for which, rows in (
+        ("first", compared.only_first),
+        ("second", compared.only_second),
+    ):
         if rows:
             yield ""
             yield f"only the {which} has these right, {len(rows)} of them:"
@@ -225,12 +235,9 @@ def text_of(found: Comparison) -> Iterator[str]:
             yield f"    {row['expected']}, and not {row['predicted']}"
 
 
-def _columns(table):
-    if not table:
-        return
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        yield ("  " + "  ".join(map(str.ljust, row, widths))).rstrip()
+def _indented(rows):
+    table = tabulate.tabulate(rows, tablefmt="plain", disable_numparse=True)
+    return textwrap.indent(table, "  ").splitlines()
 
 
 def _main(argv: Sequence[str], output_file: str | None) -> int:
@@ -241,10 +248,12 @@ def _main(argv: Sequence[str], output_file: str | None) -> int:
             )
         if output_file:
             atomic_files.check_writable(output_file)
-        found = compare(record.read(argv[1]), record.read(argv[2]), (argv[1], argv[2]))
-        print("\n".join(text_of(found)))
+        compared = compare(
+            record.read(argv[1]), record.read(argv[2]), (argv[1], argv[2])
+        )
+        print("\n".join(lines(compared)))
         if output_file:
-            page = run_page.render("comparison.html", found=found)
+            page = run_page.render("comparison.html", comparison=compared)
             atomic_files.write_text(output_file, page)
             print(f"page: {output_file}")
     except (ValueError, OSError) as error:

@@ -1,110 +1,44 @@
-"""Arrays to figures, and these to PNG or SVG; one function draws one picture.
+"""Arrays to matplotlib figures; one function draws one picture.
 
 Colours are those of Okabe and Ito and the map "cividis", which all eyes tell apart.
-PNG has a white ground; SVG has none, and its text and lines take the colour of the text
-around it, so that it suits a light page and a dark one.
 """
 
-import contextlib
-import functools
-import io
-import re
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import matplotlib
 import numpy as np
-from matplotlib import colors, font_manager
-from matplotlib import figure as figures
 
+from reports import svg
 from reports.measures import diagnostics
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MATRIX_CLASSES = 20  # more cells than these are too small to hold a count
 _SQUARE = 4.2, 4.2  # inches; TensorBoard shows larger pictures with small letters
+_CHART = 4.4, 2.2  # inches of a chart of a page
 CURVES = 7  # colours that differ
 _BARS = 20
 _POINTS = 2000  # of a scatter, at equal distances in the order of the rows
 _NAME_LENGTH = 18
-_BLUE, _ORANGE, _GREEN, _GREY = "#0072b2", "#d55e00", "#009e73", "#999999"
+_BLUE, _ORANGE, _GREEN = "#0072b2", "#d55e00", "#009e73"
 _COLOURS = (_BLUE, "#e69f00", _GREEN, _ORANGE, "#56b4e9", "#cc79a7", "#7f6d00")
-# Stands for the colour of the surrounding text in SVG, and is near black in PNG.
-_INK = "#1f2023"
-# For names in scripts that matplotlib's own font lacks, where the machine has them.
-_OTHER_FONTS = (
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "WenQuanYi Micro Hei",
-    "PingFang SC",
-    "Microsoft YaHei",
-    "Noto Sans Arabic",
-    "Noto Sans Devanagari",
-)
 
 
-@functools.cache
-def _fonts():
-    known = set(font_manager.get_font_names())
-    return ["DejaVu Sans", *(name for name in _OTHER_FONTS if name in known)]
-
-
-@contextlib.contextmanager
-def _style() -> Iterator[None]:
-    settings = {
-        "axes.axisbelow": True,
-        "axes.edgecolor": _INK,
-        "axes.labelcolor": _INK,
-        "axes.spines.right": False,
-        "axes.spines.top": False,
-        "axes.titlesize": 9,
-        "font.family": _fonts(),
-        "font.size": 9,
-        "grid.alpha": 0.5,
-        "grid.color": _GREY,
-        "grid.linewidth": 0.4,
-        "legend.frameon": False,
-        "svg.fonttype": "none",  # text stays text
-        "svg.hashsalt": "bert",  # the same names in every run
-        "text.color": _INK,
-        "text.parse_math": False,  # a label may have a dollar
-        "xtick.color": _INK,
-        "ytick.color": _INK,
-    }
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
-        # A letter that no font has is an empty box, and no line on the terminal.
-        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
-        yield
-
-
-@_style()
-def png(figure: figures.Figure) -> bytes:
-    """The figure as a picture of about 100 dots an inch."""
-    with io.BytesIO() as file:
-        figure.savefig(file, format="png", dpi=100, facecolor="white")
-        return file.getvalue()
-
-
-@_style()
-def svg(figure: figures.Figure) -> str:
-    """The figure as an <svg> element to stand in HTML; equal figures, equal texts."""
-    with io.StringIO() as file:
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-        text = file.getvalue()
-    element = text[text.index("<svg") :]
-    element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.S)
-    return element.replace(_INK, "currentColor")
-
-
-@_style()
-def confusion(counts: np.ndarray, names: Sequence[str]) -> figures.Figure:
+@svg.style()
+def confusion(counts: np.ndarray, names: Sequence[str]) -> "Figure":
     """A matrix int [C, C] of up to MATRIX_CLASSES classes; else the worst of it.
 
     A cell's colour is its share of its row, so that a class with most of the rows does
     not outshine the others.
     """
+    from matplotlib import colors
+
     if len(names) > MATRIX_CLASSES:
         return _top_confusions(counts, names)
     side = 1.7 + 0.36 * len(names)
-    figure, axes = _panel(side + 0.9, side)
+    figure, axes = svg.panel(side + 0.9, side)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     scale = colors.PowerNorm(0.5, 0.0, 1.0)  # small shares are what one looks for
     mesh = axes.pcolormesh(shares, norm=scale, cmap="cividis")
@@ -127,16 +61,16 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> figures.Figure:
     return figure
 
 
-def _top_confusions(counts: np.ndarray, names: Sequence[str]) -> figures.Figure:
-    found = diagnostics.top_confusions(counts, _BARS)
+def _top_confusions(counts: np.ndarray, names: Sequence[str]) -> "Figure":
+    worst = diagnostics.top_confusions(counts, _BARS)
     errors = int(counts.sum() - np.trace(counts))
-    figure, axes = _panel(7.0, 1.6 + 0.24 * max(len(found), 1))
-    shown = [f"{short(names[i])} → {short(names[j])}" for i, j, _ in found]
-    values = [count for _, _, count in found]
-    axes.barh(np.arange(len(found)), values, color=_BLUE, height=0.7)
-    axes.set_yticks(np.arange(len(found)), shown)
+    figure, axes = svg.panel(7.0, 1.6 + 0.24 * max(len(worst), 1))
+    shown = [f"{short(names[i])} → {short(names[j])}" for i, j, _ in worst]
+    values = [count for _, _, count in worst]
+    axes.barh(np.arange(len(worst)), values, color=_BLUE, height=0.7)
+    axes.set_yticks(np.arange(len(worst)), shown)
     axes.invert_yaxis()
-    axes.bar_label(axes.containers[0], padding=2, fontsize=8, color=_INK)
+    axes.bar_label(axes.containers[0], padding=2, fontsize=8, color=svg.INK)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("times, given → predicted")
     axes.set_title(
@@ -146,12 +80,12 @@ def _top_confusions(counts: np.ndarray, names: Sequence[str]) -> figures.Figure:
     return figure
 
 
-@_style()
+@svg.style()
 def precision_recall(
     curves: Mapping[int, diagnostics.Curve], names: Sequence[str]
-) -> figures.Figure:
+) -> "Figure":
     """A curve for each class; of more than CURVES classes, for the worst."""
-    figure, axes = _panel(*_SQUARE)
+    figure, axes = svg.panel(*_SQUARE)
     worst = sorted(curves, key=lambda index: curves[index].average_precision)
     shown = sorted(worst[:CURVES])
     for colour, index in zip(_COLOURS, shown, strict=False):
@@ -168,52 +102,50 @@ def precision_recall(
         below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2}
         axes.legend(title=title, fontsize=8, **below)
     mean = np.mean([curve.average_precision for curve in curves.values()] or [0.0])
-    rest = f"; the {len(shown)} lowest are shown" if len(shown) < len(curves) else ""
-    axes.set_title(f"mean {mean:.3f} over {len(curves)} classes{rest}")
+    only = f"; the {len(shown)} lowest are shown" if len(shown) < len(curves) else ""
+    axes.set_title(f"mean {mean:.3f} over {len(curves)} classes{only}")
     return figure
 
 
-@_style()
-def reliability(found: diagnostics.Reliability) -> figures.Figure:
-    """How often predictions of each probability are right, and how many there are."""
-    figure, (upper, lower) = _panel(*_SQUARE, rows=2, height_ratios=(3, 1))
-    width, is_full = np.diff(found.edges), found.counts > 0
-    left = found.edges[:-1]
-    upper.plot((0, 1), (0, 1), color=_GREY, linestyle="--", label="as sure as right")
+@svg.style()
+def reliability(bins: diagnostics.Reliability) -> "Figure":
+    """The share of right predictions of each probability, and their counts."""
+    figure, (upper, lower) = svg.panel(*_SQUARE, rows=2, height_ratios=(3, 1))
+    width, is_full = np.diff(bins.edges), bins.counts > 0
+    left = bins.edges[:-1]
+    upper.plot((0, 1), (0, 1), color=svg.GREY, linestyle="--", label="as sure as right")
     upper.bar(
         left[is_full],
-        found.accuracy[is_full],
+        bins.accuracy[is_full],
         width[is_full],
         align="edge",
         color=_BLUE,
         alpha=0.35,
     )
     upper.plot(
-        found.confidence[is_full],
-        found.accuracy[is_full],
+        bins.confidence[is_full],
+        bins.accuracy[is_full],
         color=_BLUE,
         marker="o",
         label="this model",
     )
     upper.set(ylabel="share that is right", xlim=(0, 1), ylim=(0, 1.03))
-    upper.set_title(f"expected calibration error {found.calibration_error:.3f}")
+    upper.set_title(f"expected calibration error {bins.calibration_error:.3f}")
     upper.legend(loc="upper left")
-    lower.bar(left, found.counts, width, align="edge", color=_GREY, edgecolor="white")
+    lower.bar(left, bins.counts, width, align="edge", color=svg.GREY, edgecolor="white")
     lower.set(xlabel="probability of the prediction", ylabel="count", xlim=(0, 1))
     for axes in (upper, lower):
         axes.grid(True)
     return figure
 
 
-@_style()
-def label_counts(
-    counts: diagnostics.LabelCounts, names: Sequence[str]
-) -> figures.Figure:
+@svg.style()
+def label_counts(counts: diagnostics.LabelCounts, names: Sequence[str]) -> "Figure":
     """Rows of each label, given, predicted and both; of many labels, the worst."""
     shown = np.sort(diagnostics.largest(counts.wrong, _BARS))
-    figure, axes = _panel(6.4, 1.4 + 0.42 * len(shown))
+    figure, axes = svg.panel(6.4, 1.4 + 0.42 * len(shown))
     bars = (
-        ("given", counts.given, _GREY),
+        ("given", counts.expected, svg.GREY),
         ("predicted", counts.predicted, _ORANGE),
         ("both", counts.right, _BLUE),
     )
@@ -230,13 +162,13 @@ def label_counts(
     return figure
 
 
-@_style()
-def scatter(labels: np.ndarray, predictions: np.ndarray) -> figures.Figure:
+@svg.style()
+def scatter(labels: np.ndarray, predictions: np.ndarray) -> "Figure":
     """Predicted against given numbers, float [N] each."""
-    figure, axes = _panel(4.8, 4.6)
+    figure, axes = svg.panel(4.8, 4.6)
     rows = np.linspace(0, len(labels) - 1, min(len(labels), _POINTS)).astype(np.int64)
     ends = [min(labels.min(), predictions.min()), max(labels.max(), predictions.max())]
-    axes.plot(ends, ends, color=_GREY, linestyle="--", zorder=1)
+    axes.plot(ends, ends, color=svg.GREY, linestyle="--", zorder=1)
     axes.scatter(labels[rows], predictions[rows], s=9, color=_BLUE, alpha=0.5)
     axes.set(xlabel="given", ylabel="predicted")
     axes.grid(True)
@@ -245,21 +177,21 @@ def scatter(labels: np.ndarray, predictions: np.ndarray) -> figures.Figure:
     return figure
 
 
-@_style()
-def residuals(labels: np.ndarray, predictions: np.ndarray) -> figures.Figure:
-    """How far predicted numbers are off."""
+@svg.style()
+def residuals(labels: np.ndarray, predictions: np.ndarray) -> "Figure":
+    """A histogram of predicted minus expected numbers."""
     errors = predictions - labels
     figure = histogram(errors, "predicted minus given")
     axes = figure.axes[0]
-    axes.axvline(0.0, color=_INK, linewidth=0.8)
+    axes.axvline(0.0, color=svg.INK, linewidth=0.8)
     axes.set_title(f"mean {errors.mean():.3f}, standard deviation {errors.std():.3f}")
     return figure
 
 
-@_style()
-def histogram(values: np.ndarray, label: str) -> figures.Figure:
-    """How often float [K] values occur."""
-    figure, axes = _panel(5.2, 3.2)
+@svg.style()
+def histogram(values: np.ndarray, label: str) -> "Figure":
+    """A histogram of float [K] values."""
+    figure, axes = svg.panel(5.2, 3.2)
     axes.hist(values, bins=30, color=_BLUE, edgecolor="white", linewidth=0.3)
     axes.set(xlabel=label, ylabel="count")
     axes.yaxis.get_major_locator().set_params(integer=True)
@@ -267,16 +199,47 @@ def histogram(values: np.ndarray, label: str) -> figures.Figure:
     return figure
 
 
+@svg.style()
+def curves(points: Mapping[str, Sequence[Sequence[float]]]) -> "Figure":
+    """Curves {name: [[step, value], ...]} over steps."""
+    figure, axes = svg.panel(*_CHART)
+    for colour, (name, pairs) in zip((_BLUE, _ORANGE), points.items(), strict=False):
+        steps, values = zip(*pairs, strict=True)
+        marker = "o" if len(pairs) < 30 else None
+        axes.plot(steps, values, color=colour, label=name, marker=marker, markersize=3)
+    axes.set_xlabel("step")
+    axes.locator_params(axis="x", nbins=6, integer=True)
+    axes.grid(True, axis="y")
+    if len(points) > 1:
+        axes.legend()
+    return figure
+
+
+@svg.style()
+def bars(edges: Sequence[float], counts: Sequence[float], unit: str) -> "Figure":
+    """A histogram whose B counts lie between B + 1 edges."""
+    figure, axes = svg.panel(*_CHART)
+    widths = [b - a for a, b in itertools.pairwise(edges)]
+    axes.bar(edges[:-1], counts, widths, align="edge", color=_BLUE, linewidth=0)
+    axes.set_xlabel(unit)
+    axes.locator_params(axis="x", nbins=6)
+    axes.locator_params(axis="y", nbins=4, integer=True)
+    axes.grid(True, axis="y")
+    return figure
+
+
+@svg.style()
+def shares(values: Mapping[str, float], unit: str) -> "Figure":
+    """A bar for each of {name: share of 1}."""
+    figure, axes = svg.panel(*_CHART)
+    drawn = axes.bar(list(values), values.values(), 0.7, color=_BLUE, linewidth=0)
+    axes.bar_label(drawn, [f"{value:.3f}" for value in values.values()], fontsize=7.5)
+    axes.set(xlabel=unit, ylim=(0, 1.15 * max(values.values())))
+    axes.grid(True, axis="y")
+    return figure
+
+
 def short(name: str) -> str:
     """A name on one line, cut where it is too long for a picture."""
     name = " ".join(str(name).split())
     return name if len(name) <= _NAME_LENGTH else f"{name[: _NAME_LENGTH - 1]}…"
-
-
-def _panel(width, height, rows=1, **ratios):
-    """A figure of some inches, and its one axes or array of axes.
-
-    Not of pyplot, which would choose a window system for the whole process.
-    """
-    figure = figures.Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots(rows, 1, sharex=rows > 1, **ratios)

@@ -1,58 +1,64 @@
-"""Which pictures suit what was examined, and what TensorBoard shows of it."""
+"""The pictures of an evaluation, its worst rows, and both as TensorBoard shows them."""
 
+import string
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from contract import outcomes
-from reports import worst_errors
+from reports import figures, svg
 from reports.measures import diagnostics
+
+MAX_ROWS = 20
+_TEXT_LENGTH = 200  # of each text of a row
+_TEXT_WIDTH, _CELL_WIDTH = 80, 24  # characters on a line of a Markdown table
+_CELL_LENGTH = 100  # of what was expected or predicted
+_ESCAPES = {ord(mark): f"&#{ord(mark)};" for mark in string.punctuation}
 
 
 class Picture(NamedTuple):
-    """A picture and what it shows, in a sentence or two of Markdown."""
+    """A picture and its description, a sentence or two of Markdown."""
 
     description: str
-    draw: Callable[[], Any]  # -> a figure for figures.png or figures.svg
+    draw: Callable[[], Any]  # -> a matplotlib figure
 
 
-def of(seen: outcomes.Outcomes) -> dict[str, Picture]:
+def choose(seen: outcomes.Outcomes) -> dict[str, Picture]:
     """{name: picture} that suit what was decided or measured; nothing is drawn yet."""
-    from reports import figures  # matplotlib takes most of a second
-
-    found: dict[str, Picture] = {}
+    chosen: dict[str, Picture] = {}
     if seen.decisions is not None:
-        found |= _of_decisions(seen.decisions, figures)
+        chosen |= _decision_pictures(seen.decisions)
     if seen.confidences is not None:
-        found["reliability"] = _reliability(
-            figures, seen.confidences, np.asarray(seen.is_correct, bool)
+        chosen["reliability"] = _reliability(
+            seen.confidences, np.asarray(seen.is_correct, bool)
         )
     if seen.numbers is not None:
         pair = seen.numbers.labels, seen.numbers.predictions
-        found["predicted_and_given"] = Picture(
+        chosen["predicted_and_given"] = Picture(
             "Predicted against given numbers; on the dashed line they are equal.",
             lambda: figures.scatter(*pair),
         )
-        found["residuals"] = Picture(
+        chosen["residuals"] = Picture(
             "How far predictions are off: around 0 and narrow is good.",
             lambda: figures.residuals(*pair),
         )
-    return found
+    return chosen
 
 
-def _of_decisions(decisions, figures):
+def _decision_pictures(decisions):
     names, labels = decisions.class_names, decisions.labels
-    found = {}
+    chosen = {}
     if decisions.is_multi_label:
         counts = diagnostics.label_counts(labels, decisions.predictions)
-        found["label_counts"] = Picture(
+        chosen["label_counts"] = Picture(
             "Rows that have a label, rows that get it, and rows where both are so.",
             lambda: figures.label_counts(counts, names),
         )
     else:
         matrix = diagnostics.confusion(labels, decisions.predictions, len(names))
-        found["confusion"] = Picture(
+        chosen["confusion"] = Picture(
             "What was given, down, and predicted, across. Numbers are counts, colours "
             f"shares of a row. Of more than {figures.MATRIX_CLASSES} classes the most "
             "frequent errors are shown instead.",
@@ -60,22 +66,22 @@ def _of_decisions(decisions, figures):
         )
     if decisions.probabilities is not None:
         curves = diagnostics.class_curves(labels, decisions.probabilities)
-        found["precision_recall"] = Picture(
+        chosen["precision_recall"] = Picture(
             "Of each class against the others: the precision that a threshold on its "
             "probability gives, for each recall. The area is the average precision.",
             lambda: figures.precision_recall(curves, names),
         )
     if decisions.is_multi_label and decisions.probabilities is not None:
-        found["reliability"] = _reliability(
-            figures, decisions.probabilities.ravel(), labels.ravel() > 0
+        chosen["reliability"] = _reliability(
+            decisions.probabilities.ravel(), labels.ravel() > 0
         )
     elif decisions.confidences is not None:
         is_right = labels == decisions.predictions
-        found["reliability"] = _reliability(figures, decisions.confidences, is_right)
-    return found
+        chosen["reliability"] = _reliability(decisions.confidences, is_right)
+    return chosen
 
 
-def _reliability(figures, confidences, is_right):
+def _reliability(confidences, is_right):
     bins = diagnostics.reliability(confidences, is_right)
     return Picture(
         "Whether the model is as sure as it is right: below the dashed line it is too "
@@ -91,18 +97,70 @@ def summaries(seen: outcomes.Outcomes | None) -> Mapping[str, tuple[Any, str]]:
     """
     if seen is None:
         return {}
-    from reports import figures
-
     shown: dict[str, tuple[Any, str]] = {
-        name: (figures.png(picture.draw()), picture.description)
-        for name, picture in of(seen).items()
+        name: (svg.png(picture.draw()), picture.description)
+        for name, picture in choose(seen).items()
     }
     shown["worst_errors"] = (
-        worst_errors.table(worst_errors.find(seen)),
-        f"The {worst_errors.MAX_ROWS} wrong {seen.split} rows with the largest losses.",
+        error_table(worst_errors(seen)),
+        f"The {MAX_ROWS} wrong {seen.split} rows with the largest losses.",
     )
     shown["losses"] = np.asarray(seen.losses), "The loss of each row."
     for title, values in seen.histograms.items():
         tag = title.replace(",", "").replace(" ", "_")
         shown[tag] = np.asarray(values), f"{title}; a row each."
     return shown
+
+
+class Error(NamedTuple):
+    """A row by number, with its texts cut to a sensible length."""
+
+    row: int
+    loss: float
+    expected: str
+    predicted: str
+    texts: tuple[str, ...]
+
+
+def worst_errors(seen: outcomes.Outcomes, limit: int = MAX_ROWS) -> list[Error]:
+    """The wrong rows with the largest losses, worst first."""
+    order = diagnostics.worst(seen.losses, seen.is_correct, limit)
+    return [
+        Error(
+            row,
+            float(seen.losses[row]),
+            cut(seen.expected[row], _CELL_LENGTH),
+            cut(seen.predicted[row], _CELL_LENGTH),
+            tuple(cut(text, _TEXT_LENGTH) for text in seen.texts[row]),
+        )
+        for row in order.tolist()
+    ]
+
+
+def error_table(errors: list[Error]) -> str:
+    """The errors as a Markdown table, which shows every character as it is."""
+    if not errors:
+        return "No row is wrong."
+    lines = ["| loss | expected | predicted | text |", "|---:|---|---|---|"]
+    for error in errors:
+        texts = "<br>".join(_lines(text, _TEXT_WIDTH) for text in error.texts)
+        named = (_lines(t, _CELL_WIDTH) for t in (error.expected, error.predicted))
+        cells = (*named, texts)
+        lines.append(f"| {error.loss:.3f} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _lines(text: str, width: int) -> str:
+    """TensorBoard breaks words where a line is longer than its share of the table."""
+    return "<br>".join(map(escape, textwrap.wrap(text, width, break_on_hyphens=False)))
+
+
+def cut(text: str, length: int) -> str:
+    """A text on one line of at most so many characters, with … where it was longer."""
+    text = " ".join(text.split())
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def escape(text: str) -> str:
+    """A text of one line that neither Markdown nor HTML takes for its own."""
+    return text.translate(_ESCAPES)

@@ -1,13 +1,20 @@
-"""What a run leaves to look at when it has ended: pages with the pictures that suit."""
+"""Printed scores of a run, and its report.json, report.html and README.md."""
 
+import json
+import os
+from collections.abc import Iterable
 from typing import Any
 
-from contract import outcomes
-from reports import pictures
+import tensorflow as tf
+
+from contract import atomic_files, file_names, outcomes
+from reports import pictures, svg
 from reports.measures import class_scores
-from reports.pages import run_page
+from reports.pages import model_card, record, run_page, usage
 
 _AS_TABLE = {"confusion"}  # which can be read aloud, and searched
+# The runs of seeds, of a grid, and of a grid with seeds.
+_BELOW = ("seed-*", "*=*", "*=*/seed-*")
 
 
 def say(rows: outcomes.Outcomes, kind: str) -> None:
@@ -22,26 +29,61 @@ def say(rows: outcomes.Outcomes, kind: str) -> None:
 
 
 def write(rows: outcomes.Outcomes | None, directory: str, **facts: Any) -> None:
-    """As run_page.write, with pictures of the rows."""
-    run_page.write(rows, directory, pictures=_drawn(rows), **facts)
+    """Writes report.json, report.html and, beside weights, README.md.
+
+    Each is whole or absent. An evaluation is not replaced by predictions of other rows
+    that came later.
+
+    Args:
+        rows: the evaluated rows, or None.
+        directory: of the run.
+        **facts: see record.build, without pictures.
+    """
+    if _is_kept(directory, rows, trains=facts["trains"]):
+        return
+    facts["pictures"] = _drawn(rows) if rows is not None else []
+    text = record.text_of(record.build(rows, directory=directory, **facts))
+    run = json.loads(text)  # what a reader of the file has
+    where = usage.place(directory)
+    files: dict[str, Iterable[str]] = {
+        record.path_of(directory): [text],
+        os.path.join(directory, file_names.REPORT_PAGE): [run_page.page(run, where)],
+    }
+    if run["has_weights"]:
+        files |= model_card.file(run, directory)
+    atomic_files.write(files)
+    print(f"report: {os.path.join(directory, file_names.REPORT_PAGE)}")
 
 
 def write_all(directory: str) -> None:
-    """As run_page.write_all."""
-    run_page.write_all(directory)
+    """Writes report.html of the runs below a directory, of a grid or of seeds."""
+    patterns = [record.path_of(os.path.join(directory, below)) for below in _BELOW]
+    places = map(os.path.dirname, sorted(tf.io.gfile.glob(patterns)))
+    runs = {place: record.read(place) for place in places}
+    if not runs:
+        return
+    path = os.path.join(directory, file_names.REPORT_PAGE)
+    atomic_files.write_text(path, run_page.page_of_runs(runs, directory))
+    print(f"report: {path}, of {len(runs)} runs")
+
+
+def _is_kept(directory, rows, *, trains):
+    if trains or rows is None or rows.split == "dev":
+        return False
+    try:
+        before = record.read(directory)
+    except ValueError:  # none, or of an earlier schema
+        return False
+    return bool(before["evaluation"]) and before["evaluation"]["split"] == "dev"
 
 
 def _drawn(rows):
-    if rows is None:
-        return []
-    from reports import figures  # matplotlib takes most of a second
-
     return [
         {
             "title": name.replace("_", " ").capitalize(),
             "description": picture.description,
-            "svg": figures.svg(picture.draw()),
+            "svg": svg.element(picture.draw()),
         }
-        for name, picture in pictures.of(rows).items()
+        for name, picture in pictures.choose(rows).items()
         if name not in _AS_TABLE
     ]

@@ -1,6 +1,6 @@
-"""What a model answers, as dicts of an example each and as lines for a person.
+"""A model's outputs as a dict for each example, and as lines for a terminal.
 
-Plain Python: whoever asks a server needs no TensorFlow.
+Plain Python: the client of a server needs no TensorFlow.
 """
 
 import collections
@@ -10,52 +10,62 @@ from typing import Any
 
 from contract import errors
 
+Answer = dict[str, Any]
 _ANSWER_OUTPUTS = ("answer", "start", "end", "score", "probability", "null_odds")
-_WORD_OUTPUTS = ("words", "tags", "probabilities", "starts", "ends")  # [B, W] each
-_MASK_OUTPUTS = ("tokens", "probabilities", "filled")  # [B, M, k] each
+_WORD_OUTPUTS = ("words", "tags", "probabilities", "starts", "ends")  # [W] each
+# Key of a mask to the output, [M] and of the others [M, k].
+_MASK_OUTPUTS = {
+    "start": "starts",
+    "tokens": "tokens",
+    "probabilities": "probabilities",
+    "filled": "filled",
+}
 _SHOWN_NUMBERS = 5  # of a vector, in a line
-_OUTSIDE = "O"  # the tag of a word that is nothing in particular
-# Of tags such as B-PER: the letters of words of a span, and of those that begin one.
+_OUTSIDE = "O"  # the tag of a word outside of all spans
+# In tags such as B-PER: the letters of words of a span, and those that begin a span.
 _SPAN_LETTERS, _FIRST_LETTERS = tuple("BIESLUM"), tuple("BSU")
 
 
 def text_names(inputs: Mapping[str, int]) -> list[str]:
-    """What an example consists of, in the order in which a person gives it.
+    """The names of the texts of an example, in the order in which a person types them.
 
-    `inputs` are {name: texts of an example}; a name is there as often as it has texts.
+    `inputs` are {name: texts of an example}; a name occurs once for each text.
     """
-    names = sorted(inputs, key=lambda name: (name != "question", name))
-    if "choices" in inputs:  # which may have a question, too
-        names = sorted(inputs, key=("context", "question", "choices").index)
+    order = ("context", "question", "choices") if "choices" in inputs else ("question",)
+    ranks = {name: rank for rank, name in enumerate(order)}
+    names = sorted(inputs, key=lambda name: (ranks.get(name, len(order)), name))
     return [name for name in names for _ in range(inputs[name])]
 
 
 def by_name(names: Sequence[str], texts: Sequence[Any]) -> dict[str, Any]:
-    """{name: text, or list of the texts of a name that is there several times}.
-
-    `texts` are those of `names`, or columns of such.
-    """
-    counts, given = collections.Counter(names), iter(texts)
-    found = {}
-    for name, count in counts.items():
-        several = [next(given) for _ in range(count)]
-        found[name] = several if count > 1 else several[0]
-    return found
+    """{name: text}; a name that occurs several times has the list of its texts."""
+    remaining = iter(texts)
+    values = {}
+    for name, count in collections.Counter(names).items():
+        several = [next(remaining) for _ in range(count)]
+        values[name] = several if count > 1 else several[0]
+    return values
 
 
 def inputs(
     names: Sequence[str], columns: Sequence[Sequence[str]]
 ) -> dict[str, list[Any]]:
-    """What a signature takes: a list a name, of texts or of lists of texts."""
+    """The inputs of a signature by name: lists of texts, or of lists of texts."""
     rows = [by_name(names, row) for row in zip(*columns, strict=True)]
     return {name: [row[name] for row in rows] for name in dict.fromkeys(names)}
 
 
 def texts(arguments: Sequence[str]) -> list[list[str]]:
-    """The texts of the examples as columns: one, or two where tabs separate pairs."""
+    """The texts of the examples as columns: one, or several where tabs separate them.
+
+    Raises:
+        ValueError: an argument is not UTF-8, or has another number of texts than the
+            first.
+    """
     rows = [argument.split("\t") for argument in arguments]
     for argument, row in zip(arguments, rows, strict=True):
-        if not _is_text(argument):
+        # A shell's bytes that are not UTF-8 arrive as lone surrogates.
+        if any("\ud800" <= character <= "\udfff" for character in argument):
             raise errors.InputError(
                 f"{argument!r:.80} is not UTF-8; convert it, for example with iconv"
             )
@@ -65,11 +75,6 @@ def texts(arguments: Sequence[str]) -> list[list[str]]:
                 f"{len(rows[0])}; separate the texts of a pair by one tab"
             )
     return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _is_text(argument: str) -> bool:
-    """False where the shell gave bytes that are not UTF-8, as lone surrogates."""
-    return not any("\ud800" <= character <= "\udfff" for character in argument)
 
 
 def check(columns: Sequence[Sequence[str]], names: Sequence[str], model: str) -> None:
@@ -87,10 +92,10 @@ def check(columns: Sequence[Sequence[str]], names: Sequence[str], model: str) ->
 
 
 def label_names(label_map: Any) -> list[str]:
-    """What label_map.json names, in order; nothing where it holds no such names.
+    """The names in label_map.json, in order; none where it holds no names.
 
     Raises:
-        ValueError: its contents are something else.
+        ValueError: the contents are something else.
     """
     texts = label_map.values() if isinstance(label_map, dict) else [None]
     if not all(isinstance(text, str) for text in texts):
@@ -101,12 +106,29 @@ def label_names(label_map: Any) -> list[str]:
     return list(names.values())
 
 
+def rows(outputs: Mapping[str, Any], labels: Sequence[str] | None) -> list[Answer]:
+    """A dict for each example.
+
+    Args:
+        outputs: of a signature by name: arrays, or nested lists with str.
+        labels: the names of a classifier's probabilities, in order; () where they are
+            numbers; None where nobody knows, which gives them the keys "0", "1", ...
+    """
+    columns = {name: _as_lists(values) for name, values in outputs.items()}
+    fold = next(
+        (_FOLDS[name] for name in _FOLDS if name in columns), lambda row, _: row
+    )
+    return [
+        fold(dict(zip(columns, row, strict=True)), labels)
+        for row in zip(*columns.values(), strict=True)
+    ]
+
+
 def _as_lists(values):
-    """The values of a NumPy array, strings as str; lists as they are."""
+    """A NumPy array as nested lists, its bytes as str; lists as they are."""
     if isinstance(values, list):
         return values
-    is_text = values.dtype == object
-    return _decoded(values.tolist()) if is_text else values.tolist()
+    return _decoded(values.tolist()) if values.dtype == object else values.tolist()
 
 
 def _decoded(value):
@@ -115,146 +137,79 @@ def _decoded(value):
     return value.decode("utf-8", "replace")
 
 
-def rows(
-    outputs: Mapping[str, Any], labels: Sequence[str], *, knows_labels: bool
-) -> list[dict[str, Any]]:
-    """A dict for each example.
-
-    Args:
-        outputs: of a signature by name: arrays, or nested lists with str.
-        labels: a classifier's, in the order of its probabilities; () for a number.
-        knows_labels: False where `labels` is () because nobody has said them; then
-            the probabilities have the keys of label_map.json, "0" and so on.
-    """
-    outputs = {name: _as_lists(values) for name, values in outputs.items()}
-    if "tags" in outputs:
-        return _tagged(outputs)
-    if "filled" in outputs:
-        return _filled(outputs)
-    if "tokens" in outputs:
-        return _embedded(outputs)
-    if "pieces" in outputs:
-        return _scored(outputs)
-    if "answer" in outputs:
-        columns = {name: outputs[name] for name in _ANSWER_OUTPUTS if name in outputs}
-        return [
-            dict(zip(columns, row, strict=True))
-            for row in zip(*columns.values(), strict=True)
-        ]
-    if "probabilities" in outputs:
-        return _classified(outputs, labels, knows_labels)
-    return [
-        dict(zip(outputs, row, strict=True))
-        for row in zip(*outputs.values(), strict=True)
-    ]
+def _tags(row, _):
+    count = sum(word != "" for word in row["words"])  # the others are padding
+    return {name: row[name][:count] for name in _WORD_OUTPUTS if name in row}
 
 
-def _classified(outputs, labels, knows_labels):
-    found = []
-    for i, row in enumerate(outputs["probabilities"]):
-        names = labels
-        if not names and ("label" in outputs or (len(row) > 1 and not knows_labels)):
-            names = [str(place) for place in range(len(row))]
-        if not names:
-            found.append({"score": row[0]} if len(row) == 1 else {"scores": row})
-            continue
-        answer = {"probabilities": dict(zip(names, row, strict=True))}
-        if "label" in outputs:
-            answer = {"label": outputs["label"][i], **answer}
-        found.append(answer)
-    return found
+def _masks(row, _):
+    masks = zip(*(row[name] for name in _MASK_OUTPUTS.values()), strict=True)
+    shown = [mask for mask in masks if mask[0] >= 0]  # the others are padding
+    return {"masks": [dict(zip(_MASK_OUTPUTS, mask, strict=True)) for mask in shown]}
 
 
-def _tagged(outputs):
-    """A dict for each row of a tagger's outputs, without the padding."""
-    found = []
-    for i, words in enumerate(outputs["words"]):
-        count = sum(word != "" for word in words)
-        names = [name for name in _WORD_OUTPUTS if name in outputs]
-        found.append({name: outputs[name][i][:count] for name in names})
-    return found
+def _vectors(row, _):
+    tokens = row["tokens"]
+    # [SEP] ends every text; a token of the vocabulary may be "".
+    count = len(tokens) - tokens[::-1].index("[SEP]")
+    return {"tokens": tokens[:count], "vectors": row["vectors"][:count]}
 
 
-def _filled(outputs):
-    """`masks`: what fills each [MASK] of a text, without the padding."""
-    found = []
-    for i, starts in enumerate(outputs["starts"]):
-        masks = []
-        for j, start in enumerate(starts):
-            if start >= 0:
-                lists = {name: outputs[name][i][j] for name in _MASK_OUTPUTS}
-                masks.append({"start": start, **lists})
-        found.append({"masks": masks})
-    return found
+def _token_scores(row, _):
+    count = row["num_tokens"]
+    return {**row, **{name: row[name][:count] for name in ("pieces", "token_nll")}}
 
 
-def _embedded(outputs):
-    """The tokens of a text and their vectors, without the padding."""
-    found = []
-    for tokens, vectors in zip(outputs["tokens"], outputs["vectors"], strict=True):
-        # [SEP] ends every text; a token of the vocabulary may be "".
-        count = len(tokens) - tokens[::-1].index("[SEP]")
-        found.append({"tokens": tokens[:count], "vectors": vectors[:count]})
-    return found
+def _answer(row, _):
+    return {name: row[name] for name in _ANSWER_OUTPUTS if name in row}
 
 
-def _scored(outputs):
-    """How likely a text is, its tokens and what each costs, without the padding."""
-    found = []
-    for row in zip(*outputs.values(), strict=True):
-        answer = dict(zip(outputs, row, strict=True))
-        for name in ("pieces", "token_nll"):
-            answer[name] = answer[name][: answer["num_tokens"]]
-        found.append(answer)
-    return found
+def _probabilities(row, labels):
+    values = row["probabilities"]
+    if not labels and ("label" in row or (labels is None and len(values) > 1)):
+        labels = [str(place) for place in range(len(values))]
+    if not labels:
+        return {"score": values[0]} if len(values) == 1 else {"scores": values}
+    label = {"label": row["label"]} if "label" in row else {}
+    return {**label, "probabilities": dict(zip(labels, values, strict=True))}
+
+
+# Output of a signature -> a function of a row of all outputs; the first that is there.
+_FOLDS = {
+    "tags": _tags,
+    "filled": _masks,
+    "tokens": _vectors,
+    "pieces": _token_scores,
+    "answer": _answer,
+    "probabilities": _probabilities,
+}
 
 
 def lines(
-    arguments: Sequence[str], found: Sequence[Mapping[str, Any]], *, as_json: bool
+    arguments: Sequence[str], answers: Sequence[Mapping[str, Any]], *, as_json: bool
 ) -> Iterable[str]:
-    """What to print for each argument, a text or texts separated by tabs."""
-    for argument, answer in zip(arguments, found, strict=True):
+    """The lines to print for each argument, a text or texts separated by tabs."""
+    for argument, answer in zip(arguments, answers, strict=True):
         name, text = "text", argument
-        if "answer" in answer:  # its context may be long
+        if "answer" in answer:  # the context may be long
             name, text = "question", argument.split("\t")[0]
+        show = next((_SHOWN[name] for name in _SHOWN if name in answer), _show_all)
         row = {name: text, **answer}
-        yield json.dumps(row, ensure_ascii=False) if as_json else _line(text, answer)
+        yield json.dumps(row, ensure_ascii=False) if as_json else show(text, answer)
 
 
-def _line(text, answer):
-    if "tags" in answer:
-        pairs = zip(answer["words"], answer["tags"], strict=True)
-        found = [f"{word}/{tag}" for word, tag in pairs if tag != _OUTSIDE]
-        shown = [" ".join(found) or "(no tags)", *_spans(text, answer)]
-        return "\n    ".join([text, *shown])
-    if "answer" in answer:
-        found = " ".join(answer["answer"].split()) or "(no answer)"
-        return f"{text}\n    {found}  {answer['probability']:.3f}"
-    if "score" in answer:
-        return f"{answer['score']:.3f}  {text}"
-    if "scores" in answer:
-        return f"{' '.join(f'{value:.3f}' for value in answer['scores'])}  {text}"
-    if "masks" in answer:
-        return "\n    ".join([text, *map(_mask, answer["masks"])])
-    if "vector" in answer:
-        return f"{text}\n    {_numbers(answer['vector'])}"
-    if "vectors" in answer:
-        pairs = zip(answer["tokens"], answer["vectors"], strict=True)
-        rows = [f"{token} {_numbers(vector)}" for token, vector in pairs]
-        return "\n    ".join([text, *rows])
-    if "generated" in answer:
-        return f"{text}{answer['generated']}"
-    if "written" in answer:
-        return f"{text}\n    {answer['written']}"
-    if "pieces" in answer:
-        return f"{text}\n    perplexity {answer['perplexity']:.4g}"
-    if "probabilities" in answer:
-        ranked = sorted(answer["probabilities"].items(), key=lambda item: -item[1])
-        if "label" in answer and answer["label"] not in answer["probabilities"]:
-            ranked = [(answer["label"], ranked[0][1])]  # the others have no names
-        shown = ", ".join(f"{name} {value:.3f}" for name, value in ranked[:3])
-        return f"{text}\n    {shown}"
-    return f"{text}\n    {json.dumps(answer, ensure_ascii=False)}"
+def _below(text, shown):
+    return "\n    ".join([text, *shown])
+
+
+def _show_all(text, answer):
+    return _below(text, [json.dumps(answer, ensure_ascii=False)])
+
+
+def _show_tags(text, answer):
+    pairs = zip(answer["words"], answer["tags"], strict=True)
+    tagged = [f"{word}/{tag}" for word, tag in pairs if tag != _OUTSIDE]
+    return _below(text, [" ".join(tagged) or "(no tags)", *_spans(text, answer)])
 
 
 def _spans(text, answer):
@@ -274,10 +229,23 @@ def _spans(text, answer):
     return [f"{name}: {' '.join(text[a:b].split())}" for name, a, b in spans]
 
 
-def _mask(mask):
-    pairs = zip(mask["tokens"], mask["probabilities"], strict=True)
-    shown = "  ".join(f'"{token}" {share:.3f}' for token, share in pairs)
-    return f"[MASK] at {mask['start']}: {shown}"
+def _show_answer(text, answer):
+    shown = " ".join(answer["answer"].split()) or "(no answer)"
+    return _below(text, [f"{shown}  {answer['probability']:.3f}"])
+
+
+def _show_masks(text, answer):
+    shown = []
+    for mask in answer["masks"]:
+        pairs = zip(mask["tokens"], mask["probabilities"], strict=True)
+        tokens = "  ".join(f'"{token}" {share:.3f}' for token, share in pairs)
+        shown.append(f"[MASK] at {mask['start']}: {tokens}")
+    return _below(text, shown)
+
+
+def _show_vectors(text, answer):
+    pairs = zip(answer["tokens"], answer["vectors"], strict=True)
+    return _below(text, [f"{token} {_numbers(vector)}" for token, vector in pairs])
 
 
 def _numbers(vector):
@@ -286,3 +254,30 @@ def _numbers(vector):
         return f"{_numbers(vector[0])} x {len(vector)}"
     shown = " ".join(f"{value:.4f}" for value in vector[:_SHOWN_NUMBERS])
     return f"{shown} ... ({len(vector)} numbers)"
+
+
+def _show_probabilities(text, answer):
+    ranked = sorted(answer["probabilities"].items(), key=lambda item: -item[1])
+    if "label" in answer and answer["label"] not in answer["probabilities"]:
+        ranked = [(answer["label"], ranked[0][1])]  # the others have no names
+    return _below(text, [", ".join(f"{name} {p:.3f}" for name, p in ranked[:3])])
+
+
+# Key of an answer -> a function of its text and the answer; the first that is there.
+_SHOWN = {
+    "tags": _show_tags,
+    "answer": _show_answer,
+    "score": lambda text, answer: f"{answer['score']:.3f}  {text}",
+    "scores": lambda text, answer: (
+        f"{' '.join(f'{value:.3f}' for value in answer['scores'])}  {text}"
+    ),
+    "masks": _show_masks,
+    "vector": lambda text, answer: _below(text, [_numbers(answer["vector"])]),
+    "vectors": _show_vectors,
+    "generated": lambda text, answer: text + answer["generated"],
+    "written": lambda text, answer: _below(text, [answer["written"]]),
+    "pieces": lambda text, answer: _below(
+        text, [f"perplexity {answer['perplexity']:.4g}"]
+    ),
+    "probabilities": _show_probabilities,
+}

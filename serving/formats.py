@@ -26,7 +26,7 @@ def save(
 ) -> str:
     """Writes the next version below output_dir/export or output_dir/export_litert.
 
-    Of a LiteRT export, prints its size and speed beside those of the model.
+    Prints the size of a LiteRT export beside that of the weights.
 
     Args:
         files: as in `export.save`.
@@ -39,7 +39,7 @@ def save(
     write = writer(export_format, quantization)
     path = export.save(module, target, files, server_config, write)
     if is_litert:
-        print(f"{quantization}: {litert.comparison(module, path)}")
+        print(f"{quantization}: {litert.describe_size(module, path)}")
     return path
 
 
@@ -58,7 +58,7 @@ def check(export_format: str, lstms: str) -> None:
 def writer(
     export_format: str, quantization: str
 ) -> Callable[[export.ServedModel, str], None]:
-    """What `export.save` takes to write a format; arguments as of `save`.
+    """The function with which `export.save` writes a format; arguments as of `save`.
 
     Raises:
         ValueError: a SavedModel is to be quantized.

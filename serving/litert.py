@@ -5,13 +5,10 @@ leads from text to ids and from numbers to answers needs strings, which LiteRT h
 operations for: it is a SavedModel without weights.
 """
 
-import collections
 import importlib.util
 import os
-import statistics
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,9 +26,6 @@ MODEL = "model.tflite"  # the name that TF Serving's --prefer_tflite_model looks
 TEXTS = "texts"  # the SavedModel beside it
 _NETWORK = "ids"  # the signature of MODEL
 _KEPT = "kept_"  # by `encode` for `finish`, which a signature passes on one by one
-# Of 16 words, to be timed; a pair is two.
-_SENTENCE = "the parcel came two days late but everything in it was just as i ordered"
-_TIMED, _WARM_UP = 30, 5  # calls
 
 
 def write(module: export.ServedModel, directory: str, quantization: str) -> None:
@@ -135,9 +129,9 @@ class Network:
     def __call__(self, features: Mapping[str, Any]) -> dict[str, np.ndarray]:
         names = feature_names.ENCODER_INPUTS
         arrays = {name: np.asarray(features[name], np.int32) for name in names}
-        rows, *rest = arrays[names[0]].shape
+        rows, *lengths = arrays[names[0]].shape
         if not rows:  # LiteRT has no tensors without elements
-            filling = np.zeros([1, *(max(size, 1) for size in rest)], np.int32)
+            filling = np.zeros([1, *(max(size, 1) for size in lengths)], np.int32)
             arrays = dict.fromkeys(names, filling)
         with self._lock:
             return {k: v[:rows] for k, v in self._run(**arrays).items()}
@@ -172,8 +166,8 @@ def open_version(directory: str) -> servables.Version:
 def _run(network, encoded):
     """As `export.Stages.run`."""
     features = {name: encoded[name] for name in feature_names.ENCODER_INPUTS}
-    count, *rest = features[feature_names.INPUT_MASK].shape
-    rows = export.slice_rows(int(np.prod(rest)))
+    count, *lengths = features[feature_names.INPUT_MASK].shape
+    rows = export.slice_rows(int(np.prod(lengths)))
     slices = [
         network({name: grid[i : i + rows] for name, grid in features.items()})
         for i in range(0, count or 1, rows)
@@ -191,28 +185,11 @@ def open_network(path: str) -> Callable[..., dict[str, tf.Tensor]]:
     return forward
 
 
-def comparison(module: export.ServedModel, path: str) -> str:
-    """Size and speed of an export beside those of the model it was made of."""
-    assert module.stages  # LiteRT holds the network alone
+def describe_size(module: export.ServedModel, path: str) -> str:
+    """The size of an export beside that of the weights it was made from."""
     before = sum(v.dtype.size * v.shape.num_elements() for v in module.variables)
     after = _bytes_below(path)
-    texts = {
-        name: np.array([_SENTENCE] if count == 1 else [[_SENTENCE] * count], object)
-        for name, count in collections.Counter(module.stages.text_names).items()
-    }
-    function = module.functions[tf_serving.DEFAULT_SIGNATURE]
-    version = open_version(path)
-
-    def answer():
-        found = function(*map(tf.constant, texts.values()))
-        return {name: value.numpy() for name, value in found.items()}
-
-    whole = _milliseconds(answer)
-    small = _milliseconds(lambda: version.predict("", texts))
-    return (
-        f"{after / 1e6:.1f} MB, {after / before:.0%} of {before / 1e6:.1f}; "
-        f"a sentence takes {small:.1f} ms, in float32 by TensorFlow {whole:.1f}"
-    )
+    return f"{after / 1e6:.1f} MB, {after / before:.0%} of {before / 1e6:.1f}"
 
 
 def _bytes_below(directory):
@@ -221,13 +198,3 @@ def _bytes_below(directory):
         for folder, _, names in tf.io.gfile.walk(directory)
         for name in names
     )
-
-
-def _milliseconds(call):
-    """The median time of a call."""
-    seconds = []
-    for _ in range(_WARM_UP + _TIMED):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return 1e3 * statistics.median(seconds[_WARM_UP:])

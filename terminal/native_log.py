@@ -1,10 +1,10 @@
-"""Keeps from the reader what TensorFlow writes to standard error whenever it starts.
+"""Hides the lines that TensorFlow's C++ code logs whenever it starts.
 
-Its C++ code writes to file descriptor 2, whatever sys.stderr is, and begins before it
-reads TF_CPP_MIN_LOG_LEVEL. While the filter runs, this descriptor is a pipe to a
-process, this file, that drops notes and warnings of TensorFlow's logger and passes on
-all other lines at once. A process and not a thread, because it has to read on while an
-import holds the interpreter's lock, and after one has crashed.
+TF_CPP_MIN_LOG_LEVEL, which cli/environment.py sets, hides most. TensorFlow writes some
+lines to file descriptor 2 before it reads the variable, and others as errors. While the
+filter runs, the descriptor is a pipe to a process, this file, that drops these and
+passes on all others at once. A thread could not read while an import holds the
+interpreter's lock, nor after a crash.
 """
 
 import atexit
@@ -17,26 +17,19 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
-# "I0000 00:00:1795352011.789523   27198 port.cc:153] text", and of older code
-# "2025-02-09 09:37:32.334610: W external/local_xla/.../py_utils.cc:38] text".
-_NOTE = re.compile(rb"[IW]\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: [IW] ")
-_KNOWN = re.compile(
-    rb"WARNING: All log messages before absl::InitializeLog\(\) is called are written"
+# Of TensorFlow 2.20 and later, and of LiteRT. Notes and warnings begin as in
+# "I0000 00:00:1795352011.789523   27198 port.cc:153] text".
+_DROPPED = re.compile(
+    rb"[IW]\d{4} [\d:.]+ +\d+ |WARNING: All log messages before absl::InitializeLog"
+    rb"|To enable the following instructions: |E.* util\.cc:\d+\] oneDNN supports DT_"
     rb"|INFO: Created TensorFlow Lite XNNPACK delegate for CPU\."
-    rb"|To enable the following instructions: "  # continues a note
-    rb"|E.* util\.cc:\d+\] oneDNN supports DT_"
-    rb"|\d{4}-.*: E .*\] Unable to register cu"
 )
-# These say that there is no GPU to be used. Where there is one, they say why it is not.
-_WITHOUT_GPU = re.compile(
-    rb".*\] Could not find cuda drivers on your machine"
-    rb"|.*\] Cannot dlopen some GPU libraries"
-    rb"|.*\] Could not load dynamic library 'lib"
-    rb"|E.*/?cuda_\w+\.cc:\d+\] failed call to cuInit: "
-    rb"|.*cuda_diagnostics\.cc:\d+\] "
-    rb"|Skipping registering GPU devices\.\.\."
+# Where there is a GPU, these say why it is not used.
+_ABOUT_GPU = re.compile(
+    rb"[IW].*\] (Could not find cuda drivers|Cannot dlopen some GPU libraries)"
+    rb"|E.*cuda_\w+\.cc:\d+\] failed call to cuInit: |Skipping registering GPU devices"
 )
-# What the driver of an NVIDIA GPU puts there; dxg is that of Windows' Linux.
+# The driver of an NVIDIA GPU puts these there; dxg is that of Windows' Linux.
 _GPU_FILES = ("/dev/nvidia*", "/dev/dxg", "/proc/driver/nvidia")
 _PATIENCE_SECONDS = 1.0  # to wait for the filter's last line
 
@@ -44,25 +37,22 @@ _PATIENCE_SECONDS = 1.0  # to wait for the filter's last line
 class _Filter(NamedTuple):
     owner: int  # the process that began it, not one that was forked from it
     process: Any
-    terminal: int  # descriptor of what standard error was
-    before: Any  # what sys.stderr was
-    meanwhile: Any  # and is: the terminal itself
+    before: Any  # sys.stderr as it was
+    past: Any  # sys.stderr while the filter runs, which it does not read
 
 
 _running: _Filter | None = None
 
 
-def begin(*, in_notebook: bool = False) -> None:
-    """Begins to filter what is written to file descriptor 2.
+def begin() -> None:
+    """Begins to filter, unless sys.stderr is no descriptor 2, as in a test.
 
-    sys.stderr writes past the filter, and is a terminal if it was one. Another stream,
-    as of a test, leaves all as it is, but `in_notebook`, where it shows the descriptor.
+    sys.stderr writes past the filter, and is a terminal if it was one.
     """
     global _running
-    is_standard = _is_standard(sys.stderr)
-    if _running or sys.platform == "win32" or not (is_standard or in_notebook):
+    if _running or sys.platform == "win32" or not _is_standard(sys.stderr):
         return
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2") < "2":  # somebody wants to see them
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2") < "2":  # the user wants to see all
         return
     sys.stderr.flush()
     terminal = os.dup(2)
@@ -70,15 +60,21 @@ def begin(*, in_notebook: bool = False) -> None:
         [sys.executable, "-I", "-S", __file__, *(["--has_gpu"] if has_gpu() else [])],
         stdin=subprocess.PIPE,
         stdout=terminal,
-        start_new_session=True,  # Ctrl-C is not for it; it has the last lines to pass
+        start_new_session=True,  # Ctrl-C must not end it before the last lines
     )
     assert process.stdin is not None
     os.dup2(process.stdin.fileno(), 2)
     process.stdin.close()
-    before = sys.stderr
-    if is_standard:
-        sys.stderr = _opened_like(before, terminal)
-    _running = _Filter(os.getpid(), process, terminal, before, sys.stderr)
+    past = open(  # noqa: SIM115  (open to the end)
+        terminal,
+        "w",
+        buffering=1,
+        encoding=sys.stderr.encoding,
+        errors=sys.stderr.errors,
+        closefd=False,
+    )
+    _running = _Filter(os.getpid(), process, sys.stderr, past)
+    sys.stderr = past
     atexit.register(end)
 
 
@@ -91,25 +87,25 @@ def end() -> None:
     ending, _running = _running, None
     if ending is None or ending.owner != os.getpid():
         return
-    os.dup2(ending.terminal, 2)  # closes the pipe
-    if sys.stderr is ending.meanwhile:
+    os.dup2(ending.past.fileno(), 2)  # closes the pipe
+    if sys.stderr is ending.past:
         sys.stderr = ending.before
     with contextlib.suppress(subprocess.TimeoutExpired):
         ending.process.wait(_PATIENCE_SECONDS)
 
 
 def has_gpu() -> bool:
-    """Whether there is an NVIDIA GPU or its driver, and CUDA is not told to hide it."""
+    """Whether there is an NVIDIA GPU or its driver, and CUDA may use it."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return False
     return any(map(glob.glob, _GPU_FILES)) or shutil.which("nvidia-smi") is not None
 
 
-def is_known(line: bytes, *, hides_gpu: bool) -> bool:
-    """Whether a line is not for the reader; with `hides_gpu`, also if it is of CUDA."""
-    if _WITHOUT_GPU.match(line):
-        return hides_gpu
-    return bool(_NOTE.match(line) or _KNOWN.match(line))
+def is_dropped(line: bytes, *, has_gpu: bool) -> bool:
+    """Whether a line is not for the reader."""
+    if _ABOUT_GPU.match(line):
+        return not has_gpu
+    return _DROPPED.match(line) is not None
 
 
 def _is_standard(stream: Any) -> bool:
@@ -119,23 +115,8 @@ def _is_standard(stream: Any) -> bool:
         return False
 
 
-def _opened_like(stream: Any, descriptor: int) -> Any:
-    return open(
-        *(descriptor, "w"),
-        buffering=1,  # a line at a time, as standard error always is
-        encoding=stream.encoding,
-        errors=stream.errors,
-        closefd=False,
-    )
-
-
-def _filter() -> None:
-    hides_gpu = "--has_gpu" not in sys.argv
-    for line in sys.stdin.buffer:
-        if not is_known(line, hides_gpu=hides_gpu):
-            with contextlib.suppress(OSError):  # nobody reads there any more
-                os.write(1, line)
-
-
 if __name__ == "__main__":
-    _filter()
+    for line in sys.stdin.buffer:
+        if not is_dropped(line, has_gpu="--has_gpu" in sys.argv):
+            with contextlib.suppress(OSError):  # nobody reads any more
+                os.write(1, line)

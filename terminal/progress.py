@@ -31,7 +31,7 @@ _is_hidden = False
 
 
 def is_terminal(stream: Any) -> bool:
-    """Whether a stream is for a person, and its last line can be written again."""
+    """Whether a person reads the stream, and its last line can be written again."""
     return (
         stream.isatty()
         and os.environ.get("TERM", "dumb") != "dumb"
@@ -42,7 +42,7 @@ def is_terminal(stream: Any) -> bool:
 def track(
     items: Iterable[Item], total: int, name: str, **options: Any
 ) -> Iterator[Item]:
-    """Yields items and reports each when the next is asked for; see Progress."""
+    """Yields items and reports each when the next is taken; see Progress."""
     with Progress(name, **options) as report:
         report(0, total)
         items = with_first_named(items, f"{name} 1/{total}", **options)

@@ -1,4 +1,4 @@
-"""What all tests share: a quiet, bounded TensorFlow, and files that may be absent."""
+"""Shared by all tests: a quiet, bounded TensorFlow, and files that may be absent."""
 
 import gc
 import os
@@ -54,16 +54,14 @@ BEGIN_WITH = (
 def pytest_collection_modifyitems(items):
     """Puts long files first, so that all processes end at about the same time."""
     places = {ROOT / "tests" / name: place for place, name in enumerate(BEGIN_WITH)}
-    if missing := [str(path) for path in places if not path.is_file()]:
-        raise pytest.UsageError(f"BEGIN_WITH names what is not there: {missing}")
     items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item, nextitem):
-    """What a file leaves behind, modules and caches, is not searched for cycles again.
+    """Keeps modules and caches of a finished file out of later searches for cycles.
 
-    Each run ends with a full search, which would take longer from file to file.
+    The full search after each run of a script would take longer from file to file.
     """
     result = yield
     if nextitem is None or nextitem.path != item.path:

@@ -34,7 +34,7 @@ def words(code):
 
 def ask(code):
     """What `python -m serving.predictor --export_dir=DIR TEXT` prints."""
-    from serving import predictor  # and with it TensorFlow
+    from cli import predict_command  # and with it TensorFlow
 
     python, module, name, export_dir, *texts = words(code)
     assert [python, module, name] == ["python", "-m", "serving.predictor"]
@@ -42,5 +42,5 @@ def ask(code):
     assert flag == "--export_dir" and not any(t.startswith("-") for t in texts)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        assert predictor._main([name, *texts], export_dir, False) == 0
+        predict_command.answer_texts(export_dir, texts)
     return out.getvalue()

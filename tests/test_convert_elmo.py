@@ -24,13 +24,8 @@ def training(tmp_path_factory):
 
 
 def convert(source, target, output_dir, *arguments):
-    return tiny.run_script(
-        "convert_checkpoint",
-        f"--input={source}",
-        f"--to={target}",
-        f"--output_dir={output_dir}",
-        *arguments,
-    )
+    paths = f"--input={source}", f"--to={target}", f"--output_dir={output_dir}"
+    return tiny.run_script("convert_checkpoint", *paths, *arguments)
 
 
 def test_training_becomes_a_release_and_a_checkpoint(training, tmp_path):
@@ -43,22 +38,23 @@ def test_training_becomes_a_release_and_a_checkpoint(training, tmp_path):
     assert "left out: 33 of training, buffers and copies\n" in done.out
     assert "left over: lm/softmax/W, lm/softmax/b\n" in done.out
     assert_equal(stored(released / "weights.hdf5"), stored(WEIGHTS))
-    assert sorted(path.name for path in released.iterdir()) == [
-        *("options.json", "tokenizer_config.json", "vocab.txt", "weights.hdf5")
-    ]
+    listed = "options.json tokenizer_config.json vocab.txt weights.hdf5"
+    assert sorted(path.name for path in released.iterdir()) == listed.split()
     raw = json.loads((released / "options.json").read_text())
     assert raw["char_cnn"]["n_characters"] == 262
     assert (released / "vocab.txt").read_text().split() == [*VOCAB]
     done = convert(released, "google", again, "--split_words=punctuation")
     assert done.code == 0 and "weights.hdf5 (hdf5), head: none\n" in done.out
     reader = tf.train.load_checkpoint(str(again / "model.ckpt"))
-    found = {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
-    told = json.loads((GOLDEN / "checkpoint_names.json").read_text())
+    tensors = {
+        key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()
+    }
+    names = json.loads((GOLDEN / "checkpoint_names.json").read_text())
     arrays = stored(WEIGHTS)
-    expected = {name: arrays[key] for name, key in told.items() if key in arrays}
-    assert_equal(found, expected)
-    said = json.loads((again / "tokenizer_config.json").read_text())
-    assert said["split_words"] == "punctuation"
+    expected = {name: arrays[key] for name, key in names.items() if key in arrays}
+    assert_equal(tensors, expected)
+    settings = json.loads((again / "tokenizer_config.json").read_text())
+    assert settings["split_words"] == "punctuation"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""sample_data/: what README.md there counts, and answers and tags in their places."""
+"""sample_data/: the counts of its README.md, and places of answers and tags."""
 
 import csv
 import datetime
@@ -14,7 +14,7 @@ from sample_data import write_dates
 SAMPLES = pathlib.Path(__file__).resolve().parents[1] / "sample_data"
 TYPES = {"person", "place", "date"}
 SPLITS = ("train", "dev")
-BATCH = 32  # of all scripts, where nothing is said
+BATCH = 32  # default of all scripts
 
 
 def questions(split):
@@ -31,14 +31,14 @@ def questions(split):
 def documents(split):
     """[[[(word, tag)]]] of a file: documents of sentences."""
     text = (SAMPLES / "tags" / f"{split}.conll").read_text("utf-8")
-    begin, *found = text.split("-DOCSTART-\tO\n")
+    begin, *parts = text.split("-DOCSTART-\tO\n")
     assert begin == ""
     return [
         [
             [tuple(line.split("\t")) for line in sentence.splitlines()]
             for sentence in document.strip("\n").split("\n\n")
         ]
-        for document in found
+        for document in parts
     ]
 
 
@@ -46,11 +46,11 @@ def sentences(split):
     return [tuple(s) for document in documents(split) for s in document]
 
 
-def faults(found):
-    """What is wrong with [(context, question)] of one or several files."""
+def faults(pairs):
+    """Mistakes in [(context, question)] of one or several files."""
     wrong = []
-    ids = [question["id"] for _, question in found]
-    for context, question in found:
+    ids = [question["id"] for _, question in pairs]
+    for context, question in pairs:
         for answer in question["answers"]:
             text, start = answer["text"], answer["answer_start"]
             if not text or context[start : start + len(text)] != text:
@@ -73,16 +73,16 @@ def breaks(sentence):
     ]
 
 
-def test_answers_stand_where_they_are_said_to():
-    found = [*questions("train"), *questions("dev")]
-    assert faults(found) == []
-    # and is_impossible, ids and places are looked at
-    context, first = found[0]
+def test_answers_are_at_their_places():
+    pairs = [*questions("train"), *questions("dev")]
+    assert faults(pairs) == []
+    # The twin: a wrong place, is_impossible or id is a mistake.
+    context, first = pairs[0]
     (answer,) = first["answers"]
     moved = {**answer, "answer_start": answer["answer_start"] + 1}
     assert len(faults([(context, {**first, "answers": [moved]})])) == 1
     assert len(faults([(context, {**first, "answers": []})])) == 1
-    assert len(faults([found[0], found[0]])) == 2
+    assert len(faults([pairs[0], pairs[0]])) == 2
 
 
 def test_tags_are_spans_of_three_types():
@@ -108,11 +108,11 @@ def test_there_is_a_batch_to_train_on_and_other_rows_to_score():
 @pytest.mark.parametrize("split", SPLITS)
 def test_readme_counts_what_is_there(split):
     readme = " ".join((SAMPLES / "README.md").read_text("utf-8").split())
-    found = questions(split)
-    unanswered = sum(question["is_impossible"] for _, question in found)
-    contexts = {context for context, _ in found}
+    pairs = questions(split)
+    unanswered = sum(question["is_impossible"] for _, question in pairs)
+    contexts = {context for context, _ in pairs}
     assert (
-        f"`questions/{split}.json`: {len(found)} questions about {len(contexts)} "
+        f"`questions/{split}.json`: {len(pairs)} questions about {len(contexts)} "
         f"texts, {unanswered} of them without an answer"
     ) in readme
     with open(SAMPLES / "choices" / f"{split}.csv", encoding="utf-8") as file:
@@ -128,7 +128,7 @@ def test_readme_counts_what_is_there(split):
 
 
 def dates(split):
-    """[(said, digits)] of a file."""
+    """[(words, digits)] of a file."""
     text = (SAMPLES / "dates" / f"{split}.tsv").read_text("utf-8")
     header, *rows = (tuple(line.split("\t")) for line in text.splitlines())
     assert header == ("source", "target")
@@ -142,31 +142,40 @@ def test_dates_are_what_their_script_writes():
         assert (SAMPLES / "dates" / name).read_text("utf-8") == text
 
 
-def test_dates_are_said_as_people_say_them():
+def test_dates_are_written_as_people_say_them():
     year = write_dates.year_words
     assert [year(n, 0.5) for n in (1900, 1905, 1984, 2000, 2007, 2012)] == [
-        *("nineteen hundred", "nineteen oh five", "nineteen eighty four"),
-        *("two thousand", "two thousand and seven", "twenty twelve"),
+        "nineteen hundred",
+        "nineteen oh five",
+        "nineteen eighty four",
+        "two thousand",
+        "two thousand and seven",
+        "twenty twelve",
     ]
     assert year(2012, 0.1) == "two thousand and twelve"
     assert [write_dates.ordinal(n) for n in (1, 2, 12, 20, 23, 31)] == [
-        *("first", "second", "twelfth", "twentieth", "twenty third", "thirty first")
+        "first",
+        "second",
+        "twelfth",
+        "twentieth",
+        "twenty third",
+        "thirty first",
     ]
-    # Whatever is said, its digits are a date, whose weekday is named.
+    # The digits are the date of the words, and the weekday is right.
     rng = random.Random(3)
-    for said, digits in (write_dates.pair(rng) for _ in range(300)):
+    for words, digits in (write_dates.pair(rng) for _ in range(300)):
         date = datetime.datetime.strptime(digits, "%Y %m %d")
-        assert write_dates.MONTHS[date.month - 1] in said
-        named = [day for day in write_dates.WEEKDAYS if day in said]
+        assert write_dates.MONTHS[date.month - 1] in words
+        named = [day for day in write_dates.WEEKDAYS if day in words]
         assert named in ([], [write_dates.WEEKDAYS[date.weekday()]])
 
 
 def test_dates_have_a_vocabulary_and_are_not_seen_before():
     vocab = set((SAMPLES / "dates" / "vocab.txt").read_text("utf-8").split("\n"))
     rows = {split: dates(split) for split in write_dates.COUNTS}
-    said = [source for found in rows.values() for source, _ in found]
-    assert len(set(said)) == len(said) == 2400
-    assert {word for source in said for word in source.split()} <= vocab
+    texts = [source for pairs in rows.values() for source, _ in pairs]
+    assert len(set(texts)) == len(texts) == 2400
+    assert {word for source in texts for word in source.split()} <= vocab
     readme = " ".join((SAMPLES / "README.md").read_text("utf-8").split())
-    for split, found in rows.items():
-        assert f"`dates/{split}.tsv`: {len(found):,} dates" in readme
+    for split, pairs in rows.items():
+        assert f"`dates/{split}.tsv`: {len(pairs):,} dates" in readme

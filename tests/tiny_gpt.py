@@ -10,7 +10,7 @@ import numpy as np
 from data_pipeline.text import gpt2
 from modeling import pretrainers
 from modeling.checkpoints import google, pretrained
-from modeling.gpt import config as gpt_config
+from modeling.configs import gpt_config
 
 
 def write(directory, vocab_file):

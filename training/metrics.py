@@ -18,8 +18,8 @@ def accuracy(labels: np.ndarray, predictions: np.ndarray) -> Any:
     return np.float32(np.mean(right.all(axis=-1) if right.ndim > 1 else right))
 
 
-def mean_loss(losses: np.ndarray, batch_size: int) -> np.float32:
-    """The mean of the batches' means of float [N]; an Estimator's `loss`."""
+def mean_loss(losses: np.ndarray, batch_size: int) -> Any:
+    """The mean of the batches' means of float [N], float32; an Estimator's `loss`."""
     starts = range(0, len(losses), batch_size)
     return np.float32(np.mean([np.mean(losses[s : s + batch_size]) for s in starts]))
 

@@ -7,13 +7,16 @@ shapes, which slices lack; their sums and squares (`Rows`) have them, and add up
 micro-batches and replicas.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from contract import errors
+from training import schedule
 
 
 class Rows(NamedTuple):
@@ -68,7 +71,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
     that `supports_sparse` updates only the rows of which a gradient has slices.
 
     Args:
-        learning_rate: a number or a schedule such as schedule.LinearWithWarmup, for
+        learning_rate: a number or a schedule such as LinearWithWarmup, for
             `apply`, which `fit` calls; the training loop passes a rate to
             `apply_reduced`.
         clip_norm: the largest global norm, 0 for none.
@@ -442,3 +445,41 @@ class Adagrad(ClippedOptimizer):
     def get_config(self):
         """Constructor arguments, for Keras."""
         return {**super().get_config(), "gradient_factor": self.gradient_factor}
+
+
+@keras.saving.register_keras_serializable("bert")
+class LinearWithWarmup(keras.optimizers.schedules.LearningRateSchedule):
+    """schedule.linear_with_warmup for `fit` of Keras; 0 after the last step.
+
+    Raises:
+        ValueError: no step, more steps of warm-up than steps, or a rate that is below 0
+            or not finite.
+    """
+
+    def __init__(self, learning_rate, num_train_steps, num_warmup_steps=0):
+        if not 0 <= num_warmup_steps <= num_train_steps or num_train_steps < 1:
+            raise errors.InputError(
+                f"num_train_steps={num_train_steps}, num_warmup_steps="
+                f"{num_warmup_steps}; give at least one step, and no more of warm-up"
+            )
+        if not 0 <= learning_rate < math.inf:
+            raise errors.InputError(
+                f"learning_rate={learning_rate}; give a finite number of 0 or more"
+            )
+        self.arguments = {
+            "learning_rate": learning_rate,
+            "num_train_steps": num_train_steps,
+            "num_warmup_steps": num_warmup_steps,
+        }
+        rate = schedule.linear_with_warmup(**self.arguments)
+        rates = [rate(step) for step in range(num_train_steps + 1)]
+        self.rates = np.array(rates, np.float32)
+
+    def __call__(self, step):
+        """The rate of a step counted from 0, float32 scalar."""
+        step = keras.ops.minimum(keras.ops.cast(step, "int32"), len(self.rates) - 1)
+        return keras.ops.take(self.rates, step)
+
+    def get_config(self):
+        """Constructor arguments, for Keras."""
+        return self.arguments

@@ -20,22 +20,6 @@ def ranges(starts, lengths):
     return np.repeat(shift, lengths) + np.arange(ends[-1] if len(ends) else 0)
 
 
-def join_rows(*pieces):
-    """Joins pieces (values, starts, lengths) to rows: values, and their splits.
-
-    Values are int32, or rows [C] of the first piece's type. Row i has
-    values[starts[i]:starts[i] + lengths[i]] of each piece, in this order.
-    """
-    lengths = np.stack([piece[2] for piece in pieces], axis=1)  # [N, pieces]
-    places = row_splits(lengths.ravel())[:-1].reshape(lengths.shape)
-    first = pieces[0][0]
-    dtype = features.INTEGER if first.ndim == 1 else first.dtype
-    values = np.empty((lengths.sum(), *first.shape[1:]), dtype)
-    for column, (source, starts, counts) in enumerate(pieces):
-        values[ranges(places[:, column], counts)] = source[ranges(starts, counts)]
-    return values, row_splits(lengths.sum(axis=1))
-
-
 def grids(packed: Any, length: int, rows: slice = slice(None)):
     """Like packing.pad, for rows of at most `length` tokens, in arrays [N, length].
 

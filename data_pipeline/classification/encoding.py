@@ -45,9 +45,7 @@ class Encoder:
             if self.label_set and self.label_set.pair_input == "both_orders":
                 ids_a, ids_b = _both_orders(ids_a, ids_b)
         tokens, first_lengths = packing.pack(
-            *(ids_a, ids_b),
-            special=self.tokenizer,
-            max_seq_length=self.max_seq_length,
+            ids_a, ids_b, special=self.tokenizer, max_seq_length=self.max_seq_length
         )
         counts = ids_a.row_lengths() + (2 if ids_b is None else 3)
         if ids_b is not None:

@@ -64,7 +64,7 @@ class Labels:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What must match, besides tokens and labels, to resume a run."""
+        """Settings that must match, besides tokens and label ids, to resume a run."""
         order = {} if self.pair_input == "joined" else {"pair_input": self.pair_input}
         return {"labels": list(self.names), **order}
 

@@ -23,7 +23,7 @@ class Source:
     tfds_name: str = ""
     layout: tables.Layout = dataclasses.field(default_factory=tables.Layout)
     label_spec: str = ""  # of --labels, or ""
-    problem_type: str = "classification"  # of own files; a task knows its own
+    problem_type: str = "classification"  # of own files; a task has one
     separator: str = ","  # of labels of one row, for multi_label
     allow_empty_text: bool = False
     unlabelled_file: str = ""  # of rows with the logits of a teacher alone
@@ -102,7 +102,7 @@ class Source:
             options["data_dir"] = self.data_dir or None
             return tables.read_tfds(self.tfds_name, path, layout, **options)
         if not isinstance(path, str):
-            return tables.of_rows(f'files["{split}"]', path, layout, **options)
+            return tables.from_memory(f'files["{split}"]', path, layout, **options)
         header = like.header if like else ()
         return tables.read_table(path, layout, other_header=header, **options)
 

@@ -13,14 +13,14 @@ import numpy as np
 from absl import logging
 
 from contract import errors, wording
-from data_pipeline.tables import choice_rows, table_columns, text_rows
+from data_pipeline.tables import published, table_columns, text_rows
 
 # As a file writes it; a tuple is a JSON list (multi-label).
 Label = str | tuple[str, ...]
 Key = table_columns.Key
 
-# What headers usually call their columns, in upper or lower case; the first entry found
-# counts. Pairs come before single texts, so that no second text is lost unnoticed.
+# Usual names of columns, in upper or lower case; the first entry that occurs counts.
+# Pairs come before single texts, so that no second text is lost unnoticed.
 USUAL_TEXTS: tuple[tuple[str, ...], ...] = (
     ("text_a", "text_b"),
     ("sentence1", "sentence2"),
@@ -44,15 +44,14 @@ class Layout:
     A column is a header's name (JSONL: a key; TensorFlow Datasets: a feature) or a
     number counted from 0, also as a digit string; the number -1 is the last.
 
-    Where `has_header` is None, line 1 is a header if a column is asked for by name, or
-    if its cell for text_a or label is a usual name (`USUAL_TEXTS`, `USUAL_LABELS`), or
-    that for text_a is a name in the header of another split. Otherwise, where the
-    labels suggest a header, because line 1's is the only one that is no number, or that
-    occurs once, the reader asks instead of guessing, and so it does without labels if
-    another split has a header.
+    Where `has_header` is None, line 1 is a header if a column here is a name, or if its
+    cell for text_a or label is a usual name (`USUAL_TEXTS`, `USUAL_LABELS`), or that
+    for text_a is a name in the header of another split. Otherwise the reader refuses a
+    line 1 that may be a header: its label alone is no number, or occurs once, or there
+    are no labels and another split has a header.
     """
 
-    # "tsv", "csv", "jsonl", "auto" by the file's name, or one of choice_rows.LAYOUTS
+    # "tsv", "csv", "jsonl", "auto" by the file's name, or one of published.LAYOUTS
     file_format: str = "auto"
     has_header: bool | None = None  # whether line 1 holds names; not for JSONL
     text_a: Key | None = None  # None takes both texts from `USUAL_TEXTS`
@@ -129,7 +128,7 @@ def _begin(
     path: str, layout: Layout, other_header: Sequence[str], *, labels_required: bool
 ) -> tuple[text_rows.NumberedRows, dict[str, Key], text_rows.Row, bool]:
     """Opens a table: its rows, the keys of its cells, row 1, whether it has names."""
-    reads = choice_rows if layout.file_format in choice_rows.LAYOUTS else text_rows
+    reads = published if layout.file_format in published.LAYOUTS else text_rows
     rows = reads.file_rows(path, layout.file_format)
     line, first = next(rows, (0, None))
     if first is None:
@@ -186,9 +185,9 @@ def take(table: Table, is_kept: np.ndarray) -> Table:
     return dataclasses.replace(table, **columns)
 
 
-def of_rows(
+def from_memory(
     name: str,
-    given: Any,
+    records: Any,
     layout: Layout,
     *,
     labels_required: bool,
@@ -201,13 +200,13 @@ def of_rows(
     Raises:
         ValueError: a row has another form, there is none, or as in `read_table`.
     """
-    if hasattr(given, "to_dict"):  # a DataFrame
-        given = given.to_dict("records")
-    rows = [_named(f"{name}:{line}", row) for line, row in enumerate(given, start=1)]
+    if hasattr(records, "to_dict"):  # a DataFrame
+        records = records.to_dict("records")
+    rows = [_named(f"{name}:{line}", row) for line, row in enumerate(records, start=1)]
     if not rows:
         raise errors.InputError(f"{name} has no rows; give it one per example")
     keys = _choose_columns(
-        *(name, layout, list(rows[0]), rows[0]), labels_required=labels_required
+        name, layout, list(rows[0]), rows[0], labels_required=labels_required
     )
     numbered = enumerate(rows, start=1)
     return _collect(name, numbered, keys, layout, allow_empty_text=allow_empty_text)
@@ -241,30 +240,31 @@ def _choice_role(index: int) -> str:
     return f"choice {index}"
 
 
-def _asked(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
-    """Each role's column as asked for; where rows are keyed, every column is a name."""
-    asked: dict[str, Key | None] = {role: getattr(layout, role) for role in _ROLES}
-    asked |= {_choice_role(i): key for i, key in enumerate(layout.choices)}
-    asked["keep_rows"] = layout.keep_rows[0] if layout.keep_rows else None
+def _stated_columns(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
+    """The layout's column of each role; where rows are keyed, every one is a name."""
+    columns: dict[str, Key | None] = {role: getattr(layout, role) for role in _ROLES}
+    columns |= {_choice_role(i): key for i, key in enumerate(layout.choices)}
+    columns["keep_rows"] = layout.keep_rows[0] if layout.keep_rows else None
     return {
-        role: table_columns.parse(column, keyed=keyed) for role, column in asked.items()
+        role: table_columns.parse(column, keyed=keyed)
+        for role, column in columns.items()
     }
 
 
 def _is_header(
     path: str, layout: Layout, first: list[str], other_header: Sequence[str]
 ) -> bool:
-    asked = _asked(layout, keyed=False)
+    columns = _stated_columns(layout, keyed=False)
     texts = itertools.chain(*USUAL_TEXTS, map(str.lower, other_header))
     if table_columns.is_header(
         path,
         first,
         has_header=layout.has_header,
-        columns=asked,
+        columns=columns,
         usual={"text_a": set(texts), "label": USUAL_LABELS},
     ):
         return True
-    if layout.has_header is not None or asked["text_a"] is not None:
+    if layout.has_header is not None or columns["text_a"] is not None:
         return False
     if table_columns.usual_names(first, USUAL_TEXTS):
         return True
@@ -286,21 +286,21 @@ def _choose_columns(
 ) -> dict[str, Key]:
     """The key of each role that is there; `first` is the header or else a row."""
     keyed = isinstance(first, dict)
-    asked = _asked(layout, keyed=keyed)
-    if asked["text_a"] is None:
+    columns = _stated_columns(layout, keyed=keyed)
+    if columns["text_a"] is None:
         texts = table_columns.usual_names(names, USUAL_TEXTS)
-        if not texts or asked["text_b"] is not None:
+        if not texts or columns["text_b"] is not None:
             raise errors.InputError(
                 f"{path}: the first text's column is not given and cannot be guessed "
                 f"from {wording.listing(names)}; pass --text_a_column"
             )
-        asked.update(zip(("text_a", "text_b"), texts, strict=False))
-    if asked["label"] is None:
+        columns.update(zip(("text_a", "text_b"), texts, strict=False))
+    if columns["label"] is None:
         usual = table_columns.usual_names(
             names, tuple((name,) for name in USUAL_LABELS)
         )
-        asked["label"] = usual[0] if usual else None
-    label = asked["label"]
+        columns["label"] = usual[0] if usual else None
+    label = columns["label"]
     if labels_required and label is None:
         raise errors.InputError(
             f"{path}: the label's column is not given and cannot be guessed from "
@@ -310,10 +310,10 @@ def _choose_columns(
     if not labels_required and (
         label not in names if by_name else table_columns.cell(first, label) is None
     ):
-        asked["label"] = None
+        columns["label"] = None
     return {
         role: table_columns.key(path, role, column, names, keyed=keyed)
-        for role, column in asked.items()
+        for role, column in columns.items()
         if column is not None
     }
 
@@ -327,8 +327,9 @@ def _collect(
     allow_empty_text: bool,
 ) -> Table:
     columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
-    answers, kinds = _Choices(len(layout.choices), allow_empty_text), _Kinds()
-    lines: list[int] = []
+    choice_roles = [_choice_role(i) for i in range(len(layout.choices))]
+    choices: list[tuple[str, ...]] = []
+    kinds, lines = _Kinds(), []
     short: list[int] = []
     others: set[str] = set()
     for line, row in rows:
@@ -355,12 +356,17 @@ def _collect(
                     "--allow_empty_text"
                 )
             column.append(value)
-        answers.add(place, cells)
+        if choice_roles:
+            answers = [cells[role] for role in choice_roles]
+            count = len(choices[0]) if choices else 0
+            choices.append(_choices(place, answers, count, allow_empty_text))
         lines.append(line)
     if short:
         logging.warning(
             "%s: left out %d rows with too few columns, the first in line %d",
-            *(path, len(short), short[0]),
+            path,
+            len(short),
+            short[0],
         )
     if not lines and layout.keep_rows and others:
         raise errors.InputError(
@@ -373,7 +379,7 @@ def _collect(
         path=path,
         text_a=columns["text_a"],
         text_b=columns.get("text_b"),
-        choices=answers.rows if layout.choices else None,
+        choices=choices if choice_roles else None,
         labels=columns.get("label"),
         example_ids=columns.get("example_id") or [str(n) for n in range(len(lines))],
         lines=lines,
@@ -402,42 +408,34 @@ class _Kinds:
                 )
 
 
-class _Choices:
-    """Collects the answers of each row, from some columns or one of JSON lists."""
+def _choices(
+    place: str, values: Any, count: int, allow_empty_text: bool
+) -> tuple[str, ...]:
+    """The answers of a row, from some columns or one of JSON lists.
 
-    def __init__(self, num_columns: int, allow_empty_text: bool):
-        self._roles = [_choice_role(i) for i in range(num_columns)]
-        self._allows_empty = allow_empty_text
-        self.rows: list[tuple[str, ...]] = []
-
-    def add(self, place: str, cells: dict[str, Any]) -> None:
-        """Adds those of a row; ValueError where the model could not compare them."""
-        if not self._roles:
-            return
-        found = [cells[role] for role in self._roles]
-        if len(found) == 1:
-            (found,) = found
-        if not isinstance(found, list):
-            raise errors.InputError(
-                f"{place}: {found!r:.40} is one choice; name a column for each with "
-                "--choice_columns, or one that holds JSON lists"
-            )
-        row = tuple(
-            _value(place, f"text of choice {i}", v) for i, v in enumerate(found)
+    `count` is the number of answers in the rows before, 0 in the first row.
+    """
+    if len(values) == 1:
+        (values,) = values
+    if not isinstance(values, list):
+        raise errors.InputError(
+            f"{place}: {values!r:.40} is one choice; name a column for each with "
+            "--choice_columns, or one that holds JSON lists"
         )
-        expected = len(self.rows[0]) if self.rows else max(len(row), 2)
-        if len(row) != expected:
-            raise errors.InputError(
-                f"{place}: {len(row)} choices, {expected} are needed as in the rows "
-                "before; give each row as many, and 2 at least"
-            )
-        if not self._allows_empty and not all(text.strip() for text in row):
-            index = next(i for i, text in enumerate(row) if not text.strip())
+    row = tuple(_value(place, f"text of choice {i}", v) for i, v in enumerate(values))
+    expected = count or max(len(row), 2)
+    if len(row) != expected:
+        raise errors.InputError(
+            f"{place}: {len(row)} choices, {expected} are needed as in the rows "
+            "before; give each row as many, and 2 at least"
+        )
+    for index, text in enumerate(row):
+        if not text.strip() and not allow_empty_text:
             raise errors.InputError(
                 f"{place}: choice {index} is empty; fill it, remove the row, or pass "
                 "--allow_empty_text"
             )
-        self.rows.append(row)
+    return row
 
 
 def _value(place: str, role: str, value: Any) -> Any:

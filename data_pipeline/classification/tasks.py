@@ -44,44 +44,30 @@ class Task:
 
 
 _with_header = functools.partial(tables.Layout, file_format="tsv", has_header=True)
-
-# The original's columns, by number: published headers differ in spelling.
-_COLA = tables.Layout(file_format="tsv", text_a=3, label=1)
-_COLA_TEST = _with_header(text_a=1)
-_MRPC = _with_header(text_a=3, text_b=4, label=0)
-_MRPC_TEST = _with_header(text_a=3, text_b=4)
-_MNLI = _with_header(text_a=8, text_b=9, label=-1, example_id=0)
-_MNLI_TEST = _with_header(text_a=8, text_b=9, example_id=0)
-_AX = _with_header(text_a="sentence1", text_b="sentence2", label="label")
+_SENTENCES = _with_header(text_a="sentence1", text_b="sentence2", label="label")
 _NLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
 
 
-def _splits(layout: tables.Layout, test: tables.Layout) -> dict[str, Split]:
-    layouts = {"train": layout, "dev": layout, "test": test}
-    return {name: Split((f"{name}.tsv",), layouts[name], name) for name in layouts}
-
-
-def _mnli(half: str) -> dict[str, Split]:
-    """MNLI's splits with the matched or the mismatched half to evaluate on."""
+def _splits(
+    layout: tables.Layout, test: tables.Layout | None = None, half: str = ""
+) -> dict[str, Split]:
+    """train.tsv, dev.tsv and test.tsv; MNLI has two halves of dev and test rows."""
+    dev = f"dev_{half}" if half else "dev"
     return {
-        "train": Split(("train.tsv",), _MNLI, "train"),
-        "dev": Split((f"dev_{half}.tsv",), _MNLI, f"dev_{half}"),
-        "test": Split((f"test_{half}.tsv",), _MNLI_TEST, "test"),
+        "train": Split(("train.tsv",), layout, "train"),
+        "dev": Split((f"{dev}.tsv",), layout, dev),
+        "test": Split(
+            (f"test_{half}.tsv" if half else "test.tsv",), test or layout, "test"
+        ),
     }
 
 
-def _named(
-    text_a: str,
-    text_b: str | None = None,
-    label: str = "label",
-    *,
-    skip_short_rows: bool = False,
-) -> dict[str, Split]:
-    layout = _with_header(
-        text_a=text_a, text_b=text_b, label=label, skip_short_rows=skip_short_rows
-    )
-    return _splits(layout, layout)
+def _mnli(name: str, half: str) -> Task:
+    # The original's columns, by number, here and below: published headers differ.
+    layout = _with_header(text_a=8, text_b=9, label=-1, example_id=0)
+    test = _with_header(text_a=8, text_b=9, example_id=0)
+    return Task(name=name, splits=_splits(layout, test, half), labels=_NLI_LABELS)
 
 
 def _xnli(language: str) -> Task:
@@ -101,19 +87,13 @@ def _xnli(language: str) -> Task:
             "test": Split(("xnli.test.tsv",), dev, "test"),
         },
         labels=_NLI_LABELS,
-        # The translated training files say it one way, the others another.
+        # The translated training files spell it one way, the others another.
         label_map={"contradictory": "contradiction"},
     )
 
 
-def _choice(
-    name: str,
-    labels: tuple[str, ...],
-    *,
-    has_question: bool,
-    **files: tuple[str, ...],
-) -> Task:
-    """A task of choice, whose rows choice_rows.py reads; `files` by split."""
+def _choice(name: str, labels: str, *files: tuple[str, ...], has_question=True) -> Task:
+    """A task of choice, whose train, dev and test files published.py reads."""
     layout = tables.Layout(
         file_format=name,
         text_a="context",
@@ -122,87 +102,88 @@ def _choice(
         label="label",
         example_id=None if name == "swag" else "id",
     )
+    splits = zip(("train", "dev", "test"), files, strict=True)
     return Task(
         name=name,
-        splits={split: Split(paths, layout, split) for split, paths in files.items()},
-        labels=labels,
+        splits={split: Split(paths, layout, split) for split, paths in splits},
+        labels=tuple(labels),
         problem_type="choice",
     )
 
 
-_CHOICES = (
+_CLOZE_VAL = "cloze_test_val__spring2016 - cloze_test_ALL_val.csv"
+_CLOZE_TEST = "cloze_test_test__spring2016 - cloze_test_ALL_test.csv"
+_ROWS = (
     _choice(
         "copa",
-        ("1", "2"),
-        has_question=True,
+        "12",
         # SuperGLUE's files; or the publisher's, 500 rows to develop on, 500 to test.
-        train=("train.jsonl", "copa-dev.xml"),
-        dev=("val.jsonl", "copa-test.xml"),
-        test=("test.jsonl", "copa-test.xml"),
+        ("train.jsonl", "copa-dev.xml"),
+        ("val.jsonl", "copa-test.xml"),
+        ("test.jsonl", "copa-test.xml"),
     ),
     _choice(
         "story_cloze",
-        ("1", "2"),
+        "12",
+        ("train.csv", _CLOZE_VAL),
+        ("dev.csv", _CLOZE_TEST),
+        ("test.csv", _CLOZE_TEST),
         has_question=False,
-        train=("train.csv", "cloze_test_val__spring2016 - cloze_test_ALL_val.csv"),
-        dev=("dev.csv", "cloze_test_test__spring2016 - cloze_test_ALL_test.csv"),
-        test=("test.csv", "cloze_test_test__spring2016 - cloze_test_ALL_test.csv"),
     ),
-    _choice(
-        "swag",
-        ("0", "1", "2", "3"),
-        has_question=True,
-        train=("train.csv",),
-        dev=("val.csv",),
-        test=("test.csv",),
-    ),
-    _choice(
-        "race",
-        ("A", "B", "C", "D"),
-        has_question=True,
-        train=("train",),
-        dev=("dev",),
-        test=("test",),
-    ),
-)
-
-_ROWS = (
-    *_CHOICES,
+    _choice("swag", "0123", ("train.csv",), ("val.csv",), ("test.csv",)),
+    _choice("race", "ABCD", ("train",), ("dev",), ("test",)),
     Task(
         name="cola",
-        splits=_splits(_COLA, _COLA_TEST),
+        splits=_splits(
+            tables.Layout(file_format="tsv", text_a=3, label=1), _with_header(text_a=1)
+        ),
         metrics=("mcc", "accuracy"),
     ),
-    Task(name="mnli", splits=_mnli("matched"), labels=_NLI_LABELS),
-    Task(name="mnli-mm", splits=_mnli("mismatched"), labels=_NLI_LABELS),
+    _mnli("mnli", "matched"),
+    _mnli("mnli-mm", "mismatched"),
     Task(
         name="mrpc",
-        splits=_splits(_MRPC, _MRPC_TEST),
+        splits=_splits(
+            _with_header(text_a=3, text_b=4, label=0), _with_header(text_a=3, text_b=4)
+        ),
         metrics=("accuracy", "f1"),
     ),
     _xnli("zh"),
-    Task(name="sst-2", splits=_named("sentence")),
+    Task(name="sst-2", splits=_splits(_with_header(text_a="sentence", label="label"))),
     Task(
         name="sts-b",
-        splits=_named("sentence1", "sentence2", "score"),
+        splits=_splits(
+            _with_header(text_a="sentence1", text_b="sentence2", label="score")
+        ),
         labels=(),
         problem_type="regression",
         metrics=("pearson", "spearman"),
     ),
     Task(
         name="qqp",
-        # A few published rows are broken in two by a line feed inside a question.
-        splits=_named("question1", "question2", "is_duplicate", skip_short_rows=True),
+        splits=_splits(
+            _with_header(
+                text_a="question1",
+                text_b="question2",
+                label="is_duplicate",
+                # Some published rows are broken in two by a line feed in a question.
+                skip_short_rows=True,
+            )
+        ),
         metrics=("accuracy", "f1"),
     ),
-    Task(name="qnli", splits=_named("question", "sentence"), labels=_ENTAILMENT_LABELS),
     Task(
-        name="rte", splits=_named("sentence1", "sentence2"), labels=_ENTAILMENT_LABELS
+        name="qnli",
+        splits=_splits(
+            _with_header(text_a="question", text_b="sentence", label="label")
+        ),
+        labels=_ENTAILMENT_LABELS,
     ),
-    Task(name="wnli", splits=_named("sentence1", "sentence2")),
+    Task(name="rte", splits=_splits(_SENTENCES), labels=_ENTAILMENT_LABELS),
+    Task(name="wnli", splits=_splits(_SENTENCES)),
     Task(
         name="ax",
-        splits={"test": Split(("diagnostic.tsv", "AX.tsv"), _AX, "test")},
+        splits={"test": Split(("diagnostic.tsv", "AX.tsv"), _SENTENCES, "test")},
         labels=_NLI_LABELS,
     ),
 )

@@ -6,7 +6,7 @@ from typing import Any
 from contract import errors
 from data_pipeline.classification import labels, tables, tasks
 from data_pipeline.generation import cases
-from data_pipeline.tables import choice_rows, label_files, text_rows
+from data_pipeline.tables import label_files, published
 
 WINOGRAD = "winograd"  # the layout of WSCollection.csv
 _WINOGRAD_COLUMNS = ("txt1", "pron", "txt2", "answer_0", "answer_1")
@@ -32,9 +32,9 @@ def read(
     """
     if layout.file_format == WINOGRAD:
         return _winograd(path)
-    if published := tasks.TASKS.get(layout.file_format):
-        layout = published.splits["train"].layout
-        label_names = label_names or published.labels
+    if task := tasks.TASKS.get(layout.file_format):
+        layout = task.splits["train"].layout
+        label_names = label_names or task.labels
     if not layout.choices:
         raise errors.InputError(
             f"{path}: which columns hold the answers? name them with --choice_columns, "
@@ -67,7 +67,7 @@ def read(
 def _continued(context: str, question: str, answer: str) -> cases.Alternative:
     """A context and its answer; a connective joins both to one sentence."""
     context, question, answer = context.strip(), question.strip(), answer.strip()
-    if question in choice_rows.CONNECTIVES.values():
+    if question in published.CONNECTIVES.values():
         context = context.rstrip(".")
         answer = _in_sentence(answer)
     before = " ".join(part for part in (context, question) if part)
@@ -85,23 +85,13 @@ def _in_sentence(text: str) -> str:
 
 
 def _winograd(path: str) -> list[cases.Case]:
-    rows = text_rows.file_rows(path, "csv")
-    line, header = next(rows, (1, []))
-    names = [str(name) for name in header]
-    for name in _WINOGRAD_COLUMNS:
-        if name not in names:
-            raise errors.InputError(
-                f"{path}:{line}: no column {name}; give the table WSCollection.csv, or "
-                "--score_format and --choice_columns of your own"
-            )
-    schemas = []
-    for line, row in rows:
-        if len(row) != len(names):
-            raise errors.InputError(
-                f"{path}:{line}: {len(row)} cells, the header has {len(names)}; "
-                "correct the row"
-            )
-        schemas.append(_schema(f"{path}:{line}", dict(zip(names, row, strict=True))))
+    wanted = (
+        "the table WSCollection.csv, or --score_format and --choice_columns of your own"
+    )
+    schemas = [
+        _schema(f"{path}:{line}", cells)
+        for line, cells in published.csv_cells(path, _WINOGRAD_COLUMNS, wanted)
+    ]
     if not schemas:
         raise errors.InputError(
             f"{path}: no rows but the header; give it one per schema"

@@ -38,5 +38,5 @@ def decode(
     """The texts [B] that ids, ragged [B, (N)], add to those of prompts."""
     before = tf.strings.length(tokenizer.decode_rows(prompt))
     text = tokenizer.decode_rows(tf.concat([prompt, written], axis=1))
-    rest = tf.strings.length(text) - before
-    return tf.strings.substr(text, before, tf.maximum(rest, 0))
+    count = tf.maximum(tf.strings.length(text) - before, 0)
+    return tf.strings.substr(text, before, count)

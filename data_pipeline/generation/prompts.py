@@ -20,7 +20,7 @@ _REMEDY = (
 
 @dataclasses.dataclass(frozen=True)
 class Prompt:
-    """What a text begins with, and where it stands, for messages."""
+    """The beginning of a text, and its place, for messages."""
 
     text: str
     place: str

@@ -1,4 +1,4 @@
-"""Targets to what a decoder reads and is to write."""
+"""Targets to the inputs and labels of a decoder."""
 
 import dataclasses
 from typing import Any
@@ -10,7 +10,7 @@ from contract import features
 from data_pipeline.batches import batching, padding
 
 
-def close(
+def append_eos(
     ids: tf.RaggedTensor, tokens: features.DecoderTokens, max_target_length: int
 ) -> tf.RaggedTensor:
     """Targets [B, (T)] with their end token, int32, cut to `max_target_length`.
@@ -22,18 +22,18 @@ def close(
 
 
 def grids(
-    closed: tf.RaggedTensor,
+    with_eos: tf.RaggedTensor,
     tokens: features.DecoderTokens,
     length: int | None = None,
 ) -> dict[str, tf.Tensor]:
-    """The features of targets [B, (T)] from `close`, padded to `length` or the longest.
+    """The features of targets [B, (T)] with end tokens, padded to `length` or the most.
 
     Returns:
         decoder_input_ids, decoder_mask and labels, int32 [B, T]: the start token and
         the target but for its last token; 1 where a target is; and the target.
     """
-    labels = closed.to_tensor(tokens.padding, shape=[None, length])  # [B, T]
-    lengths = tf.cast(closed.row_lengths(), tf.int32)[:, tf.newaxis]  # [B, 1]
+    labels = with_eos.to_tensor(tokens.padding, shape=[None, length])  # [B, T]
+    lengths = tf.cast(with_eos.row_lengths(), tf.int32)[:, tf.newaxis]  # [B, 1]
     is_real = tf.range(tf.shape(labels)[1]) < lengths  # [B, T]
     return {
         features.DECODER_INPUT_IDS: padding.shift_right(labels, is_real, tokens),
@@ -47,12 +47,12 @@ class PairExamples(batching.Examples):
     """N sources for an encoder with their targets, for training/fine_tuning.py.
 
     Attributes:
-        target_ids: int32, the targets from `close`, end to end; None for sources alone.
+        target_ids: int32, targets with end tokens, end to end; None for sources alone.
         target_splits: int64 [N + 1], where each begins and the last one ends.
         tokens: of the decoder.
         max_target_length: of batches whose sources are padded to one length, too.
         is_numbered: whether batches have unique_ids, the numbers of the examples from
-            0, which draws follow.
+            0, which seed the draws of sampling.
     """
 
     target_ids: np.ndarray | None = None
@@ -69,23 +69,23 @@ class PairExamples(batching.Examples):
         return np.diff(self.target_splits)
 
     def training_order(self, **settings: Any) -> np.ndarray:
-        """As batching.training_order; equally long sources are ordered by targets."""
+        """As batching.training_order; targets order equally long sources."""
         longest = self.target_lengths.max(initial=0) + 1
         keys = self.packed.lengths * longest + self.target_lengths
         return batching.training_order(keys, **settings)
 
     def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
         """As batching.batches, with the features of `grids` where there are targets."""
-        closed = None
+        targets = None
         if self.target_ids is not None:
             splits = tf.constant(self.target_splits)
-            closed = tf.RaggedTensor.from_row_splits(self.target_ids, splits)
+            targets = tf.RaggedTensor.from_row_splits(self.target_ids, splits)
         length = None if pad_to is None else self.max_target_length
 
         def others(indices):
-            found = {features.UNIQUE_IDS: indices} if self.is_numbered else {}
-            if closed is not None:
-                found |= grids(tf.gather(closed, indices), self.tokens, length)
-            return found
+            batch = {features.UNIQUE_IDS: indices} if self.is_numbered else {}
+            if targets is not None:
+                batch |= grids(tf.gather(targets, indices), self.tokens, length)
+            return batch
 
         return batching.batches(self.packed, order, pad_to=pad_to, others=others)

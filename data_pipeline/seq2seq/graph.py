@@ -1,4 +1,4 @@
-"""Sources to features, and what a decoder writes to texts, as TensorFlow operations.
+"""Sources to features, and ids of a decoder to texts, as TensorFlow operations.
 
 The same in training, in predictions and inside an exported SavedModel.
 """
@@ -13,10 +13,10 @@ from data_pipeline.text import wordpiece
 
 
 def pack(tokenizer: Any, sources: tf.Tensor, max_source_length: int) -> Any:
-    """[CLS] source [SEP] of texts [B]: what packing.pack returns, and lengths uncut."""
+    """[CLS] source [SEP] of texts [B]: results of packing.pack, and lengths uncut."""
     ids = tokenizer.tokenize(sources)
     tokens, lengths = packing.pack(
-        *(ids, None), special=tokenizer, max_seq_length=max_source_length
+        ids, None, special=tokenizer, max_seq_length=max_source_length
     )
     return tokens, lengths, ids.row_lengths() + 2
 
@@ -33,7 +33,7 @@ def encode(
 
 
 def decode(tokenizer: Any, tokens: features.DecoderTokens, ids: tf.Tensor) -> tf.Tensor:
-    """The texts [B] of what a decoder wrote, int32 [B, N], after its start token.
+    """Detokenizes the ids of a decoder, int32 [B, N], after its start token.
 
     A text ends before the first end token, or before an id below 0, which stands for
     none; start and padding tokens leave no trace. Word pieces are joined to words, and

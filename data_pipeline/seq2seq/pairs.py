@@ -10,8 +10,7 @@ from contract import errors, wording
 from data_pipeline.tables import table_columns, text_rows
 
 SOURCE, TARGET = "source", "target"  # the roles of columns, in messages and flags
-# What headers usually call both columns, in upper or lower case; the first entry whose
-# names are there counts.
+# Usual names of both columns, in upper or lower case; the first entry there counts.
 USUAL_PAIRS: tuple[tuple[str, str], ...] = (
     (SOURCE, TARGET),
     ("source_text", "target_text"),
@@ -49,10 +48,10 @@ class Layout:
     digit string. Columns that are not given are those with the names of a usual pair
     or, where there is no usual name, the first two.
 
-    Where `has_header` is None, line 1 is a header if a column is asked for by name, if
-    it has a usual name at the place of its column or both of a pair anywhere, or if it
-    alone of the first rows has names of languages. Where it alone has one or two words
-    in each cell, as names are, the reader raises an error instead of guessing.
+    Where `has_header` is None, line 1 is a header if a column here is a name, if it has
+    a usual name at the place of its column or both of a pair anywhere, or if it alone
+    of the first rows has names of languages. Where it alone has one or two words in
+    each cell, as names are, the reader raises an error.
     """
 
     file_format: str = "auto"  # "tsv", "csv", "jsonl", or by the file's name
@@ -71,7 +70,7 @@ class Pair(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class PairRows:
-    """The rows of a file, which are read while they are asked for, and once.
+    """The rows of a file, to be iterated once.
 
     Attributes:
         path: the file.
@@ -148,7 +147,9 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     )
 
 
-def _asked(layout: Layout, *, keyed: bool) -> dict[str, table_columns.Key | None]:
+def _stated_columns(
+    layout: Layout, *, keyed: bool
+) -> dict[str, table_columns.Key | None]:
     return {
         role: table_columns.parse(getattr(layout, role), keyed=keyed)
         for role in (SOURCE, TARGET)
@@ -159,12 +160,12 @@ def _is_header(
     path: str, layout: Layout, first: list[str], others: Sequence[text_rows.Row]
 ) -> bool:
     places = {SOURCE: 0, TARGET: 1}
-    asked = {
+    columns = {
         role: places[role] if column is None else column
-        for role, column in _asked(layout, keyed=False).items()
+        for role, column in _stated_columns(layout, keyed=False).items()
     }
     if table_columns.is_header(
-        path, first, has_header=layout.has_header, columns=asked, usual=_USUAL
+        path, first, has_header=layout.has_header, columns=columns, usual=_USUAL
     ):
         return True
     if layout.has_header is not None:
@@ -173,7 +174,7 @@ def _is_header(
         return True
 
     def matches(row: text_rows.Row, pattern: re.Pattern[str]) -> bool:
-        cells = (table_columns.cell(row, column) for column in asked.values())
+        cells = (table_columns.cell(row, column) for column in columns.values())
         return all(pattern.fullmatch(cell) for cell in cells if cell and cell.strip())
 
     def is_alone(pattern: re.Pattern[str]) -> bool:
@@ -193,26 +194,26 @@ def _is_header(
 def _columns(
     layout: Layout, names: list[str], count: int, *, keyed: bool
 ) -> dict[str, table_columns.Key]:
-    """The columns as asked for, or else the usual ones; of `count` in the first row."""
-    asked = _asked(layout, keyed=keyed)
-    given = {role: column for role, column in asked.items() if column is not None}
+    """The columns of the layout, or the usual ones; the first row has `count`."""
+    stated = _stated_columns(layout, keyed=keyed)
+    chosen = {role: column for role, column in stated.items() if column is not None}
     pair = table_columns.usual_names(names, USUAL_PAIRS)
-    if pair and not given:
-        return dict(zip(asked, pair, strict=True))
+    if pair and not chosen:
+        return dict(zip(stated, pair, strict=True))
     usual = {
-        role: found[0]
-        for role in asked.keys() - given.keys()
-        if (found := table_columns.usual_names(names, zip(_USUAL[role])))
+        role: first[0]
+        for role in stated.keys() - chosen.keys()
+        if (first := table_columns.usual_names(names, zip(_USUAL[role])))
     }
     if usual:
         # A source is always needed: a name that is not there is reported as missing.
-        return {SOURCE: SOURCE, **usual, **given}
+        return {SOURCE: SOURCE, **usual, **chosen}
     places = names or range(count)
-    return {**dict(zip(asked, places, strict=False)), **given}
+    return {**dict(zip(stated, places, strict=False)), **chosen}
 
 
 def _is_there(column, names, first, *, needed):
-    """Whether to look for a column; one that is needed is missed where it is not."""
+    """Whether to look a column up; a missing required one is an error later."""
     if needed:
         return True
     if isinstance(column, int):

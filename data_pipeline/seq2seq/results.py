@@ -214,7 +214,7 @@ def write_all(directory: str, data: split.PairSplit, scored: Scored) -> list[str
 def text_lines(scored: Scored) -> Iterator[str]:
     """A line a text, in the order of the rows; an end of a line in it is a space.
 
-    What was written for row n of the file is in line n, whatever the text.
+    The text for row n of the file is in line n.
     """
     for text in scored.texts:
         yield _LINE_ENDS.sub(" ", text) + "\n"

@@ -134,21 +134,20 @@ def load(
     Raises:
         FileNotFoundError, ValueError: as in text_pairs; or a text has no token.
     """
-    found = {}
-    for split, path in paths.items():
-        rows = text_pairs.open_rows(path, layout, targets_required=split != "test")
-        found[split] = _read(
-            rows, tokenizer, tokens, limits, keeps_texts=split != TRAINING
-        )
-        print(found[split].announcement(split, rows.columns))
-    return found
+    splits_read = {}
+    for name, path in paths.items():
+        rows = text_pairs.open_rows(path, layout, targets_required=name != "test")
+        pairs = _read(rows, tokenizer, tokens, limits, keeps_texts=name != TRAINING)
+        print(pairs.announcement(name, rows.columns))
+        splits_read[name] = pairs
+    return splits_read
 
 
 class _Chunk(NamedTuple):
-    """What becomes of some rows."""
+    """Some rows as ids."""
 
     packed: packing.Packed
-    targets: tf.RaggedTensor | None  # closed, int32 [B, (T)]
+    targets: tf.RaggedTensor | None  # with end tokens, int32 [B, (T)]
     num_cut: int
     num_unknown: int
     spelled: list[str]
@@ -167,11 +166,11 @@ def _read(rows, tokenizer, tokens, limits, *, keeps_texts):
         if keeps_texts:
             sources += [pair.source for pair in pairs]
             targets += [pair.target for pair in pairs if pair.target is not None]
-    closed = [chunk.targets for chunk in chunks if chunk.targets is not None]
+    parts = [chunk.targets for chunk in chunks if chunk.targets is not None]
     ids = splits = None
-    if closed:
-        ids = np.concatenate([part.values.numpy() for part in closed])
-        lengths = np.concatenate([part.row_lengths().numpy() for part in closed])
+    if parts:
+        ids = np.concatenate([part.values.numpy() for part in parts])
+        lengths = np.concatenate([part.row_lengths().numpy() for part in parts])
         splits = padding.row_splits(lengths)
     return PairSplit(
         path=rows.path,
@@ -213,14 +212,14 @@ def _encode(rows, pairs, tokenizer, tokens, limits, *, spells) -> _Chunk:
     ids = tokenizer.tokenize(texts)
     counts = ids.row_lengths().numpy()
     _refuse_empty(rows.path, pairs, counts, text_pairs.TARGET)
-    closed = decoder_features.close(ids, tokens, limits.max_target_length)
+    with_eos = decoder_features.append_eos(ids, tokens, limits.max_target_length)
     unknown = 0
     if tokenizer.unk_id is not None:
         unknown = int(np.count_nonzero(ids.values.numpy() == tokenizer.unk_id))
     spelled = graph.spell(tokenizer, texts).numpy() if spells else ()
     return _Chunk(
         packed,
-        closed.with_values(tf.cast(closed.values, features.INTEGER)),
+        with_eos.with_values(tf.cast(with_eos.values, features.INTEGER)),
         int(np.sum(counts + 1 > limits.max_target_length)),
         unknown,
         [text.decode("utf-8") for text in spelled],

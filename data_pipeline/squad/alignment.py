@@ -1,38 +1,28 @@
 """Finds the text of the context that predicted tokens came from.
 
 Tokens are lower-cased, stripped of accents and cut at punctuation; an answer should
-read as it was written. There are two aligners:
-
-* `align` is the rule of google-research/bert: it searches the normalized span for the
-  spelled prediction. Where that is not found (because of an [UNK]), or normalization
-  changed the number of characters (combining accents), the whole span is the answer.
-* `Offsets` knows where each part of a word lies and answers with whole parts: better
-  for writing without spaces and for vocabularies that lack characters.
+read as it was written. This is the rule of google-research/bert: it searches the
+normalized span for the spelled prediction. Where that is not there (because of an
+[UNK]), or normalization changed the number of characters (combining accents), the whole
+span is the answer. The aligner "words" of choice.py cuts by text/offsets.py instead:
+better for writing without spaces and for vocabularies that lack characters.
 
 The *words* of a context are separated by whitespace (`doc_tokens` of the original); the
 *parts* of a word are the input of the word-piece step: each punctuation mark and each
 ideograph is one.
 """
 
-import bisect
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
 
-from data_pipeline.text import normalization
-from data_pipeline.text.wordpiece import CONTINUATION
+from data_pipeline.text import base, wordpiece
 
 
-def split_all(
-    texts: Iterable[str],
-    do_lower_case: bool,
-    split_words: Callable[[tf.Tensor], tf.RaggedTensor] | None = None,
-) -> dict[str, list[str]]:
+def split_all(texts: Iterable[str], tokenizer: base.Tokenizer) -> dict[str, list[str]]:
     """Maps each distinct text to its normalized parts; invalid UTF-8 has none.
 
-    `split_words` is that of a tokenizer, which may have added tokens.
     Normalization never crosses whitespace: a span's parts are those of its words.
 
     Differs from google-research/bert: a part of more than 200 characters is left out,
@@ -41,10 +31,7 @@ def split_all(
     """
     distinct = list(dict.fromkeys(texts))
     encoded = tf.constant([t.encode("utf-8", "ignore") for t in distinct], tf.string)
-    if split_words is None:
-        rows = normalization.split_words(encoded, do_lower_case).to_list()
-    else:
-        rows = split_words(encoded).to_list()
+    rows = tokenizer.pretokenize(encoded).to_list()
     return {
         text: [part.decode("utf-8") for part in row]
         for text, row in zip(distinct, rows, strict=True)
@@ -56,7 +43,8 @@ def spell(tokens: Iterable[str]) -> str:
 
     A span may begin inside a word; its first piece loses its "##" as well.
     """
-    joined = " ".join(tokens).replace(f" {CONTINUATION}", "").replace(CONTINUATION, "")
+    mark = wordpiece.CONTINUATION
+    joined = " ".join(tokens).replace(f" {mark}", "").replace(mark, "")
     return " ".join(joined.split())
 
 
@@ -86,40 +74,3 @@ def align(spelled: str, words: Sequence[str], parts: Mapping[str, list[str]]) ->
 
 def _without_spaces(text):
     return text.replace(" ", "")
-
-
-class Offsets:
-    """Where the parts of words lie, in characters of the words as they were written.
-
-    How many characters one becomes by normalization does not depend on its neighbours
-    (the two small sigmas are equally long), so each is measured once. `parts` comes
-    from `split_all` with the same `do_lower_case`.
-    """
-
-    def __init__(self, parts: Mapping[str, list[str]], do_lower_case: bool):
-        alone = split_all(itertools.chain.from_iterable(parts), do_lower_case)
-        self._widths = {char: len("".join(row)) for char, row in alone.items()}
-        self._parts = parts
-
-    def of_word(self, word: str) -> list[tuple[int, int]]:
-        """(start, end) of each part with its accents; [] where a part is too long."""
-        # Normalized characters up to and including each written one.
-        written = list(itertools.accumulate(self._widths[char] for char in word))
-        ends = list(itertools.accumulate(map(len, self._parts[word])))
-        if not ends or written[-1] != ends[-1]:
-            return []
-        return [
-            (bisect.bisect_right(written, start), bisect.bisect_right(written, end))
-            for start, end in itertools.pairwise([0, *ends])
-        ]
-
-    def text(self, words: Sequence[str], first: int, last: int) -> str:
-        """The text from part `first` of the first word to part `last` of the last word.
-
-        A word without known parts counts whole.
-        """
-        span = " ".join(words)
-        starts, ends = self.of_word(words[0]), self.of_word(words[-1])
-        end = ends[last][1] if last < len(ends) else len(words[-1])
-        start = starts[first][0] if first < len(starts) else 0
-        return span[start : len(span) - len(words[-1]) + end].strip()

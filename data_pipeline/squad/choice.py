@@ -12,15 +12,17 @@ import json
 import math
 import operator
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from contract import atomic_files, errors, features, file_names
 from data_pipeline.batches import padding
 from data_pipeline.squad import alignment, files
 from data_pipeline.squad import windows as context_windows
+from data_pipeline.text import base, offsets
 
 # In null_odds.json where nothing but "no answer" was proposed: above every threshold.
 NO_PROPOSAL_SCORE_DIFF = 1e6
@@ -30,16 +32,17 @@ ALIGNERS = ("original", "words")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What was asked: N windows of S tokens for Q questions."""
+    """N windows of S tokens for Q questions."""
 
-    question_ids: Sequence[str]  # Q keys under which answers are filed
-    # Q lists, the words of each context (`doc_tokens` of the original)
-    words: Sequence[Sequence[str]]
+    question_ids: Sequence[str]  # Q keys of answers
+    contexts: Sequence[str]  # Q
     # int [N], of each window, in context order; not all need occur
     question_index: np.ndarray
     # int [N, S]; None where tokens are rows of characters, which nothing searches for
     input_ids: np.ndarray | None
     grids: context_windows.TokenGrids
+    # int [N, S, 2], the characters of its context that a token came from, for "words"
+    places: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,12 +51,11 @@ class Settings:
 
     n_best_size: int = 20  # of starts, of ends and of answers
     max_answer_length: int = 30  # in tokens
-    do_lower_case: bool = True
-    # Of a tokenizer with added tokens; by default normalization.split_words.
-    split_words: Callable[..., Any] | None = None
     version_2_with_negative: bool = False  # whether a question may have no answer
-    null_score_diff_threshold: float = 0.0  # above it no answer is given
-    aligner: str = "original"  # alignment.align; "words" is alignment.Offsets
+    null_score_diff_threshold: float = 0.0  # above it the prediction is ""
+    # "original": alignment.align; "words": text from the first to the last token, of
+    # which each stands for a whole part of a word.
+    aligner: str = "original"
 
     def __post_init__(self):
         for name in ("n_best_size", "max_answer_length"):
@@ -77,30 +79,46 @@ class Answers(NamedTuple):
     null_score_diffs: dict[str, float] | None  # no answer minus best; None in 1.1
 
 
-def inputs_of(
+def lay_out(
     questions: files.Questions,
     windows: context_windows.ContextWindows,
     length: int,
+    tokenizer: base.Tokenizer | None = None,
 ) -> Inputs:
-    """Lays out windows in rows of `length` tokens; no window may be longer."""
-    words = [files.split_words(context) for context in questions.contexts]
-    input_ids = None
+    """Lays out windows in rows of `length` tokens; no window may be longer.
+
+    With the tokenizer of the windows there are places, which "words" needs.
+    """
+    input_ids = places = None
+    if tokenizer:
+        places = _places(questions.contexts, windows, length, tokenizer)
     if windows.packed.tokens.ndim == 1:
         input_ids = padding.grids(windows.packed, length)[features.INPUT_IDS]
     return Inputs(
         question_ids=questions.ids,
-        words=[words[context] for context in questions.context_index],
+        contexts=[questions.contexts[index] for index in questions.context_index],
         question_index=windows.question_index,
         input_ids=input_ids,
         grids=context_windows.token_grids(windows, length),
+        places=places,
     )
+
+
+def _places(contexts, windows, length, tokenizer):
+    tokens = offsets.tokenize(tf.constant(contexts), tokenizer)
+    starts = tf.gather(tokens.starts, tokens.ids.value_rowids())
+    places = tf.stack([tokens.begins - starts, tokens.ends - starts], axis=1).numpy()
+    is_context, token = context_windows.token_places(windows, length)
+    grid = np.zeros((*is_context.shape, 2), np.int64)
+    grid[is_context] = places[token]
+    return grid
 
 
 def choose(
     inputs: Inputs,
     start_logits: np.ndarray,
     end_logits: np.ndarray,
-    vocab: Sequence[str],
+    tokenizer: base.Tokenizer,
     settings: Settings,
 ) -> Answers:
     """Chooses an answer for each question.
@@ -109,13 +127,13 @@ def choose(
     prediction, with null odds of 1000000.0; there `AttributeError` ends the run.
 
     Logits are float [N, S]. Padding competes, as in google-research/bert, except
-    where it is -inf. `vocab` is the token of each id.
+    where it is -inf.
 
     Raises:
         ValueError: logits and windows differ in shape, or a logit is not a number.
     """
     _check(inputs, start_logits, end_logits)
-    find_text = _text_finder(inputs, vocab, settings)
+    find_text = _text_finder(inputs, tokenizer, settings)
     answers = Answers({}, {}, {}, {} if settings.version_2_with_negative else None)
     order = np.argsort(inputs.question_index, kind="stable")
     bounds = np.searchsorted(
@@ -235,23 +253,30 @@ def _with_probabilities(entries):
     ]
 
 
-def _text_finder(inputs, vocab, settings):
-    """A function from question, rows, and a span in one of these to the span's text."""
-    lists = {id(words): words for words in inputs.words}.values()
-    words = itertools.chain.from_iterable(lists)
-    parts = alignment.split_all(words, settings.do_lower_case, settings.split_words)
-    offsets = None
+def _text_finder(inputs, tokenizer, settings):
+    """A function of question, its rows, and a span in one of these to the text."""
     if settings.aligner == "words":
-        offsets = alignment.Offsets(parts, settings.do_lower_case)
 
-    def find(question, rows, window, first, last):
-        row, ends = rows[window], [first, last]
-        begin, end = inputs.grids.word_index[row, ends]
-        words = inputs.words[question][begin : end + 1]
-        if offsets is not None:
-            return offsets.text(words, *inputs.grids.part_index[row, ends])
+        def cut(question, rows, window, first, last):
+            begin, _ = inputs.places[rows[window], first]
+            _, end = inputs.places[rows[window], last]
+            text = inputs.contexts[question][begin:end]
+            return " ".join(files.split_words(text)).strip()
+
+        return cut
+    words_of = {
+        text: files.split_words(text) for text in dict.fromkeys(inputs.contexts)
+    }
+    parts = alignment.split_all(
+        itertools.chain.from_iterable(words_of.values()), tokenizer
+    )
+
+    def align(question, rows, window, first, last):
+        row = rows[window]
+        begin, end = inputs.grids.word_index[row, [first, last]]
+        words = words_of[inputs.contexts[question]][begin : end + 1]
         ids = inputs.input_ids[row, first : last + 1].tolist()
-        spelled = alignment.spell(vocab[index] for index in ids)
+        spelled = alignment.spell(tokenizer.vocab[index] for index in ids)
         return alignment.align(spelled, words, parts)
 
-    return find
+    return align

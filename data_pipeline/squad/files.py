@@ -108,7 +108,10 @@ def read_for_training(
         logging.warning(
             "%s: %d of %d answers are left out, because the context does not hold them "
             "at their answer_start; the first is that of question %r",
-            *(path, len(not_found), len(not_found) + len(examples), not_found[0]),
+            path,
+            len(not_found),
+            len(not_found) + len(examples),
+            not_found[0],
         )
     if not examples:
         raise errors.InputError(
@@ -158,8 +161,8 @@ def _training_answers(
                 'answer; write "answers": [] and "is_impossible": true, and set '
                 "--version_2_with_negative"
             )
-        found = list(dict.fromkeys(zip(texts, starts, strict=True)))
-        return found[:1] if multiple_answers == "first" else found
+        answers = list(dict.fromkeys(zip(texts, starts, strict=True)))
+        return answers[:1] if multiple_answers == "first" else answers
     if texts:
         remedy = "set --multiple_answers=first or --multiple_answers=all"
     elif questions.is_impossible[row]:
@@ -188,8 +191,8 @@ def _locate(context: str, text: str, start: int) -> tuple[int, int] | None:
 
 @functools.lru_cache(maxsize=1)  # questions about one context follow each other
 def _words_and_starts(context: str) -> tuple[list[str], list[int]]:
-    found = list(_WORD.finditer(context))
-    return [match.group() for match in found], [match.start() for match in found]
+    matches = list(_WORD.finditer(context))
+    return [match.group() for match in matches], [match.start() for match in matches]
 
 
 def _compare_versions(questions: Questions, version_2_with_negative: bool) -> None:
@@ -204,7 +207,9 @@ def _compare_versions(questions: Questions, version_2_with_negative: bool) -> No
         logging.warning(
             "%s: %d of %d questions are marked is_impossible, so this is SQuAD 2.0; "
             "without --version_2_with_negative every question gets an answer",
-            *(questions.path, count, len(questions)),
+            questions.path,
+            count,
+            len(questions),
         )
 
 

@@ -47,7 +47,8 @@ def encoder(
     def encode(question, context):
         with tf.device("CPU:0"):  # where string operations are
             tf.debugging.assert_equal(
-                *(tf.size(question), tf.size(context)),
+                tf.size(question),
+                tf.size(context),
                 message="give as many contexts as questions",
             )
             contexts = offsets.tokenize(context, tokenizer)
@@ -61,8 +62,11 @@ def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
     """The windows of contexts after their queries, ragged [B, (S)] or [B, (S), C]."""
     ids = contexts.ids
     question, _, starts, stops = context_windows.cut(
-        *(query.row_lengths(), ids.row_starts(), ids.row_limits()),
-        *(max_seq_length, doc_stride),
+        query.row_lengths(),
+        ids.row_starts(),
+        ids.row_limits(),
+        max_seq_length,
+        doc_stride,
     )
     tokens, first_lengths = packing.pack(
         tf.gather(query, question),

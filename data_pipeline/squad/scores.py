@@ -18,6 +18,7 @@ import numpy as np
 from contract import errors
 from contract import outcomes as outcomes_lib
 from data_pipeline.squad import choice, files, split
+from data_pipeline.text import base
 
 _LEAST = 1e-12  # a probability whose logarithm is finite
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -40,7 +41,7 @@ class Scored(NamedTuple):
 def decide(
     data: split.QuestionSplit,
     logits: Mapping[str, np.ndarray],
-    vocab: Sequence[str],
+    tokenizer: base.Tokenizer,
     settings: choice.Settings,
     pad_to: int | None = None,
 ) -> Scored:
@@ -53,13 +54,14 @@ def decide(
     every window was padded to, None if the longest of its batch.
     """
     length = logits["start_logits"].shape[1]
-    inputs = choice.inputs_of(data.questions, data.windows, length)
+    places_by = tokenizer if settings.aligner == "words" else None
+    inputs = choice.lay_out(data.questions, data.windows, length, places_by)
     is_read = np.arange(length) < data.windows.packed.lengths[:, np.newaxis]
     start, end = (
         logits[name] if pad_to else np.where(is_read, logits[name], -np.inf)
         for name in ("start_logits", "end_logits")
     )
-    answers = choice.choose(inputs, start, end, vocab, settings)
+    answers = choice.choose(inputs, start, end, tokenizer, settings)
     return Scored(answers, score(data, answers))
 
 
@@ -121,14 +123,14 @@ def f1(gold: str, prediction: str, *, both_empty: float = 1.0) -> float:
     `both_empty` is the score where neither text has words left: 1 since SQuAD 2.0, 0 in
     SQuAD 1.1, although the two match exactly.
     """
-    wanted, given = normalize(gold).split(), normalize(prediction).split()
-    if not wanted and not given:
+    wanted, written = normalize(gold).split(), normalize(prediction).split()
+    if not wanted and not written:
         return both_empty
-    common = (collections.Counter(wanted) & collections.Counter(given)).total()
+    common = (collections.Counter(wanted) & collections.Counter(written)).total()
     if common == 0:
         return 0.0
     # The order of operations of the official scripts, to the last digit.
-    precision, recall = common / len(given), common / len(wanted)
+    precision, recall = common / len(written), common / len(wanted)
     return (2 * precision * recall) / (precision + recall)
 
 

@@ -13,7 +13,7 @@ thousands of questions at a time.
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -36,7 +36,6 @@ class ContextTokens:
     tokens: np.ndarray  # int32 [T], or int16 [T, C]
     splits: np.ndarray  # int64 [C + 1]; context c is tokens[splits[c]:splits[c + 1]]
     token_words: np.ndarray  # int32 [T], the word of each token, counted in its context
-    token_parts: np.ndarray  # int32 [T], the part of its word, from 0: alignment.py
     word_tokens: np.ndarray  # int64 [W + 1], where each word begins in `tokens`
     word_splits: np.ndarray  # int64 [C + 1], where each context's words begin
 
@@ -76,7 +75,6 @@ class TokenGrids(NamedTuple):
     """Where the tokens of windows come from, [N, S] in padded rows."""
 
     word_index: np.ndarray  # int32, in its context, or -1 (`token_to_orig_map`)
-    part_index: np.ndarray  # int32, which part of that word, or 0
     is_max_context: np.ndarray  # bool, whether it counts here (`token_is_max_context`)
 
 
@@ -89,8 +87,7 @@ def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
     lengths = windows.excerpt_lengths
     window = np.repeat(np.arange(len(windows)), lengths)  # [sum of lengths], as below
     before = padding.ranges(np.zeros_like(lengths), lengths)
-    column = before + windows.packed.first_lengths[window]
-    token = before + windows.excerpt_starts[window]
+    is_context, token = token_places(windows, length)
 
     # Windows that show one token for one question have a place in common. A question's
     # excerpts cover its context, so their lengths leave room for all of its places.
@@ -101,15 +98,26 @@ def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
     best_window = splits.best_windows(scores, place, window, len(place)).numpy()
 
     def grid(values, default):
-        cells = np.full((len(windows), length), default, values.dtype)
-        cells[window, column] = values
+        cells = np.full(is_context.shape, default, values.dtype)
+        cells[is_context] = values
         return cells
 
     return TokenGrids(
         word_index=grid(windows.contexts.token_words[token], -1),
-        part_index=grid(windows.contexts.token_parts[token], 0),
         is_max_context=grid(window == best_window[place], False),
     )
+
+
+def token_places(windows: ContextWindows, length: int) -> tuple[Any, Any]:
+    """Which places of rows of `length` tokens show a context, and which of its tokens.
+
+    Returns:
+        bool [N, length]; and int64 [places], row by row, indices of `contexts.tokens`.
+    """
+    first = windows.packed.first_lengths[:, np.newaxis]
+    end = first + windows.excerpt_lengths[:, np.newaxis]
+    is_context = (np.arange(length) >= first) & (np.arange(length) < end)
+    return is_context, padding.ranges(windows.excerpt_starts, windows.excerpt_lengths)
 
 
 def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
@@ -182,14 +190,10 @@ def tokenize_contexts(
     word_tokens = padding.row_splits(word_lengths)
     word_splits = padding.row_splits(context_lengths)
     numbers = padding.ranges(np.zeros_like(context_lengths), context_lengths)
-    # Parts, up to and including each token.
-    begun = np.cumsum(tokenizer.starts_pretoken(tf.constant(tokens)).numpy())
-    parts = begun - begun[np.repeat(word_tokens[:-1], word_lengths)]
     return ContextTokens(
         tokens=tokens,
         splits=word_tokens[word_splits],
         token_words=np.repeat(numbers, word_lengths).astype(features.INTEGER),
-        token_parts=parts.astype(features.INTEGER),
         word_tokens=word_tokens,
         word_splits=word_splits,
     )

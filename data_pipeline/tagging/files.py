@@ -117,16 +117,16 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
                     "seq.in and seq.out"
                 )
         tag_path = _tag_path(path, tags_required)
-        found = _lines_of_words(path, tag_path)
+        rows = _lines_of_words(path, tag_path)
     elif file_format == "jsonl":
-        found = _objects(path)
+        rows = _objects(path)
     else:
         columns = _find_columns(
             path, layout.word_column, layout.tag_column, tags_required=tags_required
         )
         separator = columns.separator
-        found = _column_sentences(path, columns)
-    sentences, num_skipped = _collect(path, found, tags_required)
+        rows = _column_sentences(path, columns)
+    sentences, num_skipped = _collect(path, rows, tags_required)
     has_tags = sentences[0].tags is not None
     return Sentences(
         path=path,
@@ -141,13 +141,14 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
     )
 
 
-def _format(path: str, asked: str) -> str:
-    if asked != "auto":
-        if asked not in FORMATS:
+def _format(path: str, file_format: str) -> str:
+    if file_format != "auto":
+        if file_format not in FORMATS:
             raise errors.InputError(
-                f"--file_format={asked} is not one of {', '.join(('auto', *FORMATS))}"
+                f"--file_format={file_format} is not one of "
+                f"{', '.join(('auto', *FORMATS))}"
             )
-        return asked
+        return file_format
     name = path.lower().removesuffix(".gz")
     if name.endswith("seq.in") or tf.io.gfile.isdir(path):
         return "seq"
@@ -161,11 +162,11 @@ def _format(path: str, asked: str) -> str:
 
 
 def _collect(
-    path: str, found: Iterable[Sentence], tags_required: bool
+    path: str, rows: Iterable[Sentence], tags_required: bool
 ) -> tuple[list[Sentence], int]:
     sentences: list[Sentence] = []
     num_skipped = 0
-    for sentence in found:
+    for sentence in rows:
         if not sentence.words:
             num_skipped += 1
             continue
@@ -189,14 +190,14 @@ def _collect(
 
 
 class _Columns(NamedTuple):
-    """What the rows of a file have in common."""
+    """The columns of a file."""
 
     separator: str  # a tab or a space
     num_columns: int  # of each row
     line: int  # of the first row
     word: int  # column of the words
     tag: int | None  # column of the tags
-    tags: set[str]  # of words, to tell the word "#" from a comment
+    tags: set[str]  # of words: a line "#" with one of them is no comment
     is_conllu: bool = False
 
 

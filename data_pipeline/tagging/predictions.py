@@ -37,7 +37,7 @@ def tag_lines(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
     """Rereads the file of the sentences, and puts the predicted tags in.
 
     Rows of columns get them as one more, the last; seq.in becomes a seq.out; JSONL gets
-    them as "tags" and keeps those of the file as "given". The rest stays as it was.
+    them as "tags" and keeps those of the file as "given". Nothing else changes.
     """
     _, lines = _FORMS[sentences.file_format]
     for line in lines(sentences, tags):

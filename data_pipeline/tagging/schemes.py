@@ -2,7 +2,7 @@
 
 A tag is a letter, a hyphen and a type ("B-place"), the letter alone, or "O" for a word
 outside all spans. Spans are read by the rule of conlleval, the script of the CoNLL
-tasks: a word begins a span if its letter says so, or if the word before it is outside,
+tasks: a word begins a span if its letter does, or if the word before it is outside,
 ends its span, or has another type. By this rule the tags of IOB1, with I where a span
 begins, are tags of BIO that `respell` repairs.
 """
@@ -40,7 +40,7 @@ class Span(NamedTuple):
 
     start: int
     end: int
-    type: str  # "" where the tags do not say
+    type: str  # "" where the tags have none
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -209,7 +209,7 @@ def _windows(word_tokens, sentence, room, step):
     """All windows from left to right: first word, and the one after the last."""
     first = tf.searchsorted(sentence, sentence, "left", tf.int64)  # [W]
     last = tf.searchsorted(sentence, sentence, "right", tf.int64)
-    # Of a window that begins with a word, the end and where the next window begins.
+    # For each word: the end of a window that begins there, and the next beginning.
     begins = word_tokens[:-1]
     end = tf.searchsorted(word_tokens, begins + room, "right", tf.int64) - 1
     end = tf.minimum(end, last)
@@ -220,18 +220,18 @@ def _windows(word_tokens, sentence, room, step):
     following = tf.where(end < last, tf.minimum(following, end), words)
 
     # The first windows of each sentence: 1, then up to 2, 4, 8, ...
-    def find_more(found, following, _):
-        more, _ = tf.unique(tf.concat([found, tf.gather(following, found)], axis=0))
-        return more, tf.gather(following, following), tf.size(more) > tf.size(found)
+    def find_more(begins, following, _):
+        more, _ = tf.unique(tf.concat([begins, tf.gather(following, begins)], axis=0))
+        return more, tf.gather(following, following), tf.size(more) > tf.size(begins)
 
     shape = tf.TensorShape([None])
-    found, _, _ = tf.while_loop(
-        lambda found, following, has_grown: has_grown,
+    begin, _, _ = tf.while_loop(
+        lambda begins, following, has_grown: has_grown,
         find_more,
         (tf.where(words == first)[:, 0], following, tf.constant(True)),
         shape_invariants=(shape, shape, tf.TensorShape([])),
     )
-    begin = tf.sort(found)
+    begin = tf.sort(begin)
     return begin, tf.gather(end, begin)
 
 

@@ -1,13 +1,16 @@
-"""Checkpoints of any format: finding, opening and loading one."""
+"""Checkpoints of any format: finding, opening, checking and loading one."""
 
 import atexit
+import collections
 import dataclasses
 import functools
+import operator
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Set
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -15,15 +18,13 @@ from absl import logging
 
 from contract import errors, file_names, wording
 from modeling.checkpoints import (
-    comparison,
     google,
     hugging_face,
     keras_files,
-    listings,
     names,
+    weights_file,
 )
-from modeling.elmo import files as elmo_weights
-from modeling.gpt import parameters
+from modeling.elmo import files as elmo_files
 from terminal import progress
 
 _POOLER = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")
@@ -49,35 +50,18 @@ _UNREAD = {
     ),
     (".jl", ".joblib", ".pkl", ".pickle"): _FROM_PICKLE,
 }
-
-
-class WeightsFile(Protocol):
-    """An open checkpoint.
-
-    Attributes:
-        format: google, hugging_face, hdf5 or keras; see `names.Name.key`.
-        states: the keys that hold no weights of a model: moments, buffers, copies.
-    """
-
-    format: str
-    source: str
-    states: Set[str]
-    global_step: int | None
-
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """{key: shape as stored}."""
-
-    def sizes(self) -> Mapping[str, Any]:
-        """{key of the config: value}, as far as the file says; {} if of no network."""
-
-    def read(self, name: names.Name) -> np.ndarray:
-        """The array of a variable as a model holds it, in the dtype stored."""
+_REMEDY = "give the config file of this checkpoint"
+_FLAG = ", or --allow_missing_weights to train them from random values"
+# A layer of ELMo has few variables, which are listed one by one.
+_ELMO_PREFIXES = ("elmo/", "lm/", "RNN_")
+_CROSS_ATTENTION = re.compile(
+    r"^decoder[./]bert[./]encoder[./]layer[._](\d+)[./]crossattention[./]"
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
-    """What became of every name, after `load`.
+    """The account of every name, after `load`.
 
     `assigned` and `missing` are Google names of the model's variables, with a value and
     without one; `unused` are names in the file.
@@ -93,15 +77,14 @@ class LoadReport:
         total = len(self.assigned) + len(self.missing)
         phrases = [f"{self.source}: {len(self.assigned)} of {total} variables assigned"]
         if self.missing:
-            phrases.append(f"newly initialised: {listings.of_keys(self.missing)}")
+            phrases.append(f"newly initialised: {list_keys(self.missing)}")
         if self.unused:
-            listed = listings.of_keys(self.unused)
-            phrases.append(f"in the file but not used: {listed}")
+            phrases.append(f"in the file but not used: {list_keys(self.unused)}")
         return "; ".join(phrases)
 
 
 def find(path):
-    """The checkpoint that a user's path means.
+    """Finds the checkpoint at a path.
 
     `path` is a prefix (`bert_model.ckpt`, also followed by .index), a .keras or .hdf5
     file, or the directory of a release, of a run, of Hugging Face or of such a file.
@@ -109,57 +92,57 @@ def find(path):
     model.safetensors or its shards, or the params_shapes.json of GPT.
 
     Raises:
-        ValueError: nothing is there; says what was looked for.
+        ValueError: nothing is there; names what was looked for.
     """
     path = os.fspath(path)
-    prefix = google.prefix_of(path)
+    prefix = google.strip_ending(path)
     if tf.io.gfile.exists(prefix + google.INDEX_ENDING):
         return prefix
-    is_one = keras_files.is_keras(path) or elmo_weights.is_elmo(path)
-    if is_one and _is_file(path):
+    is_one = keras_files.is_keras(path) or elmo_files.is_elmo(path)
+    if _is_file(path) and (is_one or _is_gpt_release(path)):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
         path = os.path.dirname(path) or "."
-    if _is_shapes(path) and tf.io.gfile.exists(path):
-        return path
-    if tf.io.gfile.exists(path) and (why := _why_unread([path])):
+    if tf.io.gfile.exists(path) and (why := _explain_unread([path])):
         raise errors.InputError(why)
     if not tf.io.gfile.isdir(path):
         raise errors.InputError(
             f"{path}: no checkpoint there (looked for {prefix}.index and for a "
             "directory); give a prefix such as DIR/bert_model.ckpt or its directory"
         )
-    if latest := tf.train.latest_checkpoint(path):
+    return _find_in(path)
+
+
+def _find_in(directory):
+    if latest := tf.train.latest_checkpoint(directory):
         return latest
-    if _present(path, _HUGGING_FACE_FILES):
-        return path
-    prefixes = google.prefixes_in(path)
-    if len(prefixes) == 1:
-        return prefixes[0]
-    if not prefixes and _present(path, [file_names.PARAMETER_SHAPES]):
-        return os.path.join(path, file_names.PARAMETER_SHAPES)
-    if not prefixes and _present(path, [keras_files.MODEL_FILE]):
-        return os.path.join(path, keras_files.MODEL_FILE)
-    found = prefixes + elmo_weights.find_in(path)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        wrong = f"{len(found)} checkpoints there ({wording.first_of(found)})"
-    elif why := _why_unread(sorted(tf.io.gfile.listdir(path))):
-        wrong = why
+    if _present(directory, _HUGGING_FACE_FILES):
+        return directory
+    prefixes = google.find_prefixes(directory)
+    singles = _present(directory, (file_names.PARAMETER_SHAPES, keras_files.MODEL_FILE))
+    if singles and not prefixes:
+        return singles[0]
+    paths = (
+        prefixes if len(prefixes) == 1 else [*prefixes, *elmo_files.find_in(directory)]
+    )
+    if len(paths) == 1:
+        return paths[0]
+    if paths:
+        wrong = f"{len(paths)} checkpoints there ({wording.first_of(paths)})"
     else:
-        wrong = "no checkpoint in this directory"
+        why = _explain_unread(sorted(tf.io.gfile.listdir(directory)))
+        wrong = why or "no checkpoint in this directory"
     raise errors.InputError(
-        f"{path}: {wrong}; give a prefix such as DIR/bert_model.ckpt, or a directory "
-        "with one checkpoint or model.safetensors"
+        f"{directory}: {wrong}; give a prefix such as DIR/bert_model.ckpt, or a "
+        "directory with one checkpoint or model.safetensors"
     )
 
 
-def _is_shapes(path):
+def _is_gpt_release(path):
     return os.path.basename(path) == file_names.PARAMETER_SHAPES
 
 
-def _why_unread(files):
+def _explain_unread(files):
     """Why the first of these files that is not read is not, and what to do; or None."""
     for endings, remedy in _UNREAD.items():
         for file in files:
@@ -169,69 +152,120 @@ def _why_unread(files):
 
 
 def _present(directory, files):
-    return [file for file in files if _is_file(os.path.join(directory, file))]
+    return list(filter(_is_file, (os.path.join(directory, file) for file in files)))
 
 
 def _is_file(path):
     return tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
 
 
-def open_file(path, config=None) -> WeightsFile:
-    """Opens the checkpoint that `find` finds.
-
-    The config says whether an ELMo reads words.
-    """
-    found = find(path)
-    if "://" in found and not tf.io.gfile.exists(found + google.INDEX_ENDING):
-        found = _local_copy(found)
-    if tf.io.gfile.isdir(found):
-        return hugging_face.HuggingFaceFile(found)
-    if keras_files.is_keras(found):
-        return keras_files.KerasFile(found)
-    if elmo_weights.is_elmo(found):
-        return elmo_weights.ElmoWeights(
-            found, getattr(config, "reads_characters", True)
-        )
-    if _is_shapes(found):
-        return parameters.ParametersFile(found)
-    return google.GoogleFile(found)
+def open_file(path, config=None) -> weights_file.WeightsFile:
+    """Opens the checkpoint that `find` finds; an ELMo's config decides about words."""
+    place = find(path)
+    if "://" in place and not tf.io.gfile.exists(place + google.INDEX_ENDING):
+        place = _copy_here(place)
+    if tf.io.gfile.isdir(place):
+        return hugging_face.HuggingFaceFile(place)
+    if keras_files.is_keras(place):
+        return keras_files.KerasFile(place)
+    if elmo_files.is_elmo(place):
+        return elmo_files.ElmoWeights(place, getattr(config, "reads_characters", True))
+    if _is_gpt_release(place):
+        return google.GptRelease(place)
+    return google.GoogleFile(place)
 
 
 @functools.cache
-def _local_copy(path):
+def _copy_here(path):
     """Copies remote weights, for libraries that read local files alone; until exit."""
-    directory = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
-    pattern = os.path.basename(path)
-    if directory == path:
-        pattern = "*.safetensors*"
-    elif _is_shapes(path):
+    if tf.io.gfile.isdir(path):
+        directory, name, pattern = path, "", "*.safetensors*"
+    else:
+        directory, name = os.path.split(path)
+        pattern = name
+    if _is_gpt_release(path):
         pattern = "params_*"
-    elif elmo_weights.is_elmo(path):  # beside which vectors of words may lie
-        pattern = f"*{elmo_weights.ENDING}"
+    elif elmo_files.is_elmo(path):  # beside which vectors of words may lie
+        pattern = f"*{elmo_files.ENDING}"
     local = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, local, ignore_errors=True)
     for file in tf.io.gfile.glob(os.path.join(directory, pattern)):
         tf.io.gfile.copy(file, os.path.join(local, os.path.basename(file)))
-    return local if directory == path else os.path.join(local, os.path.basename(path))
+    return os.path.join(local, name) if name else local
 
 
 def check(config, path, *, allows_missing=None):
-    """Compares a config with the checkpoint at `path`; see comparison.check."""
-    comparison.check(config, open_file(path, config), allows_missing=allows_missing)
+    """Refuses a checkpoint whose network is not that of a config; see `check_file`."""
+    check_file(config, open_file(path, config), allows_missing=allows_missing)
+
+
+def check_file(config, file, *, allows_missing=None):
+    """Compares a config with the header of a file, before a network is built.
+
+    Args:
+        allows_missing: whether layers and variables of the encoder may be missing; None
+            where nothing is trained, so that messages do not offer it.
+
+    Raises:
+        ValueError: sizes differ, or what may not be missing is; names both numbers.
+    """
+    sizes = file.sizes()
+    depth = sizes.get(names.DEPTH, 0)
+    if not sizes:
+        raise errors.InputError(
+            f"{file.source}: none of its {len(file.shapes)} variables belongs to a "
+            "BERT, GPT, ELMo or encoder-decoder (the first is "
+            f"{min(file.shapes, default='-')!r}); choose another checkpoint"
+        )
+    if (kind := sizes[names.KIND]) != config.kind:
+        raise errors.InputError(
+            f"{file.source}: has weights of {kind}, but the config is of {config.kind};"
+            f" {_REMEDY}"
+        )
+    differing = []
+    for key, size in sizes.items():
+        wanted = operator.attrgetter(key)(config)  # a key of a side has a dot
+        if key not in (names.DEPTH, names.KIND) and not _fits(config, key, size):
+            key = config.key_in_file(key)
+            differing.append(f"{key}={wanted} (the file has {size})")
+    if differing:
+        raise errors.InputError(
+            f"{file.source}: the config says {', '.join(differing)}; {_REMEDY}"
+        )
+    if allows_missing:
+        return
+    flag = "" if allows_missing is None else _FLAG
+    if depth < config.num_hidden_layers:
+        raise errors.InputError(
+            f"{file.source}: the config says {config.key_in_file(names.DEPTH)}="
+            f"{config.num_hidden_layers}, but the file has {depth}; {_REMEDY}{flag}"
+        )
+    if file.format == "keras":  # where no variable can be missing
+        return
+    keys = [row.key(file.format) for row in names.network_rows(config)]
+    if missing := [key for key in keys if key not in file.shapes]:
+        raise errors.InputError(
+            f"{file.source}: lacks {wording.first_of(missing)} of the {len(keys)} "
+            f"variables of embeddings and encoder; copy the file again, or {_REMEDY}"
+            f"{flag}"
+        )
+
+
+def _fits(config, key, size):
+    """Whether a size is the config's, or is without its special tokens alone."""
+    wanted = operator.attrgetter(key)(config)
+    has_tokens = config.network == "gpt" and key in ("vocab_size", "num_table_rows")
+    return wanted == size or (has_tokens and 0 < wanted - size <= names.NEW_TOKENS)
 
 
 def load(model, path, *, allows_missing=None):
-    """Assigns a built model what the checkpoint at `path` has; see `assign`.
-
-    Raises:
-        ValueError: as in comparison.check and `assign`.
-    """
+    """Assigns a built model what the checkpoint at `path` has, after `check_file`."""
     file = open_file(path, model.config)
-    comparison.check(model.config, file, allows_missing=allows_missing)
+    check_file(model.config, file, allows_missing=allows_missing)
     return assign(model, file)
 
 
-def assign(model, file: WeightsFile) -> LoadReport:
+def assign(model, file: weights_file.WeightsFile) -> LoadReport:
     """Assigns every variable of a built model that an open checkpoint has.
 
     run_classifier.py's init_from_checkpoint, which is silent about what it leaves out.
@@ -253,24 +287,37 @@ def assign(model, file: WeightsFile) -> LoadReport:
             continue
         value = file.read(name).astype(np.float32, copy=False)
         if name.path in names.TOKEN_TABLES:
-            value = _with_new_tokens(value, variable, model.config)
+            value = _add_new_tokens(value, variable, model.config)
         if value.shape != shape:
             raise errors.InputError(
                 f"{file.source}: {key} is {list(value.shape)}, the model wants "
                 f"{list(shape)}; this checkpoint belongs to another config file"
             )
-        if not np.isfinite(value).all():
-            raise _not_finite(file.source, key, value)
+        if count := np.count_nonzero(~np.isfinite(value)):
+            raise errors.InputError(
+                f"{file.source}: {key} has {count} of {value.size} numbers that are nan"
+                " or infinite in float32; copy the file again, or take an earlier "
+                "checkpoint"
+            )
         variable.assign(value)
         assigned.append(name.google)
     unused = sorted(file.shapes.keys() - used - file.states)
-    _warn_of_deeper(file, unused, model.config.num_hidden_layers)
+    depth = model.config.num_hidden_layers
+    if deeper := [key for key in unused if (names.layer_number(key) or 0) >= depth]:
+        logging.warning(
+            "%s: has %d layers, but the config says num_hidden_layers=%d; in the file "
+            "but not used: %s",
+            file.source,
+            file.sizes()[names.DEPTH],
+            depth,
+            list_keys(deeper),
+        )
     return LoadReport(
         file.source, tuple(assigned), tuple(missing), tuple(unused), file.global_step
     )
 
 
-def _with_new_tokens(value, variable, config):
+def _add_new_tokens(value, variable, config):
     """A table of tokens, and those rows of the variable that the file lacks.
 
     Special tokens come after the others of a table, and before its positions.
@@ -283,35 +330,8 @@ def _with_new_tokens(value, variable, config):
     return np.concatenate([value[:known], new, value[known:]])
 
 
-def _not_finite(source, key, value):
-    count = int(np.count_nonzero(~np.isfinite(value)))
-    return errors.InputError(
-        f"{source}: {key} has {count} of {value.size} numbers that are nan or infinite "
-        "in float32; copy the file again, or take an earlier checkpoint"
-    )
-
-
-def _warn_of_deeper(file, unused, num_layers):
-    deeper = [key for key in unused if (names.layer_of(key) or 0) >= num_layers]
-    if deeper:
-        logging.warning(
-            "%s: has %d layers, but the config says num_hidden_layers=%d; in the file "
-            "but not used: %s",
-            *(
-                file.source,
-                file.sizes()[names.DEPTH],
-                num_layers,
-                listings.of_keys(deeper),
-            ),
-        )
-
-
 def load_trained(model, path, *, allows_missing=None):
-    """`load` for a model that will not be trained: the head must be in the file too.
-
-    Raises:
-        ValueError: there is no path, or the head is missing; as in `load` otherwise.
-    """
+    """`load` for a model that will not be trained: the head must be in the file too."""
     if not path:
         raise errors.InputError(
             "there is no trained model in --output_dir; add --do_train, or set "
@@ -340,3 +360,38 @@ class Store(NamedTuple):
 def store(model):
     """The Store of a built model."""
     return Store(google.variables(model), google.write, functools.partial(load, model))
+
+
+def list_keys(keys):
+    """Keys in text; where a layer is there as a whole, its number alone."""
+    layers, others = collections.defaultdict(list), []
+    for key in keys:
+        number = names.layer_number(key)
+        phrase, size = "layers", 16 if key.startswith("bert") else 12
+        if match := _CROSS_ATTENTION.match(key):
+            number, phrase, size = int(match[1]), "cross-attention of layers", 10
+        if number is None or key.startswith(_ELMO_PREFIXES):
+            others.append(key)
+        else:
+            layers[phrase, number, size].append(key)
+    whole = collections.defaultdict(list)  # numbers by phrase
+    for (phrase, number, size), variables in sorted(layers.items()):
+        if len(variables) >= size:
+            whole[phrase].append(number)
+        else:
+            others += variables
+    listed = [f"{phrase} {_list_ranges(n)}" for phrase, n in sorted(whole.items())]
+    return ", ".join([*reversed(listed), *others])
+
+
+def _list_ranges(numbers):
+    """[0, 1, 2, 5] to "0 to 2 and 5"."""
+    runs = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return " and ".join(
+        f"{first} to {last}" if last > first else str(first) for first, last in runs
+    )

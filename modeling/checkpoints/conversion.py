@@ -1,25 +1,24 @@
 """One network in several formats: Google's, Hugging Face's, Keras' and ELMo's HDF5.
 
 Weights are read into a model, which accounts for every name, and written from it. So
-each format has a reader and a writer, and none knows another.
+each format has a reader and a writer, and none depends on another.
 """
 
 import collections
 import dataclasses
 import json
 import os
+import zlib
 from typing import Any
 
 import numpy as np
 import safetensors
 import tensorflow as tf
 
-from contract import atomic_files, errors, file_names
+from contract import atomic_files, errors, features, file_names
 from modeling import pretrainers, token_heads
 from modeling.checkpoints import (
     checkpoint,
-    comparison,
-    fixed_batches,
     google,
     hugging_face,
     keras_files,
@@ -27,29 +26,35 @@ from modeling.checkpoints import (
     pretrained,
     warm_start,
 )
+from modeling.configs import gpt_config
 from modeling.elmo import config as elmo_config
-from modeling.elmo import files as elmo_weights
+from modeling.elmo import files as elmo_files
 from modeling.features import head_config
-from modeling.gpt import config as gpt_config
 
-FORMATS = ("google", "hugging_face", "keras", "hdf5")
 # The weights, by the name that releases give them.
 FILES = {
     "google": google.MODEL_PREFIX,
     "hugging_face": hugging_face.WEIGHTS_FILE,
     "keras": keras_files.MODEL_FILE,
-    "hdf5": elmo_weights.WEIGHTS_FILE,
+    "hdf5": elmo_files.WEIGHTS_FILE,
 }
-_OF_ELMO = ("google", "keras", "hdf5")
-_OF_PAIRS = ("google", "hugging_face", "keras")
-_OF_TRANSFORMERS = (*_OF_PAIRS, keras_files.WEIGHTS_FILE)
+FORMATS = tuple(FILES)
+# Targets that can hold a network: formats, and the file of weights alone.
+_TARGETS = {
+    "elmo": ("google", "keras", "hdf5"),
+    "encoder_decoder": ("google", "hugging_face", "keras"),
+    "bert": ("google", "hugging_face", "keras", keras_files.WEIGHTS_FILE),
+    "gpt": ("google", "hugging_face", "keras", keras_files.WEIGHTS_FILE),
+}
 _BARE_PREFIX = file_names.CHECKPOINT_PREFIX  # as of GPT-2's release and bilm-tf's runs
 # Patterns of all names under which weights are written.
 WRITTEN = (
     *FILES.values(),
-    *(f"{FILES['google']}.*", f"{_BARE_PREFIX}.*", keras_files.WEIGHTS_FILE),
+    f"{google.MODEL_PREFIX}.*",
+    f"{_BARE_PREFIX}.*",
+    keras_files.WEIGHTS_FILE,
 )
-OWN_FILES = (  # and of what lies beside them; these may be overwritten
+OWN_FILES = (  # and of the files beside them; these may be overwritten
     *pretrained.CONFIG_FILES,
     file_names.VOCAB,
     *file_names.MERGES,
@@ -60,7 +65,7 @@ OWN_FILES = (  # and of what lies beside them; these may be overwritten
     file_names.HEAD,
     *WRITTEN,
 )
-# Variables that only one head has, and their head; of CLASS_HEADS they have C rows.
+# Variables that only one head has, and their head; those of CLASS_HEADS have C rows.
 _HEAD_OF = {
     "masked_lm/bias": "pretraining",
     "next_sentence/bias": "pretraining",
@@ -110,18 +115,16 @@ class Converted:
 def read(path, config, head="auto", **settings):
     """Reads a checkpoint with its head into a Converted.
 
-    `path` is as in checkpoint.find; "auto" finds the head from the names in the file.
-    `settings` are further arguments of that model; how it reads the network, the file
-    beside the weights says. The pooler and one of the two heads for pretraining may be
-    missing. Of an encoder-decoder without a head that is its encoder, a BERT; see
-    `config_read`.
+    `path` is as in checkpoint.find, `head` as in `find_head`; `settings` are further
+    arguments of that model, beside those in a head.json. The pooler and one of the two
+    heads for pretraining may be missing. Without its head an encoder-decoder is its
+    encoder, a BERT.
 
     Raises:
-        ValueError: it cannot be read, is of another config, or lacks a part; it has
-            several heads, or not the one that is asked for.
+        ValueError: it cannot be read, is of another config, or lacks a part of it.
     """
     file = checkpoint.open_file(path, config)
-    comparison.check(config, file)
+    checkpoint.check_file(config, file)
     if (depth := file.sizes()[names.DEPTH]) > config.num_hidden_layers:
         raise errors.InputError(
             f"{file.source}: has {depth} layers, but its config says num_hidden_layers="
@@ -130,10 +133,12 @@ def read(path, config, head="auto", **settings):
     head, num_classes = find_head(file, config, head)
     if head in pretrainers.TASK_HEADS:
         settings = {"reading": head_config.read_beside(file.source), **settings}
-    model = pretrainers.build(head, num_classes, config_read(config, head), **settings)
+    model = pretrainers.build(
+        head, num_classes, select_config(config, head), **settings
+    )
     is_part = model.config.network != config.network
     report = checkpoint.assign(
-        model, warm_start.Encoder(file, model) if is_part else file
+        model, warm_start.select_encoder(file, model) if is_part else file
     )
     rows = [name for name, _ in names.named_variables(model)]
     has = {_part(name.path) for name in rows if name.google in report.assigned}
@@ -146,15 +151,15 @@ def read(path, config, head="auto", **settings):
     return Converted(file.format, head, model, report, len(file.states))
 
 
-def config_read(config, head):
-    """The config of what `read` gives: an encoder-decoder has no use without head."""
+def select_config(config, head):
+    """The config of the model that `read` returns; a BERT's for a bare encoder."""
     if config.network != "encoder_decoder" or head != "none":
         return config
     return dataclasses.replace(config.encoder, extra={})
 
 
 def _part(path):
-    """What a variable belongs to: encoder, decoder, pooler, or its head."""
+    """The part that has a variable: encoder, decoder, pooler, or its head."""
     first, second, *_ = path.split("/")
     if names.is_head(path):
         return first
@@ -163,17 +168,17 @@ def _part(path):
     return "pooler" if second == "pooler" else "encoder"
 
 
-def find_head(file, config, asked="auto"):
-    """The head in a file, a checkpoint.WeightsFile, and C for pretrainers.CLASS_HEADS.
+def find_head(file, config, head="auto"):
+    """The head in an open file, by its names if "auto", and C for CLASS_HEADS.
 
-    A classifier and a tagger have the same names, except in Keras' files. The config's
-    `architectures` says which it is; without that it is a classifier, because the
+    A classifier and a tagger have the same names, except in Keras' files. Unless `head`
+    or the config's `architectures` names the tagger, it is a classifier, because the
     original has no tagger.
 
     Raises:
-        ValueError: as in `read`.
+        ValueError: it has several heads, or not this one.
     """
-    rows = names.heads(config.network)
+    rows = names.head_rows(config.network)
     keys = {path: rows[path].key(file.format) for path in _HEAD_OF if path in rows}
     held = {_HEAD_OF[path]: key for path, key in keys.items() if key in file.shapes}
     order = keys.get("next_sentence/bias")
@@ -183,11 +188,11 @@ def find_head(file, config, asked="auto"):
         held["seq2seq"] = held.pop("pretraining")
     architecture = hugging_face.architecture(config)
     if held.get("classifier") and held.get("classifier") == held.get("tagger"):
-        is_tagger = asked == "tagger" or (
-            asked != "classifier" and architecture == hugging_face.TAGGER
+        is_tagger = head == "tagger" or (
+            head != "classifier" and architecture == hugging_face.TAGGER
         )
         del held["classifier" if is_tagger else "tagger"]
-    if asked == "auto":
+    if head == "auto":
         if len(held) > 1:
             raise errors.InputError(
                 f"{file.source}: has several heads, {' and '.join(sorted(held))}; say "
@@ -199,37 +204,58 @@ def find_head(file, config, asked="auto"):
                 "by --head what it is, or --head=none for the encoder alone"
             )
         # GPT needs no weights but the network's to predict tokens.
-        asked = next(iter(held), _USUAL_HEADS.get(config.network, "none"))
-    if config.network == "gpt" and asked == "language_model":
-        return asked, None
-    if asked != "none" and asked not in held:
+        head = next(iter(held), _USUAL_HEADS.get(config.network, "none"))
+    if config.network == "gpt" and head == "language_model":
+        return head, None
+    if head != "none" and head not in held:
         raise errors.InputError(
-            f"--head={asked}: {file.source} has no such head (it has: "
+            f"--head={head}: {file.source} has no such head (it has: "
             f"{' and '.join(sorted(held)) or 'none'}); leave --head out to find it"
         )
-    has_classes = asked in pretrainers.CLASS_HEADS
-    return asked, file.shapes[held[asked]][0] if has_classes else None
+    has_classes = head in pretrainers.CLASS_HEADS
+    return head, file.shapes[held[head]][0] if has_classes else None
 
 
-def num_rows(config, num_tokens, asked=0):
-    """Rows that the word embeddings get; `asked` is --resize_embeddings, 0 for no more.
+def read_teacher(path, config):
+    """Reads a classifier for --teacher; raises as `read`, and if it is none."""
+    file = checkpoint.open_file(path, config)
+    try:
+        find_head(file, config, "classifier")
+    except ValueError as error:
+        raise errors.InputError(
+            f"--teacher: {file.source} has no head of a classifier; fine-tune it with "
+            "--do_train, and give the --output_dir of that run"
+        ) from error
+    return read(path, config, "classifier").model
+
+
+def digest(model):
+    """Eight hexadecimal digits that differ where weights do."""
+    value = 0
+    for variable in model.variables:
+        value = zlib.crc32(np.ascontiguousarray(variable).tobytes(), value)
+    return f"{value:08x}"
+
+
+def count_rows(config, num_tokens, wanted=0):
+    """Rows of the word embeddings; `wanted` is --resize_embeddings, 0 for no more.
 
     Raises:
         ValueError: rows would be lost, tokens would have none, or more rows would be
             spare than `pretrained.check_sizes` accepts.
     """
     least = max(config.vocab_size, num_tokens)
-    if asked and asked < least:
+    if wanted and wanted < least:
         raise errors.InputError(
-            f"--resize_embeddings={asked}: there are {config.vocab_size} rows and "
+            f"--resize_embeddings={wanted}: there are {config.vocab_size} rows and "
             f"{num_tokens} tokens, and none is taken away; give {least} or more"
         )
-    if num_tokens and asked > num_tokens + pretrained.SPARE_ROWS:
+    if num_tokens and wanted > num_tokens + pretrained.SPARE_ROWS:
         raise errors.InputError(
-            f"--resize_embeddings={asked}: there are {num_tokens} tokens, and at most "
+            f"--resize_embeddings={wanted}: there are {num_tokens} tokens, and at most "
             f"{pretrained.SPARE_ROWS} rows without one; name more in --add_tokens"
         )
-    return asked or least
+    return wanted or least
 
 
 def grow(model, vocab_size):
@@ -258,13 +284,8 @@ def grow(model, vocab_size):
 
 
 def check_target(config, target):
-    """Refuses a format that does not hold the network of a config.
-
-    Raises:
-        ValueError: it does not; names those that do.
-    """
-    of_network = {"elmo": _OF_ELMO, "encoder_decoder": _OF_PAIRS}
-    known = of_network.get(config.network, _OF_TRANSFORMERS)
+    """Refuses a format that does not hold the network of a config; names the others."""
+    known = _TARGETS[config.network]
     if target not in known:
         raise errors.InputError(
             f"{target}: no format for the weights of {config.kind}; choose one of "
@@ -275,26 +296,27 @@ def check_target(config, target):
 def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
     """Writes the weights of a model in one format, and config.json for Hugging Face.
 
-    `target` is one of `FORMATS`, or the name of a .weights.h5 file; the rest is as in
-    hugging_face.save. Keras' files hold even the variables that are to be left out.
+    `target` is one of `FORMATS`, or the name of a .weights.h5 file; the other
+    arguments are as in hugging_face.save. Keras' files hold all variables.
 
     Raises:
         OSError: the files cannot be written.
-        ValueError: as in `check_target` and elmo_weights.save.
+        ValueError: as in `check_target` and elmo_files.save.
     """
     check_target(model.config, target)
     is_bare = target == "google" and model.config.network != "bert"
     file = _BARE_PREFIX if is_bare else FILES.get(target, target)
     path = os.path.join(directory, file)
-    if target == "hdf5":  # it says itself what cannot be written
-        elmo_weights.save(path, model)
+    if target == "hdf5":  # whose errors name the file
+        elmo_files.save(path, model)
         return
     try:
         if target == "google":
             google.save(path, model, left_out)
         elif target == "hugging_face":
             hugging_face.save(
-                *(directory, model),
+                directory,
+                model,
                 labels=labels,
                 problem_type=problem_type,
                 left_out=left_out,
@@ -311,16 +333,12 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
 
 
 def write_directory(directory, model, target, *, tokenizer=None, files=None, **kept):
-    """Writes weights with all that lies beside them, for `pretrained.locate`.
+    """As `write`, with all files that `pretrained.locate` finds beside the weights.
 
-    `tokenizer` is None for no vocabulary, `files` are further texts by name; the rest
-    is as in `write`.
-
-    Raises:
-        OSError: the files cannot be written.
+    `tokenizer` is None for no vocabulary, `files` are further texts by name.
     """
     write(directory, model, target, **kept)
-    config = hugging_face.described(
+    config = hugging_face.describe(
         model, kept.get("left_out", ()), kept.get("problem_type", "")
     )
     texts = pretrained.files(config, tokenizer)
@@ -341,11 +359,7 @@ def write_directory(directory, model, target, *, tokenizer=None, files=None, **k
 
 
 def read_again(directory, model, head):
-    """The model in a directory that `write_directory` has written.
-
-    Raises:
-        ValueError: as in `read`.
-    """
+    """The model in a directory that `write_directory` has written."""
     weights = os.path.join(directory, keras_files.WEIGHTS_FILE)
     if not os.path.exists(weights):
         config = pretrained.read_config(pretrained.look_in(directory).config_file)
@@ -356,11 +370,11 @@ def read_again(directory, model, head):
     return again
 
 
-def drawn(model, missing):
-    """Copies {name: array} of what a file lacks and the outputs of its task do without.
+def copy_random(model, missing):
+    """Copies {name: array} of random variables that no output of the task depends on.
 
     These are the pooler of a model whose head does not read it, and the heads for
-    pretraining; `missing` are Google names of variables with random values.
+    pretraining; `missing` are Google names of the variables that a file lacks.
     """
     needs_all = model.num_classes is not None and model.uses_pooler
     variables = {} if needs_all else google.variables(model)
@@ -371,7 +385,7 @@ def drawn(model, missing):
     }
 
 
-def unchanged(model, arrays):
+def list_unchanged(model, arrays):
     """The names whose variables still equal their `arrays`, {Google name: array}."""
     variables = google.variables(model)
     return [name for name in arrays if np.array_equal(arrays[name], variables[name])]
@@ -380,7 +394,7 @@ def unchanged(model, arrays):
 def _as_released(config, texts):
     """The files beside GPT-2's weights under the names of its release.
 
-    config.json stays where it says more than hparams.json.
+    config.json stays where it holds more than hparams.json.
     """
     raw = config.to_hparams()
     released = {
@@ -417,7 +431,7 @@ def compare(first, second, missing=()):
         theirs = np.delete(theirs, new, axis=0) if len(theirs) > len(ours) else theirs
         if not np.array_equal(ours, theirs, equal_nan=True):
             raise errors.InputError(f"{name.google} was not kept; nothing is written")
-    batch = fixed_batches.of_config(first.config)
+    batch = make_batch(first.config)
     outputs = zip(_outputs(first, batch), _outputs(second, batch), strict=True)
     largest = np.max([np.abs(x - y[..., : x.shape[-1]]).max() for x, y in outputs])
     if not largest <= TOLERANCE:  # nor if it is no number
@@ -432,3 +446,31 @@ def _outputs(model, batch):
     if isinstance(model, token_heads.CausalLMMixin):  # logits, of tokens alone
         return [np.asarray(model.logits(batch))[..., : model.config.vocab_size]]
     return [np.asarray(x) for x in tf.nest.flatten(model(batch, training=False))]
+
+
+def make_batch(config):
+    """Features that are always the same for a config: 4 texts of up to 32 tokens."""
+    rng = np.random.default_rng(0)
+    length = min(32, config.max_position_embeddings)
+    lengths = np.linspace(length, max(1, length // 4), 4).astype(int)[:, None]
+    mask = (np.arange(length)[None] < lengths).astype(np.int32)
+    segments = (np.arange(length)[None] >= lengths // 2).astype(np.int32)
+    if config.network == "elmo" and config.reads_characters:
+        shape = (*mask.shape, config.max_characters)
+        ids = rng.integers(0, elmo_config.NUM_CHARACTERS, shape, np.int32) + 1
+        ids *= mask[..., np.newaxis]
+    else:
+        ids = rng.integers(0, config.vocab_size, mask.shape, np.int32) * mask
+    batch = {}
+    if config.network == "encoder_decoder":
+        size = min(16, config.decoder.max_position_embeddings)
+        target = rng.integers(0, config.num_outputs, (4, size + 1), np.int32)
+        values = target[:, :-1], np.ones((4, size), np.int32), target[:, 1:]
+        batch = dict(zip(features.DECODER_INPUTS, values, strict=True))
+    return {
+        **batch,
+        "input_ids": ids,
+        "input_mask": mask,
+        "segment_ids": np.minimum(segments, max(config.type_vocab_size, 1) - 1) * mask,
+        "masked_lm_positions": rng.integers(0, length // 4 or 1, (4, 2), np.int32),
+    }

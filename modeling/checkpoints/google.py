@@ -1,16 +1,20 @@
-"""Google's checkpoints: TensorFlow's files, with the variable names of the original.
+"""Files of the originals: TensorFlow's checkpoints, and the arrays of GPT's release.
 
 One format resumes a run, initialises the next, and is read by google-research/bert.
 Those of bilm-tf, with ELMo's names, are read and written as well.
 """
 
+import functools
+import itertools
+import math
 import os
 import re
 
+import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, errors
-from modeling.checkpoints import names
+from contract import atomic_files, errors, file_names, json_files
+from modeling.checkpoints import names, weights_file
 from modeling.elmo import names as elmo_names
 
 MODEL_PREFIX = "bert_model.ckpt"  # of a release
@@ -21,56 +25,123 @@ _STATE = re.compile(
     r"(^|/)(adam_m|adam_v|Adagrad)(_\d+)?$|^(global_step|train_perplexity)$"
     r"|^carried/|^_CHECKPOINTABLE"
 )
+_GPT_PIECE = "params_{}.npy"
+_ARRAYS_OF_LAYER = 12
 
 
-class GoogleFile:
-    """An open TensorFlow checkpoint; a checkpoint.WeightsFile."""
+class GoogleFile(weights_file.WeightsFile):
+    """An open TensorFlow checkpoint."""
 
     format = "google"
 
     def __init__(self, prefix):
         self.source = prefix
-        try:
+        with self._readable():
             self._reader = tf.train.load_checkpoint(prefix)
             shapes = self._reader.get_variable_to_shape_map()
-        except (tf.errors.OpError, ValueError, RuntimeError) as error:
-            raise self._unreadable(error) from error
-        self._stored = {elmo_names.numbered(name): name for name in shapes}
+        self._stored = {elmo_names.number_cells(name): name for name in shapes}
         self.shapes = {key: tuple(shapes[name]) for key, name in self._stored.items()}
         self.states = frozenset(filter(_STATE.search, self.shapes))
-        has_step = "global_step" in shapes
-        self.global_step = int(self._tensor("global_step")) if has_step else None
-
-    def sizes(self):
-        """Those of the config that the shapes say."""
-        return names.sizes(self.shapes, self.format)
+        if "global_step" in shapes:
+            self.global_step = int(self._tensor("global_step"))
 
     def read(self, name):
-        """The array of a names.Name."""
         return self._tensor(self._stored[name.google])
 
     def _tensor(self, key):
-        try:
+        with self._readable():
             return self._reader.get_tensor(key)
-        except (tf.errors.OpError, IndexError) as error:  # too short: an IndexError
-            raise self._unreadable(error) from error
 
-    def _unreadable(self, error):
-        return errors.InputError(
-            f"{self.source}: not a readable TensorFlow checkpoint "
-            f"({str(error).splitlines()[0]}); copy the .index and .data files again"
+    def _readable(self):
+        return weights_file.readable(
+            self.source,
+            "TensorFlow checkpoint",
+            # An IndexError, where the data are too short.
+            (tf.errors.OpError, ValueError, RuntimeError, IndexError),
+            "copy the .index and .data files again",
         )
 
 
-def prefix_of(path):
+class GptRelease(weights_file.WeightsFile):
+    """GPT's params_shapes.json, and params_0.npy to params_9.npy beside it.
+
+    All arrays, one after the other, are cut into these pieces. Their shapes are in the
+    order of the original's variables, with positions and tokens apart and first. They
+    are float32.
+    """
+
+    format = "google"
+
+    def __init__(self, path):
+        self.source = path
+        self._stored = _read_gpt_shapes(path)
+        positions, tokens, *others = self._stored
+        rows = names.encoder_rows("GPT", len(others) // _ARRAYS_OF_LAYER)
+        table = positions[0] + tokens[0], tokens[1]
+        keys = [row.google for row in rows]
+        self.shapes = dict(zip(keys, [table, *others], strict=True))
+
+    def read(self, name):
+        return self._arrays[name.google]
+
+    @functools.cached_property
+    def _arrays(self):
+        whole = self._join_pieces()
+        ends = list(itertools.accumulate(map(math.prod, self._stored)))
+        if len(whole) != ends[-1]:
+            raise errors.InputError(
+                f"{self.source}: describes {ends[-1]} numbers, and there are "
+                f"{len(whole)} in the .npy files beside it; copy all files of the "
+                "release again"
+            )
+        arrays = map(np.reshape, np.split(whole, ends[:-1]), self._stored)
+        positions, tokens, *others = arrays
+        table = np.concatenate([tokens, positions])
+        return dict(zip(self.shapes, [table, *others], strict=True))
+
+    def _join_pieces(self):
+        pieces = []
+        directory = os.path.dirname(self.source)
+        for index in itertools.count():
+            path = os.path.join(directory, _GPT_PIECE.format(index))
+            if not os.path.exists(path):
+                break
+            raised = OSError, ValueError, EOFError
+            with weights_file.readable(path, "NumPy file", raised):
+                pieces.append(np.load(path, allow_pickle=False).ravel())
+        if not pieces:
+            raise errors.InputError(
+                f"{directory}: there is no {_GPT_PIECE.format(0)} beside "
+                f"{file_names.PARAMETER_SHAPES}; copy all files of the release"
+            )
+        return np.concatenate(pieces)
+
+
+def _read_gpt_shapes(path):
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            shapes = [tuple(map(int, shape)) for shape in json_files.parse(file.read())]
+    except (tf.errors.OpError, ValueError, TypeError) as error:
+        raise errors.InputError(
+            f"{path}: holds no list of shapes ({error}); copy it again"
+        ) from error
+    if len(shapes) < 2 or (len(shapes) - 2) % _ARRAYS_OF_LAYER:
+        raise errors.InputError(
+            f"{path}: has {len(shapes)} shapes, and GPT has positions, tokens and "
+            f"{_ARRAYS_OF_LAYER} a layer; copy it again"
+        )
+    return shapes
+
+
+def strip_ending(path):
     """The prefix of a checkpoint, from the path of one of its files."""
     return re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
 
 
-def prefixes_in(directory):
+def find_prefixes(directory):
     """The prefixes of all checkpoints in a directory."""
-    found = tf.io.gfile.glob(os.path.join(directory, f"*{INDEX_ENDING}"))
-    return sorted(path.removesuffix(INDEX_ENDING) for path in found)
+    paths = tf.io.gfile.glob(os.path.join(directory, f"*{INDEX_ENDING}"))
+    return sorted(path.removesuffix(INDEX_ENDING) for path in paths)
 
 
 def variables(model):

@@ -17,8 +17,7 @@ import tensorflow as tf
 
 from contract import errors, file_names, json_files
 from modeling import models
-from modeling.checkpoints import names
-from modeling.encoder_decoder import config as encoder_decoder_config
+from modeling.checkpoints import names, weights_file
 
 WEIGHTS_FILE = "model.safetensors"
 # Names the shards of a large model, and which of them holds which variable.
@@ -42,11 +41,11 @@ _TIED = {
     )
 }
 TAGGER = "BertForTokenClassification"
-# A classifier with one logit for each answer, under its own name.
+# Classifiers with one logit for each answer.
 _CHOICE = "BertForMultipleChoice"
 _CHOICES = (_CHOICE, "OpenAIGPTDoubleHeadsModel", "GPT2DoubleHeadsModel")
-# By the head's place in a model of modeling.models; where that is none, GPT predicts
-# tokens all the same.
+# {kind: {parts of a model beside its network: class of transformers}}; without further
+# parts GPT predicts tokens all the same.
 _ARCHITECTURES: dict[str, dict[tuple[str, ...], str]] = {
     "BERT": {
         (): "BertModel",
@@ -57,7 +56,7 @@ _ARCHITECTURES: dict[str, dict[tuple[str, ...], str]] = {
         ("masked_lm",): "BertForMaskedLM",
         ("next_sentence",): "BertForNextSentencePrediction",
     },
-    encoder_decoder_config.MODEL_TYPE: {(): "EncoderDecoderModel"},
+    "encoder-decoder": {(): "EncoderDecoderModel"},
     "GPT": {
         (): "OpenAIGPTLMHeadModel",
         ("classifier",): "OpenAIGPTForSequenceClassification",
@@ -90,12 +89,17 @@ _BARE = {
         "positions_embed.",
     ),
 }
-# What a config says of the file it lay beside, not of the network.
-_OF_THE_FILE = {
-    *("_name_or_path", "architectures", "transformers_version"),
-    *("dtype", "torch_dtype"),
-    *("id2label", "label2id", "problem_type"),
-}
+# Keys of a config that describe the file it lay beside, and not the network.
+_FILE_KEYS = (
+    "_name_or_path",
+    "architectures",
+    "transformers_version",
+    "dtype",
+    "torch_dtype",
+    "id2label",
+    "label2id",
+    "problem_type",
+)
 # The problem types of label_map.json and theirs.
 _PROBLEM_TYPES = {
     "classification": "single_label_classification",
@@ -104,11 +108,10 @@ _PROBLEM_TYPES = {
 }
 
 
-class HuggingFaceFile:
-    """An open model.safetensors or its shards, as a checkpoint.WeightsFile."""
+class HuggingFaceFile(weights_file.WeightsFile):
+    """An open model.safetensors or its shards."""
 
     format = "hugging_face"
-    global_step: int | None = None
 
     def __init__(self, directory):
         self.source = os.path.join(directory, WEIGHTS_FILE)
@@ -135,17 +138,13 @@ class HuggingFaceFile:
         self.states = frozenset(filter(_BUFFERS.search, self.shapes))
         if "score.weight" in self.shapes:  # their classifier has no bias, GPT's has
             self.shapes.setdefault("score.bias", self.shapes["score.weight"][:1])
-        table, rest = names.GPT_TABLES
-        if table in self.shapes and rest in self.shapes:  # one table in models here
-            (tokens, width), (positions, _) = self.shapes[table], self.shapes.pop(rest)
-            self.shapes[table] = tokens + positions, width
-
-    def sizes(self):
-        """Those of the config that the shapes say."""
-        return names.sizes(self.shapes, self.format)
+        tokens, positions = names.GPT_TABLES
+        if tokens in self.shapes and positions in self.shapes:  # one table here
+            (count, width), (more, _) = self.shapes[tokens], self.shapes.pop(positions)
+            self.shapes[tokens] = count + more, width
 
     def read(self, name):
-        """The array of a names.Name; a ValueError if a head of tokens is not tied."""
+        """The array of a variable; a ValueError if a head of tokens is not tied."""
         if name.path == "masked_lm/bias":
             self._check_ties(_TIED)
         if name.path in names.TOKEN_TABLES:
@@ -179,12 +178,9 @@ class HuggingFaceFile:
 
 
 def _open(path):
-    try:
+    raised = OSError, safetensors.SafetensorError
+    with weights_file.readable(path, "safetensors file", raised):
         return safetensors.safe_open(path, framework="numpy")
-    except (OSError, safetensors.SafetensorError) as error:
-        raise errors.InputError(
-            f"{path}: not a readable safetensors file ({error}); copy it again"
-        ) from error
 
 
 def _open_shards(index):
@@ -237,20 +233,20 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
         if name.google not in left_out:
             value = name.to_hugging_face(np.asarray(variable))
             if name.path == names.GPT_TABLE:
-                value, rest = np.split(value, [model.config.vocab_size])
-                tensors[names.GPT_TABLES[1]] = np.ascontiguousarray(rest)
+                value, positions = np.split(value, [model.config.vocab_size])
+                tensors[names.GPT_TABLES[1]] = np.ascontiguousarray(positions)
             tensors[name.hugging_face] = np.ascontiguousarray(value)
-    # Their library refuses a file that does not say which library it is for.
+    # Their library refuses a file without the name of a library in it.
     safetensors.numpy.save_file(
         tensors, os.path.join(directory, WEIGHTS_FILE), metadata={"format": "pt"}
     )
-    raw = described(model, left_out, problem_type).to_hugging_face()
+    raw = describe(model, left_out, problem_type).to_hugging_face()
     if isinstance(model, models.BertClassifier):
         problem_type = problem_type or stated_problem_type(model.config)
     if problem_type == "choice":
         labels = ()
     elif model.num_classes and not labels:
-        labels = placeholders(model.num_classes)
+        labels = placeholder_labels(model.num_classes)
     if labels:
         raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
         raw["label2id"] = {label: i for i, label in enumerate(labels)}
@@ -268,13 +264,13 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
         tf.io.gfile.copy(vocab_file, os.path.join(directory, file_names.VOCAB), True)
 
 
-def described(model, left_out=(), problem_type=""):
+def describe(model, left_out=(), problem_type=""):
     """The config of a model; its key `architectures` names the parts not `left_out`.
 
     It names the network alone where the head reads other layers, or has an LSTM. A
-    classifier keeps what its config says of the problem type, if none is given.
+    classifier keeps the problem type of its config, if none is passed.
     """
-    extra = {k: v for k, v in model.config.extra.items() if k not in _OF_THE_FILE}
+    extra = {k: v for k, v in model.config.extra.items() if k not in _FILE_KEYS}
     rows = [name for name, _ in names.named_variables(model)]
     parts = {name.path.split("/")[0] for name in rows if name.google not in left_out}
     heads, kind = tuple(sorted(parts - {model.config.network})), model.config.kind
@@ -308,7 +304,7 @@ def stated_problem_type(config):
     return next((ours for ours, name in _PROBLEM_TYPES.items() if name == stated), "")
 
 
-def labels_in(config, num_classes):
+def read_labels(config, num_classes):
     """The problem type of a head with C classes, and their names in the order of ids.
 
     One class is regression by default; regression, choice and placeholders have no
@@ -329,11 +325,11 @@ def labels_in(config, num_classes):
             f"{num_classes} classes; give the config file of this checkpoint"
         )
     labels = tuple(str(listed[str(i)]) for i in range(num_classes))
-    return problem_type, () if labels == placeholders(num_classes) else labels
+    return problem_type, () if labels == placeholder_labels(num_classes) else labels
 
 
-def placeholders(num_classes):
-    """What Hugging Face calls C classes that nobody has named."""
+def placeholder_labels(num_classes):
+    """Hugging Face's names of C classes that nobody has named."""
     return tuple(f"LABEL_{i}" for i in range(num_classes))
 
 
@@ -347,7 +343,7 @@ def tokenizer_config(config, tokenizer):
         return settings
     return {
         **settings,
-        "strip_accents": None,  # as do_lower_case says
+        "strip_accents": None,  # follows do_lower_case
         "tokenize_chinese_chars": True,
         "tokenizer_class": "BertTokenizer",
     }

@@ -9,30 +9,38 @@ import operator
 import os
 import shutil
 import zipfile
-from collections.abc import Set
 
 import keras
 import numpy as np
 
 from contract import errors, json_files
 from modeling import pretrainers
-from modeling.checkpoints import names
+from modeling.checkpoints import names, weights_file
 from modeling.configs import config_files, keras_configs
-from modeling.elmo import names as elmo_names
 
 MODEL_FILE = "model.keras"
 WEIGHTS_FILE = "model.weights.h5"
 MODEL_ENDING = ".keras"
 _MAX_RATIO = 100  # of sizes unpacked and packed: Keras packs without compression
 _HEAD_BYTES = 4096  # at most, of an array in an .h5 file and the groups that hold it
+_RAISED = (
+    OSError,
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    RecursionError,
+    zipfile.BadZipFile,
+)
+_readable = functools.partial(
+    weights_file.readable, kind="Keras file of this model", raised=_RAISED
+)
 
 
-class KerasFile:
-    """An open file; a checkpoint.WeightsFile. Keys are paths of variables here."""
+class KerasFile(weights_file.WeightsFile):
+    """An open file. Keys are paths of variables here."""
 
     format = "keras"
-    global_step: int | None = None
-    states: Set[str] = frozenset()
 
     def __init__(self, path):
         self.source = path
@@ -44,18 +52,16 @@ class KerasFile:
 
     @property
     def shapes(self):
-        """Of all variables; the first time it reads them."""
+        """{path: shape} of all variables; the first time it reads them."""
         return {key: value.shape for key, value in self._values.items()}
 
     def sizes(self):
-        """Those of the config in the file."""
+        """{key of the config: value} of the config in the file."""
         config = stored_config(self.source)
-        of_kind = names.SIZES.get(config.kind, elmo_names.SIZES)
-        keys = (*of_kind, names.DEPTH, names.KIND)
+        keys = names.size_keys(config.kind)
         return {key: operator.attrgetter(key)(config) for key in keys}
 
     def read(self, name):
-        """The array of a names.Name."""
         return self._values[name.path]
 
 
@@ -71,8 +77,8 @@ def load(path):
         ValueError: the file cannot be read, or holds another kind of model.
     """
     stored_config(path)
-    # Not compiled: what trained it is no part of the model.
-    return _read(path, lambda: keras.models.load_model(path, compile=False))
+    with _readable(path):  # not compiled, for an optimizer is no part of the model
+        return keras.models.load_model(path, compile=False)
 
 
 def save(model, path):
@@ -99,8 +105,7 @@ def _check_room(path, model):
 
 def stored_config(path):
     """The config in a .keras file; a ValueError if the model is not ours."""
-
-    def read():
+    with _readable(path):
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
             if unpacked > _MAX_RATIO * os.path.getsize(path):
@@ -108,9 +113,7 @@ def stored_config(path):
                     f"it unpacks to {unpacked:,} bytes, as no weights do"
                 )
             raw = json_files.parse(archive.read("config.json"))
-        return raw["registered_name"] or raw["class_name"], raw["config"]
-
-    name, raw = _read(path, read)
+        name = raw["registered_name"] or raw["class_name"]
     known = {
         f"{keras_configs.PACKAGE}>{kind.__name__}"
         for kind in pretrainers.HEADS.values()
@@ -120,24 +123,5 @@ def stored_config(path):
             f"{path}: holds a Keras model {name}, which is none of modeling/models.py "
             f"({', '.join(sorted(known))})"
         )
-    return _read(path, lambda: config_files.of_values(raw["config"]))
-
-
-def _read(path, read):
-    """Calls `read`; what it raises becomes an error of one line."""
-    try:
-        return read()
-    except (
-        OSError,
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        RecursionError,
-        zipfile.BadZipFile,
-    ) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise errors.InputError(
-            f"{path}: not a readable Keras file of this model ({reason:.300}); copy it "
-            "again"
-        ) from error
+    with _readable(path):
+        return config_files.from_values(raw["config"]["config"])

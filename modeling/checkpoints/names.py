@@ -1,16 +1,16 @@
 """The names of every variable, here, in the original's and in Hugging Face's files.
 
 One table of each network converts both ways. Paths are those of Keras without the
-model's own name; `{i}` is the layer number from 0. Hugging Face stores the kernels of
-its Linear layers transposed ([out, in]), and those of GPT's convolutions without their
-first axis; the rows that say so are changed on the way. ELMo's table is elmo_names.py.
+model's own name. Hugging Face stores the kernels of its Linear layers transposed
+([out, in]), and those of GPT's convolutions without their first axis; arrays change on
+the way as `layout` demands. ELMo's table is modeling/elmo/names.py.
 """
 
 import dataclasses
 import itertools
 import re
 
-from modeling.elmo import names
+from modeling.elmo import names as elmo_names
 from modeling.encoder_decoder import config as encoder_decoder_config
 
 # The number of a layer in a key of any format.
@@ -20,33 +20,6 @@ _LAYER = re.compile(
     r"|RNN_[01]/RNN/MultiRNNCell/Cell)(\d+)[./]"
 )
 DEPTH, KIND = "num_hidden_layers", "kind"
-# Which axis of which variable each other size of the config gives, by network.
-SIZES = {
-    "BERT": {
-        "vocab_size": ("bert/embeddings/word_embeddings", 0),
-        "hidden_size": ("bert/embeddings/word_embeddings", 1),
-        "intermediate_size": ("bert/block_0/ffn_in/bias", 0),
-        "max_position_embeddings": ("bert/embeddings/position_embeddings", 0),
-        "type_vocab_size": ("bert/embeddings/token_type_embeddings", 0),
-    },
-    "GPT": {
-        "num_table_rows": ("gpt/embeddings/word_and_position_embeddings", 0),
-        "hidden_size": ("gpt/embeddings/word_and_position_embeddings", 1),
-        "intermediate_size": ("gpt/block_0/ffn_in/bias", 0),
-    },
-    "GPT-2": {
-        "vocab_size": ("gpt/embeddings/word_embeddings", 0),
-        "hidden_size": ("gpt/embeddings/word_embeddings", 1),
-        "intermediate_size": ("gpt/block_0/ffn_in/bias", 0),
-        "max_position_embeddings": ("gpt/embeddings/position_embeddings", 0),
-    },
-}
-_SIDES = encoder_decoder_config.SIDES
-SIZES[encoder_decoder_config.MODEL_TYPE] = {
-    f"{side}.{key}": (path.replace("bert", f"encoder_decoder/{side}", 1), axis)
-    for side in _SIDES
-    for key, (path, axis) in SIZES["BERT"].items()
-}
 # GPT's one table: its tokens, then its positions, which Hugging Face stores apart.
 GPT_TABLE = "gpt/embeddings/word_and_position_embeddings"
 GPT_TABLES = ("transformer.tokens_embed.weight", "transformer.positions_embed.weight")
@@ -54,6 +27,10 @@ GPT_TABLES = ("transformer.tokens_embed.weight", "transformer.positions_embed.we
 # and at most how many.
 TOKEN_TABLES = (GPT_TABLE, "gpt/embeddings/word_embeddings")
 NEW_TOKENS = 3
+# Prefixes of variables between a network and the output layer of a task.
+FEATURES = ("layer_mix/", "bilstm/")
+_MOST_LSTMS = 8  # layers; flags allow no more
+_PAIR = encoder_decoder_config.MODEL_TYPE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,156 +40,99 @@ class Name:
     path: str
     google: str
     hugging_face: str = ""
-    is_transposed: bool = False
-    is_convolution: bool = False
+    layout: str = ""  # in Hugging Face's file: transposed, convolution, or the same
     hdf5: str = ""
 
     def from_hugging_face(self, value):
         """The array of the variable, from that of a file."""
-        if self.is_convolution:
+        if self.layout == "convolution":
             return value[None]
-        return value.T if self.is_transposed else value
+        return value.T if self.layout == "transposed" else value
 
     def to_hugging_face(self, value):
         """The array of a file, from that of the variable."""
-        if self.is_convolution:
+        if self.layout == "convolution":
             return value[0]
-        return value.T if self.is_transposed else value
+        return value.T if self.layout == "transposed" else value
 
     def key(self, format):
         """The name in files of a format: google, hugging_face, hdf5 or keras."""
         return self.path if format == "keras" else getattr(self, format)
 
 
-def _dense(path, google, hugging_face):
-    return (
-        Name(f"{path}/kernel", f"{google}/kernel", f"{hugging_face}.weight", True),
-        Name(f"{path}/bias", f"{google}/bias", f"{hugging_face}.bias"),
-    )
+# The variables of a layer: names here, in the original's and in Hugging Face's files.
+_DENSE = (("kernel", "/kernel", "weight", "transposed"), ("bias", "/bias", "bias"))
+_NORM = (("gamma", "/gamma", "weight"), ("beta", "/beta", "bias"))
+_PROJECTION = (
+    ("kernel", "output_weights", "weight"),
+    ("bias", "output_bias", "bias"),
+)
+_GPT_DENSE = (("kernel", "/w", "weight", "convolution"), ("bias", "/b", "bias"))
+_GPT_NORM = (("gamma", "/g", "weight"), ("beta", "/b", "bias"))
+_ATTENTION = (
+    ("attention/query", "attention/self/query", _DENSE),
+    ("attention/key", "attention/self/key", _DENSE),
+    ("attention/value", "attention/self/value", _DENSE),
+    ("attention/output", "attention/output/dense", _DENSE),
+    ("attention_norm", "attention/output/LayerNorm", _NORM),
+)
+_CROSS_ATTENTION = tuple(
+    (f"cross_{path}", f"cross{name}", variables) for path, name, variables in _ATTENTION
+)
+_FEED_FORWARD = (
+    ("ffn_in", "intermediate/dense", _DENSE),
+    ("ffn_out", "output/dense", _DENSE),
+    ("ffn_norm", "output/LayerNorm", _NORM),
+)
+_GPT_LAYER = (
+    ("attention/query_key_value", "attn/c_attn", _GPT_DENSE),
+    ("attention/output", "attn/c_proj", _GPT_DENSE),
+    ("attention_norm", "ln_1", _GPT_NORM),
+    ("ffn_in", "mlp/c_fc", _GPT_DENSE),
+    ("ffn_out", "mlp/c_proj", _GPT_DENSE),
+    ("ffn_norm", "ln_2", _GPT_NORM),
+)
 
 
-def _norm(path, google, hugging_face):
-    return (
-        Name(f"{path}/gamma", f"{google}/gamma", f"{hugging_face}.weight"),
-        Name(f"{path}/beta", f"{google}/beta", f"{hugging_face}.bias"),
-    )
+def _rows(variables, path, google, hugging_face):
+    """The rows of one layer, by its path and names."""
+    return [
+        Name(f"{path}/{ours}", f"{google}{original}", f"{hugging_face}.{theirs}", *more)
+        for ours, original, theirs, *more in variables
+    ]
 
 
-def _projection(path, google, hugging_face):
-    return (
-        Name(f"{path}/kernel", f"{google}output_weights", f"{hugging_face}.weight"),
-        Name(f"{path}/bias", f"{google}output_bias", f"{hugging_face}.bias"),
-    )
+def _bert_layer(i, parts=(*_ATTENTION, *_FEED_FORWARD)):
+    rows = []
+    for path, name, variables in parts:
+        google = f"bert/encoder/layer_{i}/{name}"
+        theirs = f"bert.encoder.layer.{i}.{name.replace('/', '.')}"
+        rows += _rows(variables, f"bert/block_{i}/{path}", google, theirs)
+    return rows
 
 
-def _table(name):
-    path = f"bert/embeddings/{name}"
-    return Name(path, path, f"bert.embeddings.{name}.weight")
+def _gpt_layer(i):
+    rows = []
+    for path, name, variables in _GPT_LAYER:
+        theirs = f"transformer.h.{i}.{name.replace('/', '.')}"
+        rows += _rows(variables, f"gpt/block_{i}/{path}", f"model/h{i}/{name}", theirs)
+    return rows
 
 
 _EMBEDDINGS = (
-    _table("word_embeddings"),
-    _table("token_type_embeddings"),
-    _table("position_embeddings"),
-    *_norm(
+    *(
+        Name(path, path, f"{path.replace('/', '.')}.weight")
+        for name in ("word", "token_type", "position")
+        for path in [f"bert/embeddings/{name}_embeddings"]
+    ),
+    *_rows(
+        _NORM,
         "bert/embeddings/layer_norm",
         "bert/embeddings/LayerNorm",
         "bert.embeddings.LayerNorm",
     ),
 )
-
-
-def _attention(path, name):
-    return (
-        (f"{path}/query", f"{name}/self/query", _dense),
-        (f"{path}/key", f"{name}/self/key", _dense),
-        (f"{path}/value", f"{name}/self/value", _dense),
-        (f"{path}/output", f"{name}/output/dense", _dense),
-        (f"{path}_norm", f"{name}/output/LayerNorm", _norm),
-    )
-
-
-_ATTENTION = _attention("attention", "attention")
-_CROSS_ATTENTION = _attention("cross_attention", "crossattention")
-
-
-def _block(i, attentions=_ATTENTION):
-    rows = []
-    for path, name, build in (
-        *attentions,
-        ("ffn_in", "intermediate/dense", _dense),
-        ("ffn_out", "output/dense", _dense),
-        ("ffn_norm", "output/LayerNorm", _norm),
-    ):
-        google = f"bert/encoder/layer_{i}/{name}"
-        hugging_face = f"bert.encoder.layer.{i}.{name.replace('/', '.')}"
-        rows += build(f"bert/block_{i}/{path}", google, hugging_face)
-    return rows
-
-
-def of_side(side, rows):
-    """Rows of a BERT as those of one side of an encoder-decoder."""
-    for row in rows:
-        path, theirs = row.path, row.hugging_face
-        if not is_head(path):
-            path = f"encoder_decoder/{side}/{path.removeprefix('bert/')}"
-        if side == "encoder":  # a bare network there
-            theirs = theirs.removeprefix("bert.")
-        yield dataclasses.replace(
-            row,
-            path=path,
-            google=f"{side}/{row.google}",
-            hugging_face=f"{side}.{theirs}",
-        )
-
-
-def encoder_decoder(num_encoder_layers, num_decoder_layers):
-    """The rows of both sides of an encoder-decoder, without its head."""
-    blocks = (
-        _block(i, (*_ATTENTION, *_CROSS_ATTENTION)) for i in range(num_decoder_layers)
-    )
-    return [
-        *of_side("encoder", encoder("BERT", num_encoder_layers)),
-        *of_side("decoder", [*_EMBEDDINGS, *itertools.chain(*blocks)]),
-    ]
-
-
-def _gpt_layer(i):
-    rows = []
-    for path, name in (
-        ("attention/query_key_value", "attn/c_attn"),
-        ("attention/output", "attn/c_proj"),
-        ("attention_norm", "ln_1"),
-        ("ffn_in", "mlp/c_fc"),
-        ("ffn_out", "mlp/c_proj"),
-        ("ffn_norm", "ln_2"),
-    ):
-        build = _gpt_norm if path.endswith("norm") else _gpt_dense
-        rows += build(f"gpt/block_{i}/{path}", f"h{i}/{name}", f"h.{i}/{name}")
-    return rows
-
-
-def _gpt_dense(path, google, hugging_face):
-    google, theirs = f"model/{google}", _gpt_key(hugging_face)
-    kernel = Name(f"{path}/kernel", f"{google}/w", f"{theirs}.weight")
-    return (
-        dataclasses.replace(kernel, is_convolution=True),
-        Name(f"{path}/bias", f"{google}/b", f"{theirs}.bias"),
-    )
-
-
-def _gpt_norm(path, google, hugging_face):
-    google, theirs = f"model/{google}", _gpt_key(hugging_face)
-    return (
-        Name(f"{path}/gamma", f"{google}/g", f"{theirs}.weight"),
-        Name(f"{path}/beta", f"{google}/b", f"{theirs}.bias"),
-    )
-
-
-def _gpt_key(name):
-    return f"transformer.{name.replace('/', '.')}"
-
-
+_POOLER = _rows(_DENSE, "bert/pooler", "bert/pooler/dense", "bert.pooler.dense")
 _GPT_EMBEDDINGS = {
     "GPT": (Name(GPT_TABLE, "model/we", GPT_TABLES[0]),),
     "GPT-2": tuple(
@@ -220,14 +140,27 @@ _GPT_EMBEDDINGS = {
         for path, name in (("word_embeddings", "wte"), ("position_embeddings", "wpe"))
     ),
 }
-_GPT_END = _gpt_norm("gpt/final_norm", "ln_f", "ln_f")  # of GPT-2
-
-_POOLER = _dense("bert/pooler", "bert/pooler/dense", "bert.pooler.dense")
-
-# What lies between a network and the output layer of a task (features/source.py).
-FEATURES = ("layer_mix/", "bilstm/")
-_MOST_LSTMS = 8  # layers; flags allow no more
-_FEATURES = (
+_GPT_END = {  # a norm of GPT-2
+    "GPT": [],
+    "GPT-2": _rows(_GPT_NORM, "gpt/final_norm", "model/ln_f", "transformer.ln_f"),
+}
+_MASKED_LM = (
+    *_rows(
+        _DENSE,
+        "masked_lm/transform",
+        "cls/predictions/transform/dense",
+        "cls.predictions.transform.dense",
+    ),
+    *_rows(
+        _NORM,
+        "masked_lm/layer_norm",
+        "cls/predictions/transform/LayerNorm",
+        "cls.predictions.transform.LayerNorm",
+    ),
+    Name("masked_lm/bias", "cls/predictions/output_bias", "cls.predictions.bias"),
+)
+# The output layers of all heads, and what lies before them.
+_HEADS = (
     # bilm-tf's are {name}_ELMo_W and {name}_ELMo_gamma, for a task may have several.
     Name("layer_mix/weights", "layer_mix/ELMo_W", "layer_mix.weights"),
     Name("layer_mix/gamma", "layer_mix/ELMo_gamma", "layer_mix.gamma"),
@@ -238,139 +171,97 @@ _FEATURES = (
         for end in ("kernel", "bias")
         for path in [f"bilstm/{direction}_{j}/{end}"]
     ),
-)
-
-# The output layers of the heads, by the path under which a model holds them.
-_HEADS = (
-    *_FEATURES,
-    *_dense(
-        "masked_lm/transform",
-        "cls/predictions/transform/dense",
-        "cls.predictions.transform.dense",
+    *_MASKED_LM,
+    *_rows(
+        _PROJECTION, "next_sentence", "cls/seq_relationship/", "cls.seq_relationship"
     ),
-    *_norm(
-        "masked_lm/layer_norm",
-        "cls/predictions/transform/LayerNorm",
-        "cls.predictions.transform.LayerNorm",
-    ),
-    Name("masked_lm/bias", "cls/predictions/output_bias", "cls.predictions.bias"),
-    *_projection("next_sentence", "cls/seq_relationship/", "cls.seq_relationship"),
-    *_projection("classifier/logits", "", "classifier"),
-    *_projection("tagger/logits", "", "classifier"),
-    *_projection("span/logits", "cls/squad/", "qa_outputs"),
+    *_rows(_PROJECTION, "classifier/logits", "", "classifier"),
+    *_rows(_PROJECTION, "tagger/logits", "", "classifier"),
+    *_rows(_PROJECTION, "span/logits", "cls/squad/", "qa_outputs"),
 )
-
-
-# GPT has a classifier of its own; Hugging Face's has no bias.
-_GPT_HEADS = (
-    Name("classifier/logits/kernel", "model/clf/w", "score.weight", True),
+# GPT has another classifier; Hugging Face's has no bias.
+_GPT_CLASSIFIER = (
+    Name("classifier/logits/kernel", "model/clf/w", "score.weight", "transposed"),
     Name("classifier/logits/bias", "model/clf/b", "score.bias"),
-    *(row for row in _HEADS if not row.path.startswith("classifier/")),
 )
 
 
-def encoder(kind, num_layers):
-    """The rows of embeddings and layers of a network, without a pooler."""
+def encoder_rows(kind, num_layers):
+    """The rows of embeddings and layers of a BERT, GPT or GPT-2, without a pooler."""
     if kind == "BERT":
-        return [*_EMBEDDINGS, *itertools.chain(*map(_block, range(num_layers)))]
+        layers = itertools.chain(*map(_bert_layer, range(num_layers)))
+        return [*_EMBEDDINGS, *layers]
     layers = itertools.chain(*map(_gpt_layer, range(num_layers)))
-    end = _GPT_END if kind == "GPT-2" else ()
-    return [*_GPT_EMBEDDINGS[kind], *layers, *end]
+    return [*_GPT_EMBEDDINGS[kind], *layers, *_GPT_END[kind]]
 
 
-def of_config(config):
-    """The rows of embeddings and layers of the network of a config, ELMo's too."""
+def side_rows(side, rows):
+    """Rows of a BERT, renamed as those of one side of an encoder-decoder."""
+    for row in rows:
+        path, theirs = row.path, row.hugging_face
+        if not is_head(path):
+            path = f"encoder_decoder/{side}/{path.removeprefix('bert/')}"
+        if side == "encoder":  # a bare network there
+            theirs = theirs.removeprefix("bert.")
+        google, theirs = f"{side}/{row.google}", f"{side}.{theirs}"
+        yield dataclasses.replace(row, path=path, google=google, hugging_face=theirs)
+
+
+def _pair_rows(num_encoder_layers, num_decoder_layers):
+    parts = (*_ATTENTION, *_CROSS_ATTENTION, *_FEED_FORWARD)
+    layers = (_bert_layer(i, parts) for i in range(num_decoder_layers))
+    return [
+        *side_rows("encoder", encoder_rows("BERT", num_encoder_layers)),
+        *side_rows("decoder", [*_EMBEDDINGS, *itertools.chain(*layers)]),
+    ]
+
+
+def network_rows(config):
+    """The rows of embeddings and layers of the network of a config."""
     if config.network == "elmo":
-        return [_elmo(path) for path in names.paths(config)]
+        return [_elmo_row(path) for path in elmo_names.list_paths(config)]
     if config.network == "encoder_decoder":
         depths = config.encoder.num_hidden_layers, config.decoder.num_hidden_layers
-        return encoder_decoder(*depths)
-    return encoder(config.kind, config.num_hidden_layers)
+        return _pair_rows(*depths)
+    return encoder_rows(config.kind, config.num_hidden_layers)
 
 
-def _elmo(path):
-    google, hdf5 = names.in_files(path)
+def _elmo_row(path):
+    google, hdf5 = elmo_names.find_names(path)
     return Name(path, google, hdf5=hdf5)
 
 
-def heads(network):
-    """The rows of the output layers of all heads of a network, by path."""
-    rows = _GPT_HEADS if network == "gpt" else _HEADS
+def head_rows(network):
+    """{path: row} of the output layers of all heads of a network."""
+    rows = _HEADS
+    if network == "gpt":
+        rows = (*rows, *_GPT_CLASSIFIER)
     if network == "encoder_decoder":
-        rows = of_side("decoder", masked_lm())
+        rows = side_rows("decoder", _MASKED_LM)
     if network == "elmo":
-        rows = (*rows, *map(_elmo, names.HEAD))
+        rows = (*rows, *map(_elmo_row, elmo_names.HEAD))
     return {row.path: row for row in rows}
 
 
-def masked_lm():
+def masked_lm_rows():
     """The rows of the head that predicts masked tokens."""
-    return [row for row in _HEADS if row.path.startswith("masked_lm/")]
+    return [*_MASKED_LM]
 
 
-def layer_of(key):
-    """The number of the layer that a key of any format belongs to, or None."""
-    found = _LAYER.match(key)
-    return int(found[1]) if found else None
+def named_variables(model):
+    """Pairs of Name and variable, for each weight of a built model.
 
-
-def sizes(shapes, format):
-    """{key of the config: value}, as far as the shapes of a file say it, and the kind.
-
-    {} if they are of no network.
+    Raises:
+        KeyError: a variable is in no table.
     """
-    layers = {layer_of(key) for key in shapes} - {None}
-    for kind, of_kind in SIZES.items():
-        is_pair = kind == encoder_decoder_config.MODEL_TYPE
-        rows = encoder_decoder(1, 1) if is_pair else encoder(kind, 1)
-        rows = {row.path: row for row in rows}
-        if not any(row.key(format) in shapes for row in rows.values()):
-            continue
-        own = (*_GPT_EMBEDDINGS["GPT-2"], *_GPT_END)  # names of layers are not
-        if kind == "GPT" and any(row.key(format) in shapes for row in own):
-            continue
-        found = {KIND: kind, **({DEPTH: max(layers) + 1} if layers else {})}
-        if is_pair:
-            found |= _depths(shapes, format)
-        for size, (path, axis) in of_kind.items():
-            shape = shapes.get(rows[path].key(format), ())
-            if len(shape) > axis:
-                found[size] = shape[axis]
-        return found
-    found = names.sizes(lambda path: shapes.get(_elmo(path).key(format)))
-    return {KIND: "ELMo", **found} if found else {}
-
-
-def _depths(shapes, format):
-    """Layers in a file of each side of an encoder-decoder, and of both together."""
-    found = {}
-    for side in _SIDES:
-        numbers = itertools.count()
-        rows = (list(of_side(side, _block(i))) for i in numbers)
-        whole = itertools.takewhile(
-            lambda rows: any(row.key(format) in shapes for row in rows), rows
-        )
-        found[f"{side}.{DEPTH}"] = sum(1 for _ in whole)
-    return {**found, DEPTH: sum(found.values())}
-
-
-def table(paths):
-    """The rows of variables, in the order of their paths (see `relative_path`)."""
-    if any(path.startswith("elmo/") for path in paths):
-        rows = heads("elmo")
-        return [rows.get(path) or _elmo(path) for path in paths]
-    layers = {int(m[1]) for p in paths if (m := re.match(r"[a-z_/]+/block_(\d+)/", p))}
-    if any(path.startswith("encoder_decoder/") for path in paths):
-        depth = max(layers) + 1
-        rows = {row.path: row for row in encoder_decoder(depth, depth)}
-        rows |= heads("encoder_decoder")
-        return [rows[path] for path in paths]
-    is_bert = not any(path.startswith("gpt/") for path in paths)
-    every = [_POOLER, heads("bert" if is_bert else "gpt").values()]
-    for kind in ("BERT",) if is_bert else ("GPT", "GPT-2"):
-        every.append(encoder(kind, max(layers, default=-1) + 1))
-    rows = {row.path: row for row in itertools.chain(*every)}
-    return [rows[path] for path in paths]
+    config = model.config
+    pooler = _POOLER if config.network == "bert" else []
+    rows = {row.path: row for row in [*network_rows(config), *pooler]}
+    rows |= head_rows(config.network)
+    variables = model.trainable_variables + [
+        v for v in model.non_trainable_variables if "fit_seed" not in v.path
+    ]
+    return [(rows[relative_path(variable)], variable) for variable in variables]
 
 
 def relative_path(variable):
@@ -378,15 +269,83 @@ def relative_path(variable):
     return variable.path.split("/", 1)[1]
 
 
-def named_variables(model):
-    """Pairs of Name and variable, for each weight of a built model."""
-    variables = model.trainable_variables + [
-        v for v in model.non_trainable_variables if "fit_seed" not in v.path
-    ]
-    paths = [relative_path(variable) for variable in variables]
-    return list(zip(table(paths), variables, strict=True))
-
-
 def is_head(path):
     """Whether a variable belongs to a head and not to the encoder."""
     return not path.startswith(("bert/", "gpt/", "elmo/", "encoder_decoder/"))
+
+
+def layer_number(key):
+    """The number of the layer that a key of any format belongs to, or None."""
+    match = _LAYER.match(key)
+    return int(match[1]) if match else None
+
+
+# {kind: {size of the config: (variable, its axis)}}, beside the depth.
+_SIZES = {
+    "BERT": {
+        "vocab_size": ("bert/embeddings/word_embeddings", 0),
+        "hidden_size": ("bert/embeddings/word_embeddings", 1),
+        "intermediate_size": ("bert/block_0/ffn_in/bias", 0),
+        "max_position_embeddings": ("bert/embeddings/position_embeddings", 0),
+        "type_vocab_size": ("bert/embeddings/token_type_embeddings", 0),
+    },
+    "GPT-2": {
+        "vocab_size": ("gpt/embeddings/word_embeddings", 0),
+        "hidden_size": ("gpt/embeddings/word_embeddings", 1),
+        "intermediate_size": ("gpt/block_0/ffn_in/bias", 0),
+        "max_position_embeddings": ("gpt/embeddings/position_embeddings", 0),
+    },
+    "GPT": {
+        "num_table_rows": (GPT_TABLE, 0),
+        "hidden_size": (GPT_TABLE, 1),
+        "intermediate_size": ("gpt/block_0/ffn_in/bias", 0),
+    },
+}
+_SIZES[_PAIR] = {
+    f"{side}.{size}": (path.replace("bert", f"encoder_decoder/{side}", 1), axis)
+    for side in encoder_decoder_config.SIDES
+    for size, (path, axis) in _SIZES["BERT"].items()
+}
+
+
+def size_keys(kind):
+    """The keys that `sizes` has for a whole network of a kind."""
+    return (*_SIZES.get(kind, elmo_names.SIZES), DEPTH, KIND)
+
+
+def sizes(shapes, format):
+    """{key of the config: value}, as far as the shapes of a file show it, and the kind.
+
+    {} if they are of no network.
+    """
+    for kind, of_kind in _SIZES.items():
+        rows = _pair_rows(1, 1) if kind == _PAIR else encoder_rows(kind, 1)
+        # The layers of GPT-2 have the names of GPT's.
+        marks = rows
+        if kind == "GPT-2":
+            marks = [*_GPT_EMBEDDINGS[kind], *_GPT_END[kind]]
+        if not any(row.key(format) in shapes for row in marks):
+            continue
+        values = {KIND: kind, **_depths(kind, shapes, format)}
+        keys = {row.path: row.key(format) for row in rows}
+        for size, (path, axis) in of_kind.items():
+            shape = shapes.get(keys[path], ())
+            if len(shape) > axis:
+                values[size] = shape[axis]
+        return values
+    values = elmo_names.sizes(lambda path: shapes.get(_elmo_row(path).key(format)))
+    return {KIND: "ELMo", **values} if values else {}
+
+
+def _depths(kind, shapes, format):
+    """{DEPTH: layers in a file}; of an encoder-decoder also those of each side."""
+    if kind != _PAIR:
+        numbers = {layer_number(key) for key in shapes} - {None}
+        return {DEPTH: max(numbers) + 1} if numbers else {}
+    depths = {}
+    for side in encoder_decoder_config.SIDES:
+        layers = (side_rows(side, _bert_layer(i)) for i in itertools.count())
+        has_layer = (any(row.key(format) in shapes for row in rows) for rows in layers)
+        depth = sum(1 for _ in itertools.takewhile(bool, has_layer))
+        depths[f"{side}.{DEPTH}"] = depth
+    return {**depths, DEPTH: sum(depths.values())}

@@ -11,12 +11,12 @@ from contract import atomic_files, errors
 def check(path, *, own_files, overwrite, inputs=()):
     """Refuses to write a directory where that would cost somebody files.
 
-    With `overwrite` what matches the patterns `own_files` may be replaced, but no
+    With `overwrite` files that match the patterns `own_files` may be replaced, but no
     `inputs`.
 
     Raises:
         ValueError: there is no path, it is remote, it or one above it is a file, or it
-            holds what may not be replaced.
+            holds files that may not be replaced.
     """
     if not path:
         raise errors.InputError("--output_dir is empty; name a directory, new or not")
@@ -58,14 +58,14 @@ def check(path, *, own_files, overwrite, inputs=()):
 
 @contextlib.contextmanager
 def complete(path):
-    """Gives a temporary directory, which replaces `path` when all went well.
+    """Yields a temporary directory, which replaces `path` when all went well.
 
     Raises:
         OSError: no directory can be made beside it, or take its name.
     """
     path = os.path.realpath(path)
     temporary, replaced = path + atomic_files.SUFFIX, f"{path}.replaced"
-    with _named(path):
+    with _writable(path):
         if os.path.isdir(replaced) and not os.path.exists(path):  # killed at a rename
             os.rename(replaced, path)
         for left in (temporary, replaced):
@@ -73,7 +73,7 @@ def complete(path):
         os.makedirs(temporary)
     try:
         yield temporary
-        with _named(path):
+        with _writable(path):
             if os.path.isdir(path):
                 os.rename(path, replaced)
             os.rename(temporary, path)
@@ -85,7 +85,7 @@ def complete(path):
 
 
 @contextlib.contextmanager
-def _named(path):
+def _writable(path):
     try:
         yield
     except OSError as error:

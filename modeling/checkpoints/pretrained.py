@@ -8,14 +8,17 @@ import tensorflow as tf
 from absl import logging
 
 from contract import errors, file_names, hub_ids, json_files, remote_files
-from modeling.checkpoints import checkpoint, hugging_face, names
+from modeling.checkpoints import checkpoint, hugging_face, keras_files, names
 from modeling.configs import config_files
 
 CONFIG_FILES = (
-    *(file_names.BERT_CONFIG, file_names.HUGGING_FACE_CONFIG),
-    *(file_names.HPARAMS, file_names.PARAMETER_SHAPES, file_names.ELMO_OPTIONS),
+    file_names.BERT_CONFIG,
+    file_names.HUGGING_FACE_CONFIG,
+    file_names.HPARAMS,
+    file_names.PARAMETER_SHAPES,
+    file_names.ELMO_OPTIONS,
 )
-# Of ELMo, whose releases put sizes and dates into their names.
+# ELMo's releases put sizes and dates into their names.
 OPTIONS_PATTERN = f"*{file_names.ELMO_OPTIONS}"
 _GENERATION_CONFIG = "generation_config.json"
 _WORDS_PATTERN = "vocab-*.txt"
@@ -24,10 +27,10 @@ SPARE_ROWS = 127  # some releases round their table up to a multiple of 8 to 128
 
 @dataclasses.dataclass(frozen=True)
 class Pretrained:
-    """Where the parts lie; stands for three flags of the original.
+    """The paths of the parts; stands for three flags of the original.
 
-    `vocab_file` may be "" for an ELMo. `checkpoint` is as checkpoint.find returns it;
-    `do_lower_case` is what the directory says of its vocabulary, or None.
+    `vocab_file` may be "" for an ELMo. `checkpoint` is as checkpoint.find returns it.
+    `do_lower_case` is None where the directory leaves it open.
     """
 
     config_file: str
@@ -47,29 +50,29 @@ def locate(spec, name="--pretrained"):
             tokenizer.json, model.safetensors), of an earlier run, or the id of a model
             on Hugging Face's hub such as google-bert/bert-base-uncased, which is
             downloaded once.
-        name: what messages call it.
+        name: its name in messages.
 
     Raises:
         ValueError: neither, or a file is missing; names it.
     """
-    found = look_in(spec, name)
-    if not found.config_file or not (found.vocab_file or is_elmo(found.config_file)):
+    files = look_in(spec, name)
+    if not files.config_file or not (files.vocab_file or is_elmo(files.config_file)):
         missing = " or ".join(CONFIG_FILES[:2])
-        missing = file_names.VOCAB if found.config_file else missing
+        missing = file_names.VOCAB if files.config_file else missing
         others = "--bert_config_file, --vocab_file and --init_checkpoint one by one"
         others = f", or give {others}" if name == "--pretrained" else ""
         raise errors.InputError(
             f"{name}={spec}: there is no {missing} in it; unpack the whole release "
             f"there{others}"
         )
-    return dataclasses.replace(found, checkpoint=checkpoint.find(found.checkpoint))
+    return dataclasses.replace(files, checkpoint=checkpoint.find(files.checkpoint))
 
 
 def look_in(spec, name="--pretrained"):
     """Config and vocabulary as in `locate`, "" where absent, and the directory itself.
 
     Raises:
-        ValueError: there is no such directory, and no such model on the hub; or its
+        ValueError: there is no such directory or model on the hub, or its
             tokenizer_config.json cannot be read.
     """
     directory = os.fspath(spec)
@@ -85,7 +88,7 @@ def look_in(spec, name="--pretrained"):
         return paths[0] if len(paths) == 1 else ""
 
     config_file = first(CONFIG_FILES) or only(OPTIONS_PATTERN)
-    # Without its merges a vocabulary says less than a tokenizer.json.
+    # A vocabulary without its merges is less than a tokenizer.json.
     whole = [name for name, merges in file_names.MERGES.items() if first([merges])]
     vocab_file = first(
         [file_names.VOCAB, *whole, file_names.TOKENIZER, *file_names.MERGES]
@@ -95,32 +98,49 @@ def look_in(spec, name="--pretrained"):
     return Pretrained(config_file, vocab_file, directory, _lower_case(directory))
 
 
+def look_beside(weights, spec=""):
+    """Weights for a conversion, and the files beside them, "" where absent.
+
+    `weights` are as in checkpoint.find, `spec` as in `locate`; either may be "". A
+    tokenizer.json goes before vocab.txt, which lacks the tokens that were added. The
+    config of a .keras file is in it.
+    """
+    path = checkpoint.find(weights) if weights else ""
+    directory = path if os.path.isdir(path) else os.path.dirname(path) or "."
+    files = look_in(spec or directory)
+    path = path or checkpoint.find(files.checkpoint)
+    if keras_files.is_keras(path):
+        files = dataclasses.replace(files, config_file=path)
+    tokenizer_file = os.path.join(files.checkpoint, file_names.TOKENIZER)
+    has_vocab_json = os.path.basename(files.vocab_file) in file_names.MERGES
+    if os.path.exists(tokenizer_file) and not has_vocab_json:
+        files = dataclasses.replace(files, vocab_file=tokenizer_file)
+    return dataclasses.replace(files, checkpoint=path)
+
+
 def is_elmo(config_file):
     """Whether a config is of ELMo, by the name that its releases give it."""
     return config_file.endswith(file_names.ELMO_OPTIONS)
 
 
 def files(config, tokenizer):
-    """What `locate` looks for beside the weights: {file name: text}.
+    """{file name: text} of config and, if there is a tokenizer, its vocabulary.
 
-    Without a tokenizer that is the config alone.
+    `locate` finds these beside the weights.
     """
     texts = {config.file_name: config.to_json_string()}
-    if tokenizer is None:
-        return texts
-    return texts | tokenizer.files()
+    return texts if tokenizer is None else texts | tokenizer.files()
 
 
 def load_weights(model, path, *, trains, resumes, allows_missing=False):
-    """Gives a built model the weights that a run begins with; random without a path.
+    """Loads the weights that a run begins with; random without a path.
 
     The file may lack the head of a model that `trains`, and any part of it where
-    `allows_missing` is set. A run that `resumes` loads its own weights later, with
-    their moments. Returns where the weights are from, for people, and the step they
-    were trained for.
+    `allows_missing` is set. A run that `resumes` loads its weights later, with their
+    moments.
 
-    Raises:
-        ValueError: as in `checkpoint.load` and `load_trained`.
+    Returns:
+        The source of the weights, for people, and the step they were trained for.
     """
     if not trains:
         report = checkpoint.load_trained(model, path, allows_missing=allows_missing)
@@ -131,27 +151,20 @@ def load_weights(model, path, *, trains, resumes, allows_missing=False):
 
 
 def load_encoder(model, path, **_):
-    """`load_weights` of a model whose outputs may be read without its other heads.
-
-    What the file lacks beside layers and embeddings stays random.
-    """
+    """As `load_weights`; heads and pooler that the file lacks stay random."""
     report = checkpoint.load(model, path)
     return str(report), report.global_step or 0
 
 
 def fills_masks(config, path):
-    """Whether a checkpoint has all of the head that predicts masked tokens.
-
-    Raises:
-        ValueError: there is no path, or no checkpoint.
-    """
+    """Whether a checkpoint has all of the head that predicts masked tokens."""
     if not path:
         raise errors.InputError(
             "there is no trained model in --output_dir; add --do_train, or set "
             "--pretrained to the directory of a model"
         )
     file = checkpoint.open_file(path, config)
-    return all(row.key(file.format) in file.shapes for row in names.masked_lm())
+    return all(row.key(file.format) in file.shapes for row in names.masked_lm_rows())
 
 
 def _lower_case(directory):
@@ -175,7 +188,8 @@ def _lower_case(directory):
                 "%s: strip_accents is %s, but as in google-research/bert accents are "
                 "stripped where text is lower-cased, and nowhere else; words that have "
                 "accents become other tokens than this model was trained on",
-                *(path, json.dumps(not lowers)),
+                path,
+                json.dumps(not lowers),
             )
         return lowers
     name = os.path.basename(os.path.normpath(directory))
@@ -194,11 +208,19 @@ def _download(hub_id, name):
             "Hugging Face's hub needs a package: pip install huggingface_hub"
         ) from error
     files = [
-        *CONFIG_FILES[:2],
-        *(file_names.VOCAB, file_names.TOKENIZER_CONFIG),
-        *(file_names.ADDED_TOKENS, file_names.SPECIAL_TOKENS, file_names.HEAD),
-        *(file_names.TOKENIZER, file_names.VOCAB_JSON, file_names.MERGES_TXT),
-        *(hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE, hugging_face.SHARDS),
+        file_names.BERT_CONFIG,
+        file_names.HUGGING_FACE_CONFIG,
+        file_names.VOCAB,
+        file_names.TOKENIZER_CONFIG,
+        file_names.ADDED_TOKENS,
+        file_names.SPECIAL_TOKENS,
+        file_names.HEAD,
+        file_names.TOKENIZER,
+        file_names.VOCAB_JSON,
+        file_names.MERGES_TXT,
+        hugging_face.WEIGHTS_FILE,
+        hugging_face.INDEX_FILE,
+        hugging_face.SHARDS,
     ]
     try:
         return huggingface_hub.snapshot_download(hub_id, allow_patterns=files)
@@ -210,33 +232,39 @@ def _download(hub_id, name):
 
 
 def read_config(path):
-    """config_files.read of a local or remote path; logs keys without effect."""
-    read = config_files.read(path, remote_files.open_file)
-    if unknown := read.unknown_keys():
+    """The config of any network in a local or remote file; see config_files.read.
+
+    It warns of keys without effect. A .keras file holds a config as well.
+    """
+    if keras_files.is_keras(path):
+        return keras_files.stored_config(path)
+    config = config_files.read(path, remote_files.open_file)
+    if unknown := config.unknown_keys():
         logging.warning(
             "%s: unknown keys, kept but without effect: %s", path, ", ".join(unknown)
         )
-    if read.network == "encoder_decoder":
+    if config.network == "encoder_decoder":
         beside = os.path.join(os.path.dirname(path), _GENERATION_CONFIG)
         values = json_files.read_object(beside) if tf.io.gfile.exists(beside) else {}
-        if ignored := read.ignored_generation(values):
+        if ignored := config.ignored_generation(values):
             logging.warning(
                 "%s: Hugging Face's generate would write texts with %s, which is "
                 "ignored here; give --num_beams and --length_penalty (the others have "
                 "no counterpart)",
-                *(path, ", ".join(ignored)),
+                path,
+                ", ".join(ignored),
             )
-    return read
+    return config
 
 
 def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=False):
     """The config, if it fits vocabulary, length, checkpoint and memory.
 
-    `files` is a cli.model_flags.ModelFiles; vocab_size may be None. A GPT or
+    `files` is a cli.networks.ModelFiles; vocab_size may be None. A GPT or
     GPT-2 gets rows for up to 3 special tokens that the vocabulary has and it has not.
 
     Raises:
-        ValueError: as in `check_sizes`, `check_memory` and comparison.check; or it is
+        ValueError: as in `check_sizes`, `check_memory` and checkpoint.check; or it is
             an encoder-decoder where none is taken.
     """
     config = read_config(files.config_file)
@@ -272,7 +300,7 @@ def check_memory(config, path):
     needed = 4 * config.num_weights()  # bytes of float32
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):  # a system that does not say
+    except (AttributeError, OSError, ValueError):  # not on every system
         return
     if needed > memory:
         raise errors.InputError(
@@ -284,11 +312,7 @@ def check_memory(config, path):
 
 
 def check_sizes(config, vocab_size, files, max_seq_length):
-    """Refuses a vocabulary or a length that the network has no embeddings for.
-
-    Raises:
-        ValueError: one does not fit; names both numbers.
-    """
+    """Refuses a vocabulary or a length that the network has no embeddings for."""
     has_table = config.network != "elmo" or not config.reads_characters
     if has_table and not 0 <= config.vocab_size - vocab_size <= SPARE_ROWS:
         added = os.path.join(os.path.dirname(files.vocab_file), file_names.ADDED_TOKENS)

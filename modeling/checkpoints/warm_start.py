@@ -2,84 +2,48 @@
 
 import dataclasses
 
-from modeling.checkpoints import checkpoint, comparison, names
+from modeling.checkpoints import checkpoint, names, weights_file
 from modeling.encoder_decoder import config as encoder_decoder_config
 
 
-class _TwoBerts:
-    """Open checkpoints of BERT as one of an encoder-decoder.
+class _Renamed(weights_file.WeightsFile):
+    """Variables of open files under the keys of another network.
 
-    It is a checkpoint.WeightsFile without attention to the source, which no BERT has,
-    and with what it lacks beside layers and embeddings missing.
+    `places` is {key: (file, the row of the variable there)}.
     """
 
-    format = "google"
-    states: frozenset[str] = frozenset()
-    global_step: int | None = None
-
-    def __init__(self, config, files):
-        self._places = {}
-        for side, file in files.items():
-            rows = names.encoder("BERT", getattr(config, side).num_hidden_layers)
-            if side == "decoder":
-                rows += names.masked_lm()
-            for row, ours in zip(rows, names.of_side(side, rows), strict=True):
-                if row.key(file.format) in file.shapes:
-                    self._places[ours.google] = file, row
-        told = (f"{file.source} ({side})" for side, file in files.items())
-        self.source = ", ".join(told)
-
-    @property
-    def shapes(self):
-        return {
+    def __init__(self, source, format, places):
+        self.source, self.format, self._places = source, format, places
+        self.shapes = {
             key: tuple(file.shapes[row.key(file.format)])
-            for key, (file, row) in self._places.items()
+            for key, (file, row) in places.items()
         }
 
     def read(self, name):
-        """The array of a names.Name."""
-        file, row = self._places[name.google]
+        file, row = self._places[name.key(self.format)]
         return file.read(row)
 
 
-class Encoder:
-    """The encoder in an open checkpoint of an encoder-decoder, as of a BERT.
+def select_encoder(file, model):
+    """The encoder in an open checkpoint of an encoder-decoder, as a built BERT's.
 
-    It is a checkpoint.WeightsFile for a built models.BertModel, and says nothing of
-    the decoder. Hugging Face's may have a pooler, others have none.
+    Only Hugging Face's files may have its pooler.
     """
-
-    states: frozenset[str] = frozenset()
-    global_step: int | None = None
-
-    def __init__(self, file, model):
-        self._file, self.format = file, file.format
-        self.source = f"{file.source} (encoder)"
-        rows = [name for name, _ in names.named_variables(model)]
-        of_encoder = names.of_side("encoder", rows)
-        self._rows = dict(zip(rows, of_encoder, strict=True))
-
-    @property
-    def shapes(self):
-        """{key of a BERT: shape as stored}."""
-        stored = self._file.shapes
-        keys = {
-            row.key(self.format): theirs.key(self.format)
-            for row, theirs in self._rows.items()
-        }
-        return {key: tuple(stored[k]) for key, k in keys.items() if k in stored}
-
-    def read(self, name):
-        """The array of a names.Name of a BERT."""
-        return self._file.read(self._rows[name])
+    rows = [name for name, _ in names.named_variables(model)]
+    places = {
+        row.key(file.format): (file, theirs)
+        for row, theirs in zip(rows, names.side_rows("encoder", rows), strict=True)
+        if theirs.key(file.format) in file.shapes
+    }
+    return _Renamed(f"{file.source} (encoder)", file.format, places)
 
 
 def load(model, encoder, decoder=""):
     """Fills a built encoder-decoder from one BERT, or each side from one of its own.
 
     Attention to the source keeps its random values, and so does the head where the
-    decoder's BERT has none that predicts masked tokens; the report says so. A side with
-    fewer layers takes the first ones of its BERT.
+    decoder's BERT has none that predicts masked tokens; both are missing in the report.
+    A side with fewer layers takes the first ones of its BERT.
 
     Args:
         encoder, decoder: paths as in checkpoint.find; without the latter it is the
@@ -88,11 +52,18 @@ def load(model, encoder, decoder=""):
     Raises:
         ValueError: a file cannot be read, or is not of the config of its side.
     """
-    files = {}
+    places, sources = {}, []
     paths = encoder, decoder or encoder
     for side, path in zip(encoder_decoder_config.SIDES, paths, strict=True):
         config = getattr(model.config, side)
         config = dataclasses.replace(config, attention="bidirectional")
-        files[side] = checkpoint.open_file(path, config)
-        comparison.check(config, files[side])
-    return checkpoint.assign(model, _TwoBerts(model.config, files))
+        file = checkpoint.open_file(path, config)
+        checkpoint.check_file(config, file)
+        rows = names.encoder_rows("BERT", config.num_hidden_layers)
+        if side == "decoder":
+            rows += names.masked_lm_rows()
+        for row, ours in zip(rows, names.side_rows(side, rows), strict=True):
+            if row.key(file.format) in file.shapes:
+                places[ours.google] = file, row
+        sources.append(f"{file.source} ({side})")
+    return checkpoint.assign(model, _Renamed(", ".join(sources), "google", places))

@@ -1,4 +1,8 @@
-"""The shape of a BERT network, as released in bert_config.json and config.json."""
+"""The shape of a network as its file describes it, and BERT's.
+
+Configs of GPT, ELMo and encoder-decoders have the same base and their own tables:
+gpt_config.py, ../elmo/config.py and ../encoder_decoder/config.py.
+"""
 
 import contextlib
 import dataclasses
@@ -6,47 +10,43 @@ import json
 import math
 import numbers
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from contract import errors, file_names, json_files
 
-# Keys of released configurations that change nothing in the network built here.
-_TOLERATED = frozenset(
-    {
-        # multilingual and Chinese releases of google-research/bert
-        "directionality",
-        "pooler_fc_size",
-        "pooler_num_attention_heads",
-        "pooler_num_fc_layers",
-        "pooler_size_per_head",
-        "pooler_type",
-        # Hugging Face
-        "_name_or_path",
-        "add_cross_attention",
-        "architectures",
-        "bos_token_id",
-        "classifier_dropout",
-        "dtype",
-        "eos_token_id",
-        "gradient_checkpointing",
-        "id2label",
-        "is_decoder",
-        "label2id",
-        "model_type",
-        "output_past",
-        "pad_token_id",
-        "position_embedding_type",
-        "problem_type",
-        "tie_word_embeddings",
-        "torch_dtype",
-        "transformers_version",
-        "use_cache",
-    }
-)
-
+# Keys of released configurations that change nothing in the networks built here: of the
+# multilingual and Chinese releases of google-research/bert,
+_GOOGLE_KEYS = """
+    directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
+    pooler_size_per_head pooler_type
+"""
+# of Hugging Face,
+_HUGGING_FACE_KEYS = """
+    _name_or_path add_cross_attention architectures bos_token_id classifier_dropout
+    dtype eos_token_id gradient_checkpointing id2label is_decoder label2id line_by_line
+    model_type n_ctx n_special output_past pad_token_id position_embedding_type
+    predict_special_tokens problem_type reorder_and_upcast_attn
+    scale_attn_by_inverse_layer_idx scale_attn_weights summary_activation
+    summary_first_dropout summary_proj_to_labels summary_type summary_use_proj
+    tie_word_embeddings torch_dtype transformers_version use_cache vocab_size
+"""
+# and of its releases 3 and 4, about the texts that a network writes.
+_GENERATION_KEYS = """
+    bad_words_ids chunk_size_feed_forward cross_attention_hidden_size
+    decoder_start_token_id diversity_penalty do_sample early_stopping
+    encoder_no_repeat_ngram_size finetuning_task forced_bos_token_id
+    forced_eos_token_id is_encoder_decoder length_penalty max_length min_length
+    no_repeat_ngram_size num_beam_groups num_beams num_return_sequences
+    output_attentions output_hidden_states output_scores prefix pruned_heads
+    remove_invalid_values repetition_penalty return_dict return_dict_in_generate
+    sep_token_id task_specific_params temperature tie_encoder_decoder tokenizer_class
+    top_k top_p torchscript typical_p use_bfloat16
+"""
+_TOLERATED = frozenset((_GOOGLE_KEYS + _HUGGING_FACE_KEYS + _GENERATION_KEYS).split())
 ATTENTIONS = ("bidirectional", "causal")
 # google-research/bert calls the tanh form "gelu"; Hugging Face calls the exact form so.
+# The last of several names of a function is written.
 _GOOGLE_ACTIVATIONS = {
     "": "linear",
     "linear": "linear",
@@ -59,55 +59,111 @@ _HUGGING_FACE_ACTIVATIONS = {
     "linear": "linear",
     "relu": "relu",
     "gelu": "gelu_erf",
-    "gelu_new": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
     "tanh": "tanh",
 }
-
-
 _Config = TypeVar("_Config", bound="NetworkConfig")
 
 
 class NetworkConfig:
-    """What the configs of all networks share; each is a frozen dataclass."""
+    """The base of the configs of all networks; each is a frozen dataclass.
 
-    network: ClassVar[str]  # bert, gpt or elmo, which paths of its variables begin with
-    file_name: ClassVar[str] = file_names.BERT_CONFIG  # under which it is written
-    extra: dict[str, Any]
+    Attributes:
+        network: bert, gpt, elmo or encoder_decoder, which its variables' paths begin
+            with; `kind` is its name in messages.
+        file_name: the name that its file gets.
+        may_be_0: fields of numbers for which 0 means none.
+        needed: keys of the file that have no default.
+        required: {key of the file: values}; another value means another network.
+        tolerated: keys that have no effect and are not reported.
+        extra: further keys of the file, kept so that writing it loses nothing.
+    """
+
+    network: ClassVar[str]
+    file_name: ClassVar[str] = file_names.BERT_CONFIG
+    may_be_0: ClassVar[Collection[str]] = ()
+    needed: ClassVar[Sequence[str]] = ("vocab_size",)
+    required: ClassVar[Mapping[str, Sequence[Any]]] = {}
     tolerated: ClassVar[frozenset[str]] = _TOLERATED
+    extra: dict[str, Any]
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value, name = getattr(self, field.name), self.key_in_file(field.name)
-            check_number(field.name, field.type, value, name)
+            value, key = getattr(self, field.name), self.key_in_file(field.name)
+            is_none = value == 0 and not isinstance(value, bool)
+            if not (is_none and field.name in self.may_be_0):
+                check_value(field.name, field.type, value, key)
+
+    @classmethod
+    def keys(cls) -> dict[str, str]:
+        """{key of the file: field}; of several keys of a field the last is written."""
+        return {}
 
     @classmethod
     def from_dict(cls: type[_Config], raw: dict[str, Any]) -> _Config:
-        """Builds a config from the keys of a file."""
+        """Builds a config from the keys of a file.
+
+        Raises:
+            ValueError: a key is missing, a value is wrong or of another network.
+        """
         raise NotImplementedError
+
+    @classmethod
+    def _from_keys(cls: type[_Config], raw: dict[str, Any], **fields: Any) -> _Config:
+        """Builds a config from keys of the tables, and `fields` that are read already.
+
+        `model_type` decides how a file is read, and so it is not kept.
+        """
+        for key in cls.needed:
+            if key not in raw:
+                raise errors.InputError(
+                    f"the key {key} is missing; give the config of the network"
+                )
+        for key, allowed in cls.required.items():
+            if (value := raw.get(key, allowed[0])) not in allowed:
+                supported = [repr(value) for value in allowed if value is not None]
+                raise errors.InputError(
+                    f"{key} is {value!r}, and only {' or '.join(supported)} is "
+                    "supported; give a model of this network"
+                )
+        keys = cls.keys()
+        values = {field: raw[key] for key, field in keys.items() if key in raw}
+        extra = {k: raw[k] for k in raw if k not in keys and k != "model_type"}
+        return cls(**{**values, "extra": extra, **fields})
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of the file that is written."""
         raise NotImplementedError
 
+    def _to_keys(self) -> dict[str, Any]:
+        """{key of the file: value} of the fields in `keys`, and of `extra`."""
+        fields = dict.fromkeys(self.keys().values())
+        values = {self.key_in_file(field): getattr(self, field) for field in fields}
+        return {**self.extra, **values}
+
+    def key_in_file(self, field: str) -> str:
+        """Returns the key that is written for a field."""
+        return {ours: key for key, ours in self.keys().items()}.get(field, field)
+
     @classmethod
-    def from_json_file(
-        cls: type[_Config],
-        path: str | os.PathLike[str],
-        open_file: Callable[..., Any] = open,
-    ) -> _Config:
+    def from_json_file(cls: type[_Config], path: str | os.PathLike[str]) -> _Config:
         """Reads bert_config.json (Google) or config.json (Hugging Face).
 
         Raises:
             FileNotFoundError, OSError: no such file, or it cannot be read.
             ValueError: the file is not JSON, or as in `from_dict`; names the file.
         """
-        with named(path), open_file(path, "rb") as file:
+        with named(path), open(path, "rb") as file:
             raw = json_files.parse(file.read())
             if not isinstance(raw, dict):
                 raise errors.InputError("the file holds no JSON object")
             return cls.from_dict(raw)
+
+    def to_json_string(self) -> str:
+        """The text of the file: two spaces, sorted keys, a final newline."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
     def unknown_keys(self) -> list[str]:
         """Keys of the file that have no effect here and are in no released config."""
@@ -118,47 +174,22 @@ class NetworkConfig:
         return dataclasses.replace(self, extra={})  # type: ignore[type-var]
 
     def with_vocab_size(self: _Config, size: int) -> _Config:
-        """The config with so many tokens."""
+        """The config with `size` tokens."""
         return dataclasses.replace(self, vocab_size=size)  # type: ignore[type-var]
 
     def with_vocabulary(self: _Config, tokens: Sequence[str]) -> _Config:
         """The config for a vocabulary, its tokens by id."""
         return self.with_vocab_size(len(tokens))
 
-    def key_in_file(self, field: str) -> str:
-        """What the file calls a field or property."""
-        return field
-
-    def to_json_string(self) -> str:
-        """The text of the file: two spaces, sorted keys, a final newline."""
-        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
-
-
-@contextlib.contextmanager
-def named(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Makes errors that are raised within name the config file."""
-    name = os.fspath(path)
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"{name}: no such file; give the bert_config.json that lies "
-            "beside the checkpoint"
-        ) from error
-    except OSError as error:
-        raise OSError(
-            f"{name}: cannot be read ({error}); give the file "
-            "bert_config.json that lies beside the checkpoint"
-        ) from error
-    except ValueError as error:
-        raise errors.InputError(f"{name}: {error}") from error
-
 
 class TransformerConfig(NetworkConfig):
-    """What the configs of BERT and GPT share."""
+    """The part that the configs of BERT and GPT share."""
 
+    activations: ClassVar[Collection[str]] = frozenset(_GOOGLE_ACTIVATIONS.values())
     hidden_size: int
     num_attention_heads: int
+    intermediate_size: int
+    hidden_act: str
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -168,6 +199,14 @@ class TransformerConfig(NetworkConfig):
                 f"multiple of {self.key_in_file('num_attention_heads')}="
                 f"{self.num_attention_heads}; correct the config"
             )
+        check_choice("hidden_act", self.hidden_act, self.activations)
+
+    def _num_layer_weights(self) -> int:
+        """Numbers in the variables of one layer."""
+        width, inner = self.hidden_size, self.intermediate_size
+        attention = 4 * (width + 1) * width
+        feed_forward = (width + 1) * inner + (inner + 1) * width
+        return attention + feed_forward + 4 * width  # and two norms
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -179,40 +218,31 @@ class BertConfig(TransformerConfig):
     num_hidden_layers: int = 12  # L
     num_attention_heads: int = 12  # N
     intermediate_size: int = 3072  # F
-    # Of the feed-forward layer and the masked-LM head: linear, relu, tanh, gelu_tanh or
+    # In the feed-forward layer and the masked-LM head: linear, relu, tanh, gelu_tanh or
     # gelu_erf. The two worlds call different functions `gelu`, so neither is that here.
     hidden_act: str = "gelu_tanh"
     hidden_dropout_prob: float = 0.1  # of embeddings and layer outputs; below 1
     attention_probs_dropout_prob: float = 0.1  # of attention weights; below 1
     max_position_embeddings: int = 512  # longest sequence, in tokens
-    type_vocab_size: int = 16  # the original's code; its released files say 2
+    type_vocab_size: int = 16  # the original's code; 2 in its released files
     initializer_range: float = 0.02  # standard deviation of the truncated normal
     layer_norm_epsilon: float = 1e-12  # added to the variance
     # bidirectional, or causal: a token sees none that follow it ("LTR" in the paper's
     # section 5.1); Hugging Face calls that is_decoder.
     attention: str = "bidirectional"
-    # Further keys of the file, kept so that writing it loses nothing.
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     network: ClassVar[str] = "bert"
+    kind: ClassVar[str] = "BERT"
     norm_first: ClassVar[bool] = False
+    required: ClassVar[Mapping[str, Sequence[Any]]] = {
+        "model_type": ("bert",),
+        "position_embedding_type": ("absolute",),
+        "add_cross_attention": (False, None),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.hidden_act not in _GOOGLE_ACTIVATIONS.values():
-            raise errors.InputError(
-                f"hidden_act={self.hidden_act!r} is not one of "
-                f"{sorted(set(_GOOGLE_ACTIVATIONS.values()))}"
-            )
-        if self.attention not in ATTENTIONS:
-            raise errors.InputError(
-                f"attention={self.attention!r} is not one of {list(ATTENTIONS)}; "
-                "correct the config"
-            )
-
-    @property
-    def kind(self) -> str:
-        """What people call the network."""
-        return "BERT"
+        check_choice("attention", self.attention, ATTENTIONS)
 
     @property
     def is_left_to_right(self) -> bool:
@@ -225,120 +255,114 @@ class BertConfig(TransformerConfig):
         return self.vocab_size
 
     @classmethod
+    def keys(cls) -> dict[str, str]:
+        """Returns the fields under their own names, and one of Hugging Face's."""
+        own = {field.name: field.name for field in dataclasses.fields(cls)}
+        del own["extra"]
+        return {**own, "layer_norm_eps": "layer_norm_epsilon"}
+
+    @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> "BertConfig":
         """Builds a config from Hugging Face's keys (`model_type` is one) or Google's.
 
         Raises:
-            ValueError: vocab_size is missing, a number is wrong, or the activation or
-                architecture is unknown.
+            ValueError: as in NetworkConfig, or the activation is unknown.
         """
-        raw = dict(raw)
-        is_hugging_face = "model_type" in raw
-        if "vocab_size" not in raw:
-            raise errors.InputError(
-                "the key vocab_size is missing; is this a BERT config?"
-            )
-        if is_hugging_face:
-            raw = _translated_from_hugging_face(raw)
-        raw["hidden_act"] = _activation(raw.get("hidden_act", "gelu"), is_hugging_face)
-        if "layer_norm_eps" in raw:
-            raw["layer_norm_epsilon"] = raw.pop("layer_norm_eps")
-        known = {field.name for field in dataclasses.fields(cls)} - {"extra"}
-        # model_type says how the file is to be read, so Google's must not keep it.
-        extra = {key: raw[key] for key in raw.keys() - known - {"model_type"}}
-        return cls(**{key: raw[key] for key in raw.keys() & known}, extra=extra)
+        raw, known = dict(raw), _GOOGLE_ACTIVATIONS
+        if "model_type" in raw:
+            known = _HUGGING_FACE_ACTIVATIONS
+            raw.setdefault("type_vocab_size", 2)
+            if raw.pop("is_decoder", False):
+                raw["attention"] = "causal"
+        activation = read_activation("hidden_act", raw.get("hidden_act", "gelu"), known)
+        return cls._from_keys(raw, hidden_act=activation)
 
     def num_weights(self) -> int:
         """Numbers in all variables of the encoder, the pooler left out."""
-        width, inner = self.hidden_size, self.intermediate_size
         rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
-        attention = 4 * (width + 1) * width
-        feed_forward = (width + 1) * inner + (inner + 1) * width
-        layer = attention + feed_forward + 4 * width  # and two norms
-        return (rows + 2) * width + self.num_hidden_layers * layer
+        layers = self.num_hidden_layers * self._num_layer_weights()
+        return (rows + 2) * self.hidden_size + layers  # and a norm
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of bert_config.json, with Google's names of the activations."""
-        raw = dataclasses.asdict(self)
-        extra = raw.pop("extra")
-        names = {ours: name for name, ours in _GOOGLE_ACTIVATIONS.items() if name}
-        raw["hidden_act"] = names[self.hidden_act]
-        if not self.is_left_to_right:  # the original's files do not say it
+        raw = self._to_keys()
+        raw["hidden_act"] = name_activation(self.hidden_act, _GOOGLE_ACTIVATIONS)
+        if not self.is_left_to_right:  # as in the original's files
             del raw["attention"]
-        epsilon = raw.pop("layer_norm_epsilon")
-        if epsilon != BertConfig.layer_norm_epsilon:
-            raw["layer_norm_eps"] = epsilon
-        return {**extra, **raw}
-
-    def key_in_file(self, field: str) -> str:
-        """Returns the key of a field in bert_config.json and config.json."""
-        return {"layer_norm_epsilon": "layer_norm_eps"}.get(field, field)
+        if self.layer_norm_epsilon == BertConfig.layer_norm_epsilon:
+            del raw["layer_norm_eps"]
+        return raw
 
     def to_hugging_face(self) -> dict[str, Any]:
         """The keys of Hugging Face's config.json."""
-        raw = dataclasses.asdict(self)
-        extra = raw.pop("extra")
-        names = {ours: name for name, ours in _HUGGING_FACE_ACTIVATIONS.items()}
-        names["gelu_tanh"] = "gelu_new"
-        raw["hidden_act"] = names[self.hidden_act]
-        raw["layer_norm_eps"] = raw.pop("layer_norm_epsilon")
+        usual = {"pad_token_id": 0, "position_embedding_type": "absolute"}
+        raw = {**usual, **self._to_keys(), "model_type": "bert"}
+        raw["hidden_act"] = name_activation(self.hidden_act, _HUGGING_FACE_ACTIVATIONS)
         if raw.pop("attention") == "causal":
             raw["is_decoder"] = True
-        return {
-            "pad_token_id": 0,
-            "position_embedding_type": "absolute",
-            **extra,
-            **raw,
-            "model_type": "bert",
-        }
+        return raw
 
 
-def check_number(key: str, kind: Any, value: Any, name: str | None = None) -> None:
-    """Refuses "32" for 32, and numbers out of range; `name` is the key in the file."""
-    if kind not in (int, float):
-        return
-    if kind is int:
-        wanted, fits = "a whole number of 1 or more", lambda x: x >= 1
-    elif key.endswith(("_prob", "dropout")):
-        wanted, fits = "a number of 0 or more and less than 1", lambda x: 0 <= x < 1
-    elif key == "layer_norm_epsilon":  # 0 would divide by the variance 0 of equal rows
-        wanted, fits = "a number greater than 0", lambda x: 0 < x < math.inf
+@contextlib.contextmanager
+def named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Makes errors that are raised within name the config file."""
+    name = os.fspath(path)
+    remedy = "give the bert_config.json that lies beside the checkpoint"
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{name}: no such file; {remedy}") from error
+    except OSError as error:
+        raise OSError(f"{name}: cannot be read ({error}); {remedy}") from error
+    except ValueError as error:
+        raise errors.InputError(f"{name}: {error}") from error
+
+
+def check_value(field: str, kind: Any, value: Any, key: str | None = None) -> None:
+    """Refuses "32" for 32, and numbers out of range; `key` is that of the file."""
+    if kind is bool:
+        wanted, fits = "true or false", isinstance(value, bool)
+    elif kind in (int, float):
+        wanted, fits = _check_number(field, kind, value)
     else:
-        wanted, fits = "a number of 0 or more", lambda x: 0 <= x < math.inf
-    of_kind = isinstance(value, numbers.Integral if kind is int else numbers.Real)
-    if not of_kind or isinstance(value, bool) or not fits(value):
+        return
+    if not fits:
         raise errors.InputError(
-            f"{name or key}={value!r} is not {wanted}; correct the config"
+            f"{key or field}={value!r} is not {wanted}; correct the config"
         )
 
 
-def _activation(name: Any, is_hugging_face: bool) -> str:
-    known = _HUGGING_FACE_ACTIVATIONS if is_hugging_face else _GOOGLE_ACTIVATIONS
+def _check_number(field: str, kind: Any, value: Any) -> tuple[str, bool]:
+    number = numbers.Integral if kind is int else numbers.Real
+    is_number = isinstance(value, number) and not isinstance(value, bool)
+    x: Any = value if is_number else math.nan
+    if kind is int:
+        return "a whole number of 1 or more", x >= 1
+    if field.endswith(("_prob", "dropout")):
+        return "a number of 0 or more and less than 1", 0 <= x < 1
+    if field == "layer_norm_epsilon":  # 0 would divide by the variance 0 of equal rows
+        return "a number greater than 0", 0 < x < math.inf
+    return "a number of 0 or more", 0 <= x < math.inf
+
+
+def check_choice(key: str, value: Any, choices: Collection[str]) -> None:
+    """Refuses a value that is none of `choices`."""
+    if value not in [*choices]:
+        raise errors.InputError(
+            f"{key}={value!r} is not one of {sorted(choices)}; correct the config"
+        )
+
+
+def read_activation(key: str, name: Any, known: Mapping[str, str]) -> str:
+    """The function with a name of a file, in capitals or not; None is ""."""
     lowered = "" if name is None else str(name).lower()
     if lowered not in known:
         raise errors.InputError(
-            f"Unsupported activation: {name}; hidden_act must be one of {sorted(known)}"
+            f"Unsupported activation: {name}; {key} must be one of {sorted(known)}"
         )
     return known[lowered]
 
 
-def _translated_from_hugging_face(raw: dict[str, Any]) -> dict[str, Any]:
-    """Checks what only Hugging Face's files say, and fills in their defaults."""
-    if raw["model_type"] != "bert":
-        raise errors.InputError(
-            f"model_type is {raw['model_type']!r}, and this is to be a BERT ('bert'); "
-            "give the model of a BERT"
-        )
-    kind = raw.get("position_embedding_type", "absolute")
-    if kind != "absolute":
-        raise errors.InputError(
-            f"position_embedding_type is {kind!r}; only 'absolute' is supported"
-        )
-    if raw.get("add_cross_attention"):
-        raise errors.InputError(
-            "add_cross_attention is true; the decoder of an encoder-decoder cannot be "
-            "read alone"
-        )
-    if raw.pop("is_decoder", False):
-        raw["attention"] = "causal"
-    return {"type_vocab_size": 2, "layer_norm_eps": 1e-12, **raw}
+def name_activation(function: str, known: Mapping[str, str]) -> str:
+    """The last name of a function in {name of a file: function}."""
+    return {ours: name for name, ours in known.items()}[function]

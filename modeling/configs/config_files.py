@@ -6,26 +6,25 @@ from typing import Any
 
 from contract import errors, json_files
 from modeling.configs import config as config_lib
-from modeling.elmo import config
+from modeling.configs import gpt_config
+from modeling.elmo import config as elmo_config
 from modeling.encoder_decoder import config as encoder_decoder_config
-from modeling.gpt import config as gpt_config
 
 Config = (
     config_lib.BertConfig
     | gpt_config.GptConfig
-    | config.ElmoConfig
+    | elmo_config.ElmoConfig
     | encoder_decoder_config.EncoderDecoderConfig
 )
-
-
 MODEL_TYPES = ("bert", *gpt_config.MODEL_TYPES, encoder_decoder_config.MODEL_TYPE)
 
 
 def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> Config:
-    """The config of any network, by what its file holds.
+    """Reads the config of any network.
 
-    bert_config.json, config.json of BERT, GPT, GPT-2 or an encoder-decoder, GPT-2's
-    hparams.json, GPT's params_shapes.json, and ELMo's options.json.
+    It is in bert_config.json, in the config.json of BERT, GPT, GPT-2 or an
+    encoder-decoder, in GPT-2's hparams.json, in GPT's params_shapes.json, or in ELMo's
+    options.json.
 
     Raises:
         FileNotFoundError, OSError: no such file, or it cannot be read.
@@ -40,24 +39,23 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
                 "the file holds no JSON object; copy it again from where the weights "
                 "are from"
             )
-        if (kind := raw.get("model_type", "bert")) not in MODEL_TYPES:
+        if (model_type := raw.get("model_type", "bert")) not in MODEL_TYPES:
             raise errors.InputError(
-                f"model_type is {kind!r}, and the networks that can be read are those "
-                f"of {', '.join(MODEL_TYPES)}; give a model of one of these types"
+                f"model_type is {model_type!r}, and the networks that can be read are "
+                f"those of {', '.join(MODEL_TYPES)}; give a model of one of these types"
             )
-        if "n_vocab" in raw or raw.get("model_type") in gpt_config.MODEL_TYPES:
+        if "n_vocab" in raw or model_type in gpt_config.MODEL_TYPES:
             return gpt_config.GptConfig.from_dict(raw)
-        if raw.get("model_type") == encoder_decoder_config.MODEL_TYPE:
+        if model_type == encoder_decoder_config.MODEL_TYPE:
             return encoder_decoder_config.EncoderDecoderConfig.from_dict(raw)
-        if "lstm" in raw:
-            return config.ElmoConfig.from_dict(raw)
-        return config_lib.BertConfig.from_dict(raw)
+        kind = elmo_config.ElmoConfig if "lstm" in raw else config_lib.BertConfig
+        return kind.from_dict(raw)
 
 
-def of_values(values: dict[str, Any]) -> Config:
+def from_values(values: dict[str, Any]) -> Config:
     """The config whose dataclasses.asdict is `values`."""
     if "lstm_dim" in values:
-        return config.ElmoConfig(**values)
+        return elmo_config.ElmoConfig(**values)
     if "decoder" in values:
         sides = encoder_decoder_config.SIDES
         parts = {side: config_lib.BertConfig(**values[side]) for side in sides}

@@ -1,7 +1,7 @@
-"""What Keras writes of a layer or model so that it can make it again.
+"""Layers and models that Keras saves and loads.
 
 Where these modules are imported, `model.save("x.keras")` and `keras.models.load_model`
-work for every layer here, and for what users build of them.
+work for every layer here, and for models that users build from them.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from modeling.features import head_config
 PACKAGE = "bert"
 # Arguments that are dataclasses, written as dicts, and how these are read.
 _READERS = {
-    "config": config_files.of_values,
+    "config": config_files.from_values,
     "reading": head_config.from_values,
 }
 
@@ -54,16 +54,15 @@ def refuse_quantization(layer, *_, **__):
 
 
 class Configured:
-    """Made again from the attributes that are named as its arguments.
+    """Saves and loads a layer or model by the attributes that are its `arguments`.
 
-    The first base of a layer or model, which is thereby registered with Keras. Of the
-    arguments those in `_READERS` are written as dicts. A `dtype` is for all parts, and
-    is written. Without one they follow the policy of the process, and so does what is
-    loaded again.
+    It is the first base of each, and registers it with Keras. The arguments in
+    `_READERS` are written as dicts. A `dtype` is for all parts, and is written. Without
+    one they follow the policy of the process, as a loaded model does.
     """
 
     arguments: tuple[str, ...] = ("config",)
-    only_dtype: str | None = None  # what it computes in under every policy
+    only_dtype: str | None = None  # under every policy
     quantize = refuse_quantization
 
     def __init_subclass__(cls, **kwargs):
@@ -118,7 +117,7 @@ class ConfiguredModel(Configured):
     """A model whose inputs are a dict of features; for Keras' `export`."""
 
     def features_spec(self):
-        """{name: keras.Input}, what it is called with; int32 of any length."""
+        """{name: keras.Input} of a call; int32 of any length."""
         ids = (None, None)
         if self.config.network == "elmo" and self.config.reads_characters:
             ids = (None, None, self.config.max_characters)
@@ -144,7 +143,7 @@ FRESH = "fresh"
 
 
 class NetworkLayer(Configured, keras.layers.Layer):
-    """A network of a config, with the dropout seeds of `fit` where nobody passes one.
+    """A network of a config, which draws dropout seeds in `fit`.
 
     A call has a `seed`: int64 [2], or None for no dropout. Without the argument, as in
     a functional model, a network that trains draws one, as Keras' layers do.

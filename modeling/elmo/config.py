@@ -2,17 +2,16 @@
 
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from contract import errors, file_names
 from modeling.configs import config as config_lib
 
+# Settings of the original's training.
+_TRAINING_KEYS = "all_clip_norm_val batch_size learning_rate n_epochs n_train_tokens"
 NUM_CHARACTERS = 261  # bytes and five marks; ids are one more, for 0 is padding
-_ACTIVATIONS = ("relu", "tanh")
-_NEEDED = ("lstm.dim", "lstm.projection_dim")
-_MAY_BE_0 = ("cell_clip", "num_highway", "proj_clip", "vocab_size")
-# Keys of the file, from outside in, and ours.
+# Keys of the file, from outside in.
 _KEYS = {
     "lstm.dim": "lstm_dim",
     "lstm.projection_dim": "projection_dim",
@@ -32,22 +31,6 @@ _KEYS = {
     "sample_softmax": "sample_softmax",
     "share_embedding_softmax": "share_embedding_softmax",
 }
-# Values of keys that would be another network. The original trains with 261 characters
-# and predicts with 262, the row of padding among them, which no file stores.
-_REQUIRED = {
-    "bidirectional": (True,),
-    "char_cnn.n_characters": (NUM_CHARACTERS, NUM_CHARACTERS + 1),
-}
-# Of the original's training; they change nothing in the network.
-_TOLERATED = frozenset(
-    {
-        "all_clip_norm_val",
-        "batch_size",
-        "learning_rate",
-        "n_epochs",
-        "n_train_tokens",
-    }
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,19 +58,25 @@ class ElmoConfig(config_lib.NetworkConfig):
     num_negative_samples: int = 8192  # of a sampled softmax
     sample_softmax: bool = True
     share_embedding_softmax: bool = False
-    # Further keys of the file, kept so that writing it loses nothing.
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     network: ClassVar[str] = "elmo"
     kind: ClassVar[str] = "ELMo"
     file_name: ClassVar[str] = file_names.ELMO_OPTIONS
-    tolerated: ClassVar[frozenset[str]] = _TOLERATED
     is_left_to_right: ClassVar[bool] = False
     type_vocab_size: ClassVar[int] = 0
     max_position_embeddings: ClassVar[int] = sys.maxsize  # there are none, so no limit
+    may_be_0 = ("cell_clip", "num_highway", "proj_clip", "vocab_size")
+    needed = ("lstm.dim", "lstm.projection_dim")
+    # The original trains with 261 characters and predicts with 262, the row of padding
+    # among them, which no file stores.
+    required: ClassVar[Mapping[str, Sequence[Any]]] = {
+        "bidirectional": (True,),
+        "char_cnn.n_characters": (NUM_CHARACTERS, NUM_CHARACTERS + 1),
+    }
+    tolerated = frozenset(_TRAINING_KEYS.split())
 
     def __post_init__(self) -> None:
-        # JSON has lists for tuples, and null for a limit that there is not.
-        try:
+        try:  # JSON has lists for tuples
             filters = tuple((width, count) for width, count in self.filters)
         except (TypeError, ValueError):
             raise errors.InputError(
@@ -95,29 +84,16 @@ class ElmoConfig(config_lib.NetworkConfig):
                 "number, as [[1, 32], [2, 64]]; correct the config"
             ) from None
         object.__setattr__(self, "filters", filters)
-        for field in dataclasses.fields(self):
-            value, name = getattr(self, field.name), self.key_in_file(field.name)
-            if field.type is bool and not isinstance(value, bool):
-                raise errors.InputError(
-                    f"{name}={value!r} is not true or false; correct it"
-                )
-            if field.name not in _MAY_BE_0 or value != 0 or isinstance(value, bool):
-                config_lib.check_number(field.name, field.type, value, name)
+        super().__post_init__()
         if self.projection_dim > self.lstm_dim:
             raise errors.InputError(
                 f"projection_dim={self.projection_dim} exceeds dim={self.lstm_dim}: a "
                 "projection makes outputs shorter; correct the config"
             )
-        self._check_characters()
-
-    def _check_characters(self) -> None:
-        if self.activation not in _ACTIVATIONS:
-            raise errors.InputError(
-                f"activation={self.activation!r} is not one of {list(_ACTIVATIONS)}"
-            )
+        config_lib.check_choice("activation", self.activation, ("relu", "tanh"))
         for width, count in self.filters:
-            config_lib.check_number("width of filters", int, width)
-            config_lib.check_number("number of filters", int, count)
+            config_lib.check_value("width of filters", int, width)
+            config_lib.check_value("number of filters", int, count)
             if width > self.max_characters:
                 raise errors.InputError(
                     f"filters: a width of {width} exceeds max_characters_per_token="
@@ -163,44 +139,33 @@ class ElmoConfig(config_lib.NetworkConfig):
         return vectors + 2 * self.num_hidden_layers * layer
 
     @classmethod
-    def from_dict(cls, raw: dict[str, Any]) -> "ElmoConfig":
-        """Builds a config from the keys of options.json.
+    def keys(cls) -> dict[str, str]:
+        """Returns the keys of options.json, with dots between nested ones."""
+        return _KEYS
 
-        Raises:
-            ValueError: a key is missing, a number is wrong, or it is another network.
-        """
-        flat = {key: value for key, value in _flat(raw) if value is not None}
-        for key, allowed in _REQUIRED.items():
-            if (value := flat.pop(key, allowed[-1])) not in allowed:
-                raise errors.InputError(
-                    f"{key}={value!r} is another network than ELMo's, which has "
-                    f"{' or '.join(map(str, allowed))}; correct the options"
-                )
-        for key in _NEEDED:
-            if key not in flat:
-                raise errors.InputError(
-                    f"the key {key} is missing; are these the options of an ELMo?"
-                )
-        known = {ours: flat.pop(key) for key, ours in _KEYS.items() if key in flat}
-        return cls(**known, extra=flat)
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> "ElmoConfig":
+        """Builds a config from the keys of options.json; null is as no key."""
+        flat = {key: value for key, value in _flatten(raw) if value is not None}
+        config = cls._from_keys(flat)
+        extra = {k: v for k, v in config.extra.items() if k not in cls.required}
+        return dataclasses.replace(config, extra=extra)
 
     def key_in_file(self, field: str) -> str:
-        """What options.json calls a field or property, with dots between keys."""
-        told = {ours: key for key, ours in _KEYS.items()}
-        return {**told, "reads_characters": "char_cnn"}.get(field, field)
+        """Returns the key of options.json for a field or property."""
+        is_property = field == "reads_characters"
+        return "char_cnn" if is_property else super().key_in_file(field)
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of options.json; where there is no limit or number it has none."""
-        flat = {key: getattr(self, ours) for key, ours in _KEYS.items()}
+        flat = self._to_keys()
+        for field in self.may_be_0:
+            if not getattr(self, field):
+                del flat[self.key_in_file(field)]
         flat["char_cnn.filters"] = [list(pair) for pair in self.filters]  # as JSON has
-        flat = {
-            key: value
-            for key, value in flat.items()
-            if value or _KEYS[key] not in _MAY_BE_0
-        }
-        flat |= {key: allowed[-1] for key, allowed in _REQUIRED.items()}
+        flat |= {key: allowed[-1] for key, allowed in self.required.items()}
         raw: dict[str, Any] = {}
-        for key, value in {**self.extra, **flat}.items():
+        for key, value in flat.items():
             if key.startswith("char_cnn.") and not self.reads_characters:
                 continue
             *outer, last = key.split(".")
@@ -211,10 +176,10 @@ class ElmoConfig(config_lib.NetworkConfig):
         return raw
 
 
-def _flat(raw: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(raw: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The values of an object in objects, by their keys with dots between."""
     for key, value in raw.items():
         if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from _flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

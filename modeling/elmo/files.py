@@ -1,20 +1,19 @@
 """HDF5 files of ELMo's weights, as bilm-tf releases, dumps and reads them.
 
-Their names are `hdf5` of names.Name. Vectors of words may lie in a file of their own,
+Their names are `hdf5` of names.Name. Vectors of words may lie in a separate file,
 beside the other weights.
 """
 
-import contextlib
+import functools
 import io
 import os
-from collections.abc import Set
 
 import h5py
 import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, errors
-from modeling.checkpoints import names
+from modeling.checkpoints import names, weights_file
 from modeling.elmo import names as elmo_names
 
 ENDING = ".hdf5"
@@ -22,37 +21,37 @@ WEIGHTS_FILE = "weights.hdf5"
 PATTERN = f"*{WEIGHTS_FILE}"  # of releases, which put their sizes before it
 WORDS_PATTERN = "*token_embeddings.hdf5"  # as bilm-tf's example calls its dump
 _WORDS = "embedding"
+# HDF5 raises these, depending on which part is cut off.
+_readable = functools.partial(
+    weights_file.readable,
+    kind="HDF5 file",
+    raised=(OSError, RuntimeError, KeyError),
+    remedy="copy it again, whole",
+)
 
 
-class ElmoWeights:
-    """An open file; a checkpoint.WeightsFile."""
+class ElmoWeights(weights_file.WeightsFile):
+    """An open file."""
 
     format = "hdf5"
-    global_step: int | None = None
-    states: Set[str] = frozenset()
 
     def __init__(self, path, reads_characters=True):
         self.source = path
-        self._stored = _arrays(path)
+        self._stored = _open_arrays(path)
         if not reads_characters and _WORDS not in self._stored:
             pattern = os.path.join(os.path.dirname(path), WORDS_PATTERN)
             for beside in tf.io.gfile.glob(pattern)[:1]:
-                self._stored |= _arrays(beside)
+                self._stored |= _open_arrays(beside)
         self.shapes = {key: array.shape for key, array in self._stored.items()}
 
-    def sizes(self):
-        """Those of the config that the shapes say."""
-        return names.sizes(self.shapes, self.format)
-
     def read(self, name):
-        """The array of a names.Name."""
         stored = self._stored[name.hdf5]
         if stored.dtype.kind != "f":
             raise errors.InputError(
                 f"{self.source}: {name.hdf5} is of type {stored.dtype}, and weights "
                 "are of float32; copy it again"
             )
-        with _named(stored.file.filename):
+        with _readable(stored.file.filename):
             return stored[...]
 
 
@@ -86,25 +85,14 @@ def save(path, model):
     atomic_files.write_bytes(os.fspath(path), whole.getvalue())
 
 
-def _arrays(path):
-    """{name, as of stacked cells: array} of a file, which stays open for them."""
-    found = {}
+def _open_arrays(path):
+    """{name, as in stacked cells: array} of a file, which stays open for them."""
+    arrays = {}
 
     def visit(key, item):
         if isinstance(item, h5py.Dataset):
-            found[elmo_names.numbered(key)] = item
+            arrays[elmo_names.number_cells(key)] = item
 
-    with _named(path):
+    with _readable(path):
         h5py.File(path).visititems(visit)
-    return found
-
-
-@contextlib.contextmanager
-def _named(path):
-    try:
-        yield
-    except (OSError, RuntimeError, KeyError) as error:  # of HDF5, by what is cut off
-        reason = " ".join(str(error).split())
-        raise errors.InputError(
-            f"{path}: not a readable HDF5 file ({reason:.200}); copy it again, whole"
-        ) from error
+    return arrays

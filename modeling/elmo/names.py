@@ -41,13 +41,17 @@ _ALONE = re.compile(r"^((?:lm/)?RNN_[01]/)(rnn|RNN)/(?=lstm_cell/|LSTMCell/)")
 _CELLS = {"rnn": "rnn/multi_rnn_cell/cell_0/", "RNN": "RNN/MultiRNNCell/Cell0/"}
 # Keys of the config that the network's variables follow from, and its depth.
 SIZES = (
-    *("reads_characters", "char_dim", "filters", "num_highway"),
-    *("projection_dim", "lstm_dim"),
+    "reads_characters",
+    "char_dim",
+    "filters",
+    "num_highway",
+    "projection_dim",
+    "lstm_dim",
 )
 HEAD = ("bidirectional_lm/kernel", "bidirectional_lm/bias")  # of pretraining
 
 
-def in_files(path):
+def find_names(path):
     """The names of a variable in a training checkpoint and in an HDF5 file.
 
     Raises:
@@ -61,17 +65,17 @@ def in_files(path):
     return f"lm/{google}", hdf5
 
 
-def numbered(key):
+def number_cells(key):
     """A name in a file, where a single LSTM has the number that stacked ones have.
 
     Differs from bilm-tf: weights of one layer are read under both names; its dump gives
     them names that its network does not find.
     """
-    return _ALONE.sub(lambda found: found[1] + _CELLS[found[2]], key)
+    return _ALONE.sub(lambda match: match[1] + _CELLS[match[2]], key)
 
 
-def paths(config):
-    """The variables of the network that a configs.elmo_config.ElmoConfig describes."""
+def list_paths(config):
+    """The variables of the network that a config.ElmoConfig describes."""
     if not config.reads_characters:
         yield "elmo/words/embedding"
     else:
@@ -91,7 +95,7 @@ def paths(config):
 
 
 def sizes(shape):
-    """{key of the config: value}, as far as a file says it; {} if it has no ELMo.
+    """{key of the config: value}, as far as a file shows it; {} if it has no ELMo.
 
     `shape` is a function from a path here to a shape in the file, or None.
     """
@@ -100,12 +104,12 @@ def sizes(shape):
         each = (shape(pattern.format(k)) for k in itertools.count())
         return list(itertools.takewhile(bool, each))
 
-    found = {}
+    values = {}
     if table := shape("elmo/words/embedding"):  # beside which characters are not read
-        found |= {"reads_characters": False, "vocab_size": table[0]}
+        values |= {"reads_characters": False, "vocab_size": table[0]}
     elif table := shape("elmo/characters/embedding"):
         kernels = shapes_of("elmo/characters/convolution_{}/kernel")
-        found |= {
+        values |= {
             "reads_characters": True,
             "char_dim": table[-1],
             "filters": tuple((kernel[1], kernel[-1]) for kernel in kernels),
@@ -113,9 +117,9 @@ def sizes(shape):
         }
     kernel, bias = shape("elmo/forward_0/kernel"), shape("elmo/forward_0/bias")
     if kernel and bias:  # [P + P, 4 * lstm_dim] and [4 * lstm_dim]
-        found |= {
+        values |= {
             "projection_dim": kernel[0] // 2,
             "lstm_dim": bias[0] // 4,
             "num_hidden_layers": len(shapes_of("elmo/forward_{}/bias")),
         }
-    return found
+    return values

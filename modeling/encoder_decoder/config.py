@@ -1,61 +1,16 @@
 """The shape of an encoder-decoder of two BERTs, as in Hugging Face's config.json."""
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from contract import errors, features, file_names
 from modeling.configs import config as config_lib
 
-MODEL_TYPE = "encoder-decoder"  # Hugging Face's, and what people call the network
+MODEL_TYPE = "encoder-decoder"  # Hugging Face's, and the network's name in messages
 SIDES = ("encoder", "decoder")
 _IDS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
 _FRAME = ("[CLS]", "[SEP]", "[PAD]")
-# How a text is written, which changes nothing in the network; the library's releases
-# 3 and 4 wrote these for each side, too.
-_OF_GENERATION = frozenset(
-    {
-        "bad_words_ids",
-        "chunk_size_feed_forward",
-        "cross_attention_hidden_size",
-        "decoder_start_token_id",
-        "diversity_penalty",
-        "do_sample",
-        "early_stopping",
-        "encoder_no_repeat_ngram_size",
-        "finetuning_task",
-        "forced_bos_token_id",
-        "forced_eos_token_id",
-        "is_encoder_decoder",
-        "length_penalty",
-        "max_length",
-        "min_length",
-        "no_repeat_ngram_size",
-        "num_beam_groups",
-        "num_beams",
-        "num_return_sequences",
-        "output_attentions",
-        "output_hidden_states",
-        "output_scores",
-        "prefix",
-        "pruned_heads",
-        "remove_invalid_values",
-        "repetition_penalty",
-        "return_dict",
-        "return_dict_in_generate",
-        "sep_token_id",
-        "task_specific_params",
-        "temperature",
-        "tie_encoder_decoder",
-        "tokenizer_class",
-        "top_k",
-        "top_p",
-        "torchscript",
-        "typical_p",
-        "use_bfloat16",
-    }
-)
 # Keys that change the texts there and have no effect here, with the library's defaults.
 _OTHER_GENERATION = {
     "do_sample": False,
@@ -73,7 +28,7 @@ _OTHER_GENERATION = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderDecoderConfig(config_lib.NetworkConfig):
-    """Two BERTs, the second of which also reads what the first puts out.
+    """Two BERTs, the second of which also reads the outputs of the first.
 
     `encoder` is bidirectional, `decoder` causal. Sizes without a side are those that
     the network reads with, the encoder's; `num_outputs` is the decoder's.
@@ -84,14 +39,10 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
     decoder_start_token_id: int  # what the decoder reads first
     eos_token_id: int  # after which a text ends
     pad_token_id: int = 0
-    # Further keys of the file, kept so that writing it loses nothing.
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     network: ClassVar[str] = "encoder_decoder"
     kind: ClassVar[str] = MODEL_TYPE
     file_name: ClassVar[str] = file_names.HUGGING_FACE_CONFIG
-    tolerated: ClassVar[frozenset[str]] = (
-        config_lib.NetworkConfig.tolerated | _OF_GENERATION | {"vocab_size"}
-    )
     is_left_to_right: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -125,7 +76,7 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
 
     @property
     def decoder_tokens(self) -> features.DecoderTokens:
-        """What stands around a target."""
+        """The tokens around a target."""
         return features.DecoderTokens(*(getattr(self, name) for name in _IDS))
 
     @property
@@ -159,7 +110,7 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         return self.encoder.max_position_embeddings
 
     @classmethod
-    def of_berts(
+    def from_berts(
         cls,
         encoder: config_lib.BertConfig,
         decoder: config_lib.BertConfig,
@@ -194,11 +145,10 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         }
         ids = {}
         for name in _IDS:
+            usual = 0 if name == "pad_token_id" else None
             value = raw.pop(name, None)
             if value is None:  # where the library had it before
-                value = sides["decoder"].extra.get(
-                    name, 0 if name == _IDS[-1] else None
-                )
+                value = sides["decoder"].extra.get(name, usual)
             if value is None:
                 token = "[CLS]" if name == _IDS[0] else "[SEP]"
                 raise errors.InputError(
@@ -217,14 +167,13 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
 
     def unknown_keys(self) -> list[str]:
         """Keys without effect in no released config; those of a side with its name."""
-        found = super().unknown_keys()
+        keys = super().unknown_keys()
         for side in SIDES:
-            unknown = getattr(self, side).unknown_keys()
-            found += [f"{side}.{key}" for key in unknown if key not in _OF_GENERATION]
-        return found
+            keys += [f"{side}.{key}" for key in getattr(self, side).unknown_keys()]
+        return keys
 
     def ignored_generation(self, beside: Mapping[str, Any]) -> list[str]:
-        """Lists what makes the library write other texts: ["num_beams=4", ...].
+        """Lists the settings by which the library writes other texts: ["num_beams=4"].
 
         `beside` are the values of generation_config.json, {} if there is none; earlier
         releases had the same keys in config.json.
@@ -284,7 +233,7 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
 
 
 def _read_side(side: str, raw: Any) -> config_lib.BertConfig:
-    with _named(side):
+    try:
         if not isinstance(raw, dict):
             raise errors.InputError("the key is missing, or holds no config")
         raw = {"model_type": "bert", **raw}
@@ -295,11 +244,5 @@ def _read_side(side: str, raw: Any) -> config_lib.BertConfig:
                 " encoder puts out; give a model that was trained as an encoder-decoder"
             )
         return config_lib.BertConfig.from_dict(raw)
-
-
-@contextlib.contextmanager
-def _named(side: str) -> Iterator[None]:
-    try:
-        yield
     except ValueError as error:
         raise errors.InputError(f"{side}: {error}") from error

@@ -1,15 +1,18 @@
 """Precision, recall and F1 of each class, and their averages, as rows of a table."""
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tabulate
 
 from reports.measures import diagnostics
 
 SHOWN = 20  # classes on a terminal; of more than these the FEWER worst
 FEWER = 10
 _NAME_LENGTH = 30
+_COLUMNS = ("rows", "predicted", "precision", "recall", "F1")
 
 
 def collect(
@@ -24,30 +27,30 @@ def collect(
     """
     if labels.ndim > 1:
         counts = diagnostics.label_counts(labels, predictions)
-        given, predicted, right = counts.given, counts.predicted, counts.right
+        expected, predicted, right = counts.expected, counts.predicted, counts.right
     else:
         classes, hits = len(class_names), labels[labels == predictions]
-        given, predicted, right = (
+        expected, predicted, right = (
             np.bincount(ids[(ids >= 0) & (ids < classes)], minlength=classes)
             for ids in (labels, predictions, hits)
         )
     scores = np.stack(
         [
             right / np.maximum(predicted, 1),
-            right / np.maximum(given, 1),
-            2 * right / np.maximum(given + predicted, 1),
+            right / np.maximum(expected, 1),
+            2 * right / np.maximum(expected + predicted, 1),
         ],
         axis=1,
     )  # [C, 3]
-    columns = class_names, given.tolist(), predicted.tolist(), scores.tolist()
+    columns = class_names, expected.tolist(), predicted.tolist(), scores.tolist()
     rows = [
         {"name": name, "rows": n, "predicted": m, **_named(row)}
         for name, n, m, row in zip(*columns, strict=True)
     ]
-    occurs = (given + predicted > 0) | (labels.ndim > 1)
+    occurs = (expected + predicted > 0) | (labels.ndim > 1)
     averages = {
         name: _named((weights @ scores / max(weights.sum(), 1)).tolist())
-        for name, weights in (("macro", occurs), ("weighted", given))
+        for name, weights in (("macro", occurs), ("weighted", expected))
     }
     return rows, averages
 
@@ -64,15 +67,21 @@ def lines(
     if len(rows) > SHOWN:
         shown = sorted(rows, key=lambda row: row["f1"])[:FEWER]
         yield f"  the {FEWER} of {len(rows)} classes with the lowest F1:"
-    names = [" ".join(str(row["name"]).split())[:_NAME_LENGTH] for row in shown]
-    width = max(map(len, (*names, "weighted average")))
-    yield f"  {'class':{width}}   rows  predicted  precision  recall      F1"
-    for name, row in zip(names, shown, strict=True):
-        counts = f"{row['rows']:6}  {row['predicted']:9}"
-        yield f"  {name:{width}} {counts}  {_numbers(row)}"
-    for name, mean in means.items():
-        yield f"  {name + ' average':{width}} {'':6}  {'':9}  {_numbers(mean)}"
+    table = [("class", *_COLUMNS)]
+    table += [
+        (" ".join(str(row["name"]).split())[:_NAME_LENGTH], *_cells(row))
+        for row in shown
+    ]
+    table += [(f"{name} average", *_cells(mean)) for name, mean in means.items()]
+    text = tabulate.tabulate(
+        table,
+        tablefmt="plain",
+        disable_numparse=True,
+        colalign=("left", *["right"] * len(_COLUMNS)),
+    )
+    yield from textwrap.indent(text, "  ").splitlines()
 
 
-def _numbers(row):
-    return f"{row['precision']:9.4f}  {row['recall']:.4f}  {row['f1']:.4f}"
+def _cells(row):
+    counts = [str(row.get(name, "")) for name in ("rows", "predicted")]
+    return *counts, *(f"{row[name]:.4f}" for name in ("precision", "recall", "f1"))

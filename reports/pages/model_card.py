@@ -7,13 +7,14 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+import jinja2
 import tensorflow as tf
 import yaml
 
 from contract import file_names
 from reports.pages import usage
 
-# Follows the front matter; says whether the rest is as it was written.
+# Follows the front matter; its digest is that of all other text.
 _MARK = (
     "<!-- Written by {script}, digest {digest}. It is not replaced once changed. -->"
 )
@@ -51,15 +52,15 @@ def _digest(text):
 
 
 def metadata(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What the hub reads. Neither license nor language is known, so neither is said."""
-    found: dict[str, Any] = {
+    """The front matter for the hub; neither license nor language is known."""
+    front: dict[str, Any] = {
         "library_name": "keras",
         "pipeline_tag": record["kind"],
         "tags": ["bert", "tensorflow", "keras"],
     }
     held_out = record["evaluation"]
     if not held_out:
-        return found
+        return front
     scores = {
         n: s["value"] for n, s in held_out["scores"].items() if s["value"] is not None
     }
@@ -73,88 +74,59 @@ def metadata(record: Mapping[str, Any]) -> dict[str, Any]:
             for metric, value in scores.items()
         ],
     }
-    found["metrics"] = sorted(set(scores) - {"loss"})
-    found["model-index"] = [{"name": record["name"], "results": [result]}]
-    return found
+    front["metrics"] = sorted(set(scores) - {"loss"})
+    front["model-index"] = [{"name": record["name"], "results": [result]}]
+    return front
 
 
-def _body(record):
-    kind, origin = usage.KINDS[record["kind"]], usage.origin(record)
-    from_where = f" from `{origin}`" if origin else ""
-    parts = [
-        f"# {record['name']}\n",
-        f"{kind.title} with BERT, fine-tuned{from_where} with `{kind.script}`, "
-        f"{record['step']} steps.\n",
-        "No license is stated here: that of the weights it began with and of the data "
-        "decides. Add `license:` above before you publish it.\n",
+def _body(record: Mapping[str, Any]) -> str:
+    kind = usage.KINDS[record["kind"]]
+    evaluations = [record["evaluation"], record.get("test_evaluation")]
+    classes, labels = [], set()
+    if record["kind"] in ("text-classification", "token-classification"):
+        classes = (record["evaluation"] or {}).get("classes", [])
+        if not classes:  # no rows were scored
+            labels = {
+                name
+                for data in record["data"].values()
+                for name in data.get("labels", ())
+            }
+    program, script, *words = _without_places(record["training_command"])
+    command = [
+        f"{shlex.quote(program)} {shlex.quote(script)}",
+        *map(shlex.quote, words),
     ]
-    if kind.script == "run_pretraining.py":
-        parts[1] = parts[1].replace("fine-tuned", "pretrained")
-    if record["evaluation"]:
-        parts += ["## Scores\n", _scores(record["evaluation"])]
-        if tested := record.get("test_evaluation"):
-            parts.append(_scores(tested))
-    if labels := _labels(record):
-        parts += ["## Labels\n", labels]
-    if record["data"]:
-        parts += ["## Data\n", _data(record)]
-    parts.append("## Use\n")
-    for use in usage.uses(record, f"path/to/{record['name']}"):
-        parts.append(f"{use.title}:\n\n```{use.language}\n{use.code}\n```\n")
-    program, script, *words = map(
-        shlex.quote, _without_places(record["training_command"])
+    return _TEMPLATES.get_template("card.md.jinja").render(
+        record=record,
+        kind=kind,
+        verb="pretrained" if kind.script == "run_pretraining.py" else "fine-tuned",
+        origin=usage.origin(record),
+        evaluations=[each for each in evaluations if each] if evaluations[0] else [],
+        classes=classes,
+        labels=sorted(labels),
+        uses=usage.uses(record, f"path/to/{record['name']}"),
+        command=" \\\n  ".join(command),
+        page=file_names.REPORT_PAGE,
     )
-    command = " \\\n  ".join([f"{program} {script}", *words])
-    parts += ["## Training\n", f"```bash\n{command}\n```\n"]
-    parts.append(f"`{file_names.REPORT_PAGE}` has curves, errors and all settings.\n")
-    return "\n".join(parts)
 
 
-def _scores(held_out):
-    lines = ["| score | value | 95 % interval |", "|---|---|---|"]
-    for name, score in held_out["scores"].items():
-        if score["value"] is None:
-            continue
-        low_high = score["interval"]
-        between = "{:.4f} to {:.4f}".format(*low_high) if low_high else score["note"]
-        lines.append(f"| {name} | {score['value']:.4f} | {between} |")
-    intro = f"On {held_out['rows']} rows ({held_out['split']}):\n\n"
-    if held_out["warning"]:
-        intro = f"Warning: {held_out['warning']}.\n\n{intro}"
-    return intro + "\n".join(lines) + "\n"
-
-
-def _labels(record):
-    """What a classifier answers, with scores of each where rows were scored."""
-    if record["kind"] not in ("text-classification", "token-classification"):
-        return ""
-    if not (classes := (record["evaluation"] or {}).get("classes")):
-        known = {n for data in record["data"].values() for n in data.get("labels", ())}
-        return "".join(f"* {_cell(name)}\n" for name in sorted(known))
-    lines = ["| label | rows | precision | recall | F1 |", "|---|---|---|---|---|"]
-    for row in classes:
-        scores = " | ".join(
-            f"{row[name]:.4f}" for name in ("precision", "recall", "f1")
-        )
-        lines.append(f"| {_cell(row['name'])} | {row['rows']} | {scores} |")
-    return "\n".join(lines) + "\n"
-
-
-def _cell(name):
+def _cell(name: str) -> str:
     """A label as a table of Markdown has it, whatever its letters."""
     return " ".join(name.split()).replace("\\", "\\\\").replace("|", "\\|")
 
 
-def _data(record):
-    lines = ["| split | file | count |", "|---|---|---|"]
-    for split, data in record["data"].items():
-        name = os.path.basename(data["path"])
-        lines.append(f"| {split} | `{name}` | {data['count']} {data['unit']} |")
-    return "\n".join(lines) + "\n"
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("reports.pages"),
+    undefined=jinja2.StrictUndefined,
+    keep_trailing_newline=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters |= {"cell": _cell, "name": os.path.basename}
 
 
 def _without_places(command):
-    """The words of the command, with paths of one's own machine cut to their names."""
+    """The words of the command; of absolute paths the last part."""
     words = []
     for word in shlex.split(command):
         flag, equals, value = word.partition("=")

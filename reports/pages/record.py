@@ -9,23 +9,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from tensorboard.backend.event_processing import event_file_loader, io_wrapper
+from tensorboard.util import tensor_util
 
 from contract import errors, file_names, json_files
 from reports.measures import class_scores, confidence, diagnostics
-from reports.pages import curves
 
 SCHEMA = 1  # raised where an older reader would misread a newer file
 ERRORS = 200  # kept with their texts, the worst first
 TEXT_CHARACTERS = 2000  # of a text that is kept
 CLASSES = 30  # of a confusion matrix; more than that nobody reads
+CURVE_POINTS = 400  # of a curve; a screen has no more
 _BINS = 20  # of a histogram
-# What comparisons read of a record and of its evaluation.
+_CURVE_FOLDERS = ("train", "eval")  # below the directory of a run
+# Keys that comparisons read, of a record and of its evaluation.
 _FORM = {"kind": str, "flags": dict, "command": str, "evaluation": (dict, type(None))}
 _EVALUATION_FORM = {"scores": dict, "resampled": dict, "keys": list, "errors": list}
 _REMEDY = "evaluate that run again to write the file anew"
 
 
-def of_run(
+def build(
     rows: Any,
     *,
     directory: str,
@@ -36,7 +39,7 @@ def of_run(
     """The record of a run.
 
     Args:
-        rows: an outcomes.Outcomes of what was evaluated, or None.
+        rows: Outcomes of what was evaluated, or None.
         directory: of the run, with its event files.
         flags: {flag: value} of all flags of the script.
         defaults: the same, as they are where nothing is given.
@@ -54,7 +57,7 @@ def of_run(
         "flags": dict(flags),
         "changed_flags": changed,
         "data": {split: _split(**each) for split, each in data.items()},
-        "curves": curves.read(directory),
+        "curves": read_curves(directory),
         "evaluation": evaluation(rows) if rows is not None else None,
         "test_evaluation": _summary(tested) if tested is not None else None,
         **facts,
@@ -62,17 +65,17 @@ def of_run(
 
 
 def _split(lengths=(), **facts):
-    found = np.asarray(lengths)
+    array = np.asarray(lengths)
     return {
         **facts,
-        "lengths": histogram(found) if found.size else None,
-        "mean_length": float(found.mean()) if found.size else 0.0,
-        "longest": int(found.max(initial=0)),
+        "lengths": histogram(array) if array.size else None,
+        "mean_length": float(array.mean()) if array.size else 0.0,
+        "longest": int(array.max(initial=0)),
     }
 
 
 def evaluation(rows: Any) -> dict[str, Any]:
-    """Of an outcomes.Outcomes: scores with intervals, errors, a verdict on each row."""
+    """Scores of Outcomes with intervals, errors, and a verdict on each row."""
     keys, decisions = row_keys(rows.texts), rows.decisions
     several = decisions is not None and decisions.is_multi_label
     num_labels = len(decisions.class_names) if several else 1
@@ -101,10 +104,10 @@ def evaluation(rows: Any) -> dict[str, Any]:
 
 
 def _summary(rows):
-    """The evaluation without what is of each row."""
+    """The evaluation without the lists of rows."""
     per_row = {"resampled", "histograms", "errors", "keys", "is_correct", "losses"}
-    found = evaluation(rows)
-    return {name: value for name, value in found.items() if name not in per_row}
+    values = evaluation(rows)
+    return {name: value for name, value in values.items() if name not in per_row}
 
 
 def _interval(name, rows, resampled):
@@ -131,7 +134,7 @@ def _classes(decisions):
 
 
 def row_keys(texts: Sequence[tuple[str, ...]]) -> list[str]:
-    """What tells rows apart, in any file: a digest of the texts, counted if equal."""
+    """A key for each row, in any file: a digest of the texts, counted if equal."""
     seen: collections.Counter[str] = collections.Counter()
     keys = []
     for row in texts:
@@ -143,13 +146,13 @@ def row_keys(texts: Sequence[tuple[str, ...]]) -> list[str]:
 
 def histogram(values: Any) -> dict[str, list[float]]:
     """Edges [n + 1] and counts [n] of numbers."""
-    found = np.asarray(values, np.float64)
-    found = found[np.isfinite(found)]
+    finite = np.asarray(values, np.float64)
+    finite = finite[np.isfinite(finite)]
     bins: Any = _BINS
-    if found.size and np.all(found == np.round(found)):  # of whole numbers, none split
-        width = max(1, math.ceil((np.ptp(found) + 1) / _BINS))
-        bins = np.arange(found.min(), found.max() + width + 1, width) - 0.5
-    counts, edges = np.histogram(found, bins)
+    if finite.size and np.all(finite == np.round(finite)):  # no bin splits a number
+        width = max(1, math.ceil((np.ptp(finite) + 1) / _BINS))
+        bins = np.arange(finite.min(), finite.max() + width + 1, width) - 0.5
+    counts, edges = np.histogram(finite, bins)
     return {"edges": edges.tolist(), "counts": counts.tolist()}
 
 
@@ -186,6 +189,38 @@ def _errors(rows, keys):
     ]
 
 
+def read_curves(directory: str) -> dict[str, list[list[float]]]:
+    """{name such as "train/loss": [[step, value], ...]}, of the event files.
+
+    A step has its last value, since a resumed run repeats steps. A longer curve keeps
+    CURVE_POINTS of its points, the first and the last among them.
+    """
+    curves: dict[str, dict[int, float]] = {}
+    for kind in _CURVE_FOLDERS:
+        for event in _events(os.path.join(directory, kind)):
+            for value in event.summary.value:
+                if value.metadata.plugin_data.plugin_name == "scalars":
+                    number = tensor_util.make_ndarray(value.tensor).item()
+                    curves.setdefault(value.tag, {})[event.step] = number
+    return {name: _thinned(sorted(points.items())) for name, points in curves.items()}
+
+
+def _events(directory):
+    """All events of a directory, in the order in which they were written."""
+    files = io_wrapper.tf.io.gfile
+    if not files.isdir(directory):
+        return
+    names = sorted(filter(io_wrapper.IsTensorFlowEventsFile, files.listdir(directory)))
+    for name in names:
+        loader = event_file_loader.EventFileLoader(os.path.join(directory, name))
+        yield from loader.Load()
+
+
+def _thinned(points):
+    keep = np.unique(np.linspace(0, len(points) - 1, CURVE_POINTS).round().astype(int))
+    return [[points[i][0], float(f"{points[i][1]:.6g}")] for i in keep]
+
+
 def text_of(record: Mapping[str, Any]) -> str:
     """The record as JSON, equal for equal records; what is not a number is null."""
     return json.dumps(_finite(record), ensure_ascii=False) + "\n"
@@ -204,26 +239,26 @@ def _finite(value):
 
 
 def path_of(directory: str) -> str:
-    """Where the record of a run lies."""
+    """The file of the record of a run."""
     return os.path.join(directory, file_names.REPORT_JSON)
 
 
 def read(directory: str) -> dict[str, Any]:
     """The record of a run's directory; a ValueError says what is wrong."""
     path = path_of(directory)
-    found = json_files.read_object(
+    record = json_files.read_object(
         path,
         remedy="name the --output_dir of a run that has evaluated and written a report",
     )
-    if found.get("schema") != SCHEMA:
+    if record.get("schema") != SCHEMA:
         raise errors.InputError(
-            f"{path}: is of schema {found.get('schema')!r}, and {SCHEMA} is read here; "
-            f"{_REMEDY}"
+            f"{path}: is of schema {record.get('schema')!r}, and {SCHEMA} is read "
+            f"here; {_REMEDY}"
         )
-    _check_form(path, found, _FORM)
-    if found["evaluation"] is not None:
-        _check_form(path, found["evaluation"], _EVALUATION_FORM)
-    return found
+    _check_form(path, record, _FORM)
+    if record["evaluation"] is not None:
+        _check_form(path, record["evaluation"], _EVALUATION_FORM)
+    return record
 
 
 def _check_form(path, values, form):

@@ -1,23 +1,19 @@
-"""report.html of a run, or of several, with report.json beside it and a model card."""
+"""report.html of a run, or of several, from their records."""
 
 import collections
-import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jinja2
 import numpy as np
-import tensorflow as tf
 
-from contract import atomic_files, file_names
-from reports.pages import model_card, record, usage
+from reports import figures, svg
+from reports.pages import usage
 
 SHOWN_ERRORS = 25
 SHOWN_LABELS = 30
 SHOWN_MATRIX = 15  # classes, beyond which a table is wider than a screen
-# Where the runs of seeds, of a grid, and of a grid with seeds are.
-_BELOW = ("seed-*", "*=*", "*=*/seed-*")
 # Flags in which the runs of a grid differ without a difference.
 _PLACES = frozenset({"output_dir"})
 # Curves of the page: its title, and the names of what it shows.
@@ -27,7 +23,7 @@ _CURVES = {
     "Gradient norm": ("train/gradient_norm",),
 }
 _SAME = {"eval/batch_loss"}  # as the loss, but for rounding
-# What became of rows, by kind of task: of how many, and what is right of them.
+# The verdict on the rows that are right, by kind of task.
 _VERDICTS = {
     "text-classification": "rows are labelled right",
     "multiple-choice": "rows get the right choice",
@@ -58,47 +54,9 @@ _TEMPLATES = jinja2.Environment(
 )
 
 
-def write(rows: Any, directory: str, **facts: Any) -> None:
-    """Writes report.json, report.html and, beside weights, README.md.
-
-    Each is whole or absent. An evaluation is not replaced by predictions of other rows
-    that came later.
-
-    Args:
-        rows: an outcomes.Outcomes of what was evaluated, or None.
-        directory: of the run.
-        **facts: see record.of_run.
-    """
-    if _is_kept(directory, rows, trains=facts["trains"]):
-        return
-    text = record.text_of(record.of_run(rows, directory=directory, **facts))
-    found = json.loads(text)  # what a reader of the file has
-    where = usage.place(directory)
-    files: dict[str, Iterable[str]] = {
-        record.path_of(directory): [text],
-        os.path.join(directory, file_names.REPORT_PAGE): [page(found, where)],
-    }
-    if found["has_weights"]:
-        files |= model_card.file(found, directory)
-    atomic_files.write(files)
-    print(f"report: {os.path.join(directory, file_names.REPORT_PAGE)}")
-
-
-def write_all(directory: str) -> None:
-    """Writes report.html of the runs below a directory, of a grid or of seeds."""
-    patterns = [record.path_of(os.path.join(directory, below)) for below in _BELOW]
-    places = map(os.path.dirname, sorted(tf.io.gfile.glob(patterns)))
-    found = {place: record.read(place) for place in places}
-    if not found:
-        return
-    path = os.path.join(directory, file_names.REPORT_PAGE)
-    atomic_files.write_text(path, page_of_runs(found, directory))
-    print(f"report: {path}, of {len(found)} runs")
-
-
-def page_of_runs(found: Mapping[str, Mapping[str, Any]], directory: str) -> str:
+def page_of_runs(records: Mapping[str, Mapping[str, Any]], directory: str) -> str:
     """The page of several runs, {their directory: record}, the best first."""
-    runs = list(found.values())
+    runs = list(records.values())
     names = sorted({name for run in runs for name in run["flags"]} - _PLACES)
     differing = [
         n for n in names if len({str(run["flags"].get(n)) for run in runs}) > 1
@@ -124,7 +82,7 @@ def page_of_runs(found: Mapping[str, Mapping[str, Any]], directory: str) -> str:
             "scores": _scores(run),
             "main": (run["evaluation"] or {"scores": {}})["scores"].get(main),
         }
-        for where, run in found.items()
+        for where, run in records.items()
     ]
 
     def rank(row):
@@ -149,70 +107,55 @@ def _scores(run):
     return {name: score["value"] for name, score in held_out["scores"].items()}
 
 
-def _is_kept(directory, rows, *, trains):
-    if trains or rows is None or rows.split == "dev":
-        return False
-    try:
-        before = record.read(directory)
-    except ValueError:  # none, or of an earlier schema
-        return False
-    return bool(before["evaluation"]) and before["evaluation"]["split"] == "dev"
-
-
-def page(found: Mapping[str, Any], where: str) -> str:
+def page(record: Mapping[str, Any], where: str) -> str:
     """The page of a record; equal for equal arguments.
 
     `where` is how commands name the directory.
     """
-    from reports.pages import charts  # matplotlib takes most of a second
-
-    held_out, tested = found["evaluation"] or {}, found["test_evaluation"] or {}
+    held_out, tested = record["evaluation"] or {}, record["test_evaluation"] or {}
+    kind, data = record["kind"], record["data"]
     pictures = [
-        charts.framed(each["svg"], each["title"], each["description"])
-        for each in found["pictures"]
+        svg.framed(each["svg"], each["title"], each["description"])
+        for each in record["pictures"]
     ]
-    for title, values in held_out.get("histograms", {}).items():
-        pictures.append(charts.bars(title, values, ""))
+    for title, histogram in held_out.get("histograms", {}).items():
+        pictures.append(_bars(title, histogram, ""))
     return render(
         "report.html",
-        run=found,
-        subject=_subject(found),
-        origin=usage.origin(found),
-        verdict=_verdict(found["kind"], held_out),
+        run=record,
+        subject=_subject(record),
+        origin=usage.origin(record),
+        verdict=_verdict(kind, held_out),
         meanings=_MEANINGS,
         held_out=held_out,
-        curves=_curves(found["curves"]),
+        curves=_curves(record["curves"]),
         lengths={
-            split: charts.bars(f"{split} lengths", data["lengths"], data["length_unit"])
-            for split, data in found["data"].items()
-            if data["lengths"]
+            split: _bars(f"{split} lengths", facts["lengths"], facts["length_unit"])
+            for split, facts in data.items()
+            if facts["lengths"]
         },
-        labels=_labels(found["data"]),
+        labels=_labels(data),
         tested=tested,
         decided=[
-            (
-                seen,
-                _classes(found["kind"], seen["classes"]),
-                _confusion(seen["confusion"]),
-            )
-            for seen in (held_out, tested)
-            if seen and seen["classes"]
+            (each, _classes(kind, each["classes"]), _confusion(each["confusion"]))
+            for each in (held_out, tested)
+            if each and each["classes"]
         ],
         pictures=pictures,
-        mix=_mix(found.get("layer_mix")),
+        mix=_mix(record.get("layer_mix")),
         errors=held_out.get("errors", ())[:SHOWN_ERRORS],
-        explanations=[_coloured(each) for each in found["explanations"]],
-        explained=_which_rows(found["explanations"], held_out),
-        uses=usage.uses(found, where),
+        explanations=[_coloured(each) for each in record["explanations"]],
+        explained=_which_rows(record["explanations"], held_out),
+        uses=usage.uses(record, where),
     )
 
 
-def _subject(found):
+def _subject(record):
     """The kind of task, and the published task or the file that was scored."""
-    split = (found["evaluation"] or {}).get("split", "train")
-    path = found["data"].get(split, {}).get("path", "")
-    name = found["flags"].get("task_name") or "/".join(path.split("/")[-2:])
-    title = usage.KINDS[found["kind"]].title
+    split = (record["evaluation"] or {}).get("split", "train")
+    path = record["data"].get(split, {}).get("path", "")
+    name = record["flags"].get("task_name") or "/".join(path.split("/")[-2:])
+    title = usage.KINDS[record["kind"]].title
     return f"{title}: {name}" if name else title
 
 
@@ -251,18 +194,38 @@ def render(template: str, **values: Any) -> str:
     return _TEMPLATES.get_template(f"{template}.jinja").render(**values)
 
 
-def _curves(found):
-    from reports.pages import charts
-
+def _curves(curves):
     shown = {
-        title: {name: found[name] for name in names if len(found.get(name, ())) > 1}
+        title: {name: curves[name] for name in names if len(curves.get(name, ())) > 1}
         for title, names in _CURVES.items()
     }
     used = {name for names in _CURVES.values() for name in names}
-    for name, points in found.items():
+    for name, points in curves.items():
         if name.startswith("eval/") and name not in used | _SAME and len(points) > 1:
             shown[name.removeprefix("eval/").replace("_", " ")] = {name: points}
-    return [charts.lines(title, curves) for title, curves in shown.items() if curves]
+    return [_lines(title, points) for title, points in shown.items() if points]
+
+
+def _lines(title, curves):
+    ends = ", ".join(
+        f"{name} from {points[0][1]:.4g} to {points[-1][1]:.4g}"
+        for name, points in curves.items()
+    )
+    return _chart(title, f"{title} over steps: {ends}", figures.curves(curves))
+
+
+def _bars(title, histogram, unit):
+    edges, counts = histogram["edges"], histogram["counts"]
+    most = max(range(len(counts)), key=counts.__getitem__)
+    description = (
+        f"{title}: {sum(counts)} values from {edges[0]:.4g} to {edges[-1]:.4g}, "
+        f"most between {edges[most]:.4g} and {edges[most + 1]:.4g}"
+    )
+    return _chart(title, description, figures.bars(edges, counts, unit))
+
+
+def _chart(title, description, figure):
+    return svg.framed(svg.element(figure), title, description)
 
 
 def _labels(data):
@@ -288,11 +251,11 @@ def _labels(data):
     return {"splits": list(splits), "title": title, "rows": shown, "left_out": left_out}
 
 
-def _confusion(found):
+def _confusion(confusion):
     """The rows of the table: name, and of each cell count and share of its row."""
-    if not found:
+    if not confusion:
         return None
-    matrix, names = found["matrix"], found["names"]
+    matrix, names = confusion["matrix"], confusion["names"]
     often = sorted(range(len(names)), key=lambda i: -sum(matrix[i]))[:SHOWN_MATRIX]
     shown = sorted(often)
     rows = []
@@ -300,20 +263,22 @@ def _confusion(found):
         total = sum(matrix[i]) or 1
         cells = [(matrix[i][j], round(matrix[i][j] / total, 3), i == j) for j in shown]
         rows.append((names[i], sum(matrix[i]), cells))
-    left_out = found["left_out"] + len(names) - len(shown)
+    left_out = confusion["left_out"] + len(names) - len(shown)
     return {"names": [names[i] for i in shown], "rows": rows, "left_out": left_out}
 
 
-def _mix(found):
+def _mix(layer_mix):
     """The factor of a learned mix of layers, and a chart of their shares, if any."""
-    from reports.pages import charts
-
-    if not found:
+    if not layer_mix:
         return None
-    shares = {n.removeprefix("s_"): s for n, s in found.items() if n != "gamma"}
-    unit = "layer, 0 being the embeddings"
-    chart = charts.shares("Share of each layer", shares, unit) if shares else ""
-    return {"gamma": found["gamma"], "chart": chart}
+    shares = {n.removeprefix("s_"): s for n, s in layer_mix.items() if n != "gamma"}
+    if not shares:
+        return {"gamma": layer_mix["gamma"], "chart": ""}
+    title, unit = "Share of each layer", "layer, 0 being the embeddings"
+    each = ", ".join(f"{name} {share:.3f}" for name, share in shares.items())
+    figure = figures.shares(shares, unit)
+    chart = _chart(title, f"{title}, by {unit}: {each}", figure)
+    return {"gamma": layer_mix["gamma"], "chart": chart}
 
 
 def _coloured(explanation):

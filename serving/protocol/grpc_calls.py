@@ -1,4 +1,4 @@
-"""Asks a model server by gRPC, with the stubs of tensorflow-serving-api, an extra."""
+"""Calls of a model server by gRPC; needs the extra tensorflow-serving-api."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,9 +41,11 @@ class Calls:
             model_spec=self._spec, metadata_field=[_METADATA_FIELD]
         )
         answer = self._call(self._stub.GetModelMetadata, request)
-        found = get_model_metadata_pb2.SignatureDefMap()
-        answer.metadata[_METADATA_FIELD].Unpack(found)
-        as_json = json_format.MessageToDict(found, preserving_proto_field_name=True)
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        answer.metadata[_METADATA_FIELD].Unpack(signatures)
+        as_json = json_format.MessageToDict(
+            signatures, preserving_proto_field_name=True
+        )
         return as_json[_METADATA_FIELD]
 
     def predict(

@@ -6,9 +6,11 @@ nine (17), that give the same number again.
 
 import base64
 import binascii
+import functools
+import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,63 +32,49 @@ def is_bytes(value: Any) -> bool:
 
 
 def array(value: Any, dtype: tf.DType) -> np.ndarray:
-    """The tensor that a value, or lists of lists of values, stand for.
+    """The tensor of a value, or of lists of lists of values.
 
     Raises:
         tf.errors.InvalidArgumentError: lists differ in length, or a value in type.
     """
-    shape = _shape(value)
-    values = list(_values(value, shape, dtype))
-    found = np.array(values, object if dtype == tf.string else dtype.as_numpy_dtype)
-    return found.reshape(shape)
+    shape: list[int] = []
+    values = [value]
+    while isinstance(values[0], list):
+        shape.append(len(values[0]))
+        if len(shape) > _MAX_AXES:
+            raise servables.invalid("JSON Parse error: lists are nested too deep")
+        for part in values:
+            if not isinstance(part, list) or len(part) != shape[-1]:
+                text = f"a list of {len(part)}" if isinstance(part, list) else None
+                raise servables.invalid(
+                    f"{text or shown(part)} stands where a list of {shape[-1]} has to"
+                )
+        if not shape[-1]:
+            values = []
+            break
+        values = list(itertools.chain.from_iterable(values))
+    flat = [_scalar(each, dtype) for each in values]
+    kind = object if dtype == tf.string else dtype.as_numpy_dtype
+    return np.array(flat, kind).reshape(shape)
 
 
 def rows(values: Sequence[Any], dtype: tf.DType) -> np.ndarray:
     """The tensor of values of equal shape, one a row; raises as `array`."""
-    shape: list[int] | None = None
-    found: list[Any] = []
+    arrays: list[np.ndarray] = []
     for i, value in enumerate(values):
-        row_shape = _shape(value)
-        if shape is None:
-            shape = row_shape
-        if row_shape != shape:
-            raise servables.invalid(
-                f"element {i} of 'instances' has shape {row_shape}, those before have "
-                f"{shape}"
-            )
         try:
-            found += _values(value, shape, dtype)
+            arrays.append(array(value, dtype))
         except tf.errors.InvalidArgumentError as error:
             raise servables.invalid(
                 f"Failed to process element: {i} of 'instances' list. Error: "
                 f"{error.message}"
             ) from error
-    kind = object if dtype == tf.string else dtype.as_numpy_dtype
-    return np.array(found, kind).reshape([len(values), *(shape or [])])
-
-
-def _shape(value):
-    shape = []
-    while isinstance(value, list):
-        shape.append(len(value))
-        if not value:
-            break
-        if len(shape) > _MAX_AXES:
-            raise servables.invalid("JSON Parse error: lists are nested too deep")
-        value = value[0]
-    return shape
-
-
-def _values(value: Any, shape: Sequence[int], dtype: tf.DType) -> Iterator[Any]:
-    """What lists of this shape hold, in order."""
-    if not shape:
-        yield _scalar(value, dtype)
-        return
-    if not isinstance(value, list) or len(value) != shape[0]:
-        given = f"a list of {len(value)}" if isinstance(value, list) else shown(value)
-        raise servables.invalid(f"{given} stands where a list of {shape[0]} has to")
-    for part in value:
-        yield from _values(part, shape[1:], dtype)
+        if arrays[i].shape != arrays[0].shape:
+            raise servables.invalid(
+                f"element {i} of 'instances' has shape {list(arrays[i].shape)}, those "
+                f"before have {list(arrays[0].shape)}"
+            )
+    return np.stack(arrays)
 
 
 def _scalar(value, dtype):
@@ -107,19 +95,26 @@ def _scalar(value, dtype):
 
 
 def _number(value, dtype):
-    if dtype.is_floating:
-        limit = _EXACT[dtype] if isinstance(value, int) else float(dtype.max)
-        # NaN and infinities are numbers for TensorFlow Serving, too.
-        is_odd = isinstance(value, float) and not math.isfinite(value)
-        fits = is_odd or abs(value) <= limit
-    else:
-        fits = isinstance(value, int) and dtype.min <= value <= dtype.max
+    is_floating, smallest, largest = _range(dtype)
+    if not is_floating:
+        fits = isinstance(value, int) and smallest <= value <= largest
+    elif isinstance(value, int):
+        fits = abs(value) <= _EXACT[dtype]
+    else:  # NaN and infinities are numbers for TensorFlow Serving, too
+        fits = smallest <= value <= largest or not math.isfinite(value)
     if not fits:
         raise servables.invalid(
             f"JSON Value: {shown(value)} is not of expected type: {dtype.name}, which "
             "has no such number"
         )
     return value
+
+
+@functools.cache
+def _range(dtype):
+    """Whether a type is of floating-point numbers, and its least and largest number."""
+    kind = float if dtype.is_floating else int
+    return dtype.is_floating, kind(dtype.min), kind(dtype.max)
 
 
 def _encoded(text):
@@ -149,7 +144,7 @@ def _type_name(value):
 
 
 def check_finite(value: Any) -> None:
-    """Refuses NaN and infinities, which are no JSON, where no tensor has them."""
+    """Refuses NaN and infinities, which are not JSON, where no tensor has them."""
     try:
         json.dumps(value, allow_nan=False)
     except ValueError as error:
@@ -165,74 +160,65 @@ def shown(value: Any) -> str:
 
 
 def by_column(arrays: Mapping[str, np.ndarray]) -> str:
-    """An object of tensors, or the one there is."""
-    texts = {name: _text(found, _is_bytes(name)) for name, found in arrays.items()}
+    """An object of tensors, or the only one."""
+    texts = {
+        name: _text(values.tolist(), _writer(name, values.dtype))
+        for name, values in arrays.items()
+    }
     return next(iter(texts.values())) if len(texts) == 1 else _object(texts)
 
 
 def by_row(arrays: Mapping[str, np.ndarray]) -> str:
-    """A list of objects, one a row of the tensors, or of rows of the one there is.
+    """A list of objects, one a row of the tensors, or of rows of the only tensor.
 
     Raises:
         tf.errors.InvalidArgumentError: the tensors have no rows, or not as many.
     """
-    sizes = {found.shape[:1] for found in arrays.values()}
+    sizes = {values.shape[:1] for values in arrays.values()}
     if len(sizes) > 1 or sizes == {()}:
         raise servables.invalid(
             f"the outputs {', '.join(sorted(arrays))} do not have a row for each "
             "instance; ask with 'inputs', by column"
         )
-    columns = {name: _parts(found, _is_bytes(name)) for name, found in arrays.items()}
-    rows_of_texts = zip(*columns.values(), strict=True)
-    if len(columns) == 1:
-        return f"[{', '.join(text for (text,) in rows_of_texts)}]"
-    objects = (dict(zip(columns, row, strict=True)) for row in rows_of_texts)
-    return f"[{', '.join(map(_object, objects))}]"
+    if len(arrays) == 1:
+        return by_column(arrays)
+    writers = {name: _writer(name, values.dtype) for name, values in arrays.items()}
+    columns = [[_text(v, writers[n]) for v in a.tolist()] for n, a in arrays.items()]
+    objects = [
+        _object(dict(zip(arrays, texts, strict=True)))
+        for texts in zip(*columns, strict=True)
+    ]
+    return f"[{', '.join(objects)}]"
 
 
-def _is_bytes(name):
-    return name.endswith(_BYTES_SUFFIX)
-
-
-def _object(texts):
+def _object(texts: Mapping[str, str]) -> str:
     parts = (f"{json.dumps(name)}: {texts[name]}" for name in sorted(texts))
     return "{" + ", ".join(parts) + "}"
 
 
-def _text(found: np.ndarray, as_bytes: bool) -> str:
-    if not found.ndim:
-        return _texts(found.reshape(1), as_bytes)[0]
-    return f"[{', '.join(_parts(found, as_bytes))}]"
+def _text(value: Any, write: Callable[[Any], str]) -> str:
+    """The JSON of nested lists; `write` gives that of their elements."""
+    if isinstance(value, list):
+        return f"[{', '.join([_text(part, write) for part in value])}]"
+    return write(value)
 
 
-def _parts(found: np.ndarray, as_bytes: bool) -> list[str]:
-    if found.ndim == 1:
-        return _texts(found, as_bytes)
-    return [_text(row, as_bytes) for row in found]
+def _writer(name: str, dtype: np.dtype) -> Callable[[Any], str]:
+    """The function of an element of an output to its JSON."""
+    if dtype.kind == "O" and name.endswith(_BYTES_SUFFIX):
+        return lambda raw: json.dumps({_BASE64: base64.b64encode(raw).decode()})
+    if dtype.kind == "O":
+        return lambda raw: json.dumps(raw.decode(errors="replace"), ensure_ascii=False)
+    if dtype.kind == "f":
+        kind, digits = (np.float64, 17) if dtype.itemsize == 8 else (np.float32, 9)
+        return lambda value: _decimal(value, kind, digits)
+    return json.dumps
 
 
-def _texts(values: np.ndarray, as_bytes: bool) -> list[str]:
-    if values.dtype == object and as_bytes:
-        encoded = (base64.b64encode(value).decode() for value in values)
-        return [json.dumps({_BASE64: text}) for text in encoded]
-    if values.dtype == object:
-        decoded = (value.decode(errors="replace") for value in values)
-        return [json.dumps(text, ensure_ascii=False) for text in decoded]
-    if values.dtype.kind == "f":
-        return _decimals(values)
-    return [json.dumps(value) for value in values.tolist()]
-
-
-def _decimals(values: np.ndarray) -> list[str]:
-    kind = np.promote_types(values.dtype, np.float32)
-    digits = 9 if kind == np.float32 else 17
-    found = []
-    for value, number in zip(values.tolist(), values.astype(kind), strict=True):
-        text = f"{value:.6g}"
-        if not np.isfinite(value):
-            found.append(json.dumps(value))
-            continue
-        if kind.type(text) != number:
-            text = f"{value:.{digits}g}"
-        found.append(text if set(".e") & {*text} else f"{text}.0")
-    return found
+def _decimal(value: float, kind: type[np.floating], digits: int) -> str:
+    if not math.isfinite(value):
+        return json.dumps(value)
+    text = f"{value:.6g}"
+    if kind(text) != value:
+        text = f"{value:.{digits}g}"
+    return text if set(".e") & {*text} else f"{text}.0"

@@ -1,4 +1,4 @@
-"""Asks a model server by REST, with nothing but the standard library."""
+"""Calls of a model server by REST, with nothing but the standard library."""
 
 import contextlib
 import http.client
@@ -59,35 +59,29 @@ class Calls:
 
     def _call(self, method: str, body: bytes | None = None) -> Any:
         url = f"http://{self._address}{self._model}{method}"
-        headers = {"Content-Type": "application/json"}
+        message = request.Request(url, body, {"Content-Type": "application/json"})
         try:
-            asked = request.Request(url, body, headers)
-            with self._open(asked, timeout=self._timeout_seconds) as answer:
+            with self._open(message, timeout=self._timeout_seconds) as answer:
                 return json.load(answer)
         except error.HTTPError as refusal:
             with refusal:
                 raise errors.InputError(f"{url}: {_message(refusal)}") from refusal
-        except TimeoutError as late:
-            raise errors.InputError(
-                too_late(self._address, self._timeout_seconds)
-            ) from late
-        except error.URLError as failure:
-            if isinstance(failure.reason, TimeoutError):
+        except (http.client.HTTPException, OSError, ValueError) as failure:
+            reason = getattr(failure, "reason", failure)  # of an URLError
+            if isinstance(reason, TimeoutError):
                 text = too_late(self._address, self._timeout_seconds)
+            elif isinstance(failure, error.URLError):
+                text = no_server(self._address, reason, "REST", tf_serving.REST_PORT)
             else:
-                text = no_server(
-                    self._address, failure.reason, "REST", tf_serving.REST_PORT
+                text = (
+                    f"{url}: the answer is no JSON over HTTP ({failure!r:.80}); is "
+                    f"this the REST port, {tf_serving.REST_PORT} by default?"
                 )
             raise errors.InputError(text) from failure
-        except (http.client.HTTPException, OSError, ValueError) as failure:
-            raise errors.InputError(
-                f"{url}: the answer is no JSON over HTTP ({failure!r:.80}); is this "
-                f"the REST port, {tf_serving.REST_PORT} by default?"
-            ) from failure
 
 
 def _message(refusal: error.HTTPError) -> str:
-    """What the server says is wrong, on one line."""
+    """The server's reason, on one line."""
     text = refusal.read().decode("utf-8", "replace")
     with contextlib.suppress(ValueError, TypeError, KeyError):  # a proxy's, perhaps
         text = json.loads(text)["error"]
@@ -95,12 +89,12 @@ def _message(refusal: error.HTTPError) -> str:
 
 
 def one_line(message: object) -> str:
-    """The beginning of what a server, or the system, says."""
+    """The beginning of a message of a server or the system."""
     return " ".join(str(message).split())[:_SHOWN]
 
 
 def too_late(address: str, timeout_seconds: float) -> str:
-    """What to say when a server takes too long."""
+    """The message where a server takes too long."""
     return (
         f"{address}: no answer within {timeout_seconds:g} seconds; raise "
         "--timeout_seconds, or give fewer or shorter texts"
@@ -108,7 +102,7 @@ def too_late(address: str, timeout_seconds: float) -> str:
 
 
 def no_server(address: str, reason: object, protocol: str, port: int) -> str:
-    """What to say when nothing listens."""
+    """The message where nothing listens."""
     return (
         f"{address}: no server answers ({one_line(reason)}); "
         f"start one, or correct --address ({protocol} is port {port} by default)"

@@ -9,7 +9,8 @@ import sys
 import pytest
 from absl import flags
 
-from benchmarks import compare, machine, report, rows, sides, turns
+from benchmarks import compare, report, rows, sides, sweep, turns
+from modeling.configs import config as config_lib
 from tests import tiny
 
 
@@ -22,8 +23,7 @@ def test_sides_take_turns():
 
     runs = turns.alternate({s: lambda s=s: take(s) for s in ("ours", "peer")}, 3)
     assert calls == ["ours", "peer"] * 3
-    assert turns.ratios(runs, "figure") == [1 / 2, 3 / 4, 5 / 6]
-    assert turns.median(runs["peer"], "figure") == 4.0
+    assert [run["figure"] for run in runs["peer"]] == [2.0, 4.0, 6.0]
 
 
 def test_side_that_fails_says_why():
@@ -107,22 +107,6 @@ def test_row_is_measured_in_turns(flag_values, monkeypatch):
     assert found["title"] == "fine-tuning, SST-2, batches of 32"
 
 
-def test_latency_is_that_of_a_server(flag_values, monkeypatch):
-    modules = []
-    job = dataclasses.asdict(sides.Job("answer", "classifier", 2, "", "", 1, 20))
-
-    def run(command):
-        modules.append(command[2])
-        if modules == ["benchmarks.preparation"]:
-            return {"job": job, "examples": 20, "gflop": 1.0}
-        return {"p50_ms": 8.0, "peak_gflops": 500.0}
-
-    monkeypatch.setattr(turns, "run", run)
-    flag_values.rounds = 1
-    compare.measure("latency", rows.ROWS["latency"], "directory")
-    assert modules == ["benchmarks.preparation", "benchmarks.served"]
-
-
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
@@ -175,11 +159,11 @@ def test_processor_is_read(tmp_path):
     )
     path = tmp_path / "cpuinfo"
     path.write_text(text)
-    found = machine.describe(str(path))
+    found = report.describe_machine(str(path))
     assert found["processor"] == "AMD EPYC (family 25, model 1)"
     assert found["instruction_sets"] == ["avx2", "amx_bf16"]
     assert found["cores"] >= 1 and found["memory_gb"] > 0.5
-    assert machine.describe(str(tmp_path / "absent"))["instruction_sets"] == []
+    assert report.describe_machine(str(tmp_path / "absent"))["instruction_sets"] == []
 
 
 def turn_of(figure, share, memory, peak, versions):
@@ -238,7 +222,7 @@ def test_report_holds_medians_and_ratios():
         },
     }
     text = report.markdown(results)
-    lines = text.splitlines()
+    lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[0] == "AMD EPYC, 2 cores, avx2, 25.0 GB"
     assert (
         "* this project: TensorFlow 2.21; TF_X=1; matrix product 156 GFLOP/s (float32)"
@@ -277,5 +261,66 @@ def test_command_times_ours_alone(tmp_path):
     assert run["figure"] == pytest.approx(32 / run["seconds"])
     assert 100 < run["peak_memory_mb"] < 8000
     cell = re.escape(f"{run['figure']:.1f}")
-    pattern = rf"\| classifier step, 32 x 16 \| sequences/s \| {cell} \| - \|"
+    pattern = rf"\| classifier step, 32 x 16 +\| sequences/s +\| {cell} +\| - +\|"
     assert re.search(pattern, done.stdout)
+
+
+SMALL = {
+    "vocab_size": 20,
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "hidden_act": "relu",  # nothing to compile
+    "max_position_embeddings": 16,
+}
+
+
+@pytest.fixture
+def sweep_flags(tmp_path, monkeypatch):
+    """Flags of a sweep over a tiny network."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(SMALL))
+    monkeypatch.setattr(sides, "PEAK_SIZE", 64)
+    with tiny.flags_of("benchmarks.sweep"):
+        arguments = ["--train_batch_sizes=4,2", "--max_seq_lengths=8,16", "--steps=2"]
+        arguments += ["--num_hidden_layers=1", "--hidden_sizes=8,12"]
+        arguments += [f"--bert_config_file={config}"]
+        arguments += [f"--output_file={tmp_path / 'new' / 'out.json'}"]
+        flags.FLAGS(["sweep", *arguments])
+        yield flags.FLAGS
+
+
+def test_each_size_is_varied_around_the_first(sweep_flags, monkeypatch, capsys):
+    def run(command):
+        return {"tokens_per_second": 1234.1}
+
+    monkeypatch.setattr(turns, "run", run)
+    sweep.main([])
+    with open(sweep_flags.output_file, encoding="utf-8") as file:
+        measured = json.load(file)["points"]
+    sizes = [tuple(point.values())[:4] for point in measured]
+    assert sizes == [(4, 8, 1, 8), (2, 8, 1, 8), (4, 16, 1, 8), (4, 8, 1, 12)]
+    assert capsys.readouterr().out.count(" 1234 |") == 4
+
+
+def test_network_of_a_point_keeps_the_size_of_a_head(sweep_flags):
+    config = config_lib.BertConfig.from_dict(SMALL)
+    point = {**sweep.points()[0], "hidden_sizes": 12}
+    wider = sweep.network(config, point)
+    assert (wider.num_attention_heads, wider.intermediate_size) == (3, 24)
+    for wrong in ({"hidden_sizes": 10}, {"max_seq_lengths": 17}):
+        with pytest.raises(ValueError, match=r"multiples of 4.*at most 16"):
+            sweep.network(config, {**point, **wrong})
+    sweep_flags.hidden_sizes = ["8", "x"]
+    with pytest.raises(ValueError, match="--hidden_sizes=8,x: give whole numbers"):
+        sweep.points()
+
+
+@pytest.mark.slow
+def test_point_is_measured(sweep_flags):
+    point = sweep.points()[0]
+    config = config_lib.BertConfig.from_dict(SMALL)
+    figures = sweep.measure(sweep.network(config, point), point)
+    assert figures["loss"] == pytest.approx(0.69, abs=0.1)  # log 2 of two classes
+    assert figures["tokens_per_second"] > 0 and figures["share_of_peak"] > 0

@@ -1,4 +1,4 @@
-"""Tests of contract/json_files.py and json_files.py."""
+"""Tests of contract/json_files.py."""
 
 import pytest
 

@@ -1,11 +1,14 @@
 """Command lines of a comparison, and networks of one size."""
 
+import json
+
 import pytest
 from absl import flags
 
 from experiments import commands, compare, plans, preparation, shapes, systems, tasks
 from modeling import pretrainers
 from modeling.configs import config as config_lib
+from modeling.elmo import objective
 from tests import tiny
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(995))]
@@ -22,24 +25,34 @@ def lines(tmp_path, bert):
         (tmp_path / name).write_text("a text\n")
     corpus = preparation.Corpus(
         str(tmp_path / "corpus"),
-        *(f"{tmp_path}/*.txt", f"{tmp_path}/b.txt"),
+        f"{tmp_path}/*.txt",
+        f"{tmp_path}/b.txt",
         vocab_size=1000,
         max_seq_length=128,
     )
-    configs = shapes.of_bert(bert, VOCAB, 900)
-    return commands.Commands(
+    settings = commands.Settings(
         directory=str(tmp_path),
-        corpus=corpus,
-        configs=shapes.write(configs, str(tmp_path / "configs")),
         data_dir="data",
-        hidden_size=bert.hidden_size,
+        bert=bert,
+        systems=[],
+        tasks=[],
+        seeds=(1, 2, 3),
+        steps=80,
+        num_train_epochs=1.5,
+        vocab_size=1000,
         train_batch_size=16,
         max_seq_length=128,
         learning_rate=1e-3,
         task_learning_rate=5e-4,
         feature_learning_rate=2e-3,
-        seeds=(1, 2, 3),
+        layers=True,
+        curves=True,
+        jobs=1,
+        threads=1,
     )
+    configs = shapes.equal_sized(bert, VOCAB, 900)
+    paths = shapes.write(configs, str(tmp_path / "configs"))
+    return commands.Commands(settings, corpus, paths)
 
 
 def parsed(stage):
@@ -56,7 +69,7 @@ def test_scripts_take_all_command_lines(lines):
         *(lines.pretraining(n, plans.TRIAL_STEPS) for n in systems.NETWORKS.values()),
         lines.encoder_of_pair(),
         *(
-            lines.task(system, task, 0.25)
+            lines.task(system, task)
             for system in (*systems.SYSTEMS.values(), *systems.layer_systems(4))
             for task in tasks.TASKS.values()
         ),
@@ -68,7 +81,7 @@ def test_scripts_take_all_command_lines(lines):
 
 def test_runs_differ_in_nothing_but_their_system(lines):
     first, second = (
-        parsed(lines.task(systems.SYSTEMS[name], tasks.TASKS["wnut17"], 1.5))
+        parsed(lines.task(systems.SYSTEMS[name], tasks.TASKS["wnut17"]))
         for name in ("bert", "left_to_right_bilstm")
     )
     differing = {name for name in first if first[name] != second[name]}
@@ -78,39 +91,38 @@ def test_runs_differ_in_nothing_but_their_system(lines):
         parsed(lines.pretraining(systems.NETWORKS[name], 80))
         for name in ("no_nsp", "left_to_right")
     )
-    assert {name for name in masked if masked[name] != plain[name]} == {
-        *("objective", "bert_config_file", "max_predictions_per_seq", "output_dir")
-    }
+    differing = {name for name in masked if masked[name] != plain[name]}
+    expected = {"objective", "bert_config_file", "output_dir"}
+    assert differing == {*expected, "max_predictions_per_seq"}
     assert masked["max_predictions_per_seq"] == 19
     assert masked["save_checkpoints_steps"] == 20
 
 
 def test_a_checkpoint_along_the_pretraining_is_named(lines):
     system = systems.SYSTEMS["no_nsp"]
-    stage = lines.task(system, tasks.TASKS["sst2"], 1, checkpoint_step=250)
+    stage = lines.task(system, tasks.TASKS["sst2"], checkpoint_step=250)
     values = parsed(stage)
     assert values["init_checkpoint"] == f"{values['pretrained']}/model.ckpt-250"
 
 
 def test_networks_are_of_one_size(bert):
-    found = shapes.of_bert(bert, VOCAB, 900)
-    sizes = {name: shapes.num_weights(network) for name, network in found.items()}
+    networks = shapes.equal_sized(bert, VOCAB, 900)
+    sizes = {name: shapes.num_weights(network) for name, network in networks.items()}
     assert sizes["left_to_right"] == sizes["bert"]
     assert max(sizes.values()) < 1.01 * min(sizes.values())
 
 
 @pytest.mark.parametrize(
-    ("shape", "kind", "more"),
+    ("shape", "make", "more"),
     [
-        ("bert", "BertPretrainer", 2 * 128 + 2),  # the second sentence
-        ("gpt", "LanguageModel", 0),
-        ("elmo", "BidirectionalLM", 0),
-        ("encoder_decoder", "seq2seq", 0),
+        ("bert", pretrainers.BertPretrainer, 2 * 128 + 2),  # the second sentence
+        ("gpt", pretrainers.LanguageModel, 0),
+        ("elmo", objective.BidirectionalLM, 0),
+        ("encoder_decoder", pretrainers.HEADS["seq2seq"], 0),
     ],
 )
-def test_weights_are_those_of_the_built_network(bert, shape, kind, more):
-    config = shapes.of_bert(bert, VOCAB, 900)[shape]
-    make = pretrainers.HEADS.get(kind) or getattr(pretrainers, kind)
+def test_weights_are_those_of_the_built_network(bert, shape, make, more):
+    config = shapes.equal_sized(bert, VOCAB, 900)[shape]
     model = make(config)
     model.build()
     variables = model.trainable_variables
@@ -122,4 +134,29 @@ def test_weights_are_those_of_the_built_network(bert, shape, kind, more):
 def test_a_bert_without_counterparts_is_refused(bert):
     small = config_lib.BertConfig.from_dict({**bert.to_dict(), "num_hidden_layers": 1})
     with pytest.raises(ValueError, match="a BERT of 1 layers of 128 has no counter"):
-        shapes.of_bert(small, VOCAB, 900)
+        shapes.equal_sized(small, VOCAB, 900)
+
+
+def test_networks_read_as_many_tokens_as_the_first():
+    tokens = {"a": 1000.0, "b": 2000.0, "c": 1e9}
+    assert plans.equal_steps(1000, tokens) == {"a": 1000, "b": 496, "c": 8}
+
+
+def test_tokens_of_a_step_are_those_of_any_machine(tmp_path):
+    counts = [971, 1013, 1024, 968, 999, 1001]  # tokens of a step of 8 rows
+
+    def measured(machine):
+        rates = [(7.1 * machine, 7.1 * machine * count / 8) for count in counts]
+        examples, tokens = (
+            [[step, float(f"{rate[part]:.6g}")] for step, rate in enumerate(rates, 1)]
+            for part in (0, 1)
+        )
+        curves = {
+            "train/examples_per_second": examples,
+            "train/tokens_per_second": tokens,
+        }
+        record = {"curves": curves, "flags": {"train_batch_size": 8}}
+        (tmp_path / "report.json").write_text(json.dumps(record))
+        return plans.tokens_per_step(str(tmp_path))
+
+    assert measured(1.0) == measured(0.0437) == sum(counts) / len(counts)

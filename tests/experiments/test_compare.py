@@ -19,15 +19,19 @@ from tests import tiny
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATIENCE = 900  # seconds, of a busy machine
 CONFIG = {
-    **{"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2},
-    **{"intermediate_size": 32, "max_position_embeddings": 128, "vocab_size": 300},
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 128,
+    "vocab_size": 300,
 }
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory):
+def arguments(tmp_path_factory):
     """Flags of a small comparison, without its --output_dir."""
-    path = tmp_path_factory.mktemp("given")
+    path = tmp_path_factory.mktemp("input")
     (path / "config.json").write_text(json.dumps(CONFIG))
     (path / "data" / "sst2").mkdir(parents=True)
     for name, count in (("train", 160), ("dev", 32)):
@@ -40,18 +44,24 @@ def given(tmp_path_factory):
     return (
         f"--corpus_files={ROOT}/sample_data/corpus/*.txt",
         f"--held_out_files={ROOT}/sample_data/corpus/trades.txt",
-        *(f"--data_dir={path}/data", f"--bert_config_file={path}/config.json"),
-        *("--systems=no_nsp,left_to_right", "--tasks=sst2,wnut17", "--seeds=1,2"),
-        *("--steps=8", "--num_train_epochs=0.2", "--vocab_size=300", "--jobs=2"),
+        f"--data_dir={path}/data",
+        f"--bert_config_file={path}/config.json",
+        "--systems=no_nsp,left_to_right",
+        "--tasks=sst2,wnut17",
+        "--seeds=1,2",
+        "--steps=8",
+        "--num_train_epochs=0.2",
+        "--vocab_size=300",
+        "--jobs=2",
     )
 
 
-def start(given, output_dir):
+def start(arguments, output_dir):
     """The comparison, in a group of processes of its own."""
     program = sys.executable, "-m", "experiments.compare"
     with output_dir.with_suffix(".log").open("a") as log:
         return subprocess.Popen(
-            [*program, *given, f"--output_dir={output_dir}"],
+            [*program, *arguments, f"--output_dir={output_dir}"],
             cwd=ROOT,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -64,9 +74,9 @@ def record(output_dir):
     return json.loads(path.read_text())
 
 
-def wait_for(process, log, said):
+def wait_for(process, log, line):
     end = time.monotonic() + PATIENCE
-    while said not in log.read_text():
+    while line not in log.read_text():
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < end, log.read_text()
         time.sleep(0.1)
@@ -74,26 +84,26 @@ def wait_for(process, log, said):
 
 
 @pytest.mark.slow
-def test_a_comparison_that_is_killed_has_the_same_numbers(given, tmp_path):
+def test_a_comparison_that_is_killed_has_the_same_numbers(arguments, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert start(given, whole).wait(PATIENCE) == 0
+    assert start(arguments, whole).wait(PATIENCE) == 0
     log = tmp_path / "killed.log"
-    # Its own process alone, so that programs are left; politely; and everything.
-    for said, kill, number in (
+    # Killed alone, so that programs are left; asked to end; killed with its programs.
+    for line, kill, number in (
         ("short runs of tasks:", os.kill, signal.SIGKILL),
         ("\npretraining:", os.kill, signal.SIGTERM),
         ("\ntasks:", os.killpg, signal.SIGKILL),
     ):
-        process = start(given, killed)
-        wait_for(process, log, said)
+        process = start(arguments, killed)
+        wait_for(process, log, line)
         kill(process.pid, number)
         expected = 143 if number == signal.SIGTERM else -9
         assert process.wait(PATIENCE) == expected
-    assert start(given, killed).wait(PATIENCE) == 0
+    assert start(arguments, killed).wait(PATIENCE) == 0
     assert "is in use" in log.read_text()
     assert record(killed) == record(whole)
-    found = record(whole)["scores"]["left_to_right"]
-    assert set(found) == {"sst2", "wnut17"} and set(found["sst2"]) == {"1", "2"}
+    scores = record(whole)["scores"]["left_to_right"]
+    assert set(scores) == {"sst2", "wnut17"} and set(scores["sst2"]) == {"1", "2"}
     assert len(record(whole)["along_pretraining"]["no_nsp"]) == 4
     assert not list(whole.glob("tasks/**/model.ckpt-*"))
     assert list(whole.glob("pretrained/no_nsp/model.ckpt-8.*"))
@@ -102,21 +112,20 @@ def test_a_comparison_that_is_killed_has_the_same_numbers(given, tmp_path):
 
 
 @pytest.fixture
-def asked(given, tmp_path):
+def read_settings(arguments, tmp_path):
     """Reads settings from the flags and more of them."""
     with tiny.flags_of("experiments.compare"):
 
         def read(*more):
-            flags.FLAGS(["compare", *given, f"--output_dir={tmp_path}/out", *more])
+            flags.FLAGS(["compare", *arguments, f"--output_dir={tmp_path}/out", *more])
             return compare.settings()
 
         yield read
 
 
 @pytest.mark.parametrize(
-    ("flag", "said"),
+    ("flag", "message"),
     [
-        ("--minutes=5", "give --minutes or --steps"),
         (
             "--systems=bert,elmo2",
             "--systems=bert,elmo2: elmo2 is not one of random, be",
@@ -131,32 +140,36 @@ def asked(given, tmp_path):
         ),
     ],
 )
-def test_wrong_flags_are_named_before_anything_runs(asked, flag, said):
-    with pytest.raises(ValueError, match=said):
-        asked(flag)
+def test_wrong_flags_are_named_before_anything_runs(read_settings, flag, message):
+    with pytest.raises(ValueError, match=message):
+        read_settings(flag)
 
 
-def test_machine_without_affinities_has_cores(asked, monkeypatch):
+def test_machine_without_affinities_has_cores(read_settings, monkeypatch):
     """As macOS, whose os has no sched_getaffinity."""
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(compare.joblib, "cpu_count", lambda: 6)
-    assert asked("--jobs=2").threads == 3
+    assert read_settings("--jobs=2").threads == 3
 
 
-def test_another_comparison_in_the_directory_is_refused(asked, tmp_path):
+def test_another_comparison_in_the_directory_is_refused(read_settings, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("One line.\n")
     corpus = types.SimpleNamespace(texts={"train": [str(text)], "held_out": []})
-    first = asked()
+    first = read_settings()
     with stages.locked(first.directory):
         comparison.check_same(first, corpus)
-        comparison.check_same(asked(), corpus)
-        comparison.check_same(asked("--jobs=1"), corpus)  # as on another machine
+        comparison.check_same(read_settings(), corpus)
+        comparison.check_same(
+            read_settings("--jobs=1"), corpus
+        )  # as on another machine
         with pytest.raises(
             ValueError, match=r"with seeds=\[1, 2\], but .* seeds=\[3\]"
         ):
-            comparison.check_same(asked("--seeds=3"), corpus)
-        comparison.check_same(asked("--jobs=7"), corpus)  # as on another machine
+            comparison.check_same(read_settings("--seeds=3"), corpus)
+        comparison.check_same(
+            read_settings("--jobs=7"), corpus
+        )  # as on another machine
         text.write_text("One time.\n")  # as long
         with pytest.raises(ValueError, match="has a comparison with contents="):
-            comparison.check_same(asked(), corpus)
+            comparison.check_same(read_settings(), corpus)

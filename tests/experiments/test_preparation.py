@@ -59,7 +59,8 @@ def test_held_out_text_is_never_trained_on(corpus, tmp_path):
     with pytest.raises(ValueError, match="are all among --held_out_files"):
         preparation.Corpus(
             str(tmp_path / "corpus"),
-            *(f"{tmp_path}/held.txt", f"{tmp_path}/*.txt"),
+            f"{tmp_path}/held.txt",
+            f"{tmp_path}/*.txt",
             vocab_size=100,
             max_seq_length=16,
         )

@@ -34,6 +34,12 @@ with stages.locked(root) as lock:
         for n, seconds in (("quick", "0"), ("slow", "60"))
     ])
 """
+WAITING = """
+import sys
+from experiments import stages
+with stages.locked(sys.argv[1]):
+    open(sys.argv[2], "w").close()
+"""
 
 
 @pytest.fixture
@@ -47,9 +53,9 @@ def stage(root, name, code=0, **options):
     return stages.Stage(name, str(root / name), command, **options)
 
 
-def run(root, found, **options):
+def run(root, steps, **options):
     with stages.locked(str(root)) as lock:
-        stages.Runner(str(root), 2, 1, lock).run("runs", found, **options)
+        stages.Runner(str(root), 2, 1, lock).run("runs", steps, **options)
 
 
 def test_what_is_done_is_not_run_again(root, capsys):
@@ -66,16 +72,11 @@ def test_what_is_done_is_not_run_again(root, capsys):
     assert (root / "out").read_text().split()[-1] == "d"
 
 
-def test_long_runs_begin_first_but_for_those_in_order(root):
-    found = [stage(root, name, weight=number) for number, name in enumerate("abcd")]
+def test_runs_begin_in_order(root):
     with stages.locked(str(root)) as lock:
-        stages.Runner(str(root), 1, 1, lock).run("runs", found)
-    assert (root / "out").read_text().split() == ["d", "c", "b", "a"]
-    (root / "out").unlink()
-    for name in "abcd":
-        (root / name / stages.DONE).unlink()
-    run(root, found, alone=True)
-    assert (root / "out").read_text().split() == ["a", "b", "c", "d"]
+        runner = stages.Runner(str(root), 1, 1, lock)
+        runner.run("runs", [stage(root, name) for name in "dacb"])
+    assert (root / "out").read_text().split() == ["d", "a", "c", "b"]
 
 
 def test_what_failed_is_shown_with_its_command_and_nothing_begins_after_it(root):
@@ -83,10 +84,10 @@ def test_what_failed_is_shown_with_its_command_and_nothing_begins_after_it(root)
     (root / "bad" / stages.LOG).write_text("of an earlier time\n")
     with pytest.raises(stages.Failed) as raised:
         run(root, [stage(root, "bad", 3), stage(root, "later")], alone=True)
-    told = str(raised.value)
-    assert told.startswith("bad: ended with exit code 3. The end of ")
-    assert "    said bad\nIts command: python program.py" in told
-    assert "earlier" not in told
+    message = str(raised.value)
+    assert message.startswith("bad: ended with exit code 3. The end of ")
+    assert "    said bad\nIts command: python program.py" in message
+    assert "earlier" not in message
     assert (root / "out").read_text().split() == ["bad"]
     assert not (root / "bad" / stages.DONE).exists()
 
@@ -131,12 +132,7 @@ def test_programs_of_a_killed_comparison_keep_its_directory(root):
     process.wait()
     path = str(root / "done")
     with subprocess.Popen(
-        [
-            *(sys.executable, "-c"),
-            "import sys; from experiments import stages\n"
-            "with stages.locked(sys.argv[1]): open(sys.argv[2], 'w').close()",
-            *(str(root), path),
-        ],
+        [sys.executable, "-c", WAITING, str(root), path],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -10,8 +10,7 @@ import tensorflow as tf
 from modeling import models, pretrainers
 from modeling.checkpoints import names
 from modeling.configs import config as config_lib
-from modeling.configs import config_files
-from modeling.gpt import config as gpt_config
+from modeling.configs import config_files, gpt_config
 
 GPT_SHAPE = {
     "vocab_size": 64,
@@ -105,6 +104,5 @@ def bert(config_file, head=pretrainers.LanguageModel, attention="causal"):
     for name, variable in names.named_variables(model):
         key = f"decoder.{name.hugging_face}"
         if "pooler" not in key:  # which no decoder has
-            value = weights[key]
-            variable.assign(value.T if name.is_transposed else value)
+            variable.assign(name.from_hugging_face(weights[key]))
     return model

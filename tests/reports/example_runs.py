@@ -63,7 +63,6 @@ def facts(**changes):
         "has_weights": True,
         "has_export": True,
         "explanations": [],
-        "pictures": [],
         "environment": {"precision": "float32"},
         "data": {
             "train": {

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from reports import compare
-from reports.pages import record, run_page
+from reports import compare, run_report
+from reports.pages import record
 from tests.reports import example_runs
 
 NAMES = ("first", "second")
@@ -18,7 +18,7 @@ def run_of(**changes):
     kind = changes.pop("kind", "text-classification")
     rows = example_runs.rows(**changes)
     facts = example_runs.facts(kind=kind, flags=flags)
-    return json.loads(record.text_of(record.of_run(rows, directory="x", **facts)))
+    return json.loads(record.text_of(record.build(rows, directory="x", **facts)))
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_equal_verdicts_have_no_interval_without_width():
     run = run_of(wrong_every=None)
     found = compare.compare(run, run, NAMES)
     assert [score.interval for score in found.scores] == [None, None]
-    text = "\n".join(compare.text_of(found))
+    text = "\n".join(compare.lines(found))
     assert "+0.0000     no spread over the resamples" in text
 
 
@@ -77,7 +77,7 @@ def test_rows_that_only_one_has_are_left_out():
     found = compare.compare(run_of(count=60), run_of(count=40, shift=1), NAMES)
     assert found.shared == 40 and sum(found.counts) == 40
     assert all(score.interval is None for score in found.scores)
-    assert "not known: other rows" in "\n".join(compare.text_of(found))
+    assert "not known: other rows" in "\n".join(compare.lines(found))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_what_cannot_be_compared_is_refused(change, message):
 def test_program_prints_and_writes_a_page(tmp_path, capsys):
     for name, wrong_every in (("a", 5), ("b", 10)):
         rows = example_runs.rows(wrong_every=wrong_every, first_text=example_runs.EVIL)
-        run_page.write(rows, str(tmp_path / name), **example_runs.facts())
+        run_report.write(rows, str(tmp_path / name), **example_runs.facts())
     places = [str(tmp_path / name) for name in ("a", "b")]
     page = tmp_path / "c.html"
     capsys.readouterr()

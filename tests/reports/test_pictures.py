@@ -1,32 +1,38 @@
-"""Tests of reports/pictures.py and figures.py."""
+"""Tests of reports/pictures.py, figures.py and svg.py."""
 
+import html
+import io
 import re
-import struct
 import subprocess
 import sys
+import warnings
 import xml.etree.ElementTree
 
+import matplotlib.image
 import numpy as np
 import pytest
 
 from contract import outcomes
-from reports import figures, pictures
+from reports import figures, pictures, svg
 from reports.measures import diagnostics
 
-PNG = b"\x89PNG\r\n\x1a\n"
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # a library within warns
+    from tensorboard import plugin_util
+
+NASTY = "a | b `c` *d* _e_ <b>f</b> &amp; [g](http://h) # i \\| ~~j~~ 1. k\n\n- l"
 
 
 def seen(**outcome):
+    rows = {
+        "texts": [("text",)] * 4,
+        "expected": ["a"] * 4,
+        "predicted": ["b"] * 4,
+        "is_correct": np.zeros(4, bool),
+        "losses": np.arange(4.0),
+    }
     return outcomes.Outcomes(
-        split="dev",
-        texts=[("text",)] * 4,
-        expected=["a"] * 4,
-        predicted=["b"] * 4,
-        is_correct=np.zeros(4, bool),
-        losses=np.arange(4.0),
-        scores={},
-        rescore=lambda rows: {},
-        **outcome,
+        split="dev", scores={}, rescore=lambda rows: {}, **{**rows, **outcome}
     )
 
 
@@ -43,8 +49,8 @@ def classes(count, **changes):
     return seen(decisions=outcomes.Decisions(**{**values, **changes}))
 
 
-def drawn_texts(svg):
-    root = xml.etree.ElementTree.fromstring(svg)
+def drawn_texts(figure):
+    root = xml.etree.ElementTree.fromstring(svg.element(figure))
     return [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
@@ -70,25 +76,26 @@ def drawn_texts(svg):
 )
 def test_pictures_suit_what_was_decided(found, names):
     """Each is a PNG of more than one color, and its text stays text in SVG."""
-    chosen = pictures.of(found)
+    chosen = pictures.choose(found)
     assert sorted(chosen) == sorted(names)
     for picture in chosen.values():
         figure = picture.draw()
-        png = figures.png(figure)
-        width, height = struct.unpack(">II", png[16:24])
-        assert png.startswith(PNG) and 300 < width < 1400 and 200 < height < 1400
-        assert drawn_texts(figures.svg(figure))
+        pixels = matplotlib.image.imread(io.BytesIO(svg.png(figure)), "png")
+        height, width = pixels.shape[:2]
+        assert 300 < width < 1400 and 200 < height < 1400
+        assert len(np.unique(pixels.reshape(-1, pixels.shape[-1]), axis=0)) > 20
+        assert drawn_texts(figure)
 
 
 def test_small_matrices_show_counts_and_large_ones_their_worst_errors():
     matrix = np.diag([5, 6]) + np.array([[0, 17], [0, 0]])
-    small = drawn_texts(figures.svg(figures.confusion(matrix, ["no", "yes"])))
+    small = drawn_texts(figures.confusion(matrix, ["no", "yes"]))
     assert {"5", "17", "6", "no", "yes"} <= set(small)
     assert "0" not in small  # the empty cell; the scale has 0.0
     large = np.diag(np.full(100, 3))
     large[7, 8], large[30, 4] = 41, 40
     names = [f"class {i}" for i in range(100)]
-    shown = drawn_texts(figures.svg(figures.confusion(large, names)))
+    shown = drawn_texts(figures.confusion(large, names))
     title = "81 of 81 errors; 100 classes are too many for a matrix"
     assert {"class 7 → class 8", "class 30 → class 4", "41", "40", title} <= set(shown)
     assert "class 50" not in " ".join(shown)
@@ -99,7 +106,7 @@ def test_a_hundred_curves_are_the_worst_few():
     curve = np.array([1.0, 0.0]), np.array([0.0, 1.0])
     curves = {i: diagnostics.Curve(*curve, 1 - i / 1000) for i in range(100)}
     figure = figures.precision_recall(curves, names)
-    shown = drawn_texts(figures.svg(figure))
+    shown = drawn_texts(figure)
     assert sum(text.startswith("class") for text in shown) == figures.CURVES
     assert {"class 99  0.901", "class 93  0.907"} <= set(shown)
 
@@ -107,18 +114,18 @@ def test_a_hundred_curves_are_the_worst_few():
 def test_svg_takes_the_ink_of_the_page_and_repeats():
     """Without a ground of its own it is readable on white and on black."""
     matrix = np.array([[1, 2], [3, 4]])
-    svg = figures.svg(figures.confusion(matrix, ["a", "b"]))
-    assert svg == figures.svg(figures.confusion(matrix, ["a", "b"]))
-    assert "currentColor" in svg and not re.search(r"fill: #(1f2023|000000)\b", svg)
-    assert svg.startswith("<svg") and "<metadata" not in svg
+    text, again = (svg.element(figures.confusion(matrix, ["a", "b"])) for _ in "12")
+    assert text == again
+    assert "currentColor" in text and not re.search(r"fill: #(1f2023|000000)\b", text)
+    assert text.startswith("<svg") and "<metadata" not in text
 
 
 def test_names_are_text_whatever_they_hold():
     """Dollars are no formula, line ends no lines; missing letters bring no warning."""
     names = ["$x^2$ & <b>", "a\nb", "体育", "n" * 40]
-    shown = drawn_texts(figures.svg(figures.confusion(np.eye(4, dtype=int), names)))
+    shown = drawn_texts(figures.confusion(np.eye(4, dtype=int), names))
     assert {"$x^2$ & <b>", "a b", "体育", "n" * 17 + "…"} <= set(shown)
-    assert figures.png(figures.confusion(np.eye(4, dtype=int), names))
+    assert svg.png(figures.confusion(np.eye(4, dtype=int), names))
 
 
 def test_drawing_leaves_the_users_matplotlib_alone():
@@ -130,13 +137,13 @@ from reports import pictures
 assert not any(name.startswith("matplotlib") for name in sys.modules)
 import matplotlib, numpy as np
 before = dict(matplotlib.rcParams.copy())
-from reports import figures
-figures.png(figures.histogram(np.arange(3.0), "x"))
+from reports import figures, svg
+svg.png(figures.histogram(np.arange(3.0), "x"))
 assert "matplotlib.pyplot" not in sys.modules
 assert matplotlib.rcParams._get_backend_or_none() is None
 assert dict(matplotlib.rcParams.copy()) == before
 matplotlib.use("svg")
-figures.png(figures.histogram(np.arange(3.0), "x"))
+svg.png(figures.histogram(np.arange(3.0), "x"))
 assert matplotlib.get_backend() == "svg"
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -159,3 +166,36 @@ def test_tensorboard_gets_pictures_a_table_and_histograms():
     }
     assert all(description for _, description in shown.values())
     assert pictures.summaries(None) == {}
+
+
+def wrong(texts, losses, is_correct):
+    return seen(
+        texts=[(text,) for text in texts],
+        expected=["yes"] * len(texts),
+        predicted=[f"no|{i}" for i in range(len(texts))],
+        is_correct=np.array(is_correct),
+        losses=np.array(losses),
+    )
+
+
+def test_wrong_rows_come_worst_first_and_long_texts_are_cut():
+    rows = wrong(["a", "b", "c " * 300, "d"], [1.0, 9.0, 3.0, 2.0], [0, 1, 0, 0])
+    errors = pictures.worst_errors(rows, 2)
+    assert [(error.row, error.loss) for error in errors] == [(2, 3.0), (3, 2.0)]
+    assert errors[0].predicted == "no|2" and errors[1].texts == ("d",)
+    assert errors[0].texts[0] == "c " * 99 + "c…"
+    assert pictures.cut("x" * 200, 200) == "x" * 200
+    assert pictures.error_table([]) == "No row is wrong."
+
+
+def test_text_of_an_error_is_shown_as_it_is():
+    """TensorBoard's Markdown makes one cell of it, with this text."""
+    table = pictures.error_table(pictures.worst_errors(wrong([NASTY], [1.0], [0])))
+    page = plugin_util.markdown_to_safe_html(table)
+    cells = [
+        html.unescape(re.sub(r"<[^>]*>", "", re.sub("<br */?>", " ", cell)))
+        for cell in re.findall(r"<td[^>]*>(.*?)</td>", page, re.S)
+    ]
+    assert cells == ["1.000", "yes", "no|0", " ".join(NASTY.split())]
+    plain = plugin_util.markdown_to_safe_html(f"| text |\n|---|\n| {NASTY} |")
+    assert " ".join(NASTY.split()) not in html.unescape(re.sub(r"<[^>]*>", "", plain))

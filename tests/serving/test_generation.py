@@ -59,7 +59,7 @@ def test_texts_are_written_as_the_export_or_the_row_says(functions):
 def test_scores_end_where_texts_end(functions):
     outputs = functions["score"](text=tf.constant(["adf", "b", "gh"]))
     outputs = {name: value.numpy() for name, value in outputs.items()}
-    rows = answers.rows(outputs, (), knows_labels=True)
+    rows = answers.rows(outputs, ())
     assert [row["token_nll"] for row in rows] == [[3.0, 2.0], [], [1.0]]
     assert [row["pieces"] for row in rows] == [["d", "f"], [], ["h"]]
     assert [row["nll"] for row in rows] == [5.0, 0.0, 1.0]
@@ -108,8 +108,6 @@ def test_sources_become_what_is_written_for_them(tmp_path):
     assert found["written"].numpy().tolist() == [b"cde", b"c", b""]
     assert found["num_tokens"].numpy().tolist() == [3, 1, 0]
     assert served["write"](text=tf.constant([], tf.string))["written"].shape == (0,)
-    rows = answers.rows(
-        {name: value.numpy() for name, value in found.items()}, (), knows_labels=True
-    )
+    rows = answers.rows({name: value.numpy() for name, value in found.items()}, ())
     lines = list(answers.lines(["bcd", "ba", ""], rows, as_json=False))
     assert lines[0] == "bcd\n    cde"

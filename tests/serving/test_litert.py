@@ -11,10 +11,9 @@ import tensorflow as tf
 
 from contract import tf_serving
 from modeling import losses, models
-from modeling.configs import config
+from modeling.configs import config, gpt_config
 from modeling.elmo import config as elmo_config
 from modeling.features import head_config
-from modeling.gpt import config as gpt_config
 from serving import export, formats, litert, predictor
 from tests.serving import (
     test_export,

@@ -16,8 +16,9 @@ import weakref
 import pytest
 import tensorflow as tf
 
-from contract import file_names
-from serving import answers, export, predictor
+from cli import predict_command
+from contract import errors, file_names
+from serving import answers, export, predictor, streaming
 from serving.protocol import http_server, servables, version_polling
 
 ROOT = pathlib.Path(export.__file__).parents[1]
@@ -62,7 +63,7 @@ def written(path):
 def test_file_is_answered_line_by_line(export_dir, tmp_path, capsys):
     given, answers = tmp_path / "in.jsonl", tmp_path / "new" / "out.jsonl"
     given.write_bytes(b'{"id": 1, "text": "a"}\n"\xc3\xa9 long"\nnone\n"b\\u0000"\n')
-    assert predictor._main_stream(export_dir, str(given), "jsonl", str(answers)) == 0
+    predict_command.answer_file(export_dir, str(given), "jsonl", str(answers))
     found = written(answers)
     assert found[:2] == [{"id": 1, "text": "a", **SHORT}, {"text": "é long", **LONG}]
     assert found[2]["line"] == 3 and "not JSON" in found[2]["error"]
@@ -76,7 +77,7 @@ def test_file_is_answered_line_by_line(export_dir, tmp_path, capsys):
 def test_plain_lines_go_to_standard_output(export_dir, tmp_path, capsys):
     given = tmp_path / "in.txt"
     given.write_text("a\n\nlonger")
-    assert predictor._main_stream(export_dir, str(given), "lines") == 0
+    predict_command.answer_file(export_dir, str(given), "lines")
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["label"] for row in rows] == ["short", "short", "long"]
 
@@ -97,9 +98,9 @@ def test_file_of_answers_is_whole_or_absent(export_dir, tmp_path, monkeypatch):
     given, answers = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     given.write_text('"a"\n"stop here"\n')
     fails_on(monkeypatch, "stop here", KeyboardInterrupt())
-    monkeypatch.setattr(predictor.streaming, "BATCH_LINES", 1)
+    monkeypatch.setattr(streaming, "BATCH_LINES", 1)
     with pytest.raises(KeyboardInterrupt):
-        predictor._main_stream(export_dir, str(given), "jsonl", str(answers))
+        predict_command.answer_file(export_dir, str(given), "jsonl", str(answers))
     assert [*tmp_path.iterdir()] == [given]
 
 
@@ -108,7 +109,7 @@ def test_model_that_has_no_room_says_so_in_the_line(export_dir, tmp_path, monkey
     given.write_text('"a"\n"huge"\n"b"\n')
     no_room = tf.errors.ResourceExhaustedError(None, None, "no room [Op:X]\n at")
     fails_on(monkeypatch, "huge", no_room)
-    predictor._main_stream(export_dir, str(given), "jsonl", str(answers))
+    predict_command.answer_file(export_dir, str(given), "jsonl", str(answers))
     found = written(answers)
     assert found[1] == {"error": "no room", "line": 2}
     assert [found[0]["text"], found[2]["text"]] == ["a", "b"]
@@ -117,7 +118,6 @@ def test_model_that_has_no_room_says_so_in_the_line(export_dir, tmp_path, monkey
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"export_dir": ""}, "give --export_dir=DIR"),
         ({"export_dir": "/nowhere"}, "--export_dir=/nowhere: no SavedModel there"),
         ({"input_file": "/nowhere"}, "--input_file=/nowhere: cannot be read"),
         ({"input_file": str(ROOT)}, "cannot be read"),
@@ -127,16 +127,15 @@ def test_model_that_has_no_room_says_so_in_the_line(export_dir, tmp_path, monkey
 )
 def test_wrong_place_is_one_line_before_the_work(change, text, export_dir, capsys):
     given = {"export_dir": export_dir, "input_file": __file__, **change}
-    assert predictor._main_stream(**given) == 2
-    out, err = capsys.readouterr()
-    assert err.startswith("error: ") and text in err and err.count("\n") == 1
-    assert out == ""
+    with pytest.raises((ValueError, OSError), match=text) as caught:
+        predict_command.answer_file(**given)
+    assert "\n" not in str(caught.value) and capsys.readouterr().out == ""
 
 
-def test_model_that_fails_is_one_line(export_dir, monkeypatch, capsys):
+def test_model_that_fails_is_one_line(export_dir, monkeypatch):
     fails_on(monkeypatch, "huge", tf.errors.InternalError(None, None, "bad graph"))
-    assert predictor._main(["", "huge"], export_dir, as_json=False) == 2
-    assert capsys.readouterr().err == "error: bad graph\n"
+    with pytest.raises(errors.InputError, match=r"^bad graph$"):
+        predict_command.answer_texts(export_dir, ["huge"])
 
 
 DATA = "variables/variables.data-00000-of-00001"
@@ -170,21 +169,24 @@ def test_damaged_export_is_one_line(name, change, export_dir, tmp_path, capsys):
     damaged.write_bytes(change(damaged.read_bytes() if damaged.exists() else b""))
     given = tmp_path / "in.jsonl"
     given.write_text('"a"\n')
-    assert predictor._main(["", "text"], str(tmp_path), as_json=False) == 2
-    assert predictor._main_stream(str(tmp_path), str(given)) == 2
-    assert predictor._main_serve(str(tmp_path), "127.0.0.1", 0, "sizes") == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 3
-    for line in err.splitlines():
-        assert line.startswith(f"error: {damaged}: cannot be loaded (")
-        assert line.endswith(f"); copy {version} again, or export the model again")
+    for answer in (
+        lambda: predict_command.answer_texts(str(tmp_path), ["text"]),
+        lambda: predict_command.answer_file(str(tmp_path), str(given)),
+        lambda: predict_command.serve(str(tmp_path), "127.0.0.1", 0, "sizes"),
+    ):
+        with pytest.raises(errors.InputError) as caught:
+            answer()
+        text = str(caught.value)
+        assert text.startswith(f"{damaged}: cannot be loaded (") and "\n" not in text
+        assert text.endswith(f"); copy {version} again, or export the model again")
+    assert capsys.readouterr().out == ""
 
 
 def test_damaged_fingerprint_is_quiet(export_dir, tmp_path, capsys, caplog):
     """TensorFlow does without, after the traceback that it logs."""
     version = shutil.copytree(f"{export_dir}/1", tmp_path / "1")
     (version / "fingerprint.pb").write_bytes(b"broken")
-    assert predictor._main(["", "text"], str(tmp_path), as_json=False) == 0
+    predict_command.answer_texts(str(tmp_path), ["text"])
     out, err = capsys.readouterr()
     assert out == "text\n    long 1.000, short 0.000\n"
     assert err == "" and not caplog.records
@@ -221,7 +223,7 @@ def test_label_comes_from_the_model_where_no_file_names_it(tmp_path, capsys):
     found = predictor.Predictor(str(tmp_path)).predict(["a", "longer"])
     assert [answer["label"] for answer in found] == ["short", "long"]
     assert found[1]["probabilities"] == {"0": 0.0, "1": 1.0}
-    assert predictor._main(["", "longer"], str(tmp_path), as_json=False) == 0
+    predict_command.answer_texts(str(tmp_path), ["longer"])
     assert capsys.readouterr().out == "longer\n    long 1.000\n"
 
 
@@ -242,8 +244,8 @@ def test_every_number_of_a_model_is_printed(tmp_path, capsys):
     export.save(export.ServedModel([], serving_default=function), str(tmp_path), {})
     found = predictor.Predictor(str(tmp_path)).predict(["abc", "d"])
     assert found == [{"scores": [3.0, -1.5]}, {"scores": [1.0, -0.5]}]
-    predictor._main(["", "abc"], str(tmp_path), as_json=True)
-    predictor._main(["", "abc"], str(tmp_path), as_json=False)
+    predict_command.answer_texts(str(tmp_path), ["abc"], as_json=True)
+    predict_command.answer_texts(str(tmp_path), ["abc"])
     assert capsys.readouterr().out == (
         '{"text": "abc", "scores": [3.0, -1.5]}\n3.000 -1.500  abc\n'
     )
@@ -273,7 +275,7 @@ def while_serving(monkeypatch, export_dir, ask):
     futures = []
     with monkeypatch.context() as patch, pool:
         patch.setattr(http_server, "run", run)
-        assert predictor._main_serve(export_dir, "127.0.0.1", 0, "sizes") == 0
+        predict_command.serve(export_dir, "127.0.0.1", 0, "sizes")
         return futures[0].result(WAIT_SECONDS)
 
 
@@ -303,7 +305,6 @@ def test_http_serves_until_it_is_told_to_stop(export_dir, monkeypatch, capsys):
     url = said[0].split(" at ")[1].split(";")[0]
     body = '{"instances": [{"text": "a text"}]}'
     assert said[1:] == [f"for example: curl -d '{body}' {url}", "stopped"]
-    assert predictor._main_serve("/nowhere", "127.0.0.1", 0, "sizes") == 2
 
 
 def until(look, is_so):
@@ -317,7 +318,7 @@ def until(look, is_so):
 
 
 def test_http_names_what_takes_long_to_load(export_dir, monkeypatch, capsys):
-    monkeypatch.setattr(predictor, "_SLOW_SECONDS", 0.01)
+    monkeypatch.setattr(predict_command, "_SLOW_SECONDS", 0.01)
     monkeypatch.setattr(servables, "warm", lambda *_: time.sleep(0.5))
     assert while_serving(monkeypatch, export_dir, labels) == ["short", "long"]
     text = f"loading and warming up {export_dir}/1 ...\n"

@@ -407,7 +407,7 @@ def test_fit_trains_with_it(build_classifier, classifier_batch):
 
 MADE = [
     optimizers.BertAdam(
-        schedule.LinearWithWarmup(0.05, 6, 2),
+        optimizers.LinearWithWarmup(0.05, 6, 2),
         weight_decay_rate=0.1,
         beta_1=0.8,
         beta_2=0.9,
@@ -416,7 +416,7 @@ MADE = [
         bias_correction=True,
         name="other",
     ),
-    optimizers.BertLamb(schedule.LinearWithWarmup(0.05, 6, 2), weight_decay_rate=0.3),
+    optimizers.BertLamb(optimizers.LinearWithWarmup(0.05, 6, 2), weight_decay_rate=0.3),
     optimizers.GptAdam(0.1, beta_2=0.99),
     optimizers.Adagrad(0.1, clip_norm=3.0, gradient_factor=20.0),
 ]

@@ -54,7 +54,7 @@ def by_loop(model, dataset, num_steps):
 
 def compiled(model):
     model.compile(
-        optimizer=optimizers.BertAdam(schedule.LinearWithWarmup(**RATES)),
+        optimizer=optimizers.BertAdam(optimizers.LinearWithWarmup(**RATES)),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
     return model
@@ -88,7 +88,7 @@ def test_fit_saved_in_between_equals_the_loop(
 @pytest.mark.parametrize("num_warmup_steps", [0, 3])
 def test_schedule_has_the_rates_of_the_loop(num_warmup_steps):
     arguments = {**RATES, "num_warmup_steps": num_warmup_steps}
-    made = schedule.LinearWithWarmup(**arguments)
+    made = optimizers.LinearWithWarmup(**arguments)
     made = type(made).from_config(made.get_config())
     rate = schedule.linear_with_warmup(**arguments)
     found = [float(made(tf.constant(step, tf.int64))) for step in range(9)]
@@ -98,7 +98,7 @@ def test_schedule_has_the_rates_of_the_loop(num_warmup_steps):
 
 def test_schedule_refuses_more_warm_up_than_steps():
     with pytest.raises(ValueError, match="num_train_steps=3, num_warmup_steps=4"):
-        schedule.LinearWithWarmup(1.0, 3, 4)
+        optimizers.LinearWithWarmup(1.0, 3, 4)
 
 
 @pytest.mark.slow

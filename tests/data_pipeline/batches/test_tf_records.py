@@ -59,16 +59,6 @@ def test_random_arrays(rows):
         assert encoded(arrays) == expected(arrays)
 
 
-def test_lengths():
-    for length in range(1, 201):
-        value = EDGES[length % len(EDGES)]
-        arrays = {
-            "ids": np.array([[value] * length, [0] * length]),
-            "weights": np.full((2, length), 0.5, np.float32),
-        }
-        assert encoded(arrays) == expected(arrays), length
-
-
 def test_float_values_are_kept_to_the_bit():
     values = [0.0, -0.0, 1.0, 0.1, 3.4e38, 1e-45, np.inf, -np.inf]
     arrays = {"x": np.array([values], np.float32)}

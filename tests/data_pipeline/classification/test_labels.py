@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -296,11 +294,3 @@ def test_class_weights_need_a_classification():
     label_set = labels.Labels((), "regression")
     with refused("--class_weights=balanced needs a classification, not regression"):
         labels.class_weights("balanced", np.zeros(3), label_set)
-
-
-def test_labels_need_no_tensorflow():
-    code = (
-        "import sys, data_pipeline.classification.labels; "
-        "sys.exit('tensorflow' in sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

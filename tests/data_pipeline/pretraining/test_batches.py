@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.pretraining import batches as record_batches
-from data_pipeline.pretraining import masking, metadata, shuffling
+from data_pipeline.pretraining import masking, shuffling
 from data_pipeline.pretraining import source as source_lib
 from tests.data_pipeline import tiny_records
 
@@ -40,10 +40,6 @@ def evaluation_batches(source, batch_size, num_batches, mask=None, context=ONE_H
     return sets(source, mask).evaluation_batches(batch_size, num_batches, context)
 
 
-def explain(error, source):
-    return sets(source).explain(error)
-
-
 @pytest.fixture(autouse=True)
 def _small_windows(monkeypatch):
     monkeypatch.setattr(shuffling, "WINDOW_RECORDS", 8)
@@ -69,142 +65,6 @@ def source(tmp_path_factory):
 @pytest.fixture(scope="module")
 def unmasked(tmp_path_factory):
     return write_source(tmp_path_factory.mktemp("unmasked"), has_masks=False)
-
-
-def refusal(files, **changes):
-    with pytest.raises(ValueError) as raised:
-        source_lib.check_records(files, **(GIVEN | changes))
-    assert "\n" not in str(raised.value)
-    return str(raised.value)
-
-
-# Finding files.
-
-
-def test_files_are_found_by_names_and_globs(tmp_path):
-    names = ["b-1", "b-0", "a-0", "b-0.metadata.json", "b-2.incomplete"]
-    names += ["b-3.metadata.json.incomplete", "b-4.incomplete-77"]
-    for name in names:
-        (tmp_path / name).write_text("")
-    (tmp_path / "b-5").mkdir()
-    spec = f"{tmp_path}/b-*, {tmp_path}/a-0,"
-    wanted = [str(tmp_path / name) for name in ("b-0", "b-1", "a-0")]
-    assert source_lib.find(spec) == wanted
-
-
-# Opening them.
-
-
-@pytest.mark.parametrize("has_masks", [True, False])
-def test_source_says_what_the_records_hold(tmp_path, has_masks):
-    said = {"sentence_task": "order"}
-    if not has_masks:
-        said |= {"masking": "none", "max_predictions_per_seq": 0}
-    paths = [
-        tiny_records.write_numbered(tmp_path / "a", 0, 3, said=said),
-        tiny_records.write_numbered(tmp_path / "b", 3, 8, said=said),
-    ]
-    found = source_lib.check_records(
-        paths, **GIVEN, vocab=tiny_records.VOCAB, do_lower_case=True
-    )
-    assert found == source_lib.RecordSource(
-        files=tuple(paths),
-        counts=(3, 5),
-        sentence_task="order",
-        has_masks=has_masks,
-        max_seq_length=8,
-        max_predictions_per_seq=2,
-    )
-
-
-OTHER_VOCAB = [*tiny_records.VOCAB[:-1], "z"]
-OURS = tiny_records.METADATA["vocab_digest"]
-# Metadata of two files, or None; what the run has; and the message.
-REFUSED = [
-    *(
-        (
-            [{}, {name: value}],
-            {"flag": "eval_input_file"},
-            f"--eval_input_file: the records of {{0}} have {name}="
-            f"{tiny_records.METADATA[name]}, those of {{1}} {name}={value};",
-        )
-        for name, value in (
-            ("max_seq_length", 16),
-            ("max_predictions_per_seq", 3),
-            ("masking", "span"),
-            ("sentence_task", "order"),
-            ("do_lower_case", False),
-            ("vocab_size", 21),
-            ("vocab_digest", "0123456789abcdef"),
-        )
-    ),
-    *(
-        (
-            [said],
-            {name: value},
-            f"--{name}={value}, but the records of {{0}} have {name}={ours}; give "
-            f"--{name}={ours}, or make the records again",
-        )
-        for said in ({}, None)
-        for name, value, ours in (
-            ("max_seq_length", 128, 8),
-            ("max_predictions_per_seq", 20, 2),
-        )
-    ),
-    *(
-        (
-            [{}],
-            {"vocab_size": size},
-            "{0} were made with a vocabulary of 20 entries, but the network "
-            f"(--pretrained or --bert_config_file) has vocab_size={size};",
-        )
-        for size in (19, 20 + 8)
-    ),
-    (
-        [{}],
-        {"vocab": OTHER_VOCAB},
-        f"the records of {{0}} were made with another vocabulary (digest {OURS}, 20 "
-        f"entries) than --vocab_file (digest {metadata.vocab_digest(OTHER_VOCAB)});",
-    ),
-    ([None], {"vocab_size": 7}, "{0} hold the token id 7, but the network (--pretr"),
-    (
-        [{}],
-        {"do_lower_case": False},
-        "--do_lower_case=False, but the records of {0} have do_lower_case=True",
-    ),
-]
-
-
-@pytest.mark.parametrize(("said", "changes", "message"), REFUSED)
-def test_records_that_do_not_fit_are_refused(tmp_path, said, changes, message):
-    files = [
-        tiny_records.write_numbered(tmp_path / str(i), 0, 3, said=one)
-        for i, one in enumerate(said)
-    ]
-    assert message.format(*files) in refusal(files, **changes)
-
-
-def test_records_that_fit_are_opened(tmp_path):
-    """What is unknown is not checked, and a table may be rounded up by 7 rows."""
-    known, bare = (
-        tiny_records.write_numbered(tmp_path / name, 0, 3, said=said)
-        for name, said in (("a", {}), ("b", None))
-    )
-    for files, changes in (
-        ([known], {"vocab_size": 20 + 7}),
-        ([bare], {"vocab_size": 8, "do_lower_case": False}),
-    ):
-        assert source_lib.check_records(files, **GIVEN | changes).counts == (3,)
-
-
-def test_no_record_at_all_is_refused(tmp_path):
-    empty, full = (
-        tiny_records.write_numbered(tmp_path / name, 0, count, said={})
-        for name, count in (("a", 0), ("b", 1))
-    )
-    text = refusal([empty, empty])
-    assert text.startswith(f"--input_file: there is no record in {empty} and 1 more;")
-    assert source_lib.check_records([empty, full], **GIVEN).counts == (0, 1)
 
 
 # Training.
@@ -408,7 +268,6 @@ def serialized(batch):
 
 # Each of 10 steps of 7 records, with files of 9, 4, 7, 3 and 6: the first epoch ends
 # within step 4 and the second within step 8.
-@pytest.mark.slow
 def test_names_of_a_batch_are_the_places_of_its_records(source):
     batches = train(source, 10, batch_size=7)
     named = [
@@ -477,6 +336,10 @@ def test_unmasked_records_are_masked(unmasked, thirty):
     drawn = [batch["masked_lm_ids"].tolist() for batch in batches]
     for one, other in itertools.combinations(drawn, 2):
         assert one != other
+    resumed = train(unmasked, 30, start_step=26, mask=random_mask)
+    assert_equal(resumed, batches[26:])
+    other = train(unmasked, 2, seed=2, mask=random_mask)
+    assert np.any(other[0]["masked_lm_ids"] != batches[0]["masked_lm_ids"])
 
 
 # Evaluation.
@@ -522,12 +385,6 @@ def test_recorded_file_of_the_original(shared_file):
 # Files that are damaged where nothing was looked at.
 
 
-def fail(source):
-    with pytest.raises(tf.errors.OpError) as raised:
-        evaluate(source, 7)
-    return raised.value
-
-
 def copied(source, directory):
     """A source whose files may be changed."""
     files = [directory / pathlib.Path(path).name for path in source.files]
@@ -536,54 +393,50 @@ def copied(source, directory):
     return dataclasses.replace(source, files=tuple(map(str, files)))
 
 
-def test_damaged_file_is_named(tmp_path, source):
-    damaged = copied(source, tmp_path)
-    path = pathlib.Path(damaged.files[2])
+def flip_a_bit(path):
     data = bytearray(path.read_bytes())
     data[-30] ^= 1
     path.write_bytes(data)
-    text = explain(fail(damaged), damaged)
-    assert text.startswith(f"{path}: damaged between records 0 and 1023 (corrupted re")
-    assert text.endswith("copy the file again, or make it again")
+
+
+def write_record(record):
+    return lambda path: tiny_records.write(path, [tiny_records.values(2), record])
+
+
+DAMAGED = ": damaged between records 0 and 1023 ("
 
 
 @pytest.mark.parametrize(
-    ("record", "kind"),
+    ("damage", "kind", "message"),
     [
-        (b"\xff\xfe\xff\xff" * 9, UnicodeDecodeError),
-        (b"plain text", tf.errors.InvalidArgumentError),
-        (b"", tf.errors.InvalidArgumentError),
+        (flip_a_bit, tf.errors.DataLossError, f"{DAMAGED}corrupted re"),
+        (write_record(b"\xff\xfe\xff\xff" * 9), UnicodeDecodeError, DAMAGED),
+        (write_record(b"plain text"), tf.errors.InvalidArgumentError, DAMAGED),
+        (write_record(b""), tf.errors.InvalidArgumentError, DAMAGED),
+        (pathlib.Path.unlink, tf.errors.NotFoundError, ": is not there any more; copy"),
     ],
 )
-def test_file_with_a_record_of_something_else_is_named(tmp_path, source, record, kind):
-    mixed = copied(source, tmp_path)
-    tiny_records.write(mixed.files[1], [tiny_records.values(2), record])
+def test_file_that_cannot_be_read_is_named(tmp_path, source, damage, kind, message):
+    changed = copied(source, tmp_path)
+    damage(pathlib.Path(changed.files[1]))
     with pytest.raises(kind) as raised:
-        evaluate(mixed, 7)
-    text = explain(raised.value, mixed)
-    assert text.startswith(f"{mixed.files[1]}: damaged between records 0 and 1023 (")
-    assert text.endswith("); copy the file again, or make it again")
-    assert explain(raised.value, source) is None
+        evaluate(changed, 7)
+    text = sets(changed).explain(raised.value)
+    assert text.startswith(f"{changed.files[1]}{message}")
+    assert text.endswith("; copy the file again, or make it again")
+    assert sets(source).explain(raised.value) is None  # these files are whole
 
 
-def test_file_that_was_removed_is_named(tmp_path, source):
-    removed = copied(source, tmp_path)
-    pathlib.Path(removed.files[3]).unlink()
-    error = fail(removed)
-    assert isinstance(error, tf.errors.NotFoundError)
-    assert explain(error, removed) == (
-        f"{removed.files[3]}: is not there any more; copy the file again, or make it "
-        "again"
-    )
-    assert explain(error, source) is None  # something else was absent
-
-
-def test_other_errors_are_not_explained_by_files(source):
-    other = tf.errors.InvalidArgumentError(None, None, "indices[0] = 99 is not in")
-    assert explain(other, source) is None
-    assert explain(KeyError("input_ids"), source) is None
-    loss = tf.errors.DataLossError(None, None, "of a disk that is well again")
-    assert explain(loss, source) is None
+@pytest.mark.parametrize(
+    "error",
+    [
+        tf.errors.InvalidArgumentError(None, None, "indices[0] = 99 is not in"),
+        KeyError("input_ids"),
+        tf.errors.DataLossError(None, None, "of a disk that is well again"),
+    ],
+)
+def test_other_errors_are_not_explained_by_files(source, error):
+    assert sets(source).explain(error) is None
 
 
 # Left to right.
@@ -609,8 +462,9 @@ def test_left_to_right_an_evaluation_has_every_record_once(left_to_right):
     assert {batch["input_ids"].shape for batch in batches} == {(8, 8)}
     assert sets(left_to_right).num_evaluation_batches(8, 3) == 3
     assert sets(left_to_right).num_evaluation_batches(8, 100) == 4
-    more = read(evaluation_batches(left_to_right, 8, 100))
-    assert_equal(more, batches)
+    assert_equal(read(evaluation_batches(left_to_right, 8, 100)), batches)
+    counts = left_to_right.num_predictions, left_to_right.num_words
+    assert (*counts, left_to_right.num_text_bytes) == (50, 35, 150)
 
 
 @pytest.mark.parametrize("is_masked_already", [True, False])
@@ -627,8 +481,3 @@ def test_all_masked_records_count_once(source, unmasked, is_masked_already):
     assert not last["masked_lm_weights"][5:].any()
     assert last["next_sentence_labels"][5:].tolist() == [-1] * 3
     assert_equal(of_hosts(make, 2), batches)
-
-
-def test_masked_records_are_refused_left_to_right(source):
-    text = refusal(source.files, is_masked=False)
-    assert f"but the records of {source.files[0]} are masked; make them with" in text

@@ -99,37 +99,34 @@ def test_other_files_are_refused(tmp_path):
     assert "is no TFRecord file" in text and text.endswith(", or copy it again")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["input_ids", "segment_ids", "masked_lm_positions", "masked_lm_weights"],
-)
-def test_missing_feature_is_named(tmp_path, name):
-    record = tiny_records.values(1)
-    del record[name]
-    path = tiny_records.write(tmp_path / "a", [tiny_records.values(0), record])
-    assert f"record 1 has no {name} of kind" in error_of(path)
-
-
-def test_feature_of_another_kind_is_named(tmp_path):
-    record = tiny_records.serialized(tiny_records.values(1))
-    example = tf.train.Example.FromString(record)
+def integers(record):
+    """The record with weights of another kind."""
+    example = tf.train.Example.FromString(tiny_records.serialized(record))
     weights = example.features.feature["masked_lm_weights"]
     weights.int64_list.value.extend([1, 0])  # which removes the floats
-    path = tiny_records.write(tmp_path / "a", [example.SerializeToString()])
-    assert "record 0 has no masked_lm_weights of kind float" in error_of(path)
+    return example.SerializeToString()
+
+
+RECORD = tiny_records.values(1)
 
 
 @pytest.mark.parametrize(
-    ("changes", "wanted"),
+    ("record", "wanted"),
     [
-        ({"input_mask": [1] * 7}, "has 7 values of input_mask where there should be 8"),
-        ({"masked_lm_ids": [1] * 3}, "has 3 values of masked_lm_ids where there"),
-        ({"next_sentence_labels": [0, 1]}, "has 2 values of next_sentence_labels"),
+        *(
+            ({n: v for n, v in RECORD.items() if n != name}, f"has no {name} of kind")
+            for name in ("input_ids", "segment_ids", *metadata.PREDICTIONS[::2])
+        ),
+        (integers(RECORD), "has no masked_lm_weights of kind float"),
+        (b"\xff\xff not an example", "is no tf.train.Example"),
+        (RECORD | {"input_mask": [1] * 7}, "has 7 values of input_mask where there"),
+        (RECORD | {"masked_lm_ids": [1] * 3}, "has 3 values of masked_lm_ids where"),
+        (RECORD | {"next_sentence_labels": [0, 1]}, "has 2 values of next_sentence_l"),
     ],
 )
-def test_lengths_within_a_record_must_fit(tmp_path, changes, wanted):
-    record = tiny_records.values(1) | changes
-    assert wanted in error_of(tiny_records.write(tmp_path / "a", [record]))
+def test_wrong_record_is_named(tmp_path, record, wanted):
+    path = tiny_records.write(tmp_path / "a", [tiny_records.values(0), record])
+    assert f"record 1 {wanted}" in error_of(path)
 
 
 def test_lengths_of_records_must_be_one(tmp_path):

@@ -14,7 +14,7 @@ TARGETS = [[8, 10], [9], [8, 11, 10, 12]]
 
 
 def grids(limit=8, tokens=TOKENS, **options):
-    closed = decoder_features.close(tf.ragged.constant(TARGETS), tokens, limit)
+    closed = decoder_features.append_eos(tf.ragged.constant(TARGETS), tokens, limit)
     found = decoder_features.grids(closed, tokens, **options)
     return [found[name].numpy().tolist() for name in NAMES]
 
@@ -34,7 +34,7 @@ def test_features_are_those_that_transformers_makes():
     labels = [[28, 39, 42, 30, 18, 65, 37, 26, 3], [38, 23, 61, 13, 3]]
     recorded = [[2, 28, 39, 42, 30, 18, 65, 37, 26], [2, 38, 23, 61, 13, 3, 0, 0, 0]]
     targets = tf.ragged.constant([row[:-1] for row in labels])
-    closed = decoder_features.close(targets, TOKENS, 9)
+    closed = decoder_features.append_eos(targets, TOKENS, 9)
     assert closed.to_list() == labels
     found = decoder_features.grids(closed, TOKENS)
     mask = found["decoder_mask"].numpy()

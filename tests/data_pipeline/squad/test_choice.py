@@ -18,6 +18,7 @@ VOCAB = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "steve", "smith", "'", "s", "##s"),
     *("paris", "in", ",", "京", "。"),
 ]
+TOKENIZER = wordpiece.BertTokenizer(VOCAB)
 IDS = {token: index for index, token in enumerate(VOCAB)}
 
 
@@ -29,8 +30,8 @@ def recorded(shared_file):
     data = json.loads(shared_file(f"{GOLDEN}/dev-small-v2.json").read_text())["data"]
     for article in data:
         for paragraph in article["paragraphs"]:
-            words = paragraph["context"].split()
-            contexts |= {question["id"]: words for question in paragraph["qas"]}
+            text = paragraph["context"]
+            contexts |= {question["id"]: text for question in paragraph["qas"]}
     windows = recorded["features"]
     ids = np.array([window["input_ids"] for window in windows])
     word_index, is_max_context = np.full(ids.shape, -1), np.zeros(ids.shape, bool)
@@ -38,18 +39,18 @@ def recorded(shared_file):
         for place, word in window["token_to_orig_map"].items():
             word_index[row, int(place)] = word
             is_max_context[row, int(place)] = window["token_is_max_context"][place]
-    no_parts = np.zeros_like(word_index)  # the original does not know them
     inputs = choice.Inputs(
         question_ids=recorded["qas_ids"],
-        words=[contexts[key] for key in recorded["qas_ids"]],
+        contexts=[contexts[key] for key in recorded["qas_ids"]],
         question_index=np.array([window["example_index"] for window in windows]),
         input_ids=ids,
-        grids=context_windows.TokenGrids(word_index, no_parts, is_max_context),
+        grids=context_windows.TokenGrids(word_index, is_max_context),
     )
     logits = np.load(shared_file(f"{GOLDEN}/logits.npz"))
     vocab_file = shared_file("data/vocab/bert-base-uncased-vocab.txt")
     vocab = vocab_file.read_text(encoding="utf-8").splitlines()
-    return inputs, logits["start_logits"], logits["end_logits"], vocab
+    tokenizer = wordpiece.BertTokenizer(vocab)
+    return inputs, logits["start_logits"], logits["end_logits"], tokenizer
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -69,13 +70,12 @@ def test_windows_are_laid_out_as_recorded(recorded, shared_file):
     questions = files.read_for_prediction(
         str(shared_file(f"{GOLDEN}/dev-small-v2.json")), version_2_with_negative=True
     )
-    tokenizer = wordpiece.BertTokenizer(recorded[3], do_lower_case=True)
     windows = context_windows.make_windows(
-        questions, tokenizer, max_seq_length=128, doc_stride=48, max_query_length=32
+        questions, recorded[3], max_seq_length=128, doc_stride=48, max_query_length=32
     )
-    inputs = choice.inputs_of(questions, windows, 128)
+    inputs = choice.lay_out(questions, windows, 128)
     assert inputs.question_ids == expected.question_ids
-    assert inputs.words == expected.words
+    assert inputs.contexts == expected.contexts
     np.testing.assert_array_equal(inputs.question_index, expected.question_index)
     np.testing.assert_array_equal(inputs.input_ids, expected.input_ids)
     for name in ("word_index", "is_max_context"):
@@ -90,32 +90,29 @@ FIRST = 3  # the first token of a context stands behind [CLS] who [SEP]
 WIDTH = 14
 
 
-def parts_of(tokens, words):
-    """Which part of its word each token belongs to."""
-    parts = []
-    for token, before, word in zip(tokens, [-1, *words], words, strict=False):
-        begins_part = not token.startswith("##")
-        parts.append(parts[-1] + begins_part if word == before else 0)
-    return parts
+def inputs_of(
+    *windows, words=SENTENCE, tokens=TOKENS, token_words=TOKEN_WORDS, places=None
+):
+    """Windows of one question, each a range of the tokens of its context.
 
-
-def inputs_of(*windows, words=SENTENCE, tokens=TOKENS, token_words=TOKEN_WORDS):
-    """Windows of one question, each a range of the tokens of its context."""
+    `places` are (begin, end) of each token in the context.
+    """
     count = len(windows)
     ids = np.zeros((count, WIDTH), int)
-    word_index, part_index = np.full(ids.shape, -1), np.zeros(ids.shape, int)
-    parts = parts_of(tokens, token_words)
+    word_index, grid = np.full(ids.shape, -1), np.zeros((*ids.shape, 2), int)
     for row, window in enumerate(windows):
         shown = ["[CLS]", "who", "[SEP]", *(tokens[i] for i in window), "[SEP]"]
         ids[row, : len(shown)] = [IDS[token] for token in shown]
         word_index[row, FIRST:][: len(window)] = [token_words[i] for i in window]
-        part_index[row, FIRST:][: len(window)] = [parts[i] for i in window]
+        if places:
+            grid[row, FIRST:][: len(window)] = [places[i] for i in window]
     return choice.Inputs(
         question_ids=["q"],
-        words=[words],
+        contexts=[" ".join(words)],
         question_index=np.zeros(count, int),
         input_ids=ids,
-        grids=context_windows.TokenGrids(word_index, part_index, word_index >= 0),
+        grids=context_windows.TokenGrids(word_index, word_index >= 0),
+        places=grid,
     )
 
 
@@ -131,7 +128,7 @@ def choose(inputs, start, end, **settings):
     if isinstance(start, list):
         start, end = (logits_of(inputs, *places) for places in (start, end))
     settings = choice.Settings(**settings)
-    return choice.choose(inputs, start, end, VOCAB, settings)
+    return choice.choose(inputs, start, end, TOKENIZER, settings)
 
 
 WHOLE = range(len(TOKENS))
@@ -184,12 +181,11 @@ def random_run():
     one = inputs_of(range(0, 6), range(2, 8))
     inputs = choice.Inputs(
         question_ids=[str(number) for number in range(RUNS)],
-        words=[SENTENCE] * RUNS,
+        contexts=[" ".join(SENTENCE)] * RUNS,
         question_index=np.repeat(np.arange(RUNS), 2),
         input_ids=np.tile(one.input_ids, (RUNS, 1)),
         grids=context_windows.TokenGrids(
             np.tile(one.grids.word_index, (RUNS, 1)),
-            np.tile(one.grids.part_index, (RUNS, 1)),
             rng.random((2 * RUNS, WIDTH)) < 0.7,
         ),
     )
@@ -198,7 +194,7 @@ def random_run():
 
 @functools.cache
 def sentence_parts():
-    return alignment.split_all(SENTENCE, do_lower_case=True)
+    return alignment.split_all(SENTENCE, TOKENIZER)
 
 
 @functools.cache
@@ -297,7 +293,7 @@ def test_nothing_is_proposed(has_windows):
             is_max_context=np.zeros_like(inputs.grids.is_max_context)
         ),
         question_ids=["q" if has_windows else "other", "none"],
-        words=[SENTENCE, []],
+        contexts=[" ".join(SENTENCE), ""],
     )
     question = "q" if has_windows else "none"
     start, end = [(0, 0, 3)], [(0, 0, 1)]
@@ -323,7 +319,7 @@ def test_windows_of_a_question_need_not_stand_together():
 
     both = choice.Inputs(
         question_ids=["a", "b"],
-        words=[SENTENCE, SENTENCE],
+        contexts=[" ".join(SENTENCE)] * 2,
         question_index=np.array([0, 1, 0]),
         input_ids=mixed(first.input_ids, second.input_ids),
         grids=context_windows.TokenGrids(*map(mixed, first.grids, second.grids)),
@@ -340,6 +336,7 @@ CHINESE = {
     "words": ["京京龘京。"],
     "tokens": ["京", "京", "[UNK]", "京", "。"],
     "token_words": [0] * 5,
+    "places": [(i, i + 1) for i in range(5)],
 }
 
 
@@ -357,7 +354,7 @@ def test_aligner_of_words_knows_what_it_cannot_spell(aligner, texts):
 
 def test_aligner_of_words_answers_with_whole_words():
     words = {"words": ["Smithss"], "tokens": ["smith", "##s", "##s"]}
-    inputs = inputs_of(range(0, 3), **words, token_words=[0, 0, 0])
+    inputs = inputs_of(range(0, 3), **words, token_words=[0, 0, 0], places=[(0, 7)] * 3)
     start, end = [(0, 4, 5)], [(0, 4, 5)]
     assert choose(inputs, start, end, aligner="words").predictions["q"] == "Smithss"
     # The rule of the original finds the first "s", not the one that was meant.

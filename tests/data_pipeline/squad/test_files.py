@@ -158,11 +158,6 @@ def test_answer_that_is_elsewhere_is_left_out(tmp_path, caplog, start):
     assert ("the first is that of question 'a'" in caplog.text) == (start != 17)
 
 
-def test_negative_start_does_not_count_from_the_end(tmp_path):
-    answers = [question("a", ("fair", -1)), question("b", ("fair", 0))]
-    assert train(write(tmp_path, ("fair", answers))).ids == ["b"]
-
-
 def test_impossible_questions_are_trained_on_in_version_2(tmp_path, caplog):
     path = write(
         tmp_path,

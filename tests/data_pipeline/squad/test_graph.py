@@ -54,7 +54,7 @@ def windows_of(rows, tokenizer=LOWER, limits=LIMITS):
 
 def inputs_of(questions, tokenizer, limits, width):
     windows = context_windows.make_windows(questions, tokenizer, **limits)
-    return choice.inputs_of(questions, windows, width)
+    return choice.lay_out(questions, windows, width, tokenizer)
 
 
 def random_logits(windows, seed, values=None):
@@ -122,7 +122,7 @@ def test_windows_and_answers_of_characters_are_those_of_training(tokenizer):
     width = windows.features["input_ids"].shape[1]
     for name, expected in padding.grids(made.packed, width).items():
         np.testing.assert_array_equal(windows.features[name], expected)
-    inputs = choice.inputs_of(questions, made, width)
+    inputs = choice.lay_out(questions, made, width, tokenizer)
     assert_windows_equal(windows, inputs)
     assert windows.features["input_ids"].shape[2] == 8 and inputs.input_ids is None
     for values in (4, None):
@@ -134,10 +134,8 @@ def test_windows_and_answers_of_characters_are_those_of_training(tokenizer):
         answers = choice.choose(
             inputs,
             *np.where(windows.features["input_mask"] > 0, logits, -np.inf),
-            tokenizer.vocab,
-            choice.Settings(
-                aligner="words", do_lower_case=False, split_words=tokenizer.pretokenize
-            ),
+            tokenizer,
+            choice.Settings(aligner="words"),
         )
         served_answers.assert_equal(choose(windows, logits), answers, ROWS)
 
@@ -181,10 +179,8 @@ def test_answers_are_those_of_run_squad(tokenizer, settings, values):
     answers = choice.choose(
         inputs,
         *np.where(is_read, logits, -np.inf),
-        VOCAB,
-        choice.Settings(
-            aligner="words", do_lower_case=tokenizer.do_lower_case, **settings
-        ),
+        tokenizer,
+        choice.Settings(aligner="words", **settings),
     )
     served_answers.assert_equal(choose(windows, logits, **settings), answers, ROWS)
 
@@ -292,7 +288,7 @@ def test_recorded_questions(shared_file):
     answers = choice.choose(
         inputs_of(questions, tokenizer, limits, width),
         *(np.where(is_read, each, -np.inf) for each in logits),
-        tokenizer.vocab,
+        tokenizer,
         choice.Settings(aligner="words", **settings),
     )
     numbered = {key: str(number) for number, key in enumerate(questions.ids)}

@@ -14,6 +14,7 @@ from tests import parsed_records, tiny, tiny_questions
 
 LIMITS = {"max_seq_length": 24, "doc_stride": 8, "max_query_length": 4}
 VOCAB = [*tiny.SPECIAL, *tiny.FILLERS, *tiny_questions.SIGNS]
+TOKENIZER = wordpiece.BertTokenizer(VOCAB)
 SETTINGS = choice.Settings(n_best_size=3)
 
 
@@ -52,10 +53,10 @@ def test_summary_is_one_line(tokenizer, tmp_path, capsys):
 
 
 def test_answers_are_scored(data):
-    scored = scores.decide(data, right_logits(data), VOCAB, SETTINGS)
+    scored = scores.decide(data, right_logits(data), TOKENIZER, SETTINGS)
     assert scored.scores == {"exact_match": 100.0, "f1": 100.0}
     wrong = {name: -values for name, values in right_logits(data).items()}
-    worse = scores.decide(data, wrong, VOCAB, SETTINGS)
+    worse = scores.decide(data, wrong, TOKENIZER, SETTINGS)
     assert worse.scores["exact_match"] == 0.0
 
 
@@ -66,7 +67,7 @@ def test_threshold_is_looked_for_among_withheld_answers(tokenizer, tmp_path):
     for values in logits.values():
         values[:, 0] = 10.0  # no answer is better than the right one, by little
     settings = choice.Settings(version_2_with_negative=True)
-    scored = scores.decide(data, logits, VOCAB, settings)
+    scored = scores.decide(data, logits, TOKENIZER, settings)
     assert set(scored.answers.predictions.values()) == {""}
     assert set(scored.answers.best.values()) > set(tiny_questions.SIGNS[1:])
     found = scored.scores
@@ -80,16 +81,16 @@ def test_padding_takes_no_place_unless_all_windows_are_padded_alike(data):
     assert is_padding.sum(axis=1).min() >= 3  # as many as are kept
     for values in logits.values():
         values[is_padding] = 20.0
-    scored = scores.decide(data, logits, VOCAB, SETTINGS)
+    scored = scores.decide(data, logits, TOKENIZER, SETTINGS)
     assert scored.scores["exact_match"] == 100.0
-    original = scores.decide(data, logits, VOCAB, SETTINGS, pad_to=24)
+    original = scores.decide(data, logits, TOKENIZER, SETTINGS, pad_to=24)
     assert set(original.answers.predictions.values()) == {"empty"}
 
 
 def test_questions_without_answers_have_no_scores(tokenizer, tmp_path):
     paragraphs = [tiny_questions.question(n, answers=[]) for n in range(2)]
     data = load(tokenizer, tiny_questions.write(tmp_path / "blind.json", paragraphs))
-    scored = scores.decide(data, right_logits(data), VOCAB, SETTINGS)
+    scored = scores.decide(data, right_logits(data), TOKENIZER, SETTINGS)
     assert scored.scores == {}
     with pytest.raises(ValueError, match="leave out --evaluate_steps"):
         scores.score_names(data, SETTINGS)
@@ -102,7 +103,7 @@ def test_score_names_follow_the_version(data, tokenizer, tmp_path):
     version_2 = choice.Settings(version_2_with_negative=True)
     assert scores.score_names(second, SETTINGS) == ("f1", "exact")
     names = scores.score_names(second, version_2)
-    scored = scores.decide(second, right_logits(second), VOCAB, version_2)
+    scored = scores.decide(second, right_logits(second), TOKENIZER, version_2)
     assert set(names) <= scored.scores.keys()
     assert names[0] == "f1"
 

@@ -141,15 +141,6 @@ def test_windows_of_characters_are_those_of_training():
     assert nothing.features["input_ids"].shape == (0, 1, 50)
 
 
-def test_stride_arrives():
-    """The twin of the test above."""
-    few, many = (
-        len(encode(SENTENCES, max_seq_length=12, stride=stride).features["input_ids"])
-        for stride in (10, 5)
-    )
-    assert 1.2 * few < many
-
-
 def test_empty_cells_are_no_words_wherever_they_stand():
     cells = tf.constant([["", "a", "", "abc"], ["", "", "", ""]])
     found = graph.encoder(TOKENIZER, max_seq_length=8)(cells)
@@ -166,19 +157,6 @@ def test_nothing_has_no_window(shape):
     chosen = choose(found, tf.zeros([0, 1, 2]))
     assert chosen["tags"].numpy().tolist() == np.full(shape, b"").tolist()
     assert chosen["probabilities"].numpy().tolist() == np.zeros(shape).tolist()
-
-
-@pytest.mark.parametrize(
-    ("limits", "message"),
-    [
-        ({"max_seq_length": 2}, "--max_seq_length=2 leaves no token"),
-        ({"max_seq_length": 8, "stride": 7}, r"--window_stride=7 is outside 0\.\.6"),
-    ],
-    ids=["length", "stride"],
-)
-def test_bad_limits_are_refused(limits, message):
-    with pytest.raises(ValueError, match=message):
-        graph.encoder(TOKENIZER, **limits)
 
 
 def names_of(scheme):

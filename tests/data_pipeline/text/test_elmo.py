@@ -140,18 +140,8 @@ def test_words_as_ids(tokenizer):
     assert words.tokenize_words(["the", ""]).to_list() == [[4], [3]]
 
 
-def test_graph_does_what_eager_code_does(tokenizer):
-    words = elmo.ElmoTokenizer(VOCAB, max_characters=None)
-    texts = [" ".join(words) for batch in BATCHES for words in batch]
-    for each in (tokenizer, words):
-        traced = tf.function(lambda t, each=each: each.tokenize(t))
-        np.testing.assert_array_equal(
-            traced(tf.constant(texts)).values, each.tokenize(texts).values
-        )
-
-
 def files(directory, options=None, vocab=None, **settings):
-    """A stand-in for model_flags.ModelFiles."""
+    """A stand-in for cli.opening.ModelFiles."""
     (directory / "options.json").write_text(json.dumps(options))
     if vocab is not None:
         (directory / "words.txt").write_text(vocab, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Compared with alignment.Offsets, a word and a part at a time."""
+"""Compared with word_offsets.Offsets, a word and a part at a time."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import tensorflow as tf
 from data_pipeline.squad import alignment, files, windows
 from data_pipeline.text import offsets as offsets_lib
 from data_pipeline.text import wordpiece
-from tests.data_pipeline import original_words
+from tests.data_pipeline import original_words, word_offsets
 
 VOCAB = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##a", "##b", "X", "##X", "x"),
@@ -52,8 +52,8 @@ def test_places_are_those_of_the_offsets(tokenizer):
     documents = windows.tokenize_contexts(LINES, tokenizer)
     words = [files.split_words(line) for line in LINES]
     lower = tokenizer.do_lower_case
-    parts = alignment.split_all((word for row in words for word in row), lower)
-    offsets = alignment.Offsets(parts, lower)
+    parts = alignment.split_all((word for row in words for word in row), tokenizer)
+    offsets = word_offsets.Offsets(parts, lower)
     part_index = parts_of(documents)
     begins, ends = found.begins.numpy(), found.ends.numpy()
     changed = whole = 0

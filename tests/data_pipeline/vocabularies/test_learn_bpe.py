@@ -12,12 +12,6 @@ def learn(words, vocab_size=270):
     return learn_bpe.learn(counts, vocab_size, lambda line: None)
 
 
-def test_counts_that_are_few_are_as_they_were():
-    words = {"the": 1000, "ab": 7, "rare": 1}
-    assert learn_bpe._at_most(words, 4 * 1000 + 3 * 7 + 5) == words
-    assert learn_bpe._at_most({}, 10) == {}
-
-
 def test_counts_that_are_many_keep_their_proportions():
     rare = {f"rare{number}": 1 for number in range(1000)}
     words = {"the": 400_000, **rare, "ab": 4000}

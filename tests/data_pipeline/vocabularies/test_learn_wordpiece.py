@@ -1,7 +1,5 @@
 """Learning of vocabularies on counts small enough to know what has to come out."""
 
-import math
-
 import pytest
 import tensorflow as tf
 
@@ -114,30 +112,6 @@ def test_learner_is_given_what_memory_allows(monkeypatch):
     assert {"frequent", "ab", "rare"} < set(vocab)
     assert "words" not in vocab
     assert "w" in vocab
-
-
-@pytest.mark.parametrize("power", [0.6, 0.8, 1.5])
-@pytest.mark.parametrize("wanted", [7, 300, 8_000, 60_000])
-def test_threshold_is_found_in_a_few_guesses(monkeypatch, power, wanted):
-    tried = []
-
-    def pieces(words, parts, threshold):
-        tried.append(threshold)
-        return ["ab"] * int(70_000 / threshold**power)
-
-    monkeypatch.setattr(learn_wordpiece, "_pieces", pieces)
-    words = [("ab", math.ceil(1e6 / rank)) for rank in range(1, 50_000)]
-    found = len(learn_wordpiece._search(words, wanted, lambda line: None))
-    assert len(tried) <= (6 if wanted >= 300 else 20)
-    assert len(set(tried)) == len(tried)
-    lowest = words[-1][1]
-    if len(pieces(words, None, lowest)) < wanted:
-        assert found == len(pieces(words, None, lowest))
-        return
-    assert found >= wanted
-    if found > wanted * 1.03:  # then the next threshold gives too few
-        highest = math.floor((70_000 / wanted) ** (1 / power))
-        assert found == len(pieces(words, None, highest))
 
 
 # Characters that are too many.

@@ -1,4 +1,4 @@
-"""Tests of checkpoints/formats/hugging_face.py: the forms that its files have."""
+"""hugging_face.py: the forms that its files have, and what is written."""
 
 import dataclasses
 import json
@@ -10,10 +10,16 @@ import safetensors.numpy
 
 from data_pipeline.text import wordpiece
 from modeling import pretrainers
-from modeling.checkpoints import checkpoint, hugging_face, names
-from modeling.gpt import config as gpt_config
+from modeling.checkpoints import checkpoint, hugging_face
+from modeling.configs import config as config_lib
+from modeling.configs import gpt_config
 from tests import tiny_gpt
-from tests.modeling.random_weights import random_model
+from tests.modeling.random_weights import (
+    assert_equal,
+    configs,
+    random_model,
+    values,
+)
 
 DECODER = "cls.predictions.decoder"
 TABLE = "bert.embeddings.word_embeddings.weight"
@@ -28,37 +34,119 @@ def saved(tiny_config, tmp_path):
     return tmp_path, model, safetensors.numpy.load_file(path)
 
 
-@pytest.mark.parametrize("network", ["bert", "gpt"])
-def test_tokenizer_is_that_of_the_vocabulary(tiny_config, network):
-    """Whatever network reads its tokens."""
-    config = tiny_config
-    if network == "gpt":
-        config = gpt_config.GptConfig(norm_first=True, vocab_size=257)
-    words = wordpiece.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
-    found = hugging_face.tokenizer_config(config, words)
-    assert (found["tokenizer_class"], found["strip_accents"]) == ("BertTokenizer", None)
-    found = hugging_face.tokenizer_config(config, tiny_gpt.tokenizer())
-    assert found["tokenizer_class"] == "GPT2Tokenizer"
-    assert "strip_accents" not in found
-    assert found["model_max_length"] == config.max_position_embeddings
-
-
 def rewrite(folder, tensors):
     safetensors.numpy.save_file(tensors, folder / "model.safetensors")
 
 
-def assert_loads(folder, model, dtype=np.float32):
-    again = pretrainers.build("pretraining", None, model.config)
+def assert_loads(folder, model, dtype=np.float32, missing=(), unused=()):
+    again = random_model(model.config, "pretraining", seed=2)
+    before = values(again)
     report = checkpoint.load(again, folder)
+    assert (report.missing, report.unused) == (missing, unused)
+    wanted = {k: v.astype(dtype).astype(np.float32) for k, v in values(model).items()}
+    assert_equal(values(again), {**wanted, **{name: before[name] for name in missing}})
+
+
+@pytest.mark.parametrize("kind", ["classifier", "tagger", "span", "pretraining"])
+def test_round_trip_is_exact(tiny_config, tmp_path, kind):
+    model = random_model(tiny_config, kind)
+    hugging_face.save(tmp_path, model, labels=("a", "b", "c"))
+    again = random_model(tiny_config, kind, seed=2)
+    report = checkpoint.load(again, tmp_path)
     assert report.missing == report.unused == ()
-    pairs = zip(
-        names.named_variables(again),
-        names.named_variables(model),
-        strict=True,
-    )
-    for (name, value), (_, wanted) in pairs:
-        wanted = np.asarray(wanted).astype(dtype).astype(np.float32)
-        np.testing.assert_array_equal(value, wanted, err_msg=name.path)
+    assert_equal(values(again), values(model))
+    raw = json.loads((tmp_path / "config.json").read_text("utf-8"))
+    assert raw["id2label"] == {"0": "a", "1": "b", "2": "c"}
+    assert raw["label2id"] == {"a": 0, "b": 1, "c": 2}
+    read = config_lib.BertConfig.from_json_file(tmp_path / "config.json")
+    assert read.network_alone() == tiny_config
+
+
+def test_file_is_as_pytorch_stores_it(tiny_config, tmp_path):
+    """Linear layers are [out, in] there; embeddings and classifiers are not turned."""
+    vocab = tmp_path / "words.txt"
+    vocab.write_text("[PAD]\n", encoding="utf-8")
+    model = random_model(tiny_config)
+    folder = tmp_path / "new" / "hf"
+    hugging_face.save(folder, model, vocab_file=vocab)
+    assert (folder / "vocab.txt").read_text("utf-8") == "[PAD]\n"
+    modes = {(folder / n).stat().st_mode for n in ("config.json", "model.safetensors")}
+    assert len(modes) == 1  # who may read the one may read the other
+    tensors = safetensors.numpy.load_file(folder / "model.safetensors")
+    ours = values(model)
+    assert len(tensors) == len(ours)
+    kernel = tensors["bert.encoder.layer.1.intermediate.dense.weight"]
+    assert kernel.shape == (24, 16)
+    for theirs, name in (
+        (kernel.T, "bert/encoder/layer_1/intermediate/dense/kernel"),
+        (tensors["classifier.weight"], "output_weights"),
+        (
+            tensors["bert.embeddings.LayerNorm.weight"],
+            "bert/embeddings/LayerNorm/gamma",
+        ),
+    ):
+        np.testing.assert_array_equal(theirs, ours[name])
+
+
+def test_bare_encoder_with_old_names_of_norms_loads(saved):
+    folder, model, tensors = saved
+    bare = {k.removeprefix("bert."): v for k, v in tensors.items() if k[:5] == "bert."}
+    for new, old in (("weight", "gamma"), ("bias", "beta")):
+        bare = {k.replace(f"Norm.{new}", f"Norm.{old}"): v for k, v in bare.items()}
+    assert "embeddings.LayerNorm.gamma" in bare
+    rewrite(folder, bare)
+    heads = tuple(name for name in values(model) if name.startswith("cls/"))
+    assert_loads(folder, model, missing=heads)
+
+
+def test_buffers_are_not_reported(saved):
+    folder, model, tensors = saved
+    tensors["bert.embeddings.position_ids"] = np.arange(32)[None]
+    tensors["dropout.scale"] = np.zeros(1, np.float32)
+    rewrite(folder, tensors)
+    assert_loads(folder, model, unused=("dropout.scale",))
+
+
+TIED = {  # network: head, and pairs of a copy and its original
+    "bert": (
+        "pretraining",
+        (f"{DECODER}.weight", TABLE),
+        (f"{DECODER}.bias", "cls.predictions.bias"),
+    ),
+    "gpt": (
+        "language_model",
+        ("lm_head.weight", "transformer.tokens_embed.weight"),
+    ),
+    "gpt2": ("language_model", ("lm_head.weight", "transformer.wte.weight")),
+    "pair": (
+        "seq2seq",
+        (f"decoder.{DECODER}.weight", f"decoder.{TABLE}"),
+        (f"decoder.{DECODER}.bias", "decoder.cls.predictions.bias"),
+    ),
+}
+
+
+@pytest.mark.parametrize("network", TIED)
+def test_either_of_two_tied_arrays_is_enough(tiny_config, tmp_path, network):
+    head, *pairs = TIED[network]
+    config = configs(tiny_config)[network]
+    model, again = (random_model(config, head, seed=seed) for seed in (1, 2))
+    hugging_face.save(tmp_path, model)
+    tensors = safetensors.numpy.load_file(tmp_path / "model.safetensors")
+    both = {**tensors, **{copy: tensors[name].copy() for copy, name in pairs}}
+    copies = dict(pairs)
+    alone = {k: v for k, v in both.items() if k not in copies.values()}
+    for held in (both, alone):
+        rewrite(tmp_path, held)
+        report = checkpoint.load(again, tmp_path)
+        assert report.missing == report.unused == ()
+        assert_equal(values(again), values(model))
+    for copy, original in pairs:
+        rewrite(tmp_path, {**both, copy: both[copy] + 1})
+        with pytest.raises(ValueError, match=f"{copy} differs from {original}"):
+            checkpoint.load(again, tmp_path)
+    if network == "bert":  # other models have no such head
+        assert checkpoint.load(random_model(config, "none"), tmp_path).assigned
 
 
 def shard(folder, tensors, number=3):
@@ -75,18 +163,12 @@ def shard(folder, tensors, number=3):
     return weight_map
 
 
-def test_shards_are_read(saved):
-    folder, model, tensors = saved
-    shard(folder, tensors)
-    assert checkpoint.find(folder) == str(folder)
-    assert checkpoint.find(folder / hugging_face.INDEX_FILE) == str(folder)
-    assert_loads(folder, model)
-
-
-def test_shards_that_are_not_whole(saved):
+def test_shards_are_read_if_they_are_whole(saved):
     folder, model, tensors = saved
     weight_map = shard(folder, tensors)
     index = folder / hugging_face.INDEX_FILE
+    assert checkpoint.find(folder) == checkpoint.find(index) == str(folder)
+    assert_loads(folder, model)
     moved = {**weight_map, TABLE: weight_map["cls.predictions.bias"]}
     assert moved != weight_map
     index.write_text(json.dumps({"weight_map": moved}))
@@ -94,9 +176,10 @@ def test_shards_that_are_not_whole(saved):
         checkpoint.load(model, folder)
     index.write_text(json.dumps({"weight_map": weight_map}))
     (folder / weight_map[TABLE]).unlink()
-    with pytest.raises(ValueError, match="not a readable safetensors file") as caught:
+    with pytest.raises(
+        ValueError, match=f"{weight_map[TABLE]}: not a readable safetensors file"
+    ):
         checkpoint.load(model, folder)
-    assert weight_map[TABLE] in str(caught.value)
     for text in ("{", "[]", "{}", '{"weight_map": {"a": 3}}'):
         index.write_text(text)
         with pytest.raises(ValueError, match=r"index\.json: .*copy it again"):
@@ -107,35 +190,12 @@ def test_shards_that_are_not_whole(saved):
     "begin", [b"", b"\0" * 7, b"\xff" * 8, (2**62).to_bytes(8, "little"), b"PK\3\4"]
 )
 def test_damaged_file_is_named(saved, begin):
-    """Empty, cut, of a header of 2^62 bytes, or an archive."""
+    """Empty, cut, with a header of 2^62 bytes, or an archive."""
     folder, model, _ = saved
     path = folder / "model.safetensors"
     path.write_bytes(begin + (path.read_bytes()[len(begin) :] if begin[7:] else b""))
-    with pytest.raises(ValueError, match="not a readable safetensors file") as caught:
+    with pytest.raises(ValueError, match=f"^{path}: not a readable safe[^\n]+$"):
         checkpoint.load(model, folder)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert "\n" not in str(caught.value)
-
-
-def test_either_of_two_tied_arrays_is_enough(saved):
-    folder, model, tensors = saved
-    tensors[f"{DECODER}.weight"] = tensors.pop(TABLE)
-    tensors[f"{DECODER}.bias"] = tensors.pop("cls.predictions.bias")
-    rewrite(folder, tensors)
-    assert_loads(folder, model)
-
-
-def test_head_with_a_table_of_its_own_is_refused(saved, tiny_config):
-    folder, model, tensors = saved
-    rewrite(folder, {**tensors, f"{DECODER}.weight": tensors[TABLE].copy()})
-    assert_loads(folder, model)
-    rewrite(folder, {**tensors, f"{DECODER}.weight": tensors[TABLE] + 1})
-    with pytest.raises(ValueError, match="differs from bert"):
-        checkpoint.load(model, folder)
-    # Who does not read that head is not concerned.
-    assert checkpoint.load(
-        pretrainers.build("none", None, tiny_config), folder
-    ).assigned
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
@@ -151,7 +211,7 @@ def test_quantized_weights_are_refused(saved, kind):
     key = "bert.encoder.layer.0.output.dense.weight"
     rewrite(folder, {**tensors, key: tensors[key].astype(np.uint8)})
     path = folder / "model.safetensors"
-    # NumPy has no such floats, so the header is changed, which says its own length.
+    # NumPy has no such floats, so the header is changed, which begins with its length.
     before, after = b'"U8"', json.dumps(kind).encode()
     content = path.read_bytes().replace(before, after)
     length = int.from_bytes(content[:8], "little") + len(after) - len(before)
@@ -160,40 +220,49 @@ def test_quantized_weights_are_refused(saved, kind):
         checkpoint.load(model, folder)
 
 
-def test_weights_may_be_read_by_whoever_may_read_the_config(saved):
-    folder = saved[0]
-    modes = {(folder / n).stat().st_mode for n in ("config.json", "model.safetensors")}
-    assert len(modes) == 1
+@pytest.mark.parametrize("network", ["bert", "gpt"])
+def test_tokenizer_is_that_of_the_vocabulary(tiny_config, network):
+    config = tiny_config
+    if network == "gpt":
+        config = gpt_config.GptConfig(norm_first=True, vocab_size=257)
+    words = wordpiece.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
+    raw = hugging_face.tokenizer_config(config, words)
+    assert (raw["tokenizer_class"], raw["strip_accents"]) == ("BertTokenizer", None)
+    raw = hugging_face.tokenizer_config(config, tiny_gpt.tokenizer())
+    assert raw["tokenizer_class"] == "GPT2Tokenizer" and "strip_accents" not in raw
+    assert raw["model_max_length"] == config.max_position_embeddings
 
 
-def test_config_says_nothing_of_another_file(tiny_config):
-    old = {
-        "dtype": "float16",
-        "id2label": {"0": "a"},
-        "note": 1,
-        "architectures": ["X"],
-    }
-    config = dataclasses.replace(tiny_config, extra=old)
-    model = pretrainers.build("none", None, config)
-    described = hugging_face.described(model)
-    assert described.extra == {"note": 1, "architectures": ["BertModel"]}
+CLASSIFIER = {"architectures": ["BertForSequenceClassification"]}
+CHOICE = {"architectures": ["BertForMultipleChoice"]}
+MULTI_LABEL = {"problem_type": "multi_label_classification"}
+OLD = {"dtype": "float16", "id2label": {"0": "a"}, "note": 1, "architectures": ["X"]}
 
 
-def test_config_of_a_classifier_keeps_the_problem_type(tiny_config):
-    """Where none is given, as of classes that have no names."""
-    multi_label = {"problem_type": "multi_label_classification"}
-    config = dataclasses.replace(tiny_config, extra=multi_label)
-    model = pretrainers.build("classifier", 2, config)
-    usual = {"architectures": ["BertForSequenceClassification"]}
-    assert hugging_face.described(model).extra == {**multi_label, **usual}
-    assert hugging_face.described(model, problem_type="choice").extra == usual
-    tagger = pretrainers.build("tagger", 2, config)
-    assert "problem_type" not in hugging_face.described(tagger).extra
-    choice = {"architectures": ["BertForMultipleChoice"]}
-    config = dataclasses.replace(tiny_config, extra=choice)
-    model = pretrainers.build("classifier", 1, config)
-    assert hugging_face.described(model).extra == choice
-    assert hugging_face.described(model, problem_type="regression").extra == usual
+@pytest.mark.parametrize(
+    ("head", "extra", "problem_type", "expected"),
+    [
+        ("none", OLD, "", {"note": 1, "architectures": ["BertModel"]}),
+        ("classifier", MULTI_LABEL, "", {**MULTI_LABEL, **CLASSIFIER}),
+        ("classifier", MULTI_LABEL, "choice", CLASSIFIER),
+        ("tagger", MULTI_LABEL, "", {"architectures": [hugging_face.TAGGER]}),
+        ("classifier", CHOICE, "", CHOICE),
+        ("classifier", CHOICE, "regression", CLASSIFIER),
+    ],
+)
+def test_config_describes_the_model(
+    tiny_config, tmp_path, head, extra, problem_type, expected
+):
+    config = dataclasses.replace(tiny_config, extra=extra)
+    model = pretrainers.build(head, 2, config)
+    assert hugging_face.describe(model, problem_type=problem_type).extra == expected
+    hugging_face.save(tmp_path, model, problem_type=problem_type)
+    raw = json.loads((tmp_path / "config.json").read_text())
+    is_choice = problem_type == "choice" or expected == CHOICE
+    assert raw["architectures"] == (CHOICE if is_choice else expected)["architectures"]
+    assert ("id2label" in raw) == (head != "none" and not is_choice)
+    stated = problem_type if problem_type == "regression" else None
+    assert raw.get("problem_type") == expected.get("problem_type", stated)
 
 
 @pytest.mark.parametrize(
@@ -204,24 +273,16 @@ def test_config_of_a_classifier_keeps_the_problem_type(tiny_config):
         ({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}, 2, ("classification", ())),
         ({"id2label": {"1": "b", "0": "a"}}, 2, ("classification", ("a", "b"))),
         ({"id2label": {"0": "a"}}, 1, ("regression", ())),
-        (
-            {"id2label": {"0": "a"}, "problem_type": "multi_label_classification"},
-            1,
-            ("multi_label", ("a",)),
-        ),
+        ({"id2label": {"0": "a"}, **MULTI_LABEL}, 1, ("multi_label", ("a",))),
+        ({"id2label": {"0": "a", "1": "a"}}, 3, None),
+        ({"id2label": dict.fromkeys("123", "a")}, 3, None),
+        ({"id2label": ["a", "b", "c"]}, 3, None),
     ],
 )
 def test_labels_in_a_config(tiny_config, extra, num_classes, expected):
     config = dataclasses.replace(tiny_config, extra=extra)
-    assert hugging_face.labels_in(config, num_classes) == expected
-
-
-@pytest.mark.parametrize("ids", [("0", "1"), ("1", "2", "3")])
-def test_labels_of_another_head_are_refused(tiny_config, ids):
-    extra = {"id2label": dict.fromkeys(ids, "a")}
-    config = dataclasses.replace(tiny_config, extra=extra)
-    with pytest.raises(ValueError, match="but the head has 3 classes"):
-        hugging_face.labels_in(config, 3)
-    config = dataclasses.replace(tiny_config, extra={"id2label": ["a", "b", "c"]})
-    with pytest.raises(ValueError, match="has the keys none, but the head has 3"):
-        hugging_face.labels_in(config, 3)
+    if expected:
+        assert hugging_face.read_labels(config, num_classes) == expected
+    else:
+        with pytest.raises(ValueError, match=r"has the keys .*, but the head has 3"):
+            hugging_face.read_labels(config, num_classes)

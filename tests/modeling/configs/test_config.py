@@ -1,4 +1,4 @@
-"""Tests of modeling/configs/config.py."""
+"""BertConfig, and what all configs share."""
 
 import json
 import math
@@ -19,8 +19,9 @@ SIZES = {
     "max_position_embeddings": 40,
     "type_vocab_size": 2,
 }
+WHOLE = "a whole number of 1 or more"
 RATE = "a number of 0 or more and less than 1"
-MULTILINGUAL = {  # what the multilingual and Chinese releases say besides
+MULTILINGUAL = {  # further keys of the multilingual and Chinese releases
     "directionality": "bidi",
     "pooler_fc_size": 768,
     "pooler_num_attention_heads": 12,
@@ -28,12 +29,12 @@ MULTILINGUAL = {  # what the multilingual and Chinese releases say besides
     "pooler_size_per_head": 128,
     "pooler_type": "first_token_transform",
 }
+read = config.BertConfig.from_dict
 
 
 def test_only_the_vocabulary_has_no_default():
-    defaults = config.BertConfig.from_dict({"vocab_size": 7})
     # modeling.py, BertConfig.__init__; type_vocab_size is 16 there and 2 in releases.
-    assert defaults == config.BertConfig(
+    assert read({"vocab_size": 7}) == config.BertConfig(
         vocab_size=7,
         hidden_size=768,
         num_hidden_layers=12,
@@ -48,8 +49,10 @@ def test_only_the_vocabulary_has_no_default():
         layer_norm_epsilon=1e-12,
         extra={},
     )
+    theirs = read({"vocab_size": 7, "model_type": "bert"})
+    assert (theirs.type_vocab_size, theirs.hidden_act) == (2, "gelu_erf")
     with pytest.raises(ValueError, match="the key vocab_size is missing"):
-        config.BertConfig.from_dict({"hidden_size": 12})
+        read({"hidden_size": 12})
 
 
 @pytest.mark.parametrize(
@@ -66,125 +69,49 @@ def test_only_the_vocabulary_has_no_default():
         ("gelu_new", None, "gelu_tanh"),
         ("gelu_pytorch_tanh", None, "gelu_tanh"),
         ("swish", None, None),
+        (["gelu"], None, None),
+        (True, None, None),
     ],
 )
 def test_activation_means_what_its_world_means(written, google, hugging_face):
     raw = {**SIZES, "hidden_act": written}
-    for dialect, expected in (
-        (raw, google),
-        ({**raw, "model_type": "bert"}, hugging_face),
-    ):
+    theirs = {**raw, "model_type": "bert"}
+    for dialect, expected in ((raw, google), (theirs, hugging_face)):
         if expected is None:
             with pytest.raises(ValueError, match="Unsupported activation: "):
-                config.BertConfig.from_dict(dialect)
+                read(dialect)
         else:
-            assert config.BertConfig.from_dict(dialect).hidden_act == expected
-
-
-def test_hugging_face_defaults_differ_from_googles():
-    read = config.BertConfig.from_dict
-    assert read({"vocab_size": 7}).type_vocab_size == 16
-    assert read({"vocab_size": 7, "model_type": "bert"}).type_vocab_size == 2
-    assert read({"vocab_size": 7, "model_type": "bert"}).hidden_act == "gelu_erf"
-    wide = read({"vocab_size": 7, "model_type": "bert", "layer_norm_eps": 1e-5})
-    assert wide.layer_norm_epsilon == 1e-5
+            assert read(dialect).hidden_act == expected
 
 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("model_type", "roberta", "'roberta', and this is to be a BERT"),
+        ("model_type", "roberta", "is 'roberta', and only 'bert' is supported"),
         ("position_embedding_type", "relative_key", "only 'absolute' is supported"),
-        ("add_cross_attention", True, "the decoder of an encoder-decoder"),
+        ("add_cross_attention", True, "add_cross_attention is True, and only False"),
+        ("num_attention_heads", 5, "hidden_size=12 is not a multiple of num_att"),
+        ("attention", "left", "attention='left' is not one of"),
     ],
 )
-def test_other_architectures_are_refused(key, value, message):
+def test_other_networks_are_refused(key, value, message):
     with pytest.raises(ValueError, match=message):
-        config.BertConfig.from_dict({**SIZES, "model_type": "bert", key: value})
-
-
-def test_heads_must_divide_the_hidden_size():
-    with pytest.raises(ValueError, match="hidden_size=12 is not a multiple of num_"):
-        config.BertConfig.from_dict({**SIZES, "num_attention_heads": 5})
-
-
-def test_ambiguous_activation_names_are_no_values_of_the_field():
+        read({**SIZES, "model_type": "bert", key: value})
     with pytest.raises(ValueError, match="hidden_act='gelu' is not one of"):
-        config.BertConfig(vocab_size=7, hidden_act="gelu")
-
-
-def test_unknown_keys_are_kept_and_reported():
-    raw = {**SIZES, **MULTILINGUAL, "embeding_size": 4, "adapters": [1]}
-    read = config.BertConfig.from_dict(raw)
-    assert read.unknown_keys() == ["adapters", "embeding_size"]
-    written = read.to_dict()
-    assert {key: written[key] for key in raw} == raw
-    assert config.BertConfig.from_dict({**SIZES, **MULTILINGUAL}).unknown_keys() == []
-
-
-def test_json_string_is_the_originals(tmp_path):
-    raw = {**SIZES, "hidden_act": "gelu", "pooler_type": "x", "initializer_range": 0.5}
-    text = config.BertConfig.from_dict(raw).to_json_string()
-    full = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, **raw}
-    # modeling.py, BertConfig.to_json_string.
-    assert text == json.dumps(full, indent=2, sort_keys=True) + "\n"
-    assert text.startswith('{\n  "attention_probs_dropout_prob": 0.1,\n')
-    path = tmp_path / "bert_config.json"
-    path.write_text(text, encoding="utf-8")
-    again = config.BertConfig.from_json_file(path)
-    assert again == config.BertConfig.from_dict(raw)
-    assert again.to_json_string() == text
-
-
-@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu", "tanh", "linear"])
-def test_config_survives_either_format(activation):
-    raw = {**SIZES, "model_type": "bert", "hidden_act": activation, "use_cache": True}
-    read = config.BertConfig.from_dict({**raw, "layer_norm_eps": 1e-5})
-    as_google = read.to_dict()
-    assert "model_type" not in as_google  # which would change what "gelu" means
-    assert config.BertConfig.from_dict(as_google) == read
-    as_hugging_face = read.to_hugging_face()
-    assert as_hugging_face["model_type"] == "bert"
-    assert as_hugging_face["hidden_act"] == activation
-    assert as_hugging_face["layer_norm_eps"] == 1e-5
-    assert as_hugging_face["use_cache"] is True
-    again = config.BertConfig.from_dict(as_hugging_face)
-    assert again.to_hugging_face() == as_hugging_face
-    assert again.hidden_act == read.hidden_act
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "Expecting property name"),
-        ("[]", "the file holds no JSON object"),
-        ('{"hidden_size": 12}', "the key vocab_size is missing"),
-        (
-            '{"vocab_size": 9, "hidden_size": "32"}',
-            "hidden_size='32' is not a whole number of 1 or more; correct the config",
-        ),
-    ],
-)
-def test_errors_name_the_file(tmp_path, text, message):
-    path = tmp_path / "some_config.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=message) as caught:
-        config.BertConfig.from_json_file(path)
-    assert str(caught.value).startswith(f"{path}: ")
+        config.BertConfig(vocab_size=7, hidden_act="gelu")  # means two functions
 
 
 @pytest.mark.parametrize(
     ("key", "value", "wanted"),
     [
-        ("vocab_size", None, "a whole number of 1 or more"),
-        ("hidden_size", 12.0, "a whole number of 1 or more"),
-        ("num_attention_heads", True, "a whole number of 1 or more"),
-        ("num_attention_heads", 0, "a whole number of 1 or more"),
-        ("type_vocab_size", -2, "a whole number of 1 or more"),
-        ("num_hidden_layers", [2], "a whole number of 1 or more"),
+        ("vocab_size", None, WHOLE),
+        ("hidden_size", 12.0, WHOLE),
+        ("num_attention_heads", True, WHOLE),
+        ("num_attention_heads", 0, WHOLE),
+        ("type_vocab_size", -2, WHOLE),
+        ("num_hidden_layers", [2], WHOLE),
         ("hidden_dropout_prob", "0.1", RATE),
         ("hidden_dropout_prob", None, RATE),
-        ("hidden_dropout_prob", 1.5, RATE),
         ("hidden_dropout_prob", 1, RATE),
         ("attention_probs_dropout_prob", -0.1, RATE),
         ("attention_probs_dropout_prob", 1.0, RATE),
@@ -194,8 +121,75 @@ def test_errors_name_the_file(tmp_path, text, message):
 )
 def test_what_is_no_such_number_is_refused(key, value, wanted):
     with pytest.raises(ValueError) as caught:
-        config.BertConfig.from_dict({**SIZES, key: value})
+        read({**SIZES, key: value})
     assert str(caught.value) == f"{key}={value!r} is not {wanted}; correct the config"
+    rates = read({**SIZES, "hidden_dropout_prob": 0, "initializer_range": 1})
+    assert (rates.hidden_dropout_prob, rates.initializer_range) == (0, 1)
+
+
+def test_unknown_keys_are_kept_and_reported():
+    raw = {**SIZES, **MULTILINGUAL, "embeding_size": 4, "adapters": [1]}
+    assert read(raw).unknown_keys() == ["adapters", "embeding_size"]
+    written = read(raw).to_dict()
+    assert {key: written[key] for key in raw} == raw
+    assert read({**SIZES, **MULTILINGUAL}).unknown_keys() == []
+
+
+def test_json_string_is_the_originals(tmp_path):
+    raw = {**SIZES, "hidden_act": "gelu", "pooler_type": "x", "initializer_range": 0.5}
+    text = read(raw).to_json_string()
+    full = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, **raw}
+    # modeling.py, BertConfig.to_json_string.
+    assert text == json.dumps(full, indent=2, sort_keys=True) + "\n"
+    path = tmp_path / "bert_config.json"
+    path.write_text(text, encoding="utf-8")
+    again = config.BertConfig.from_json_file(path)
+    assert again == read(raw) and again.to_json_string() == text
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu", "tanh", "linear"])
+def test_config_survives_either_format(activation):
+    raw = {**SIZES, "model_type": "bert", "hidden_act": activation, "use_cache": True}
+    ours = read({**raw, "layer_norm_eps": 1e-5})
+    assert ours.layer_norm_epsilon == 1e-5
+    as_google = ours.to_dict()
+    assert "model_type" not in as_google  # which would change what "gelu" means
+    assert read(as_google) == ours
+    as_hugging_face = ours.to_hugging_face()
+    kept = {**raw, "layer_norm_eps": 1e-5}
+    assert {key: as_hugging_face[key] for key in kept} == kept
+    again = read(as_hugging_face)
+    assert again.to_hugging_face() == as_hugging_face
+    assert again.hidden_act == ours.hidden_act
+
+
+def test_direction_is_kept():
+    causal = read({"vocab_size": 5, "attention": "causal"})
+    assert causal.to_dict()["attention"] == "causal"
+    theirs = causal.to_hugging_face()
+    assert theirs["is_decoder"] is True and "attention" not in theirs
+    assert read(theirs).is_left_to_right
+    plain = read({"vocab_size": 5})  # the original's files have no such key
+    assert "attention" not in plain.to_dict()
+    assert "is_decoder" not in plain.to_hugging_face()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "Expecting property name"),
+        ("[]", "the file holds no JSON object"),
+        ('{"hidden_size": 12}', "the key vocab_size is missing"),
+        ('{"vocab_size": 9, "hidden_size": "32"}', "hidden_size='32' is not a whole"),
+    ],
+)
+def test_errors_name_the_file(tmp_path, text, message):
+    path = tmp_path / "some_config.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=f"^{path}: {message}"):
+        config.BertConfig.from_json_file(path)
+    with pytest.raises(OSError, match=r"cannot be read .*; give the bert_c"):
+        config.BertConfig.from_json_file(tmp_path)
 
 
 def test_weights_are_counted():
@@ -207,23 +201,6 @@ def test_weights_are_counted():
     assert len(encoder) == 2 * 16 + 5
     counted = sum(math.prod(variable.shape) for variable in encoder)
     assert config.BertConfig(**SIZES).num_weights() == counted
-
-
-def test_whole_numbers_are_numbers():
-    raw = {**SIZES, "hidden_dropout_prob": 0, "initializer_range": 1}
-    read = config.BertConfig.from_dict(raw)
-    assert (read.hidden_dropout_prob, read.initializer_range) == (0, 1)
-
-
-@pytest.mark.parametrize("value", [3, ["gelu"], True])
-def test_activation_that_is_no_name_is_refused(value):
-    with pytest.raises(ValueError, match="Unsupported activation: "):
-        config.BertConfig.from_dict({**SIZES, "hidden_act": value})
-
-
-def test_directory_is_no_config(tmp_path):
-    with pytest.raises(OSError, match=r"cannot be read .*; give the file bert_c"):
-        config.BertConfig.from_json_file(tmp_path)
 
 
 def test_config_needs_no_tensorflow():

@@ -23,7 +23,7 @@ def build(tiny_config):
         keras.utils.set_random_seed(5)
         shape = {"num_hidden_layers": 1, "initializer_range": 0.3}
         side = dataclasses.replace(tiny_config, **shape, **changes)
-        config = encoder_decoder_config.EncoderDecoderConfig.of_berts(
+        config = encoder_decoder_config.EncoderDecoderConfig.from_berts(
             side, side, decoder_start_token_id=1, eos_token_id=2
         )
         return pretrainers.build("seq2seq", None, config, recompute=recompute)

@@ -42,11 +42,11 @@ def test_table_for_a_terminal_has_four_digits():
     labels, predictions = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
     found = class_scores.collect(["bad", "good"], labels, predictions)
     assert list(class_scores.lines(*found)) == [
-        "  class              rows  predicted  precision  recall      F1",
-        "  bad                   3          2     1.0000  0.6667  0.8000",
-        "  good                  1          2     0.5000  1.0000  0.6667",
-        "  macro average                          0.7500  0.8333  0.7333",
-        "  weighted average                       0.8750  0.7500  0.7667",
+        "  class             rows  predicted  precision  recall      F1",
+        "  bad                  3          2     1.0000  0.6667  0.8000",
+        "  good                 1          2     0.5000  1.0000  0.6667",
+        "  macro average                         0.7500  0.8333  0.7333",
+        "  weighted average                      0.8750  0.7500  0.7667",
     ]
 
 

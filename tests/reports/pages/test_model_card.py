@@ -3,12 +3,13 @@
 import pytest
 import yaml
 
-from reports.pages import model_card, record, run_page
+from reports import run_report
+from reports.pages import model_card, record
 from tests.reports import example_runs
 
 
 def written(directory):
-    run_page.write(example_runs.rows(), str(directory), **example_runs.facts())
+    run_report.write(example_runs.rows(), str(directory), **example_runs.facts())
     return directory / "README.md"
 
 
@@ -65,5 +66,5 @@ def test_card_of_a_person_stays(tmp_path, capsys):
 
 def test_there_is_no_card_without_weights(tmp_path):
     facts = example_runs.facts(has_weights=False)
-    run_page.write(example_runs.rows(), str(tmp_path), **facts)
+    run_report.write(example_runs.rows(), str(tmp_path), **facts)
     assert not (tmp_path / "README.md").exists()

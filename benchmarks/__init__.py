@@ -1,0 +1,1 @@
+"""Programs that time the project, and print tables."""

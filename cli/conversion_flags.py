@@ -1,0 +1,80 @@
+"""Flags of convert_checkpoint.py."""
+
+from absl import flags
+
+from cli import command_line, model_flags
+from contract import errors
+
+FLAGS = flags.FLAGS
+HEADS = (
+    "auto",
+    "none",
+    "pretraining",
+    "classifier",
+    "tagger",
+    "span",
+    "language_model",
+    "seq2seq",
+)
+
+
+@command_line.heading("Model and vocabulary")
+def define() -> None:
+    """Which weights, in which format, and what else changes."""
+    string, boolean, enum = flags.DEFINE_string, flags.DEFINE_bool, flags.DEFINE_enum
+    string(
+        "input",
+        None,
+        "The weights: the directory of a release, of a run or of Hugging Face, the "
+        "prefix of a checkpoint, or a .keras or .hdf5 file.",
+    )
+    enum(
+        "head",
+        "auto",
+        HEADS,
+        "Head to convert; auto finds it from the names in the input. A classifier and "
+        "a tagger have the same names: say tagger, where nothing beside them does. Of "
+        "an encoder-decoder none gives the encoder, as a BERT.",
+    )
+    string(
+        "pretrained",
+        None,
+        "Directory, or id on Hugging Face's hub, of config and vocabulary, and without "
+        "--input of the weights. By default they lie beside --input.",
+    )
+    model_flags.define_config_and_vocabulary()
+    boolean(
+        "do_lower_case",
+        True,
+        "Whether the model is uncased, where nothing beside the weights says it.",
+    )
+    with command_line.heading("What to do"):
+        text = "The format to write; hdf5 is of ELMo alone, and holds no head."
+        enum("to", None, ["google", "hugging_face", "keras", "hdf5"], text)
+        enum("keras_file", "keras", ["keras", "weights"], ".keras or .weights.h5.")
+        string("add_tokens", None, "File of tokens to add, one a line.")
+        text = "Rows of the word embeddings; 0 for as many as the vocabulary needs."
+        flags.DEFINE_integer("resize_embeddings", 0, text, lower_bound=0)
+    with command_line.heading("Output"):
+        string("output_dir", None, "Directory to write, new or empty.")
+        boolean("overwrite", False, "Replace an earlier conversion in --output_dir.")
+    flags.mark_flags_as_required(["to", "output_dir"])
+
+
+def check() -> None:
+    """Raises ValueError where no input is named, or a local file is not there."""
+    if not FLAGS.input and not FLAGS.pretrained:
+        raise errors.InputError(
+            "--input is missing; name a checkpoint or its directory"
+        )
+    command_line.check_files("input", remedy=model_flags.CHECKPOINT_REMEDY)
+    command_line.check_files("bert_config_file", "vocab_file")
+
+
+def check_network(network: str) -> None:
+    """Refuses new tokens and rows for an ELMo."""
+    if network == "elmo" and (FLAGS.add_tokens or FLAGS.resize_embeddings):
+        raise errors.InputError(
+            "--add_tokens and --resize_embeddings: an ELMo reads characters, or "
+            "the words that it was trained on; leave them out"
+        )

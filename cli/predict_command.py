@@ -1,0 +1,173 @@
+"""The three modes of `python -m serving.predictor`: texts, a file, a server."""
+
+import contextlib
+import functools
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import tensorflow as tf
+from absl import flags
+
+from contract import atomic_files, errors, tf_serving, wording
+from serving import answers, formats, predictor, streaming
+from serving.protocol import http_server, servables, version_polling
+from terminal import progress
+
+FLAGS = flags.FLAGS
+_BLOCK_BYTES = 2**16  # read at once
+_SLOW_SECONDS = 2  # of loading, after which a line names what is loaded
+
+
+def run(argv: Sequence[str]) -> None:
+    """Does what the flags and the texts argv[1:] ask for."""
+    with errors.explained():
+        if argv[1:] and (FLAGS.serve or FLAGS.input_file):
+            raise errors.InputError(
+                f"{argv[1]!r:.80} stands beside --serve or --input_file; give one"
+            )
+        if not FLAGS.export_dir or not (FLAGS.serve or FLAGS.input_file or argv[1:]):
+            raise errors.InputError('give --export_dir=DIR and texts: "one" "another"')
+        if FLAGS.serve:
+            serve(FLAGS.export_dir, FLAGS.host, FLAGS.port, FLAGS.model_name)
+        elif FLAGS.input_file:
+            answer_file(
+                FLAGS.export_dir,
+                FLAGS.input_file,
+                FLAGS.input_format,
+                FLAGS.output_file,
+                FLAGS.signature,
+            )
+        else:
+            answer_texts(FLAGS.export_dir, argv[1:], FLAGS.signature, FLAGS.json)
+
+
+def answer_texts(
+    export_dir: str,
+    texts: Sequence[str],
+    signature: str = tf_serving.DEFAULT_SIGNATURE,
+    as_json: bool = False,
+) -> None:
+    """Prints the answer to each text, or texts separated by tabs."""
+    model = predictor.Predictor(export_dir, signature)
+    rows = model.predict(*answers.texts(texts))
+    for line in answers.lines(texts, rows, as_json=as_json):
+        print(line)
+
+
+def answer_file(
+    export_dir: str,
+    input_file: str,
+    input_format: str = "jsonl",
+    output_file: str | None = None,
+    signature: str = tf_serving.DEFAULT_SIGNATURE,
+) -> None:
+    """Writes an answer for each line of a file."""
+    if output_file:
+        atomic_files.check_writable(output_file)
+    with _reading(input_file) as read:
+        model = predictor.Predictor(export_dir, signature)
+        with _writing(output_file) as write:
+            shows_rate = bool(output_file) or not sys.stdout.isatty()
+            count = _answer_lines(model, read, input_format, write, shows_rate)
+    if output_file:
+        print(f"answered: {output_file}, {wording.count(count, 'line')}")
+
+
+@contextlib.contextmanager
+def _reading(path: str) -> Iterator[Callable[[], bytes]]:
+    """Yields a function that returns the next bytes, as soon as there are some."""
+    if path == "-":
+        if sys.stdin.isatty():
+            progress.say("one example a line; Ctrl-D ends")
+        yield lambda: os.read(sys.stdin.fileno(), _BLOCK_BYTES)
+        return
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            file.size()  # opens it
+            yield lambda: file.read(_BLOCK_BYTES)
+    except tf.errors.OpError as error:
+        raise errors.InputError(
+            f"--input_file={path}: cannot be read ({atomic_files.reason(error)}); name "
+            "a file, or - for standard input"
+        ) from error
+
+
+@contextlib.contextmanager
+def _writing(path: str | None) -> Iterator[Callable[[str], object]]:
+    """Yields a function that writes a text, to standard output if there is no path."""
+
+    def write(text):
+        sys.stdout.write(text)
+        sys.stdout.flush()  # a person or a pipe waits for it
+
+    if not path:
+        yield write
+        return
+    with (
+        atomic_files.replacing(path) as (temporary,),
+        tf.io.gfile.GFile(temporary, "w") as file,
+    ):
+        yield file.write
+
+
+def _answer_lines(model, read, input_format, write, shows_rate):
+    """Writes the answers; returns how many lines there were."""
+    lines = streaming.split(read)
+    rows = streaming.answers(
+        lines, model.text_names, model.predict, input_format=input_format
+    )
+    count, failed = 0, []
+    with progress.Progress("answering: lines") as report:
+        for count, row in enumerate(rows, start=1):
+            write(json.dumps(row, ensure_ascii=False) + "\n")
+            if "error" in row:
+                failed.append(row)
+            if shows_rate:
+                report(count, None)
+    if failed:
+        progress.say(
+            f"lines with an error: {len(failed)}; line {failed[0]['line']}: "
+            f"{failed[0]['error']}"
+        )
+    return count
+
+
+def serve(export_dir: str, host: str, port: int, model_name: str) -> None:
+    """Answers over HTTP until stopped."""
+
+    def load(version_dir):
+        text = f"loading and warming up {version_dir} ..."
+        notice = threading.Timer(_SLOW_SECONDS, progress.say, (text,))
+        notice.start()
+        try:
+            version = formats.open_version(version_dir)
+            servables.warm(version, version_dir)
+        finally:
+            notice.cancel()
+        return servables.Model(model_name, {servables.number(version_dir): version})
+
+    def replace(version_dir):
+        server.model = load(version_dir)
+
+    version_dir = predictor.find_version(export_dir)
+    server = http_server.Server(load(version_dir), host, port)
+    print(f"serving {version_dir} at {server.address}:predict; Ctrl-C ends")
+    print(f"for example: {_example_request(server)}", flush=True)
+    newest = functools.partial(predictor.newest_version, export_dir)
+    with version_polling.Poller(version_dir, newest, replace).running():
+        http_server.run(server)
+    print("stopped")
+
+
+def _example_request(server):
+    """A command that sends the model a text, to be copied."""
+    version = server.model.version(server.model.name)
+    names = version.text_signatures().get(tf_serving.DEFAULT_SIGNATURE)
+    if not names:
+        return f"curl {server.address}/metadata"
+    texts = {name: "a text" if n == 1 else ["a text"] * n for name, n in names.items()}
+    body = json.dumps({"instances": [texts]})
+    return f"curl -d '{body}' {server.address}:predict"

@@ -1,0 +1,110 @@
+r"""Prints the answers of an exported model, which stays loaded between questions.
+
+Each argument is an example; a tab separates the texts of a pair:
+
+    python -m serving.predictor --export_dir=output/demo/export "a text" "another"
+    python -m serving.predictor --export_dir=output/squad/export $'question\tcontext'
+    python -m serving.predictor --export_dir=output/tags/export "a sentence"
+
+Or each line of a file or, with -, of standard input is one, and of the answers:
+
+    python -m serving.predictor --input_file=texts.jsonl \
+        --export_dir=output/demo/export
+
+Or it answers over HTTP, as TensorFlow Serving's REST API does:
+
+    python -m serving.predictor --serve \
+        --export_dir=output/demo/export
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+from absl import flags
+
+from cli import command_line
+from contract import errors, tf_serving
+
+FLAGS = flags.FLAGS
+# Keras, which TensorFlow imports, imports these if it can: a second before the first
+# answer, which does not need them.
+_NOT_NEEDED = ("matplotlib", "sklearn")
+
+
+def define() -> None:
+    """Defines the flags of `python -m serving.predictor`."""
+    with command_line.heading("Model and vocabulary"):
+        flags.DEFINE_string(
+            "export_dir", None, "A version, or the directory of versions."
+        )
+        flags.DEFINE_string(
+            "signature",
+            tf_serving.DEFAULT_SIGNATURE,
+            "Which of the model's signatures to ask; one that takes texts.",
+        )
+    with command_line.heading("Data"):
+        flags.DEFINE_string(
+            "input_file", None, "A file of examples, one a line; - is standard input."
+        )
+        flags.DEFINE_enum(
+            "input_format",
+            "jsonl",
+            ["jsonl", "lines"],
+            "jsonl: an object with the texts by name, or the string of one text. "
+            "lines: plain text, a tab between the texts of a pair.",
+        )
+    with command_line.heading("Output"):
+        flags.DEFINE_bool("json", False, "Print one JSON object a line.")
+        flags.DEFINE_string(
+            "output_file",
+            None,
+            "Where answers to --input_file go, one JSON object a line; standard output "
+            "if not given.",
+        )
+    with command_line.heading("What to do"):
+        flags.DEFINE_bool("serve", False, "Answer over HTTP until stopped.")
+        flags.DEFINE_string("host", "127.0.0.1", "With --serve: where to listen.")
+        flags.DEFINE_integer(
+            "port",
+            tf_serving.REST_PORT,
+            "With --serve: 0 takes a free one.",
+            0,
+            65535,
+        )
+        flags.DEFINE_string(
+            "model_name", "default", "With --serve: the model's name in addresses."
+        )
+    flags.register_multi_flags_validator(
+        ["serve", "input_file"],
+        lambda values: not (values["serve"] and values["input_file"]),
+        "give --serve or --input_file, not both",
+    )
+    flags.register_multi_flags_validator(
+        ["output_file", "input_file"],
+        lambda values: bool(values["input_file"]) or not values["output_file"],
+        "--output_file is for the answers to an --input_file; give one",
+    )
+
+
+def check() -> None:
+    """Raises ValueError where a flag names a place that is not there."""
+    path = FLAGS.export_dir or ""
+    if path and "://" not in path and not os.path.isdir(path):
+        raise errors.InputError(
+            f"--export_dir={path}: no SavedModel there; train with --do_export first, "
+            "and give OUTPUT_DIR/export or export_litert"
+        )
+    command_line.check_files("input_file")
+
+
+@contextlib.contextmanager
+def fewer_imports() -> Iterator[None]:
+    """Makes TensorFlow do without what it imports only if it can."""
+    sys.modules |= dict.fromkeys(_NOT_NEEDED)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in _NOT_NEEDED:
+            del sys.modules[name]

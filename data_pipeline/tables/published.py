@@ -1,0 +1,227 @@
+"""Rows of published tasks with a choice of answers, each in its own layout.
+
+A row has the keys context, question (where the task asks one), choices and label, and
+id where there is one. `label` is missing where the file does not tell it.
+"""
+
+import os
+import xml.sax
+import xml.sax.handler
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from contract import errors, json_files
+from data_pipeline.tables import text_rows
+
+# What stands before an answer of COPA, by what its premise asks for.
+CONNECTIVES = {"cause": "because", "effect": "so"}
+_STORY_SENTENCES, _STORY_CELLS = 4, 8
+_RACE_LABELS = "ABCD"
+
+
+def file_rows(path: str, layout: str) -> text_rows.NumberedRows:
+    """Yields (line, row) of a file in one of `LAYOUTS`.
+
+    Of RACE, whose files hold whole articles, the line is the number of the question in
+    all files.
+
+    Raises:
+        FileNotFoundError, ValueError: it cannot be read, or is not of the layout.
+    """
+    return LAYOUTS[layout](path)
+
+
+def _copa_rows(path: str) -> text_rows.NumberedRows:
+    """The XML of the publisher or the JSONL of SuperGLUE."""
+    if path.endswith(".xml"):
+        yield from _copa_items(path)
+        return
+    for line, row in text_rows.file_rows(path, "jsonl"):
+        assert isinstance(row, dict)
+        texts = _needed(path, line, row, "premise", "choice1", "choice2", "question")
+        label = row.get("label")
+        # SuperGLUE counts from 0, the publisher from 1.
+        row_id = row.get("idx", line - 1)
+        label = label + 1 if label in (0, 1) else label
+        yield line, {**_copa_row(path, line, *texts), **_labelled(label), "id": row_id}
+
+
+def _copa_row(path, line, premise, first, second, question) -> dict[str, Any]:
+    if question not in CONNECTIVES:
+        raise errors.InputError(
+            f"{path}:{line}: asks for {question!r:.40}, which is none of "
+            f"{', '.join(CONNECTIVES)}; correct the row"
+        )
+    return {
+        "context": premise,
+        "question": CONNECTIVES[question],
+        "choices": [first, second],
+    }
+
+
+def _labelled(label: Any) -> dict[str, Any]:
+    return {} if label is None else {"label": label}
+
+
+def _needed(path: str, line: int, row: dict[str, Any], *names: str) -> list[Any]:
+    for name in names:
+        if not isinstance(row.get(name), str):
+            raise errors.InputError(
+                f"{path}:{line}: {name} is {row.get(name)!r:.40}, no text; give the "
+                "row one"
+            )
+    return [row[name] for name in names]
+
+
+class _CopaHandler(xml.sax.handler.ContentHandler):
+    """Collects (line, attributes, {p, a1, a2}) of the items."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.items: list[tuple[int, dict[str, str], dict[str, str]]] = []
+        self._text: list[str] = []
+
+    def setDocumentLocator(self, locator):
+        self._place = locator
+
+    def startElement(self, name, attrs):
+        self._text = []
+        if name == "item":
+            self.items.append((self._place.getLineNumber(), dict(attrs), {}))
+
+    def characters(self, content):
+        self._text.append(content)
+
+    def endElement(self, name):
+        if name != "item" and self.items:
+            self.items[-1][2].setdefault(name, " ".join("".join(self._text).split()))
+
+
+def _copa_items(path: str) -> text_rows.NumberedRows:
+    handler = _CopaHandler()
+    text = "\n".join(line for _, line in text_rows.lines(path))
+    try:
+        xml.sax.parseString(text.encode(), handler)
+    except xml.sax.SAXParseException as error:
+        raise errors.InputError(
+            f"{path}:{error.getLineNumber()}: not XML ({error.getMessage()}); restore "
+            "the published file"
+        ) from error
+    for line, attributes, texts in handler.items:
+        item = {**texts, "asks-for": attributes.get("asks-for")}
+        parts = _needed(path, line, item, "p", "a1", "a2", "asks-for")
+        label = _labelled(attributes.get("most-plausible-alternative"))
+        row_id = attributes.get("id", str(line))
+        yield line, {**_copa_row(path, line, *parts), **label, "id": row_id}
+
+
+def _story_rows(path: str) -> text_rows.NumberedRows:
+    """Story Cloze: id, four sentences, two endings, the right one; maybe a header."""
+    for line, row in text_rows.file_rows(path, "csv"):
+        if line == 1 and all(str(cell).isidentifier() for cell in row):
+            continue  # names of columns; sentences have spaces and full stops
+        if len(row) not in (_STORY_CELLS - 1, _STORY_CELLS):
+            raise errors.InputError(
+                f"{path}:{line}: {len(row)} cells; a story has {_STORY_CELLS}: id, "
+                "four sentences, two endings, and 1 or 2 for the right one"
+            )
+        cells = [str(cell) for cell in row]
+        context = " ".join(cells[1 : 1 + _STORY_SENTENCES])
+        row = {"id": cells[0], "context": context, "choices": cells[5:7]}
+        yield line, {**row, **_labelled(cells[7] if cells[7:] else None)}
+
+
+def _swag_rows(path: str) -> text_rows.NumberedRows:
+    """SWAG: sent1, and sent2 continued by one of ending0 to ending3."""
+    needed = "sent1", "sent2", "ending0", "ending1"
+    files = "SWAG's train.csv, val.csv or test.csv as published"
+    for line, cells in csv_cells(path, needed, files):
+        row = {
+            "context": cells["sent1"],
+            "question": cells["sent2"],
+            "choices": [c for name, c in cells.items() if name.startswith("ending")],
+        }
+        yield line, {**row, **_labelled(cells.get("label"))}
+
+
+def csv_cells(
+    path: str, needed: Sequence[str], wanted: str
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yields (line, {column: cell}) of the rows of a CSV file with a header.
+
+    Raises:
+        ValueError: the header lacks a `needed` column, for which the message names the
+            files that are `wanted`; or a row has more or fewer cells.
+    """
+    rows = text_rows.file_rows(path, "csv")
+    line, header = next(rows, (1, []))
+    names = [str(name) for name in header]
+    for name in needed:
+        if name not in names:
+            raise errors.InputError(f"{path}:{line}: no column {name}; give {wanted}")
+    for line, row in rows:
+        if len(row) != len(names):
+            raise errors.InputError(
+                f"{path}:{line}: {len(row)} cells, the header has {len(names)}; "
+                "correct the row"
+            )
+        yield line, dict(zip(names, map(str, row), strict=True))
+
+
+def _race_rows(path: str) -> text_rows.NumberedRows:
+    """RACE: JSON files of an article and its questions; or a directory of such."""
+    number = 0
+    for file in _race_files(path):
+        for row in _race_questions(file):
+            number += 1
+            yield number, row
+
+
+def _race_files(path: str) -> list[str]:
+    import tensorflow as tf  # the other layouts are read without it
+
+    if not tf.io.gfile.isdir(path):
+        return [path]
+    files = [
+        os.path.join(folder, name)
+        for folder, _, names in tf.io.gfile.walk(path)
+        for name in names
+        if name.endswith((".txt", ".json"))
+    ]
+    if not files:
+        raise errors.InputError(
+            f"{path}: no .txt or .json file below it; give a directory of RACE"
+        )
+    return sorted(files)
+
+
+def _race_questions(file: str) -> Iterator[dict[str, Any]]:
+    text = "\n".join(line for _, line in text_rows.lines(file))
+    try:
+        article = json_files.parse(text)
+        parts = [article[name] for name in ("questions", "options")]
+        answers = article.get("answers") or [None] * len(parts[0])
+        questions = list(zip(*parts, answers, strict=True))
+        name = article.get("id", os.path.basename(file))
+        context = article["article"]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise errors.InputError(
+            f"{file}: not an article of RACE ({type(error).__name__}: {error}); it is "
+            "one JSON object with article, questions, options and answers"
+        ) from error
+    for index, (question, options, answer) in enumerate(questions):
+        row = {"context": context, "question": question, "choices": options}
+        if not isinstance(options, list) or len(options) != len(_RACE_LABELS):
+            raise errors.InputError(
+                f"{file}: question {index} has {options!r:.60} as options; give "
+                f"{len(_RACE_LABELS)} texts"
+            )
+        yield {**row, **_labelled(answer), "id": f"{name}-{index}"}
+
+
+LAYOUTS = {
+    "copa": _copa_rows,
+    "story_cloze": _story_rows,
+    "swag": _swag_rows,
+    "race": _race_rows,
+}
