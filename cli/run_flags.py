@@ -245,7 +245,7 @@ def trained_weights(files: networks.ModelFiles) -> str:
         if combinations := fine_tuning_flags.grid():
             directory = grid.directory_of(combinations[0], directory)
         if several := fine_tuning_flags.seeds():
-            directory = driver.seed_directory(several[0], directory)
+            directory = grid.seed_directory(several[0], directory)
     has_own = checkpoints.all_checkpoints(directory)
     return directory if has_own else files.init_checkpoint
 
@@ -312,5 +312,7 @@ def fine_tune(prepare: Callable[[], tuple[driver.FineTuningTask, Any]]) -> None:
         task, settings = prepare()
         if settings.combinations:
             grid.run_grid(task, settings)
+        elif settings.seeds:
+            grid.run_with_seeds(task, settings)
         else:
             driver.run_task(task, settings)

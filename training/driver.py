@@ -6,7 +6,6 @@ smallest one.
 
 import dataclasses
 import functools
-import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,9 @@ from typing import Any, NamedTuple, Protocol
 import keras
 import tensorflow as tf
 
-from contract import atomic_files, file_names, remote_files, wording
+from contract import file_names, remote_files, wording
+from data_pipeline.batches import batching
+from data_pipeline.pretraining import source
 from modeling import losses
 from modeling.checkpoints import checkpoint
 from terminal import progress
@@ -23,14 +24,10 @@ from training import (
     carried_states,
     facts,
     inference,
-    metrics,
     run,
     run_directory,
-    tensorboard,
 )
 from training.distribution import devices
-
-SEEDS_FILE = "seeds.json"
 
 
 class Combination(NamedTuple):
@@ -45,7 +42,7 @@ class Settings:
     """How to do a task, whatever it is.
 
     Attributes:
-        seeds: of several runs, each in a directory of its own; if empty, run.seed.
+        seeds: for grid.run_with_seeds; if empty, run.seed.
         combinations: for grid.run_grid.
         group_by_length: whether a training batch has texts of similar length.
         pad_to: length of every batch in tokens, or None for its longest text.
@@ -156,7 +153,7 @@ class FineTuningTask(Task):
     """
 
     objective: losses.Objective
-    splits: Mapping[str, inference.Examples]
+    splits: Mapping[str, batching.Examples]
     score: Callable[[str, Mapping[str, Any], int], Scored]
     predict: Callable[[Any, run.Settings, int], Mapping[str, Any]]
     reopen: Callable[[str], Any] = lambda path: None
@@ -281,36 +278,6 @@ class FineTuningTask(Task):
         self.report(*run_and_outcome)
 
 
-class Records(Protocol):
-    """What to train on and what is held out: data_pipeline's record_sets.RecordSets."""
-
-    @property
-    def train(self) -> Any:
-        """Has `files`."""
-
-    def digest(self) -> str:
-        """A short text that differs where number and names of the files differ."""
-
-    def training_batches(
-        self, batch_size: int, seed: int, start_step: int, num_steps: int, context: Any
-    ) -> tf.data.Dataset:
-        """The batches from a step on."""
-
-    def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
-        """How messages name the records of a batch."""
-
-    def num_evaluation_batches(self, batch_size: int, most: int | None) -> int:
-        """How many batches an evaluation has; None for all records."""
-
-    def evaluation_batches(
-        self, batch_size: int, num_batches: int | None, context: Any
-    ) -> tf.data.Dataset:
-        """Held-out batches; None: each record counts once."""
-
-    def summary(self) -> dict[str, dict[str, Any]]:
-        """Facts of them for a report."""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingTask(Task):
     """What differs between objectives of pretraining.
@@ -331,7 +298,7 @@ class PretrainingTask(Task):
     kind: str
     config: Any
     objective: losses.Objective | None = None
-    records: Records | None = None
+    records: source.PretrainingData | None = None
     score: Callable[[dict[str, Any]], dict[str, Any]] = lambda scores: scores
     shown: Callable[..., dict[str, Any]] | None = None
     show: Callable[[Any, Any], dict[str, str]] = lambda features, outputs: {}
@@ -464,24 +431,16 @@ class PretrainingTask(Task):
 
 
 def run_task(task: FineTuningTask | PretrainingTask, settings: Settings) -> None:
-    """Does a task once or with each seed.
+    """Does a task once, and prints the scores.
 
-    Prints the scores. Raises what run.start and run.train do, and errors.LostWorker.
+    Raises what run.start and run.train do, and errors.LostWorker.
     """
     with run.lost_workers_named(settings.run.strategy):
-        if not settings.seeds:
-            run_once(task, settings)
-            return
-
-        def run_seed(current: run.Settings) -> Mapping[str, Any]:
-            return run_once(task, dataclasses.replace(settings, run=current)).results
-
-        run_seeds(run_seed, settings.run, settings.seeds)
-        task.report(None, settings)
+        run_once(task, settings)
 
 
 def run_once(task: FineTuningTask | PretrainingTask, settings: Settings) -> Outcome:
-    """Does a task with one seed."""
+    """Does a task with one seed and one combination of flags."""
     current, started = settings.run, time.monotonic()
     model, origin, step = run.start(
         current,
@@ -507,53 +466,3 @@ def run_once(task: FineTuningTask | PretrainingTask, settings: Settings) -> Outc
             run_directory.end(current)
     devices.wait_for_all(current.strategy, "write results and exports")
     return outcome
-
-
-def seed_directory(seed: int, output_dir: str) -> str:
-    """Where a run with one of several seeds writes."""
-    return os.path.join(output_dir, f"seed-{seed}")
-
-
-def run_seeds(
-    run_seed: Callable[[run.Settings], Mapping[str, Any]],
-    common: run.Settings,
-    seeds: Sequence[int],
-    *,
-    shows: bool = True,
-) -> None:
-    """Runs with each seed, in its `seed_directory`, and summarises the scores.
-
-    BERT's fine-tuning scores vary with the seed by more than most changes do, so a
-    score is a mean and a deviation: {score: {"mean": ..., "deviation": ...}}, printed
-    and in seeds.json. `shows` announces each run, and has TensorBoard compare them.
-    """
-    runs: dict[int, dict[str, Any]] = {}
-    for number, seed in enumerate(seeds, start=1):
-        directory = seed_directory(seed, common.output_dir)
-        if shows:
-            print(f"seeds: run {number} of {len(seeds)}: {directory}", flush=True)
-        current = dataclasses.replace(common, seed=seed, output_dir=directory)
-        runs[seed] = dict(run_seed(current))
-        if shows and common.writes:
-            tensorboard.write_hparams(
-                directory,
-                {"seed": seed},
-                runs[seed],
-                common.output_dir,
-                {"seed": seeds},
-            )
-    summary = metrics.summarize(list(runs.values()))
-    record = {
-        "seeds": {
-            str(seed): {name: float(value) for name, value in scores.items()}
-            for seed, scores in runs.items()
-        },
-        "summary": summary,
-    }
-    if common.writes:
-        text = json.dumps(record, indent=2, sort_keys=True) + "\n"
-        atomic_files.write_text(os.path.join(common.output_dir, SEEDS_FILE), text)
-    print(f"over seeds {', '.join(map(str, seeds))}:")
-    for name, values in summary.items():
-        if name != "global_step":
-            print(f"  {name} = {values['mean']:.4f} +- {values['deviation']:.4f}")

@@ -14,12 +14,13 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from contract import errors, features
+from data_pipeline.batches import batching
 from training import driver, inference
 from training.distribution import devices
 
@@ -30,17 +31,6 @@ _ITEM_BYTES = 4  # of a float32
 # What this process may take, and what the machine has to spare, where Linux has it.
 _CGROUP = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current")
 _MEMORY = "/proc/meminfo"
-
-
-class Rows(inference.Examples, Protocol):
-    """Examples as the network reads them: data_pipeline's batching.Examples."""
-
-    @property
-    def sequence_lengths(self) -> np.ndarray:
-        """int64 [N, G], tokens of each sequence."""
-
-    def input_digest(self) -> str:
-        """A short text that differs where tokens do."""
 
 
 class States(NamedTuple):
@@ -95,10 +85,10 @@ class FeatureCache:
 
     def add_states(
         self,
-        splits: Mapping[str, Any],
+        splits: Mapping[str, batching.Examples],
         model: Any,
         settings: driver.Settings,
-    ) -> Mapping[str, Any]:
+    ) -> Mapping[str, batching.Examples]:
         """The splits, whose batches have the states of a model with a frozen network.
 
         The model has a `source`, a FeatureSource.
@@ -106,14 +96,22 @@ class FeatureCache:
         network = _FrozenNetwork(model, settings)
         wrapped = {
             id(rows): _RowsWithStates(
-                rows, functools.partial(self._find, network, splits, split)
+                packed=rows.packed,
+                names=rows.names,
+                digest=rows.digest,
+                targets=rows.targets,
+                rows=rows,
+                states=functools.partial(self._find, network, splits, split),
             )
             for split, rows in splits.items()
         }
         return {split: wrapped[id(rows)] for split, rows in splits.items()}
 
     def _find(
-        self, network: "_FrozenNetwork", splits: Mapping[str, Rows], split: str
+        self,
+        network: "_FrozenNetwork",
+        splits: Mapping[str, batching.Examples],
+        split: str,
     ) -> States | None:
         """The states that are there; else they are computed. None without room."""
         if network.digest != self._network:  # another seed may draw another network
@@ -139,7 +137,7 @@ class FeatureCache:
     def _has_room(
         self,
         network: "_FrozenNetwork",
-        splits: Mapping[str, Rows],
+        splits: Mapping[str, batching.Examples],
         shape: Sequence[int],
     ) -> bool:
         """Whether [..., K, W] of all splits fit; decided once."""
@@ -182,12 +180,14 @@ class _FrozenNetwork:
             digest.update(np.ascontiguousarray(variable).data)
         return digest.hexdigest()
 
-    def counts(self, rows: Rows) -> np.ndarray:
+    def counts(self, rows: batching.Examples) -> np.ndarray:
         """int64 [N, G], how many states each sequence has."""
         lengths = rows.sequence_lengths.astype(np.int64)
         return np.ones_like(lengths) if self.model.source.reads_texts else lengths
 
-    def batches(self, rows: Rows, name: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def batches(
+        self, rows: batching.Examples, name: str
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields examples int [B], -1 for any, and float32 [B, G, S, K, W] of them.
 
         Every process yields all of them; `name` is that of the progress.
@@ -207,7 +207,7 @@ class _FrozenNetwork:
             yield indices, whole.reshape(size, num_sequences, *whole.shape[-3:])
 
     def collect(
-        self, rows: Rows, batches: Iterable[tuple[np.ndarray, np.ndarray]]
+        self, rows: batching.Examples, batches: Iterable[tuple[np.ndarray, np.ndarray]]
     ) -> States:
         """The states of all rows, from their `batches`."""
         counts = self.counts(rows)
@@ -233,27 +233,15 @@ def _network_inputs(batch: dict[str, Any]) -> dict[str, Any]:
     return {name: batch[name] for name in features.ENCODER_INPUTS}
 
 
-@dataclasses.dataclass(frozen=True)
-class _RowsWithStates:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _RowsWithStates(batching.Examples):
     """Rows whose batches have LAYER_STATES.
 
     `states` is called when the first batch is wanted.
     """
 
-    rows: Rows
+    rows: batching.Examples
     states: Callable[[], States | None]
-
-    def digest(self) -> str:
-        return self.rows.digest()
-
-    def names(self, indices: np.ndarray) -> list[str]:
-        return self.rows.names(indices)
-
-    def training_order(self, **settings: Any) -> np.ndarray:
-        return self.rows.training_order(**settings)
-
-    def evaluation_order(self, batch_size: int) -> np.ndarray:
-        return self.rows.evaluation_order(batch_size)
 
     def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
         """As `rows.batches`, with LAYER_STATES float32 [B, S, K, W].

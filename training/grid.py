@@ -1,4 +1,4 @@
-"""Runs with each combination of some flags' values, and which of them is best."""
+"""Runs with each seed, and with each combination of some flags' values."""
 
 import dataclasses
 import json
@@ -10,7 +10,71 @@ import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, errors, file_names, json_files
-from training import driver, run, run_directory, tensorboard
+from training import driver, metrics, run, run_directory, tensorboard
+
+SEEDS_FILE = "seeds.json"
+
+
+def run_with_seeds(task: driver.FineTuningTask, settings: driver.Settings) -> None:
+    """Does a task with each seed; prints the scores and their deviations."""
+
+    def run_seed(current: run.Settings) -> Mapping[str, Any]:
+        outcome = driver.run_once(task, dataclasses.replace(settings, run=current))
+        return outcome.results
+
+    with run.lost_workers_named(settings.run.strategy):
+        run_seeds(run_seed, settings.run, settings.seeds)
+        task.report(None, settings)
+
+
+def seed_directory(seed: int, output_dir: str) -> str:
+    """Where a run with one of several seeds writes."""
+    return os.path.join(output_dir, f"seed-{seed}")
+
+
+def run_seeds(
+    run_seed: Callable[[run.Settings], Mapping[str, Any]],
+    common: run.Settings,
+    seeds: Sequence[int],
+    *,
+    shows: bool = True,
+) -> None:
+    """Runs with each seed, in its `seed_directory`, and summarises the scores.
+
+    BERT's fine-tuning scores vary with the seed by more than most changes do, so a
+    score is a mean and a deviation: {score: {"mean": ..., "deviation": ...}}, printed
+    and in seeds.json. `shows` announces each run, and has TensorBoard compare them.
+    """
+    runs: dict[int, dict[str, Any]] = {}
+    for number, seed in enumerate(seeds, start=1):
+        directory = seed_directory(seed, common.output_dir)
+        if shows:
+            print(f"seeds: run {number} of {len(seeds)}: {directory}", flush=True)
+        current = dataclasses.replace(common, seed=seed, output_dir=directory)
+        runs[seed] = dict(run_seed(current))
+        if shows and common.writes:
+            tensorboard.write_hparams(
+                directory,
+                {"seed": seed},
+                runs[seed],
+                common.output_dir,
+                {"seed": seeds},
+            )
+    summary = metrics.summarize(list(runs.values()))
+    record = {
+        "seeds": {
+            str(seed): {name: float(value) for name, value in scores.items()}
+            for seed, scores in runs.items()
+        },
+        "summary": summary,
+    }
+    if common.writes:
+        text = json.dumps(record, indent=2, sort_keys=True) + "\n"
+        atomic_files.write_text(os.path.join(common.output_dir, SEEDS_FILE), text)
+    print(f"over seeds {', '.join(map(str, seeds))}:")
+    for name, values in summary.items():
+        if name != "global_step":
+            print(f"  {name} = {values['mean']:.4f} +- {values['deviation']:.4f}")
 
 
 def combine(
@@ -96,7 +160,7 @@ def _score(
 
     try:
         if seeds:
-            driver.run_seeds(run_seed, combination.run, seeds, shows=False)
+            run_seeds(run_seed, combination.run, seeds, shows=False)
         else:
             run_seed(combination.run)
     except errors.NotFinite as error:
@@ -171,7 +235,7 @@ def _choose_best(
     best = combination.run
     if settings.seeds:
         seed = settings.seeds[run_number]
-        directory = driver.seed_directory(seed, best.output_dir)
+        directory = seed_directory(seed, best.output_dir)
         best = dataclasses.replace(best, seed=seed, output_dir=directory)
     for line in _table(settings.combinations, scores, metric, number):
         print(line)

@@ -5,36 +5,18 @@ Evaluation, prediction, extraction and the states of a frozen network use `run_b
 
 import collections
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from data_pipeline.batches import batching
 from modeling import losses
 from terminal import native_log, progress
 from training import carried_states, train_step
 from training.distribution import devices
 
 Function = Callable[[Any], dict[str, Any]]  # features of a batch -> its outputs
-
-
-class Examples(Protocol):
-    """The rows of a split: data_pipeline's batching.Examples."""
-
-    def digest(self) -> str:
-        """A short text that differs where tokens or targets differ."""
-
-    def names(self, indices: Any) -> list[str]:
-        """How messages name the examples."""
-
-    def training_order(self, **settings: Any) -> np.ndarray:
-        """int32 [steps, B] of indices."""
-
-    def evaluation_order(self, batch_size: int) -> np.ndarray:
-        """int32 [batches, B] of indices, -1 for padding in the last batch."""
-
-    def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
-        """A batch of features for each row of the order."""
 
 
 def predict_function(
@@ -221,7 +203,7 @@ class Predictor:
 
     def __call__(
         self,
-        examples: Examples,
+        examples: batching.Examples,
         *,
         batch_size: int | None = None,
         name: str = "predicting: batch",
@@ -232,7 +214,9 @@ class Predictor:
         batches = examples.batches(order, self._pad_to)
         return predict(self._function, batches, order, self._strategy, name)
 
-    def rows(self, examples: Examples, rows: np.ndarray) -> dict[str, np.ndarray]:
+    def rows(
+        self, examples: batching.Examples, rows: np.ndarray
+    ) -> dict[str, np.ndarray]:
         """`predict` for some rows, int [N] ascending; equal lengths go together."""
         size = self._fitting(None)
         order = examples.evaluation_order(size)

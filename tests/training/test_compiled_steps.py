@@ -154,21 +154,3 @@ def test_compiled_steps_have_nothing_that_a_tpu_lacks(runs):
     everything = inside | {node.op for node in definition.node}
     assert {"SparseSoftmaxCrossEntropyWithLogits", "TanhGrad"} <= inside
     assert {"While", "AssignVariableOp", "Sqrt"} <= everything
-
-
-@pytest.mark.parametrize(
-    ("function", "complaint"),
-    [
-        (lambda x: tf.py_function(lambda v: v, [x], tf.float32), "of the host"),
-        (lambda x: tf.strings.as_string(x), "has text"),
-        (lambda x: tf.boolean_mask(x, x > 0), "has an unknown shape"),
-        (lambda x: tf.fill(tf.cast(x[:1], tf.int32), 0.0), "has an unknown shape"),
-    ],
-)
-def test_what_a_tpu_lacks_is_found(function, complaint):
-    """Also in a function that is called by the one looked at."""
-    inner = tf.function(function)
-    outer = tf.function(lambda x: inner(x) is None)
-    for made in (inner, outer):
-        graph = made.get_concrete_function(tf.TensorSpec([4], tf.float32)).graph
-        assert any(complaint in text for text in complaints(graph))

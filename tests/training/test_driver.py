@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training import driver, run
+from training import driver, grid, run
 
 
 def settings(output_dir, **changes):
@@ -53,7 +53,7 @@ def test_seeds_are_run_one_by_one_and_summarised(tmp_path, capsys):
         calls.append((current.seed, current.output_dir))
         return {"eval_accuracy": np.float32(current.seed / 4), "global_step": 10}
 
-    driver.run_seeds(run_seed, settings(tmp_path), [1, 2, 3])
+    grid.run_seeds(run_seed, settings(tmp_path), [1, 2, 3])
     assert calls == [(seed, f"{tmp_path}/seed-{seed}") for seed in (1, 2, 3)]
     record = json.loads((tmp_path / "seeds.json").read_text("utf-8"))
     assert record["summary"]["eval_accuracy"] == {"mean": 0.5, "deviation": 0.25}

@@ -101,11 +101,6 @@ def test_run_json_says_what_trained(tmp_path):
     assert record["identity"] == {**IDENTITY, "learning_rate": 2.0}
 
 
-def test_directory_of_the_original_gets_a_record(tmp_path):
-    begin(tmp_path, resumes=True)
-    assert json.loads((tmp_path / "run.json").read_text())["identity"] == IDENTITY
-
-
 def test_killed_command_does_not_export_the_same_again(tmp_path):
     def export():
         version = len(list(tmp_path.glob("export/*"))) + 1
@@ -130,17 +125,6 @@ def test_killed_command_does_not_export_the_same_again(tmp_path):
     assert (tmp_path / "exporting.json").exists()
     run_directory.clear(str(tmp_path))
     assert not list(tmp_path.iterdir())
-
-
-def test_evaluation_goes_with_any_run(tmp_path):
-    begin(tmp_path)
-    (tmp_path / "model.ckpt-5.index").touch()
-    assert resumes(tmp_path, {})
-
-
-def test_directory_of_the_original_has_no_record(tmp_path):
-    (tmp_path / "model.ckpt-5.index").touch()
-    assert resumes(tmp_path)
 
 
 OWN = (
