@@ -1,8 +1,8 @@
 """The checkpoints of one run: written whole, kept by number, resumed from.
 
 `model.ckpt-<step>` holds weights, moments and step under the original's names,
-`model.ckpt-<step>.json` the rest. That is little: seed and step determine the order of
-the data and every dropout mask.
+`model.ckpt-<step>.json` the scores and scales of the run. That is little: seed and step
+determine the order of the data and every dropout mask.
 """
 
 import json
@@ -22,10 +22,16 @@ _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
 # Of a state: the first never stands without the second.
 _PAIRS = (("best_step", "best_score"), ("num_train_steps", "learning_rate"))
 # How files of weights end, of any program.
-_WEIGHTS = (
-    *(".index", ".data-*", ".safetensors", ".bin"),
-    *(".keras", ".h5", ".hdf5", ".npy"),
-)
+_WEIGHTS = [
+    ".index",
+    ".data-*",
+    ".safetensors",
+    ".bin",
+    ".keras",
+    ".h5",
+    ".hdf5",
+    ".npy",
+]
 
 
 class RunCheckpoints:
@@ -156,12 +162,12 @@ def _read_state(path: str) -> dict[str, Any]:
 def all_checkpoints(directory: str) -> list[str]:
     """Prefixes of the complete checkpoints in a directory, by step."""
     paths = tf.io.gfile.glob(os.path.join(directory, "model.ckpt-*.index"))
-    found = [path[: -len(".index")] for path in paths if _NAME.search(path)]
-    return sorted(found, key=step_of)
+    prefixes = [path[: -len(".index")] for path in paths if _NAME.search(path)]
+    return sorted(prefixes, key=step_of)
 
 
 def identity(path: str) -> dict[str, str]:
-    """What tells initial weights from others, wherever they are; {} without a file.
+    """A digest of initial weights, wherever they are; {} without a file.
 
     `path` is a prefix, a file or a directory, as for --init_checkpoint, or "".
     """

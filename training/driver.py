@@ -81,7 +81,7 @@ class Settings:
 
 @dataclasses.dataclass
 class Outcome:
-    """What a run ended with.
+    """Results of a run that has ended.
 
     Attributes:
         results: {name: number} of the result files.
@@ -103,7 +103,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """What differs between tasks.
+    """The fields that all tasks have.
 
     Attributes:
         model: makes the model, unbuilt.
@@ -123,7 +123,7 @@ class Task:
 
 
 class Scored(Protocol):
-    """What a task makes of the model's outputs for a split."""
+    """Predictions of a split, and their scores."""
 
     scores: Mapping[str, Any]
 
@@ -133,7 +133,7 @@ class Scored(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningTask(Task):
-    """What differs between tasks on labelled rows.
+    """A task on labelled rows.
 
     Attributes:
         objective: the loss.
@@ -166,7 +166,7 @@ class FineTuningTask(Task):
     write_records: Callable[[str], None] = lambda directory: None
 
     def trained_on(self) -> dict[str, Any]:
-        """What must match to resume a run."""
+        """The values that must match to resume a run."""
         return {"data": self.splits["train"].digest(), **self.identity}
 
     def begin(
@@ -280,7 +280,7 @@ class FineTuningTask(Task):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingTask(Task):
-    """What differs between objectives of pretraining.
+    """An objective of pretraining.
 
     Attributes:
         kind: what the hub calls such models.
@@ -306,7 +306,7 @@ class PretrainingTask(Task):
     states: Callable[[Any], Mapping[str, Sequence[int]]] | None = None
 
     def trained_on(self) -> dict[str, Any]:
-        """What must match to resume a run."""
+        """The values that must match to resume a run."""
         assert self.records
         contents = remote_files.digest(self.records.train.files)
         data = {"data": self.records.digest(), "contents": contents}

@@ -15,7 +15,7 @@ from training import checkpoints, interruption, tensorboard, train_step
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a run does when, in optimizer steps.
+    """When a run does its work, in optimizer steps.
 
     Attributes:
         learning_rate: rate of each step, counted from 0.

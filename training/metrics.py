@@ -100,7 +100,7 @@ def mcc(labels: np.ndarray, predictions: np.ndarray) -> float:
 
 
 def _class_counts(labels, predictions):
-    """Of each class, or label [N, C]: how often it is right, actual and predicted.
+    """How often each class, or label [N, C], is right, actual and predicted.
 
     Classes that do not occur are left out.
 

@@ -82,7 +82,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Training:
-    """What to train, and on which batches.
+    """A model to train, and its batches.
 
     Attributes:
         origin: where the model's current weights come from, for the log.

@@ -38,8 +38,11 @@ _OWN_PATTERNS = (
     _EXPORTING,
 )
 _OWN_DIRECTORIES = (
-    *("train", "eval", "export", "export_litert"),
-    file_names.FEATURE_CACHE,
+    "train",
+    "eval",
+    "export",
+    "export_litert",
+    file_names.FEATURE_CACHE,  # of earlier versions
 )
 
 

@@ -237,7 +237,7 @@ class TrainStep:
         }
 
     def _measures(self, batch, outputs):
-        """What leaves a step beside losses and gradients, summed over parts."""
+        """Values beside losses and gradients, which are summed over parts."""
         return {"metrics": self._objective.metrics(batch, outputs)}
 
 
