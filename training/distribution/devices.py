@@ -145,8 +145,8 @@ def check_agreement(strategy: tf.distribute.Strategy, number: int, what: str) ->
     if np.any(numbers != numbers[0]):
         raise errors.InputError(
             f"the hosts do not agree on {what}: "
-            f"{', '.join(map(str, numbers.tolist()))}, by replica; start all with the same "
-            "command, and let --output_dir be one directory that all of them see"
+            f"{', '.join(map(str, numbers.tolist()))}, by replica; start all with the "
+            "same command, and let --output_dir be one directory that all of them see"
         )
 
 
