@@ -3,7 +3,7 @@ r"""Rates texts on several scales at once: tables with `text`, and `label` as "4
     python -m examples.run_ratings --pretrained=models/minilm --do_train --do_eval \
         --train_file=train.tsv --dev_file=dev.tsv --output_dir=output/ratings
 
-A task that the project does not have: a complete script over training/fine_tuning.py.
+A task that the project does not have: a complete script over training/driver.py.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Scores of classes against scikit-learn and training/results/metrics.py."""
+"""Scores of classes against scikit-learn and training/metrics.py."""
 
 import numpy as np
 import pytest
