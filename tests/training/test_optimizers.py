@@ -383,28 +383,6 @@ def test_apply_equals_apply_reduced_on_one_device():
     assert int(by_fit.iterations) == 3
 
 
-@pytest.mark.slow
-def test_fit_trains_with_it(build_classifier, classifier_batch):
-    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    model = build_classifier(**still)
-    before = {v.path: np.asarray(v).copy() for v in model.trainable_variables}
-    features = {k: v for k, v in classifier_batch.items() if k != "label_ids"}
-    model.compile(
-        optimizer=optimizers.BertAdam(0.01),
-        loss={"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
-    )
-    labels = {"logits": classifier_batch["label_ids"]}
-    history = model.fit(features, labels, epochs=20, batch_size=4, verbose=0).history
-    assert history["loss"][-1] < 0.9 * history["loss"][0]
-    unmoved = {
-        v.path.split("/", 1)[1]
-        for v in model.trainable_variables
-        if np.array_equal(np.asarray(v), before[v.path])
-    }
-    assert unmoved == set()
-    assert int(model.optimizer.iterations) == 40
-
-
 MADE = [
     optimizers.BertAdam(
         optimizers.LinearWithWarmup(0.05, 6, 2),
