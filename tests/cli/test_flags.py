@@ -592,7 +592,11 @@ def test_run_is_what_the_flags_say(parse):
     )
     settings = run_settings()
     assert (settings.output_dir, settings.seed, settings.plan) == ("out", 4, "plan")
-    assert (settings.keep, settings.batch_size, settings.micro_batches) == (7, 24, 3)
+    assert (settings.max_to_keep, settings.batch_size, settings.micro_batches) == (
+        7,
+        24,
+        3,
+    )
     assert settings.length_flag == "--num_train_steps"
     identity = dict(settings.identity)
     assert identity.pop("config") == {"hidden_size": 8}
