@@ -34,7 +34,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 from cli import classifier_task, networks, run_flags
 from contract import file_names
 from data_pipeline import label_maps
-from data_pipeline.classification import labels, soft_labels, sources
+from data_pipeline.classification import labels, predictions, soft_labels, sources
 from data_pipeline.classification import split as row_splits
 from modeling import losses, models, sequences
 from modeling.checkpoints import checkpoint, pretrained
@@ -104,6 +104,7 @@ def make_task(config, tokenizer, data, soft, reading):
         store=checkpoint.store,
         objective=objective,
         score=outputs.score,
+        evaluate=predictions.Scored.eval_results,
         examine=outputs.examine,
         pictures=pictures.summaries,
         show=outputs.show,
