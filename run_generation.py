@@ -175,12 +175,16 @@ def write_batch(texts, detokenizer, decoder, batch):
 
 
 def prepare_scores(tokenizer, context):
-    """What --score_file asks for: `run` -> results, lines."""
-    reader = kinds.Reader(tokenizer, context, FLAGS.keep_end)
-    compute = functools.partial(metrics.compute, metrics.DEFAULTS["classification"])
-    layout = tables.Layout(**generation_flags.layout())
-    settings = kinds.Settings(layout, **generation_flags.scores())
-    return kinds.KINDS[FLAGS.score_as](FLAGS.score_file, reader, settings, compute)
+    """Reads --score_file; returns a function: `run` -> results, lines."""
+    settings = kinds.Settings(
+        tokenizer,
+        context,
+        tables.Layout(**generation_flags.layout()),
+        functools.partial(metrics.compute, metrics.DEFAULTS["classification"]),
+        truncate_left=FLAGS.keep_end,
+        **generation_flags.scores(),
+    )
+    return kinds.KINDS[FLAGS.score_as](FLAGS.score_file, settings)
 
 
 def score(finish, model):
