@@ -267,17 +267,15 @@ class Network(keras_configs.NetworkLayer):
 
     def __init__(self, config, recompute=False, **kwargs):
         super().__init__(config, recompute, **kwargs)
+        self.is_causal = config.is_left_to_right
+        # Where the vector of a text is, as in `kernels.pool_tokens`.
+        self.text_place = "last" if self.is_causal else "first"
         dtype = self.given_dtype
         self.embeddings = self.embeddings_kind(config, name="embeddings", dtype=dtype)
         self.blocks = [
             self.block_kind(config, index, name=f"block_{index}", dtype=dtype)
             for index in range(config.num_hidden_layers)
         ]
-
-    @property
-    def text_place(self):
-        """Where the vector of a text is, as in `kernels.pool_tokens`."""
-        return "last" if self.config.is_left_to_right else "first"
 
     def build(self, input_shape, *_):
         self.embeddings.build(input_shape)
@@ -298,8 +296,7 @@ class Network(keras_configs.NetworkLayer):
             seed = self.fresh_seed(training)
         hidden = self.embeddings(input_ids, segment_ids, seed=seed, table=table)
         outputs = {"embedding_output": hidden, "layer_outputs": []}
-        is_causal = self.config.is_left_to_right
-        mask = kernels.causal_mask(input_mask) if is_causal else input_mask
+        mask = kernels.causal_mask(input_mask) if self.is_causal else input_mask
         bias = kernels.attention_bias(mask)
         for block in self.blocks[:-1]:
             hidden = self._run(block, (hidden,), bias, None, seed=seed)

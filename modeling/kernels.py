@@ -127,7 +127,7 @@ def as_integers(ids):
 
 
 def attention_bias(attention_mask):
-    """What to add to the scores, float32 [B, 1, 1 or S, T]: 0, or -10000 for padding.
+    """The numbers added to scores, float32 [B, 1, 1 or S, T]: 0, or -10000 for padding.
 
     `attention_mask` is int [B, T], 1 for real tokens, or [B, S, T] for any pattern.
     """

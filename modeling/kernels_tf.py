@@ -1,4 +1,4 @@
-"""What training computes between matrix products, fused for TensorFlow.
+"""Training's operations between matrix products, fused for TensorFlow.
 
 XLA compiles one function for each direction, so that a tensor is read and written once
 instead of once an operation. Dropout masks are computed where they are used, from a
@@ -43,7 +43,7 @@ def fuse(function, *, is_linear=False):
 
     `function` takes tensors [R, D], then weights, then `mask=` and settings, and
     returns one or more tensors [R, D]; rows of zeros have to add nothing to gradients.
-    The backward pass repeats what it needs of the forward one, within its own kernel;
+    The backward pass repeats what it needs of the forward one, within its kernel;
     where the function `is_linear` it keeps no input for that.
 
     Returns:
@@ -104,7 +104,7 @@ def select_by_device(on_cpu, elsewhere):
 
 
 class Mask(NamedTuple):
-    """What decides which elements dropout keeps.
+    """The numbers that decide which elements dropout keeps.
 
     The rate is tensors, so that a function is compiled once for all rates, 0 included.
     """
@@ -278,7 +278,7 @@ def _attentions(model):
 
 
 class JoinedProjections:
-    """What bert.SelfAttention computes first: hidden, queries -> query, key, value."""
+    """The projections of a bert.SelfAttention: hidden, queries -> query, key, value."""
 
     def __init__(self, attention, names):
         self._attention = attention

@@ -17,7 +17,7 @@ MASKED_LM_EPSILON = 1e-5  # for a batch without predictions; run_pretraining.py
 
 
 class Objective(NamedTuple):
-    """What a run minimises; its functions return float32 scalars.
+    """The loss that a run minimises; its functions return float32 scalars.
 
     Attributes:
         counts: features -> {part: count}.

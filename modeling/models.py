@@ -97,7 +97,7 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
 
     def pooled_position(self, features):
         """Where the text's vector is, int32 [B, 1]: at [CLS], or at the last token."""
-        if self.config.is_left_to_right:
+        if self.network.text_place == "last":
             return kernels.last_position(features["input_mask"])
         return keras.ops.zeros_like(features["input_mask"][:, :1], dtype="int32")
 
@@ -117,7 +117,7 @@ class BertClassifier(BertModel):
     is G sequences, features are [B, G, S], and their vectors are "summed" before the
     linear layer (GPT section 3.3, similarity), or "compared", with one logit each, [B,
     G] (there, choice; BERT section 4.4). With `predicts_tokens`, a model that trains
-    returns next_token_losses [..., S - 1], too; see `token_heads.predict_next_tokens`.
+    returns next_token_losses [..., S - 1], too; see `token_heads.predict_tokens`.
     """
 
     arguments = (
@@ -145,7 +145,7 @@ class BertClassifier(BertModel):
             self.masked_lm = token_heads.make_token_head(config, "masked_lm", dtype)
 
     def pool(self, features, seed=None, outputs=None):
-        """What the head reads: [B, W], or [B, G, W] where sequences are compared.
+        """The head's input: [B, W], or [B, G, W] where sequences are compared.
 
         `outputs` are the network's, where it has been called already.
         """
@@ -224,7 +224,7 @@ class BertSpanPredictor(BertModel):
 
 
 def read_tokens(model, features, seed):
-    """What the head of a tagger or span predictor reads, float32 [B, S, W]."""
+    """The input of a tagger's or span predictor's head, float32 [B, S, W]."""
     if model.source:
         return model.source.token_vectors(features, seed)
     hidden = model.encode(features, seed)["sequence_output"]

@@ -72,11 +72,11 @@ class CausalLMMixin:
         return {name: outputs[name] for name in OUTPUTS}
 
     def logits(self, features):
-        """Of the token after each, [B, S, V] float32; V is config.num_outputs."""
+        """Logits of the token after each, float32 [B, S, config.num_outputs]."""
         return self._predict(self.encode(features, None)["sequence_output"])
 
     def empty_cache(self, batch_size, capacity):
-        """What `extend` writes to, for B texts of up to `capacity` tokens."""
+        """The cache that `extend` writes to, for B texts of up to `capacity` tokens."""
         return key_value_cache.make_empty(self.network, batch_size, capacity)
 
     def extend(

@@ -13,8 +13,8 @@ from contract import features as names
 class Reader:
     """An `elmo.ElmoNetwork` that reads texts one after another, its states variables.
 
-    What it gives is what running the network on one text after another gives, each from
-    the states of the one before. Words are embedded together, and the texts of a batch
+    The result is that of running the network on one text after another, each from the
+    states of the one before. Words are embedded together, and the texts of a batch
     are one sequence for the layers: from the first to the last for the forward
     direction, and from the last to the first, at whose end the backward one begins.
 
@@ -38,26 +38,28 @@ class Reader:
         is_token = tf.cast(features[names.INPUT_MASK], tf.bool)
         is_token &= features[names.UNIQUE_IDS][:, tf.newaxis] >= 0
         x = self.network.token_vectors(features[names.INPUT_IDS])  # [B, S, P]
-        streams = _joined(x, is_token), _joined(x[::-1], is_token[::-1])
+        streams = _join(x, is_token), _join(x[::-1], is_token[::-1])
         pairs, after = self.network.directions(
             *streams, states=self._kind(*map(tf.convert_to_tensor, self._states))
         )
         for variable, value in zip(self._states, after, strict=True):
             variable.assign(value)
         layers = [
-            ops.concatenate([_cut(a, is_token), _cut(b, is_token[::-1])[::-1]], axis=-1)
+            ops.concatenate(
+                [_split(a, is_token), _split(b, is_token[::-1])[::-1]], axis=-1
+            )
             for a, b in pairs
         ]
         first = ops.concatenate([x, x], axis=-1)
         return {"embedding_output": first, "layer_outputs": layers}
 
 
-def _joined(values, is_token):
+def _join(values, is_token):
     """The vectors of real tokens end to end, [B, S, P] -> [1, T, P]."""
     return tf.boolean_mask(values, is_token)[tf.newaxis]
 
 
-def _cut(values, is_token):
-    """What `_joined` joined, [1, T, P] -> [B, S, P], with zeros for padding."""
+def _split(values, is_token):
+    """The inverse of `_join`, [1, T, P] -> [B, S, P], with zeros for padding."""
     shape = tf.concat([tf.shape(is_token), tf.shape(values)[2:]], axis=0)
     return tf.scatter_nd(tf.where(is_token), values[0], tf.cast(shape, tf.int64))

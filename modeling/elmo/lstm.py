@@ -1,6 +1,6 @@
 """Long short-term memory, from left to right and from right to left at once.
 
-Gates are cut in the order i, j, f, o; the bias of 1 of the forget gate is added when it
+Gates are in the order i, j, f, o; the bias of 1 of the forget gate is added when it
 runs, not stored. These are the conventions of TensorFlow's LSTMCell.
 
 What does not wait for the step before is one matrix product for all steps: in training
@@ -35,7 +35,7 @@ class Weights(NamedTuple):
 
 
 class States(NamedTuple):
-    """What is carried from step to step; direction 0 reads from left to right."""
+    """States carried from step to step; direction 0 reads from left to right."""
 
     cell: Any  # [2, B, D] float32
     hidden: Any  # [2, B, P] float32
@@ -84,10 +84,14 @@ def bidirectional(
     keeps = None
     if mask is not None:
         mask = tf.cast(mask, tf.bool)
-        inputs, mask = _cut(inputs, mask)
+        inputs, mask = _trim(inputs, mask)
         keeps = tf.transpose(mask)[:, None]  # [T, 1, B]
     run = _Run(
-        *(width, inputs[0].dtype, keeps, cell_clip, projection_clip),
+        width,
+        inputs[0].dtype,
+        keeps,
+        cell_clip,
+        projection_clip,
         States(*(tf.transpose(tf.stop_gradient(x), (0, 2, 1)) for x in states)),
     )
     directions = [
@@ -103,7 +107,7 @@ def bidirectional(
     return tuple(outputs), States(*(tf.transpose(x, (0, 2, 1)) for x in after))
 
 
-def _cut(inputs, mask):
+def _trim(inputs, mask):
     """Both without the steps at the end that are padding in all rows."""
     steps = tf.range(1, tf.shape(mask)[1] + 1)
     longest = kernels_tf.select_by_device(
@@ -113,7 +117,7 @@ def _cut(inputs, mask):
 
 
 class _Direction(NamedTuple):
-    """What one direction reads, and its weights."""
+    """The inputs of one direction, and its weights."""
 
     steps: Any  # [I, T, B]
     kernel: Any  # [I + P, 4 D] float32
@@ -144,12 +148,12 @@ def _biases(bias):
 
 
 def _shut(units):
-    """What is added to gates where there is no token, [4 D]."""
+    """The numbers added to gates where there is no token, [4 D]."""
     return np.repeat(np.array([-_SHUT, 0.0, _SHUT, -_SHUT], np.float32), units)
 
 
 class _Step(NamedTuple):
-    """What a step found and, for the gradient, what it began with; or all of them."""
+    """The values of a step that its gradient needs; or those of all steps."""
 
     hidden: Any  # [P, B]
     cell: Any = None  # [D, B]
@@ -160,7 +164,7 @@ class _Step(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """What both directions share in one run of a layer."""
+    """The settings and states that both directions share in one run of a layer."""
 
     width: int  # I
     dtype: Any  # of matrix products
@@ -171,22 +175,22 @@ class _Run(NamedTuple):
 
     def plain(self, directions):
         """A pair of hidden states [T, P, B] float32, and the states that follow."""
-        found, after = self._forward(directions, num_values=1)
-        return [step.hidden.stack() for step in found], after
+        steps, after = self._forward(directions, num_values=1)
+        return [step.hidden.stack() for step in steps], after
 
     def trained(self, directions):
-        """The same with a gradient of its own."""
+        """The same with a gradient by hand."""
 
         @tf.custom_gradient
         def run(*tensors):
             half = len(tensors) // 2
             directions = _Direction(*tensors[:half]), _Direction(*tensors[half:])
-            found, after = self._forward(directions, len(_Step._fields))
+            steps, after = self._forward(directions, len(_Step._fields))
 
             def backward(*upstream):
-                return self._backward(directions, found, upstream)
+                return self._backward(directions, steps, upstream)
 
-            return (*(step.hidden.stack() for step in found), *after), backward
+            return (*(step.hidden.stack() for step in steps), *after), backward
 
         # Variables would not count as arguments.
         tensors = (x for each in directions for x in each if x is not None)
@@ -210,7 +214,7 @@ class _Run(NamedTuple):
         return [_Step(*values) for values in arrays], after
 
     def _steps(self, directions, maps, num_values):
-        """What `_scan` returns."""
+        """The result of `_scan`."""
 
         def step(k, time, cell_before, hidden_before):
             opened = tf.tanh(maps[k].gates(time, hidden_before))
@@ -267,8 +271,8 @@ class _Run(NamedTuple):
             products += tf.where(self.keeps[:, 0], 0.0, shut)  # [4 D, T, B]
 
         def gates(time, hidden):
-            found = self._product(recurrent, hidden, turns=True)
-            return (products[:, time] + found) * halves
+            sums = products[:, time] + self._product(recurrent, hidden, turns=True)
+            return sums * halves
 
         if direction.projection is None:
             return _Maps(gates, None)
@@ -284,10 +288,10 @@ class _Run(NamedTuple):
         return tf.cast(x, self.dtype)
 
     def _product(self, matrix, columns, turns=False):
-        found = tf.matmul(matrix, self._typed(columns), transpose_a=turns)
-        return tf.cast(found, tf.float32)
+        product = tf.matmul(matrix, self._typed(columns), transpose_a=turns)
+        return tf.cast(product, tf.float32)
 
-    def _backward(self, directions, found, upstream):
+    def _backward(self, directions, steps, upstream):
         """The gradients of all tensors of both directions."""
         *to_hiddens, to_last_cell, to_last_hidden = upstream
         recurrent = [self._kernels(direction)[1] for direction in directions]
@@ -296,7 +300,7 @@ class _Run(NamedTuple):
         halves = _halves(directions[0].bias.shape[0] // 4)[:, None]
 
         def step(k, time, to_cell, to_hidden):
-            saved = _Step(*(array.read(time) for array in found[k]))
+            saved = _Step(*(array.read(time) for array in steps[k]))
             to_hidden += to_hiddens[k][time]
             passed = 0.0
             if self.keeps is not None:
@@ -322,14 +326,14 @@ class _Run(NamedTuple):
         arrays, _ = _scan(step, length, starts, 1 + has_projection, is_reversed=True)
         return [
             gradient
-            for direction, step, values in zip(directions, found, arrays, strict=True)
+            for direction, step, values in zip(directions, steps, arrays, strict=True)
             for gradient in self._to_tensors(direction, step, *map(_columns, values))
         ]
 
-    def _to_tensors(self, direction, found, to_gates, to_hidden=None):
+    def _to_tensors(self, direction, steps, to_gates, to_hidden=None):
         """Gradients of one direction, of [4 D, T * B] and [P, T * B]."""
         rows = tf.reshape(direction.steps, (self.width, -1))
-        read = tf.concat([rows, self._typed(_columns(found.hidden_before))], 0)
+        read = tf.concat([rows, self._typed(_columns(steps.hidden_before))], 0)
         to_steps = self._product(self._kernels(direction)[0], to_gates)
         gradients = [
             self._typed(tf.reshape(to_steps, tf.shape(direction.steps))),
@@ -337,13 +341,13 @@ class _Run(NamedTuple):
             tf.reduce_sum(to_gates, -1),
         ]
         if to_hidden is not None:
-            gradients.append(self._outer_sum(_columns(found.inner), to_hidden))
+            gradients.append(self._outer_sum(_columns(steps.inner), to_hidden))
         return gradients
 
     def _outer_sum(self, x, y):
         """The sum over all steps and rows of [M, T * B] by [N, T * B]: [M, N]."""
-        found = tf.matmul(self._typed(x), self._typed(y), transpose_b=True)
-        return tf.cast(found, tf.float32)
+        product = tf.matmul(self._typed(x), self._typed(y), transpose_b=True)
+        return tf.cast(product, tf.float32)
 
 
 def _scan(step, length, states, num_values, *, is_reversed=False):
@@ -360,12 +364,12 @@ def _scan(step, length, states, num_values, *, is_reversed=False):
 
     def body(index, states, arrays):
         times = index, length - 1 - index
-        found = []
+        results = []
         for k, time in enumerate(times[::-1] if is_reversed else times):
             state, values = step(k, time, *states[k])
             pairs = zip(arrays[k], values, strict=True)
-            found.append((state, tuple(a.write(time, x) for a, x in pairs)))
-        return index + 1, *zip(*found, strict=True)
+            results.append((state, tuple(a.write(time, x) for a, x in pairs)))
+        return index + 1, *zip(*results, strict=True)
 
     def array():
         return tf.TensorArray(tf.float32, length, clear_after_read=False)

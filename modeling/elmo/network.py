@@ -43,7 +43,7 @@ class LstmWeights(keras_configs.Configured, keras.layers.Layer):
 
     @property
     def weights_of_step(self):
-        """What the operation takes."""
+        """The weights as `lstm.bidirectional` takes them."""
         return lstm.Weights(self.kernel, self.bias, self.projection)
 
 

@@ -85,7 +85,7 @@ def _folded(seed, number):
 
 
 def probabilities(ids, num_classes):
-    """Of drawing each class: log((id + 2) / (id + 1)) / log(V + 1), float32."""
+    """The probability of each class: log((id + 2) / (id + 1)) / log(V + 1), float32."""
     ids = ops.cast(ids, "float32")
     return ops.log1p(1.0 / (ids + 1.0)) / math.log(num_classes + 1.0)
 
@@ -158,7 +158,7 @@ class WordSoftmax(keras_configs.Configured, keras.layers.Layer):
             yield losses_lib.cross_entropy(logits, ops.zeros_like(labels[k]))
 
     def _logits(self, rows, kernels, biases, ids, tries, is_own):
-        """Of a word for each row, [N, 1], or of some words for all, [N, C]."""
+        """Logits of a word for each row, [N, 1], or of some words for all, [N, C]."""
         kernels = ops.cast(kernels, rows.dtype)
         if is_own:
             logits = ops.sum(rows * kernels, axis=1, keepdims=True)
@@ -208,7 +208,8 @@ class BidirectionalLM(models.BertModel):
         )
         states = (keras.ops.moveaxis(features[name], 0, 2) for name in self.states)
         layers, after = self.network.directions(
-            *(forward, keras.ops.flip(backward, axis=1)),
+            forward,
+            keras.ops.flip(backward, axis=1),
             states=lstm.States(*states),
             seed=seed,
         )
@@ -226,7 +227,7 @@ class BidirectionalLM(models.BertModel):
         }
 
     def _table(self):
-        """The network's words, where the softmax has no table of its own."""
+        """The network's words, where the softmax has no other table."""
         if self.config.share_embedding_softmax:
             return self.network.words.embedding
         return None

@@ -15,7 +15,7 @@ from modeling.generation import key_value_cache
 
 
 class DecodeCache(NamedTuple):
-    """What `extend` needs of the past; tensors, as in key_value_cache.
+    """The past as `extend` needs it; tensors, as in key_value_cache.
 
     Attributes:
         written: of the target, a pair [R, N, T, K] a layer.
@@ -67,7 +67,7 @@ class SequenceToSequence(token_heads.CausalLMMixin, models.BertModel):
         )
 
     def logits(self, features):
-        """Of the target's tokens, [B, T, V] float32."""
+        """Logits of the target's tokens, [B, T, V] float32."""
         return self._predict(self.encode(features, None)["sequence_output"])
 
     def empty_cache(self, batch_size, capacity, source):
@@ -106,7 +106,7 @@ class SequenceToSequence(token_heads.CausalLMMixin, models.BertModel):
         return cache._replace(written=key_value_cache.take_rows(cache.written, rows))
 
     def start(self, num_rows):
-        """What a target begins with: ids int32 [R, 1], and their lengths [R]."""
+        """The beginning of a target: ids int32 [R, 1], and their lengths [R]."""
         ids = tf.fill([num_rows, 1], self.config.decoder_start_token_id)
         return ids, tf.ones([num_rows], tf.int32)
 

@@ -140,7 +140,10 @@ class EncoderDecoder(keras_configs.NetworkLayer):
             seed = self.fresh_seed(training)
         read = self.encoder(input_ids, input_mask, segment_ids, seed=seed)
         outputs = self.decoder(
-            *(decoder_input_ids, decoder_mask, read["sequence_output"], input_mask),
+            decoder_input_ids,
+            decoder_mask,
+            read["sequence_output"],
+            input_mask,
             seed=seed,
         )
         return {**outputs, "encoder_outputs": read}

@@ -89,7 +89,7 @@ class BiLstm(keras_configs.Configured, keras.layers.Layer):
 
 
 class FeatureSource:
-    """What the head of a model reads where its HeadConfig is not the original's.
+    """The input of a model's head where its HeadConfig is not the original's.
 
     Makes `layer_mix` and `bilstm`, as parts of the model.
 
@@ -119,7 +119,7 @@ class FeatureSource:
 
     @property
     def reads_texts(self):
-        """Whether of each layer the vector of the text alone is needed."""
+        """Whether the head needs the vector of the text alone."""
         return self.model.pools_tokens and not self.bilstm
 
     def width_before(self, part):
@@ -134,7 +134,7 @@ class FeatureSource:
         return width + (part is self.bilstm and self.adds_segments)
 
     def layer_states(self, features):
-        """What the head reads of the network, float32 [B, S, K, W]; or [B, 1, K, W].
+        """The layers that the head reads, float32 [B, S, K, W]; or [B, 1, K, W].
 
         The latter where it reads one vector a text. An example of G sequences has [B,
         G, ...]. Of a frozen network it can be computed once, and passed to the model as
@@ -153,7 +153,7 @@ class FeatureSource:
         }
 
     def token_vectors(self, features, seed=None, outputs=None):
-        """What is made of the layer states of sequences: float32 [B, S, W], or S = 1.
+        """The vectors of tokens, float32 [B, S, W]; S = 1 where texts alone are read.
 
         `outputs` are the network's, where it has been called already.
         """

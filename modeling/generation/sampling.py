@@ -31,7 +31,7 @@ class Sampling:
 
     @property
     def is_greedy(self) -> bool:
-        """Whether no row draws; where values are tensors, it is not known yet."""
+        """Whether no row draws; False where the temperature is a tensor."""
         return isinstance(self.temperature, int | float) and self.temperature == 0
 
 
@@ -76,7 +76,7 @@ def filtered(logits: tf.Tensor, sampling: Sampling) -> tf.Tensor:
 
 
 def make_streams(seeds: tf.Tensor, rows: tf.Tensor, samples: tf.Tensor) -> tf.Tensor:
-    """What draws follow from, int64 [R, 2].
+    """The numbers that draws follow from, int64 [R, 2].
 
     Args:
         seeds: int64 [R], each below 2**31.
@@ -87,7 +87,7 @@ def make_streams(seeds: tf.Tensor, rows: tf.Tensor, samples: tf.Tensor) -> tf.Te
 
 
 def _may_change(value: Any, neutral: float) -> bool:
-    """Whether a filter can remove a token; of tensors it is not known yet."""
+    """Whether a filter can remove a token; of tensors it may."""
     return not isinstance(value, int | float) or value != neutral
 
 
@@ -109,13 +109,13 @@ def _count_of_top_p(ranked, count, sampling):
 
 
 def _draw(logits, streams, step):
-    """One token int32 a row, by its own seed alone."""
+    """One token int32 a row, by the seed of the row alone."""
     step = tf.cast(step, tf.int64) * _HALF
 
     def draw_row(row):
         values, stream = row
         seed = tf.stack([stream[0] + step, stream[1]])
-        found = tf.random.stateless_categorical(values[tf.newaxis], 1, seed, tf.int32)
-        return found[0, 0]
+        token = tf.random.stateless_categorical(values[tf.newaxis], 1, seed, tf.int32)
+        return token[0, 0]
 
     return tf.map_fn(draw_row, (logits, streams), fn_output_signature=tf.int32)

@@ -1,7 +1,5 @@
 """Weights of tokens against finite differences, and against sums of a linear model."""
 
-import types
-
 import keras
 import numpy as np
 import pytest
@@ -69,31 +67,6 @@ def test_weight_is_how_the_logit_moves_with_the_words_embedding(model):
     assert np.abs(weights).max() > 0.05
     # padding is not read
     assert weights[0, 4] == pytest.approx(0.0, abs=1e-6)
-
-
-def test_weights_of_a_linear_model_add_up_to_its_logit():
-    """A model that sums its word embeddings: each weight is the word's own part."""
-
-    table = tf.Variable(np.random.default_rng(2).normal(size=(12, 2)), dtype="float32")
-
-    def model(features, training):
-        words = tf.gather(table, features["input_ids"])
-        mask = tf.cast(features["input_mask"], tf.float32)
-        return {"logits": tf.reduce_sum(words * mask[..., None], axis=1)}
-
-    embeddings = types.SimpleNamespace(
-        word_embeddings=types.SimpleNamespace(value=table)
-    )
-    model.network = types.SimpleNamespace(embeddings=embeddings)
-    model.config = types.SimpleNamespace(vocab_size=table.shape[0])
-    found = attribution.token_weights(model, FEATURES)
-    best = found["logits"].numpy().argmax(axis=1)
-    expected = (
-        table.numpy()[FEATURES["input_ids"], best[:, None]] * FEATURES["input_mask"]
-    )
-    np.testing.assert_allclose(found["weights"], expected, atol=1e-6)
-    total = found["weights"].numpy().sum(axis=1)
-    np.testing.assert_allclose(total, found["logits"].numpy().max(axis=1), atol=1e-6)
 
 
 @pytest.mark.parametrize(

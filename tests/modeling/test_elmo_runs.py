@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from modeling import models
 from modeling.elmo import config
-from modeling.features import vectors
 
 CONFIG = config.ElmoConfig(
     projection_dim=4,
@@ -131,60 +130,6 @@ def test_half_types_stay_close_and_states_float32(features, trained, policy):
     )
     cosine = ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs)
     assert cosine > 0.999
-
-
-def test_keras_files_and_exports_give_the_same(features, tmp_path):
-    model = build()
-    expected = model(features)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert loaded.config == model.config
-    np.testing.assert_array_equal(
-        loaded(features)["sequence_output"], expected["sequence_output"]
-    )
-    specs = {
-        name: tf.TensorSpec((None, None, *np.shape(x)[2:]), tf.int32, name)
-        for name, x in features.items()
-    }
-    module = tf.Module()
-    module.kept = [variable.value for variable in model.variables]
-    module.serve = tf.function(
-        lambda **given: {"y": model.encode(given, None)["sequence_output"]},
-        autograph=False,
-    )
-    tf.saved_model.save(
-        module, str(tmp_path), module.serve.get_concrete_function(**specs)
-    )
-    served = tf.saved_model.load(str(tmp_path)).signatures["serving_default"]
-    given = {name: tf.constant(x) for name, x in features.items()}
-    np.testing.assert_allclose(
-        served(**given)["y"], expected["sequence_output"], atol=1e-6
-    )
-    fewer = {name: x[:1, :2] for name, x in given.items()}
-    alone = model(fewer)["sequence_output"]
-    np.testing.assert_allclose(served(**fewer)["y"], alone, atol=1e-6)
-
-
-def test_vectors_are_layers_and_sums(features):
-    model = build()
-    outputs = model.encode(features, None)
-    first, *layers = (
-        np.asarray(outputs["embedding_output"]),
-        *outputs["layer_outputs"],
-    )
-    wanted = {
-        "embedding": first,
-        "last": layers[-1],
-        "sum_all": np.add.reduce(layers),
-    }
-    for name, value in wanted.items():
-        choice = vectors.choose(model.config, combine=name)
-        found = vectors.encode(model, choice, features, pools=False)
-        np.testing.assert_allclose(found, value, atol=1e-6, err_msg=name)
-        assert choice.width == 2 * CONFIG.projection_dim
-    choice = vectors.choose(model.config, layers=(0, 1))
-    found = vectors.encode(model, choice, features, pools=False)
-    np.testing.assert_array_equal(found, np.stack(layers, axis=2))
 
 
 def test_words_of_a_table_are_a_network_too(features):

@@ -214,39 +214,6 @@ def test_gpt_reads_through_its_cache(gpt, gpt_features):
     assert np.abs(moved - logits)[:, 1:].max(axis=(1, 2)).min() > 0.01
 
 
-def test_greedy_tokens_are_the_originals(gpt_2, gpt_2_record):
-    """One graph with a loop in it, as an export has it."""
-    expected = gpt_2_record["greedy"]
-    context = gpt_2_record["greedy_context"]
-    batch, length = context.shape
-    total = expected.shape[1]
-
-    @tf.function(autograph=False)
-    def generate(ids):
-        is_visible = tf.ones((batch, total), tf.bool)
-        places = tf.tile(tf.range(length)[None], (batch, 1))
-        cache = gpt_2.empty_cache(batch, total)
-        logits, cache = gpt_2.extend(ids, places, 0, is_visible, cache, last_only=True)
-        written = tf.TensorArray(tf.int32, total - length)
-
-        def step(i, logits, cache, written):
-            token = tf.argmax(logits[:, -1], -1, tf.int32)
-            place = tf.fill((batch, 1), length + i)
-            logits, cache = gpt_2.extend(
-                token[:, None], place, length + i, is_visible, cache
-            )
-            return i + 1, logits, cache, written.write(i, token)
-
-        *_, written = tf.while_loop(
-            lambda i, *_: i < total - length,
-            step,
-            (tf.constant(0), logits, cache, written),
-        )
-        return tf.transpose(written.stack())
-
-    np.testing.assert_array_equal(generate(context), expected[:, length:])
-
-
 def test_left_to_right_bert_is_the_recorded_decoder(load, shared_file):
     record = load("seq2seq/left_to_right_bert.npz")
     model = left_to_right.bert(shared_file("golden/seq2seq/hugging_face/config.json"))

@@ -151,18 +151,6 @@ def test_gelu_is_the_formula(approximate):
     assert np.abs(actual - other).max() > 1e-4
 
 
-def test_fused_gelu_works_in_a_graph_of_unknown_length():
-    @tf.function(input_signature=[tf.TensorSpec([None, 8])])
-    def gradient(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.reduce_sum(kernels.gelu(x, approximate=True, training=True))
-        return tape.gradient(y, x)
-
-    for length in (3, 5):
-        np.testing.assert_allclose(gradient(tf.zeros([length, 8])), 0.5)
-
-
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("approximate", [False, True])
 @pytest.mark.parametrize("dtype", HALF_TYPES)

@@ -14,12 +14,6 @@ BUILDERS = {
     "span": models.BertSpanPredictor,
     "pretrainer": pretrainers.BertPretrainer,
 }
-SHAPES = {
-    "classifier": {"logits": (2, 3)},
-    "tagger": {"logits": (2, 10, 4)},
-    "span": {"start_logits": (2, 10), "end_logits": (2, 10)},
-    "pretrainer": {"masked_lm_logits": (2, 3, 60), "next_sentence_logits": (2, 2)},
-}
 # What each head adds to the 16 variables of a layer, 5 of embeddings and 2 of the
 # pooler.
 HEAD_VARIABLES = {"classifier": 2, "tagger": 2, "span": 2, "pretrainer": 7}
@@ -34,13 +28,6 @@ def build(tiny_config):
         return model
 
     return make
-
-
-@pytest.mark.parametrize("kind", BUILDERS)
-def test_outputs_have_the_promised_names_and_shapes(build, tiny_features, kind):
-    outputs = build(kind)(tiny_features)
-    assert {name: tuple(value.shape) for name, value in outputs.items()} == SHAPES[kind]
-    assert all(value.dtype == tf.float32 for value in outputs.values())
 
 
 @pytest.mark.parametrize("kind", BUILDERS)

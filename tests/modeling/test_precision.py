@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import bert, losses, models, pretrainers
+from modeling import losses, models, pretrainers
 from modeling.checkpoints import keras_files
 from modeling.configs import gpt_config
 from modeling.features import head_config
@@ -233,34 +233,6 @@ def test_each_operation_has_its_type(config, features, set_policy, policy):
     assert bool(casts) == (policy != "float32")
 
 
-def test_masked_lm_head_casts_the_table(config, features, set_policy):
-    """The twin of the test above: it would see such a cast."""
-    set_policy("mixed_bfloat16")
-    found = operations(config, features, "pretraining")
-    table = (config.vocab_size, 32)
-    casts = [op for op in found if op.type == "Cast"]
-    assert [op for op in casts if tuple(op.inputs[0].shape) == table]
-
-
-@pytest.mark.parametrize("policy", ROUNDING)
-def test_norms_of_half_types_are_computed_in_float32(config, set_policy, policy):
-    set_policy(policy)
-    layer = bert.layer_norm(dataclasses.replace(config, layer_norm_epsilon=1e-12), "n")
-    layer.build((None, 4))
-    half = HALF[policy]
-    # In float16 1e-12 is 0 and the square of 300 infinite.
-    x = tf.constant([[7, 7, 7, 7], [300, -300, 300, -300]], half)
-    result = layer(x)
-    assert result.dtype == half
-    np.testing.assert_array_equal(
-        tf.cast(result, tf.float32), [[0, 0, 0, 0], [1, -1, 1, -1]]
-    )
-    if half == tf.float16:
-        assert half.as_numpy_dtype(1e-12) == 0
-        with np.errstate(over="ignore"):
-            assert not np.isfinite(np.square(half.as_numpy_dtype(300)))
-
-
 @pytest.mark.parametrize("policy", ROUNDING)
 def test_padding_is_masked_in_half_types(config, features, set_policy, policy):
     set_policy(policy)
@@ -289,26 +261,6 @@ def test_pooler_keeps_the_gradient_of_large_sums(config, set_policy):
     # float32: 1 - tanh^2 of numbers near 1 keeps four digits.
     np.testing.assert_allclose(slope, 1 - math.tanh(4) ** 2, rtol=1e-3)
     assert float(tf.cast(math.tanh(4), tf.bfloat16)) == 1.0
-
-
-@pytest.mark.parametrize(
-    "problem_type", ["classification", "regression", "multi_label"]
-)
-def test_losses_of_half_logits_are_float32(problem_type):
-    logits = tf.constant([[1.0, 2.0], [-3.0, 0.5]])
-    labels = {
-        "classification": tf.constant([1, 0]),
-        "regression": tf.constant([0.3, -3.1]),
-        "multi_label": tf.constant([[1.0, 0.0], [0.0, 1.0]]),
-    }[problem_type]
-    actual = losses.classifier_losses(
-        problem_type, tf.cast(logits, tf.bfloat16), labels
-    )
-    assert actual.dtype == tf.float32
-    # These logits are bfloat16 numbers, so that nothing is lost before the loss.
-    np.testing.assert_array_equal(
-        actual, losses.classifier_losses(problem_type, logits, labels)
-    )
 
 
 @pytest.mark.parametrize("policy", ROUNDING)

@@ -97,33 +97,6 @@ def test_gradients_are_the_same(tiny_config, tiny_features, head):
     assert max(np.abs(a - b).max() for a, b in zip(other, actual, strict=True)) > 0.01
 
 
-@pytest.mark.slow  # in a graph every day
-def test_gradients_are_the_same_bits_without_a_graph(tiny_config, tiny_features):
-    features = constants(tiny_features)
-    expected, actual = (
-        arrays(step(build(tiny_config, "classifier", recompute))(features, seed_of(5)))
-        for recompute in (False, True)
-    )
-    assert_equal(actual, expected)
-
-
-@pytest.mark.slow
-def test_gradients_are_the_same_bits_in_a_replica(tiny_config, tiny_features):
-    """Variables of MirroredStrategy are another class, even on one device."""
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-    features = constants(tiny_features)
-    results = []
-    for recompute in (False, True):
-        with strategy.scope():
-            model = build(tiny_config, "tagger", recompute)
-        run = step(model)
-        replicas = tf.function(
-            lambda features, seed, run=run: strategy.run(run, (features, seed))
-        )
-        results.append(arrays(replicas(features, seed_of(5))))
-    assert_equal(*results)
-
-
 def count(function, features, kind):
     """Operations of a kind in the graph of a function."""
     graph = function.get_concrete_function(features, seed_of(5)).graph
@@ -182,20 +155,6 @@ def test_xla_computes_blocks_twice(shallow_config, tiny_features):
     expected = arrays(kept(features, seed_of(5)))
     actual = arrays(again(features, seed_of(5)))
     assert_close(actual, expected)
-
-
-@pytest.mark.slow
-def test_fit_recomputes(shallow_config, tiny_features):
-    """The seeds of `fit` come from a state, which must be read once."""
-    names = ("input_ids", "input_mask", "segment_ids")
-    inputs = {name: tiny_features[name] for name in names}
-    weights = []
-    for recompute in (False, True):
-        model = build(shallow_config, "classifier", recompute)
-        model.compile(optimizer="sgd", loss="mse", jit_compile=False)
-        model.fit(inputs, {"logits": np.ones((2, 3), np.float32)}, epochs=2, verbose=0)
-        weights.append(model.get_weights())
-    assert_equal(*weights)
 
 
 @pytest.mark.parametrize("recompute", [False, True])

@@ -1,5 +1,7 @@
 """modeling/vectors.py against NumPy, on outputs made up for it."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -63,18 +65,14 @@ def test_weights_count_from_the_last_layer(net, outputs):
     np.testing.assert_allclose(found[:, :, 0], 2 * layers[0], atol=1e-5)
 
 
-def test_mean_leaves_padding_out(net, outputs):
-    layer = outputs["layer_outputs"][4]
+def test_texts_are_means_of_their_tokens_or_the_first(net, outputs):
+    layer, other = outputs["layer_outputs"][4], outputs["layer_outputs"][3]
     found = computed(net, outputs, layers=(-1,), pooling="mean")
     wanted = np.stack([layer[0].mean(axis=0), layer[1, :2].mean(axis=0)])
     np.testing.assert_allclose(found[:, 0], wanted, atol=1e-6)
     assert not np.allclose(found[1, 0], layer[1].mean(axis=0), atol=1e-2)
-
-
-def test_cls_is_the_first_token(net, outputs):
     found = computed(net, outputs, layers=(-1, -2), pooling="cls")
-    layers = outputs["layer_outputs"]
-    wanted = np.stack([layers[4][:, 0], layers[3][:, 0]], axis=1)
+    wanted = np.stack([layer[:, 0], other[:, 0]], axis=1)
     np.testing.assert_array_equal(found, wanted)
 
 
@@ -86,12 +84,9 @@ def test_vectors_are_scaled_to_length_one(net, outputs, pooling):
     norm = np.linalg.norm(plain, axis=-1, keepdims=True)
     assert np.abs(norm - 1).min() > 0.1
     np.testing.assert_allclose(found, plain / norm, atol=1e-6)
-
-
-def test_vectors_of_nothing_stay(net):
     zeros = np.zeros((2, 4, WIDTH), np.float32)
-    outputs = {"embedding_output": zeros, "layer_outputs": [zeros] * DEPTH}
-    assert not computed(net, outputs, normalize=True).any()
+    nothing = {"embedding_output": zeros, "layer_outputs": [zeros] * DEPTH}
+    assert not computed(net, nothing, normalize=True, **wanted).any()
 
 
 @pytest.mark.parametrize(
@@ -116,12 +111,9 @@ def test_what_the_network_does_not_have_is_refused(net, wanted, message):
         vectors.choose(net, **wanted)
 
 
-def test_shallow_networks_lack_four_layers():
-    net = config.BertConfig(
-        vocab_size=9, hidden_size=WIDTH, num_hidden_layers=3, num_attention_heads=2
-    )
-    with pytest.raises(
-        ValueError, match=r"--combine=sum_last_4 needs layer -4, .*has 3"
-    ):
-        vectors.choose(net, combine="sum_last_4")
-    assert vectors.choose(net, combine="sum_all").states == (3, 2, 1)
+def test_shallow_networks_lack_four_layers(net):
+    shallow = dataclasses.replace(net, num_hidden_layers=3)
+    message = r"--combine=sum_last_4 needs layer -4, .*has 3"
+    with pytest.raises(ValueError, match=message):
+        vectors.choose(shallow, combine="sum_last_4")
+    assert vectors.choose(shallow, combine="sum_all").states == (3, 2, 1)

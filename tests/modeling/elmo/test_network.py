@@ -138,19 +138,6 @@ def test_streams_of_training_are_the_originals():
         close(np.asarray(backward)[:, ::-1], record[f"eval/lstm_top_backward_{i}"])
 
 
-def test_text_is_the_mean_of_its_tokens(original):
-    model, record = original
-    _, features, _ = list(batches(record))[1]
-    outputs = model(features)
-    last, mask = (
-        np.asarray(x, np.float32)
-        for x in (outputs["sequence_output"], features["input_mask"])
-    )
-    mean = (last * mask[..., None]).sum(1) / mask.sum(1)[:, None]
-    np.testing.assert_allclose(outputs["pooled_output"], mean, atol=1e-6)
-    assert np.abs(mean - last.mean(1)).max() > 0.01  # padding is no token
-
-
 def test_variables_have_the_names_of_other_files_and_are_counted(original):
     model = original.model
     paths = [w.path[w.path.index("elmo/") :] for w in model.trainable_variables]

@@ -52,8 +52,8 @@ def test_logits_and_losses_are_the_recorded_ones(
     logits = seq2seq_model.logits(seq2seq_features)
     close(logits, seq2seq_record["logits"], real)
     outputs = seq2seq_model(seq2seq_features)
-    losses = -seq2seq_record["token_log_probabilities"]
-    close(outputs["next_token_losses"], losses, real)
+    each = -seq2seq_record["token_log_probabilities"]
+    close(outputs["next_token_losses"], each, real)
     close(loss_of(seq2seq_features, outputs), seq2seq_record["loss"])
     likeliest = seq2seq_record["logits"].argmax(-1) == seq2seq_record["labels"]
     np.testing.assert_array_equal(outputs["next_token_hits"][real], likeliest[real])

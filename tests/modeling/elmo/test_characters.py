@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling.elmo import distinct_words
+from modeling.elmo import characters
 
 WIDEST = 3
 CUT = 16  # 13 characters and the widest filter
@@ -40,15 +40,15 @@ def largest(found):
     return tf.reduce_max(tf.add_n(parts), 1)
 
 
-def once_each(convolve, finish, given):
-    return distinct_words.once_each(convolve, finish, given, WIDEST)
+def compute_once(convolve, finish, given):
+    return characters.compute_once(convolve, finish, given, WIDEST)
 
 
 @pytest.mark.parametrize("is_graph", [False, True])
 def test_each_word_is_computed_once_and_short_ones_in_part(is_graph):
-    function = once_each
+    function = compute_once
     if is_graph:
-        function = tf.function(once_each, autograph=False)
+        function = tf.function(compute_once, autograph=False)
     found = function(sizes, with_rows, words()).numpy()
     once = [CUT if n <= 13 else 50 for n in [*LENGTHS, 0]]
     np.testing.assert_array_equal(found[:, 0], once + once[::-1])
@@ -58,7 +58,7 @@ def test_each_word_is_computed_once_and_short_ones_in_part(is_graph):
 
 def test_result_is_that_of_whole_words():
     given = words()
-    found = once_each(largest, tf.tanh, given)
+    found = compute_once(largest, tf.tanh, given)
     np.testing.assert_array_equal(found, tf.tanh(largest(given)))
     # Which reads the end of long words, so that cutting them would show.
     assert np.abs(largest(given[:, :CUT]) - largest(given)).max() > 0.1
@@ -69,11 +69,11 @@ def test_one_group_may_have_no_words(length):
     given = np.full((2, 50), END, np.int32)
     given[:, :length] = 4
     np.testing.assert_array_equal(
-        once_each(largest, tf.tanh, tf.constant(given)), tf.tanh(largest(given))
+        compute_once(largest, tf.tanh, tf.constant(given)), tf.tanh(largest(given))
     )
 
 
 def test_xla_takes_words_as_they_are():
-    compiled = tf.function(once_each, jit_compile=True, autograph=False)
+    compiled = tf.function(compute_once, jit_compile=True, autograph=False)
     found = compiled(sizes, with_rows, words()).numpy()
     np.testing.assert_array_equal(found, [[50, 14]] * 14)
