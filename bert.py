@@ -21,20 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from cli import argument_names, model_flags
+from cli import argument_names, networks
 from contract import errors, features, file_names
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
-from data_pipeline.classification import (
-    encoding,
-    labels,
-    predictions,
-    sources,
-    tables,
-)
+from data_pipeline.classification import encoding, labels, predictions, sources, tables
 from data_pipeline.classification import split as labelled_rows
 from data_pipeline.seq2seq import graph
-from data_pipeline.text import base, opening
+from data_pipeline.text import base
 from modeling import kernels_tf, losses, pretrainers, sequences
 from modeling.checkpoints import (
     checkpoint,
@@ -180,7 +174,7 @@ class Loaded:
     def write(
         self, texts, *, max_target_length: int | None = None, num_beams=1
     ) -> list[str]:
-        """What an encoder-decoder writes for each text, as run_seq2seq.py predicts it.
+        """The text that an encoder-decoder writes for each text, as in run_seq2seq.py.
 
         A string is one text. Targets have at most `max_target_length` tokens, by
         default as many as the decoder has positions; `num_beams` are open at a time, 1
@@ -237,7 +231,9 @@ class Loaded:
             texts[file_names.LABEL_MAP] = label_maps.text(self.classes)
         with output_directory.complete(directory) as temporary:
             conversion.write_directory(
-                *(temporary, self.model, file_format),
+                temporary,
+                self.model,
+                file_format,
                 tokenizer=self.tokenizer,
                 labels=self.classes.names if self.classes else (),
                 problem_type=getattr(self.classes, "problem_type", ""),
@@ -275,27 +271,25 @@ class Loaded:
     def _pack(self):
         is_set = isinstance(self.classes, labels.Labels)
         label_set = self.classes if is_set else None
-        settings = self.tokenizer, self.max_seq_length, label_set, self.num_texts == 2
-        return encoding.Encoder(*settings)
+        length, has_pairs = self.max_seq_length, self.num_texts == 2
+        return encoding.Encoder(self.tokenizer, length, label_set, has_pairs)
 
     @functools.cached_property
     def _forward(self):
-        strategy = tf.distribute.get_strategy()
-        return steps.predict_function(self.model, strategy, jit_compile=False)
+        return _compiled(self.model)
 
     @functools.cached_property
     def _pooled(self):
         """A function of a VectorSpec to the compiled function of its vectors."""
 
-        def of_choice(choice):
+        def compile_for(choice):
             def pool(inputs, training):
                 vector = vectors.encode(self.model, choice, inputs, pools=True)
                 return {"vector": vector}
 
-            strategy = tf.distribute.get_strategy()
-            return steps.predict_function(pool, strategy, jit_compile=False)
+            return _compiled(pool)
 
-        return functools.cache(of_choice)
+        return functools.cache(compile_for)
 
     @functools.cached_property
     def _search(self):
@@ -303,7 +297,7 @@ class Loaded:
         names = features.INPUT_IDS, features.INPUT_MASK, features.SEGMENT_IDS
         spec = dict.fromkeys(names, tf.TensorSpec([None, None], tf.int32))
 
-        def of_rules(rules, most):
+        def compile_for(rules, most):
             @tf.function(autograph=False, input_signature=[spec])
             def search(source):
                 start = self.model.start(tf.shape(source[features.INPUT_IDS])[0])
@@ -312,7 +306,7 @@ class Loaded:
 
             return search
 
-        return functools.cache(of_rules)
+        return functools.cache(compile_for)
 
     def _check_encodes(self, action):
         if self.model.config.network == _PAIR:
@@ -335,8 +329,13 @@ class Loaded:
         return self.classes
 
 
+def _compiled(forward):
+    strategy = tf.distribute.get_strategy()
+    return steps.predict_function(forward, strategy, jit_compile=False)
+
+
 def _outputs(forward, packed):
-    """What a function of features returns for each example, in their order."""
+    """The outputs of a function of features, an example after another."""
     order = batching.evaluation_order(packed.lengths, min(_PREDICTED, len(packed)))
     batches = batching.batches(packed, order)
     strategy = tf.distribute.get_strategy()
@@ -375,8 +374,8 @@ def load(
     settings = max_seq_length, do_lower_case, check_case
     opened = _open(directory, *settings, takes_encoder_decoder=not labels)
     if not labels:
-        return _with_its_head(opened, head, max_seq_length)
-    kind = hugging_face.stated_problem_type(opened[2])
+        return _with_stored_head(opened, head, max_seq_length)
+    kind = hugging_face.stated_problem_type(opened.config)
     kind = kind if kind in ("choice", "multi_label") else "classification"
     classes = label_maps.named(labels, "" if head == "tagger" else kind)
     return _with_new_head(opened, classes, max_seq_length)
@@ -413,13 +412,16 @@ def classifier(
     if "train" not in files:
         raise errors.InputError('files has no "train", which the classifier learns')
     files = {
-        split: os.fspath(given) if isinstance(given, os.PathLike) else given
-        for split, given in files.items()
+        split: os.fspath(rows) if isinstance(rows, os.PathLike) else rows
+        for split, rows in files.items()
     }
     layout = tables.Layout(**(columns or {}))
     source = sources.Source(files=files, layout=layout, problem_type=problem_type)
     data = labelled_rows.load(
-        *(source, files, opened[1], max_seq_length),
+        source,
+        files,
+        opened.tokenizer,
+        max_seq_length,
         label_map="",
         default_metrics=metrics.DEFAULTS,
     )
@@ -434,15 +436,16 @@ def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
     return optimizer_lib.BertAdam(rates)
 
 
-def _check_keys(name, given, known):
-    for key in given:
-        if key not in known:
-            raise errors.InputError(
-                f"{name} has the key {key!r}; its keys are {', '.join(known)}"
-            )
+def _check_keys(name, keys, known):
+    if wrong := [key for key in keys if key not in known]:
+        raise errors.InputError(
+            f"{name} has the key {wrong[0]!r}; its keys are {', '.join(known)}"
+        )
 
 
-def _open(directory, max_seq_length, do_lower_case, check_case, **accepted):
+def _open(
+    directory, max_seq_length, do_lower_case, check_case, takes_encoder_decoder=False
+):
     is_number = isinstance(max_seq_length, int) and max_seq_length is not True
     if not is_number or max_seq_length < _LEAST_TOKENS:
         raise errors.InputError(
@@ -450,16 +453,16 @@ def _open(directory, max_seq_length, do_lower_case, check_case, **accepted):
             f"{_LEAST_TOKENS} or more, [CLS] and [SEP] included"
         )
     place = pretrained.locate(directory, "directory")
-    files = model_flags.files_found(place, do_lower_case)
-    tokenizer = opening.open_for_tasks(files, checks_case=check_case)
-    config = pretrained.open_config(
-        files, tokenizer.vocab_size, max_seq_length, **accepted
+    return networks.open_network(
+        networks.files_in(place, do_lower_case),
+        max_seq_length,
+        checks_case=check_case,
+        takes_encoder_decoder=takes_encoder_decoder,
     )
-    return place.checkpoint, tokenizer, config
 
 
 def _with_new_head(opened, classes, max_seq_length):
-    path, tokenizer, config = opened
+    path, (_, tokenizer, config) = opened.files.init_checkpoint, opened
     if isinstance(classes, labels.Labels):
         num_outputs, settings = classes.num_outputs, _reading(classes)
         model = pretrainers.build("classifier", num_outputs, config, **settings)
@@ -478,12 +481,12 @@ def _reading(classes):
     }
 
 
-def _with_its_head(opened, asked, max_seq_length):
-    path, tokenizer, config = opened
+def _with_stored_head(opened, wanted, max_seq_length):
+    path, (_, tokenizer, config) = opened.files.init_checkpoint, opened
     label_map, file = label_maps.find(path), checkpoint.open_file(path, config)
-    head = label_maps.find_head(label_map, asked)
+    head = label_maps.find_head(label_map, wanted)
     head, num_classes = conversion.find_head(file, config, head)
-    if asked == "auto" and head == "pretraining":
+    if wanted == "auto" and head == "pretraining":
         head = "none"
     classes = None
     if num_classes:

@@ -12,84 +12,14 @@ import os
 
 from absl import flags
 
-from cli import command_line, model_flags
+from cli import command_line, vocabulary_flags
+from cli.vocabulary_flags import BYTE_PAIR, WORD, WORD_PIECE
 
 FLAGS = flags.FLAGS
-WORD_PIECE, BYTE_PAIR, WORD = "word_piece", "byte_pair", "word"
-# Flags that say something of one kind alone.
-OF_KINDS = {
-    "do_lower_case": WORD_PIECE,
-    "num_unused_tokens": WORD_PIECE,
-    "min_character_frequency": WORD_PIECE,
-    "split_words": WORD,
-}
 
 
 def define_flags():
-    with command_line.heading("Data"):
-        text = "Text files, by comma; each may be a glob, or end in .gz."
-        flags.DEFINE_string("input_file", None, text)
-    _define_vocabulary()
-    _define_output()
-    with command_line.heading("Processes"):
-        text = "Processes; 0 for one a core. Results do not depend on it."
-        flags.DEFINE_integer("num_workers", 0, text, lower_bound=0)
-    flags.mark_flags_as_required(["input_file", "output_file"])
-
-
-@command_line.heading("Model and vocabulary")
-def _define_vocabulary():
-    integer = flags.DEFINE_integer
-    flags.DEFINE_enum(
-        "kind",
-        WORD_PIECE,
-        [WORD_PIECE, BYTE_PAIR, WORD],
-        "word_piece: BERT's. byte_pair: GPT-2's, which spells every text, cased and "
-        "without losing anything, and ends in <|endoftext|>. word: ELMo's, <S>, </S>, "
-        "<UNK> and words by frequency.",
-    )
-    model_flags.define_split_words()
-    integer("vocab_size", 30522, "Most entries that the vocabulary has.", lower_bound=6)
-    flags.DEFINE_bool(
-        "do_lower_case",
-        True,
-        "Lower-case the text and take its accents away: True for uncased models, False "
-        "for cased ones.",
-    )
-    integer(
-        "num_unused_tokens",
-        99,
-        "Entries [unused0], [unused1], ... left free for tokens of one's own. With 99, "
-        "[UNK], [CLS], [SEP] and [MASK] are 100 to 103, as in released vocabularies.",
-        lower_bound=0,
-    )
-    integer(
-        "min_character_frequency",
-        1,
-        "Characters that occur less often become [UNK], with the word they are in.",
-        lower_bound=1,
-    )
-    flags.DEFINE_string(
-        "base_config_file",
-        None,
-        "Such as configs/bert_tiny.json: the shape of the model to be trained.",
-    )
-
-
-@command_line.heading("Output")
-def _define_output():
-    flags.DEFINE_string(
-        "output_file",
-        None,
-        "The vocabulary to write, one entry a line. Of byte pairs: a vocab.json, and "
-        "merges.txt beside it.",
-    )
-    flags.DEFINE_string(
-        "output_config_file",
-        None,
-        "Where --base_config_file goes with the size of this vocabulary as its "
-        "vocab_size.",
-    )
+    vocabulary_flags.define()
 
 
 if __name__ == "__main__":  # before the imports that take seconds
@@ -113,11 +43,6 @@ from terminal import progress
 
 
 def base_config():
-    if bool(FLAGS.base_config_file) != bool(FLAGS.output_config_file):
-        raise errors.InputError(
-            "--base_config_file and --output_config_file belong together: the config "
-            "to start from, and where it goes with the size of this vocabulary"
-        )
     if not FLAGS.base_config_file:
         return None
     if file_patterns.among([FLAGS.output_config_file], [FLAGS.output_file]):
@@ -134,33 +59,17 @@ def base_config():
     return config
 
 
-def check_kind():
-    """Refuses flags that do not belong to the kind of the vocabulary."""
-    for name, kind in OF_KINDS.items():
-        if FLAGS[name].present and FLAGS.kind != kind:
-            raise errors.InputError(
-                f"--{name} belongs to --kind={kind}; leave it out with "
-                f"--kind={FLAGS.kind}"
-            )
-    is_pairs, name = FLAGS.kind == BYTE_PAIR, file_names.VOCAB_JSON
-    if is_pairs and not FLAGS.output_file.endswith(name):
-        raise errors.InputError(
-            f"--output_file={FLAGS.output_file}: the name of byte pairs ends in "
-            f"{name}; choose another"
-        )
-
-
 def outputs():
     """{what a tokenizer calls it: path} of the files to write; "" is the config."""
     path = FLAGS.output_file
-    found = {file_names.VOCAB: path}
+    paths = {file_names.VOCAB: path}
     if FLAGS.kind == BYTE_PAIR:
-        found = {file_names.VOCAB_JSON: path}
-        found[file_names.MERGES_TXT] = bpe_files.merges_of(path)
+        paths = {file_names.VOCAB_JSON: path}
+        paths[file_names.MERGES_TXT] = bpe_files.merges_of(path)
     elif FLAGS.kind == WORD:
         name = file_names.TOKENIZER_CONFIG
-        found[name] = os.path.join(os.path.dirname(path), name)
-    return found | ({"": FLAGS.output_config_file} if FLAGS.output_config_file else {})
+        paths[name] = os.path.join(os.path.dirname(path), name)
+    return paths | ({"": FLAGS.output_config_file} if FLAGS.output_config_file else {})
 
 
 def check_output(path, files):
@@ -188,13 +97,11 @@ def learn(executor, num_workers, files):
             f"words seen less than {counts.dropped_below} times so far were dropped "
             f"while counting, to keep at most {word_counts.MAX_WORDS} in memory"
         )
-    say = functools.partial(print, flush=True)
+    size, say = FLAGS.vocab_size, functools.partial(print, flush=True)
     if isinstance(split, word_counts.Spaced):
-        return word_counts.learn_words(
-            counts, FLAGS.vocab_size, split.split_words
-        ), counts
+        return word_counts.learn_words(counts, size, split.split_words), counts
     if FLAGS.kind == BYTE_PAIR:
-        return learn_bpe.learn(counts, FLAGS.vocab_size, say), counts
+        return learn_bpe.learn(counts, size, say), counts
     vocab = learn_wordpiece.learn(
         counts,
         FLAGS.vocab_size,
@@ -206,10 +113,9 @@ def learn(executor, num_workers, files):
 
 
 def write(tokenizer, config):
-    size = tokenizer.vocab_size
-    if size < FLAGS.vocab_size:
+    if tokenizer.vocab_size < FLAGS.vocab_size:
         print(
-            f"the text gives only {size} entries, less than "
+            f"the text gives only {tokenizer.vocab_size} entries, less than "
             f"--vocab_size={FLAGS.vocab_size}"
         )
     texts = tokenizer.files()
@@ -225,7 +131,7 @@ def main(_):
     num_workers = FLAGS.num_workers or joblib.cpu_count()
     with errors.explained(), processes.start(num_workers) as executor:
         files = byte_ranges.find_files(FLAGS.input_file)
-        check_kind()
+        vocabulary_flags.check_kind()
         config = base_config()
         for path in outputs().values():
             check_output(path, files)

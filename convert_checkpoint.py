@@ -10,7 +10,7 @@ import os
 
 from absl import flags
 
-from cli import command_line, conversion_flags, model_flags
+from cli import command_line, conversion_flags
 
 FLAGS = flags.FLAGS
 
@@ -25,6 +25,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import keras
 
+from cli import networks
 from contract import errors, file_names, wording
 from data_pipeline import label_maps
 from data_pipeline.text import opening, wordpiece
@@ -60,12 +61,11 @@ def read_tokenizer(files, config):
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
     if is_elmo:
-        words = model_flags.files_found(files)._replace(split_words=FLAGS.split_words)
+        words = networks.files_in(files)._replace(split_words=FLAGS.split_words)
         tokenizer = opening.open_elmo(words, config.to_dict())
     else:
-        tokenizer = opening.open_vocabulary(
-            files.vocab_file, files.do_lower_case, FLAGS.gpt_tokenizer
-        )
+        lowers, split = files.do_lower_case, FLAGS.gpt_tokenizer
+        tokenizer = opening.open_vocabulary(files.vocab_file, lowers, split)
     pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
     if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
         opening.check_case(tokenizer, files.vocab_file, files.checkpoint)
@@ -99,12 +99,8 @@ def prepare():
 
 def grow(model, tokenizer):
     """Model and tokenizer with the tokens and rows of the flags."""
+    conversion_flags.check_network(model.config.network)
     if model.config.network == "elmo":
-        if FLAGS.add_tokens or FLAGS.resize_embeddings:
-            raise errors.InputError(
-                "--add_tokens and --resize_embeddings: an ELMo reads characters, or "
-                "the words that it was trained on; leave them out"
-            )
         return model, tokenizer
     if FLAGS.add_tokens:
         if not tokenizer:
@@ -115,7 +111,7 @@ def grow(model, tokenizer):
         if never:
             print(f"added, but no text becomes them: {wording.listing(never)}")
     entries = tokenizer.vocab_size if tokenizer else 0
-    rows = conversion.num_rows(model.config, entries, FLAGS.resize_embeddings)
+    rows = conversion.count_rows(model.config, entries, FLAGS.resize_embeddings)
     if added := rows - model.config.vocab_size:
         print(f"word embeddings: {added} rows added, for {entries} tokens now {rows}")
     return conversion.grow(model, rows), tokenizer

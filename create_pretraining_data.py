@@ -12,65 +12,17 @@ import time
 
 from absl import flags
 
-from cli import command_line, model_flags, pretraining_flags
+from cli import command_line, creation_flags
 
 FLAGS = flags.FLAGS
 
 
 def define_flags():
-    _define_files()
-    with command_line.heading("Model and vocabulary"):
-        flags.DEFINE_string(
-            "vocab_file", None, "The vocabulary file that the model is trained on."
-        )
-        flags.DEFINE_bool(
-            "do_lower_case", True, "True for uncased models, False for cased."
-        )
-        flags.DEFINE_bool(
-            "check_case", True, "Refuse a vocabulary that contradicts --do_lower_case."
-        )
-        model_flags.define_gpt_tokenizer()
-    pretraining_flags.define_creation()
-    _define_processes()
-    flags.mark_flags_as_required(["input_file", "output_file", "vocab_file"])
-
-
-def _define_files():
-    string = flags.DEFINE_string
-    with command_line.heading("Data"):
-        string(
-            "input_file",
-            None,
-            "Text files, by comma; each may be a glob, or end in .gz.",
-        )
-    with command_line.heading("Output"):
-        string(
-            "output_file", None, "TFRecord files, by comma; instances are dealt out."
-        )
-        flags.DEFINE_integer(
-            "num_shards",
-            1,
-            "Files that each --output_file is split into.",
-            lower_bound=1,
-        )
-
-
-@command_line.heading("Processes")
-def _define_processes():
-    flags.DEFINE_integer(
-        "num_workers",
-        0,
-        "Processes; 0 for one a core. Records do not depend on it.",
-        lower_bound=0,
-    )
-    flags.DEFINE_enum(
-        "engine", "local", ["local", "beam"], "This machine, or Apache Beam's runners."
-    )
-    flags.DEFINE_multi_string("beam_option", [], "Such as --runner=DataflowRunner.")
+    creation_flags.define()
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags, pretraining_flags.check_creation)
+    command_line.parse(define_flags, creation_flags.check)
 
 import joblib
 from absl import logging
@@ -109,7 +61,7 @@ def output_files(inputs):
 
 
 def prepare():
-    pretraining_flags.check_creation()
+    creation_flags.check()
     if FLAGS.max_seq_length > MOST_TOKENS:
         raise errors.InputError(
             f"--max_seq_length={FLAGS.max_seq_length} exceeds {MOST_TOKENS}, more "
@@ -123,15 +75,14 @@ def prepare():
     if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
         opening.check_case(tokenizer, FLAGS.vocab_file, "")
     settings = metadata.Metadata(
-        **pretraining_flags.creation_rule(),
+        **creation_flags.rule(),
         max_seq_length=FLAGS.max_seq_length,
         do_lower_case=tokenizer.do_lower_case,
         vocab_size=tokenizer.vocab_size,
         vocab_digest=metadata.vocab_digest(tokenizer.definition()),
         random_seed=FLAGS.random_seed,
     )
-    if settings.max_predictions_per_seq:
-        warn_of_few_predictions()
+    creation_flags.warn_of_few_predictions()
     return creation_job.Job(
         input_files=tuple(files),
         output_files=output_files(files),
@@ -142,22 +93,8 @@ def prepare():
 
 
 def vocabulary():
-    """What a tokenizer is opened with."""
+    """The arguments that open the tokenizer."""
     return FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.gpt_tokenizer
-
-
-def warn_of_few_predictions():
-    wanted = round(FLAGS.max_seq_length * FLAGS.masked_lm_prob)
-    if wanted > FLAGS.max_predictions_per_seq:
-        logging.warning(
-            "--max_predictions_per_seq=%d is less than --max_seq_length=%d times "
-            "--masked_lm_prob=%s, so full sequences have fewer masked tokens than "
-            "that; %d would be enough",
-            FLAGS.max_predictions_per_seq,
-            FLAGS.max_seq_length,
-            FLAGS.masked_lm_prob,
-            wanted,
-        )
 
 
 def main(_):

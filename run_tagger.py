@@ -10,7 +10,7 @@ import functools
 
 from absl import flags
 
-from cli import command_line, fine_tuning_flags, model_flags, tagger_flags
+from cli import command_line, fine_tuning_flags, tagger_flags
 
 FLAGS = flags.FLAGS
 ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")
@@ -22,9 +22,9 @@ def define_flags():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags, fine_tuning_flags.check_run, tagger_flags.check)
+    command_line.parse(define_flags, fine_tuning_flags.check_run, tagger_flags.paths)
 
-from cli import run_flags
+from cli import networks, run_flags
 from contract import features, file_names
 from data_pipeline import label_maps
 from data_pipeline.tables import label_files
@@ -32,26 +32,20 @@ from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import graph, predictions, schemes, scores
 from data_pipeline.tagging import split as sentence_rows
 from data_pipeline.text import opening
-from modeling import kernels_tf, losses, models
-from modeling.checkpoints import checkpoint, pretrained
+from modeling import losses, models
+from modeling.checkpoints import pretrained
 from modeling.features import head_config
-from reports import pictures, run_report
-from serving import formats, tagging
-from training import fine_tuning
-from training.results import run_facts
+from serving import formats, windowed
 
 
 def prepare():
-    """The task and its settings; a ValueError says what is wrong with the input."""
-    tagger_flags.check()
+    """The task and its settings; ValueError for wrong input."""
+    paths = tagger_flags.paths()
     strategy = run_flags.set_up()
-    files = model_flags.files(pretrained.locate)
-    tokenizer = opening.open_for_tasks(files, checks_case=FLAGS.check_case)
+    files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
     opening.check_exports(tokenizer, FLAGS.do_export)
-    config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
+    reading = run_flags.reading(files)
     layout = tagged_files.Layout(**tagger_flags.layout())
-    paths = tagger_flags.paths(fine_tuning_flags.wanted_splits())
-    reading = run_flags.reading(head_config.choose, files)
     splits = sentence_rows.read(paths, layout)
     names = label_files.read_labels(FLAGS.labels) if FLAGS.labels else ()
     tag_set = sentence_rows.find_tags(
@@ -82,26 +76,22 @@ def make_task(config, tokenizer, tag_set, data, reading):
     """The fine_tuning.Task of tagging words."""
     label_map = {file_names.LABEL_MAP: schemes.map_text(tag_set)}
     lstms = head_config.name_lstms(config, reading)
-    return fine_tuning.Task(
+    return run_flags.make_task(
+        "token-classification",
+        lambda: {split: sentences.summary() for split, sentences in data.items()},
         splits={split: sentences.examples() for split, sentences in data.items()},
         model=functools.partial(
             models.BertTagger,
-            *(config, len(tag_set.names)),
+            config,
+            len(tag_set.names),
             reading=reading,
             recompute=FLAGS.recompute,
         ),
-        load_weights=model_flags.weights_loader(pretrained.load_weights),
-        store=checkpoint.store,
         objective=losses.tagger(),
         outputs=best_tags,
         score=lambda split, outputs, _: scores.decide(data[split], outputs, tag_set),
         examine=lambda split, scored: scores.outcomes(
             split, data[split], scored, tag_set.scheme
-        ),
-        pictures=pictures.summaries,
-        report=run_facts.hook(
-            *(run_report, "token-classification"),
-            lambda: {split: sentences.summary() for split, sentences in data.items()},
         ),
         predict=functools.partial(predict, tag_set, data),
         export=functools.partial(export_model, tokenizer, tag_set, label_map),
@@ -116,10 +106,10 @@ def best_tags(model):
 
     def forward(batch, training):
         logits = model(batch, training=training)["logits"]
-        found = graph.best_tags(logits)
+        outputs = graph.best_tags(logits)
         if features.LABEL_IDS in batch:
-            found["losses"] = losses.tag_losses(logits, batch[features.LABEL_IDS])
-        return found
+            outputs["losses"] = losses.tag_losses(logits, batch[features.LABEL_IDS])
+        return outputs
 
     return forward
 
@@ -137,8 +127,9 @@ def predict(tag_set, data, tagged, settings, _):
 
 def export_model(tokenizer, tag_set, label_map, model, output_dir):
     """Writes output_dir/export/<n>: text or words in, tags out."""
-    with kernels_tf.joined_projections(model) as variables:
-        module = tagging.WordTagger(
+
+    def make(variables):
+        return windowed.WordTagger(
             graph.split_words,
             graph.encoder(tokenizer, **tagger_flags.limits()),
             functools.partial(model, training=False),
@@ -147,8 +138,8 @@ def export_model(tokenizer, tag_set, label_map, model, output_dir):
             (None, *tokenizer.token_shape),
             model.config,
         )
-        chosen = fine_tuning_flags.export_settings()
-        return formats.save(module, output_dir, label_map, **chosen)
+
+    return run_flags.export(model, make, output_dir, label_map)
 
 
 def main(_):

@@ -1,5 +1,5 @@
-"""What command lines may say, each flag defined once. These and scripts read FLAGS.
+"""Command lines: each flag is defined once; these modules and scripts read FLAGS.
 
-In: command lines. Out: --help, and typed settings for the rest of the package. What
-defines flags needs absl alone; run_flags.py and device_setup.py need TensorFlow.
+In: command lines. Out: --help, and typed settings for the other packages. The *_flags
+modules need no TensorFlow, so that a wrong flag ends a program at once.
 """

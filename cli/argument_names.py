@@ -10,13 +10,12 @@ from typing import Any, TypeVar
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_SAME = (
-    *("check_case", "do_lower_case", "head", "labels", "max_seq_length"),
-    *("problem_type", "layers", "pooling", "export_format", "quantization"),
-)
+_SAME = """check_case do_lower_case head labels max_seq_length problem_type layers
+pooling export_format quantization"""
 _ARGUMENTS = {
-    **{name: name for name in _SAME},
-    **{"output_dir": "directory", "overwrite": "overwrite=True"},
+    **{name: name for name in _SAME.split()},
+    "output_dir": "directory",
+    "overwrite": "overwrite=True",
     "nocheck_case": "check_case=False",
 }
 # Those that are keys of `columns`, of tables.Layout.

@@ -1,34 +1,33 @@
 """Flags of run_classifier.py alone: its rows, a teacher, and what it writes."""
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 from absl import flags
 
-from cli import command_line, feature_flags
-from contract import errors
+from cli import command_line, feature_flags, table_flags
+from data_pipeline.classification import tables
 
 FLAGS = flags.FLAGS
 # Beyond these both softmaxes are 0 and 1, or all alike, and nothing is learned of them.
 _LOWEST_TEMPERATURE, _HIGHEST_TEMPERATURE = 0.01, 1000.0
 # Splits of a table, and what TensorFlow Datasets usually calls them.
 _TFDS_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
+boolean, enum, string = flags.DEFINE_bool, flags.DEFINE_enum, flags.DEFINE_string
 
 
 def define() -> None:
     """Where labelled rows come from, who teaches, and what else is written."""
     _define_rows()
+    _define_labels()
     _define_columns()
-    _define_language_model()
-    _define_teacher()
+    _define_training()
     _define_output()
     feature_flags.define()
 
 
 @command_line.heading("Data")
 def _define_rows() -> None:
-    string, boolean, enum = flags.DEFINE_string, flags.DEFINE_bool, flags.DEFINE_enum
     string("data_dir", None, "Directory with the task's files, or of TFDS data sets.")
     string(
         "task_name",
@@ -37,8 +36,8 @@ def _define_rows() -> None:
         "COPA, SWAG, RACE or Story_Cloze.",
     )
     string("xnli_language", "zh", "Language of XNLI's texts.")
+    table_flags.define_files("TSV, CSV or JSONL file of the {} rows.")
     for split, tfds in _TFDS_SPLITS.items():
-        string(f"{split}_file", None, f"TSV, CSV or JSONL file of the {split} rows.")
         string(f"tfds_{split}_split", tfds, f"TFDS split of the {split} rows.")
     command_line.define_float(
         "dev_share",
@@ -49,8 +48,7 @@ def _define_rows() -> None:
         upper_bound=1.0,
     )
     string("tfds_name", None, "TensorFlow data set to read instead, such as glue/sst2.")
-    enum("file_format", "auto", ["auto", "tsv", "csv", "jsonl"], "auto: by the ending.")
-    enum("has_header", "auto", ["auto", "true", "false"], "Whether line 1 has names.")
+    table_flags.define_form()
     enum(
         "pair_input",
         "joined",
@@ -58,48 +56,33 @@ def _define_rows() -> None:
         "How the network reads two texts: as one sequence, or in both orders, whose "
         "vectors are added, for similarity.",
     )
+    boolean("allow_empty_text", False, "Keep rows of own files that have no text.")
+
+
+@command_line.heading("Data")
+def _define_labels() -> None:
     string("labels", None, "Labels in the order of their ids, or a file of them.")
-    enum(
-        "problem_type",
-        "classification",
-        ["classification", "multi_label", "regression"],
-        "Kind of the labels.",
-    )
+    kinds = ["classification", "multi_label", "regression"]
+    enum("problem_type", "classification", kinds, "Kind of the labels.")
     string("label_separator", ",", "Between the labels of a row, for multi_label.")
     command_line.define_float(
-        "multi_label_threshold",
-        0.5,
-        "Probability of a label given.",
-        lower_bound=0,
-        upper_bound=1,
+        "multi_label_threshold", 0.5, "Probability from which a label is given.", 0, 1
     )
-    boolean("allow_empty_text", False, "Keep rows of own files that have no text.")
     string("class_weights", None, "'balanced', or one weight a class, by comma.")
 
 
 @command_line.heading("Data")
 def _define_columns() -> None:
-    string = flags.DEFINE_string
-    for column, content in (
-        ("text_a", "the text, or the first of a pair"),
-        ("text_b", "the second text of a pair"),
-        ("label", "the labels"),
-        ("id", "what names a row in predictions"),
-    ):
-        string(
-            f"{column}_column", None, f"Column of {content}: a name, or number from 0."
-        )
-    flags.DEFINE_list(
-        "choice_columns",
-        [],
+    table_flags.define_columns(
         "Columns of answers, of which the label names the right one, by column or by "
         "number from 0; or one column of JSON lists. text_a is their context; text_b, "
-        "if given, stands before each.",
+        "if given, stands before each."
     )
+    table_flags.define_column("id", "what names a row in predictions")
 
 
 @command_line.heading("Training")
-def _define_language_model() -> None:
+def _define_training() -> None:
     command_line.define_float(
         "lm_loss_weight",
         0.0,
@@ -107,11 +90,7 @@ def _define_language_model() -> None:
         "the labels; GPT has 0.5. For networks that read from left to right.",
         lower_bound=0,
     )
-
-
-@command_line.heading("Training")
-def _define_teacher() -> None:
-    flags.DEFINE_string(
+    string(
         "teacher",
         None,
         "Directory of a fine-tuned classifier with the same labels, whose outputs are "
@@ -130,7 +109,7 @@ def _define_teacher() -> None:
         lower_bound=0,
         upper_bound=1,
     )
-    flags.DEFINE_string(
+    string(
         "unlabelled_file",
         None,
         "TSV, CSV or JSONL file of rows that only the teacher says something of.",
@@ -139,7 +118,7 @@ def _define_teacher() -> None:
 
 @command_line.heading("Output")
 def _define_output() -> None:
-    flags.DEFINE_bool("write_tf_records", True, "Write features as the original does.")
+    boolean("write_tf_records", True, "Write features as the original does.")
     flags.DEFINE_integer(
         "explain",
         0,
@@ -147,7 +126,7 @@ def _define_output() -> None:
         "errors of the dev rows or, without --do_eval, of the test rows.",
         lower_bound=0,
     )
-    flags.DEFINE_bool(
+    boolean(
         "write_projector",
         False,
         "Write vectors of the dev rows for TensorBoard's embedding projector.",
@@ -156,56 +135,84 @@ def _define_output() -> None:
 
 def check() -> None:
     """Raises ValueError where flags contradict each other."""
-    if FLAGS.write_projector and not FLAGS.do_eval:
-        raise errors.InputError("--write_projector shows evaluated rows; add --do_eval")
-    if FLAGS.dev_share:
-        others = [n for n in ("dev_file", "task_name", "tfds_name") if FLAGS[n].value]
-        if others or not FLAGS.train_file:
-            beside = f" beside --{others[0]}={FLAGS[others[0]].value}" if others else ""
-            raise errors.InputError(
-                f"--dev_share={FLAGS.dev_share}{beside}: takes the dev rows from "
-                "--train_file; "
-                + (f"leave --{others[0]} or this out" if others else "set that, too")
+    share, teacher = f"--dev_share={FLAGS.dev_share}", FLAGS.teacher
+    heat, unlabelled = FLAGS.distill_temperature, FLAGS.unlabelled_file
+    command_line.refuse(
+        (
+            FLAGS.write_projector and not FLAGS.do_eval,
+            "--write_projector shows evaluated rows; add --do_eval",
+        ),
+        *(
+            (
+                FLAGS.dev_share and FLAGS[name].value,
+                f"{share} beside --{name}={FLAGS[name].value}: takes the dev rows from "
+                f"--train_file; leave --{name} or this out",
             )
-    if FLAGS.explain and not (FLAGS.do_eval or FLAGS.do_predict):
-        raise errors.InputError(
-            "--explain explains predictions; add --do_eval or --do_predict"
-        )
-    for name in ("distill_temperature", "distill_weight", "unlabelled_file"):
-        if FLAGS[name].present and not FLAGS.teacher:
-            raise errors.InputError(
+            for name in ("dev_file", "task_name", "tfds_name")
+        ),
+        (
+            FLAGS.dev_share and not FLAGS.train_file,
+            f"{share}: takes the dev rows from --train_file; set that, too",
+        ),
+        (
+            FLAGS.explain and not (FLAGS.do_eval or FLAGS.do_predict),
+            "--explain explains predictions; add --do_eval or --do_predict",
+        ),
+        *(
+            (
+                FLAGS[name].present and not teacher,
                 f"--{name}={FLAGS[name].value} is for learning from a teacher; set "
-                "--teacher, or leave it out"
+                "--teacher, or leave it out",
             )
-    if FLAGS.teacher:
-        _check_teacher()
-    command_line.check_files("unlabelled_file", *(["data_dir"] * bool(FLAGS.task_name)))
+            for name in ("distill_temperature", "distill_weight", "unlabelled_file")
+        ),
+        (
+            teacher and not _LOWEST_TEMPERATURE <= heat <= _HIGHEST_TEMPERATURE,
+            f"--distill_temperature={heat} is not {_LOWEST_TEMPERATURE} to "
+            f"{_HIGHEST_TEMPERATURE}; give one such as 2",
+        ),
+        (
+            teacher and unlabelled and not FLAGS.distill_weight,
+            "--distill_weight=0 leaves nothing to learn from --unlabelled_file="
+            f"{unlabelled}; raise it, or leave the file out",
+        ),
+        (
+            teacher and os.path.realpath(teacher) == os.path.realpath(FLAGS.output_dir),
+            f"--teacher={teacher} is the --output_dir of the student; name another "
+            "directory for one of them",
+        ),
+    )
+    command_line.check_files("unlabelled_file", *["data_dir"][: bool(FLAGS.task_name)])
 
 
 def check_kind(problem_type: str) -> None:
     """Raises ValueError where a flag does not suit the problem type of the rows."""
     is_choice, is_both = problem_type == "choice", FLAGS.pair_input == "both_orders"
-    if is_choice and is_both:
-        raise errors.InputError(
+    command_line.refuse(
+        (
+            is_choice and is_both,
             "--pair_input=both_orders is for pairs of texts, and these rows have "
-            "choices; leave it out"
-        )
-    if FLAGS.choice_columns and FLAGS["problem_type"].present:
-        raise errors.InputError(
+            "choices; leave it out",
+        ),
+        (
+            FLAGS.choice_columns and FLAGS["problem_type"].present,
             f"--problem_type={FLAGS.problem_type} stands beside --choice_columns, "
-            "which say what is decided; leave one out"
-        )
-    if FLAGS.explain and (is_choice or is_both):
-        raise errors.InputError(
+            "which say what is decided; leave one out",
+        ),
+        (
+            FLAGS.explain and (is_choice or is_both),
             f"--explain={FLAGS.explain} weighs the words of one sequence, and an "
-            "example here has several; leave it out"
-        )
-    for name in ("teacher", "write_projector"):
-        if is_choice and FLAGS[name].value:
-            raise errors.InputError(
+            "example here has several; leave it out",
+        ),
+        *(
+            (
+                is_choice and FLAGS[name].value,
                 f"--{name} is for labels that all examples share, and a choice has "
-                "answers of its own; leave it out"
+                "answers of its own; leave it out",
             )
+            for name in ("teacher", "write_projector")
+        ),
+    )
 
 
 def check_network(config: Any, config_file: str, takes_text: bool) -> None:
@@ -213,76 +220,46 @@ def check_network(config: Any, config_file: str, takes_text: bool) -> None:
 
     `takes_text` says whether an export can have the tokenizer.
     """
-    if FLAGS.explain and config.network != "bert":
-        raise errors.InputError(
+    records, weight = FLAGS["write_tf_records"], FLAGS.lm_loss_weight
+    is_litert = FLAGS.do_export and FLAGS.export_format == "litert"
+    command_line.refuse(
+        (
+            FLAGS.explain and config.network != "bert",
             f"--explain={FLAGS.explain} weighs the words of BERT's word pieces, and "
-            f"{config_file} describes another network; leave it out"
-        )
-    asks = FLAGS["write_tf_records"].present and FLAGS.write_tf_records
-    if config.network == "elmo" and asks:
-        raise errors.InputError(
+            f"{config_file} describes another network; leave it out",
+        ),
+        (
+            config.network == "elmo" and records.present and records.value,
             "--write_tf_records writes a number for each token, and an ELMo reads its "
-            "characters; leave it out"
-        )
-    if FLAGS.do_export and FLAGS.export_format == "litert" and not takes_text:
-        raise errors.InputError(
+            "characters; leave it out",
+        ),
+        (
+            is_litert and not takes_text,
             "--export_format=litert keeps the tokenizer beside the network, and GPT's "
-            "is no TensorFlow operation; leave it out: a SavedModel takes ids"
-        )
-    if FLAGS.lm_loss_weight and FLAGS.freeze_encoder:
-        raise errors.InputError(
-            f"--lm_loss_weight={FLAGS.lm_loss_weight} trains the network, and "
-            "--freeze_encoder does not; leave one of them out"
-        )
-    if FLAGS.lm_loss_weight and not config.is_left_to_right:
-        raise errors.InputError(
-            f"--lm_loss_weight={FLAGS.lm_loss_weight} predicts each token from those "
-            f"before it, and the network of {config_file} sees both sides; leave it "
-            'out, or take one that reads from left to right ("attention": "causal" in '
-            "bert_config.json, GPT or GPT-2)"
-        )
+            "is no TensorFlow operation; leave it out: a SavedModel takes ids",
+        ),
+        (
+            weight and FLAGS.freeze_encoder,
+            f"--lm_loss_weight={weight} trains the network, and --freeze_encoder does "
+            "not; leave one of them out",
+        ),
+        (
+            weight and not config.is_left_to_right,
+            f"--lm_loss_weight={weight} predicts each token from those before it, and "
+            f"the network of {config_file} sees both sides; leave it out, or take one "
+            'that reads from left to right ("attention": "causal" in '
+            "bert_config.json, GPT or GPT-2)",
+        ),
+    )
 
 
-def _check_teacher() -> None:
-    if not _LOWEST_TEMPERATURE <= FLAGS.distill_temperature <= _HIGHEST_TEMPERATURE:
-        raise errors.InputError(
-            f"--distill_temperature={FLAGS.distill_temperature} is not "
-            f"{_LOWEST_TEMPERATURE} to {_HIGHEST_TEMPERATURE}; give one such as 2"
-        )
-    if FLAGS.unlabelled_file and not FLAGS.distill_weight:
-        raise errors.InputError(
-            "--distill_weight=0 leaves nothing to learn from --unlabelled_file="
-            f"{FLAGS.unlabelled_file}; raise it, or leave the file out"
-        )
-    if os.path.realpath(FLAGS.teacher) == os.path.realpath(FLAGS.output_dir):
-        raise errors.InputError(
-            f"--teacher={FLAGS.teacher} is the --output_dir of the student; name "
-            "another directory for one of them"
-        )
-
-
-def records_writer(write: Callable[..., None], data: Any) -> Callable[[str], None]:
-    """What writes the features of rows to a directory, unless a flag says not to."""
-    if not FLAGS.write_tf_records:
-        return lambda directory: None
-    return lambda directory: write(directory, data, FLAGS.max_seq_length)
-
-
-def layout() -> dict[str, Any]:
-    """The columns of own files, as the flags have them."""
-    return {
-        "file_format": FLAGS.file_format,
-        "has_header": {"auto": None, "true": True, "false": False}[FLAGS.has_header],
-        "text_a": FLAGS.text_a_column,
-        "text_b": FLAGS.text_b_column,
-        "label": FLAGS.label_column,
-        "choices": tuple(FLAGS.choice_columns),
-        "example_id": FLAGS.id_column,
-    }
+def layout() -> tables.Layout:
+    """The columns of own files."""
+    return table_flags.layout(FLAGS.file_format)
 
 
 def source() -> dict[str, Any]:
-    """Where the rows come from, as the flags have it."""
+    """Where the rows come from, by the names of sources.Source."""
     prefix, suffix = ("tfds_", "_split") if FLAGS.tfds_name else ("", "_file")
     return {
         "task_name": FLAGS.task_name or "",

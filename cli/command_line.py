@@ -5,7 +5,6 @@ Needs absl alone, so that --help does not wait seconds for importing TensorFlow.
 
 import atexit
 import contextlib
-import difflib
 import gc
 import glob
 import logging as python_logging
@@ -15,8 +14,7 @@ import shlex
 import signal
 import sys
 import textwrap
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from absl import app, flags, logging
@@ -42,14 +40,7 @@ HEADINGS = (
     "Devices",
     "Processes",
 )
-_OTHERS = "Flags of every program that uses absl"
-_REPEATABLE = ";\n    repeat this option to specify a list of values"  # absl's
-_COLUMN = 28  # where the help of a flag begins, if the terminal is wide enough
 _LARGEST = 2**63 - 1  # of the integers that TensorFlow computes with
-_SIMILARITY = 0.75  # of a flag that is suggested; 1 is equal
-_MAX_SUGGESTIONS = 4
-# By flag, not by name: a test defines flags of several scripts, one after another.
-_heading_of: weakref.WeakKeyDictionary[flags.Flag, str] = weakref.WeakKeyDictionary()
 _arguments: list[str] = []  # what is left of the command line without flags
 
 
@@ -59,8 +50,17 @@ def heading(title: str) -> Iterator[None]:
     assert title in HEADINGS, title
     before = set(FLAGS)
     yield
-    for name in set(FLAGS) - before:
-        _heading_of.setdefault(FLAGS[name], title)
+    have_one = own_flags()
+    for name in FLAGS:
+        if name not in before and FLAGS[name] not in have_one:
+            FLAGS.register_key_flag_for_module(title, FLAGS[name])
+
+
+def own_flags() -> list[flags.Flag]:
+    """The flags that have a heading: all of the program but absl's."""
+    return [
+        flag for title in HEADINGS for flag in FLAGS.get_key_flags_for_module(title)
+    ]
 
 
 def define_float(
@@ -89,10 +89,9 @@ class _FiniteParser(flags.FloatParser):
 
 def define_shares(name: str, default: str, help_text: str) -> None:
     """A flag of as many numbers, by comma, as its default; they add up to 1."""
-    flags.DEFINE(
-        *(_SharesParser(default), name, default, help_text),
-        serializer=flags.CsvListSerializer(","),
-    )
+    serializer = flags.CsvListSerializer(",")
+    parser = _SharesParser(default)
+    flags.DEFINE(parser, name, default, help_text, serializer=serializer)
 
 
 class _SharesParser(flags.ArgumentParser):
@@ -121,7 +120,7 @@ class _SharesParser(flags.ArgumentParser):
 
 def parse(
     define_flags: Callable[[], None],
-    *checks: Callable[[], None],
+    *checks: Callable[[], object],
     serves: bool = False,
     loads_tensorflow: bool = True,
 ) -> None:
@@ -134,25 +133,20 @@ def parse(
     define_flags()
     app.define_help_flags()
     about = (sys.modules[define_flags.__module__].__doc__ or "").strip()
-    for name, short_name, is_full in (
-        ("help", "?", False),
-        ("helpshort", "h", False),
-        ("helpfull", None, True),
-    ):
-        flag = _HelpFlag(name, short_name, about, is_full)
-        # Of absl's module, as the one that it replaces: run.json does not hold it.
-        flags.DEFINE_flag(flag, module_name=app.__name__)
+    for name, short_name in (("help", "?"), ("helpshort", "h")):
+        flag = _HelpFlag(name, short_name, about)
+        flags.DEFINE_flag(flag, module_name=app.__name__)  # as the one it replaces
     try:
         _arguments[:] = FLAGS(sys.argv)
-    except flags.UnrecognizedFlagError as error:
-        _end(_unknown(error.flagname))
-    except flags.Error as error:  # in the words of absl
+    except flags.Error as error:  # in the words of absl, and with its exit code
         text = str(error)  # a line for each flag
         text = f"\n{textwrap.indent(text, '  ')}" if "\n" in text else f" {text}"
-        _end(f"FATAL Flags parsing error:{text}\nPass --help to see help on flags.")
+        sys.stderr.write(f"FATAL Flags parsing error:{text}\n")
+        sys.stderr.write("Pass --help to see help on flags.\n")
+        sys.exit(1)
     sys.excepthook = _explain_interrupt
     with errors.explained():
-        for own in _own_flags():
+        for own in own_flags():
             if isinstance(own.value, int) and abs(own.value) > _LARGEST:
                 raise errors.InputError(
                     f"--{own.name}={own.value} is beyond 64 bits; give a smaller one"
@@ -177,8 +171,18 @@ def check_files(*names: str, remedy: str = "check the path") -> None:
                 raise errors.InputError(f"--{name}={path}: no such file; {remedy}")
 
 
+def refuse(*rows: tuple[object, str]) -> None:
+    """Raises ValueError with the text of the first row whose condition holds.
+
+    Each module of flags has its contradictions in such rows.
+    """
+    for is_wrong, text in rows:
+        if is_wrong:
+            raise errors.InputError(text)
+
+
 def is_there(path: str) -> bool:
-    """Whether a path is local and there, or elsewhere, where this does not look."""
+    """Returns True for a local path that is there, and for any remote one."""
     if path == "-" or "://" in path:
         return True
     return any(map(os.path.exists, (path, f"{path}.index"))) or bool(glob.glob(path))
@@ -225,41 +229,32 @@ def run(main: Callable[[list[str]], object], *, unwinds: bool = False) -> None:
     app.run(main, flags_parser=lambda _: _arguments)
 
 
-def help_text(about: str, *, is_full: bool = False) -> str:
-    """What --help prints: `about`, filled unless indented, and the flags by heading."""
+def help_text(about: str) -> str:
+    """The text of --help: `about`, filled unless indented, and flags by heading."""
     width = flags.get_help_width()
-    found = [FLAGS[name] for name in FLAGS if FLAGS[name].name == name]
     blocks = [
         paragraph if paragraph.startswith(" ") else textwrap.fill(paragraph, width)
         for paragraph in about.split("\n\n")
     ]
-    for title in (*HEADINGS, _OTHERS) if is_full else HEADINGS:
-        entries = [
-            _entry(flag, width)
-            for flag in found
-            if _heading_of.get(flag, _OTHERS) == title
-        ]
-        if entries:
-            blocks.append("\n".join([f"{title}:", *entries]))
-    if not is_full:
-        blocks.append("--helpfull adds the flags of absl, such as --verbosity.")
-    return "\n\n".join(blocks)
+    sections = (FLAGS.module_help(title).strip() for title in HEADINGS)
+    blocks += [section for section in sections if section]
+    return "\n\n".join([*blocks, "--helpfull adds the flags of absl."])
 
 
 def values() -> dict[str, object]:
     """Every flag of the program with its value, for run.json."""
-    return {flag.name: flag.value for flag in _own_flags()}
+    return {flag.name: flag.value for flag in own_flags()}
 
 
 def defaults() -> dict[str, object]:
-    """The same as they are where nothing is given."""
-    return {flag.name: flag.default for flag in _own_flags()}
+    """Every flag of the program with its default."""
+    return {flag.name: flag.default for flag in own_flags()}
 
 
 def command() -> str:
     """The command line that gives the flags these values, for run.json."""
-    given = [flag.serialize() for flag in _own_flags() if flag.present]
-    return shlex.join(["python", os.path.basename(sys.argv[0]), *given])
+    present = [flag.serialize() for flag in own_flags() if flag.present]
+    return shlex.join(["python", os.path.basename(sys.argv[0]), *present])
 
 
 @contextlib.contextmanager
@@ -276,7 +271,7 @@ def changed(values: Mapping[str, object]) -> Iterator[None]:
 
 
 def quiet_libraries() -> None:
-    """Leaves warnings and errors of the libraries, unless --verbosity asks for more."""
+    """Hides what libraries log below warnings, unless --verbosity is set."""
     if not FLAGS["verbosity"].present:
         logging.set_verbosity(logging.WARNING)
         logger = python_logging.getLogger("tensorflow")
@@ -292,91 +287,29 @@ def _is_for_the_reader(record: python_logging.LogRecord) -> bool:
 class _HelpFlag(flags.BooleanFlag):
     """Prints the help and ends the program, with the exit code of absl's own."""
 
-    def __init__(self, name, short_name, about, is_full):
+    def __init__(self, name, short_name, about):
         super().__init__(
             name, False, "Show this help.", short_name, allow_override=True
         )
         self._about = about
-        self._is_full = is_full
 
     def parse(self, argument):
         super().parse(argument)
         if self.value:
-            print(help_text(self._about, is_full=self._is_full))
+            print(help_text(self._about))
             sys.exit(1)
-
-
-def _own_flags() -> list[flags.Flag]:
-    return [FLAGS[name] for name in FLAGS if FLAGS[name] in _heading_of]
-
-
-def _entry(flag: flags.Flag, width: int) -> str:
-    """Name and help of a flag, side by side where the name is short enough."""
-    column = min(_COLUMN, width // 3)
-    name = f"  --[no]{flag.name}" if flag.boolean else f"  --{flag.name}"
-    text, facts = flag.help, []
-    if isinstance(flag, flags.EnumFlag):
-        choices = flag.parser.enum_values
-        text = text.removeprefix(f"<{'|'.join(choices)}>: ")
-        facts.append(f"one of {', '.join(filter(None, choices))}")
-    elif flag.parser.syntactic_help:
-        facts.append(flag.parser.syntactic_help)
-    if isinstance(flag, flags.MultiFlag):
-        text = text.removesuffix(_REPEATABLE)
-        facts.append("can be repeated")
-    if flag.default not in (None, "", []):
-        default = str(flag.default_as_str).strip("'")
-        facts.append(f"default {default}")
-    elif flag.validators:  # all that ours have want a value
-        facts.append("required")
-    if facts:
-        text += f" ({'; '.join(facts)})"
-    indent = " " * column
-    text = textwrap.fill(
-        text,
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-    )
-    if len(name) + 2 > column:
-        return f"{name}\n{text}"
-    return name.ljust(column) + text[column:]
-
-
-def _unknown(name: str) -> str:
-    main = sys.modules["__main__"]
-    program = main.__spec__.name if main.__spec__ else os.path.basename(sys.argv[0])
-    near = [f"--{found}" for found in near_names(name, FLAGS)]
-    remedy = f"did you mean {' or '.join(near)}?" if near else "--help lists all"
-    return f"error: --{name} is no flag of {program}; {remedy}"
-
-
-def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """Those that are spelled like `name` or contain it, whatever its - and _."""
-    spelled = {found.replace("_", ""): found for found in sorted(known)}
-    wanted = name.replace("-", "").replace("_", "")
-    found = difflib.get_close_matches(wanted, spelled, cutoff=_SIMILARITY)
-    if len(wanted) > 2:
-        found += [other for other in spelled if wanted in other and other not in found]
-    return [spelled[other] for other in found[:_MAX_SUGGESTIONS]]
-
-
-def _end(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.exit(1)  # as absl does
 
 
 def numbers(name: str, kind: Callable[[str], Any]) -> list[Any]:
     """The values of a list flag; ValueError if one is no finite number."""
-    given = flags.FLAGS[name].value or []
+    texts = FLAGS[name].value or []
     try:
-        found = [kind(value) for value in given]
-        if not all(map(math.isfinite, found)):
-            raise errors.InputError(f"they are {found}")
-        return found
+        values = [kind(text) for text in texts]
+        if not all(map(math.isfinite, values)):
+            raise errors.InputError(f"they are {values}")
+        return values
     except ValueError as error:
         raise errors.InputError(
-            f"--{name}={','.join(given)} are not finite numbers ({error}); separate "
+            f"--{name}={','.join(texts)} are not finite numbers ({error}); separate "
             "them by commas"
         ) from error

@@ -69,3 +69,12 @@ def check() -> None:
         )
     command_line.check_files("input", remedy=model_flags.CHECKPOINT_REMEDY)
     command_line.check_files("bert_config_file", "vocab_file")
+
+
+def check_network(network: str) -> None:
+    """Refuses new tokens and rows for an ELMo."""
+    if network == "elmo" and (FLAGS.add_tokens or FLAGS.resize_embeddings):
+        raise errors.InputError(
+            "--add_tokens and --resize_embeddings: an ELMo reads characters, or "
+            "the words that it was trained on; leave them out"
+        )

@@ -8,7 +8,7 @@ from cli import command_line
 from contract import errors
 
 FLAGS = flags.FLAGS
-# What is computed in another type than float32, and Keras' name for that.
+# Types of mixed precision, and their names in Keras.
 PRECISIONS = {"bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 # Flags with paths that a TPU elsewhere must be able to read or write.
 _REMOTE_PATHS = ("output_dir", "init_checkpoint", "input_file", "eval_input_file")
@@ -84,7 +84,7 @@ def _define_training() -> None:
 
 
 def strategy_kind() -> str:
-    """The value of --distribution_strategy, tpu where that is asked for otherwise.
+    """The value of --distribution_strategy, or tpu where --use_tpu is set.
 
     Raises ValueError if flags contradict each other, or the TPU would not see a file.
     """
@@ -117,12 +117,12 @@ def _check_remote_paths() -> None:
 
 
 def is_tpu() -> bool:
-    """Whether a TPU is asked for, which needs batches of one shape."""
+    """Returns True for a TPU, which needs batches of one shape."""
     return FLAGS.use_tpu or FLAGS.distribution_strategy == "tpu"
 
 
 def has_static_shapes() -> bool:
-    """Whether every batch of training is padded to --max_seq_length."""
+    """Returns True where every batch is padded to --max_seq_length."""
     # A script without the flag reads records of one length.
     return is_tpu() or "pad_to_max_length" not in FLAGS or FLAGS.pad_to_max_length
 

@@ -43,7 +43,7 @@ def set_up(*, one_host: bool = False) -> Any:
 
 
 def check_gpu() -> None:
-    """Raises ValueError where --require_gpu asks for a GPU in vain."""
+    """Raises ValueError where --require_gpu is set and there is no GPU."""
     if FLAGS.require_gpu and not tf.config.list_physical_devices("GPU"):
         raise errors.InputError(
             "--require_gpu: TensorFlow finds no GPU; see nvidia-smi, and install "
@@ -61,7 +61,7 @@ def check_batch_size(strategy: Any) -> None:
 
 
 def compiles(strategy: Any, static: bool | None = None) -> bool:
-    """Whether XLA compiles; `static`, by default from flags: batches have one shape."""
+    """Returns True where XLA compiles; `static`: batches have one shape."""
     if FLAGS.jit_compile == "auto":
         is_static = device_flags.has_static_shapes() if static is None else static
         return devices.compiles_steps(strategy, is_static)

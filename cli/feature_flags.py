@@ -4,7 +4,7 @@ from typing import Any
 
 from absl import flags
 
-from cli import command_line
+from cli import command_line, model_flags
 
 FLAGS = flags.FLAGS
 NAMES = (
@@ -29,15 +29,7 @@ def define() -> None:
     flags.DEFINE_enum(
         "layer_mix",
         "last",
-        [
-            "embedding",
-            "second_to_last",
-            "last",
-            "sum_last_4",
-            "concat_last_4",
-            "sum_all",
-            "learned",
-        ],
+        [*model_flags.COMBINATIONS, "learned"],
         "What the head reads of the layers: one; several, summed or end to end, as in "
         "Table 7 of BERT's paper; or learned, as in ELMo's paper: a sum of all layers "
         "and the embeddings' output with learned weights and a factor.",
@@ -82,7 +74,7 @@ def _define_cache() -> None:
     )
 
 
-def given() -> dict[str, Any]:
+def present() -> dict[str, Any]:
     """{flag: value} of those on the command line."""
     return {name: FLAGS[name].value for name in NAMES if FLAGS[name].present}
 

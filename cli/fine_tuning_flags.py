@@ -9,10 +9,15 @@ from cli import command_line, device_flags, model_flags, training_flags
 from contract import errors
 
 FLAGS = flags.FLAGS
-# What the runs of a grid can differ in; they share the data, the network and the rest.
+# The runs of a grid differ in these, and share data and network.
 GRID_FLAGS = (
-    *("learning_rate", "train_batch_size", "num_train_epochs", "warmup_proportion"),
-    *("optimizer", "adam_bias_correction", "learning_rate_schedule"),
+    "learning_rate",
+    "train_batch_size",
+    "num_train_epochs",
+    "warmup_proportion",
+    "optimizer",
+    "adam_bias_correction",
+    "learning_rate_schedule",
 )
 
 
@@ -101,17 +106,8 @@ def _define_export() -> None:
     )
 
 
-def export_settings() -> dict[str, Any]:
-    """The format of exports, by the names of the arguments of serving.formats.save."""
-    return {
-        "export_format": FLAGS.export_format,
-        "quantization": FLAGS.quantization,
-        "server_config": FLAGS.export_server_config,
-    }
-
-
 def wanted_splits() -> list[str]:
-    """Those of "train", "dev" and "test" that the actions of this run need."""
+    """The splits among "train", "dev" and "test" that the actions of this run need."""
     has_eval = "do_eval" in FLAGS and FLAGS.do_eval
     evaluates = has_eval or (FLAGS.do_train and (FLAGS.evaluate_steps or FLAGS.grid))
     wanted = {"train": FLAGS.do_train, "dev": evaluates, "test": FLAGS.do_predict}
@@ -120,10 +116,14 @@ def wanted_splits() -> list[str]:
 
 def local_tables() -> dict[str, str]:
     """{split: path} of the user's files on this machine that the run needs."""
-    if "task_name" in FLAGS and (FLAGS.task_name or FLAGS.tfds_name):
+    if _has_named_task():
         return {}
     paths = {split: FLAGS[f"{split}_file"].value for split in wanted_splits()}
     return {s: path for s, path in paths.items() if path and "://" not in path}
+
+
+def _has_named_task() -> bool:
+    return "task_name" in FLAGS and bool(FLAGS.task_name or FLAGS.tfds_name)
 
 
 def check_run() -> None:
@@ -132,7 +132,7 @@ def check_run() -> None:
     device_flags.strategy_kind()
     check()
     model_flags.check()
-    if not ("task_name" in FLAGS and (FLAGS.task_name or FLAGS.tfds_name)):
+    if not _has_named_task():
         names = [f"{split}_file" for split in wanted_splits()]
         if "predict_file" in FLAGS:  # serves as both
             names = ["predict_file" if n != "train_file" else n for n in names]
@@ -141,31 +141,37 @@ def check_run() -> None:
 
 def check() -> None:
     """Raises ValueError if seeds, patience, a grid or an export make no sense."""
-    if FLAGS.quantization != "none" and FLAGS.export_format != "litert":
-        raise errors.InputError(
+    is_litert = FLAGS.export_format == "litert"
+    texts = ",".join(FLAGS.seeds)
+    command_line.refuse(
+        (
+            FLAGS.quantization != "none" and not is_litert,
             f"--quantization={FLAGS.quantization} is for LiteRT exports; add "
-            "--export_format=litert"
-        )
-    if FLAGS.export_server_config and FLAGS.export_format == "litert":
-        raise errors.InputError(
+            "--export_format=litert",
+        ),
+        (
+            FLAGS.export_server_config and is_litert,
             "--export_server_config is for SavedModels, which TensorFlow Serving "
-            "answers texts from; leave it out, or --export_format=litert"
-        )
-    if not all(seed.strip().lstrip("-").isdigit() for seed in FLAGS.seeds):
-        raise errors.InputError(
-            f"--seeds={','.join(FLAGS.seeds)} are not whole numbers; give such as 1,2,3"
-        )
+            "answers texts from; leave it out, or --export_format=litert",
+        ),
+        (
+            not all(seed.strip().lstrip("-").isdigit() for seed in FLAGS.seeds),
+            f"--seeds={texts} are not whole numbers; give such as 1,2,3",
+        ),
+    )
     training_flags.check_seeds("seeds", seeds())
-    if FLAGS.early_stopping_patience and not FLAGS.evaluate_steps:
-        raise errors.InputError(
-            "--early_stopping_patience needs evaluations; set --evaluate_steps"
-        )
     scoring = "do_eval" if "do_eval" in FLAGS else "do_predict"
-    if grid() and not (FLAGS.do_train and FLAGS[scoring].value):
-        raise errors.InputError(
-            f"--grid compares the scores of runs that it trains; set --do_train and "
-            f"--{scoring}"
-        )
+    command_line.refuse(
+        (
+            FLAGS.early_stopping_patience and not FLAGS.evaluate_steps,
+            "--early_stopping_patience needs evaluations; set --evaluate_steps",
+        ),
+        (
+            grid() and not (FLAGS.do_train and FLAGS[scoring].value),
+            "--grid compares the scores of runs that it trains; set --do_train and "
+            f"--{scoring}",
+        ),
+    )
 
 
 def seeds() -> list[int]:
@@ -174,34 +180,37 @@ def seeds() -> list[int]:
 
 
 def grid() -> list[dict[str, Any]]:
-    """{flag: value} of each run that --grid asks for; [] without it.
+    """{flag: value} of each run of --grid; [] without it.
 
     The order is that of sorted names and then of the values as they are given. Raises
     ValueError, naming the flag and what it may be.
     """
-    if not FLAGS.grid:
-        return []
-    given: dict[str, list[Any]] = {}
-    for part in filter(None, map(str.strip, FLAGS.grid.split(";"))):
-        name, equals, texts = part.partition("=")
+    domains: dict[str, list[Any]] = {}
+    for part in filter(None, map(str.strip, (FLAGS.grid or "").split(";"))):
+        name, _, texts = part.partition("=")
         name = name.strip().removeprefix("--")
         _check_varies(name)
-        if name in given:
-            raise errors.InputError(
-                f"--grid={FLAGS.grid} has {name} twice; give it once"
-            )
-        if not equals or not all(map(str.strip, texts.split(","))):
+        values = [text.strip() for text in texts.split(",")]
+        if not all(values):
             raise errors.InputError(
                 f"--grid: {part!r} lacks a value; write such as {name}=VALUE,VALUE"
             )
-        given[name] = [_parsed(name, text.strip()) for text in texts.split(",")]
-        for value in given[name]:
-            if given[name].count(value) > 1:
+        if name in domains:
+            raise errors.InputError(
+                f"--grid={FLAGS.grid} has {name} twice; give it once"
+            )
+        domains[name] = []
+        for text in values:
+            value = _parsed(name, text)
+            if value in domains[name]:
                 raise errors.InputError(
                     f"--grid: {part} has {value} twice; give it once"
                 )
-    names = sorted(given)
-    each = itertools.product(*(given[name] for name in names))
+            domains[name].append(value)
+    names = sorted(domains)
+    if not names:
+        return []
+    each = itertools.product(*(domains[name] for name in names))
     return [dict(zip(names, values, strict=True)) for values in each]
 
 
@@ -216,8 +225,6 @@ def _check_varies(name: str) -> None:
             f"--grid cannot vary {name}, for its runs share all else; run the script "
             "once for each value, with an --output_dir for each"
         )
-    elif near := command_line.near_names(name, GRID_FLAGS):
-        raise errors.InputError(f"{reason}; did you mean {' or '.join(near)}?")
     raise errors.InputError(f"{reason}. It can vary {', '.join(GRID_FLAGS)}")
 
 

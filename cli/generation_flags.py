@@ -4,14 +4,20 @@ from typing import Any
 
 from absl import flags
 
-from cli import command_line, model_flags, training_flags
-from contract import errors
+from cli import command_line, model_flags, table_flags, training_flags
+from data_pipeline.classification import tables
+from data_pipeline.tables import text_rows
 
 FLAGS = flags.FLAGS
 SCORED_AS = ("texts", "document", "choices", "last_word", "labels")
 FORMATS = (
-    *("auto", "tsv", "csv", "jsonl"),
-    *("copa", "story_cloze", "swag", "race", "winograd"),
+    "auto",
+    *text_rows.FORMATS,
+    "copa",
+    "story_cloze",
+    "swag",
+    "race",
+    "winograd",
 )
 # Flags that mean something with one value of --score_as alone.
 _OF_SCORES = {
@@ -128,15 +134,8 @@ def _define_scores() -> None:
         "Tokens from one window of a long text to the next; 0 for half the context.",
         lower_bound=0,
     )
-    enum = flags.DEFINE_enum
-    enum("has_header", "auto", ["auto", "true", "false"], "Whether line 1 has names.")
-    for column in ("text_a", "text_b", "label"):
-        flags.DEFINE_string(
-            f"{column}_column", None, "Name, or number from 0, of the column."
-        )
-    flags.DEFINE_list(
-        "choice_columns", [], "Columns of the answers, or one that holds JSON lists."
-    )
+    table_flags.define_header()
+    table_flags.define_columns("Columns of the answers, or one that holds JSON lists.")
     flags.DEFINE_list(
         "labels", [], "Labels in the order of their ids, or what choices are called."
     )
@@ -167,54 +166,60 @@ def _define_output() -> None:
 
 def check() -> None:
     """Raises ValueError where flags contradict each other."""
-    if FLAGS.score_file and (FLAGS.prompt or FLAGS.prompt_file):
-        raise errors.InputError(
-            "--score_file scores and --prompt writes texts; give one of them"
-        )
-    if FLAGS.do_export and (FLAGS.score_file or FLAGS.prompt or FLAGS.prompt_file):
-        raise errors.InputError(
+    prompts, path = FLAGS.prompt or FLAGS.prompt_file, FLAGS.output_file
+    endings = (".jsonl",) if FLAGS.score_file else (".jsonl", ".txt")
+    command_line.refuse(
+        (
+            FLAGS.score_file and prompts,
+            "--score_file scores and --prompt writes texts; give one of them",
+        ),
+        (
+            FLAGS.do_export and (FLAGS.score_file or prompts),
             "--do_export writes neither texts nor scores; leave out --prompt and "
-            "--score_file"
-        )
-    for name, kinds in _OF_SCORES.items():
-        is_asked = FLAGS.score_file and FLAGS.score_as in kinds
-        if FLAGS[name].value and not is_asked:
-            raise errors.InputError(
+            "--score_file",
+        ),
+        *(
+            (
+                FLAGS[name].value
+                and not (FLAGS.score_file and FLAGS.score_as in kinds),
                 f"--{name} is for --score_file with --score_as={' or '.join(kinds)}; "
-                "add these, or leave it out"
+                "add these, or leave it out",
             )
-    if FLAGS.score_file and FLAGS.score_as == "labels" and not FLAGS.template:
-        raise errors.InputError("--score_as=labels needs a --template")
-    if bool(FLAGS.num_examples) != bool(FLAGS.examples_file):
-        raise errors.InputError("--num_examples and --examples_file need each other")
-    check_sampling()
-    if "" in FLAGS.stop:
-        raise errors.InputError(
-            "--stop is empty, so no text could begin; give one such as ."
-        )
-    if FLAGS.do_export and not FLAGS.output_dir:
-        raise errors.InputError("--do_export needs an --output_dir")
-    _check_output()
+            for name, kinds in _OF_SCORES.items()
+        ),
+        (
+            FLAGS.score_file and FLAGS.score_as == "labels" and not FLAGS.template,
+            "--score_as=labels needs a --template",
+        ),
+        (
+            bool(FLAGS.num_examples) != bool(FLAGS.examples_file),
+            "--num_examples and --examples_file need each other",
+        ),
+        no_token_to_draw(),
+        (
+            "" in FLAGS.stop,
+            "--stop is empty, so no text could begin; give one such as .",
+        ),
+        (
+            FLAGS.do_export and not FLAGS.output_dir,
+            "--do_export needs an --output_dir",
+        ),
+        (
+            path and not path.endswith(endings),
+            f"--output_file={path} ends in none of {', '.join(endings)}, which say "
+            "what is written; rename it",
+        ),
+    )
     model_flags.check(needs_weights=True)
     command_line.check_files("prompt_file", "score_file", "examples_file")
 
 
-def check_sampling() -> None:
-    """Raises ValueError where there would be no token to draw."""
-    if FLAGS.top_p <= 0:
-        raise errors.InputError(
-            f"--top_p={FLAGS.top_p} is not above 0; give one such as 0.9"
-        )
-
-
-def _check_output() -> None:
-    path = FLAGS.output_file
-    endings = (".jsonl",) if FLAGS.score_file else (".jsonl", ".txt")
-    if path and not path.endswith(endings):
-        raise errors.InputError(
-            f"--output_file={path} ends in none of {', '.join(endings)}, which say "
-            "what is written; rename it"
-        )
+def no_token_to_draw() -> tuple[bool, str]:
+    """The row of a --top_p that leaves no token."""
+    return (
+        FLAGS.top_p <= 0,
+        f"--top_p={FLAGS.top_p} is not above 0; give one such as 0.9",
+    )
 
 
 def sampling() -> dict[str, Any]:
@@ -229,15 +234,6 @@ def scores() -> dict[str, Any]:
     return {name: FLAGS[name].value for name in (*names, "num_examples", "seed")}
 
 
-def layout() -> dict[str, Any]:
-    """Where the columns of a table are, by the names of tables.Layout."""
-    found = {
-        "file_format": FLAGS.score_format,
-        "has_header": {"auto": None, "true": True, "false": False}[FLAGS.has_header],
-        "text_a": FLAGS.text_a_column,
-        "text_b": FLAGS.text_b_column,
-        "label": FLAGS.label_column,
-    }
-    if FLAGS.choice_columns:
-        found["choices"] = tuple(FLAGS.choice_columns)
-    return found
+def layout() -> tables.Layout:
+    """Where the columns of a table are."""
+    return table_flags.layout(FLAGS.score_format)

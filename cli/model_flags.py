@@ -1,8 +1,7 @@
 """Flags of the network and its vocabulary, for every script that runs one."""
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
@@ -13,22 +12,17 @@ FLAGS = flags.FLAGS
 # How many tokens are read; a script has the first, or the others.
 LENGTHS = ("max_seq_length", "max_source_length", "max_target_length")
 CHECKPOINT_REMEDY = "give a prefix such as DIR/bert_model.ckpt, or its directory"
-# Of `define_vectors`.
+# `define_vectors` defines them.
 VECTOR_FLAGS = ("layers", "combine", "layer_weights", "pooling", "normalize")
-
-
-class ModelFiles(NamedTuple):
-    """The files of the network; init_checkpoint is "" for random weights."""
-
-    config_file: str
-    vocab_file: str  # "" where there is none and none is needed
-    init_checkpoint: str
-    do_lower_case: bool
-    # Of init_checkpoint, whether layers may be missing; None where nothing is trained.
-    allows_missing: bool | None = None
-    # How GPT's and ELMo's words are found, where this was said.
-    gpt_tokenizer: str | None = None
-    split_words: str | None = None
+# Those of modeling.features.layer_choices, whose import takes seconds.
+COMBINATIONS = (
+    "embedding",
+    "second_to_last",
+    "last",
+    "sum_last_4",
+    "concat_last_4",
+    "sum_all",
+)
 
 
 @command_line.heading("Model and vocabulary")
@@ -112,10 +106,7 @@ def define_vectors(*, layers: str, pooling: str, others: Sequence[str] = ()) -> 
     flags.DEFINE_enum(
         "combine",
         "none",
-        [
-            *("none", "embedding", "second_to_last", "last"),
-            *("sum_last_4", "concat_last_4", "sum_all"),
-        ],
+        ["none", *COMBINATIONS],
         "Instead of --layers: one vector, made as in Table 7 of BERT's paper.",
     )
     flags.DEFINE_list(
@@ -132,8 +123,8 @@ def define_vectors(*, layers: str, pooling: str, others: Sequence[str] = ()) -> 
 
 
 def vector_choice() -> dict[str, Any]:
-    """What the flags of `define_vectors` say, as modeling's vectors.choose takes it."""
-    # A combination names its layers, so only those that were given contradict it.
+    """The arguments of modeling's vectors.choose."""
+    # A combination names its layers, so only those on the command line contradict it.
     has_layers = FLAGS["layers"].present or FLAGS.combine == "none"
     return {
         "layers": command_line.numbers("layers", int) if has_layers else None,
@@ -151,58 +142,25 @@ def lengths() -> dict[str, Any]:
 
 def check(*, needs_weights: bool = False) -> None:
     """Raises ValueError where a file is not named, or is local and not there."""
-    _check_named(needs_weights)
+    check_named(needs_weights)
     command_line.check_files(
-        *("bert_config_file", "vocab_file"),
+        "bert_config_file",
+        "vocab_file",
         remedy="give the file that lies beside the checkpoint",
     )
     output_dir = FLAGS.output_dir if "output_dir" in FLAGS else None
     if not (output_dir and command_line.is_there(output_dir)):
-        # Which a run that is resumed can do without.
+        # A run that is resumed can do without it.
         command_line.check_files("init_checkpoint", remedy=CHECKPOINT_REMEDY)
     if FLAGS.pretrained and not command_line.is_there(FLAGS.pretrained):
         hub_ids.check(FLAGS.pretrained, "--pretrained")
 
 
-def _check_named(needs_weights: bool) -> None:
-    needed = ["bert_config_file", *(["init_checkpoint"] if needs_weights else [])]
-    for flag in needed:
+def check_named(needs_weights: bool) -> None:
+    """Raises ValueError where neither a file's flag nor --pretrained is set."""
+    for flag in ("bert_config_file", "init_checkpoint")[: 1 + needs_weights]:
         if not (FLAGS[flag].value or FLAGS.pretrained):
             raise errors.InputError(
                 f"--{flag} is missing; set it, or set --pretrained to the directory "
                 "of a model"
             )
-
-
-def files(
-    locate: Callable[[str], Any],
-    *,
-    needs_weights: bool = False,
-) -> ModelFiles:
-    """The files of the flags, or else of --pretrained.
-
-    ValueError if one is missing, but for the vocabulary: not every tokenizer has one.
-    """
-    _check_named(needs_weights)
-    found = locate(FLAGS.pretrained) if FLAGS.pretrained else None
-    config_file = FLAGS.bert_config_file or (found.config_file if found else "")
-    vocab_file = FLAGS.vocab_file or (found.vocab_file if found else "")
-    checkpoint = FLAGS.init_checkpoint or (found.checkpoint if found else "")
-    lower = FLAGS.do_lower_case
-    if found and found.do_lower_case is not None and not FLAGS["do_lower_case"].present:
-        lower = found.do_lower_case
-    allows = FLAGS.allow_missing_weights if "allow_missing_weights" in FLAGS else None
-    words = FLAGS.gpt_tokenizer, FLAGS.split_words
-    return ModelFiles(config_file, vocab_file, checkpoint, lower, allows, *words)
-
-
-def weights_loader(load: Callable[..., Any]) -> Callable[..., Any]:
-    """`load`, which is pretrained.load_weights, as --allow_missing_weights says."""
-    return functools.partial(load, allows_missing=FLAGS.allow_missing_weights)
-
-
-def files_found(found: Any, do_lower_case: bool | None = None) -> ModelFiles:
-    """The files of a directory, as `locate` returns them; by default lower-cases."""
-    said = (do_lower_case, found.do_lower_case, True)
-    lowers = next(value for value in said if value is not None)
-    return ModelFiles(found.config_file, found.vocab_file, found.checkpoint, lowers)

@@ -26,7 +26,7 @@ _READ_BY = {
     BIDIRECTIONAL_LM: _OF_STREAMS,
     DENOISING: _OF_NOISE,
 }
-# What other scripts write of the models that this one does not export.
+# Scripts that export the models which this one does not.
 _NOT_EXPORTED = {
     "left_to_right": "run_generation.py --do_export",
     BIDIRECTIONAL_LM: "extract_features.py",
@@ -41,127 +41,6 @@ _OF_ELMO = {
     "train_batch_size": 128,
 }
 _CLIP_NORM = 10.0
-# What only masked words and second sentences need.
-_OF_MASKED_LM = (
-    *("max_predictions_per_seq", "masked_lm_prob", "short_seq_prob", "masking"),
-    *("do_whole_word_mask", "mask_proportions", "sentence_task", "dupe_factor"),
-)
-
-
-def define_objective() -> None:
-    """What records are made for."""
-    flags.DEFINE_enum(
-        "objective",
-        "masked_lm",
-        ["masked_lm", "left_to_right"],
-        "What is predicted: masked words and the second sentence, as by BERT; or each "
-        "token from those before it, as by GPT.",
-    )
-
-
-@command_line.heading("Records")
-def define_creation() -> None:
-    """What create_pretraining_data.py makes of a text."""
-    integer, real = flags.DEFINE_integer, command_line.define_float
-    define_objective()
-    integer("max_seq_length", 128, "Maximum sequence length, in tokens.", lower_bound=5)
-    integer(
-        "max_predictions_per_seq", 20, "Most masked tokens a sequence.", lower_bound=1
-    )
-    real("masked_lm_prob", 0.15, "Masked share of the tokens.", 0.0, 1.0)
-    _define_proportions("Of the masked tokens")
-    real("short_seq_prob", 0.1, "Share of shorter sequences.", 0.0, 1.0)
-    flags.DEFINE_enum(
-        "masking",
-        "word_piece",
-        ["word_piece", "whole_word", "span", "ngram", "none"],
-        "What is masked at once: a word piece, a whole word, a span of up to 10 words "
-        "(SpanBERT), an n-gram of up to 3 (ALBERT); none leaves it to training.",
-    )
-    flags.DEFINE_bool("do_whole_word_mask", False, "The same as --masking=whole_word.")
-    flags.DEFINE_enum(
-        "sentence_task",
-        "next",
-        ["next", "order", "none"],
-        "Whether B is the next segment or a random one, whether two segments are "
-        "swapped (ALBERT), or no second task (RoBERTa).",
-    )
-    integer(
-        "dupe_factor",
-        10,
-        "Times the text is used, each time with other pairs and masks; 1 by default "
-        "with --masking=none.",
-        lower_bound=1,
-    )
-    flags.DEFINE_enum(
-        "document_end",
-        "blank_line",
-        ["blank_line", "file"],
-        "With --objective=left_to_right, what ends a document: a blank line, each line "
-        "being a sentence; or the end of the file, whose lines stay as they are.",
-    )
-    integer("random_seed", 12345, "Decides everything that is drawn.")
-
-
-def _define_proportions(whose: str) -> None:
-    command_line.define_shares(
-        "mask_proportions",
-        "0.8,0.1,0.1",
-        f"{whose}: what becomes [MASK], what becomes any token of the vocabulary, and "
-        "what stays as it is; add up to 1.",
-    )
-
-
-def check_creation() -> None:
-    """Raises ValueError where flags of `define_creation` contradict one another."""
-    is_left_to_right = FLAGS.objective == "left_to_right"
-    for name in _OF_MASKED_LM if is_left_to_right else ("document_end",):
-        if FLAGS[name].present:
-            other = "masked_lm" if is_left_to_right else "left_to_right"
-            raise errors.InputError(
-                f"{FLAGS[name].serialize()} is for --objective={other}, but it is "
-                f"{FLAGS.objective}; leave the flag out"
-            )
-    kind = FLAGS["masking"]
-    if FLAGS.do_whole_word_mask and kind.present and kind.value != "whole_word":
-        raise errors.InputError(
-            f"--do_whole_word_mask and --masking={FLAGS.masking} contradict each "
-            "other; leave one of them out"
-        )
-    proportions = FLAGS["mask_proportions"]
-    if proportions.present and _masking_kind() == "none":
-        raise errors.InputError(
-            f"{proportions.serialize()} is for records that are masked, but --masking "
-            "is none; give the flag to run_pretraining.py, which masks them"
-        )
-    command_line.check_files("input_file", "vocab_file")
-
-
-def _masking_kind() -> str:
-    return "whole_word" if FLAGS.do_whole_word_mask else FLAGS.masking
-
-
-def creation_rule() -> dict[str, Any]:
-    """How records are made, as record_metadata.Metadata takes it."""
-    if FLAGS.objective == "left_to_right":
-        return {
-            "objective": FLAGS.objective,
-            "document_end": FLAGS.document_end,
-            **{"masking": "none", "masked_lm_prob": 0.0, "max_predictions_per_seq": 0},
-            **{"sentence_task": "none", "dupe_factor": 1, "short_seq_prob": 0.0},
-        }
-    kind = _masking_kind()
-    is_masked = kind != "none"
-    uses_once = not is_masked and not FLAGS["dupe_factor"].present
-    return {
-        "masking": kind,
-        "masked_lm_prob": FLAGS.masked_lm_prob if is_masked else 0.0,
-        "max_predictions_per_seq": FLAGS.max_predictions_per_seq if is_masked else 0,
-        "mask_proportions": FLAGS.mask_proportions,
-        "sentence_task": FLAGS.sentence_task,
-        "dupe_factor": 1 if uses_once else FLAGS.dupe_factor,
-        "short_seq_prob": FLAGS.short_seq_prob,
-    }
 
 
 def define() -> None:
@@ -220,11 +99,21 @@ def _define_records() -> None:
         lower_bound=0,
         upper_bound=1,
     )
-    _define_proportions("Of the tokens to predict, in records that are not masked yet")
+    define_proportions("Of the tokens to predict, in records that are not masked yet")
+
+
+def define_proportions(whose: str) -> None:
+    """Shares of the tokens that are masked, replaced and kept."""
+    command_line.define_shares(
+        "mask_proportions",
+        "0.8,0.1,0.1",
+        f"{whose}: what becomes [MASK], what becomes any token of the vocabulary, and "
+        "what stays as it is; add up to 1.",
+    )
 
 
 def _define_streams() -> None:
-    """Each by default as options.json says."""
+    """Their defaults are those of options.json."""
     flags.DEFINE_integer(
         "unroll_steps",
         None,
@@ -277,35 +166,37 @@ def _define_noise() -> None:
 def check_network(config: Any, config_file: str) -> None:
     """Raises ValueError if the objective is not one of those of the network."""
     fitting = _OBJECTIVES[config.network]
-    if FLAGS.objective not in fitting:
-        raise errors.InputError(
+    command_line.refuse(
+        (
+            FLAGS.objective not in fitting,
             f"--objective={FLAGS.objective} is not for {config.kind}, which "
-            f"{config_file} describes; set --objective={fitting[0]}"
+            f"{config_file} describes; set --objective={fitting[0]}",
         )
+    )
 
 
 def set_defaults() -> None:
-    """Gives flags that were not given the values of the objective's original."""
+    """Sets defaults to those of the original of the objective."""
     if FLAGS.objective == BIDIRECTIONAL_LM:
         for name, value in _OF_ELMO.items():
             FLAGS.set_default(name, value)
 
 
 def streams_config(config: Any, vocab_size: int) -> Any:
-    """An ElmoConfig with what flags say of streams, and a softmax of so many words.
+    """An ElmoConfig with the flags of streams, and a softmax of `vocab_size` words.
 
     Raises:
         ValueError: they contradict one another, or the vocabulary is another one's.
     """
-    given = {name: FLAGS[name].value for name in _OF_STREAMS if FLAGS[name].present}
+    changes = {n: FLAGS[n].value for n in _OF_STREAMS if FLAGS[n].present}
     if config.vocab_size not in (0, vocab_size):
         raise errors.InputError(
             f"--vocab_file has {vocab_size} words, but --bert_config_file says "
             f"n_tokens_vocab={config.vocab_size}; give the two files of one network, "
             "or correct the number"
         )
-    config = dataclasses.replace(config, vocab_size=vocab_size, **given)
-    if not config.sample_softmax and "num_negative_samples" in given:
+    config = dataclasses.replace(config, vocab_size=vocab_size, **changes)
+    if not config.sample_softmax and "num_negative_samples" in changes:
         raise errors.InputError(
             f"{FLAGS['num_negative_samples'].serialize()} is for a sampled softmax, "
             "which this network has not; leave it out, or add --sample_softmax"
@@ -320,7 +211,7 @@ def streams_config(config: Any, vocab_size: int) -> Any:
 
 
 def of_adagrad(config: Any) -> dict[str, float]:
-    """What Adagrad is told: as bilm-tf trains on streams, and nothing otherwise."""
+    """Settings of Adagrad on streams, those of bilm-tf; none for other objectives."""
     if FLAGS.objective != BIDIRECTIONAL_LM:
         return {}
     clip_norm = config.extra.get("all_clip_norm_val", _CLIP_NORM)
@@ -355,30 +246,34 @@ def check() -> None:
 
 def check_objective() -> None:
     """Raises ValueError if a flag is set that this run would not read."""
-    for objective, names in _READ_BY.items():
-        for name in names if FLAGS.objective != objective else ():
-            if FLAGS[name].present:
-                raise errors.InputError(
-                    f"{FLAGS[name].serialize()} is for --objective={objective}; leave "
-                    "it out"
-                )
-    if FLAGS.objective == BIDIRECTIONAL_LM and FLAGS["max_seq_length"].present:
-        raise errors.InputError(
-            f"{FLAGS['max_seq_length'].serialize()} is for records, but "
-            f"--objective={BIDIRECTIONAL_LM} reads streams of sentences; set "
-            "--unroll_steps"
-        )
-    if FLAGS.do_export and FLAGS.objective in _NOT_EXPORTED:
-        raise errors.InputError(
-            "--do_export of run_pretraining.py writes vectors and masked words, "
-            f"which --objective={FLAGS.objective} has not; use "
-            f"{_NOT_EXPORTED[FLAGS.objective]}"
-        )
-    for name in ("top_k", *model_flags.VECTOR_FLAGS):
-        if FLAGS[name].present and not FLAGS.do_export:
-            raise errors.InputError(
-                f"{FLAGS[name].serialize()} is for --do_export; add it"
+    objective = FLAGS.objective
+    command_line.refuse(
+        *(
+            (
+                reader != objective and FLAGS[name].present,
+                f"{FLAGS[name].serialize()} is for --objective={reader}; leave it out",
             )
+            for reader, names in _READ_BY.items()
+            for name in names
+        ),
+        (
+            objective == BIDIRECTIONAL_LM and FLAGS["max_seq_length"].present,
+            f"{FLAGS['max_seq_length'].serialize()} is for records, but "
+            f"--objective={objective} reads streams of sentences; set --unroll_steps",
+        ),
+        (
+            FLAGS.do_export and objective in _NOT_EXPORTED,
+            "--do_export of run_pretraining.py writes vectors and masked words, which "
+            f"--objective={objective} has not; use {_NOT_EXPORTED.get(objective)}",
+        ),
+        *(
+            (
+                FLAGS[name].present and not FLAGS.do_export,
+                f"{FLAGS[name].serialize()} is for --do_export; add it",
+            )
+            for name in ("top_k", *model_flags.VECTOR_FLAGS)
+        ),
+    )
 
 
 def masking_rule() -> dict[str, Any]:
@@ -392,7 +287,7 @@ def masking_rule() -> dict[str, Any]:
 
 
 def masking_identity(masks: Any) -> dict[str, Any]:
-    """What of masking must match to resume a run, which `masks` records or does not."""
+    """Settings of masking that must match to resume a run; none if not `masks`."""
     return {
         "max_predictions_per_seq": FLAGS.max_predictions_per_seq,
         "masking": FLAGS.masking if masks else "",
@@ -408,5 +303,5 @@ def noise_rule() -> dict[str, Any]:
 
 
 def masks_are_asked_for() -> bool:
-    """Whether a flag is set that only means something for unmasked records."""
+    """Returns True where a flag is set that unmasked records alone need."""
     return any(FLAGS[name].present for name in _OF_MASKS)

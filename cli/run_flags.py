@@ -1,7 +1,7 @@
-"""What the flags say about a run that trains."""
+"""Settings of runs that train, from the flags."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from absl import flags as absl_flags
@@ -14,13 +14,21 @@ from cli import (
     feature_flags,
     fine_tuning_flags,
     model_flags,
+    networks,
     training_flags,
 )
 from contract import errors
+from modeling import kernels_tf
+from modeling.checkpoints import checkpoint
+from modeling.features import head_config
+from reports import pictures, run_report
+from serving import export as export_lib
+from serving import formats
 from training import checkpoints, fine_tuning, grid, loop, run, seeds
 from training.frozen import feature_cache
 from training.optimization import adagrad, gpt_adam, lamb, schedule
 from training.optimization import optimizer as optimizer_lib
+from training.results import run_facts
 
 FLAGS = absl_flags.FLAGS
 _OPTIMIZERS = {
@@ -41,24 +49,26 @@ def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
     num_train_steps = schedule.count_steps(
         num_examples, FLAGS.train_batch_size, FLAGS.num_train_epochs
     )
-    if num_train_steps == 0:
-        raise errors.InputError(
+    best_metric = FLAGS.best_metric or next(iter(metrics), "")
+    command_line.refuse(
+        (
+            num_train_steps == 0,
             f"{num_examples} training examples in batches of --train_batch_size="
             f"{FLAGS.train_batch_size} make no step in --num_train_epochs="
-            f"{FLAGS.num_train_epochs}; lower the batch size or train longer"
-        )
-    if num_train_steps * FLAGS.train_batch_size > _MOST_EXAMPLES:
-        raise errors.InputError(
+            f"{FLAGS.num_train_epochs}; lower the batch size or train longer",
+        ),
+        (
+            num_train_steps * FLAGS.train_batch_size > _MOST_EXAMPLES,
             f"--num_train_epochs={FLAGS.num_train_epochs} of {num_examples} training "
             f"examples are more than {_MOST_EXAMPLES:,}, whose order is held in memory;"
-            " lower it"
-        )
-    best_metric = FLAGS.best_metric or next(iter(metrics), "")
-    if metrics and best_metric not in metrics:
-        raise errors.InputError(
+            " lower it",
+        ),
+        (
+            metrics and best_metric not in metrics,
             f"--best_metric={best_metric} is none of the scores of this task: "
-            f"{', '.join(metrics)}"
-        )
+            f"{', '.join(metrics)}",
+        ),
+    )
     return plan_of_steps(
         num_train_steps,
         num_train_steps * FLAGS.warmup_proportion,
@@ -112,7 +122,7 @@ def run_settings(
     of_adagrad: Mapping[str, float] | None = None,
     **others: Any,
 ) -> run.Settings:
-    """What the flags say about any run; `config` is the network's.
+    """Settings of any run; `config` is that of the network.
 
     `of_adagrad` are settings of that optimizer which the task decides.
     """
@@ -146,27 +156,22 @@ def run_settings(
 
 
 def _optimizer_settings(of_adagrad: Mapping[str, float]) -> dict[str, Any]:
-    flag = FLAGS["adam_bias_correction"]
-    if FLAGS.optimizer != "adagrad":
-        return {"bias_correction": _corrects_bias(flag)}
-    if flag.value:
-        raise errors.InputError(
+    name, flag = FLAGS.optimizer, FLAGS["adam_bias_correction"]
+    command_line.refuse(
+        (
+            name == "adagrad" and flag.value,
             f"{flag.serialize()} is for --optimizer=adam, but it is adagrad, which has "
-            "no moments; leave one of them out"
-        )
-    return dict(of_adagrad)
-
-
-def _corrects_bias(flag: absl_flags.Flag) -> bool:
-    """As --adam_bias_correction says; GPT's Adam always does."""
-    if FLAGS.optimizer != "gpt_adam":
-        return bool(flag.value)
-    if flag.present and not flag.value:
-        raise errors.InputError(
+            "no moments; leave one of them out",
+        ),
+        (
+            name == "gpt_adam" and flag.present and not flag.value,
             f"{flag.serialize()} contradicts --optimizer=gpt_adam, which always "
-            "corrects the bias; leave one of them out"
-        )
-    return True
+            "corrects the bias; leave one of them out",
+        ),
+    )
+    if name == "adagrad":
+        return dict(of_adagrad)
+    return {"bias_correction": flag.value or name == "gpt_adam"}
 
 
 def set_up() -> Any:
@@ -186,12 +191,12 @@ def set_up() -> Any:
 def fine_tuning_settings(
     strategy: Any,
     *,
-    files: model_flags.ModelFiles,
+    files: networks.ModelFiles,
     config: Mapping[str, Any],
     num_examples: int,
     score_names: Sequence[str],
 ) -> fine_tuning.Settings:
-    """What the flags say about fine-tuning; score_names begin with the main one."""
+    """Settings of fine-tuning; score_names begin with the main one."""
     static = device_flags.has_static_shapes()
 
     def one_run(values: Mapping[str, Any]) -> run.Settings:
@@ -223,7 +228,7 @@ def fine_tuning_settings(
     )
 
 
-def trained_weights(files: model_flags.ModelFiles) -> str:
+def trained_weights(files: networks.ModelFiles) -> str:
     """Where the weights of a run without training are: its own, or of --pretrained."""
     directory = FLAGS.output_dir
     if "seeds" in FLAGS:
@@ -235,12 +240,59 @@ def trained_weights(files: model_flags.ModelFiles) -> str:
     return directory if has_own else files.init_checkpoint
 
 
-def reading(
-    of_run: Callable[..., Any], files: model_flags.ModelFiles, num_texts: int = 1
-) -> Any:
-    """How the run reads the network, as modeling's readings.of_run finds it."""
-    given, trains = feature_flags.given(), FLAGS.do_train
-    return of_run(given, trained_weights(files), trains=trains, num_texts=num_texts)
+def reading(files: networks.ModelFiles, num_texts: int = 1) -> head_config.HeadConfig:
+    """The layers and the head of the run, as in head_config.choose."""
+    return head_config.choose(
+        feature_flags.present(),
+        trained_weights(files),
+        trains=FLAGS.do_train,
+        num_texts=num_texts,
+    )
+
+
+def make_task(
+    kind: str, facts: Callable[[], Mapping[str, Any]], **particular: Any
+) -> fine_tuning.Task:
+    """A Task with what all have in common.
+
+    Args:
+        kind: what the hub calls this kind of task.
+        facts: returns {split: facts of its rows}, for reports.
+        particular: other fields of the task.
+    """
+    common = {
+        "load_weights": networks.weights_loader(),
+        "store": checkpoint.store,
+        "pictures": pictures.summaries,
+        "report": run_facts.hook(run_report, kind, facts),
+    }
+    return fine_tuning.Task(**(common | particular))
+
+
+def export(
+    model: Any,
+    make: Callable[[Iterable[Any]], export_lib.ServedModel],
+    output_dir: str,
+    files: Mapping[str, str] | None = None,
+) -> str:
+    """Writes output_dir/export/<n>, or export_litert/<n>; returns the path.
+
+    Args:
+        model: with its weights, which are joined meanwhile.
+        make: variables -> what is served.
+        output_dir: of the run.
+        files: as in `formats.save`.
+    """
+    has_formats = "export_format" in FLAGS
+    with kernels_tf.joined_projections(model) as variables:
+        return formats.save(
+            make(variables),
+            output_dir,
+            files or {},
+            export_format=FLAGS.export_format if has_formats else "saved_model",
+            quantization=FLAGS.quantization if has_formats else "none",
+            server_config=FLAGS.export_server_config,
+        )
 
 
 def fine_tune(prepare: Callable[[], tuple[fine_tuning.Task, Any]]) -> None:

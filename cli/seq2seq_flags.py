@@ -1,16 +1,13 @@
 """Flags of run_seq2seq.py: sources and targets, their lengths, and how one writes."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
 
-from cli import command_line, generation_flags
-from contract import errors
+from cli import command_line, fine_tuning_flags, generation_flags, table_flags
+from data_pipeline.seq2seq import pairs
 
 FLAGS = flags.FLAGS
-SPLITS = ("train", "dev", "test")
-_HAS_HEADER = {"auto": None, "true": True, "false": False}
 _DRAWS = ("temperature", "top_k", "top_p")
 
 
@@ -23,13 +20,10 @@ def define() -> None:
 
 @command_line.heading("Data")
 def _define_pairs() -> None:
-    string, enum = flags.DEFINE_string, flags.DEFINE_enum
-    for split in SPLITS:
-        string(f"{split}_file", None, f"TSV, CSV or JSONL file of the {split} pairs.")
-    enum("file_format", "auto", ["auto", "tsv", "csv", "jsonl"], "auto: by the ending.")
-    enum("has_header", "auto", [*_HAS_HEADER], "Whether line 1 has names.")
+    table_flags.define_files("TSV, CSV or JSONL file of the {} pairs.")
+    table_flags.define_form()
     for role, place in (("source", "first"), ("target", "second")):
-        string(
+        flags.DEFINE_string(
             f"{role}_column",
             None,
             f"Name, or number from 0, of the column of {role}s. By default the one "
@@ -80,80 +74,80 @@ def _define_writing() -> None:
 
 def check() -> None:
     """Raises ValueError where flags contradict each other."""
-    if FLAGS.source_column is not None and FLAGS.source_column == FLAGS.target_column:
-        raise errors.InputError(
-            f"--source_column and --target_column are both {FLAGS.source_column}; "
-            "each needs a column of its own"
-        )
-    if "export_format" in FLAGS and FLAGS.export_format == "litert":
-        raise errors.InputError(
+    source, beams = FLAGS.source_column, FLAGS.num_beams
+    command_line.refuse(
+        (
+            source is not None and source == FLAGS.target_column,
+            f"--source_column and --target_column are both {source}; each needs a "
+            "column of its own",
+        ),
+        (
+            FLAGS.export_format == "litert",
             "--export_format=litert holds networks that run once, and this one runs "
-            "for each token that it writes; leave it out: a SavedModel does that"
-        )
-    generation_flags.check_sampling()
-    if FLAGS.do_sample and FLAGS.num_beams > 1:
-        raise errors.InputError(
-            f"--do_sample draws one text and --num_beams={FLAGS.num_beams} compares "
-            "several; leave one of them out"
-        )
-    if FLAGS.do_sample and FLAGS.temperature == 0:
-        raise errors.InputError(
-            "--temperature=0 draws nothing; leave --do_sample out, or raise it"
-        )
-    for name in _DRAWS:
-        if FLAGS[name].present and not FLAGS.do_sample:
-            raise errors.InputError(
+            "for each token that it writes; leave it out: a SavedModel does that",
+        ),
+        generation_flags.no_token_to_draw(),
+        (
+            FLAGS.do_sample and beams > 1,
+            f"--do_sample draws one text and --num_beams={beams} compares several; "
+            "leave one of them out",
+        ),
+        (
+            FLAGS.do_sample and FLAGS.temperature == 0,
+            "--temperature=0 draws nothing; leave --do_sample out, or raise it",
+        ),
+        *(
+            (
+                FLAGS[name].present and not FLAGS.do_sample,
                 f"--{name}={FLAGS[name].value} is for drawing tokens; add --do_sample, "
-                "or leave it out"
+                "or leave it out",
             )
-    if FLAGS["length_penalty"].present and FLAGS.num_beams == 1:
-        raise errors.InputError(
+            for name in _DRAWS
+        ),
+        (
+            FLAGS["length_penalty"].present and beams == 1,
             f"--length_penalty={FLAGS.length_penalty} compares beams; set --num_beams "
-            "to 2 or more, or leave it out"
-        )
+            "to 2 or more, or leave it out",
+        ),
+    )
 
 
-def check_network(config_file: str, sources: int, targets: int, size: int) -> None:
-    """Raises ValueError where texts, or beams, do not fit the network.
-
-    `sources` and `targets` are positions of encoder and decoder, and `size` is that of
-    the vocabulary, as `config_file` has them.
-    """
-    for flag, value, positions, part in (
-        ("max_source_length", FLAGS.max_source_length, sources, "encoder"),
-        ("max_target_length", FLAGS.max_target_length, targets, "decoder"),
-    ):
-        if value > positions:
-            raise errors.InputError(
-                f"--{flag}={value} is more than the {positions} positions of the "
-                f"{part} ({config_file}); give at most {positions}"
+def check_network(config_file: str, config: Any, vocab_size: int) -> None:
+    """Raises ValueError where texts, or beams, do not fit an encoder-decoder."""
+    command_line.refuse(
+        *(
+            (
+                FLAGS[flag].value > side.max_position_embeddings,
+                f"--{flag}={FLAGS[flag].value} is more than the "
+                f"{side.max_position_embeddings} positions of the {part} "
+                f"({config_file}); give at most {side.max_position_embeddings}",
             )
-    if FLAGS.num_beams > size:
-        raise errors.InputError(
-            f"--num_beams={FLAGS.num_beams} is more than the {size} tokens of the "
-            f"vocabulary ({config_file}); give fewer"
-        )
+            for flag, side, part in (
+                ("max_source_length", config.encoder, "encoder"),
+                ("max_target_length", config.decoder, "decoder"),
+            )
+        ),
+        (
+            FLAGS.num_beams > vocab_size,
+            f"--num_beams={FLAGS.num_beams} is more than the {vocab_size} tokens of "
+            f"the vocabulary ({config_file}); give fewer",
+        ),
+    )
 
 
-def paths(splits: Sequence[str]) -> dict[str, Any]:
-    """The file of each split; raises ValueError where a flag is not set."""
-    missing = [split for split in splits if not FLAGS[f"{split}_file"].value]
-    if missing:
-        raise errors.InputError(
-            f"the {missing[0]} pairs are needed and --{missing[0]}_file is not set; "
-            "set it"
-        )
-    return {split: FLAGS[f"{split}_file"].value for split in splits}
+def paths() -> dict[str, Any]:
+    """The files that the run needs; ValueError where a flag is not set."""
+    return table_flags.paths(fine_tuning_flags.wanted_splits(), "pairs")
 
 
-def layout() -> dict[str, Any]:
-    """Where sources and targets stand, by the names of text_pairs.Layout."""
-    return {
-        "file_format": FLAGS.file_format,
-        "has_header": _HAS_HEADER[FLAGS.has_header],
-        "source": FLAGS.source_column,
-        "target": FLAGS.target_column,
-    }
+def layout() -> pairs.Layout:
+    """Where sources and targets stand."""
+    return pairs.Layout(
+        file_format=FLAGS.file_format,
+        has_header=table_flags.has_header(),
+        source=FLAGS.source_column,
+        target=FLAGS.target_column,
+    )
 
 
 def limits() -> tuple[int, int]:
@@ -163,8 +157,8 @@ def limits() -> tuple[int, int]:
 
 def sampling() -> dict[str, Any]:
     """How tokens are drawn, by the names of sampling.Sampling."""
-    found = {name: FLAGS[name].value for name in _DRAWS}
-    return found if FLAGS.do_sample else {**found, "temperature": 0.0}
+    draws = {name: FLAGS[name].value for name in _DRAWS}
+    return draws if FLAGS.do_sample else {**draws, "temperature": 0.0}
 
 
 def beams() -> dict[str, Any]:

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from absl import flags
+from absl import flags, logging
 
 from cli import command_line, feature_flags
-from contract import errors
 
 FLAGS = flags.FLAGS
 
@@ -58,37 +57,45 @@ def _define_answers() -> None:
     )
 
 
-def limits() -> dict[str, int]:
+def set_verbosity() -> None:
+    """Shows answers that are not in their contexts, with --verbose_logging."""
+    if FLAGS.verbose_logging:
+        logging.set_verbosity(logging.DEBUG)
+
+
+def limits() -> dict[str, Any]:
     """How contexts are cut, by the names of the flags."""
     names = ("max_seq_length", "doc_stride", "max_query_length")
-    return {name: getattr(FLAGS, name) for name in names}
+    return {name: FLAGS[name].value for name in names}
 
 
 def check_network(config: Any, tokenizer: Any, reading: Any, has_pieces: bool) -> None:
     """Raises ValueError where questions cannot be asked of a network.
 
-    `reading` is how it is read, a head_config.HeadConfig; `has_pieces` whether tokens
-    are BERT's word pieces.
+    `reading` is the choice of layers and head; `has_pieces` says whether tokens are
+    BERT's word pieces.
     """
-    if not tokenizer.has_word_offsets:
-        raise errors.InputError(
+    sees_all = not config.is_left_to_right or reading.head == "bilstm"
+    aligner = FLAGS["answer_aligner"]
+    command_line.refuse(
+        (
+            not tokenizer.has_word_offsets,
             "--gpt_tokenizer=original changes a text in ways that do not tell which "
             "characters a token stands for, and answers are cut from the text; take "
-            "--gpt_tokenizer=hugging_face, or GPT-2 or BERT"
-        )
-    sees_all = not config.is_left_to_right or reading.head == "bilstm"
-    if FLAGS.version_2_with_negative and not sees_all:
-        raise errors.InputError(
+            "--gpt_tokenizer=hugging_face, or GPT-2 or BERT",
+        ),
+        (
+            FLAGS.version_2_with_negative and not sees_all,
             "--version_2_with_negative scores 'no answer' at the first token, which "
             "sees nothing in a network that reads from left to right; leave it out, or "
-            "add --head=bilstm, which reads both ways"
-        )
-    is_asked = FLAGS["answer_aligner"].present and FLAGS.answer_aligner == "original"
-    if is_asked and not has_pieces:
-        raise errors.InputError(
+            "add --head=bilstm, which reads both ways",
+        ),
+        (
+            aligner.present and aligner.value == "original" and not has_pieces,
             "--answer_aligner=original searches the text for word pieces, and the "
-            "tokens of this vocabulary are none; leave it out"
-        )
+            "tokens of this vocabulary are none; leave it out",
+        ),
+    )
 
 
 def answer_settings(has_pieces: bool) -> dict[str, Any]:
@@ -104,14 +111,17 @@ def answer_settings(has_pieces: bool) -> dict[str, Any]:
 
 def check_files() -> None:
     """Raises ValueError, naming the flag, if an action lacks its file."""
-    if FLAGS.do_train and not FLAGS.train_file:
-        raise errors.InputError(
-            "If `do_train` is True, then `train_file` must be specified: set "
-            "--train_file to a SQuAD json"
+    reader = "do_predict" if FLAGS.do_predict else "evaluate_steps"
+    command_line.refuse(
+        *(
+            (
+                is_needed and not FLAGS[file].value,
+                f"If `{action}` is {state}, then `{file}` must be specified: set "
+                f"--{file} to a SQuAD json",
+            )
+            for is_needed, action, state, file in (
+                (FLAGS.do_train, "do_train", "True", "train_file"),
+                (FLAGS[reader].value, reader, "set", "predict_file"),
+            )
         )
-    if (FLAGS.do_predict or FLAGS.evaluate_steps) and not FLAGS.predict_file:
-        flag = "do_predict" if FLAGS.do_predict else "evaluate_steps"
-        raise errors.InputError(
-            f"If `{flag}` is set, then `predict_file` must be specified: set "
-            "--predict_file to a SQuAD json"
-        )
+    )

@@ -1,15 +1,13 @@
 """Flags of words and their tags."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
 
-from cli import command_line, feature_flags, fine_tuning_flags
-from contract import errors
+from cli import command_line, feature_flags, fine_tuning_flags, table_flags
+from data_pipeline.tagging import schemes
 
 FLAGS = flags.FLAGS
-SPLITS = ("train", "dev", "test")
 
 
 def define() -> None:
@@ -20,23 +18,18 @@ def define() -> None:
 
 @command_line.heading("Data")
 def _define_words() -> None:
-    string, integer, boolean = (
-        flags.DEFINE_string,
-        flags.DEFINE_integer,
-        flags.DEFINE_bool,
-    )
-    for split in SPLITS:
-        string(f"{split}_file", None, f"The {split} sentences: CoNLL, seq.in or JSONL.")
-    flags.DEFINE_enum(
-        "file_format", "auto", ["auto", "conll", "seq", "jsonl"], "auto: by name."
-    )
+    integer, boolean = flags.DEFINE_integer, flags.DEFINE_bool
+    table_flags.define_files("The {} sentences: CoNLL, seq.in or JSONL.")
+    forms = ["auto", "conll", "seq", "jsonl"]
+    flags.DEFINE_enum("file_format", "auto", forms, "auto: by name.")
     integer("word_column", 0, "Column of the words, from 0 or, from the end, from -1.")
     integer("tag_column", -1, "Column of the tags.")
-    string("labels", None, "Tags in the order of their ids, or a file of them.")
+    text = "Tags in the order of their ids, or a file of them."
+    flags.DEFINE_string("labels", None, text)
     flags.DEFINE_enum(
         "tag_scheme",
         "auto",
-        ["auto", "BIO", "BIOES", "BILOU", "BMES", "plain"],
+        ["auto", *schemes.SCHEMES],
         "How the tags in files spell spans; auto: found. BIO reads IOB1, too.",
     )
     boolean(
@@ -61,7 +54,7 @@ def _define_words() -> None:
 def layout() -> dict[str, Any]:
     """How files hold words and tags, by the names of the flags."""
     names = ("file_format", "word_column", "tag_column")
-    return {name: getattr(FLAGS, name) for name in names}
+    return {name: FLAGS[name].value for name in names}
 
 
 def limits() -> dict[str, Any]:
@@ -69,22 +62,9 @@ def limits() -> dict[str, Any]:
     return {"max_seq_length": FLAGS.max_seq_length, "stride": FLAGS.window_stride}
 
 
-def check() -> None:
-    """Raises ValueError where a file is needed and not named."""
-    paths(fine_tuning_flags.wanted_splits())
-
-
-def paths(splits: Sequence[str]) -> dict[str, str]:
-    """The file of each split; raises ValueError where a flag is not set."""
-    return {split: _path(split) for split in splits}
-
-
-def _path(split):
-    if value := getattr(FLAGS, f"{split}_file"):
-        return value
-    raise errors.InputError(
-        f"the {split} sentences are needed and --{split}_file is not set; set it"
-    )
+def paths() -> dict[str, Any]:
+    """The files that the run needs; ValueError where a flag is not set."""
+    return table_flags.paths(fine_tuning_flags.wanted_splits(), "sentences")
 
 
 def tag_scheme() -> str:

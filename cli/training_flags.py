@@ -7,50 +7,45 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from cli import command_line, feature_flags, model_flags
+from cli import command_line, feature_flags
 from contract import errors
+from training.optimization import schedule
 
 FLAGS = flags.FLAGS
 _LARGEST_SEED = 2**32 - 1  # of keras.utils.set_random_seed
-# Flags that do not decide which weights a run has after a step. All others do, and a
-# run does not go on with other values of them.
-CHANGE_NO_WEIGHT = frozenset(
-    (
-        # How long a run goes on, and its many seeds; run.start counts that of each.
-        *("num_train_epochs", "num_train_steps", "seed", "seeds", "grid"),
-        # What is done, where, how often, and what is written.
-        *("do_train", "do_eval", "do_predict", "do_export", "output_dir"),
-        *("overwrite_output_dir", "save_checkpoints_steps", "keep_checkpoint_max"),
-        *("iterations_per_loop", "log_steps", "profile_steps", "write_report"),
-        *("write_tf_records", "write_projector", "explain", "verbose_logging"),
-        *("export_format", "quantization", "export_server_config"),
-        *("feature_cache", "feature_cache_dir"),
-        # How weights are scored, and answers found.
-        *("evaluate_steps", "early_stopping_patience", "max_eval_steps"),
-        *("eval_batch_size", "predict_batch_size", "multi_label_threshold"),
-        *("n_best_size", "max_answer_length", "null_score_diff_threshold"),
-        *("num_beams", "length_penalty", "do_sample", "temperature", "top_k", "top_p"),
-        *model_flags.VECTOR_FLAGS,
-        # Devices, and what they keep; with other parts of a batch a run says so.
-        *("distribution_strategy", "use_tpu", "tpu_name", "tpu_zone", "gcp_project"),
-        *("master", "num_tpu_cores", "require_gpu", "virtual_cpus", "jit_compile"),
-        *("recompute", "deterministic", "gradient_accumulation_steps"),
-        # Files, and how they are read: their contents count, not their names.
-        *("pretrained", "init_checkpoint", "bert_config_file", "vocab_file"),
-        *("allow_missing_weights", "check_case", "do_lower_case"),
-        *("gpt_tokenizer", "split_words", "teacher", "unlabelled_file"),
-        *("data_dir", "task_name", "xnli_language", "tfds_name", "input_file"),
-        *("eval_input_file", "predict_file", "file_format", "has_header"),
-        *(f"{split}_file" for split in ("train", "dev", "test")),
-        *(f"tfds_{split}_split" for split in ("train", "dev", "test")),
-        *("text_a_column", "text_b_column", "label_column", "id_column"),
-        *("choice_columns", "source_column", "target_column", "word_column"),
-        *("dev_share", "tag_column", "labels", "label_separator", "allow_empty_text"),
-        "accept_unknown_tags",
-        # They count as `reading`.
-        *feature_flags.NAMES,
-    )
-)
+# Flags that do not decide which weights a run has after a step; all others do, and a
+# run does not go on with other values of them. By paragraph: how long a run goes on,
+# and its many seeds, of which run.start counts each; what is done and written; how
+# weights are scored and answers found; devices, where a run says itself that the parts
+# of a batch differ; files, whose contents count and not their names; and those that
+# count as `reading`.
+_NO_WEIGHT = """
+num_train_epochs num_train_steps seed seeds grid
+
+do_train do_eval do_predict do_export output_dir overwrite_output_dir
+save_checkpoints_steps keep_checkpoint_max iterations_per_loop log_steps
+profile_steps write_report write_tf_records write_projector explain
+verbose_logging export_format quantization export_server_config feature_cache
+feature_cache_dir
+
+evaluate_steps early_stopping_patience max_eval_steps eval_batch_size
+predict_batch_size multi_label_threshold n_best_size max_answer_length
+null_score_diff_threshold num_beams length_penalty do_sample temperature top_k
+top_p layers combine layer_weights pooling normalize
+
+distribution_strategy use_tpu tpu_name tpu_zone gcp_project master num_tpu_cores
+require_gpu virtual_cpus jit_compile recompute deterministic
+gradient_accumulation_steps
+
+pretrained init_checkpoint bert_config_file vocab_file allow_missing_weights
+check_case do_lower_case gpt_tokenizer split_words teacher unlabelled_file data_dir
+task_name xnli_language tfds_name input_file eval_input_file predict_file
+file_format has_header train_file dev_file test_file tfds_train_split
+tfds_dev_split tfds_test_split text_a_column text_b_column label_column id_column
+choice_columns source_column target_column word_column dev_share tag_column labels
+label_separator allow_empty_text accept_unknown_tags
+"""
+CHANGE_NO_WEIGHT = frozenset(_NO_WEIGHT.split()).union(feature_flags.NAMES)
 _ACTIONS = {
     "do_train": "Whether to run training.",
     "do_eval": "Whether to run eval on the dev set.",
@@ -144,7 +139,7 @@ def _define_updates(train_batch_size: int) -> None:
     flags.DEFINE_enum(
         "learning_rate_schedule",
         "linear",
-        ["linear", "gpt_linear", "gpt_cosine", "gpt_constant"],
+        list(schedule.SCHEDULES),
         "How the rate goes on after the warm-up: linear, the original's; or GPT's, "
         "linear or along a cosine to 0, or constant.",
     )
@@ -178,7 +173,7 @@ def _define_export() -> None:
 
 @command_line.heading("Output")
 def define_report() -> None:
-    """Whether a run leaves a report."""
+    """Defines --write_report."""
     flags.DEFINE_bool(
         "write_report",
         True,
@@ -188,7 +183,7 @@ def define_report() -> None:
 
 
 def check_actions() -> None:
-    """Raises ValueError if no action is asked for, or --output_dir is missing."""
+    """Raises ValueError if no action is set, or --output_dir is missing."""
     names = [name for name in _ACTIONS if name in FLAGS]
     if not any(FLAGS[name].value for name in names):
         *others, last = (f"`{name}`" for name in names)
@@ -209,14 +204,14 @@ def of_weights() -> dict[str, object]:
 
 def check_seeds(flag: str, seeds: Sequence[int]) -> None:
     """Raises ValueError unless they are different, and random generators take them."""
-    given = f"--{flag}={','.join(map(str, seeds))}"
+    typed = f"--{flag}={','.join(map(str, seeds))}"
     for seed in seeds:
         if not 0 <= seed <= _LARGEST_SEED:
             raise errors.InputError(
-                f"{given}: {seed} is no seed; give 0 or more, up to {_LARGEST_SEED}"
+                f"{typed}: {seed} is no seed; give 0 or more, up to {_LARGEST_SEED}"
             )
         if seeds.count(seed) > 1:
-            raise errors.InputError(f"{given} has {seed} twice; give it once")
+            raise errors.InputError(f"{typed} has {seed} twice; give it once")
 
 
 def log_steps(num_train_steps: int) -> int:
@@ -231,14 +226,14 @@ def profile_steps(num_train_steps: int) -> tuple[int, ...]:
     steps = tuple(int(text) for text in FLAGS.profile_steps if text.strip().isdigit())
     if not FLAGS.profile_steps:
         return ()
-    given = f"--profile_steps={','.join(FLAGS.profile_steps)}"
+    typed = f"--profile_steps={','.join(FLAGS.profile_steps)}"
     if len(steps) != 2 or len(FLAGS.profile_steps) != 2 or steps[0] >= steps[1]:
         raise errors.InputError(
-            f"{given} are not two ascending steps; give such as 20,30"
+            f"{typed} are not two ascending steps; give such as 20,30"
         )
     if FLAGS.do_train and steps[1] > num_train_steps:
         raise errors.InputError(
-            f"{given} ends after the last step of this run, {num_train_steps}; give "
+            f"{typed} ends after the last step of this run, {num_train_steps}; give "
             "earlier ones, or train longer"
         )
     return steps

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from cli import command_line, fine_tuning_flags, model_flags
+from cli import command_line, fine_tuning_flags
 
 FLAGS = flags.FLAGS
 
@@ -32,11 +32,10 @@ if __name__ == "__main__":  # before the imports that take seconds
 import numpy as np
 from keras import ops
 
-from cli import run_flags
+from cli import networks, run_flags
 from contract import atomic_files, features, file_names
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, tables
-from data_pipeline.text import opening
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from serving import export
@@ -69,16 +68,14 @@ def read(split, encode):
 
 def prepare():
     strategy = run_flags.set_up()
-    files = model_flags.files(pretrained.locate)
-    tokenizer = opening.open_tokenizer(files, checks_case=FLAGS.check_case)
-    config = pretrained.open_config(files, tokenizer.vocab_size, FLAGS.max_seq_length)
+    files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
     encode = encoding.Encoder(tokenizer, FLAGS.max_seq_length)
     splits = {split: read(split, encode) for split in fine_tuning_flags.wanted_splits()}
     num_scales = next(iter(splits.values())).targets[features.LABEL_IDS].shape[1]
     task = fine_tuning.Task(
         splits=splits,
         model=functools.partial(models.BertClassifier, config, num_scales),
-        load_weights=model_flags.weights_loader(pretrained.load_weights),
+        load_weights=networks.weights_loader(),
         store=checkpoint.store,
         objective=losses.Objective(count, squared_error),
         score=functools.partial(score, splits),

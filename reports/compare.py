@@ -72,7 +72,7 @@ class Comparison:
     """Two runs, first and second.
 
     Attributes:
-        names: how to call them.
+        names: the directories, as the command names them.
         rows: of each run.
         shared: rows that both have.
         scores: on all rows; without intervals where these are not the same.
@@ -103,8 +103,8 @@ def compare(
 ) -> Comparison:
     """Compares two records; a ValueError says why they cannot be compared."""
     one, other = first["evaluation"], second["evaluation"]
-    for name, found in zip(names, (one, other), strict=True):
-        if not found:
+    for name, run in zip(names, (one, other), strict=True):
+        if not run:
             raise errors.InputError(
                 f"{name}: has scored no rows; run it with --do_eval, or --do_predict "
                 "of rows with labels"
@@ -150,7 +150,7 @@ def compare(
 
 def _scores(one, other, is_same):
     """The scores of both, and over how many resamples their intervals are."""
-    found, resamples = [], 0
+    scores, resamples = [], 0
     for name, score in one["scores"].items():
         theirs = other["scores"].get(name, {"value": None})
         if score["value"] is None or theirs["value"] is None:
@@ -164,7 +164,7 @@ def _scores(one, other, is_same):
             change = values[1] - values[0]
             interval = confidence.interval(change)
             note = confidence.why_no_interval(change)
-        found.append(
+        scores.append(
             Score(
                 name=name,
                 first=score["value"],
@@ -173,7 +173,7 @@ def _scores(one, other, is_same):
                 note=note,
             )
         )
-    return found, resamples
+    return scores, resamples
 
 
 def _verdicts(one, other, pairs):
@@ -193,9 +193,9 @@ def _verdicts(one, other, pairs):
 
 def lines(compared: Comparison) -> Iterator[str]:
     """The lines for a terminal."""
-    names, rows = compared.names, compared.rows
-    yield f"first:  {names[0]}, {rows[0]} rows of {compared.split}"
-    yield f"second: {names[1]}, {rows[1]} rows; both have {compared.shared}"
+    names, counts = compared.names, compared.rows
+    yield f"first:  {names[0]}, {counts[0]} rows of {compared.split}"
+    yield f"second: {names[1]}, {counts[1]} rows; both have {compared.shared}"
     yield ""
     table = [("score", "first", "second", "difference", "95 % interval", "")]
     for score in compared.scores:

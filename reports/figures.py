@@ -109,7 +109,7 @@ def precision_recall(
 
 @svg.style()
 def reliability(bins: diagnostics.Reliability) -> "Figure":
-    """How often predictions of each probability are right, and how many there are."""
+    """The share of right predictions of each probability, and their counts."""
     figure, (upper, lower) = svg.panel(*_SQUARE, rows=2, height_ratios=(3, 1))
     width, is_full = np.diff(bins.edges), bins.counts > 0
     left = bins.edges[:-1]
@@ -145,7 +145,7 @@ def label_counts(counts: diagnostics.LabelCounts, names: Sequence[str]) -> "Figu
     shown = np.sort(diagnostics.largest(counts.wrong, _BARS))
     figure, axes = svg.panel(6.4, 1.4 + 0.42 * len(shown))
     bars = (
-        ("given", counts.given, svg.GREY),
+        ("given", counts.expected, svg.GREY),
         ("predicted", counts.predicted, _ORANGE),
         ("both", counts.right, _BLUE),
     )
@@ -179,7 +179,7 @@ def scatter(labels: np.ndarray, predictions: np.ndarray) -> "Figure":
 
 @svg.style()
 def residuals(labels: np.ndarray, predictions: np.ndarray) -> "Figure":
-    """How far predicted numbers are off."""
+    """A histogram of predicted minus expected numbers."""
     errors = predictions - labels
     figure = histogram(errors, "predicted minus given")
     axes = figure.axes[0]
@@ -190,7 +190,7 @@ def residuals(labels: np.ndarray, predictions: np.ndarray) -> "Figure":
 
 @svg.style()
 def histogram(values: np.ndarray, label: str) -> "Figure":
-    """How often float [K] values occur."""
+    """A histogram of float [K] values."""
     figure, axes = svg.panel(5.2, 3.2)
     axes.hist(values, bins=30, color=_BLUE, edgecolor="white", linewidth=0.3)
     axes.set(xlabel=label, ylabel="count")

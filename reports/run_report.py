@@ -1,4 +1,4 @@
-"""What a run leaves to look at: printed scores, report.json, report.html, README.md."""
+"""Printed scores of a run, and its report.json, report.html and README.md."""
 
 import json
 import os
@@ -37,12 +37,12 @@ def write(rows: outcomes.Outcomes | None, directory: str, **facts: Any) -> None:
     Args:
         rows: the evaluated rows, or None.
         directory: of the run.
-        **facts: see record.of_run, without pictures.
+        **facts: see record.build, without pictures.
     """
     if _is_kept(directory, rows, trains=facts["trains"]):
         return
     facts["pictures"] = _drawn(rows) if rows is not None else []
-    text = record.text_of(record.of_run(rows, directory=directory, **facts))
+    text = record.text_of(record.build(rows, directory=directory, **facts))
     run = json.loads(text)  # what a reader of the file has
     where = usage.place(directory)
     files: dict[str, Iterable[str]] = {

@@ -1,5 +1,5 @@
 """SavedModel signatures, and a predictor that holds one.
 
 In: a trained model with functions from text to features and from outputs to answers.
-Out: a SavedModel that takes raw text, and what it answers.
+Out: a SavedModel that takes raw text, and its answers.
 """

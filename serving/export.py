@@ -1,4 +1,4 @@
-"""What SavedModels that take raw text share, and the classifier's; for TF Serving."""
+"""SavedModels that take raw text, for TensorFlow Serving; those of classifiers."""
 
 import collections
 import dataclasses
@@ -11,15 +11,35 @@ import tensorflow as tf
 
 from contract import atomic_files, tf_serving
 from contract import features as feature_names
-from serving.protocol import server_config as server_configs
 from serving.protocol import warmup
 from terminal import progress
 
 # TF Serving watches a directory for versions: subdirectories named by numbers.
 _VERSION = re.compile(r"^[0-9]+/?$")
-# What goes through the network at once, padding included. A long text has thousands of
-# windows, which would take gigabytes; more at once is no faster on a CPU.
+# Tokens that go through the network at once, padding included. A long text has
+# thousands of windows, which would take gigabytes; more at once is no faster on a CPU.
 SLICE_TOKENS = 4096
+
+# Files with which TensorFlow Serving starts.
+SERVER_CONFIG_FOLDER = "config"
+_SERVER_MODELS = """\
+# For --model_config_file, where the export is mounted as the container's base_path.
+model_config_list {{
+  config {{
+    name: "{name}"
+    base_path: "/models/{name}"
+    model_platform: "tensorflow"
+  }}
+}}
+"""
+_SERVER_BATCHING = """\
+# For --enable_batching --batching_parameters_file. A request with more rows than
+# max_batch_size is refused. Give num_batch_threads the number of the server's cores.
+max_batch_size { value: 32 }
+batch_timeout_micros { value: 2000 }
+num_batch_threads { value: 2 }
+max_enqueued_batches { value: 100 }
+"""
 
 
 class Limits(Protocol):
@@ -35,14 +55,14 @@ class Stages:
     """The way from texts to answers, so that the network may run somewhere else.
 
     Attributes:
-        text_names: of what `encode` takes, string [B] each; a name that is there n
+        text_names: the inputs of `encode`, string [B] each; a name that is there n
             times is one input, string [B, n].
         encode: texts -> the features of the network, and what `finish` needs besides.
         forward: features -> outputs of the network, numbers alone.
         finish: what `encode` kept, outputs -> the answers.
-        ids_shape: Of the input_ids of an example: (None,) where features are [B, S],
-            (G, None) where they are [B, G, S]; and C behind it, (None, C), where only
-            these are [B, S, C], of characters.
+        ids_shape: the shape of an example's input_ids: (None,) where features are
+            [B, S], (G, None) where they are [B, G, S]; and C behind it, (None, C),
+            where only these are [B, S, C], of characters.
     """
 
     text_names: Sequence[str]
@@ -57,21 +77,21 @@ class Stages:
         return self.finish(kept, self.run(features))
 
     def run(self, features):
-        """What `forward` makes of features, slice after slice of the examples.
+        """The outputs of `forward`, computed slice after slice of the examples.
 
-        They are [N, S], or [N, G, S] where an example is several sequences.
+        Features are [N, S], or [N, G, S] where an example is several sequences.
         """
         shape = tf.shape(features[feature_names.INPUT_MASK])
         count, rows = shape[0], slice_rows(tf.reduce_prod(shape[1:]))
         features = with_some(features)
         network = tf.function(self.forward)  # called twice, traced once
 
-        def of_slice(start):
+        def run_slice(start):
             end = start + rows
             return network({name: grid[start:end] for name, grid in features.items()})
 
         def add_slice(start, outputs):
-            more = of_slice(start)
+            more = run_slice(start)
             joined = {k: tf.concat([outputs[k], more[k]], axis=0) for k in outputs}
             return start + rows, joined
 
@@ -79,7 +99,7 @@ class Stages:
         _, outputs = tf.while_loop(
             lambda start, _: start < count,
             add_slice,
-            (rows, of_slice(0)),
+            (rows, run_slice(0)),
             parallel_iterations=1,  # memory is that of one
         )
         return {name: value[:count] for name, value in outputs.items()}
@@ -90,16 +110,16 @@ def with_some(features):
 
     A convolution and a loop want something to work on.
     """
-    found = {}
+    padded = {}
     for name, grid in features.items():
         missing = tf.maximum(1 - tf.shape(grid), 0)
-        found[name] = tf.pad(grid, tf.stack([tf.zeros_like(missing), missing], axis=1))
-        found[name].set_shape(grid.shape)
-    return found
+        padded[name] = tf.pad(grid, tf.stack([tf.zeros_like(missing), missing], axis=1))
+        padded[name].set_shape(grid.shape)
+    return padded
 
 
 def slice_rows(length):
-    """How many rows of `length` tokens are a slice; for integers and for tensors."""
+    """The rows of `length` tokens in a slice; for integers and for tensors."""
     return 1 + SLICE_TOKENS // (1 + length)  # one at least, whatever the length
 
 
@@ -121,7 +141,7 @@ class ServedModel(tf.Module):
         self.functions = functions
 
     def signatures(self):
-        """What a server offers, by name."""
+        """The concrete functions that a server offers, by name."""
         return {
             name: function.get_concrete_function()
             for name, function in self.functions.items()
@@ -133,8 +153,8 @@ class TextClassifier(ServedModel):
 
     Args:
         encode: text_a [B], text_b [B] -> {input_ids, input_mask, segment_ids}, as in
-            training, so that served tokens equal trained tokens. None for a tokenizer
-            that is no TensorFlow operation: then `ids` is there alone.
+            training. None for a tokenizer that is no TensorFlow operation: then `ids`
+            is the only signature.
         forward: features -> `probabilities` float32 [B, C], and what else an export of
             the network alone puts out.
         label_names: C names for `label`; () where an example has no single label.
@@ -154,8 +174,8 @@ class TextClassifier(ServedModel):
     ):
         labels = tf.constant(label_names, tf.string) if label_names else None
 
-        def finish(_, found):
-            results = {"probabilities": found["probabilities"]}  # [B, C]
+        def finish(_, outputs):
+            results = {"probabilities": outputs["probabilities"]}  # [B, C]
             if labels is not None:
                 best = tf.argmax(results["probabilities"], axis=-1)
                 results["label"] = tf.gather(labels, best)  # [B]
@@ -204,7 +224,7 @@ def ids_function(
     shapes = dict.fromkeys(names, ids_shape[: ids_shape.index(None) + 1])
     shapes[feature_names.INPUT_IDS] = ids_shape
 
-    def of_features(*arrays):
+    def compute(*arrays):
         features = dict(zip(names, arrays, strict=True))
         if limits is not None:
             is_character = ids_shape[-1] is not None
@@ -214,7 +234,7 @@ def ids_function(
         return {name: value[:count] for name, value in outputs.items()}
 
     specs = [tf.TensorSpec([None, *shapes[n]], tf.int32, name=n) for n in names]
-    return tf.function(of_features, input_signature=specs)
+    return tf.function(compute, input_signature=specs)
 
 
 def _checked(features, limits, *, reads_characters):
@@ -293,8 +313,25 @@ def save(
     finally:
         _remove(temporary)
     if server_config:
-        server_configs.write(export_dir)
+        write_server_config(export_dir)
     return target
+
+
+def write_server_config(export_dir: str) -> None:
+    """Writes models.config and batching_parameters.txt to `config` beside the export.
+
+    The model has the name of the directory that holds both.
+    """
+    output_dir = os.path.dirname(export_dir.rstrip("/"))
+    name = os.path.basename(os.path.abspath(output_dir))
+    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+    folder = os.path.join(output_dir, SERVER_CONFIG_FOLDER)
+    atomic_files.write(
+        {
+            os.path.join(folder, "models.config"): [_SERVER_MODELS.format(name=quoted)],
+            os.path.join(folder, "batching_parameters.txt"): [_SERVER_BATCHING],
+        }
+    )
 
 
 def _remove(directory: str) -> None:

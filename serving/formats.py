@@ -58,7 +58,7 @@ def check(export_format: str, lstms: str) -> None:
 def writer(
     export_format: str, quantization: str
 ) -> Callable[[export.ServedModel, str], None]:
-    """What `export.save` takes to write a format; arguments as of `save`.
+    """The function with which `export.save` writes a format; arguments as of `save`.
 
     Raises:
         ValueError: a SavedModel is to be quantized.

@@ -103,8 +103,8 @@ class TargetWriter(export.ServedModel):
 def _traced(function, *inputs):
     """A concrete function of specs, or of [B] where these are types."""
     specs = [
-        tf.TensorSpec([None], given) if isinstance(given, tf.DType) else given
-        for given in inputs
+        tf.TensorSpec([None], each) if isinstance(each, tf.DType) else each
+        for each in inputs
     ]
     traced = tf.function(function, input_signature=specs, autograph=False)
     return traced.get_concrete_function()
@@ -122,9 +122,9 @@ def _text_functions(written, sampled, scored, spelling):
     def score_texts(texts):
         ids, lengths = _padded(spelling.encode_scored(texts))
         pieces = tf.gather(tf.constant(spelling.tokens), ids[:, 1:])
-        found = _scores(scored, ids, _mask(ids, lengths))
-        is_scored = _mask(pieces, found["num_tokens"]) > 0
-        return {**found, "pieces": tf.where(is_scored, pieces, "")}
+        scores = _scores(scored, ids, _mask(ids, lengths))
+        is_scored = _mask(pieces, scores["num_tokens"]) > 0
+        return {**scores, "pieces": tf.where(is_scored, pieces, "")}
 
     text, draws = {"text": tf.string}, {"seed": tf.int64, **_DRAWS}
     of = functools.partial
@@ -136,16 +136,16 @@ def _text_functions(written, sampled, scored, spelling):
 
 
 def _writes_ids(write):
-    def of_ids(ids, mask):
-        found, is_text = write(ids, tf.reduce_sum(mask, axis=1))
-        found = tf.where(is_text, found, _NONE)
-        return {"generated_ids": found, "num_tokens": _count(is_text)}
+    def write_ids(ids, mask):
+        new_ids, is_text = write(ids, tf.reduce_sum(mask, axis=1))
+        new_ids = tf.where(is_text, new_ids, _NONE)
+        return {"generated_ids": new_ids, "num_tokens": _count(is_text)}
 
-    return of_ids
+    return write_ids
 
 
 def _scores(score, ids, mask):
-    """What is said of ids [B, S]; the first is only read."""
+    """The scores of ids [B, S]; the first is only read."""
     is_scored = tf.cast(mask[:, 1:], tf.float32)  # [B, S - 1]
     losses = tf.where(is_scored > 0.0, score(ids, mask), 0.0)
     nll, count = (tf.reduce_sum(x, axis=1) for x in (losses, is_scored))

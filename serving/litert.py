@@ -129,9 +129,9 @@ class Network:
     def __call__(self, features: Mapping[str, Any]) -> dict[str, np.ndarray]:
         names = feature_names.ENCODER_INPUTS
         arrays = {name: np.asarray(features[name], np.int32) for name in names}
-        rows, *rest = arrays[names[0]].shape
+        rows, *lengths = arrays[names[0]].shape
         if not rows:  # LiteRT has no tensors without elements
-            filling = np.zeros([1, *(max(size, 1) for size in rest)], np.int32)
+            filling = np.zeros([1, *(max(size, 1) for size in lengths)], np.int32)
             arrays = dict.fromkeys(names, filling)
         with self._lock:
             return {k: v[:rows] for k, v in self._run(**arrays).items()}
@@ -166,8 +166,8 @@ def open_version(directory: str) -> servables.Version:
 def _run(network, encoded):
     """As `export.Stages.run`."""
     features = {name: encoded[name] for name in feature_names.ENCODER_INPUTS}
-    count, *rest = features[feature_names.INPUT_MASK].shape
-    rows = export.slice_rows(int(np.prod(rest)))
+    count, *lengths = features[feature_names.INPUT_MASK].shape
+    rows = export.slice_rows(int(np.prod(lengths)))
     slices = [
         network({name: grid[i : i + rows] for name, grid in features.items()})
         for i in range(0, count or 1, rows)

@@ -9,15 +9,14 @@ from typing import Any, NamedTuple
 from contract import errors
 from serving import answers as answer_rows
 
-# Texts that wait to be asked, of which those of similar length are asked together.
+# Texts that wait for the model, which gets those of similar length together.
 LOOK_AHEAD_LINES = 2048
 LOOK_AHEAD_BYTES = 2**24
 BATCH_LINES = 32
 BATCH_BYTES = 2**18  # of long contexts few go through the network together
 MAX_LINE_BYTES = 2**24
-# Seconds from the first text that waits to the moment it is asked, alone if need be.
+# Seconds that a text waits for others before the model gets it.
 PAUSE_SECONDS = 0.05
-FORMATS = ("jsonl", "lines")
 _BLOCK_BYTES = 2**16
 _SHOWN = 60  # characters of a wrong line that an error repeats
 _LONG_TEXT = "context"  # not repeated beside its answer
@@ -38,7 +37,7 @@ class Example(NamedTuple):
 def split(read: Callable[[], bytes]) -> Iterator[bytes]:
     """Lines of what `read` returns until it returns nothing, without their ends.
 
-    Of a line longer than MAX_LINE_BYTES a beginning that is longer than that.
+    A line longer than MAX_LINE_BYTES is cut to a beginning that is longer than that.
     """
     parts: list[bytes] = []
     size = 0
@@ -58,7 +57,7 @@ def parse(line: bytes, number: int, names: Sequence[str], input_format: str) -> 
     """The example in a line, from 1 in number.
 
     Args:
-        names: what the model asks for, such as question and context.
+        names: the model's texts, such as question and context.
         input_format: "jsonl", an object with `names` or the string of the one, and a
             list under a name that is there several times; or "lines", text with tabs
             between the texts.
@@ -100,10 +99,10 @@ def _parts(line, number, names, input_format):
         )
     texts = []
     for name, count in collections.Counter(names).items():
-        given = value.get(name)
-        several = given if count > 1 and isinstance(given, list) else [given]
+        entry = value.get(name)
+        several = entry if count > 1 and isinstance(entry, list) else [entry]
         if len(several) != count or not all(isinstance(v, str) for v in several):
-            shown = f"{json.dumps(given):.{_SHOWN}}" if name in value else "absent"
+            shown = f"{json.dumps(entry):.{_SHOWN}}" if name in value else "absent"
             wanted = "a string" if count == 1 else f"a list of {count} strings"
             raise errors.InputError(f"{name} is {shown}; give {wanted}")
         texts += several
@@ -137,7 +136,7 @@ def _check_unicode(value):
 
 
 class Ahead:
-    """Reads lines in a thread of its own, a bounded number ahead of who takes them."""
+    """Reads lines in a thread, a bounded number ahead of the one that is taken."""
 
     def __init__(self, lines: Iterable[bytes], max_lines: int, max_bytes: int):
         self._max_lines, self._max_bytes = max_lines, max_bytes
@@ -168,7 +167,7 @@ class Ahead:
         return few and self._num_bytes < self._max_bytes
 
     def take(self) -> list[bytes]:
-        """What there is after a full look-ahead, a pause or the end; [] at the end.
+        """The lines read after a full look-ahead, a pause or the end; [] at the end.
 
         Raises what reading has raised, when all before was taken.
         """
@@ -177,13 +176,13 @@ class Ahead:
             self._change.wait_for(
                 lambda: not self._has_room() or self._is_over, PAUSE_SECONDS
             )
-            found = list(self._lines)
+            lines = list(self._lines)
             self._lines.clear()
             self._num_bytes = 0
             self._change.notify()
-        if not found and self._error:
+        if not lines and self._error:
             raise self._error
-        return found
+        return lines
 
     def stop(self) -> None:
         """Ends the thread before its next line."""
@@ -202,8 +201,8 @@ def answers(
 ) -> Iterator[dict[str, Any]]:
     """The object that answers each line, in the order of the lines.
 
-    It has what the line has, without a context, and what the model says; or `error`,
-    and `line`, its number from 1.
+    The object has the line's keys, without a context, and the model's answer; or
+    `error`, and `line`, the number from 1.
     """
     ahead = Ahead(lines, look_ahead_lines, LOOK_AHEAD_BYTES)
     number = 0
@@ -223,7 +222,7 @@ def answers(
 def _in_order(examples, names, predict):
     """Answers of a look-ahead, each as soon as all before it are there."""
     first = examples[0].number
-    found: dict[int, dict[str, Any]] = {
+    ready: dict[int, dict[str, Any]] = {
         example.number: _failed(example, example.error)
         for example in examples
         if example.error
@@ -231,11 +230,11 @@ def _in_order(examples, names, predict):
     done = 0
     for batch in batches([example for example in examples if not example.error]):
         for example, answer in zip(batch, _ask(batch, predict), strict=True):
-            found[example.number] = _joined(example, names, answer)
-        while first + done in found:
-            yield found.pop(first + done)
+            ready[example.number] = _joined(example, names, answer)
+        while first + done in ready:
+            yield ready.pop(first + done)
             done += 1
-    yield from (found[key] for key in sorted(found))
+    yield from (ready[key] for key in sorted(ready))
 
 
 def batches(examples: Sequence[Example]) -> Iterator[list[Example]]:

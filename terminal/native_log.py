@@ -65,8 +65,14 @@ def begin() -> None:
     assert process.stdin is not None
     os.dup2(process.stdin.fileno(), 2)
     process.stdin.close()
-    options = {"encoding": sys.stderr.encoding, "errors": sys.stderr.errors}
-    past = open(terminal, "w", buffering=1, closefd=False, **options)  # noqa: SIM115
+    past = open(  # noqa: SIM115  (open to the end)
+        terminal,
+        "w",
+        buffering=1,
+        encoding=sys.stderr.encoding,
+        errors=sys.stderr.errors,
+        closefd=False,
+    )
     _running = _Filter(os.getpid(), process, sys.stderr, past)
     sys.stderr = past
     atexit.register(end)

@@ -42,7 +42,7 @@ def is_terminal(stream: Any) -> bool:
 def track(
     items: Iterable[Item], total: int, name: str, **options: Any
 ) -> Iterator[Item]:
-    """Yields items and reports each when the next is asked for; see Progress."""
+    """Yields items and reports each when the next is taken; see Progress."""
     with Progress(name, **options) as report:
         report(0, total)
         items = with_first_named(items, f"{name} 1/{total}", **options)

@@ -15,15 +15,15 @@ OPTIONS, WEIGHTS = GOLDEN / "skip_options.json", GOLDEN / "skip_weights.hdf5"
 
 def stored(path):
     """{name: array} of an HDF5 file."""
-    found = {}
+    arrays = {}
 
     def visit(key, item):
         if isinstance(item, h5py.Dataset):
-            found[key] = item[...]
+            arrays[key] = item[...]
 
     with h5py.File(path) as file:
         file.visititems(visit)
-    return found
+    return arrays
 
 
 def write(path, arrays):
@@ -49,8 +49,8 @@ def write_training(directory):
     arrays = stored(WEIGHTS)
     table = np.arange(300, dtype=np.float32).reshape(25, 12)
     arrays |= {"softmax/W": table, "softmax/b": table[:, 0]}
-    told = json.loads((GOLDEN / "checkpoint_names.json").read_text())
-    tensors = {name: arrays[key] for name, key in told.items()}
+    names = json.loads((GOLDEN / "checkpoint_names.json").read_text())
+    tensors = {name: arrays[key] for name, key in names.items()}
     tensors |= {f"{name}/Adagrad": value**2 + 1 for name, value in tensors.items()}
     tensors |= {"global_step": np.float32(7), "train_perplexity": np.float32(0)}
     google.write(directory / "model.ckpt-7", tensors)

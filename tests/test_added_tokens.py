@@ -79,22 +79,6 @@ def test_export_and_prediction_know_the_tokens(trained):
     assert np.abs(other - outputs).max() > 1e-4
 
 
-def test_features_name_the_tokens(model_dir, tmp_path):
-    (tmp_path / "t.txt").write_text(f"{TEXTS[0]}\n")
-    done = tiny.run_script(
-        *("extract_features", f"--pretrained={model_dir}"),
-        *(f"--input_file={tmp_path}/t.txt", f"--output_file={tmp_path}/o.jsonl"),
-        *("--layers=-1", "--max_seq_length=16"),
-    )
-    assert done.code == 0, done.err
-    row = json.loads((tmp_path / "o.jsonl").read_text())
-    (tokens,) = tokens_of(model_dir / "vocab.txt", TEXTS[:1])
-    assert [feature["token"] for feature in row["features"]] == [
-        *("[CLS]", *tokens, "[SEP]")
-    ]
-    assert "CoVax" in tokens and "[E1]" in tokens
-
-
 def test_records_hold_the_tokens(model_dir, tmp_path):
     """And run_pretraining.py takes them with the same vocabulary."""
     (tmp_path / "t.txt").write_text("the covax film\nthe [E1] sea\na film\n\n" * 8)
@@ -106,12 +90,12 @@ def test_records_hold_the_tokens(model_dir, tmp_path):
     )
     assert done.code == 0, done.err
     ids = json.loads((model_dir / "added_tokens.json").read_text())
-    found = set()
+    held = set()
     for record in tf.data.TFRecordDataset(f"{tmp_path}/r.tfrecord"):
         feature = tf.train.Example.FromString(record.numpy()).features.feature
         for name in ("input_ids", "masked_lm_ids"):
-            found |= set(feature[name].int64_list.value)
-    assert set(ids.values()) <= found
+            held |= set(feature[name].int64_list.value)
+    assert set(ids.values()) <= held
     done = tiny.run_script(
         *("run_pretraining", f"--pretrained={model_dir}", "--do_eval"),
         *(f"--input_file={tmp_path}/r.tfrecord", f"--output_dir={tmp_path}/out"),
@@ -132,5 +116,7 @@ def test_tokens_without_embeddings_are_refused(model_dir, tmp_path):
         "--max_seq_length=16",
     )
     assert done.code == 2
-    said = r"vocab\.txt with added_tokens\.json has \d+ entries, but .* vocab_size=\d+;"
-    assert re.search(said, done.err)
+    message = (
+        r"vocab\.txt with added_tokens\.json has \d+ entries, but .* vocab_size=\d+;"
+    )
+    assert re.search(message, done.err)

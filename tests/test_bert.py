@@ -140,7 +140,7 @@ def test_vectors_are_those_of_the_script(loaded, model_dir, tmp_path):
         f"--pretrained={model_dir}",
         f"--input_file={tmp_path / 'texts.txt'}",
         f"--output_file={tmp_path / 'vectors.npz'}",
-        *("--layers=-1", "--pooling=mean", "--normalize", "--output_format=npz"),
+        "--layers=-1 --pooling=mean --normalize --output_format=npz",
     )
     assert not done.code, done.err
     with np.load(tmp_path / "vectors.npz") as held:

@@ -102,8 +102,7 @@ def test_release_goes_through_all_formats(release, tmp_path):
     assert config.network_alone() == before
     # "uncased" in the name of the release has become a file, which says it for good.
     for folder in ("hf", "k", "g"):
-        found = pretrained.locate(tmp_path / folder)
-        assert found.do_lower_case is True
+        assert pretrained.locate(tmp_path / folder).do_lower_case is True
 
 
 def test_tokenizer_and_activation_are_described(release, tmp_path):
@@ -193,30 +192,6 @@ def test_run_of_a_tagger_says_so_by_its_tags(release, tmp_path):
     assert "head: tagger" in convert(tmp_path / "named", "keras", tmp_path / "k")
 
 
-def test_converted_models_are_used_by_the_scripts(release, tmp_path):
-    """In test_run_classifier.py they start from files of Hugging Face."""
-    label_map = {str(i): name for i, name in enumerate(tiny.LABELS)}
-    run = tmp_path / "run"
-    run_directory(release, run, label_map=label_map)
-    tables = tiny.write_tables(tmp_path / "tables")
-    convert(run, "keras", tmp_path / "keras")
-    found = []
-    for model in (run, tmp_path / "keras"):
-        done = tiny.run_classifier(
-            f"--pretrained={model}",
-            f"--test_file={tables / 'test.tsv'}",
-            "--text_a_column=text",
-            "--label_column=label",
-            "--do_predict",
-            "--max_seq_length=32",
-            f"--output_dir={model}_predicted",
-        )
-        assert done.code == 0, done.err
-        assert "25 of 25 variables assigned" in done.out
-        found.append(tiny.predictions(f"{model}_predicted"))
-    assert found[0] == found[1]
-
-
 def test_pooler_that_is_missing(release, tmp_path):
     """Left out of both formats of names; a Keras file holds values for it."""
     run_directory(release, tmp_path / "run", "span", None)
@@ -254,8 +229,8 @@ def test_encoder_of_an_encoder_decoder(tmp_path):
         tensors["encoder.encoder.layer.1.intermediate.dense.weight"].T,
     )
     assert (tmp_path / "g" / "vocab.txt").read_text().count("\n") == 67
-    said = refusal(pair, tmp_path / "h", "--head=none", to="hdf5")
-    assert "hdf5: no format for the weights of BERT" in said
+    error = refusal(pair, tmp_path / "h", "--head=none", to="hdf5")
+    assert "hdf5: no format for the weights of BERT" in error
 
 
 def test_tokens_are_added(release, tmp_path):

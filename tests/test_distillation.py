@@ -42,14 +42,8 @@ def table_dir(tmp_path_factory):
 
 
 def run(model, output_dir, *arguments, **settings):
-    """Runs the script, which must end well; returns what it printed."""
-    done = tiny.run_classifier(
-        *(f"--pretrained={model}", f"--output_dir={output_dir}"),
-        *("--max_seq_length=16", "--do_train", *arguments),
-        **settings,
-    )
-    assert done.code == 0, done.err
-    return done
+    places = f"--pretrained={model} --output_dir={output_dir} --max_seq_length=16"
+    return tiny.succeed("run_classifier", places, "--do_train", *arguments, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +62,7 @@ def student(small, teacher, table_dir, tmp_path_factory):
     files = (f"--train_file={table_dir}/few.tsv", f"--dev_file={table_dir}/dev.tsv")
     done = run(
         *(small, path, *files, f"--unlabelled_file={table_dir}/more.tsv", "--do_eval"),
-        *(f"--teacher={teacher}", f"--distill_temperature={TEMPERATURE}"),
+        f"--teacher={teacher} --distill_temperature={TEMPERATURE}",
         *(*LEARN, "--save_checkpoints_steps=100", "--log_steps=40"),
     )
     return path, done
@@ -188,7 +182,6 @@ def test_numbers_and_several_labels_are_taught(problem_type, tmp_path, small):
         assert tiny.eval_results(directory)[name] > 0.8
 
 
-# Flags, and what the line says.
 def test_teacher_computes_in_the_precision_of_the_run(
     small, table_dir, tmp_path, monkeypatch
 ):
@@ -203,7 +196,7 @@ def test_teacher_computes_in_the_precision_of_the_run(
     for precision in ("bfloat16", None):
         more = [f"--mixed_precision={precision}"] if precision else []
         done = tiny.run_classifier(
-            *(f"--pretrained={small}", f"--output_dir={tmp_path}", "--do_train"),
+            f"--pretrained={small} --output_dir={tmp_path} --do_train",
             *(f"--train_file={table_dir}/few.tsv", f"--teacher={small}", *more),
             "--max_seq_length=16",
         )
@@ -212,83 +205,60 @@ def test_teacher_computes_in_the_precision_of_the_run(
     assert policies == ["mixed_bfloat16", "float32"]
 
 
+# Flags, and words of the line.
 WRONG = {
-    "a teacher is missing": (
-        ["--unlabelled_file=rows.tsv"],
-        ["--unlabelled_file=rows.tsv is for learning from a teacher", "--teacher"],
+    "--unlabelled_file=rows.tsv": (
+        "--unlabelled_file=rows.tsv is for learning from a teacher|--teacher"
     ),
-    "a weight without a teacher": (["--distill_weight=0.5"], ["0.5", "--teacher"]),
-    "no temperature": (
-        ["--teacher={teacher}", "--distill_temperature=0"],
-        ["--distill_temperature=0.0 is not 0.01 to 1000.0; give one such as 2"],
+    "--distill_weight=0.5": "0.5|--teacher",
+    "--teacher={teacher} --distill_temperature=0": (
+        "--distill_temperature=0.0 is not 0.01 to 1000.0; give one such as 2"
     ),
-    "a temperature at which nothing is learned": (
-        ["--teacher={teacher}", "--distill_temperature=1e-30"],
-        ["--distill_temperature=1e-30 is not 0.01 to 1000.0"],
+    "--teacher={teacher} --distill_temperature=1e-30": "=1e-30 is not 0.01 to 1000.0",
+    "--teacher={teacher} --distill_weight=0 --unlabelled_file=rows.tsv": (
+        "--distill_weight=0 leaves nothing|rows.tsv"
     ),
-    "nothing to learn": (
-        ["--teacher={teacher}", "--distill_weight=0", "--unlabelled_file=rows.tsv"],
-        ["--distill_weight=0 leaves nothing", "rows.tsv"],
+    "--teacher={teacher} --output_dir={teacher}/../{name}": (
+        "is the --output_dir of the student"
     ),
-    "itself": (
-        ["--teacher={teacher}", "--output_dir={teacher}/../{name}"],
-        ["is the --output_dir of the student"],
+    "--teacher=missing": "--teacher=missing: no such directory",
+    "--teacher={small}": "--teacher|no head of a classifier|--do_train",
+    "--teacher={teacher} --labels=good,bad,fine": (
+        "['bad', 'fine', 'good']|['good', 'bad', 'fine']|--labels=bad,fine,good"
     ),
-    "no directory": (
-        ["--teacher=missing"],
-        ["--teacher=missing: no such directory"],
+    "--teacher={teacher} --problem_type=multi_label": (
+        "was trained for classification|multi_label|--problem_type"
     ),
-    "no head": (
-        ["--teacher={small}"],
-        ["--teacher", "no head of a classifier", "--do_train"],
+    "--teacher={teacher} --unlabelled_file={tables}/pairs.tsv": (
+        "pairs.tsv|--text_b_column"
     ),
-    "other labels": (
-        ["--teacher={teacher}", "--labels=good,bad,fine"],
-        [
-            "['bad', 'fine', 'good']",
-            "['good', 'bad', 'fine']",
-            "--labels=bad,fine,good",
-        ],
-    ),
-    "another problem": (
-        ["--teacher={teacher}", "--problem_type=multi_label"],
-        ["was trained for classification", "multi_label", "--problem_type"],
-    ),
-    "pairs": (
-        ["--teacher={teacher}", "--unlabelled_file={tables}/pairs.tsv"],
-        ["pairs.tsv", "--text_b_column"],
-    ),
-    "too long": (
-        ["--teacher={teacher}", "--max_seq_length=49", "--pretrained={long}"],
-        ["sequence length 49", "{teacher}/bert_config.json"],
+    "--teacher={teacher} --max_seq_length=49 --pretrained={long}": (
+        "sequence length 49|{teacher}/bert_config.json"
     ),
 }
 
 
-@pytest.mark.parametrize("mistake", WRONG)
+@pytest.mark.parametrize("flags", WRONG)
 def test_mistake_is_one_line_and_leaves_nothing(
-    mistake, teacher, small, table_dir, tmp_path
+    flags, teacher, small, table_dir, tmp_path
 ):
     places = {
         **{"teacher": teacher, "name": teacher.name, "small": small},
         **{"tables": table_dir, "long": tmp_path / "long"},
     }
     tiny.write_tsv(table_dir / "pairs.tsv", ("text_a", "text_b"), [("a film", "it")])
-    if mistake == "too long":
-        tiny.write_model(
-            places["long"], num_hidden_layers=1, max_position_embeddings=64
-        )
+    if "{long}" in flags:
+        longer = {"num_hidden_layers": 1, "max_position_embeddings": 64}
+        tiny.write_model(places["long"], **longer)
     before = tiny.listing(teacher)
-    arguments, words = WRONG[mistake]
-    done = tiny.run_classifier(
-        *(f"--pretrained={small}", f"--output_dir={tmp_path}/out", "--do_train"),
-        *(f"--train_file={table_dir}/train.tsv", "--max_seq_length=16"),
-        *(argument.format(**places) for argument in arguments),
+    line = tiny.refuse(
+        "run_classifier",
+        f"--pretrained={small} --output_dir={tmp_path}/out --do_train",
+        f"--train_file={table_dir}/train.tsv --max_seq_length=16",
+        flags.format(**places),
     )
-    assert done.code == 2, done.err
-    assert done.err.startswith("error: ") and done.err.count("\n") == 1, done.err
-    missing = [w for w in words if w.format(**places) not in done.err]
-    assert not missing, done.err
+    missing = [w for w in WRONG[flags].split("|") if w.format(**places) not in line]
+    assert not missing, line
     assert not (tmp_path / "out").exists() and tiny.listing(teacher) == before
 
 

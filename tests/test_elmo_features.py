@@ -36,7 +36,7 @@ def extract(tmp_path):
         output = tmp_path / "output"
         done = tiny.run_script(
             "extract_features",
-            *(f"--pretrained={model}", f"--input_file={tmp_path}/input.txt"),
+            f"--pretrained={model} --input_file={tmp_path}/input.txt",
             *(f"--output_file={output}", *arguments),
         )
         return done, output
@@ -116,9 +116,9 @@ def test_published_fixture_gives_its_recorded_dump(shared_file, extract):
     directory = shared_file("data/others/bilm_fixture/options.json").parent
     lists = json.loads((directory / "lm_embeddings_sentences.json").read_text())
     flags = (
-        *(f"--bert_config_file={directory}/options.json", "--vocab_file="),
-        *(f"--init_checkpoint={directory}/lm_weights.hdf5", "--carry_states"),
-        *("--output_format=hdf5", "--batch_size=4", "--layers=-1"),
+        f"--bert_config_file={directory}/options.json --vocab_file=",
+        f"--init_checkpoint={directory}/lm_weights.hdf5 --carry_states",
+        "--output_format=hdf5 --batch_size=4 --layers=-1",
     )
     found = data_sets(*extract("", "\n".join(lists[0]), *flags))
     with h5py.File(directory / "lm_embeddings_0.hdf5") as file:

@@ -13,9 +13,7 @@ LEARN = ("--learning_rate=1e-2", "--num_train_epochs=2", "--train_batch_size=16"
 
 
 def run(script, *arguments):
-    done = tiny.run_script(script, *arguments, "--max_seq_length=16")
-    assert done.code == 0, done.err
-    return done
+    return tiny.succeed(script, *arguments, "--max_seq_length=16")
 
 
 @pytest.mark.slow
@@ -29,7 +27,7 @@ def test_tags_in_files_are_those_that_are_served(tmp_path):
     files = [f"--{split}_file={data}/{split}.conll" for split in ("train", "test")]
     run(
         *("run_tagger", f"--pretrained={model}", *files, *LEARN),
-        *("--do_train", "--do_predict", "--do_export", f"--output_dir={tmp_path}/out"),
+        f"--do_train --do_predict --do_export --output_dir={tmp_path}/out",
     )
     written = tiny.predictions(tmp_path / "out")
     assert np.ptp([p for row in written for p in row["probabilities"]]) > 0.02
@@ -59,7 +57,8 @@ def test_labels_in_files_are_those_that_are_served(tmp_path):
     files = [f"--{split}_file={table}" for split in ("train", "test")]
     common = [*files, "--pair_input=both_orders", *LEARN]
     run(
-        *("run_classifier", f"--pretrained={model}", "--split_words=punctuation"),
+        "run_classifier",
+        f"--pretrained={model} --split_words=punctuation",
         *(*common, "--do_train", "--do_predict", "--do_export"),
         f"--output_dir={tmp_path}/out",
     )
@@ -82,7 +81,7 @@ def test_labels_in_files_are_those_that_are_served(tmp_path):
     shutil.rmtree(tmp_path / "again")
     run(
         *("run_classifier", f"--pretrained={tmp_path}/out", *common, "--do_predict"),
-        *(f"--output_dir={tmp_path}/again", "--split_words=whitespace"),
+        f"--output_dir={tmp_path}/again --split_words=whitespace",
     )
     other = np.loadtxt(tmp_path / "again" / "test_results.tsv")
     assert np.abs(other - results).max() > 1e-4
@@ -103,16 +102,17 @@ def test_questions_are_answered_by_frozen_words(tmp_path):
     common = (*limits, "--do_predict", "--split_words=punctuation")
     run(
         *("run_squad", f"--pretrained={model}", f"--output_dir={out}", *common),
-        *(f"--train_file={tmp_path}/train.json", "--do_train", "--do_export"),
-        *(f"--predict_file={tmp_path}/dev.json", "--freeze_encoder"),
-        *("--layer_mix=learned", "--head=bilstm", "--bilstm_layers=1"),
-        *("--bilstm_units=32", "--learning_rate=2e-2", "--num_train_epochs=25"),
+        f"--train_file={tmp_path}/train.json --do_train --do_export",
+        f"--predict_file={tmp_path}/dev.json --freeze_encoder",
+        "--layer_mix=learned --head=bilstm --bilstm_layers=1",
+        "--bilstm_units=32 --learning_rate=2e-2 --num_train_epochs=25",
         "--train_batch_size=16",
     )
     assert tiny.eval_results(out)["f1"] > 90
     assert not list(out.glob("*.tf_record"))
     run(
-        *("run_squad", f"--pretrained={out}", f"--output_dir={tmp_path}/again"),
+        "run_squad",
+        f"--pretrained={out} --output_dir={tmp_path}/again",
         *(f"--predict_file={tmp_path}/odd.json", "--do_predict", *limits),
     )
     answers = json.loads((tmp_path / "again" / "predictions.json").read_text())
@@ -129,8 +129,9 @@ def test_records_of_characters_are_refused(tmp_path):
     model = elmo_files.write_release(tmp_path / "model")
     (tmp_path / "rows.tsv").write_text("text\tlabel\nthe sea\ta\nit rains\tb\n")
     done = tiny.run_script(
-        *("run_classifier", f"--pretrained={model}", "--do_train"),
-        *(f"--train_file={tmp_path}/rows.tsv", f"--output_dir={tmp_path}/out"),
+        "run_classifier",
+        f"--pretrained={model} --do_train",
+        f"--train_file={tmp_path}/rows.tsv --output_dir={tmp_path}/out",
         "--write_tf_records",
     )
     assert (done.code, done.err.count("\n")) == (2, 1)

@@ -170,13 +170,6 @@ def test_vectors_of_sentences_are_those_of_sentence_transformers(minilm_dir, tmp
     np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
-@pytest.mark.slow
-def test_vectors_of_sentences_are_others_by_cls(minilm_dir, tmp_path):
-    """The twin; on a small network it runs daily."""
-    found, wanted = vectors_of_sentences(minilm_dir, tmp_path, "cls")
-    assert np.abs(found - wanted).max() > 1e-2
-
-
 def test_defaults_are_the_originals(file_of):
     found = objects(file_of("jsonl"))
     assert [line["linex_index"] for line in found] == [0, 1, 2, 3, 4]
@@ -187,40 +180,13 @@ def test_defaults_are_the_originals(file_of):
     assert [layer["index"] for layer in token["layers"]] == [-1, -2, -3, -4]
 
 
-@pytest.mark.slow  # test_vectors.py every day
-def test_layers_count_from_both_ends(arrays, all_layers):
-    found = arrays("--layers=-1,0,3")
-    wanted = all_layers["values"][:, [4, 1, 4]]
-    np.testing.assert_allclose(found["values"], wanted, atol=1e-6)
-    assert found["layers"].tolist() == ["-1", "0", "3"]
-
-
-@pytest.mark.parametrize(
-    ("combine", "weights", "wanted"),
-    [
-        ("sum_last_4", (0, 0, 1, 2), lambda layers: layers[:, 2] + 2 * layers[:, 1]),
-        *(
-            pytest.param(*row, marks=pytest.mark.slow)
-            for row in (
-                ("last", (), lambda layers: layers[:, 4]),
-                (
-                    *("concat_last_4", ()),
-                    lambda layers: layers[:, :0:-1].reshape(len(layers), -1),
-                ),
-                ("second_to_last", (), lambda layers: layers[:, 3]),
-                ("sum_last_4", (), lambda layers: layers[:, 1:].sum(axis=1)),
-                ("sum_all", (), lambda layers: layers[:, 1:].sum(axis=1)),
-            )
-        ),
-    ],
-)
-def test_layers_are_combined(arrays, all_layers, combine, weights, wanted):
-    """Daily tests/modeling/test_vectors.py tests all of them without a run."""
-    flags = [f"--layer_weights={','.join(map(str, weights))}"] if weights else []
-    found = arrays(f"--combine={combine}", *flags)
-    assert found["layers"].tolist() == [combine]
-    wanted = wanted(all_layers["values"])
-    np.testing.assert_allclose(found["values"][:, 0], wanted, atol=1e-5)
+def test_layers_are_combined(arrays, all_layers):
+    """tests/modeling/test_vectors.py has the other combinations."""
+    combined = arrays("--combine=sum_last_4", "--layer_weights=0,0,1,2")
+    assert combined["layers"].tolist() == ["sum_last_4"]
+    layers = all_layers["values"]
+    wanted = layers[:, 2] + 2 * layers[:, 1]
+    np.testing.assert_allclose(combined["values"][:, 0], wanted, atol=1e-5)
 
 
 def means_of_lines(all_layers, layers):
@@ -233,13 +199,6 @@ def means_of_lines(all_layers, layers):
             for start, end in itertools.pairwise(splits)
         ]
     )
-
-
-@pytest.mark.slow  # the next one every day
-def test_vectors_of_lines_are_means_of_tokens(arrays, all_layers):
-    found = arrays("--layers=-1,-2", "--pooling=mean")
-    means = means_of_lines(all_layers, [4, 3])
-    np.testing.assert_allclose(found["values"], means, atol=1e-5)
 
 
 def test_normalized_vectors_have_the_length_1(arrays, all_layers):
@@ -447,54 +406,38 @@ def refused(model_dir, input_file, *arguments):
     return said[0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--input_file=no.txt"], "--input_file=no.txt: no such file; check"),
-        (["--input_file="], "--input_file is empty; name a file"),
-        (["--output_file="], "--output_file is empty; name a file"),
-        (["--layers=-1,x"], "--layers=-1,x are not finite numbers"),
-        (["--layers=4"], "--layers: layer 4, and the network has 4"),
-        (["--layers=-1", "--combine=last"], "leave out --layers or --combine"),
-        (["--layer_weights=1,x"], "--layer_weights=1,x are not finite numbers"),
-        (["--layer_weights=1,nan"], "--layer_weights=1,nan are not finite numbers"),
-        (["--combine=sum_last_4", "--layer_weights=1"], "has 1 numbers"),
-        (["--max_seq_length=49"], "sequence length 49"),
-        (["--attention", "--pooling=mean"], "--pooling and --attention exclude"),
-        (["--attention", "--heads=2"], "--heads: there is no 2, the network has 2"),
-        (["--attention", "--layers=-5"], "--layers: there is no -5, the network has 4"),
-        (["--heads=0"], "--heads=0 is for --attention; add it"),
-        (["--output_format=png"], "--output_format=png is for --attention; add it"),
-        (["--bert_config_file=no.json"], "no.json"),
-        (["--vocab_file=no.txt"], "no.txt: no such file; give the file that"),
-        (["--init_checkpoint=no.ckpt"], "no.ckpt: no such file; give a prefix such"),
-    ],
-)
-def test_wrong_flags_are_refused(model_dir, input_file, arguments, message):
-    assert message in refused(model_dir, input_file, *arguments)
+WRONG = {
+    "--input_file=no.txt": "--input_file=no.txt: no such file; check",
+    "--input_file=": "--input_file is empty; name a file",
+    "--output_file=": "--output_file is empty; name a file",
+    "--output_file={}/./input.txt": "is --input_file",
+    "--output_file={}": "is a directory",
+    "--layers=-1,x": "--layers=-1,x are not finite numbers",
+    "--layers=4": "--layers: layer 4, and the network has 4",
+    "--layers=-1 --combine=last": "leave out --layers or --combine",
+    "--layer_weights=1,x": "--layer_weights=1,x are not finite numbers",
+    "--layer_weights=1,nan": "--layer_weights=1,nan are not finite numbers",
+    "--combine=sum_last_4 --layer_weights=1": "has 1 numbers",
+    "--max_seq_length=49": "sequence length 49",
+    "--attention --pooling=mean": "--pooling and --attention exclude",
+    "--attention --heads=2": "--heads: there is no 2, the network has 2",
+    "--attention --layers=-5": "--layers: there is no -5, the network has 4",
+    "--heads=0": "--heads=0 is for --attention; add it",
+    "--output_format=png": "--output_format=png is for --attention; add it",
+    "--bert_config_file=no.json": "no.json",
+    "--vocab_file=no.txt": "no.txt: no such file; give the file that",
+    "--init_checkpoint=no.ckpt": "no.ckpt: no such file; give a prefix such",
+    "--input_file={}/empty": "empty: is empty",
+    "--pretrained= --bert_config_file={}/input.txt": "--init_checkpoint is missing",
+}
 
 
-def test_wrong_files_are_refused(model_dir, input_file, tmp_path):
-    assert "is --input_file" in refused(
-        model_dir, input_file, f"--output_file={tmp_path}/./input.txt"
-    )
+@pytest.mark.parametrize("arguments", WRONG)
+def test_wrong_input_is_refused(model_dir, input_file, tmp_path, arguments):
+    (tmp_path / "empty").write_text("")
+    flags = arguments.format(tmp_path).split()
+    assert WRONG[arguments] in refused(model_dir, input_file, *flags)
     assert input_file.read_text() == TEXT
-    assert "is a directory" in refused(
-        model_dir, input_file, f"--output_file={tmp_path}"
-    )
-    input_file.write_text("")
-    assert "input.txt: is empty" in refused(model_dir, input_file)
-
-
-def test_weights_must_be_named(model_dir, input_file, tmp_path):
-    done = run(
-        f"--bert_config_file={model_dir}/bert_config.json",
-        f"--vocab_file={model_dir}/vocab.txt",
-        f"--input_file={input_file}",
-        f"--output_file={tmp_path}/a",
-        "--max_seq_length=16",
-    )
-    assert (done.code, "--init_checkpoint is missing" in done.err) == (2, True)
 
 
 def test_failure_while_writing_is_one_line(model_dir, input_file, monkeypatch):

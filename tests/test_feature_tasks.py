@@ -7,7 +7,7 @@ import pytest
 
 import bert
 from serving import predictor
-from tests import resumed_runs, tiny, tiny_questions, tiny_tags, whole_runs
+from tests import tiny, tiny_questions, tiny_tags, whole_runs
 
 FLAGS = ("--freeze_encoder", "--layer_mix=learned")
 FLAGS += ("--feature_dropout=0.1", "--head=bilstm")
@@ -22,19 +22,14 @@ def model_dir(tmp_path_factory):
     return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
 
 
-def run(script, *arguments):
-    done = tiny.run_script(script, *arguments)
-    assert done.code == 0, done.err
-    return done
-
-
 @pytest.fixture(scope="module")
 def tagged(model_dir, tmp_path_factory):
     """Directory and data of a tagger on a frozen network."""
     path = tmp_path_factory.mktemp("tagged")
     data = tiny_tags.write_splits(tmp_path_factory.mktemp("tags"))
-    run(
-        *("run_tagger", f"--pretrained={model_dir}", f"--output_dir={path}"),
+    tiny.succeed(
+        "run_tagger",
+        f"--pretrained={model_dir} --output_dir={path}",
         *(f"--{split}_file={data}/{split}.conll" for split in ("train", "dev", "test")),
         *("--do_train", "--do_eval", *FLAGS, *LEARN, "--num_train_epochs=20"),
         "--save_checkpoints_steps=60",
@@ -72,10 +67,11 @@ def test_tagger_learns_on_a_network_that_stays(tagged, model_dir):
 def test_weights_say_how_they_are_read(tagged, tmp_path):
     """Evaluated, asked and exported without a flag that says so."""
     path, data = tagged
-    run(
-        *("run_tagger", f"--pretrained={path}", f"--output_dir={tmp_path}"),
+    tiny.succeed(
+        "run_tagger",
+        f"--pretrained={path} --output_dir={tmp_path}",
         *(f"--{split}_file={data}/{split}.conll" for split in ("dev", "test")),
-        *("--do_eval", "--do_predict", "--do_export", "--max_seq_length=16"),
+        "--do_eval --do_predict --do_export --max_seq_length=16",
     )
     expected = tiny.eval_results(path)
     assert tiny.eval_results(tmp_path) == expected
@@ -107,20 +103,18 @@ def test_other_ways_to_read_are_refused(tagged, tmp_path):
 
 
 @pytest.mark.slow
-def test_run_that_ended_early_ends_as_the_uninterrupted_one(tagged, tmp_path):
-    resumed_runs.assert_ends_as(tagged[0], tmp_path, 60, ["eval_results.txt"])
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("form", ["google", "hugging_face", "keras"])
 def test_weights_are_converted_with_their_head(tagged, tmp_path, form):
     path, data = tagged
     out = tmp_path / "out"
-    run("convert_checkpoint", f"--input={path}", f"--to={form}", f"--output_dir={out}")
+    tiny.succeed(
+        "convert_checkpoint", f"--input={path}", f"--to={form}", f"--output_dir={out}"
+    )
     assert (out / "head.json").read_bytes() == (path / "head.json").read_bytes()
-    run(
-        *("run_tagger", f"--pretrained={out}", f"--output_dir={tmp_path}/eval"),
-        *(f"--dev_file={data}/dev.conll", "--do_eval", "--max_seq_length=16"),
+    tiny.succeed(
+        "run_tagger",
+        f"--pretrained={out} --output_dir={tmp_path}/eval",
+        f"--dev_file={data}/dev.conll --do_eval --max_seq_length=16",
     )
     found, expected = tiny.eval_results(tmp_path / "eval"), tiny.eval_results(path)
     assert found | {"global_step": STEPS} == expected
@@ -141,15 +135,12 @@ def test_pairs_are_compared_by_what_lstms_read(model_dir, tmp_path):
     table = tiny.write_tsv(tmp_path / "rows.tsv", ("text_a", "text_b", "label"), rows)
     flags = ("--layer_mix=learned", "--head=bilstm", "--bilstm_units=32")
     flags += ("--bilstm_layers=1", "--freeze_encoder")
-    done = run(
-        *(
-            "run_classifier",
-            f"--pretrained={model_dir}",
-            f"--output_dir={tmp_path}/out",
-        ),
+    done = tiny.succeed(
+        "run_classifier",
+        f"--pretrained={model_dir} --output_dir={tmp_path}/out",
         *(f"--{split}_file={table}" for split in ("train", "dev", "test")),
         *("--do_train", "--do_eval", "--do_predict", "--do_export", *flags, *LEARN),
-        *("--num_train_epochs=40", "--gradient_accumulation_steps=2", "--explain=2"),
+        "--num_train_epochs=40 --gradient_accumulation_steps=2 --explain=2",
     )
     assert "newly initialised" in done.out
     out = tmp_path / "out"
@@ -168,9 +159,10 @@ def test_pairs_are_compared_by_what_lstms_read(model_dir, tmp_path):
 def test_questions_have_the_same_refusals(model_dir, tmp_path):
     data = tiny_questions.version_1(tmp_path / "dev.json", 2)
     done = tiny.run_script(
-        *("run_squad", f"--pretrained={model_dir}", f"--train_file={data}"),
-        *("--do_train", "--bilstm_units=8", f"--output_dir={tmp_path}/out"),
-        *("--max_seq_length=24", "--max_query_length=4"),
+        "run_squad",
+        f"--pretrained={model_dir} --train_file={data}",
+        f"--do_train --bilstm_units=8 --output_dir={tmp_path}/out",
+        "--max_seq_length=24 --max_query_length=4",
     )
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "--bilstm_units=8 is for a BiLSTM, and --head=linear" in done.err
@@ -185,9 +177,9 @@ def test_questions_are_answered_by_what_lstms_read(model_dir, tmp_path):
     limits = ("--max_query_length=4", "--doc_stride=8", "--answer_aligner=words")
     limits += (f"--predict_file={tmp_path}/dev.json", "--do_predict")
     out, again = tmp_path / "out", tmp_path / "again"
-    run(
+    tiny.succeed(
         *("run_squad", f"--pretrained={model_dir}", f"--output_dir={out}", *limits),
-        *(f"--train_file={tmp_path}/train.json", "--do_train", "--do_export"),
+        f"--train_file={tmp_path}/train.json --do_train --do_export",
         *(*FLAGS, *LEARN, "--max_seq_length=24", "--num_train_epochs=12"),
     )
     assert tiny.eval_results(out)["f1"] > 90
@@ -198,7 +190,7 @@ def test_questions_are_answered_by_what_lstms_read(model_dir, tmp_path):
     for name in kept:
         np.testing.assert_array_equal(weights[name], before[name], err_msg=name)
     assert kept and weights["cls/squad/output_weights"].shape == (2, 64)
-    run(
+    tiny.succeed(
         *("run_squad", f"--pretrained={out}", f"--output_dir={again}", *limits),
         "--max_seq_length=24",
     )

@@ -29,8 +29,8 @@ def squad(model, questions, output_dir, *more):
     return tiny.run_script(
         "run_squad",
         *tiny_gpt.flags(model),
-        *(f"--train_file={questions}/train.json", "--do_train", "--max_seq_length=64"),
-        *(f"--predict_file={questions}/dev.json", "--do_predict", "--doc_stride=16"),
+        f"--train_file={questions}/train.json --do_train --max_seq_length=64",
+        f"--predict_file={questions}/dev.json --do_predict --doc_stride=16",
         *("--max_query_length=8", f"--output_dir={output_dir}", *more),
     )
 
@@ -79,11 +79,11 @@ def test_lstms_say_where_there_is_no_answer(network, tmp_path):
     out, limits = tmp_path / "out", ("--max_query_length=4", "--doc_stride=8")
     done = tiny.run_script(
         *("run_squad", *flags, *limits, "--max_seq_length=32", "--head=bilstm"),
-        *("--version_2_with_negative", "--do_train", "--do_predict", "--do_export"),
-        *(f"--train_file={tmp_path}/train.json", f"--output_dir={out}"),
-        *(f"--predict_file={tmp_path}/dev.json", "--answer_aligner=words"),
-        *("--bilstm_layers=1", "--bilstm_units=32", "--learning_rate=1e-2"),
-        *("--num_train_epochs=12", "--train_batch_size=8"),
+        "--version_2_with_negative --do_train --do_predict --do_export",
+        f"--train_file={tmp_path}/train.json --output_dir={out}",
+        f"--predict_file={tmp_path}/dev.json --answer_aligner=words",
+        "--bilstm_layers=1 --bilstm_units=32 --learning_rate=1e-2",
+        "--num_train_epochs=12 --train_batch_size=8",
     )
     assert done.code == 0, done.err
     results = tiny.eval_results(out)
@@ -104,7 +104,7 @@ def test_gpt_2_tags_words_in_files_and_served(gpt_2, tmp_path):
         *tiny_gpt.flags(gpt_2),
         *(f"--{split}_file={data}/{split}.conll" for split in ("train", "dev", "test")),
         *("--do_train", "--do_eval", "--do_predict", "--do_export", *LEARN),
-        *("--max_seq_length=64", f"--output_dir={tmp_path}/out"),
+        f"--max_seq_length=64 --output_dir={tmp_path}/out",
     )
     assert done.code == 0, done.err
     assert tiny.eval_results(tmp_path / "out")["eval_accuracy"] > 0.6
@@ -135,9 +135,9 @@ def test_gpts_own_tokenizer_is_in_no_export(shared_file, questions, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     done = tiny.run_script(
         "run_squad",
-        *(f"--bert_config_file={tmp_path}/config.json", f"--vocab_file={encoder}"),
-        *(f"--train_file={questions}/train.json", "--do_train", "--do_export"),
-        *("--max_seq_length=24", "--max_query_length=8", "--doc_stride=8"),
+        f"--bert_config_file={tmp_path}/config.json --vocab_file={encoder}",
+        f"--train_file={questions}/train.json --do_train --do_export",
+        "--max_seq_length=24 --max_query_length=8 --doc_stride=8",
         f"--output_dir={tmp_path}/out",
     )
     assert done.code == 2 and "the tokenizer of GPT is no TensorFlow" in done.err

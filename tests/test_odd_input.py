@@ -48,28 +48,35 @@ class Command(NamedTuple):
     binaries: tuple[str, ...] = ()
 
 
-_ROWS = "--max_seq_length=16 --train_batch_size=48 --num_train_epochs=1 --do_train"
-_ROWS += " --nowrite_report --output_dir={0}/out"
+def _run(name, **files):
+    """A run of tests/whole_runs.py of one step."""
+    scores = name in ("classification", "questions")
+    flags = " ".join(whole_runs.arguments(name, "{0}", steps=1, evaluates=scores))
+    flags += " --nowrite_report --output_dir={0}/out"
+    return Command(whole_runs.SCRIPTS[name], flags, **files)
+
+
+_RESUME = "--max_seq_length=16 --train_batch_size=48 --do_train --do_eval --do_predict "
+_RESUME += "--pretrained={0}/model --train_file={0}/train.tsv --dev_file={0}/dev.tsv "
+_RESUME += "--test_file={0}/test.tsv --nowrite_report --output_dir={0}/trained "
+_DATA = "data-00000-of-00001"
 COMMANDS = {
-    "classify": Command(
-        "run_classifier",
-        "--pretrained={0}/model --train_file={0}/train.tsv --dev_file={0}/dev.tsv "
-        f"--do_eval {_ROWS}",
+    "classify": _run(
+        "classification",
         json_files=("model/bert_config.json",),
         texts=("model/vocab.txt", "train.tsv"),
         binaries=("model/bert_model.ckpt.index",),
     ),
     "classify_jsonl": Command(
         "run_classifier",
-        f"--pretrained={{0}}/model --train_file={{0}}/rows.jsonl {_ROWS}",
+        "--pretrained={0}/model --train_file={0}/rows.jsonl --max_seq_length=16 "
+        "--train_batch_size=48 --num_train_epochs=1 --do_train --nowrite_report "
+        "--output_dir={0}/out",
         texts=("rows.jsonl",),
     ),
     "resume": Command(
         "run_classifier",
-        "--pretrained={0}/model --train_file={0}/train.tsv --dev_file={0}/dev.tsv "
-        "--do_eval --do_predict --test_file={0}/test.tsv --do_train --nowrite_report "
-        "--max_seq_length=16 --train_batch_size=48 --num_train_epochs=2 "
-        "--output_dir={0}/trained",
+        f"{_RESUME} --num_train_epochs=2",
         json_files=(
             "trained/run.json",
             "trained/label_map.json",
@@ -77,10 +84,7 @@ COMMANDS = {
             "trained/bert_config.json",
         ),
         texts=("trained/checkpoint", "trained/vocab.txt"),
-        binaries=(
-            "trained/model.ckpt-1.index",
-            "trained/model.ckpt-1.data-00000-of-00001",
-        ),
+        binaries=("trained/model.ckpt-1.index", f"trained/model.ckpt-1.{_DATA}"),
     ),
     "predict": Command(
         "serving.predictor",
@@ -90,7 +94,7 @@ COMMANDS = {
             "trained/export/1/saved_model.pb",
             "trained/export/1/fingerprint.pb",
             "trained/export/1/variables/variables.index",
-            "trained/export/1/variables/variables.data-00000-of-00001",
+            f"trained/export/1/variables/variables.{_DATA}",
         ),
     ),
     "answer_lines": Command(
@@ -111,7 +115,7 @@ COMMANDS = {
         "--pretrained={0}/gpt --prompt=the --max_new_tokens=2",
         json_files=("gpt/config.json", "gpt/vocab.json"),
         texts=("gpt/merges.txt",),
-        binaries=("gpt/model.ckpt.index", "gpt/model.ckpt.data-00000-of-00001"),
+        binaries=("gpt/model.ckpt.index", f"gpt/model.ckpt.{_DATA}"),
     ),
     "score": Command(
         "run_generation",
@@ -119,38 +123,12 @@ COMMANDS = {
         "--template={{text}}_{{label}}",
         texts=("train.tsv",),
     ),
-    "questions": Command(
-        "run_squad",
-        "--pretrained={0}/model --train_file={0}/train.json "
-        "--predict_file={0}/dev.json --do_predict --doc_stride=8 --max_query_length=8 "
-        "--max_seq_length=32 --train_batch_size=40 --num_train_epochs=1 --do_train "
-        "--nowrite_report --output_dir={0}/out",
-        json_files=("train.json", "dev.json"),
-    ),
-    "tag": Command(
-        "run_tagger",
-        f"--pretrained={{0}}/model --train_file={{0}}/train.conll {_ROWS}",
-        texts=("train.conll",),
-    ),
-    "write": Command(
-        "run_seq2seq",
-        "--pretrained={0}/model --train_file={0}/pairs.tsv --do_train "
-        "--max_source_length=16 --max_target_length=16 --train_batch_size=8 "
-        "--num_train_epochs=1 --nowrite_report --output_dir={0}/out",
-        texts=("pairs.tsv",),
-    ),
-    "pretrain": Command(
-        "run_pretraining",
-        "--pretrained={0}/model --input_file={0}/masked.tfrecord --max_seq_length=16 "
-        "--max_predictions_per_seq=3 --num_train_steps=1 --num_warmup_steps=0 "
-        "--train_batch_size=8 --do_train --output_dir={0}/out",
-        binaries=("masked.tfrecord",),
-    ),
-    "stream": Command(
-        "run_pretraining",
-        "--pretrained={0}/model_streams --input_file={0}/part-0.txt --do_train "
-        "--objective=bidirectional_lm --num_train_steps=1 --num_warmup_steps=0 "
-        "--train_batch_size=4 --output_dir={0}/out",
+    "questions": _run("questions", json_files=("train.json", "dev.json")),
+    "tag": _run("tagging", texts=("train.conll",)),
+    "write": _run("pairs", texts=("train.tsv",)),
+    "pretrain": _run("pretraining", binaries=("masked.tfrecord",)),
+    "stream": _run(
+        "streams",
         json_files=("model_streams/options.json",),
         texts=("model_streams/vocab.txt", "part-0.txt"),
         binaries=("model_streams/model.ckpt.index",),
@@ -295,18 +273,10 @@ def place(tmp_path_factory):
     rows = [{"text": text, "label": label} for text, label in tiny.rows(48)]
     lines = [json.dumps(row) + "\n" for row in rows]
     (place / "rows.jsonl").write_text("".join(lines))
-    pairs = [(text, text) for text, _ in tiny.rows(8)]
-    tiny.write_tsv(place / "pairs.tsv", ("source", "target"), pairs)
-    flags = COMMANDS["resume"].flags.format(place).replace("epochs=2", "epochs=1")
-    done = tiny.run_classifier(*flags.split(), "--do_export")
-    assert done.code == 0, done
-    done = tiny.run_script(
-        "convert_checkpoint",
-        f"--input={place / 'model'}",
-        "--to=hugging_face",
-        f"--output_dir={place / 'hugging_face'}",
-    )
-    assert done.code == 0, done
+    resume = _RESUME.format(place)
+    tiny.succeed("run_classifier", resume, "--num_train_epochs=1 --do_export")
+    convert = f"--input={place}/model --output_dir={place}/hugging_face"
+    tiny.succeed("convert_checkpoint", convert, "--to=hugging_face")
     return place
 
 

@@ -69,9 +69,9 @@ def run(remote):
     done = tiny.run_classifier(
         f"--pretrained={remote}/model",
         *(f"--{split}_file={remote}/tables/{split}.tsv" for split in SPLITS),
-        *("--do_train", "--do_eval", "--do_predict"),
-        *("--max_seq_length=16", "--train_batch_size=8", "--num_train_epochs=2"),
-        *("--learning_rate=1e-3", f"--output_dir={remote}/out", "--write_report"),
+        "--do_train --do_eval --do_predict",
+        "--max_seq_length=16 --train_batch_size=8 --num_train_epochs=2",
+        f"--learning_rate=1e-3 --output_dir={remote}/out --write_report",
     )
     assert done.code == 0, done.err
     return f"{remote}/out"
@@ -96,8 +96,8 @@ def test_a_run_leaves_its_files_there(run):
 
 def test_a_run_goes_on_there(run, remote):
     done = tiny.run_classifier(
-        *(f"--pretrained={run}", f"--dev_file={remote}/tables/dev.tsv"),
-        *("--do_eval", "--max_seq_length=16", f"--output_dir={remote}/again"),
+        f"--pretrained={run} --dev_file={remote}/tables/dev.tsv",
+        f"--do_eval --max_seq_length=16 --output_dir={remote}/again",
     )
     assert done.code == 0, done.err
     first, again = (

@@ -32,7 +32,7 @@ def run(places, name, *arguments, draws=True):
     done = tiny.run_script(
         "run_classifier",
         *(f"--{split}_file={places}/{split}.tsv" for split in ("train", "dev", "test")),
-        *(f"--pretrained={places}/model", f"--output_dir={places / name}"),
+        f"--pretrained={places}/model --output_dir={places / name}",
         *("--max_seq_length=16", "--do_train", "--do_eval", "--do_predict", *BRIEF),
         *arguments,
         draws=draws,
@@ -189,7 +189,7 @@ def test_rows_without_labels_are_explained_in_half_precision_too(places, runs):
     for name, more in (("whole", ()), ("half", ("--mixed_precision=bfloat16",))):
         done = run(
             *(places, name, f"--pretrained={places}/runs/seed-1", "--nodo_train"),
-            *("--nodo_eval", f"--test_file={places}/unlabelled.tsv", "--explain=2"),
+            f"--nodo_eval --test_file={places}/unlabelled.tsv --explain=2",
             *more,
         )
         assert done.code == 0
@@ -221,7 +221,7 @@ def test_every_script_leaves_a_report(name, output, tmp_path, monkeypatch):
     place = tmp_path / "path" / "to" / "out"
     done = tiny.run_script(
         *(whole_runs.SCRIPTS[name], *flags, f"--output_dir={place}"),
-        *("--log_steps=2", "--write_report", "--do_export"),
+        "--log_steps=2 --write_report --do_export",
         draws=True,
     )
     assert done.code == 0, done.err

@@ -15,11 +15,11 @@ from data_pipeline.text import elmo
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.configs import config_files
 from modeling.elmo import objective
-from tests import resumed_runs, tiny, tiny_elmo, whole_runs
+from tests import tiny, tiny_elmo, whole_runs
 
 BRIEF = (
-    *("--objective=bidirectional_lm", "--do_train", "--num_train_steps=12"),
-    *("--train_batch_size=4", "--save_checkpoints_steps=5", "--log_steps=2"),
+    "--objective=bidirectional_lm --do_train --num_train_steps=12",
+    "--train_batch_size=4 --save_checkpoints_steps=5 --log_steps=2",
 )
 
 
@@ -37,8 +37,8 @@ def data(tmp_path_factory):
 
 def arguments(data, output_dir, *more):
     return (
-        *(f"--bert_config_file={data}/options.json", f"--vocab_file={data}/vocab.txt"),
-        *(f"--input_file={data}/part-*.txt", f"--output_dir={output_dir}"),
+        f"--bert_config_file={data}/options.json --vocab_file={data}/vocab.txt",
+        f"--input_file={data}/part-*.txt --output_dir={output_dir}",
         *(f"--eval_input_file={data}/held-out.txt", *BRIEF, *more),
     )
 
@@ -61,7 +61,7 @@ def expected_scores(data, directory):
     vocab = elmo.read_vocab(str(directory / "vocab.txt"))
     words = sentence_files.WordIds(elmo.ElmoTokenizer(vocab))
     specs = {"eval_input_file": str(data / "held-out.txt")}
-    sets = stream_batches.load(specs, words, unroll=5)
+    sets = stream_batches.load(specs, words, steps_per_batch=5)
     states = {n: np.zeros((8, *s), np.float32) for n, s in model.states.items()}
     totals, count = np.zeros(2), 0
     for features in sets.evaluation_batches(8, sets.num_evaluation_batches(8, None)):
@@ -117,12 +117,6 @@ def test_directory_is_a_pretrained_model_with_the_states_of_its_run(trained):
     assert values["lm/softmax/W/Adagrad"].max() > 1
     config = config_files.read(found.config_file)
     assert config.vocab_size == 17 and config.num_negative_samples == 6
-
-
-@pytest.mark.slow
-def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
-    """Bit for bit, with states, samples and every dropout mask."""
-    resumed_runs.assert_ends_as(trained[0], tmp_path, 5, ["eval_results.txt"])
 
 
 @pytest.mark.slow
@@ -185,55 +179,6 @@ def test_mixed_precision_trains_as_float32_does(trained, data, tmp_path, half):
     assert found["loss"] == pytest.approx(expected["loss"], rel=5 * 2.0**-8)
     states = whole_runs.variables(tmp_path, 12)["carried/cell_states"]
     assert states.dtype == np.float32
-
-
-BAD_INPUT = {
-    "length": (["--max_seq_length=64"], "reads streams of sentences; set --unroll"),
-    "masking": (["--masking=span"], "--masking=span is for --objective=masked_lm"),
-    "export": (["--do_export"], "use extract_features.py"),
-    "objective": (
-        ["--objective=left_to_right"],
-        "--objective=left_to_right is not for ELMo, which",
-    ),
-    "samples": (["--num_negative_samples=17"], "a sample of 17 words"),
-    "no sample": (
-        ["--nosample_softmax", "--num_negative_samples=4"],
-        "--num_negative_samples=4 is for a sampled softmax",
-    ),
-    "bias": (["--adam_bias_correction"], "is for --optimizer=adam, but it is adagrad"),
-    "no vocabulary": (["--vocab_file="], "--vocab_file is missing; its words"),
-    "vocabulary": (["--vocab_file={other}"], "other.txt:1: 'a' is not one of the"),
-    "size": (["--vocab_file={short}"], "has 4 words, but --bert_config_file says"),
-    "batch": (["--gradient_accumulation_steps=3"], "cannot be cut into"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_is_one_line(case, data, tmp_path):
-    more, said = BAD_INPUT[case]
-    places = {
-        "other": tiny_elmo.write_vocab(tmp_path / "other.txt", tiny_elmo.WORDS[1:]),
-        "short": tiny_elmo.write_vocab(
-            tmp_path / "short.txt", ("<S>", "</S>", "<UNK>", "a")
-        ),
-    }
-    more = [each.format(**places) for each in more]
-    done = tiny.run_script("run_pretraining", *arguments(data, tmp_path / "out", *more))
-    assert done.code == 2, done.err
-    assert said in done.err and done.err.count("error: ") == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_flags_of_streams_are_for_streams(tmp_path):
-    model = tiny.write_model(tmp_path / "model", num_hidden_layers=1)
-    tiny.write_records(tmp_path / "records", tiny.records(8))
-    done = tiny.run_script(
-        "run_pretraining",
-        *(f"--pretrained={model}", f"--input_file={tmp_path}/records", "--do_train"),
-        *(f"--output_dir={tmp_path}/out", "--unroll_steps=7"),
-    )
-    assert done.code == 2
-    assert "--unroll_steps=7 is for --objective=bidirectional_lm" in done.err
 
 
 def test_run_is_not_continued_with_other_words_or_text(trained, data, tmp_path):

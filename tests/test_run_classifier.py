@@ -18,7 +18,7 @@ from modeling import models
 from modeling.checkpoints import checkpoint, hugging_face
 from modeling.configs import config as config_lib
 from serving import predictor
-from tests import parsed_records, resumed_runs, tiny
+from tests import parsed_records, tiny
 from training.results import evaluation
 
 SPLITS = ("train", "dev", "test")
@@ -44,16 +44,8 @@ def files_of(directory, *splits):
 
 
 def run(model, output_dir, *arguments, **settings):
-    """Runs the script, which must end well; returns what it printed."""
-    done = tiny.run_classifier(
-        f"--pretrained={model}",
-        f"--output_dir={output_dir}",
-        "--max_seq_length=16",
-        *arguments,
-        **settings,
-    )
-    assert done.code == 0, done.err
-    return done
+    places = f"--pretrained={model} --output_dir={output_dir} --max_seq_length=16"
+    return tiny.succeed("run_classifier", places, *arguments, **settings)
 
 
 def test_dev_share_scores_rows_that_are_not_trained_on(model_dir, table_dir, tmp_path):
@@ -63,23 +55,6 @@ def test_dev_share_scores_rows_that_are_not_trained_on(model_dir, table_dir, tmp
     scores = (tmp_path / "eval_results.txt").read_text()
     run(tmp_path, tmp_path, *share)
     assert (tmp_path / "eval_results.txt").read_text() == scores
-
-
-TABLES = tiny.ROOT / "sample_data" / "messages"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (files_of(TABLES, "train", "dev"), f"0.2 beside --dev_file={TABLES}/dev.tsv: "),
-        (["--task_name=CoLA", "--data_dir=x"], "0.2 beside --task_name=CoLA: "),
-        ([], "0.2: takes the dev rows from --train_file; set that, too"),
-    ],
-)
-def test_dev_share_cuts_a_train_file_alone(model_dir, tmp_path, wrong, message):
-    flags = ("--do_train", "--do_eval", "--dev_share=0.2", f"--output_dir={tmp_path}")
-    done = tiny.run_classifier(f"--pretrained={model_dir}", *flags, *wrong)
-    assert done.code == 2 and f"error: --dev_share={message}" in done.err
 
 
 @pytest.fixture(scope="module")
@@ -98,56 +73,24 @@ def columns(path):
     return np.array([[float(cell) for cell in line.split("\t")] for line in lines])
 
 
-def test_whole_run_learns_and_leaves_the_files_of_the_original(trained):
+def test_whole_run_learns_reports_and_exports(trained):
+    """The files of every run: tests/test_scripts.py."""
     path, done = trained
     files = set(tiny.listing(path))
-    events = {name for name in files if "tfevents" in name}
-    assert sorted(name.split(".out.")[0] for name in events) == [
-        "eval/events",  # scores
-        "eval/events",  # pictures
-        "train/events",
-    ]
-    exported = {name for name in files if name.startswith("export/1/")}
-    assert {"export/1/saved_model.pb", "export/1/assets.extra/label_map.json"} < files
-    checkpoints = {
-        f"model.ckpt-{step}.{ending}"
-        for step in (140, 180)  # of 70, 140 and 180 the newest two
-        for ending in ("index", "data-00000-of-00001", "json")
-    }
-    assert files - events - exported - checkpoints == {
-        "README.md",
-        "bert_config.json",
-        "checkpoint",
+    assert {
+        "export/1/saved_model.pb",
+        "export/1/assets.extra/label_map.json",
         "config/batching_parameters.txt",
         "config/models.config",
-        "eval.tf_record",
-        "eval_results.txt",
-        "label_map.json",
-        "predict.tf_record",
+        "README.md",
         "report.html",
         "report.json",
-        "run.json",
-        "test_predictions.jsonl",
-        "test_results.tsv",
-        "tokenizer_config.json",
-        "train.tf_record",
-        "vocab.txt",
-    }
-    assert checkpoints < files
-    assert tiny.eval_results(path)["eval_accuracy"] > 0.9
-    assert "training: step 0 to 180" in done.out
+    } < files
+    steps = {name.split(".")[1] for name in files if name.endswith(".index")}
+    assert steps == {"ckpt-140", "ckpt-180"}  # of 70, 140 and 180 the newest two
+    results = tiny.eval_results(path)
+    assert results["eval_accuracy"] > 0.9 and {"eval_loss", "loss"} < results.keys()
     assert "newly initialised: output_weights, output_bias" in done.out
-    last = r"^step 180/180 \(100 %\)  [\d.]+/s  00:00 left  loss 0\.\d+ "
-    assert re.search(last, done.err, re.M)
-
-
-def test_eval_results_are_sorted_lines_with_the_originals_keys(trained):
-    text = (trained[0] / "eval_results.txt").read_text()
-    keys = [line.split(" = ")[0] for line in text.splitlines()]
-    assert keys == sorted(keys)
-    assert {"eval_accuracy", "eval_loss", "global_step", "loss"} < set(keys)
-    assert "global_step = 180\n" in text
-    assert text.endswith("\n")
 
 
 def test_test_results_have_a_row_an_example_and_a_column_a_class(trained, table_dir):
@@ -287,7 +230,7 @@ def test_run_without_training_has_the_labels_of_its_model(
     before = tiny.listing(path)
     done = tiny.run_classifier(
         *(f"--pretrained={model_dir}", f"--output_dir={path}", *rows),
-        *("--do_predict", "--labels=good,fine,bad", "--max_seq_length=16"),
+        "--do_predict --labels=good,fine,bad --max_seq_length=16",
     )
     assert done.code == 2
     assert "['good', 'fine', 'bad'] are not the labels that the model" in done.err
@@ -308,22 +251,6 @@ def test_run_without_training_has_the_labels_of_its_model(
     run(model_dir, tmp_path, *flags, "--labels=good,bad,fine")
     assert not (tmp_path / "label_map.json").exists()
     assert {row["label"] for row in tiny.predictions(tmp_path)} == set(tiny.LABELS)
-
-
-@pytest.mark.slow
-def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
-    results = ("eval_results.txt", "test_results.tsv", "test_predictions.jsonl")
-    more = "--nodo_export"
-    resumed_runs.assert_ends_as(trained[0], tmp_path, 140, results, more)
-    # And then nothing is left, but to evaluate and predict as asked.
-    before = tiny.listing(tmp_path)
-    done = tiny.run_again(trained[0], f"--output_dir={tmp_path}", more)
-    assert done.code == 0, done.err
-    assert "nothing to train: step 180 of 180 is reached; raise --num" in done.out
-    after = tiny.listing(tmp_path)
-    assert {name: after[name] for name in before} == before
-    # The same point is added to the curves once more.
-    assert all(name.startswith("eval/events") for name in after.keys() - before.keys())
 
 
 def test_rows_of_a_batch_with_a_loss_that_is_no_number_are_named(
@@ -398,30 +325,6 @@ def test_run_does_not_claim_flags_that_it_was_not_trained_with(trained, tmp_path
         json.loads((path / "run.json").read_text())["flags"]["num_train_epochs"] == 31
     )
     assert "learning rate:" not in tiny.run_again(path, *longer).out
-
-
-@pytest.mark.slow
-def test_another_run_is_refused_and_replaced_when_asked(trained, tmp_path):
-    for path in trained[0].iterdir():
-        if path.is_file():
-            (tmp_path / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "notes.txt").write_text("mine")
-    before = tiny.listing(tmp_path)
-    arguments = (f"--output_dir={tmp_path}", "--nodo_export")
-    arguments += ("--train_batch_size=16", "--num_train_epochs=2")
-    done = tiny.run_again(trained[0], *arguments)
-    assert done.code == 2
-    assert "train_batch_size was 8 and is 16" in done.err
-    assert "--overwrite_output_dir" in done.err
-    assert tiny.listing(tmp_path) == before
-    arguments += ("--nodo_eval", "--nodo_predict", "--overwrite_output_dir")
-    done = tiny.run_again(trained[0], *arguments)
-    assert done.code == 0, done.err
-    assert "training: step 0 to 6" in done.out
-    files = set(tiny.listing(tmp_path))
-    assert "model.ckpt-6.index" in files and "model.ckpt-180.index" not in files
-    assert "eval_results.txt" not in files
-    assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
 @pytest.mark.slow
@@ -575,32 +478,6 @@ def test_several_labels_in_jsonl(model_dir, tmp_path, is_served):
         assert "label" not in answer
 
 
-@pytest.mark.parametrize(
-    ("weights", "count"),
-    [("1,1,300", 24), ("300,1,1", 0)],
-)
-@pytest.mark.slow  # test_losses.py and test_bad_input.py every day
-def test_class_weights_move_the_predictions(model_dir, tmp_path, weights, count):
-    """CSV with named columns; a heavy weight makes its class the answer."""
-    rows = tiny.rows(24)
-    for split in SPLITS:
-        lines = ["what,kind,number\n"]
-        lines += [
-            f'"{text}, ""so""",{label},x{i}\n' for i, (text, label) in enumerate(rows)
-        ]
-        (tmp_path / f"{split}.csv").write_text("".join(lines))
-    files = [f"--{split}_file={tmp_path}/{split}.csv" for split in SPLITS]
-    layout = ("--text_a_column=what", "--label_column=kind", "--id_column=number")
-    arguments = (*files, *layout, "--do_train", "--do_predict", *BRIEF)
-    arguments += ("--learning_rate=1e-2", "--num_train_epochs=4")
-    path = tmp_path / "out"
-    run(model_dir, path, *arguments, f"--class_weights={weights}")
-    said = tiny.predictions(path)
-    assert [row["id"] for row in said] == [f"x{i}" for i in range(24)]
-    assert said[0]["text_a"] == rows[0][0] + ', "so"'
-    assert sum(row["label"] == "good" for row in said) == count
-
-
 def test_hugging_face_directory_gives_the_same_scores(
     trained, model_dir, table_dir, tmp_path
 ):
@@ -636,53 +513,6 @@ def test_test_rows_need_no_labels(trained, model_dir, tmp_path):
     found = (tmp_path / "out" / "test_results.tsv").read_bytes()
     assert found == (trained[0] / "test_results.tsv").read_bytes()
     assert "given" not in tiny.predictions(tmp_path / "out")[0]
-
-
-@pytest.mark.slow
-def test_script_is_a_command(trained, model_dir, table_dir, tmp_path):
-    """Of a process of its own; in tests/serving/ the predictor is."""
-    command = [sys.executable, str(tiny.ROOT / "run_classifier.py")]
-    command += [f"--pretrained={model_dir}", f"--output_dir={tmp_path}"]
-    command += [f"--init_checkpoint={trained[0]}", *files_of(table_dir, "test")]
-    done = subprocess.run(
-        [*command, "--do_predict", "--max_seq_length=16"],
-        capture_output=True,
-        text=True,
-        cwd=tiny.ROOT,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert f"weights: {trained[0]}/model.ckpt-180: 25 of 25" in done.stdout
-    before = columns(trained[0] / "test_results.tsv")
-    # Other numbers of threads may sum in another order.
-    np.testing.assert_allclose(
-        columns(tmp_path / "test_results.tsv"), before, atol=1e-5
-    )
-
-
-@pytest.mark.slow
-def test_training_export_and_predictor_are_commands(model_dir, table_dir, tmp_path):
-    command = [sys.executable, str(tiny.ROOT / "run_classifier.py")]
-    command += [f"--pretrained={model_dir}", f"--output_dir={tmp_path}"]
-    command += [*files_of(table_dir, "train"), "--do_train", "--do_export", *BRIEF]
-    done = subprocess.run(
-        [*command, "--max_seq_length=16"], capture_output=True, text=True, cwd=tiny.ROOT
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert f"exported: {tmp_path}/export/1" in done.stdout
-    said = json.loads((tmp_path / "run.json").read_text())["flags"]
-    assert said["do_export"] is True and said["train_batch_size"] == 8
-    asked = ["the film was awful", "a great shop"]
-    command = [sys.executable, "-m", "serving.predictor", "--json"]
-    done = subprocess.run(
-        [*command, f"--export_dir={tmp_path}/export", *asked],
-        capture_output=True,
-        text=True,
-        cwd=tiny.ROOT,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [answer["text"] for answer in answers] == asked
-    assert {answer["label"] for answer in answers} <= set(tiny.LABELS)
 
 
 @pytest.mark.slow

@@ -98,7 +98,6 @@ def test_a_text_stops_before_a_stop_text(run):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error(model_dir):
     script = pathlib.Path(__file__).parents[1] / "run_generation.py"
     asked = (f"--pretrained={model_dir}", "--prompt=a", "--max_new_tokens=40")
@@ -124,12 +123,6 @@ def test_wrong_input_is_one_line(model_dir, tmp_path):
 
     assert "a prompt of 40 tokens and 24 new ones" in error(f"--prompt={'a' * 40}")
     assert "the prompt is empty; write one" in error("--prompt= ")
-    assert "--score_file scores and --prompt" in error("--prompt=a", "--score_file=b")
-    assert "--template is for --score_file" in error("--template={text}")
-    assert "--top_p=0.0 is not above 0" in error("--top_p=0")
-    assert "ends in none of .jsonl, .txt" in error("--output_file=a.csv")
-    assert "--do_export needs an --output_dir" in error("--do_export")
-    assert "needs a --template" in error("--score_file=a", "--score_as=labels")
     path = tmp_path / "a.txt"
     path.write_text(f"{'a' * 60}\n")
     asked = (f"--score_file={path}", "--score_as=last_word")
@@ -230,9 +223,9 @@ def test_a_labelled_table_is_classified_without_training(run, tmp_path):
     table = [("good film", "pos"), ("bad film", "neg"), ("good", "pos")]
     path = tiny.write_tsv(tmp_path / "a.tsv", ("text", "label"), table)
     printed = run(
-        *(f"--score_file={path}", "--score_as=labels", "--template={text}: {label}"),
-        *("--label_words=pos=+,neg=-", f"--output_file={tmp_path / 'a.jsonl'}"),
-        *(f"--examples_file={path}", "--num_examples=1", "--keep_end"),
+        f"--score_file={path} --score_as=labels --template={{text}}: {{label}}",
+        f"--label_words=pos=+,neg=- --output_file={tmp_path / 'a.jsonl'}",
+        f"--examples_file={path} --num_examples=1 --keep_end",
     )
     found = rows(tmp_path / "a.jsonl")
     chosen = [row["choice"]["part"] for row in found]
@@ -261,8 +254,8 @@ def test_texts_of_really_trained_weights_are_the_recorded_ones(
     prompts = [row["prompt"] for row in recorded["greedy"]]
     (tmp_path / "a.txt").write_text("".join(f"{prompt}\n" for prompt in prompts))
     run(
-        *(f"--prompt_file={tmp_path / 'a.txt'}", "--temperature=0"),
-        *("--max_new_tokens=24", f"--output_file={tmp_path / 'a.jsonl'}"),
+        f"--prompt_file={tmp_path / 'a.txt'} --temperature=0",
+        f"--max_new_tokens=24 --output_file={tmp_path / 'a.jsonl'}",
         pretrained=weights,
     )
     texts = [row["prompt"] + row["text"] for row in rows(tmp_path / "a.jsonl")]

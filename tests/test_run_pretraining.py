@@ -1,9 +1,7 @@
 """run_pretraining.py from end to end, on a model and records of tests/tiny.py."""
 
-import dataclasses
 import json
 import pathlib
-import re
 import shutil
 
 import keras
@@ -12,13 +10,11 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.pretraining import batches as record_batches
-from data_pipeline.pretraining import metadata
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, hugging_face
 from modeling.configs import config as config_lib
 from serving import export
-from tests import full_disk, resumed_runs, tiny, whole_runs
-from training import checkpoints
+from tests import resumed_runs, tiny, whole_runs
 from training.distribution import devices
 from training.results import evaluation
 
@@ -73,10 +69,7 @@ def arguments_of(model, records, output_dir, *more):
 
 
 def run(*arguments):
-    """Runs the script, which must end well; returns what it printed."""
-    done = tiny.run_script("run_pretraining", *arguments)
-    assert done.code == 0, done.err
-    return done
+    return tiny.succeed("run_pretraining", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +79,7 @@ def whole_arguments(model_dir, records_dir):
         f"--eval_input_file={records_dir}/held-out.tfrecord",
         f"--vocab_file={model_dir}/vocab.txt",
         f"--init_checkpoint={model_dir}/bert_model.ckpt",
-        *("--do_train", "--do_eval", "--evaluate_steps=6"),
+        "--do_train --do_eval --evaluate_steps=6",
     )
     return lambda path: arguments_of(model_dir, records_dir, path, *more)
 
@@ -160,32 +153,6 @@ def expected_scores(config_file, weights, features, batch_size, num_batches):
     }
 
 
-def test_whole_run_leaves_the_files_of_the_original(trained):
-    path, done = trained
-    files = set(tiny.listing(path))
-    written = {
-        f"model.ckpt-{step}.{ending}"
-        for step in (5, 10, 12)
-        for ending in ("index", "data-00000-of-00001", "json")
-    }
-    others = {name for name in files if "tfevents" not in name} - written
-    assert written < files and others == {
-        "bert_config.json",
-        "checkpoint",
-        "eval_results.txt",
-        "run.json",
-        "tokenizer_config.json",
-        "vocab.txt",
-    }
-    # The last counts, whatever the evaluations say.
-    assert 'path: "model.ckpt-12"' in (path / "checkpoint").read_text()
-    assert "weights: " in done.out and "30 of 30 variables assigned" in done.out
-    assert "training: step 0 to 12" in done.out
-    assert f"evaluation: {path}/eval_results.txt" in done.out
-    assert re.search(r"^  masked_lm_loss = \d", done.out, re.M)
-    assert whole_runs.variables(path, 12)["global_step"] == 12
-
-
 def test_each_of_two_hosts_makes_half_of_every_batch(trained_on):
     """Of training, scores and filled-in blanks."""
     *_, given = trained_on
@@ -238,7 +205,7 @@ def test_masked_words_are_learned(model_dir, records_dir, tmp_path, monkeypatch)
     done = run(
         *arguments_of(model_dir, records_dir, tmp_path, "--do_train", "--do_export"),
         vocab,
-        *("--num_train_steps=250", "--learning_rate=2e-3", "--log_steps=50"),
+        "--num_train_steps=250 --learning_rate=2e-3 --log_steps=50",
         "--num_warmup_steps=10",
     )
     curves = tiny.events(tmp_path / "train")
@@ -257,30 +224,6 @@ def test_masked_words_are_learned(model_dir, records_dir, tmp_path, monkeypatch)
     shares = [found["probabilities"] for found in (trained, again)]
     np.testing.assert_allclose(*shares, atol=1e-6)
     assert (again["filled"].numpy() == trained["filled"].numpy()).all()
-
-
-def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
-    """Bit for bit: weights, moments and every dropout mask."""
-    resumed_runs.assert_ends_as(trained[0], tmp_path, 5, ["eval_results.txt"])
-    # And then nothing is left, but to evaluate as asked.
-    before = tiny.listing(tmp_path)
-    done = tiny.run_again(tmp_path)
-    assert done.code == 0, done.err
-    assert "step 12 of 12 is reached; raise --num_train_steps" in done.out
-    after = tiny.listing(tmp_path)
-    assert {name: after[name] for name in before} == before
-
-
-def test_another_run_is_refused(trained):
-    before = tiny.listing(trained[0])
-    for change, word in (
-        ("--train_batch_size=4", "train_batch_size was 8 and is 4"),
-        ("--optimizer=lamb", "optimizer was 'adam' and is 'lamb'"),
-        ("--seed=2", "seed was 1 and is 2"),
-    ):
-        done = tiny.run_again(trained[0], change)
-        assert done.code == 2 and word in done.err
-    assert tiny.listing(trained[0]) == before
 
 
 def test_warm_up_as_long_as_the_run_is_warned_of(trained):
@@ -337,45 +280,13 @@ def test_what_is_pretrained_can_be_fine_tuned(trained, tmp_path):
         f"--pretrained={trained[0]}",
         f"--train_file={tmp_path}/train.tsv",
         f"--output_dir={tmp_path}/out",
-        *("--do_train", "--train_batch_size=4", "--num_train_epochs=1"),
+        "--do_train --train_batch_size=4 --num_train_epochs=1",
         "--max_seq_length=16",
     )
     assert done.code == 0, done.err
     assert f"{trained[0]}/model.ckpt-12: 23 of 25" in done.out
     assert "newly initialised: output_weights, output_bias" in done.out
     assert (tmp_path / "out" / "model.ckpt-2.index").exists()
-
-
-def described(records, **changes):
-    """Metadata of records of tests/tiny.py, as they lie beside a file."""
-    known = metadata.Metadata(
-        max_seq_length=16,
-        max_predictions_per_seq=3,
-        masking="word_piece",
-        masked_lm_prob=0.15,
-        sentence_task="next",
-        do_lower_case=True,
-        vocab_size=46,
-        vocab_digest="",
-        dupe_factor=1,
-        short_seq_prob=0.1,
-        random_seed=1,
-        num_instances=len(records["input_ids"]),
-    )
-    return dataclasses.replace(known, **changes)
-
-
-def write_described(path, records, vocab_file, **changes):
-    vocab = vocab_file.read_text().split()
-    tiny.write_records(path, records)
-    made = described(
-        records,
-        vocab_size=len(vocab),
-        vocab_digest=metadata.vocab_digest(vocab),
-        num_bytes=path.stat().st_size,
-        **changes,
-    )
-    metadata.write(str(path), made)
 
 
 def assert_moved_by_lamb(after, before):
@@ -390,12 +301,12 @@ def test_without_a_sentence_task_words_alone_count(model_dir, tmp_path):
     """And LAMB, and a batch in micro-batches."""
     records = tiny.records(24, 3)
     file = tmp_path / "train-0.tfrecord"
-    write_described(file, records, model_dir / "vocab.txt", sentence_task="none")
+    tiny.write_described(file, records, model_dir / "vocab.txt", sentence_task="none")
     out = tmp_path / "out"
     done = run(
         *arguments_of(model_dir, tmp_path, out, "--do_train", "--do_eval"),
-        *("--num_train_steps=3", f"--init_checkpoint={model_dir}/bert_model.ckpt"),
-        *("--optimizer=lamb", "--gradient_accumulation_steps=4"),
+        f"--num_train_steps=3 --init_checkpoint={model_dir}/bert_model.ckpt",
+        "--optimizer=lamb --gradient_accumulation_steps=4",
     )
     assert "8 per replica in 4 micro-batches" in done.out
     results = tiny.eval_results(out)
@@ -414,32 +325,11 @@ def test_without_a_sentence_task_words_alone_count(model_dir, tmp_path):
     assert_moved_by_lamb(after, before)
 
 
-@pytest.mark.slow
-def test_parts_of_a_batch_and_lamb(model_dir, records_dir, tmp_path):
-    """Dropout aside two runs that differ in micro-batches alone are equal."""
-    raw = json.loads((model_dir / "bert_config.json").read_text())
-    raw |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (tmp_path / "bert_config.json").write_text(json.dumps(raw))
-    more = ("--do_train", "--optimizer=lamb", "--num_train_steps=3")
-    for parts in (1, 4):
-        done = run(
-            *arguments_of(tmp_path, records_dir, tmp_path / str(parts), *more),
-            f"--gradient_accumulation_steps={parts}",
-            f"--init_checkpoint={model_dir}/bert_model.ckpt",
-        )
-        assert ("8 per replica in 4 micro-batches" in done.out) == (parts == 4)
-    one, four = (whole_runs.variables(tmp_path / str(n), 3) for n in (1, 4))
-    for name, value in one.items():
-        if "self/key/bias" not in name:  # has no gradient but rounding
-            np.testing.assert_allclose(value, four[name], atol=1e-5, err_msg=name)
-    assert_moved_by_lamb(one, whole_runs.initial_variables(model_dir))
-
-
 @pytest.fixture(scope="module")
 def unmasked_dir(model_dir, tmp_path_factory):
     path = tmp_path_factory.mktemp("unmasked")
     for name, seed in (("train-0", 0), ("held-out", 1)):
-        write_described(
+        tiny.write_described(
             path / f"{name}.tfrecord",
             tiny.records(40, seed, is_masked=False),
             model_dir / "vocab.txt",
@@ -457,8 +347,8 @@ def test_unmasked_records_are_masked_while_training(
     run(
         *arguments_of(model_dir, unmasked_dir, tmp_path, "--do_train", "--do_eval"),
         f"--eval_input_file={unmasked_dir}/held-out.tfrecord",
-        *(f"--masking={masking}", "--masked_lm_prob=0.3", "--num_train_steps=4"),
-        *(f"--vocab_file={model_dir}/vocab.txt", "--mask_proportions=0,1,0"),
+        f"--masking={masking} --masked_lm_prob=0.3 --num_train_steps=4",
+        f"--vocab_file={model_dir}/vocab.txt --mask_proportions=0,1,0",
     )
     assert set(tiny.eval_results(tmp_path)) == KEYS
     record = json.loads((tmp_path / "run.json").read_text())
@@ -483,7 +373,7 @@ def test_original_records_and_weights(shared_file, tmp_path):
         f"--init_checkpoint={GOLDEN}/bert_model.ckpt",
         f"--input_file={file}",
         f"--output_dir={tmp_path}",
-        *("--do_eval", "--max_eval_steps=3", "--eval_batch_size=4"),
+        "--do_eval --max_eval_steps=3 --eval_batch_size=4",
     )
     assert "62 of 62 variables assigned" in done.out
     spec = {
@@ -504,25 +394,6 @@ def test_original_records_and_weights(shared_file, tmp_path):
     for name, value in expected.items():
         # Losses of about 60 with these random weights.
         assert found[name] == pytest.approx(value, rel=1e-4), name
-
-
-@pytest.mark.slow  # training/test_run.py every day
-def test_loss_that_is_no_number_ends_the_run(model_dir, records_dir, tmp_path):
-    """And the last checkpoint stays, of which the message says the step."""
-    done = tiny.run_script(
-        "run_pretraining",
-        *arguments_of(model_dir, records_dir, tmp_path, "--do_train", "--do_eval"),
-        *("--learning_rate=1e38", "--num_warmup_steps=4", "--save_checkpoints_steps=1"),
-    )
-    assert done.code == 3
-    last = checkpoints.all_checkpoints(str(tmp_path))[-1].rsplit("-", 1)[1]
-    said = rf"the (loss|gradient_norm) is (nan|inf) at step {int(last) + 1}, of the "
-    said += rf"batch {records_dir}/train-\d.tfrecord:\d+, .*; "
-    said += rf"the last checkpoint is of step {last}: lower --learning_rate"
-    assert re.search(said, done.log), done.log
-    assert int(last) < 12 and not (tmp_path / "eval_results.txt").exists()
-    first = whole_runs.variables(tmp_path, 1)
-    assert all(np.isfinite(value).all() for value in first.values())
 
 
 def flip_a_bit(file):
@@ -574,146 +445,20 @@ def test_damage_in_the_middle_of_a_file_is_named(
     assert not (out / "eval_results.txt").exists()
 
 
-@pytest.mark.slow
-def test_full_disk_is_one_line(model_dir, records_dir, tmp_path):
-    """Daily tests/training/test_checkpoints.py says the line, without a run."""
-    out = tmp_path / "out"
-    arguments = arguments_of(model_dir, records_dir, out, "--do_train")
-    with full_disk.full_disk(after=20_000):
-        done = tiny.run_script("run_pretraining", *arguments)
-    assert done.code == 2
-    assert done.err.splitlines()[-1].startswith(f"error: {out}/model.ckpt-"), done.err
-    assert "File too large" in done.err and "Traceback" not in done.err
-    assert not list(out.glob("*.index"))
-
-
-BAD_INPUT = {
-    "no action": (
-        {"do_train": False},
-        ["At least one of `do_train`, `do_eval` or `do_export` must be True."],
-    ),
-    "no output_dir": ({"output_dir": None}, ["--output_dir is missing"]),
-    "no records named": ({"input_file": None}, ["--input_file is missing"]),
-    "no such file": ({"input_file": "{}/none-*"}, ["--input_file={}/none-*", "no"]),
-    "no such held-out file": (
-        {"eval_input_file": "{}/none"},
-        ["--eval_input_file={}/none"],
-    ),
-    "no config": ({"bert_config_file": None}, ["--bert_config_file is missing"]),
-    "other length": (
-        {"max_seq_length": 12},
-        ["--max_seq_length=12", "max_seq_length=16", "train-0.tfrecord"],
-    ),
-    "other predictions": (
-        {"max_predictions_per_seq": 20},
-        ["--max_predictions_per_seq=20", "max_predictions_per_seq=3"],
-    ),
-    "too long for the network": (
-        {"max_seq_length": 64},
-        ["Cannot use sequence length 64", "up to sequence length 48"],
-    ),
-    "truncated file": ({"input_file": "{}/cut.tfrecord"}, ["cut.tfrecord", "truncat"]),
-    "no records in it": ({"input_file": "{}/text.tfrecord"}, ["text.tfrecord"]),
-    "masked already": (
-        {"masking": "span"},
-        ["--masking", "not masked", "train-0.tfrecord", "leave the flags out"],
-    ),
-    "other vocabulary": ({"vocab_file": "{}/vocab.txt"}, ["vocab.txt", "vocab_size"]),
-    "parts that differ": (
-        {"gradient_accumulation_steps": 3},
-        ["--train_batch_size=8", "--gradient_accumulation_steps=3", "multiple of 3"],
-    ),
-    "not writable": (
-        {"output_dir": "{}/vocab.txt/out"},
-        ["{}/vocab.txt/out", "cannot be written"],
-    ),
-    "negative seed": ({"seed": -1}, ["--seed=-1", "0 or more"]),
-    "nothing to evaluate": (
-        {"do_train": False, "do_eval": True},
-        ["no trained model in --output_dir", "--init_checkpoint"],
-    ),
-}
-
-
-@pytest.fixture
-def bad_place(model_dir, records_dir, tmp_path):
-    for file in records_dir.iterdir():
-        shutil.copy(file, tmp_path)
-    data = (tmp_path / "train-0.tfrecord").read_bytes()
-    (tmp_path / "cut.tfrecord").write_bytes(data[:-100])
-    (tmp_path / "text.tfrecord").write_text("A sentence that is no record.\n" * 9)
-    words = [*tiny.SPECIAL, *(f"word{i}" for i in range(99))]
-    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
-    return tmp_path
-
-
-@pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_is_one_line(case, model_dir, bad_place):
-    changes, words = BAD_INPUT[case]
-    given = {
-        "bert_config_file": model_dir / "bert_config.json",
-        "input_file": "{}/train-*.tfrecord",
-        "output_dir": "{}/out",
-        "max_seq_length": 16,
-        "max_predictions_per_seq": 3,
-        "train_batch_size": 8,
-        "num_train_steps": 2,
-        "do_train": True,
-        **changes,
-    }
-    before = tiny.listing(bad_place)
-    done = tiny.run_script(
-        "run_pretraining",
-        *(
-            f"--{name}={str(value).format(bad_place)}"
-            for name, value in given.items()
-            if value is not None
-        ),
-    )
-    assert done.code == 2, done.err
-    assert done.err.startswith("error: ") and done.err.count("\n") == 1, done.err
-    missing = [w for w in words if w.format(bad_place) not in done.err]
-    assert missing == [], done.err
-    assert tiny.listing(bad_place) == before
-
-
-def test_unmasked_records_need_a_vocabulary(model_dir, unmasked_dir, tmp_path):
-    done = tiny.run_script(
-        "run_pretraining",
-        *arguments_of(model_dir, unmasked_dir, tmp_path / "out", "--do_train"),
-    )
-    assert done.code == 2 and "set --vocab_file to the one they were made" in done.err
-    assert not (tmp_path / "out").exists()
-
-
 def test_every_flag_of_the_original_is_there_with_its_default():
+    none = "bert_config_file input_file output_dir init_checkpoint tpu_name tpu_zone"
     originals = {
-        "bert_config_file": None,
-        "input_file": None,
-        "output_dir": None,
-        "init_checkpoint": None,
-        "max_seq_length": 128,
-        "max_predictions_per_seq": 20,
-        "do_train": False,
-        "do_eval": False,
-        "train_batch_size": 32,
-        "eval_batch_size": 8,
-        "learning_rate": 5e-5,
-        "num_train_steps": 100000,
-        "num_warmup_steps": 10000,
-        "save_checkpoints_steps": 1000,
-        "iterations_per_loop": 1000,
+        **dict.fromkeys([*none.split(), "gcp_project", "master"]),
+        **{"do_train": False, "do_eval": False, "use_tpu": False},
+        **{"max_seq_length": 128, "max_predictions_per_seq": 20},
+        **{"train_batch_size": 32, "eval_batch_size": 8, "learning_rate": 5e-5},
+        **{"num_train_steps": 100000, "num_warmup_steps": 10000, "num_tpu_cores": 8},
+        **{"save_checkpoints_steps": 1000, "iterations_per_loop": 1000},
         "max_eval_steps": 100,
-        "use_tpu": False,
-        "tpu_name": None,
-        "tpu_zone": None,
-        "gcp_project": None,
-        "master": None,
-        "num_tpu_cores": 8,
     }
     with tiny.flags_of("run_pretraining"):
-        found = {name: tiny.flags.FLAGS[name].default for name in originals}
-    assert found == originals
+        defaults = {name: tiny.flags.FLAGS[name].default for name in originals}
+    assert defaults == originals
 
 
 def teardown_module():

@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from data_pipeline.squad import scores
 from serving import predictor
-from tests import resumed_runs, tiny, tiny_questions
-from training.results import evaluation
+from tests import tiny, tiny_questions
 
 LIMITS = ("--max_seq_length=24", "--max_query_length=4", "--doc_stride=8")
 ACTIONS = ("--do_train", "--do_predict")
@@ -240,64 +239,6 @@ def test_export_answers_as_the_script_does(trained_2, data):
     np.testing.assert_allclose(found, odds, atol=1e-4)
 
 
-@pytest.mark.slow
-def test_threshold_decides_on_no_answer(trained_2, data, tmp_path):
-    path, _ = trained_2
-    odds = read(path / "null_odds.json")
-    threshold = np.sort(list(odds.values()))[3:5].mean()
-    assert threshold < -0.1  # the other is 0
-    more = ("--do_predict", "--version_2_with_negative")
-    given = f"--null_score_diff_threshold={threshold}"
-    run(path, tmp_path, files(data, "2")[1], *more, given)
-    assert read(tmp_path / "null_odds.json") == odds
-    found = read(tmp_path / "predictions.json")
-    assert {name for name in odds if found[name]} == {
-        name for name in odds if odds[name] <= threshold
-    }
-    assert sum(map(bool, found.values())) == 4
-
-
-@pytest.mark.slow
-def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
-    results = ("predictions.json", "nbest_predictions.json", "eval_results.txt")
-    resumed_runs.assert_ends_as(trained[0], tmp_path, 40, results)
-
-
-@pytest.mark.slow
-def test_best_checkpoint_is_used_and_training_stops_early(
-    model_dir, data, tmp_path, monkeypatch
-):
-    """With a rate that ruins the weights an early evaluation stays the best.
-
-    Its answers are those that are written. Daily run_classifier.py does it.
-    """
-    predicted, predict = [], evaluation.predict
-
-    def counting(*given, **named):
-        predicted.append(1)
-        return predict(*given, **named)
-
-    monkeypatch.setattr(evaluation, "predict", counting)
-    more = ("--evaluate_steps=2", "--early_stopping_patience=3", "--learning_rate=0.5")
-    more += ("--num_train_epochs=5", "--warmup_proportion=0.2")
-    arguments = (*files(data), *ACTIONS, "--train_batch_size=8", *more)
-    done = run(model_dir, tmp_path, *arguments)
-    step, score = re.search(
-        r"^best: step (\d+) with f1 (\S+);", done.out, re.M
-    ).groups()
-    assert f"no better f1 than {score} (step {step}) in 3 evaluations" in done.err
-    results = tiny.eval_results(tmp_path)
-    assert results["global_step"] == int(step)
-    assert results["f1"] == pytest.approx(float(score), abs=1e-4)
-    assert len(predicted) == done.err.count("evaluation at step ") > 3
-    before = tiny.listing(tmp_path)
-    run(model_dir, tmp_path, files(data)[1], "--do_predict")
-    assert len(predicted) == done.err.count("evaluation at step ") + 1
-    after = tiny.listing(tmp_path)
-    for name in ("predictions.json", "nbest_predictions.json", "eval_results.txt"):
-        assert after[name] == before[name]
-
-
 def test_questions_without_answers_are_answered_and_not_scored(
     trained, tmp_path, model_dir, data
 ):
@@ -332,65 +273,6 @@ def test_several_answers_are_trained_with_when_asked(
         assert re.search(rf"^train: {count} questions from ", done.out, re.M), done.out
         assert done.code == 2 and "holds another run: " in done.err
         assert "; data was '" in done.err
-
-
-BAD_INPUT = {
-    "no action": ((), ["At least one of `do_train`, `do_predict` or `do_export`"]),
-    "no train file": (("--do_train",), ["`train_file` must be specified"]),
-    "no predict file": (("--do_predict",), ["`predict_file` must be specified"]),
-    "absent": (("--do_predict", "--predict_file={0}/no.json"), ["no.json: no such"]),
-    "not json": (
-        ("--do_predict", "--predict_file={0}/bad.json"),
-        ["cannot be read as JSON"],
-    ),
-    "no head": (
-        ("--do_predict", "--predict_file={1}/dev.json"),
-        ["cls/squad/output_weights"],
-    ),
-    "query": (
-        ("--do_predict", "--predict_file={1}/dev.json", "--max_query_length=21"),
-        ["--max_query_length=21", "--max_seq_length=24"],
-    ),
-    "too long": (
-        ("--do_predict", "--predict_file={1}/dev.json", "--max_seq_length=64"),
-        ["64", "48"],
-    ),
-    "stride": (
-        ("--do_predict", "--predict_file={1}/dev.json", "--doc_stride=0"),
-        ["--doc_stride=0"],
-    ),
-    "metric": (
-        (
-            *("--do_train", "--train_file={1}/train.json", "--evaluate_steps=1"),
-            *("--predict_file={1}/dev.json", "--best_metric=accuracy"),
-        ),
-        ["--best_metric=accuracy", "f1, exact_match"],
-    ),
-    "no answer found": (
-        ("--do_train", "--train_file={0}/lost.json"),
-        ["none of 1 questions is left"],
-    ),
-    "version 2 without the flag": (
-        ("--do_train", "--train_file={1}/train2.json"),
-        ["'q0' has 0 answers", "--version_2_with_negative"],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BAD_INPUT)
-def test_bad_input_is_one_line_and_writes_nothing(name, model_dir, data, tmp_path):
-    arguments, wanted = BAD_INPUT[name]
-    (tmp_path / "bad.json").write_text("{")
-    lost = tiny_questions.question(1)
-    lost["qas"][0]["answers"][0]["text"] = "nowhere"
-    tiny_questions.write(tmp_path / "lost.json", [lost])
-    arguments = [argument.format(tmp_path, data) for argument in arguments]
-    done = squad(model_dir, tmp_path / "out", *arguments)
-    assert done.code == 2, done.out
-    last = done.err.splitlines()[-1]
-    assert last.startswith("error: ") and "Traceback" not in done.err
-    assert all(text in last for text in wanted), last
-    assert not (tmp_path / "out").exists()
 
 
 def test_wrong_version_is_warned_of(model_dir, data, tmp_path):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from contract import wording
 from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import scores as tag_scores
-from tests import resumed_runs, tiny, tiny_tags, whole_runs
+from tests import tiny, tiny_tags, whole_runs
 
 ACTIONS = ("--do_train", "--do_eval", "--do_predict")
 # Enough to learn which words are tagged how, in some seconds.
@@ -40,18 +40,9 @@ def files(data, *splits, ending="conll"):
     return [f"--{split}_file={data}/{split}.{ending}" for split in splits]
 
 
-def tagger(model, output_dir, *arguments, **settings):
-    places = (f"--pretrained={model}", f"--output_dir={output_dir}")
-    return tiny.run_script(
-        "run_tagger", *places, "--max_seq_length=16", *arguments, **settings
-    )
-
-
-def run(*arguments, **settings):
-    """Runs the script, which must end well; returns what it printed."""
-    done = tagger(*arguments, **settings)
-    assert done.code == 0, done.err
-    return done
+def run(model, output_dir, *arguments, **settings):
+    places = f"--pretrained={model} --output_dir={output_dir} --max_seq_length=16"
+    return tiny.succeed("run_tagger", places, *arguments, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -134,18 +125,6 @@ def test_long_sentences_lose_no_word(trained, tmp_path):
     # 14 tokens fit: what lies beyond the first window is tagged like the rest of it.
     right = np.array(first["tags"]) == np.array(first["given"])
     assert right[14:].mean() > 0.8 and set(first["given"][14:]) > {"O"}
-
-
-@pytest.mark.slow  # test_sentence_sets.py every day
-def test_document_context_changes_windows_not_words(trained, data, tmp_path):
-    more = ("--do_predict", *files(data, "test"))
-    done = run(trained[0], tmp_path, *more, "--document_context")
-    assert len(tiny.predictions(tmp_path)) == 10
-    mean = float(re.search(r"windows, (\S+) tokens on average", done.out)[1])
-    assert mean > 14  # of 16; alone they have 9.4
-    before = [row["probabilities"] for row in tiny.predictions(trained[0])]
-    after = [row["probabilities"] for row in tiny.predictions(tmp_path)]
-    assert list(map(len, before)) == list(map(len, after)) and before != after
 
 
 def test_predictions_equal_those_of_the_run(trained, data, tmp_path):
@@ -237,33 +216,6 @@ def test_plain_tags_are_scored_by_accuracy(small_model_dir, data, tmp_path):
     assert results["eval_accuracy"] > 0.8
 
 
-@pytest.mark.slow
-def test_run_that_ended_early_ends_as_the_uninterrupted_one(trained, tmp_path):
-    results = ("test_predictions.jsonl", "test_tags.conll", "eval_results.txt")
-    resumed_runs.assert_ends_as(trained[0], tmp_path, 80, results)
-
-
-@pytest.mark.slow
-def test_best_checkpoint_is_used_and_training_stops_early(
-    small_model_dir, data, tmp_path
-):
-    """With a rate that ruins the weights an early evaluation stays the best.
-
-    Daily run_classifier.py does it.
-    """
-    arguments = (*files(data), *ACTIONS, *LEARN, "--best_metric=accuracy")
-    arguments += ("--evaluate_steps=2", "--early_stopping_patience=3")
-    arguments += ("--learning_rate=0.5", "--warmup_proportion=0.1")
-    done = run(small_model_dir, tmp_path, *arguments)
-    step, score = re.search(
-        r"^best: step (\d+) with accuracy (\S+);", done.out, re.M
-    ).groups()
-    assert f"no better accuracy than {score} (step {step}) in 3" in done.err
-    results = tiny.eval_results(tmp_path)
-    assert results["global_step"] == int(step)
-    assert results["eval_accuracy"] == pytest.approx(float(score), abs=1e-4)
-
-
 def respell(directory, count):
     """A file of sentences whose spans begin with I-, and how many do."""
     rows = tiny_tags.sentences(count)
@@ -271,31 +223,6 @@ def respell(directory, count):
     assert 0 < begun < sum(tag != "O" for _, tags in rows for tag in tags)
     rows = [(words, [tag.replace("B-", "I-") for tag in tags]) for words, tags in rows]
     return tiny_tags.write_conll(directory / "broken.conll", rows), begun
-
-
-@pytest.mark.slow  # test_sentence_sets.py every day
-def test_broken_schemes_are_respelled_and_counted(trained, data, tmp_path):
-    """The scores of spans are those of the right spelling."""
-    broken, begun = respell(tmp_path, 16)
-    right = tiny_tags.write_conll(tmp_path / "right.conll", tiny_tags.sentences(16))
-    said = f"{begun} tags respelled by the scheme BIO"
-    for path, times in ((broken, 1), (right, 0)):
-        done = run(trained[0], tmp_path / path.stem, f"--dev_file={path}", "--do_eval")
-        assert done.out.count(said) == times
-    found, expected = (
-        tiny.eval_results(tmp_path / name) for name in ("broken", "right")
-    )
-    assert found == expected
-
-
-@pytest.mark.slow
-def test_broken_schemes_are_respelled_for_training(small_model_dir, tmp_path):
-    broken, begun = respell(tmp_path, 16)
-    given = (f"--train_file={broken}", "--do_train", *BRIEF, "--tag_scheme=BIO")
-    done = run(small_model_dir, tmp_path / "out", *given)
-    assert f"{begun} tags respelled by the scheme BIO" in done.out
-    names = json.loads((tmp_path / "out" / "label_map.json").read_text()).values()
-    assert "B-good" in names
 
 
 @pytest.mark.slow  # test_sentence_sets.py every day, for the ids
@@ -314,99 +241,6 @@ def test_files_of_iob1_train_the_same_weights(small_model_dir, data, tmp_path):
     whole_runs.assert_equal(found_weights, weights)
     for name in ("label_map.json", "test_predictions.jsonl"):
         assert (found / name).read_bytes() == (wanted / name).read_bytes()
-
-
-@pytest.mark.slow
-def test_seeds_are_summarised(small_model_dir, data, tmp_path):
-    """Daily run_classifier.py does it."""
-    more = ("--do_train", "--do_eval", *BRIEF, "--seeds=1,2")
-    done = run(small_model_dir, tmp_path, *files(data, "train", "dev"), *more)
-    assert re.search(r"^  eval_f1 = 0\.\d{4} \+- 0\.\d{4}$", done.out, re.M)
-    names = {path.name for path in tmp_path.iterdir()}
-    assert {name for name in names if "tfevents" not in name} == {
-        "seed-1",
-        "seed-2",
-        "seeds.json",
-    }
-
-
-BAD_INPUT = {
-    "no action": ((), ["At least one of `do_train`"]),
-    "no file": (("--do_train",), ["--train_file is not set"]),
-    "absent": (("--do_train", "--train_file={0}/none"), ["none: no such file"]),
-    "columns": (
-        ("--do_train", "--train_file={0}/short.conll"),
-        ["short.conll:2", "1 column"],
-    ),
-    "unknown tag": (
-        (
-            *("--do_train", "--train_file={1}/train.conll"),
-            *("--do_eval", "--dev_file={0}/odd.conll"),
-        ),
-        ["odd.conll:1", "'B-odd'", "B-good"],
-    ),
-    "numbers": (
-        ("--do_train", "--train_file={0}/seq.in"),
-        ["seq.out:1", "2 tags for 3 words"],
-    ),
-    "no head": (
-        ("--do_predict", "--test_file={1}/test.conll"),
-        ["nothing says what the tags are"],
-    ),
-    "other scheme": (
-        ("--do_train", "--train_file={0}/scheme.conll", "--tag_scheme=BIO"),
-        ["scheme.conll:3: tag 'NN' is not of the scheme BIO", "--tag_column"],
-    ),
-    "one tag": (
-        ("--do_train", "--train_file={0}/one.conll"),
-        ["one.conll: every word has the tag 'O'"],
-    ),
-    "directory": (
-        ("--do_train", "--train_file={0}"),
-        ["seq.in: no such file; name a file, or a directory that holds"],
-    ),
-    "stride": (
-        ("--do_train", "--train_file={1}/train.conll", "--window_stride=15"),
-        ["--window_stride=15", "14"],
-    ),
-    "metric": (
-        ("--do_train", "--train_file={1}/train.conll", "--best_metric=mcc"),
-        ["--best_metric=mcc", "f1, precision, recall, accuracy"],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BAD_INPUT)
-def test_bad_input_is_one_line_and_writes_nothing(
-    name, small_model_dir, data, tmp_path
-):
-    arguments, wanted = BAD_INPUT[name]
-    (tmp_path / "short.conll").write_text("sea O\nfilm\n")
-    (tmp_path / "odd.conll").write_text("sea B-odd\n")
-    (tmp_path / "scheme.conll").write_text("sea O\n\nfilm NN\n")
-    (tmp_path / "one.conll").write_text("sea O\n\nfilm O\n")
-    if name == "numbers":
-        (tmp_path / "seq.in").write_text("the sea was\n")
-        (tmp_path / "seq.out").write_text("O O\n")
-    arguments = [text.format(tmp_path, data) for text in arguments]
-    done = tagger(small_model_dir, tmp_path / "out", *arguments)
-    assert done.code == 2, done.out
-    last = done.err.splitlines()[-1]
-    assert last.startswith("error: ") and "Traceback" not in done.err
-    assert all(text in last for text in wanted), last
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow  # test_sentence_sets.py every day
-def test_unknown_tags_count_as_wrong_when_accepted(trained, data, tmp_path):
-    text = (data / "dev.conll").read_text().replace("B-good", "B-odd")
-    (tmp_path / "dev.conll").write_text(text.replace("I-good", "I-odd"))
-    more = (*files(tmp_path, "dev"), "--do_eval")
-    assert tagger(trained[0], tmp_path / "no", *more).code == 2
-    run(trained[0], tmp_path / "yes", *more, "--accept_unknown_tags")
-    results = tiny.eval_results(tmp_path / "yes")
-    assert results["eval_f1_odd"] == 0.0 and results["eval_f1_bad"] > 0.8
-    assert results["eval_f1"] < tiny.eval_results(trained[0])["eval_f1"]
 
 
 @pytest.mark.slow
@@ -434,16 +268,7 @@ def test_lists_of_tags_may_name_placeholders(small_model_dir, data, tmp_path):
     more = (*files(data, "dev"), "--do_eval")
     run(tmp_path / "out", tmp_path / "again", *more, labels)
     for flag in ("--labels=O,B-bad", "--tag_scheme=BIOES"):
-        done = tagger(tmp_path / "out", tmp_path / "no", *more, flag)
-        assert done.code == 2 and "not what the model was trained with" in done.err
-        assert done.err.splitlines()[-1].startswith(f"error: {flag}")
-
-
-def test_tensorboard_gets_pictures_and_errors_of_the_last_evaluation(trained):
-    tags = tiny.event_tags(trained[0] / "eval")
-    assert {tag: plugin for tag, plugin in tags.items() if plugin != "scalars"} == {
-        "eval/confusion": "images",
-        "eval/reliability": "images",
-        "eval/worst_errors": "text",
-        "eval/losses": "histograms",
-    }
+        places = f"--pretrained={tmp_path}/out --output_dir={tmp_path}/no"
+        line = tiny.refuse("run_tagger", places, "--max_seq_length=16", *more, flag)
+        assert "not what the model was trained with" in line
+        assert line.startswith(f"error: {flag}")

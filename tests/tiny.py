@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import pathlib
+import re
 import shlex
 import sys
 from typing import NamedTuple
@@ -53,6 +54,20 @@ def write_model(directory, **changes):
     model.build()
     google.save(directory / "bert_model.ckpt", model)
     return directory
+
+
+def encoder_decoder(bert):
+    """A config.json of Hugging Face with this bert_config.json for both sides."""
+    side = {**bert, "model_type": "bert", "layer_norm_eps": 1e-12}
+    side["hidden_act"] = side["hidden_act"].replace("gelu", "gelu_new")
+    return {
+        "model_type": "encoder-decoder",
+        "encoder": side,
+        "decoder": {**side, "is_decoder": True, "add_cross_attention": True},
+        "decoder_start_token_id": SPECIAL.index("[CLS]"),
+        "eos_token_id": SPECIAL.index("[SEP]"),
+        "pad_token_id": 0,
+    }
 
 
 def rows(count, start=0):
@@ -143,6 +158,31 @@ def write_records(path, features):
     return path
 
 
+def write_described(path, features, vocab_file, **changes):
+    """`write_records`, and beside them the metadata of records of `records`."""
+    from data_pipeline.pretraining import metadata
+
+    write_records(path, features)
+    vocab = vocab_file.read_text().split()
+    known = {
+        **{"max_seq_length": 16, "max_predictions_per_seq": 3, "masking": "word_piece"},
+        **{"masked_lm_prob": 0.15, "sentence_task": "next", "do_lower_case": True},
+        **{"dupe_factor": 1, "short_seq_prob": 0.1, "random_seed": 1},
+        "vocab_size": len(vocab),
+        "vocab_digest": metadata.vocab_digest(vocab),
+        "num_instances": len(features["input_ids"]),
+        "num_bytes": path.stat().st_size,
+    }
+    metadata.write(str(path), metadata.Metadata(**(known | changes)))
+
+
+# Changes of `write_described` for records from left to right.
+FULL = {
+    **{"objective": "left_to_right", "masking": "none", "max_predictions_per_seq": 0},
+    **{"masked_lm_prob": 0.0, "sentence_task": "none", "short_seq_prob": 0.0},
+}
+
+
 class Done(NamedTuple):
     """What a script printed and logged, and how it ended."""
 
@@ -153,28 +193,25 @@ class Done(NamedTuple):
 
 
 @contextlib.contextmanager
-def flags_of(script):
-    """Defines the flags of a script such as run_classifier anew; gives their names."""
-    _forget_flags(script)
+def flags_of(script, *arguments):
+    """Defines the flags of a script such as run_classifier anew, and parses arguments.
+
+    Yields the names of the flags.
+    """
+    from cli import command_line
+
+    def forget():
+        for flag in command_line.own_flags():
+            delattr(flags.FLAGS, flag.name)
+
+    forget()
     _imported(script).define_flags()
     try:
-        yield [flag.name for flag in _defined_flags(script)]
+        if arguments:
+            flags.FLAGS([script, *arguments])
+        yield [flag.name for flag in command_line.own_flags()]
     finally:
-        _forget_flags(script)
-
-
-def _defined_flags(script):
-    return [
-        flag
-        for module, defined in flags.FLAGS.flags_by_module_dict().items()
-        if module == script or module.startswith("cli.")
-        for flag in defined
-    ]
-
-
-def _forget_flags(script):
-    for flag in _defined_flags(script):
-        delattr(flags.FLAGS, flag.name)
+        forget()
 
 
 @functools.cache
@@ -198,11 +235,18 @@ def _logged():
         logging.getLogger().removeHandler(handler)
 
 
+def words(*texts):
+    """The flags in texts; a value may have spaces, too."""
+    return [
+        word for text in texts for word in re.split(r"\s+(?=--)", f"{text}") if word
+    ]
+
+
 def run_script(script, *arguments, draws=False):
     """A script such as run_classifier in this process; an exception passes through.
 
-    Unless it `draws`, it makes neither pictures nor a report, which take longer than
-    such a run.
+    An argument holds a flag, or several with spaces between. Unless it `draws`, the
+    script makes neither pictures nor a report, which take longer than such a run.
     """
     out, err = io.StringIO(), io.StringIO()
     code = 0
@@ -213,7 +257,7 @@ def run_script(script, *arguments, draws=False):
     ):
         if "write_report" in names and not draws:
             arguments = ("--nowrite_report", *arguments)
-        patch.setattr(sys, "argv", [script, *map(str, arguments)])
+        patch.setattr(sys, "argv", [script, *words(*arguments)])
         flags.FLAGS(sys.argv)
         if not draws and "reports.pictures" in sys.modules:
             patch.setattr("reports.pictures.choose", lambda seen: {})
@@ -223,6 +267,23 @@ def run_script(script, *arguments, draws=False):
             except SystemExit as error:
                 code = error.code
     return Done(code or 0, out.getvalue(), err.getvalue(), log.getvalue())
+
+
+def succeed(script, *texts, **settings):
+    """`run_script`, which must end well."""
+    done = run_script(script, *texts, **settings)
+    assert done.code == 0, done.err
+    return done
+
+
+def refuse(script, *texts):
+    """`run_script`, which must end in one line; returns that."""
+    done = run_script(script, *texts)
+    assert done.code == 2, done.err
+    *_, line = done.err.splitlines()
+    assert line.startswith("error: ") and done.err.count("error: ") == 1, done.err
+    assert "Traceback" not in done.err
+    return line
 
 
 def run_again(directory, *more, **settings):

@@ -1,31 +1,77 @@
 """The command lines of tiny runs of each script, over data that is written for them."""
 
+import json
 import pathlib
 
 import numpy as np
 
 from tests import tiny, tiny_elmo, tiny_questions, tiny_tags
 
-# What a command line begins with, by the name of the run.
-SCRIPTS = {
-    "classification": "run_classifier",
-    "questions": "run_squad",
-    "tagging": "run_tagger",
-    "frozen": "run_tagger",
-    "layers": "run_tagger",
-    "pretraining": "run_pretraining",
-    "masking": "run_pretraining",
-    "left_to_right": "run_pretraining",
-    "streams": "run_pretraining",
-}
-# What of a network "layers" reads, beside "tagging".
+STEPS = 40
+BATCH_SIZE = 8
+# What "layers" reads of a network, beside "tagging".
 LAYERS = ("--layer_mix=learned", "--head=bilstm")
 LAYERS += ("--bilstm_units=8", "--gradient_accumulation_steps=2")
+_TABLES = " ".join(f"--{s}_file={{d}}/{s}.tsv" for s in ("train", "dev", "test"))
+_TABLES += " --max_seq_length=16"
+_TAGS = _TABLES.replace(".tsv", ".conll")
+_RECORDS = "--input_file={d}/%s.tfrecord --max_seq_length=16 --num_warmup_steps=2"
+_MASKS = " --max_predictions_per_seq=3 --max_eval_steps=5"
+# {name of the run: (script, flags, what is evaluated and predicted)}, {d} for the data.
+RUNS = {
+    "classification": ("run_classifier", _TABLES, "--do_eval --do_predict"),
+    "choice": (
+        "run_classifier",
+        "--train_file={d}/choices.tsv --dev_file={d}/choices.tsv --test_file={d}/"
+        "choices.tsv --choice_columns=one,two --max_seq_length=16",
+        "--do_eval --do_predict",
+    ),
+    "questions": (
+        "run_squad",
+        "--train_file={d}/train.json --predict_file={d}/dev.json --max_seq_length=32 "
+        "--doc_stride=8 --max_query_length=8",
+        "--do_predict",
+    ),
+    "tagging": ("run_tagger", _TAGS, "--do_eval --do_predict"),
+    "frozen": (
+        "run_tagger",
+        f"{_TAGS} --freeze_encoder --layer_mix=learned --feature_cache=disk",
+        "--do_eval --do_predict",
+    ),
+    "layers": ("run_tagger", f"{_TAGS} {' '.join(LAYERS)}", "--do_eval --do_predict"),
+    "pairs": (
+        "run_seq2seq",
+        _TABLES.replace("--max_seq", "--max_source") + " --max_target_length=4 "
+        "--source_column=text --target_column=label",
+        "--do_eval --do_predict",
+    ),
+    "pretraining": ("run_pretraining", _RECORDS % "masked" + _MASKS, "--do_eval"),
+    "masking": ("run_pretraining", _RECORDS % "unmasked" + _MASKS, "--do_eval"),
+    "left_to_right": (
+        "run_pretraining",
+        _RECORDS % "unmasked" + " --objective=left_to_right --optimizer=gpt_adam "
+        "--learning_rate_schedule=gpt_cosine --max_eval_steps=0",
+        "--do_eval",
+    ),
+    "denoising": (
+        "run_pretraining",
+        _RECORDS % "full" + " --objective=denoising --max_eval_steps=0 "
+        "--bert_config_file={d}/pairs.json",
+        "--do_eval",
+    ),
+    "streams": (
+        "run_pretraining",
+        "--input_file={d}/part-*.txt --objective=bidirectional_lm --max_eval_steps=0",
+        "--do_eval",
+    ),
+}
+SCRIPTS = {name: script for name, (script, _, _) in RUNS.items()}
+# Networks of their own.
+_MODELS = {"left_to_right": "_left_to_right", "streams": "_streams"}
+_NUM_ROWS = {"questions": 40, "choice": 16}  # 48 in the others
 # A dropout that no config names. It depends on the number of replicas, and where runs
 # on one and on two are compared there must be none.
 NO_HEAD_DROPOUT = {"modeling.heads.HEAD_DROPOUT": 0.0}
-STEPS = 40
-BATCH_SIZE = 8
 
 
 def write(directory):
@@ -41,15 +87,24 @@ def write(directory):
     tiny.write_model(directory / "still_left_to_right", **causal, **none)
     tiny_elmo.write_model(directory / "model_streams")
     tiny_elmo.write_model(directory / "still_streams", dropout=0.0)
+    bert = (directory / "model" / "bert_config.json").read_text()
+    config = tiny.encoder_decoder(json.loads(bert))
+    (directory / "pairs.json").write_text(json.dumps(config))
     for number, count in enumerate((30, 20)):
         tiny_elmo.write_sentences(directory / f"part-{number}.txt", count, number)
     tiny.write_tables(directory)
+    rows = [(text, "great", "awful", "one") for text, _ in tiny.rows(16)]
+    header = ("text", "one", "two", "label")
+    tiny.write_tsv(directory / "choices.tsv", header, rows)
     tiny_tags.write_splits(directory)
     tiny_questions.version_1(directory / "train.json", 40)
     tiny_questions.version_1(directory / "dev.json", 12, start=40)
     tiny.write_records(directory / "masked.tfrecord", tiny.records(50))
     unmasked = tiny.records(50, is_masked=False)
     tiny.write_records(directory / "unmasked.tfrecord", unmasked)
+    vocab_file = directory / "model" / "vocab.txt"
+    full = directory / "full.tfrecord"
+    tiny.write_described(full, unmasked, vocab_file, **tiny.FULL)
     return directory
 
 
@@ -57,61 +112,27 @@ def arguments(name, directory, *, model="model", steps=STEPS, evaluates=True):
     """The flags of one run, without --output_dir.
 
     Args:
-        name: one of SCRIPTS.
+        name: one of RUNS.
         directory: what `write` has filled.
         model: "model", or "still" for no dropout.
         steps: optimizer steps.
         evaluates: whether it evaluates and predicts, too.
     """
-    files = {
-        "classification": ("train.tsv", "dev.tsv", "test.tsv"),
-        "tagging": ("train.conll", "dev.conll", "test.conll"),
-        "frozen": ("train.conll", "dev.conll", "test.conll"),
-        "layers": ("train.conll", "dev.conll", "test.conll"),
-        "questions": ("train.json", "dev.json", "dev.json"),
-    }.get(name)
-    if name in ("left_to_right", "streams"):
-        model = f"{model}_{name}"
-    if name == "streams":
-        found = [
-            f"--pretrained={directory}/{model}",
-            "--do_train",
-            "--max_eval_steps=0",
-        ]
-        found += [
-            f"--input_file={directory}/part-*.txt",
-            "--objective=bidirectional_lm",
-        ]
-        found += [f"--train_batch_size={BATCH_SIZE}", f"--num_train_steps={steps}"]
-        return found + ["--do_eval"] * evaluates
-    found = [f"--pretrained={directory}/{model}", "--do_train"]
-    found += [f"--train_batch_size={BATCH_SIZE}", "--learning_rate=2e-3"]
-    if name == "frozen":
-        found += ["--freeze_encoder", "--layer_mix=learned", "--feature_cache=disk"]
-    if name == "layers":
-        found += LAYERS
-    if files:
-        rows = {"questions": 40}.get(name, 48)
-        found.append(f"--num_train_epochs={(steps + 0.5) * BATCH_SIZE / rows}")
-        found.append(f"--train_file={directory}/{files[0]}")
-        if name == "questions":
-            found += [f"--predict_file={directory}/{files[1]}", "--max_seq_length=32"]
-            found += ["--doc_stride=8", "--max_query_length=8"]
-        else:
-            found += [f"--dev_file={directory}/{files[1]}", "--max_seq_length=16"]
-            found += [f"--test_file={directory}/{files[2]}"]
-        if evaluates:
-            found += ["--do_predict"] + ["--do_eval"] * (name != "questions")
-        return found
-    kind = "masked" if name == "pretraining" else "unmasked"
-    found += [f"--input_file={directory}/{kind}.tfrecord", "--max_seq_length=16"]
-    found += [f"--num_train_steps={steps}", "--num_warmup_steps=2"]
-    if name == "left_to_right":
-        found += ["--objective=left_to_right", "--optimizer=gpt_adam"]
-        found += ["--learning_rate_schedule=gpt_cosine", "--max_eval_steps=0"]
-    else:
-        found += ["--max_predictions_per_seq=3", "--max_eval_steps=5"]
-    return found + ["--do_eval"] * evaluates
+    script, flags, actions = RUNS[name]
+    common = f"--do_train --train_batch_size={BATCH_SIZE} --num_train_steps={steps}"
+    if script != "run_pretraining":
+        epochs = (steps + 0.5) * BATCH_SIZE / _NUM_ROWS.get(name, 48)
+        common = (
+            f"--do_train --train_batch_size={BATCH_SIZE} --num_train_epochs={epochs}"
+        )
+    weights = f"{{d}}/{model}{_MODELS.get(name, '')}"
+    network = f"--pretrained={weights}"
+    if name == "denoising":
+        network = f"--vocab_file={weights}/vocab.txt"
+    if name != "streams":
+        common += " --learning_rate=2e-3"
+    text = f"{network} {common} {flags} {actions if evaluates else ''}"
+    return text.format(d=directory).split()
 
 
 def variables(directory, step=STEPS):

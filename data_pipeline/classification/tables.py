@@ -327,8 +327,9 @@ def _collect(
     allow_empty_text: bool,
 ) -> Table:
     columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
-    answers, kinds = _Choices(len(layout.choices), allow_empty_text), _Kinds()
-    lines: list[int] = []
+    choice_roles = [_choice_role(i) for i in range(len(layout.choices))]
+    choices: list[tuple[str, ...]] = []
+    kinds, lines = _Kinds(), []
     short: list[int] = []
     others: set[str] = set()
     for line, row in rows:
@@ -355,7 +356,10 @@ def _collect(
                     "--allow_empty_text"
                 )
             column.append(value)
-        answers.add(place, cells)
+        if choice_roles:
+            answers = [cells[role] for role in choice_roles]
+            count = len(choices[0]) if choices else 0
+            choices.append(_choices(place, answers, count, allow_empty_text))
         lines.append(line)
     if short:
         logging.warning(
@@ -375,7 +379,7 @@ def _collect(
         path=path,
         text_a=columns["text_a"],
         text_b=columns.get("text_b"),
-        choices=answers.rows if layout.choices else None,
+        choices=choices if choice_roles else None,
         labels=columns.get("label"),
         example_ids=columns.get("example_id") or [str(n) for n in range(len(lines))],
         lines=lines,
@@ -404,42 +408,34 @@ class _Kinds:
                 )
 
 
-class _Choices:
-    """Collects the answers of each row, from some columns or one of JSON lists."""
+def _choices(
+    place: str, values: Any, count: int, allow_empty_text: bool
+) -> tuple[str, ...]:
+    """The answers of a row, from some columns or one of JSON lists.
 
-    def __init__(self, num_columns: int, allow_empty_text: bool):
-        self._roles = [_choice_role(i) for i in range(num_columns)]
-        self._allows_empty = allow_empty_text
-        self.rows: list[tuple[str, ...]] = []
-
-    def add(self, place: str, cells: dict[str, Any]) -> None:
-        """Adds those of a row; ValueError where the model could not compare them."""
-        if not self._roles:
-            return
-        values = [cells[role] for role in self._roles]
-        if len(values) == 1:
-            (values,) = values
-        if not isinstance(values, list):
-            raise errors.InputError(
-                f"{place}: {values!r:.40} is one choice; name a column for each with "
-                "--choice_columns, or one that holds JSON lists"
-            )
-        row = tuple(
-            _value(place, f"text of choice {i}", v) for i, v in enumerate(values)
+    `count` is the number of answers in the rows before, 0 in the first row.
+    """
+    if len(values) == 1:
+        (values,) = values
+    if not isinstance(values, list):
+        raise errors.InputError(
+            f"{place}: {values!r:.40} is one choice; name a column for each with "
+            "--choice_columns, or one that holds JSON lists"
         )
-        expected = len(self.rows[0]) if self.rows else max(len(row), 2)
-        if len(row) != expected:
-            raise errors.InputError(
-                f"{place}: {len(row)} choices, {expected} are needed as in the rows "
-                "before; give each row as many, and 2 at least"
-            )
-        if not self._allows_empty and not all(text.strip() for text in row):
-            index = next(i for i, text in enumerate(row) if not text.strip())
+    row = tuple(_value(place, f"text of choice {i}", v) for i, v in enumerate(values))
+    expected = count or max(len(row), 2)
+    if len(row) != expected:
+        raise errors.InputError(
+            f"{place}: {len(row)} choices, {expected} are needed as in the rows "
+            "before; give each row as many, and 2 at least"
+        )
+    for index, text in enumerate(row):
+        if not text.strip() and not allow_empty_text:
             raise errors.InputError(
                 f"{place}: choice {index} is empty; fill it, remove the row, or pass "
                 "--allow_empty_text"
             )
-        self.rows.append(row)
+    return row
 
 
 def _value(place: str, role: str, value: Any) -> Any:

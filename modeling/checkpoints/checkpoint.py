@@ -95,7 +95,7 @@ def find(path):
         ValueError: nothing is there; names what was looked for.
     """
     path = os.fspath(path)
-    prefix = google.prefix_of(path)
+    prefix = google.strip_ending(path)
     if tf.io.gfile.exists(prefix + google.INDEX_ENDING):
         return prefix
     is_one = keras_files.is_keras(path) or elmo_files.is_elmo(path)
@@ -103,7 +103,7 @@ def find(path):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
         path = os.path.dirname(path) or "."
-    if tf.io.gfile.exists(path) and (why := _why_unread([path])):
+    if tf.io.gfile.exists(path) and (why := _explain_unread([path])):
         raise errors.InputError(why)
     if not tf.io.gfile.isdir(path):
         raise errors.InputError(
@@ -118,7 +118,7 @@ def _find_in(directory):
         return latest
     if _present(directory, _HUGGING_FACE_FILES):
         return directory
-    prefixes = google.prefixes_in(directory)
+    prefixes = google.find_prefixes(directory)
     singles = _present(directory, (file_names.PARAMETER_SHAPES, keras_files.MODEL_FILE))
     if singles and not prefixes:
         return singles[0]
@@ -130,7 +130,7 @@ def _find_in(directory):
     if paths:
         wrong = f"{len(paths)} checkpoints there ({wording.first_of(paths)})"
     else:
-        why = _why_unread(sorted(tf.io.gfile.listdir(directory)))
+        why = _explain_unread(sorted(tf.io.gfile.listdir(directory)))
         wrong = why or "no checkpoint in this directory"
     raise errors.InputError(
         f"{directory}: {wrong}; give a prefix such as DIR/bert_model.ckpt, or a "
@@ -142,7 +142,7 @@ def _is_gpt_release(path):
     return os.path.basename(path) == file_names.PARAMETER_SHAPES
 
 
-def _why_unread(files):
+def _explain_unread(files):
     """Why the first of these files that is not read is not, and what to do; or None."""
     for endings, remedy in _UNREAD.items():
         for file in files:
@@ -195,10 +195,7 @@ def _copy_here(path):
 
 
 def check(config, path, *, allows_missing=None):
-    """Refuses a checkpoint whose network is not the one of a config; see `check_file`.
-
-    `path` is as in `find`.
-    """
+    """Refuses a checkpoint whose network is not that of a config; see `check_file`."""
     check_file(config, open_file(path, config), allows_missing=allows_missing)
 
 
@@ -262,11 +259,7 @@ def _fits(config, key, size):
 
 
 def load(model, path, *, allows_missing=None):
-    """Assigns a built model the variables of the checkpoint at `path`; see `assign`.
-
-    Raises:
-        ValueError: as in `check_file` and `assign`.
-    """
+    """Assigns a built model what the checkpoint at `path` has, after `check_file`."""
     file = open_file(path, model.config)
     check_file(model.config, file, allows_missing=allows_missing)
     return assign(model, file)
@@ -338,11 +331,7 @@ def _add_new_tokens(value, variable, config):
 
 
 def load_trained(model, path, *, allows_missing=None):
-    """`load` for a model that will not be trained: the head must be in the file too.
-
-    Raises:
-        ValueError: there is no path, or the head is missing; as in `load` otherwise.
-    """
+    """`load` for a model that will not be trained: the head must be in the file too."""
     if not path:
         raise errors.InputError(
             "there is no trained model in --output_dir; add --do_train, or set "

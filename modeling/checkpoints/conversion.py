@@ -115,15 +115,13 @@ class Converted:
 def read(path, config, head="auto", **settings):
     """Reads a checkpoint with its head into a Converted.
 
-    `path` is as in checkpoint.find; "auto" finds the head from the names in the file.
-    `settings` are further arguments of that model. The head.json beside the weights
-    describes how it reads the network. The pooler and one of the two heads for
-    pretraining may be missing. An encoder-decoder is read without a head as its
-    encoder, a BERT; see `select_config`.
+    `path` is as in checkpoint.find, `head` as in `find_head`; `settings` are further
+    arguments of that model, beside those in a head.json. The pooler and one of the two
+    heads for pretraining may be missing. Without its head an encoder-decoder is its
+    encoder, a BERT.
 
     Raises:
-        ValueError: it cannot be read, is of another config, or lacks a part; it has
-            several heads, or not this one.
+        ValueError: it cannot be read, is of another config, or lacks a part of it.
     """
     file = checkpoint.open_file(path, config)
     checkpoint.check_file(config, file)
@@ -171,14 +169,14 @@ def _part(path):
 
 
 def find_head(file, config, head="auto"):
-    """The head in an open file, and C for pretrainers.CLASS_HEADS.
+    """The head in an open file, by its names if "auto", and C for CLASS_HEADS.
 
     A classifier and a tagger have the same names, except in Keras' files. Unless `head`
     or the config's `architectures` names the tagger, it is a classifier, because the
     original has no tagger.
 
     Raises:
-        ValueError: as in `read`.
+        ValueError: it has several heads, or not this one.
     """
     rows = names.head_rows(config.network)
     keys = {path: rows[path].key(file.format) for path in _HEAD_OF if path in rows}
@@ -219,11 +217,7 @@ def find_head(file, config, head="auto"):
 
 
 def read_teacher(path, config):
-    """Reads a classifier for --teacher; `path` is as in checkpoint.find.
-
-    Raises:
-        ValueError: it has no classifier's head, or as in `read`.
-    """
+    """Reads a classifier for --teacher; raises as `read`, and if it is none."""
     file = checkpoint.open_file(path, config)
     try:
         find_head(file, config, "classifier")
@@ -243,7 +237,7 @@ def digest(model):
     return f"{value:08x}"
 
 
-def num_rows(config, num_tokens, wanted=0):
+def count_rows(config, num_tokens, wanted=0):
     """Rows of the word embeddings; `wanted` is --resize_embeddings, 0 for no more.
 
     Raises:
@@ -290,11 +284,7 @@ def grow(model, vocab_size):
 
 
 def check_target(config, target):
-    """Refuses a format that does not hold the network of a config.
-
-    Raises:
-        ValueError: it does not; names those that do.
-    """
+    """Refuses a format that does not hold the network of a config; names the others."""
     known = _TARGETS[config.network]
     if target not in known:
         raise errors.InputError(
@@ -343,13 +333,9 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
 
 
 def write_directory(directory, model, target, *, tokenizer=None, files=None, **kept):
-    """Writes weights with all files beside them, for `pretrained.locate`.
+    """As `write`, with all files that `pretrained.locate` finds beside the weights.
 
-    `tokenizer` is None for no vocabulary, `files` are further texts by name; the other
-    arguments are as in `write`.
-
-    Raises:
-        OSError: the files cannot be written.
+    `tokenizer` is None for no vocabulary, `files` are further texts by name.
     """
     write(directory, model, target, **kept)
     config = hugging_face.describe(
@@ -373,11 +359,7 @@ def write_directory(directory, model, target, *, tokenizer=None, files=None, **k
 
 
 def read_again(directory, model, head):
-    """The model in a directory that `write_directory` has written.
-
-    Raises:
-        ValueError: as in `read`.
-    """
+    """The model in a directory that `write_directory` has written."""
     weights = os.path.join(directory, keras_files.WEIGHTS_FILE)
     if not os.path.exists(weights):
         config = pretrained.read_config(pretrained.look_in(directory).config_file)

@@ -133,12 +133,12 @@ def _read_gpt_shapes(path):
     return shapes
 
 
-def prefix_of(path):
+def strip_ending(path):
     """The prefix of a checkpoint, from the path of one of its files."""
     return re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
 
 
-def prefixes_in(directory):
+def find_prefixes(directory):
     """The prefixes of all checkpoints in a directory."""
     paths = tf.io.gfile.glob(os.path.join(directory, f"*{INDEX_ENDING}"))
     return sorted(path.removesuffix(INDEX_ENDING) for path in paths)

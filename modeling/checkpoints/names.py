@@ -219,7 +219,7 @@ def _pair_rows(num_encoder_layers, num_decoder_layers):
 def network_rows(config):
     """The rows of embeddings and layers of the network of a config."""
     if config.network == "elmo":
-        return [_elmo_row(path) for path in elmo_names.paths(config)]
+        return [_elmo_row(path) for path in elmo_names.list_paths(config)]
     if config.network == "encoder_decoder":
         depths = config.encoder.num_hidden_layers, config.decoder.num_hidden_layers
         return _pair_rows(*depths)
@@ -227,7 +227,7 @@ def network_rows(config):
 
 
 def _elmo_row(path):
-    google, hdf5 = elmo_names.in_files(path)
+    google, hdf5 = elmo_names.find_names(path)
     return Name(path, google, hdf5=hdf5)
 
 

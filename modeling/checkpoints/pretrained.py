@@ -72,7 +72,7 @@ def look_in(spec, name="--pretrained"):
     """Config and vocabulary as in `locate`, "" where absent, and the directory itself.
 
     Raises:
-        ValueError: there is no such directory, and no such model on the hub; or its
+        ValueError: there is no such directory or model on the hub, or its
             tokenizer_config.json cannot be read.
     """
     directory = os.fspath(spec)
@@ -101,16 +101,9 @@ def look_in(spec, name="--pretrained"):
 def look_beside(weights, spec=""):
     """Weights for a conversion, and the files beside them, "" where absent.
 
-    A tokenizer.json goes before vocab.txt, which lacks the tokens that were added. The
+    `weights` are as in checkpoint.find, `spec` as in `locate`; either may be "". A
+    tokenizer.json goes before vocab.txt, which lacks the tokens that were added. The
     config of a .keras file is in it.
-
-    Args:
-        weights: as in checkpoint.find, or "" for those of `spec`.
-        spec: a directory of config and vocabulary, as in `locate`; by default that of
-            the weights.
-
-    Raises:
-        ValueError: as in `look_in` and checkpoint.find.
     """
     path = checkpoint.find(weights) if weights else ""
     directory = path if os.path.isdir(path) else os.path.dirname(path) or "."
@@ -148,9 +141,6 @@ def load_weights(model, path, *, trains, resumes, allows_missing=False):
 
     Returns:
         The source of the weights, for people, and the step they were trained for.
-
-    Raises:
-        ValueError: as in `checkpoint.load` and `load_trained`.
     """
     if not trains:
         report = checkpoint.load_trained(model, path, allows_missing=allows_missing)
@@ -167,11 +157,7 @@ def load_encoder(model, path, **_):
 
 
 def fills_masks(config, path):
-    """Whether a checkpoint has all of the head that predicts masked tokens.
-
-    Raises:
-        ValueError: there is no path, or no checkpoint.
-    """
+    """Whether a checkpoint has all of the head that predicts masked tokens."""
     if not path:
         raise errors.InputError(
             "there is no trained model in --output_dir; add --do_train, or set "
@@ -274,7 +260,7 @@ def read_config(path):
 def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=False):
     """The config, if it fits vocabulary, length, checkpoint and memory.
 
-    `files` is a cli.model_flags.ModelFiles; vocab_size may be None. A GPT or
+    `files` is a cli.networks.ModelFiles; vocab_size may be None. A GPT or
     GPT-2 gets rows for up to 3 special tokens that the vocabulary has and it has not.
 
     Raises:
@@ -326,11 +312,7 @@ def check_memory(config, path):
 
 
 def check_sizes(config, vocab_size, files, max_seq_length):
-    """Refuses a vocabulary or a length that the network has no embeddings for.
-
-    Raises:
-        ValueError: one does not fit; names both numbers.
-    """
+    """Refuses a vocabulary or a length that the network has no embeddings for."""
     has_table = config.network != "elmo" or not config.reads_characters
     if has_table and not 0 <= config.vocab_size - vocab_size <= SPARE_ROWS:
         added = os.path.join(os.path.dirname(files.vocab_file), file_names.ADDED_TOKENS)

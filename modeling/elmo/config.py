@@ -2,12 +2,14 @@
 
 import dataclasses
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from contract import errors, file_names
 from modeling.configs import config as config_lib
 
+# Settings of the original's training.
+_TRAINING_KEYS = "all_clip_norm_val batch_size learning_rate n_epochs n_train_tokens"
 NUM_CHARACTERS = 261  # bytes and five marks; ids are one more, for 0 is padding
 # Keys of the file, from outside in.
 _KEYS = {
@@ -63,29 +65,15 @@ class ElmoConfig(config_lib.NetworkConfig):
     is_left_to_right: ClassVar[bool] = False
     type_vocab_size: ClassVar[int] = 0
     max_position_embeddings: ClassVar[int] = sys.maxsize  # there are none, so no limit
-    may_be_0: ClassVar[Collection[str]] = (
-        "cell_clip",
-        "num_highway",
-        "proj_clip",
-        "vocab_size",
-    )
-    needed: ClassVar[Sequence[str]] = ("lstm.dim", "lstm.projection_dim")
+    may_be_0 = ("cell_clip", "num_highway", "proj_clip", "vocab_size")
+    needed = ("lstm.dim", "lstm.projection_dim")
     # The original trains with 261 characters and predicts with 262, the row of padding
     # among them, which no file stores.
     required: ClassVar[Mapping[str, Sequence[Any]]] = {
         "bidirectional": (True,),
         "char_cnn.n_characters": (NUM_CHARACTERS, NUM_CHARACTERS + 1),
     }
-    # Settings of the original's training.
-    tolerated: ClassVar[frozenset[str]] = frozenset(
-        {
-            "all_clip_norm_val",
-            "batch_size",
-            "learning_rate",
-            "n_epochs",
-            "n_train_tokens",
-        }
-    )
+    tolerated = frozenset(_TRAINING_KEYS.split())
 
     def __post_init__(self) -> None:
         try:  # JSON has lists for tuples

@@ -51,7 +51,7 @@ SIZES = (
 HEAD = ("bidirectional_lm/kernel", "bidirectional_lm/bias")  # of pretraining
 
 
-def in_files(path):
+def find_names(path):
     """The names of a variable in a training checkpoint and in an HDF5 file.
 
     Raises:
@@ -74,7 +74,7 @@ def number_cells(key):
     return _ALONE.sub(lambda match: match[1] + _CELLS[match[2]], key)
 
 
-def paths(config):
+def list_paths(config):
     """The variables of the network that a config.ElmoConfig describes."""
     if not config.reads_characters:
         yield "elmo/words/embedding"

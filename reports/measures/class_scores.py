@@ -27,30 +27,30 @@ def collect(
     """
     if labels.ndim > 1:
         counts = diagnostics.label_counts(labels, predictions)
-        given, predicted, right = counts.given, counts.predicted, counts.right
+        expected, predicted, right = counts.expected, counts.predicted, counts.right
     else:
         classes, hits = len(class_names), labels[labels == predictions]
-        given, predicted, right = (
+        expected, predicted, right = (
             np.bincount(ids[(ids >= 0) & (ids < classes)], minlength=classes)
             for ids in (labels, predictions, hits)
         )
     scores = np.stack(
         [
             right / np.maximum(predicted, 1),
-            right / np.maximum(given, 1),
-            2 * right / np.maximum(given + predicted, 1),
+            right / np.maximum(expected, 1),
+            2 * right / np.maximum(expected + predicted, 1),
         ],
         axis=1,
     )  # [C, 3]
-    columns = class_names, given.tolist(), predicted.tolist(), scores.tolist()
+    columns = class_names, expected.tolist(), predicted.tolist(), scores.tolist()
     rows = [
         {"name": name, "rows": n, "predicted": m, **_named(row)}
         for name, n, m, row in zip(*columns, strict=True)
     ]
-    occurs = (given + predicted > 0) | (labels.ndim > 1)
+    occurs = (expected + predicted > 0) | (labels.ndim > 1)
     averages = {
         name: _named((weights @ scores / max(weights.sum(), 1)).tolist())
-        for name, weights in (("macro", occurs), ("weighted", given))
+        for name, weights in (("macro", occurs), ("weighted", expected))
     }
     return rows, averages
 

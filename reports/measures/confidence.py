@@ -1,4 +1,4 @@
-"""How much of a score, or of a difference of two runs, may be chance."""
+"""Intervals of scores and of differences of two runs, and a test of the latter."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -41,15 +41,15 @@ def resample(
     """
     rng = np.random.default_rng(_SEED)
     order = np.argsort(np.asarray(keys))
-    found: dict[str, list[float]] = {}
+    resampled: dict[str, list[float]] = {}
     for _ in range(num_resamples(len(order), num_labels)):
         rows = order[rng.integers(len(order), size=len(order))]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a draw may lack a class
             scores = rescore(rows)
         for name, score in scores.items():
-            found.setdefault(name, []).append(float(score))
-    return {name: np.array(scores) for name, scores in found.items()}
+            resampled.setdefault(name, []).append(float(score))
+    return {name: np.array(scores) for name, scores in resampled.items()}
 
 
 def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float] | None:
@@ -77,8 +77,8 @@ def _middle(values):
 def share_interval(num_right: int, num_rows: int) -> tuple[float, float]:
     """The score interval of a share (Wilson, 1927); it has a width for 0 and 1 too."""
     test = scipy.stats.binomtest(num_right, num_rows)
-    found = test.proportion_ci(LEVEL, method="wilson")
-    return float(found.low), float(found.high)
+    ends = test.proportion_ci(LEVEL, method="wilson")
+    return float(ends.low), float(ends.high)
 
 
 def mcnemar(only_first: int, only_second: int) -> float:

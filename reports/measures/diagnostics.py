@@ -1,4 +1,4 @@
-"""How good decisions and their probabilities are, beyond one score; plain arrays."""
+"""Confusions, curves, reliability and counts of decisions; plain arrays."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -29,16 +29,16 @@ class Reliability(NamedTuple):
 
 
 class LabelCounts(NamedTuple):
-    """Of each of C labels: rows that have it, get it, and both; int [C] each."""
+    """Rows that have each of C labels, get it, and both; int [C] each."""
 
-    given: np.ndarray
+    expected: np.ndarray
     predicted: np.ndarray
     right: np.ndarray
 
     @property
     def wrong(self) -> np.ndarray:
         """Rows that have the label or get it, and not both."""
-        return self.given + self.predicted - 2 * self.right
+        return self.expected + self.predicted - 2 * self.right
 
 
 def confusion(
@@ -51,12 +51,12 @@ def confusion(
 
 
 def top_confusions(counts: np.ndarray, limit: int) -> list[tuple[int, int, int]]:
-    """(given, predicted, count) of the most frequent errors; ties in order of ids."""
+    """(expected, predicted, count) of the commonest errors; ties in order of ids."""
     errors = counts - np.diag(np.diag(counts))
     order = np.argsort(-errors, axis=None, kind="stable")[:limit]
-    given, predicted = np.unravel_index(order, errors.shape)
-    found = zip(given.tolist(), predicted.tolist(), strict=True)
-    return [(i, j, int(errors[i, j])) for i, j in found if errors[i, j]]
+    expected, predicted = np.unravel_index(order, errors.shape)
+    pairs = zip(expected.tolist(), predicted.tolist(), strict=True)
+    return [(i, j, int(errors[i, j])) for i, j in pairs if errors[i, j]]
 
 
 def precision_recall(is_positive: np.ndarray, probabilities: np.ndarray) -> Curve:
@@ -75,12 +75,12 @@ def class_curves(labels: np.ndarray, probabilities: np.ndarray) -> dict[int, Cur
 
     `labels` are ids int [M], or zeros and ones [M, C]; `probabilities` float [M, C].
     """
-    found = {}
+    curves = {}
     for index in range(probabilities.shape[1]):
         is_own = labels[:, index] > 0 if labels.ndim > 1 else labels == index
         if is_own.any():
-            found[index] = precision_recall(is_own, probabilities[:, index])
-    return found
+            curves[index] = precision_recall(is_own, probabilities[:, index])
+    return curves
 
 
 def reliability(
@@ -104,9 +104,9 @@ def reliability(
 
 def label_counts(labels: np.ndarray, predictions: np.ndarray) -> LabelCounts:
     """Counts of zeros and ones [N, C]."""
-    given, predicted = labels > 0, predictions > 0
-    both = given & predicted
-    return LabelCounts(*(found.sum(axis=0) for found in (given, predicted, both)))
+    expected, predicted = labels > 0, predictions > 0
+    both = expected & predicted
+    return LabelCounts(*(rows.sum(axis=0) for rows in (expected, predicted, both)))
 
 
 def largest(values: Sequence[float] | np.ndarray, limit: int) -> np.ndarray:

@@ -22,13 +22,13 @@ CLASSES = 30  # of a confusion matrix; more than that nobody reads
 CURVE_POINTS = 400  # of a curve; a screen has no more
 _BINS = 20  # of a histogram
 _CURVE_FOLDERS = ("train", "eval")  # below the directory of a run
-# What comparisons read of a record and of its evaluation.
+# Keys that comparisons read, of a record and of its evaluation.
 _FORM = {"kind": str, "flags": dict, "command": str, "evaluation": (dict, type(None))}
 _EVALUATION_FORM = {"scores": dict, "resampled": dict, "keys": list, "errors": list}
 _REMEDY = "evaluate that run again to write the file anew"
 
 
-def of_run(
+def build(
     rows: Any,
     *,
     directory: str,
@@ -39,7 +39,7 @@ def of_run(
     """The record of a run.
 
     Args:
-        rows: an outcomes.Outcomes of what was evaluated, or None.
+        rows: Outcomes of what was evaluated, or None.
         directory: of the run, with its event files.
         flags: {flag: value} of all flags of the script.
         defaults: the same, as they are where nothing is given.
@@ -65,17 +65,17 @@ def of_run(
 
 
 def _split(lengths=(), **facts):
-    found = np.asarray(lengths)
+    array = np.asarray(lengths)
     return {
         **facts,
-        "lengths": histogram(found) if found.size else None,
-        "mean_length": float(found.mean()) if found.size else 0.0,
-        "longest": int(found.max(initial=0)),
+        "lengths": histogram(array) if array.size else None,
+        "mean_length": float(array.mean()) if array.size else 0.0,
+        "longest": int(array.max(initial=0)),
     }
 
 
 def evaluation(rows: Any) -> dict[str, Any]:
-    """Of an outcomes.Outcomes: scores with intervals, errors, a verdict on each row."""
+    """Scores of Outcomes with intervals, errors, and a verdict on each row."""
     keys, decisions = row_keys(rows.texts), rows.decisions
     several = decisions is not None and decisions.is_multi_label
     num_labels = len(decisions.class_names) if several else 1
@@ -104,10 +104,10 @@ def evaluation(rows: Any) -> dict[str, Any]:
 
 
 def _summary(rows):
-    """The evaluation without what is of each row."""
+    """The evaluation without the lists of rows."""
     per_row = {"resampled", "histograms", "errors", "keys", "is_correct", "losses"}
-    found = evaluation(rows)
-    return {name: value for name, value in found.items() if name not in per_row}
+    values = evaluation(rows)
+    return {name: value for name, value in values.items() if name not in per_row}
 
 
 def _interval(name, rows, resampled):
@@ -134,7 +134,7 @@ def _classes(decisions):
 
 
 def row_keys(texts: Sequence[tuple[str, ...]]) -> list[str]:
-    """What tells rows apart, in any file: a digest of the texts, counted if equal."""
+    """A key for each row, in any file: a digest of the texts, counted if equal."""
     seen: collections.Counter[str] = collections.Counter()
     keys = []
     for row in texts:
@@ -146,13 +146,13 @@ def row_keys(texts: Sequence[tuple[str, ...]]) -> list[str]:
 
 def histogram(values: Any) -> dict[str, list[float]]:
     """Edges [n + 1] and counts [n] of numbers."""
-    found = np.asarray(values, np.float64)
-    found = found[np.isfinite(found)]
+    finite = np.asarray(values, np.float64)
+    finite = finite[np.isfinite(finite)]
     bins: Any = _BINS
-    if found.size and np.all(found == np.round(found)):  # of whole numbers, none split
-        width = max(1, math.ceil((np.ptp(found) + 1) / _BINS))
-        bins = np.arange(found.min(), found.max() + width + 1, width) - 0.5
-    counts, edges = np.histogram(found, bins)
+    if finite.size and np.all(finite == np.round(finite)):  # no bin splits a number
+        width = max(1, math.ceil((np.ptp(finite) + 1) / _BINS))
+        bins = np.arange(finite.min(), finite.max() + width + 1, width) - 0.5
+    counts, edges = np.histogram(finite, bins)
     return {"edges": edges.tolist(), "counts": counts.tolist()}
 
 
@@ -239,26 +239,26 @@ def _finite(value):
 
 
 def path_of(directory: str) -> str:
-    """Where the record of a run lies."""
+    """The file of the record of a run."""
     return os.path.join(directory, file_names.REPORT_JSON)
 
 
 def read(directory: str) -> dict[str, Any]:
     """The record of a run's directory; a ValueError says what is wrong."""
     path = path_of(directory)
-    found = json_files.read_object(
+    record = json_files.read_object(
         path,
         remedy="name the --output_dir of a run that has evaluated and written a report",
     )
-    if found.get("schema") != SCHEMA:
+    if record.get("schema") != SCHEMA:
         raise errors.InputError(
-            f"{path}: is of schema {found.get('schema')!r}, and {SCHEMA} is read here; "
-            f"{_REMEDY}"
+            f"{path}: is of schema {record.get('schema')!r}, and {SCHEMA} is read "
+            f"here; {_REMEDY}"
         )
-    _check_form(path, found, _FORM)
-    if found["evaluation"] is not None:
-        _check_form(path, found["evaluation"], _EVALUATION_FORM)
-    return found
+    _check_form(path, record, _FORM)
+    if record["evaluation"] is not None:
+        _check_form(path, record["evaluation"], _EVALUATION_FORM)
+    return record
 
 
 def _check_form(path, values, form):

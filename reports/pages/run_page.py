@@ -23,7 +23,7 @@ _CURVES = {
     "Gradient norm": ("train/gradient_norm",),
 }
 _SAME = {"eval/batch_loss"}  # as the loss, but for rounding
-# What became of rows, by kind of task: of how many, and what is right of them.
+# The verdict on the rows that are right, by kind of task.
 _VERDICTS = {
     "text-classification": "rows are labelled right",
     "multiple-choice": "rows get the right choice",

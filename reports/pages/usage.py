@@ -1,4 +1,4 @@
-"""How to load, use and serve what a run has left, as commands that are right for it."""
+"""Commands that load, use and serve the files of a run."""
 
 import json
 import os
@@ -15,8 +15,8 @@ class Kind(NamedTuple):
     Attributes:
         script: that trains and predicts.
         rows_flag: of the script, for the file to predict, or "".
-        example: what the exported model is asked, a tab between two texts.
-        title: what it is called in headings.
+        example: a text for the exported model, or two with a tab between them.
+        title: of headings.
     """
 
     script: str
@@ -51,21 +51,30 @@ KINDS = {
     "text-generation": Kind("run_pretraining.py", "", "The sea is", "Pretraining"),
     _FEATURES: Kind("run_pretraining.py", "", "A text.", "Pretraining"),
 }
-# Of how a script reads and cuts text; a prediction needs the values of training.
-_SHAPES = (
-    *("text_a_column", "text_b_column", "has_header", "word_column"),
-    *("source_column", "target_column", "max_source_length", "max_target_length"),
-    *("num_beams", "length_penalty", "do_sample", "temperature", "top_k", "top_p"),
-    *(
-        "choice_columns",
-        "pair_input",
-        "max_seq_length",
-        "doc_stride",
-        "max_query_length",
-        "window_stride",
-    ),
+# Flags of reading and cutting text; a prediction needs the values of training.
+_SHAPES = [
+    "text_a_column",
+    "text_b_column",
+    "has_header",
+    "word_column",
+    "source_column",
+    "target_column",
+    "max_source_length",
+    "max_target_length",
+    "num_beams",
+    "length_penalty",
+    "do_sample",
+    "temperature",
+    "top_k",
+    "top_p",
+    "choice_columns",
+    "pair_input",
+    "max_seq_length",
+    "doc_stride",
+    "max_query_length",
+    "window_stride",
     "version_2_with_negative",
-)
+]
 
 
 _TEXTS_OF_A_CHOICE = {
@@ -76,7 +85,7 @@ _TEXTS_OF_A_CHOICE = {
 
 
 class Use(NamedTuple):
-    """One thing to do: what, the code, and its language."""
+    """One thing to do, with its code."""
 
     title: str
     code: str
@@ -84,7 +93,7 @@ class Use(NamedTuple):
 
 
 def place(directory: str) -> str:
-    """How commands name a run's directory: as seen from here, never as an own path."""
+    """A run's directory in commands: relative, never with the path of a machine."""
     if "://" in directory:
         return directory.rstrip("/")
     relative = os.path.relpath(directory)
@@ -103,44 +112,44 @@ def origin(record: Mapping[str, Any]) -> str:
 
 
 def uses(record: Mapping[str, Any], directory: str) -> list[Use]:
-    """What can be done with the run whose directory commands name so."""
+    """The things to do with a run whose directory has this name in commands."""
     kind, flags = KINDS[record["kind"]], record["flags"]
     where = shlex.quote(directory)
-    found = []
+    usable = []
     if record["has_weights"] and record["kind"] != _TEXT_TO_TEXT:
-        found.append(Use("Load it in Python", _loading(record, directory), "python"))
+        usable.append(Use("Load it in Python", _loading(record, directory), "python"))
     if record["has_weights"] and kind.rows_flag:
         changed = record["changed_flags"]
-        given = [n for n in _SHAPES if flags.get(n) and n in changed]
+        flags_to_repeat = [n for n in _SHAPES if flags.get(n) and n in changed]
         arguments = [
             *(f"--pretrained={where}", "--do_predict", f"--{kind.rows_flag}"),
-            *(_flag(name, flags[name]) for name in given),
+            *(_flag(name, flags[name]) for name in flags_to_repeat),
             f"--output_dir={where}/predictions",
         ]
-        found.append(Use("Predict rows of a file", _command(kind.script, arguments)))
+        usable.append(Use("Predict rows of a file", _command(kind.script, arguments)))
     if record["has_export"]:
         example = _example(record)
         quoted = "$" + repr(example) if "\t" in example else f'"{example}"'
         asking = [f"--export_dir={where}/export", quoted]
-        found.append(Use("Ask the export", _command("-m serving.predictor", asking)))
+        usable.append(Use("Ask the export", _command("-m serving.predictor", asking)))
         if "://" not in directory:  # docker mounts what is on the machine
             serving = _serving(record, where)
-            found.append(Use("Serve it with TensorFlow Serving", serving))
+            usable.append(Use("Serve it with TensorFlow Serving", serving))
     if record["has_weights"] and record["kind"] == _FEATURES:
         files = ["--input_file=texts.txt", "--output_file=features.hdf5"]
         extracting = [f"--pretrained={where}", *files, "--output_format=hdf5"]
         extract = _command("extract_features.py", extracting)
-        found.append(Use("Extract features", extract))
+        usable.append(Use("Extract features", extract))
     elif record["has_weights"]:
         converting = [f"--input={where}", "--to=hugging_face"]
         converting.append(f"--output_dir={where}/hugging_face")
-        found.append(
+        usable.append(
             Use(
                 "Convert it for transformers",
                 _command("convert_checkpoint.py", converting),
             )
         )
-    return found
+    return usable
 
 
 def _example(record):
@@ -160,12 +169,12 @@ def _loading(record, directory):
         example.split("\t"),
         (record.get("text_names") or ()).count("choices"),
     )
-    given = [f'["{text}"]' for text in texts[: len(texts) - choices]]
+    arguments = [f'["{text}"]' for text in texts[: len(texts) - choices]]
     if choices:
-        given.append(f"choices=[{json.dumps(texts[-choices:])}]")
-    asking = f"outputs = loaded.model(loaded.encode({', '.join(given)}))"
+        arguments.append(f"choices=[{json.dumps(texts[-choices:])}]")
+    asking = f"outputs = loaded.model(loaded.encode({', '.join(arguments)}))"
     if record["kind"] in ("text-classification", "multiple-choice"):
-        asking = f"answers = loaded.predict({', '.join(given)})"
+        asking = f"answers = loaded.predict({', '.join(arguments)})"
     return f"import bert\n\nloaded = bert.load({directory!r}, {length})\n{asking}"
 
 

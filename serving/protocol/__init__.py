@@ -1,4 +1,4 @@
-"""TensorFlow Serving's public protocol: to answer it, ask by it, prepare for it.
+"""TensorFlow Serving's public protocol: servers, clients and warm-up requests.
 
 In: directories of SavedModels, and requests.
 Out: answers and errors as TensorFlow Serving gives them.

@@ -57,35 +57,35 @@ def error_text(message: str) -> str:
 
 
 def _answer(model, method, path, body):
-    found = _PREDICTION.fullmatch(path) if method == "POST" else None
-    if found:
-        name, number = _asked(found)
-        if found[4].lower() != "predict":
+    match = _PREDICTION.fullmatch(path) if method == "POST" else None
+    if match:
+        name, number = _model_version(match)
+        if match[4].lower() != "predict":
             raise servables.invalid(
-                f"the signatures of {model.name} are for :predict, not for :{found[4]}"
+                f"the signatures of {model.name} are for :predict, not for :{match[4]}"
             )
         return _predict(model, name, number, _parse(body))
-    found = _STATUS.fullmatch(path) if method == "GET" else None
-    if not found:
+    match = _STATUS.fullmatch(path) if method == "GET" else None
+    if not match:
         raise servables.invalid(
             f"Malformed request: {method} {path:.200}; to ask, POST "
             f'{{"instances": [...]}} to /v1/models/{model.name}:predict; GET '
             f"/v1/models/{model.name}/metadata names the inputs"
         )
-    name, number = _asked(found)
-    return (_metadata if found[4] else _status)(model, name, number)
+    name, number = _model_version(match)
+    return (_metadata if match[4] else _status)(model, name, number)
 
 
-def _asked(found):
+def _model_version(match):
     """Name and version, or None, in an address."""
-    if found[3]:
-        raise servables.invalid(f"Unrecognized servable version label: {found[3]}")
-    digits = (found[2] or "").lstrip("0")
+    if match[3]:
+        raise servables.invalid(f"Unrecognized servable version label: {match[3]}")
+    digits = (match[2] or "").lstrip("0")
     if len(digits) > len(str(_MAX_VERSION)) or int(digits or 0) > _MAX_VERSION:
         raise servables.invalid(
-            f"Failed to convert version: {found[2]:.80} to numeric."
+            f"Failed to convert version: {match[2]:.80} to numeric."
         )
-    return parse.unquote(found[1]), int(digits or 0) if found[2] else None
+    return parse.unquote(match[1]), int(digits or 0) if match[2] else None
 
 
 def _status(model, name, number):
@@ -125,7 +125,7 @@ def _metadata(model, name, number):
 
 def _parse(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body.decode())
+        request = json.loads(body.decode())
     except UnicodeDecodeError as error:
         raise servables.invalid(
             f"JSON Parse error: byte {error.start} is not UTF-8; text that is not is "
@@ -133,13 +133,13 @@ def _parse(body: bytes) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise servables.invalid(f"JSON Parse error: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(request, dict):
         raise servables.invalid(
-            f"JSON Value: {json_tensors.shown(found)} Is not object"
+            f"JSON Value: {json_tensors.shown(request)} Is not object"
         )
-    for key in found.keys() - {"instances", "inputs"}:
-        json_tensors.check_finite(found[key])
-    return found
+    for key in request.keys() - {"instances", "inputs"}:
+        json_tensors.check_finite(request[key])
+    return request
 
 
 def _predict(model, name, number, request):
@@ -154,11 +154,11 @@ def _predict(model, name, number, request):
     dtypes = {key: tf.as_dtype(infos[key].dtype) for key in sorted(infos)}
     keys = {"instances", "inputs"} & {*request}
     if keys == {"instances"}:
-        arrays = _of_rows(request["instances"], dtypes)
+        arrays = _arrays_by_row(request["instances"], dtypes)
         outputs = version.predict(signature_name, arrays)
         return f'{{"predictions": {json_tensors.by_row(outputs)}}}'
     if keys == {"inputs"}:
-        arrays = _of_columns(request["inputs"], dtypes)
+        arrays = _arrays_by_column(request["inputs"], dtypes)
         outputs = version.predict(signature_name, arrays)
         return f'{{"outputs": {json_tensors.by_column(outputs)}}}'
     raise servables.invalid(
@@ -168,7 +168,7 @@ def _predict(model, name, number, request):
     )
 
 
-def _of_rows(instances, dtypes):
+def _arrays_by_row(instances, dtypes):
     if not isinstance(instances, list):
         raise servables.invalid("Excepting 'instances' to be an list/array")
     if not instances:
@@ -202,7 +202,7 @@ def _of_rows(instances, dtypes):
     }
 
 
-def _of_columns(inputs, dtypes):
+def _arrays_by_column(inputs, dtypes):
     if not _is_object(inputs):
         if len(dtypes) > 1:
             raise servables.invalid(

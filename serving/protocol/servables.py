@@ -37,31 +37,33 @@ class Version:
         self.call = call
 
     def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
-        """A signature that can be asked; "" is the default one.
+        """A signature with inputs; "" is the default one.
 
         Raises:
             tf.errors.InvalidArgumentError: there is none of this name.
         """
         name = name or tf_serving.DEFAULT_SIGNATURE
-        found = {key: value for key, value in self.signatures.items() if value.inputs}
-        if name not in found:
+        signatures = {
+            key: value for key, value in self.signatures.items() if value.inputs
+        }
+        if name not in signatures:
             raise invalid(
                 f'Serving signature name: "{name}" not found in signature def; there '
-                f"are {', '.join(sorted(found))}"
+                f"are {', '.join(sorted(signatures))}"
             )
-        return found[name]
+        return signatures[name]
 
     def text_signatures(self) -> dict[str, dict[str, int]]:
         """{name: inputs} of the signatures that take texts and nothing else.
 
         Inputs are {name: texts of an example}, 1 for texts [B] and n for [B, n].
         """
-        found = {}
+        signatures = {}
         for name, definition in self.signatures.items():
             counts = {key: _texts(info) for key, info in definition.inputs.items()}
             if counts and all(counts.values()):
-                found[name] = counts
-        return found
+                signatures[name] = counts
+        return signatures
 
     def predict(self, name: str, arrays: Arrays) -> Arrays:
         """The outputs of a signature; strings are arrays of `bytes` objects.
@@ -83,13 +85,13 @@ class Version:
 
 
 class Model(NamedTuple):
-    """Versions under one name; the largest number answers where none is asked for."""
+    """Versions under one name; the largest number answers requests without one."""
 
     name: str
     versions: Mapping[int, Version]
 
     def version(self, name: str, number: int | None = None) -> Version:
-        """The one asked for.
+        """The version with this number, or the newest.
 
         Raises:
             tf.errors.NotFoundError: of another name or number.
@@ -98,11 +100,11 @@ class Model(NamedTuple):
         if name == self.name and wanted in self.versions:
             return self.versions[wanted]
         known = ", ".join(map(str, sorted(self.versions)))
-        asked = f"Latest({name})" if number is None else f"Specific({name}, {number})"
+        request = f"Latest({name})" if number is None else f"Specific({name}, {number})"
         raise tf.errors.NotFoundError(
             None,
             None,
-            f"Servable not found for request: {asked}; {self.name} is here, in "
+            f"Servable not found for request: {request}; {self.name} is here, in "
             f"version {known}",
         )
 
@@ -157,7 +159,7 @@ def _spec(info):
 
 
 def _texts(info):
-    """How many texts of an example an input takes; 0 if something else."""
+    """The number of texts of an example in an input; 0 if it takes something else."""
     spec = _spec(info)
     if spec.dtype != tf.string or spec.shape.rank not in (1, 2):
         return 0
@@ -166,10 +168,10 @@ def _texts(info):
 
 def _check(name, array, info):
     taken = _spec(info)
-    given = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
-    if given != taken.dtype:
+    dtype = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
+    if dtype != taken.dtype:
         raise invalid(
-            f"{name} is of type {given.name}, the model takes {taken.dtype.name}"
+            f"{name} is of type {dtype.name}, the model takes {taken.dtype.name}"
         )
     if not taken.shape.is_compatible_with(array.shape):
         raise invalid(

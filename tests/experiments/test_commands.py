@@ -8,6 +8,7 @@ from absl import flags
 from experiments import commands, compare, plans, preparation, shapes, systems, tasks
 from modeling import pretrainers
 from modeling.configs import config as config_lib
+from modeling.elmo import objective
 from tests import tiny
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(995))]
@@ -112,17 +113,16 @@ def test_networks_are_of_one_size(bert):
 
 
 @pytest.mark.parametrize(
-    ("shape", "kind", "more"),
+    ("shape", "make", "more"),
     [
-        ("bert", "BertPretrainer", 2 * 128 + 2),  # the second sentence
-        ("gpt", "LanguageModel", 0),
-        ("elmo", "BidirectionalLM", 0),
-        ("encoder_decoder", "seq2seq", 0),
+        ("bert", pretrainers.BertPretrainer, 2 * 128 + 2),  # the second sentence
+        ("gpt", pretrainers.LanguageModel, 0),
+        ("elmo", objective.BidirectionalLM, 0),
+        ("encoder_decoder", pretrainers.HEADS["seq2seq"], 0),
     ],
 )
-def test_weights_are_those_of_the_built_network(bert, shape, kind, more):
+def test_weights_are_those_of_the_built_network(bert, shape, make, more):
     config = shapes.equal_sized(bert, VOCAB, 900)[shape]
-    make = pretrainers.HEADS.get(kind) or getattr(pretrainers, kind)
     model = make(config)
     model.build()
     variables = model.trainable_variables

@@ -6,12 +6,34 @@ import numpy as np
 
 from modeling import pretrainers
 from modeling.checkpoints import names
+from modeling.configs import gpt_config
+from modeling.elmo import config as elmo_config
 from modeling.encoder_decoder import config as encoder_decoder_config
+
+GPT = gpt_config.GptConfig(
+    vocab_size=61,
+    hidden_size=32,
+    num_hidden_layers=1,
+    num_attention_heads=4,
+    intermediate_size=128,
+    max_position_embeddings=24,
+    joined_table=True,
+)
+GPT_2 = dataclasses.replace(GPT, joined_table=False, norm_first=True)
+ELMO = elmo_config.ElmoConfig(
+    projection_dim=4, lstm_dim=6, num_hidden_layers=2, filters=((1, 3),), num_highway=1
+)
+
+
+def configs(bert):
+    """{network: config} of small networks of every kind."""
+    pair = fitting(bert, "seq2seq")
+    return {"bert": bert, "gpt": GPT, "gpt2": GPT_2, "elmo": ELMO, "pair": pair}
 
 
 def fitting(config, head):
     """The config, left to right or twice where the head wants that."""
-    if head == "seq2seq":
+    if head == "seq2seq" and config.network == "bert":
         return encoder_decoder_config.EncoderDecoderConfig.from_berts(
             config, config, decoder_start_token_id=1, eos_token_id=2
         )

@@ -18,7 +18,7 @@ def run_of(**changes):
     kind = changes.pop("kind", "text-classification")
     rows = example_runs.rows(**changes)
     facts = example_runs.facts(kind=kind, flags=flags)
-    return json.loads(record.text_of(record.of_run(rows, directory="x", **facts)))
+    return json.loads(record.text_of(record.build(rows, directory="x", **facts)))
 
 
 @pytest.fixture(scope="module")

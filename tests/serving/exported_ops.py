@@ -1,8 +1,11 @@
-"""Which operations a SavedModel consists of, and which ones a model server has."""
+"""What every SavedModel for a model server holds to: its operations and signatures."""
 
 import pathlib
 
+import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
+
+from tests.serving import odd_texts
 
 # What an exported model may consist of: operations of the model server's release
 # 2.20, which links TensorFlow's and tensorflow-text's of that number. Whoever adds one
@@ -46,3 +49,23 @@ def operations(version_dir):
     ]
     functions = {function.signature.name for function in graph.library.function}
     return {node.op for node in nodes} - functions, compiled
+
+
+def assert_servable(version_dir):
+    """A model server has all operations; no rows give no rows."""
+    used, compiled = operations(version_dir)
+    assert used - ALLOWED == OF_TENSORFLOW_TEXT
+    assert not compiled  # a server may lack XLA
+    odd_texts.assert_no_rows(tf.saved_model.load(str(version_dir)).signatures)
+
+
+def described(signatures):
+    """{name: (inputs, outputs)}, with {name: (shape, dtype)} each."""
+
+    def shapes(specs):
+        return {k: (v.shape.as_list(), v.dtype.name) for k, v in specs.items()}
+
+    return {
+        name: (shapes(s.structured_input_signature[1]), shapes(s.structured_outputs))
+        for name, s in signatures.items()
+    }

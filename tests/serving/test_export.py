@@ -10,6 +10,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from google.protobuf import text_format
+from tensorflow_serving.config import model_server_config_pb2
 
 from contract import atomic_files, file_names
 from data_pipeline.batches import packing
@@ -206,17 +208,6 @@ def test_slices_have_a_row_whatever_its_length():
     assert rows[2:] == [32, 11, 1] and min(rows) == 1
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["single", *(pytest.param(k, marks=pytest.mark.slow) for k in ("pair", "number"))],
-)
-def test_no_rows_give_no_rows(request, kind):
-    exported = request.getfixturevalue(kind)
-    exported = exported[0] if kind == "single" else exported
-    odd_texts.assert_no_rows(loaded(exported.version_dir).signatures)
-    assert answering(exported.version_dir).predict(*[[]] * (1 + (kind == "pair"))) == []
-
-
 def test_odd_texts_have_the_answers_that_they_have_alone(single, pair):
     texts = [TEXTS[0].encode(), *odd_texts.ODD, odd_texts.LONG, TEXTS[2].encode()]
     found = odd_texts.assert_alone(signature(single[0]), {"text": texts})
@@ -240,24 +231,6 @@ def test_other_rows_are_noticed(single):
 
     with pytest.raises(AssertionError, match="probabilities of row 0"):
         odd_texts.assert_alone(mixed, {"text": [b"a good film", b"bad"]})
-
-
-def test_signatures_say_what_they_take(single, pair):
-    def inputs(exported, name):
-        taken = signature(exported, name).structured_input_signature[1]
-        return {k: (v.shape.as_list(), v.dtype.name) for k, v in taken.items()}
-
-    assert inputs(single[0], "serving_default") == {"text": ([None], "string")}
-    ids = ([None, None], "int32")
-    assert inputs(single[0], "ids") == {
-        "input_ids": ids,
-        "input_mask": ids,
-        "segment_ids": ids,
-    }
-    assert inputs(pair, "serving_default") == {
-        "text_a": ([None], "string"),
-        "text_b": ([None], "string"),
-    }
 
 
 def test_versions_are_numbered_and_the_newest_is_taken(single):
@@ -293,15 +266,6 @@ def test_labels_lie_beside_the_model(request, kind):
     exported = exported[0] if kind == "single" else exported
     path = exported.version_dir / "assets.extra" / "label_map.json"
     assert labels.read_label_map(str(path)) == LABEL_SETS[exported.problem_type]
-
-
-@pytest.mark.parametrize("kind", ["single", "pair", "number"])
-def test_only_known_operations_are_exported(request, kind):
-    exported = request.getfixturevalue(kind)
-    exported = exported[0] if kind == "single" else exported
-    found, compiled = exported_ops.operations(exported.version_dir)
-    assert found - exported_ops.ALLOWED == exported_ops.OF_TENSORFLOW_TEXT
-    assert not compiled  # a server may lack XLA
 
 
 def test_compiled_graphs_are_told_apart(tmp_path):
@@ -362,7 +326,37 @@ def test_wrong_number_of_texts(single, pair):
         answering(pair.version_dir).predict(["a"])
 
 
-def test_directory_without_a_model(tmp_path):
-    with pytest.raises(ValueError, match="no SavedModel there; train with") as caught:
-        predictor.Predictor(str(tmp_path))
-    assert str(caught.value).startswith(f"--export_dir={tmp_path}: ")
+@pytest.mark.parametrize(
+    "kind", ["single", "pair", pytest.param("number", marks=pytest.mark.slow)]
+)
+def test_model_server_can_answer(request, kind):
+    exported = request.getfixturevalue(kind)
+    exported = exported[0] if kind == "single" else exported
+    exported_ops.assert_servable(exported.version_dir)
+    assert answering(exported.version_dir).predict(*[[]] * (1 + (kind == "pair"))) == []
+    described = exported_ops.described(loaded(exported.version_dir).signatures)
+    names = ("text_a", "text_b") if kind == "pair" else ("text",)
+    assert described["serving_default"][0] == {n: ([None], "string") for n in names}
+    assert described["ids"][0] == {n: ([None, None], "int32") for n in NAMES}
+
+
+@pytest.mark.parametrize("name", ["messages", 'a "quoted" \\ name', "schön"])
+def test_server_reads_what_is_written(tmp_path, name):
+    export.write_server_config(str(tmp_path / name / "export") + "/")
+    folder = tmp_path / name / "config"
+    found = text_format.Parse(
+        (folder / "models.config").read_text("utf-8"),
+        model_server_config_pb2.ModelServerConfig(),
+    )
+    (config,) = found.model_config_list.config
+    assert config.name == name
+    assert config.base_path == f"/models/{name}"
+    assert config.model_platform == "tensorflow"
+    batching = (folder / "batching_parameters.txt").read_text("utf-8")
+    lines = [line for line in batching.splitlines() if not line.startswith("#")]
+    assert lines == [
+        "max_batch_size { value: 32 }",
+        "batch_timeout_micros { value: 2000 }",
+        "num_batch_threads { value: 2 }",
+        "max_enqueued_batches { value: 100 }",
+    ]

@@ -18,7 +18,7 @@ from data_pipeline.tagging import schemes
 from data_pipeline.text import wordpiece
 from modeling import models
 from modeling.configs import config
-from serving import export, formats, question_answering, tagging
+from serving import export, formats, windowed
 from tests.serving import odd_texts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -62,7 +62,7 @@ def tagger():
     keras.utils.set_random_seed(3)
     tags = schemes.TagNames(("O", "B-place", "I-place", "B-day", "I-day"), "BIO")
     model = models.BertTagger(CONFIG, len(tags.names))
-    return tagging.WordTagger(
+    return windowed.WordTagger(
         tagging_graph.split_words,
         tagging_graph.encoder(TOKENIZER, max_seq_length=128),
         functools.partial(model, training=False),
@@ -75,7 +75,7 @@ def answerer():
     keras.utils.set_random_seed(3)
     model = models.BertSpanPredictor(CONFIG)
     limits = {"max_seq_length": 128, "doc_stride": 64, "max_query_length": 8}
-    return question_answering.QuestionAnswerer(
+    return windowed.QuestionAnswerer(
         graph.encoder(TOKENIZER, **limits),
         functools.partial(model, training=False),
         graph.chooser(choice.Settings(aligner="words")),

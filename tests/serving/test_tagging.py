@@ -15,7 +15,7 @@ from data_pipeline.tagging import windows as windows_lib
 from data_pipeline.text import wordpiece
 from modeling import models
 from modeling.configs import config
-from serving import answers, export, predictor, tagging
+from serving import answers, export, predictor, windowed
 from tests.serving import exported_ops, odd_texts
 
 PIECES = "the fair of par ##is opens on mon ##day , . ' s 東 京"
@@ -63,7 +63,7 @@ def model():
 
 def make(model, tag_set=TAG_SET, **limits):
     """As run_tagger.py does it."""
-    return tagging.WordTagger(
+    return windowed.WordTagger(
         graph.split_words,
         graph.encoder(TOKENIZER, **{**LIMITS, **limits}),
         functools.partial(model, training=False),
@@ -199,40 +199,12 @@ def test_nothing_is_tagged(version_dir):
     assert asking(version_dir).predict([""]) == [NOTHING]
 
 
-def test_no_rows_give_no_rows(version_dir):
-    odd_texts.assert_no_rows(loaded(version_dir))
-
-
 def test_odd_texts_have_the_answers_that_they_have_alone(version_dir):
     texts = [TEXTS[0].encode(), *odd_texts.ODD, odd_texts.LONG_WORDS]
     signature = loaded(version_dir)["serving_default"]
     found = odd_texts.assert_alone(signature, {"text": texts})
     counts = (found["words"] != b"").sum(axis=1)
     assert counts.tolist()[1:3] == [0, 0] and counts[-1] == 1024
-
-
-def test_signatures_say_what_they_take_and_give(version_dir):
-    def taken(name):
-        inputs = loaded(version_dir)[name].structured_input_signature[1]
-        return {k: (v.shape.as_list(), v.dtype.name) for k, v in inputs.items()}
-
-    def given(name):
-        outputs = loaded(version_dir)[name].structured_outputs
-        return {k: (v.shape.rank, v.dtype.name) for k, v in outputs.items()}
-
-    ids = ([None, None], "int32")
-    assert taken("serving_default") == {"text": ([None], "string")}
-    assert taken("words") == {"words": ([None, None], "string")}
-    assert taken("ids") == {"input_ids": ids, "input_mask": ids, "segment_ids": ids}
-    outputs = {
-        "words": (2, "string"),
-        "tags": (2, "string"),
-        "probabilities": (2, "float32"),
-    }
-    assert given("words") == outputs
-    places = {"starts": (2, "int32"), "ends": (2, "int32")}
-    assert given("serving_default") == {**outputs, **places}
-    assert given("ids") == {"logits": (3, "float32")}
 
 
 def test_ids_give_the_logits(model, version_dir):
@@ -242,12 +214,6 @@ def test_ids_give_the_logits(model, version_dir):
     np.testing.assert_allclose(by_ids(**features)["logits"], logits, atol=ROUNDING)
     unmasked = {**features, "input_mask": tf.ones_like(features["input_mask"])}
     assert np.abs(by_ids(**unmasked)["logits"] - logits).max() > 1e-3
-
-
-def test_only_known_operations_are_exported(version_dir):
-    found, compiled = exported_ops.operations(version_dir)
-    assert found - exported_ops.ALLOWED == exported_ops.OF_TENSORFLOW_TEXT
-    assert not compiled  # a server may lack XLA
 
 
 def test_tags_lie_beside_the_model(version_dir):
@@ -278,3 +244,21 @@ def test_tags_as_lines():
         assert shown("x y z é", *tags)[1:] == ["a: x y", "a: z", "b: é"]
     # Parts of speech are no spans, nor are spans without a type shown.
     assert shown("x y z", "S", "PRP-x", "B") == ["x/S y/PRP-x z/B"]
+
+
+def test_model_server_can_answer(version_dir):
+    exported_ops.assert_servable(version_dir)
+    signatures = exported_ops.described(loaded(version_dir))
+    strings, numbers = ([None, None], "string"), ([None, None], "float32")
+    ids = ([None, None], "int32")
+    outputs = {"words": strings, "tags": strings, "probabilities": numbers}
+    assert signatures["words"] == ({"words": strings}, outputs)
+    assert signatures["serving_default"] == (
+        {"text": ([None], "string")},
+        {**outputs, "starts": ids, "ends": ids},
+    )
+    names = ("input_ids", "input_mask", "segment_ids")
+    assert signatures["ids"] == (
+        dict.fromkeys(names, ids),
+        {"logits": ([None, None, len(TAG_SET.names)], "float32")},
+    )

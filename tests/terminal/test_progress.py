@@ -162,14 +162,6 @@ def test_wide_terminal_has_a_wide_bar_and_all_texts():
     assert state.endswith("  rate 3.1e-05  " + "x" * 30 + "  last")
 
 
-def test_work_after_the_last_state_does_not_count_in_its_speed():
-    last = [on_terminal(200, after=f"time.sleep({s})")[0] for s in (0.0, 1.0)]
-    soon, late = (
-        float(re.search(r"4000/4000  ([\d.]+)/s", states(text)[-2])[1]) for text in last
-    )
-    assert late > soon / 5  # 3,000 units in about 0.1 s; with the pause in 1.1 s
-
-
 def test_terminal_that_is_resized():
     narrower = (
         "import fcntl, struct, termios\n        fcntl.ioctl(2, termios.TIOCSWINSZ,"
@@ -237,16 +229,6 @@ def test_interruption_leaves_the_cursor_on_a_new_line(inner):
     lines = cells(text)
     assert short(lines[1]) == "step 2000/4000"
     assert lines[2].startswith("Traceback") and lines[-1] == ""
-
-
-def test_lines_in_a_file(clock):
-    stream = io.StringIO()
-    seen = []
-    for item in progress.track("abcde", 5, "predicting: batch", stream=stream):
-        seen.append(item)
-        clock["now"] += 4
-    assert seen == list("abcde")
-    assert stream.getvalue() == "predicting: batch 3/5 (60 %)  0.25/s  00:08 left\n"
 
 
 def test_first_unit_does_not_count_in_the_time_left(clock):

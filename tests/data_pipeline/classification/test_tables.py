@@ -2,9 +2,6 @@
 
 import gzip
 import re
-import sys
-import time
-import types
 
 import numpy as np
 import pytest
@@ -157,21 +154,6 @@ def test_byte_order_mark_is_no_part_of_the_first_cell(read, name):
 def test_last_line_needs_no_end_and_blank_lines_at_the_end_are_ignored(read):
     assert read("text\tlabel\na\t1\nb\t0").text_a == ["a", "b"]
     assert read("text\tlabel\na\t1\nb\t0\n\n\r\n\n").text_a == ["a", "b"]
-
-
-def test_a_line_of_many_reads_is_read_in_linear_time(tmp_path, monkeypatch):
-    """Each read copied all that was read of the line so far."""
-    path = tmp_path / "a.txt"
-    monkeypatch.setattr(text_rows, "_CHUNK_BYTES", 16)
-
-    def seconds(size):
-        path.write_bytes(b"x" * size + b"\ny")
-        started = time.process_time()
-        assert [len(line) for _, line in text_rows.lines(str(path))] == [size, 1]
-        return time.process_time() - started
-
-    small = min(seconds(200_000) for _ in range(3))
-    assert seconds(1_600_000) < 24 * small  # 64 times as long if it is quadratic
 
 
 def test_lines_that_cross_a_read_boundary(read, monkeypatch):
@@ -497,135 +479,67 @@ def test_messages_stay_short(read):
     assert len(str(caught.value)) < 600
 
 
-class FakeClassLabel:
-    """Stands for tfds.features.ClassLabel."""
-
-    def int2str(self, number):
-        return ["bad", "good"][number]
-
-
-def fake_tfds(monkeypatch, features, examples):
-    calls = []
-
-    def load(name, **options):
-        calls.append((name, options))
-        return examples, types.SimpleNamespace(features=features)
-
-    module = types.SimpleNamespace(
-        load=load, as_numpy=iter, ReadConfig=lambda **options: options
-    )
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", module)
-    return calls
-
-
-def read_tfds(layout=None, *, required=True, **options):
-    return tables.read_tfds(
-        "reviews",
-        "train[:3]",
-        layout or Layout(),
-        labels_required=required,
-        allow_empty_text=False,
-        **options,
-    )
-
-
-def test_tfds_rows(monkeypatch):
-    calls = fake_tfds(
-        monkeypatch,
-        {"text": None, "label": FakeClassLabel(), "idx": None},
-        [
-            {"text": "schön".encode(), "label": np.int64(1), "idx": np.int32(7)},
-            {"text": b"no", "label": np.int64(0), "idx": np.int32(8)},
-        ],
-    )
-    table = read_tfds(Layout(example_id="idx"), data_dir="somewhere")
-    assert table.text_a == ["schön", "no"]
-    assert table.labels == ["good", "bad"]
-    assert table.example_ids == ["7", "8"]
-    assert table.lines == [1, 2]
-    assert table.path == "tfds:reviews:train[:3]"
-    assert calls[0][0] == "reviews"
-    assert calls[0][1]["split"] == "train[:3]"
-    assert calls[0][1]["data_dir"] == "somewhere"
-
-
-def test_tfds_numbers_lists_and_missing_labels(monkeypatch):
-    many = types.SimpleNamespace(feature=FakeClassLabel())
-    example = {
-        "sentence": b"a",
-        "label": np.float32(3.8),
-        "tags": np.array([1, 0]),
-        "flag": np.bool_(True),
-        "hidden": np.int64(-1),
-        "image": np.zeros((2, 2, 3), np.uint8),
-    }
-    features = {**dict.fromkeys(example), "tags": many, "hidden": FakeClassLabel()}
-    fake_tfds(monkeypatch, features, [example])
-    assert read_tfds().labels == ["3.8"]
-    assert read_tfds(Layout(label="tags")).labels == [("good", "bad")]
-    assert read_tfds(Layout(label="flag")).labels == ["true"]
-    assert read_tfds(Layout(label="hidden"), required=False).labels is None
-    with refused("tfds:reviews:train[:3]:1: no value under 'hidden' (label)"):
-        read_tfds(Layout(label="hidden"))
-    with refused("no column 'tweet' (text_a); its columns are ['sentence', "):
-        read_tfds(Layout(text_a="tweet"))
-
-
-def test_tfds_on_a_prepared_data_set(tmp_path):
+def test_tfds(tmp_path):
     import tensorflow as tf
     import tensorflow_datasets as tfds
 
-    features = tfds.features.FeaturesDict(
-        {
-            "sentence": tfds.features.Text(),
-            "label": tfds.features.ClassLabel(names=["bad", "good"]),
-            "tags": tfds.features.Sequence(
-                tfds.features.ClassLabel(names=["long", "short"])
-            ),
-            "score": np.float32,
-        }
-    )
+    def classes(*names):
+        return tfds.features.ClassLabel(names=names)
+
+    features = {
+        "sentence": tfds.features.Text(),
+        "label": classes("bad", "good"),
+        "tags": tfds.features.Sequence(classes("long", "short")),
+        "score": np.float32,
+        "flag": np.bool_,
+        "hidden": classes("a", "b"),
+        "idx": np.int32,
+    }
     rows = {
         "sentence": ["one 好", "two"],
         "label": [1, 0],
         "tags": [[0, 1], [1, 1]],
         "score": [3.8, 0.1],
+        "flag": [True, False],
+        "hidden": [-1, -1],  # of test splits
+        "idx": [7, 8],
     }
     tfds.dataset_builders.store_as_tfds_dataset(
         name="tiny_reviews",
         version="1.0.0",
         data_dir=str(tmp_path),
-        features=features,
+        features=tfds.features.FeaturesDict(features),
         split_datasets={"train": tf.data.Dataset.from_tensor_slices(rows)},
         disable_shuffling=True,
     )
 
-    def read(split="train", **layout):
+    def read(split="train", name="tiny_reviews", *, required=True, **layout):
         return tables.read_tfds(
-            "tiny_reviews",
+            name,
             split,
             Layout(**layout),
             data_dir=str(tmp_path),
-            labels_required=True,
+            labels_required=required,
             allow_empty_text=False,
         )
 
-    assert read().text_a == ["one 好", "two"]
-    assert read().labels == ["good", "bad"]
+    table = read("train[:2]", example_id="idx")
+    assert table.text_a == ["one 好", "two"] and table.labels == ["good", "bad"]
+    assert table.example_ids == ["7", "8"] and table.lines == [1, 2]
+    assert table.path == "tfds:tiny_reviews:train[:2]"
     assert read(label="tags").labels == [("long", "short"), ("short", "short")]
     assert read(label="score").labels == ["3.8", "0.1"]
+    assert read(label="flag").labels == ["true", "false"]
+    assert read(label="hidden", required=False).labels is None
     assert read("train[:1]").text_a == ["one 好"]
+    with refused("tfds:tiny_reviews:train:1: no value under 'hidden' (label)"):
+        read(label="hidden")
+    with refused("no column 'tweet' (text_a); its columns are ["):
+        read(text_a="tweet")
     with refused("tfds:tiny_reviews:nope: TensorFlow Datasets cannot load it", "check"):
         read("nope")
     with refused("tfds:no_such_set:train: TensorFlow Datasets cannot load it", "check"):
-        tables.read_tfds(
-            "no_such_set",
-            "train",
-            Layout(),
-            data_dir=str(tmp_path),
-            labels_required=True,
-            allow_empty_text=False,
-        )
+        read(name="no_such_set")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Templates: rows to prompts, labels to words, and examples that are shown."""
 
-import time
-
 import numpy as np
 import pytest
 
@@ -55,27 +53,6 @@ def test_examples_have_all_labels_and_follow_from_the_seed(table):
         shown(5, 0)
     (case, *_) = templates.fill(form, table, LABELS, LABELS.names, shown(1, 0))
     assert case.alternatives[0].before.startswith(shown(1, 0))
-
-
-def test_examples_are_chosen_in_time_of_the_rows(tmp_path):
-    """Each row counted all before it: an hour for the rows of a large data set."""
-    rows = [(f"t{number}", ("good", "bad")[number % 3 > 0]) for number in range(99_999)]
-    path = tiny.write_tsv(tmp_path / "rows.tsv", ("text", "label"), rows)
-    table = tables.read_table(
-        str(path), tables.Layout(), labels_required=True, allow_empty_text=False
-    )
-    started = time.process_time()
-    form = templates.Template("{text}={label}")
-    shown = templates.examples(form, table, LABELS, LABELS.names, 5, 3).split("\n\n")
-    assert time.process_time() - started < 5
-    # The first two of each label in the order of the seed, and the third that comes.
-    order = np.random.default_rng(3).permutation(len(rows))
-    by_label = {"good": [], "bad": []}
-    for place in order:
-        by_label[rows[place][1]].append("=".join(rows[place]))
-    firsts = [row for pair in zip(*by_label.values(), strict=False) for row in pair]
-    assert set(shown[:4]) == set(firsts[:4])
-    assert shown[4] in firsts[4:6] and shown[5] == ""
 
 
 @pytest.mark.parametrize(

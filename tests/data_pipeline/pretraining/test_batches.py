@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.pretraining import batches as record_batches
-from data_pipeline.pretraining import masking, metadata, shuffling
+from data_pipeline.pretraining import masking, shuffling
 from data_pipeline.pretraining import source as source_lib
 from tests.data_pipeline import tiny_records
 
@@ -65,142 +65,6 @@ def source(tmp_path_factory):
 @pytest.fixture(scope="module")
 def unmasked(tmp_path_factory):
     return write_source(tmp_path_factory.mktemp("unmasked"), has_masks=False)
-
-
-def refusal(files, **changes):
-    with pytest.raises(ValueError) as raised:
-        source_lib.check_records(files, **(GIVEN | changes))
-    assert "\n" not in str(raised.value)
-    return str(raised.value)
-
-
-# Finding files.
-
-
-def test_files_are_found_by_names_and_globs(tmp_path):
-    names = ["b-1", "b-0", "a-0", "b-0.metadata.json", "b-2.incomplete"]
-    names += ["b-3.metadata.json.incomplete", "b-4.incomplete-77"]
-    for name in names:
-        (tmp_path / name).write_text("")
-    (tmp_path / "b-5").mkdir()
-    spec = f"{tmp_path}/b-*, {tmp_path}/a-0,"
-    wanted = [str(tmp_path / name) for name in ("b-0", "b-1", "a-0")]
-    assert source_lib.find(spec) == wanted
-
-
-# Opening them.
-
-
-@pytest.mark.parametrize("has_masks", [True, False])
-def test_source_says_what_the_records_hold(tmp_path, has_masks):
-    said = {"sentence_task": "order"}
-    if not has_masks:
-        said |= {"masking": "none", "max_predictions_per_seq": 0}
-    paths = [
-        tiny_records.write_numbered(tmp_path / "a", 0, 3, said=said),
-        tiny_records.write_numbered(tmp_path / "b", 3, 8, said=said),
-    ]
-    found = source_lib.check_records(
-        paths, **GIVEN, vocab=tiny_records.VOCAB, do_lower_case=True
-    )
-    assert found == source_lib.RecordSource(
-        files=tuple(paths),
-        counts=(3, 5),
-        sentence_task="order",
-        has_masks=has_masks,
-        max_seq_length=8,
-        max_predictions_per_seq=2,
-    )
-
-
-OTHER_VOCAB = [*tiny_records.VOCAB[:-1], "z"]
-OURS = tiny_records.METADATA["vocab_digest"]
-# Metadata of two files, or None; what the run has; and the message.
-REFUSED = [
-    *(
-        (
-            [{}, {name: value}],
-            {"flag": "eval_input_file"},
-            f"--eval_input_file: the records of {{0}} have {name}="
-            f"{tiny_records.METADATA[name]}, those of {{1}} {name}={value};",
-        )
-        for name, value in (
-            ("max_seq_length", 16),
-            ("max_predictions_per_seq", 3),
-            ("masking", "span"),
-            ("sentence_task", "order"),
-            ("do_lower_case", False),
-            ("vocab_size", 21),
-            ("vocab_digest", "0123456789abcdef"),
-        )
-    ),
-    *(
-        (
-            [said],
-            {name: value},
-            f"--{name}={value}, but the records of {{0}} have {name}={ours}; give "
-            f"--{name}={ours}, or make the records again",
-        )
-        for said in ({}, None)
-        for name, value, ours in (
-            ("max_seq_length", 128, 8),
-            ("max_predictions_per_seq", 20, 2),
-        )
-    ),
-    *(
-        (
-            [{}],
-            {"vocab_size": size},
-            "{0} were made with a vocabulary of 20 entries, but the network "
-            f"(--pretrained or --bert_config_file) has vocab_size={size};",
-        )
-        for size in (19, 20 + 8)
-    ),
-    (
-        [{}],
-        {"vocab": OTHER_VOCAB},
-        f"the records of {{0}} were made with another vocabulary (digest {OURS}, 20 "
-        f"entries) than --vocab_file (digest {metadata.vocab_digest(OTHER_VOCAB)});",
-    ),
-    ([None], {"vocab_size": 7}, "{0} hold the token id 7, but the network (--pretr"),
-    (
-        [{}],
-        {"do_lower_case": False},
-        "--do_lower_case=False, but the records of {0} have do_lower_case=True",
-    ),
-]
-
-
-@pytest.mark.parametrize(("said", "changes", "message"), REFUSED)
-def test_records_that_do_not_fit_are_refused(tmp_path, said, changes, message):
-    files = [
-        tiny_records.write_numbered(tmp_path / str(i), 0, 3, said=one)
-        for i, one in enumerate(said)
-    ]
-    assert message.format(*files) in refusal(files, **changes)
-
-
-def test_records_that_fit_are_opened(tmp_path):
-    """What is unknown is not checked, and a table may be rounded up by 7 rows."""
-    known, bare = (
-        tiny_records.write_numbered(tmp_path / name, 0, 3, said=said)
-        for name, said in (("a", {}), ("b", None))
-    )
-    for files, changes in (
-        ([known], {"vocab_size": 20 + 7}),
-        ([bare], {"vocab_size": 8, "do_lower_case": False}),
-    ):
-        assert source_lib.check_records(files, **GIVEN | changes).counts == (3,)
-
-
-def test_no_record_at_all_is_refused(tmp_path):
-    empty, full = (
-        tiny_records.write_numbered(tmp_path / name, 0, count, said={})
-        for name, count in (("a", 0), ("b", 1))
-    )
-    text = refusal([empty, empty])
-    assert text.startswith(f"--input_file: there is no record in {empty} and 1 more;")
-    assert source_lib.check_records([empty, full], **GIVEN).counts == (0, 1)
 
 
 # Training.
@@ -617,8 +481,3 @@ def test_all_masked_records_count_once(source, unmasked, is_masked_already):
     assert not last["masked_lm_weights"][5:].any()
     assert last["next_sentence_labels"][5:].tolist() == [-1] * 3
     assert_equal(of_hosts(make, 2), batches)
-
-
-def test_masked_records_are_refused_left_to_right(source):
-    text = refusal(source.files, is_masked=False)
-    assert f"but the records of {source.files[0]} are masked; make them with" in text

@@ -141,7 +141,7 @@ def test_words_as_ids(tokenizer):
 
 
 def files(directory, options=None, vocab=None, **settings):
-    """A stand-in for model_flags.ModelFiles."""
+    """A stand-in for cli.opening.ModelFiles."""
     (directory / "options.json").write_text(json.dumps(options))
     if vocab is not None:
         (directory / "words.txt").write_text(vocab, encoding="utf-8")

@@ -14,7 +14,12 @@ from modeling.checkpoints import checkpoint, hugging_face
 from modeling.configs import config as config_lib
 from modeling.configs import gpt_config
 from tests import tiny_gpt
-from tests.modeling.random_weights import assert_equal, random_model, values
+from tests.modeling.random_weights import (
+    assert_equal,
+    configs,
+    random_model,
+    values,
+)
 
 DECODER = "cls.predictions.decoder"
 TABLE = "bert.embeddings.word_embeddings.weight"
@@ -94,30 +99,54 @@ def test_bare_encoder_with_old_names_of_norms_loads(saved):
     assert_loads(folder, model, missing=heads)
 
 
-def test_buffers_and_tied_copies_are_not_reported(saved):
+def test_buffers_are_not_reported(saved):
     folder, model, tensors = saved
     tensors["bert.embeddings.position_ids"] = np.arange(32)[None]
-    tensors[f"{DECODER}.weight"] = tensors[TABLE].copy()
     tensors["dropout.scale"] = np.zeros(1, np.float32)
     rewrite(folder, tensors)
     assert_loads(folder, model, unused=("dropout.scale",))
 
 
-def test_either_of_two_tied_arrays_is_enough(saved):
-    folder, model, tensors = saved
-    tensors[f"{DECODER}.weight"] = tensors.pop(TABLE)
-    tensors[f"{DECODER}.bias"] = tensors.pop("cls.predictions.bias")
-    rewrite(folder, tensors)
-    assert_loads(folder, model)
+TIED = {  # network: head, and pairs of a copy and its original
+    "bert": (
+        "pretraining",
+        (f"{DECODER}.weight", TABLE),
+        (f"{DECODER}.bias", "cls.predictions.bias"),
+    ),
+    "gpt": (
+        "language_model",
+        ("lm_head.weight", "transformer.tokens_embed.weight"),
+    ),
+    "gpt2": ("language_model", ("lm_head.weight", "transformer.wte.weight")),
+    "pair": (
+        "seq2seq",
+        (f"decoder.{DECODER}.weight", f"decoder.{TABLE}"),
+        (f"decoder.{DECODER}.bias", "decoder.cls.predictions.bias"),
+    ),
+}
 
 
-def test_head_with_a_table_of_its_own_is_refused(saved, tiny_config):
-    folder, model, tensors = saved
-    rewrite(folder, {**tensors, f"{DECODER}.weight": tensors[TABLE] + 1})
-    with pytest.raises(ValueError, match="differs from bert"):
-        checkpoint.load(model, folder)
-    # Other models have no such head.
-    assert checkpoint.load(random_model(tiny_config, "none"), folder).assigned
+@pytest.mark.parametrize("network", TIED)
+def test_either_of_two_tied_arrays_is_enough(tiny_config, tmp_path, network):
+    head, *pairs = TIED[network]
+    config = configs(tiny_config)[network]
+    model, again = (random_model(config, head, seed=seed) for seed in (1, 2))
+    hugging_face.save(tmp_path, model)
+    tensors = safetensors.numpy.load_file(tmp_path / "model.safetensors")
+    both = {**tensors, **{copy: tensors[name].copy() for copy, name in pairs}}
+    copies = dict(pairs)
+    alone = {k: v for k, v in both.items() if k not in copies.values()}
+    for held in (both, alone):
+        rewrite(tmp_path, held)
+        report = checkpoint.load(again, tmp_path)
+        assert report.missing == report.unused == ()
+        assert_equal(values(again), values(model))
+    for copy, original in pairs:
+        rewrite(tmp_path, {**both, copy: both[copy] + 1})
+        with pytest.raises(ValueError, match=f"{copy} differs from {original}"):
+            checkpoint.load(again, tmp_path)
+    if network == "bert":  # other models have no such head
+        assert checkpoint.load(random_model(config, "none"), tmp_path).assigned
 
 
 def shard(folder, tensors, number=3):

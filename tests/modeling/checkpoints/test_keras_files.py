@@ -90,15 +90,15 @@ def test_arrays_lie_where_they_always_did(tiny_config, tmp_path):
         places[f"{part}/vars"] = 2
     path = f"{tmp_path}/m.weights.h5"
     keras_files.save(pretrainers.build("classifier", 3, tiny_config), path)
-    found = collections.Counter()
+    counts = collections.Counter()
 
     def count(name, item):
         if isinstance(item, h5py.Dataset):
-            found[name.rsplit("/", 1)[0]] += 1
+            counts[name.rsplit("/", 1)[0]] += 1
 
     with h5py.File(path) as file:
         file.visititems(count)
-    assert found == places
+    assert counts == places
 
 
 def test_weights_alone_are_not_read(tiny_config, tmp_path):

@@ -174,10 +174,10 @@ def hub(monkeypatch):
 
 def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
     folder = hugging_face_model(tmp_path / "snapshot")
-    asked = []
+    calls = []
 
     def snapshot_download(hub_id, allow_patterns):
-        asked.append((hub_id, sorted(allow_patterns)))
+        calls.append((hub_id, sorted(allow_patterns)))
         return str(folder)
 
     hub.snapshot_download = snapshot_download
@@ -186,7 +186,7 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
         model-*-of-*.safetensors model.safetensors model.safetensors.index.json
         special_tokens_map.json tokenizer.json tokenizer_config.json vocab.json
         vocab.txt"""
-    assert asked == [("google-bert/bert-base-uncased", files.split())]
+    assert calls == [("google-bert/bert-base-uncased", files.split())]
 
     def refuse(hub_id, allow_patterns):
         raise hub.errors.HfHubHTTPError("404 Client Error.\n\nRequest ID: 1")
@@ -251,10 +251,10 @@ def test_files_of_a_run_are_found_again(tmp_path, tiny_config, lowers):
     model = models.BertModel(tiny_config)
     model.build()
     google.save(tmp_path / "model.ckpt-3", model)
-    found = pretrained.locate(tmp_path)
-    assert found.do_lower_case is lowers
-    assert config.BertConfig.from_json_file(found.config_file) == tiny_config
-    assert found.checkpoint == f"{tmp_path}/model.ckpt-3"
+    files = pretrained.locate(tmp_path)
+    assert files.do_lower_case is lowers
+    assert config.BertConfig.from_json_file(files.config_file) == tiny_config
+    assert files.checkpoint == f"{tmp_path}/model.ckpt-3"
     google.write(tmp_path / "model.ckpt-10", WEIGHTS)
     write(tmp_path / "checkpoint", 'model_checkpoint_path: "model.ckpt-10"\n')
     assert pretrained.locate(tmp_path).checkpoint == f"{tmp_path}/model.ckpt-10"

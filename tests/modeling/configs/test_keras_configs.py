@@ -95,8 +95,8 @@ def test_name_of_another_class_is_not_registered():
 
 def test_dense_has_what_keras_dense_has():
     chosen = {"activation": "relu", "use_bias": False, "kernel_initializer": "ones"}
-    found = bert.Dense(2, **chosen)(np.array([[-1.0, -2.0], [3.0, 4.0]]))
-    np.testing.assert_array_equal(found, [[0, 0], [7, 7]])
+    outputs = bert.Dense(2, **chosen)(np.array([[-1.0, -2.0], [3.0, 4.0]]))
+    np.testing.assert_array_equal(outputs, [[0, 0], [7, 7]])
 
 
 def test_low_rank_updates_are_of_berts_layers_alone(tiny_config, gpt_shape):
@@ -161,13 +161,13 @@ def test_models_are_exported_as_they_were_built(
     model.export(str(tmp_path), verbose=False)
     inputs = {name: tiny_features[name] for name in model.features_spec()}
     exported = tf.saved_model.load(str(tmp_path))
-    found = exported.serve(inputs)
+    outputs = exported.serve(inputs)
     expected = dict(model(inputs))
     for k, layer in enumerate(expected.pop("layer_outputs", [])):
         expected[f"layer_outputs_{k}"] = layer
-    assert found.keys() == expected.keys()
+    assert outputs.keys() == expected.keys()
     for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value, atol=1e-4, err_msg=name)
+        np.testing.assert_allclose(outputs[name], value, atol=1e-4, err_msg=name)
     shapes = model.compute_output_shape({n: x.shape for n, x in inputs.items()})
     if head == "none":
         assert shapes.pop("layer_outputs") == [(2, 10, 16)] * 2

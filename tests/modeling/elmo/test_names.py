@@ -25,7 +25,7 @@ def test_names_are_those_of_the_original():
         for key in (row.path, row.google, row.hdf5):
             assert names.layer_number(key) == next(iter(layers), None)
     with pytest.raises(KeyError):
-        elmo_names.in_files("elmo/forward_0/peephole")
+        elmo_names.find_names("elmo/forward_0/peephole")
 
 
 @pytest.mark.parametrize(

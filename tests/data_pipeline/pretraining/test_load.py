@@ -1,4 +1,4 @@
-"""Tests of data_pipeline/pretraining/sets.py with records of tests/tiny.py."""
+"""Tests of batches.load with records of tests/tiny.py."""
 
 import dataclasses
 import types

@@ -1,0 +1,140 @@
+"""Teachers, scores, predictions and reports of run_classifier.py."""
+
+import functools
+
+import keras
+import numpy as np
+from absl import flags
+
+from cli import networks
+from data_pipeline import label_maps
+from data_pipeline.classification import (
+    encoding,
+    explanations,
+    predictions,
+    soft_labels,
+)
+from modeling import losses
+from modeling.checkpoints import conversion, hugging_face, pretrained
+from modeling.features import attribution
+from reports import run_report
+from training import checkpoints, fine_tuning
+from training.results import evaluation, explaining, metrics, projector, run_facts
+
+FLAGS = flags.FLAGS
+
+
+def open_teacher(data, settings):
+    """The labels that the outputs of --teacher give the rows."""
+    place, length = pretrained.locate(FLAGS.teacher, "--teacher"), FLAGS.max_seq_length
+    _, tokenizer, config = networks.open_network(
+        networks.files_in(place), length, checks_case=FLAGS.check_case
+    )
+    keras.config.set_dtype_policy(settings.run.dtype_policy)  # as run.start does
+    with settings.run.strategy.scope():
+        model = conversion.read_teacher(place.checkpoint, config)
+    find_labels = functools.partial(hugging_face.read_labels, config, model.num_classes)
+    classes = label_maps.read_classes(
+        label_maps.find(place.checkpoint),
+        "classifier",
+        model.num_classes,
+        find_labels,
+    )
+    soft_labels.check_classes(FLAGS.teacher, classes, data.label_set)
+    predict = fine_tuning.predictor(model, settings)
+    digest, encode = conversion.digest(model), encoding.Encoder(tokenizer, length)
+    return soft_labels.SoftLabels(data, encode, predict, digest)
+
+
+class Outputs:
+    """Scores, predictions and reports from the outputs of a classifier.
+
+    Args:
+        data: the LabelledData of the run.
+        soft: the SoftLabels of a teacher, or None.
+    """
+
+    def __init__(self, data, soft=None):
+        self._data = data
+        self._soft = soft
+
+    def score(self, split, outputs, batch_size):
+        """Probabilities, decisions and, where labels are known, scores of a split."""
+        data, logits = self._data, outputs["logits"]
+        label_ids = data.splits[split].label_ids
+        probabilities, decisions = self.decide(logits)
+        scores, each = {}, None
+        if label_ids is not None:
+            each = losses.classifier_losses(data.problem_type, logits, label_ids)
+            each = np.asarray(each).reshape(len(label_ids), -1).mean(axis=1)
+            scores = metrics.compute(data.metrics, label_ids, decisions)
+            scores["loss"] = each.mean()
+            if self._soft and split == "dev":
+                soft = losses.soft_losses(
+                    data.problem_type,
+                    logits,
+                    self._soft.logits(split),
+                    FLAGS.distill_temperature,
+                )
+                scores |= {"label_loss": each.mean(), "soft_loss": np.mean(soft)}
+            scores["batch_loss"] = evaluation.mean_loss(each, batch_size)
+        return predictions.Scored(probabilities, decisions, scores, each)
+
+    def decide(self, logits):
+        """Probabilities [B, C], and the labels that they decide on."""
+        data = self._data
+        probabilities = np.asarray(losses.probabilities(data.problem_type, logits))
+        threshold = FLAGS.multi_label_threshold
+        return probabilities, predictions.decide(
+            data.label_set, probabilities, threshold
+        )
+
+    def examine(self, split, scored):
+        """The outcomes of labelled rows, for reports and pictures."""
+        compute = functools.partial(metrics.compute, self._data.metrics)
+        return predictions.outcomes(split, self._data.splits[split], scored, compute)
+
+    def report_hook(self, tokenizer):
+        """A fine_tuning.Task's `report`, with explanations where a flag is set."""
+        data = self._data
+        words = functools.partial(
+            explanations.explain_rows, data, tokenizer.vocab, self.decide
+        )
+
+        def explain(model, rows, settings):
+            weigh = fine_tuning.compiled(
+                functools.partial(attribution.token_weights, model), settings
+            )
+            return explaining.explain(
+                weigh, rows, data.examples, words, FLAGS.explain, settings
+            )
+
+        return run_facts.hook(
+            run_report,
+            data.encode.task,
+            lambda: {split: rows.summary() for split, rows in data.splits.items()},
+            explain=explain if FLAGS.explain else None,
+            text_names=data.encode.text_names,
+        )
+
+    def show(self, model, scored, settings):
+        """Writes the vectors that the head reads, where a flag is set."""
+        if not FLAGS.write_projector:
+            return
+        data = self._data
+        pooled = fine_tuning.compiled(
+            lambda features, training: {"vectors": model.pool(features)}, settings
+        )
+        columns = functools.partial(predictions.columns, data.splits["dev"], scored)
+        projector.write(pooled, data.examples("dev"), columns, settings)
+
+    def predict(self, scored, settings, _):
+        """Writes test_results.tsv and test_predictions.jsonl; returns scores."""
+        if settings.writes:
+            predictions.write(
+                settings.output_dir,
+                self._data.splits["test"],
+                scored,
+                writes_labels=not checkpoints.all_checkpoints(settings.output_dir),
+            )
+        return scored.results("test")

@@ -1,0 +1,174 @@
+"""Flags of create_pretraining_data.py: which text, and what records are made of it."""
+
+from typing import Any
+
+from absl import flags, logging
+
+from cli import command_line, model_flags, pretraining_flags
+
+FLAGS = flags.FLAGS
+# Read for masked words and second sentences alone.
+_OF_MASKED_LM = (
+    "max_predictions_per_seq",
+    "masked_lm_prob",
+    "short_seq_prob",
+    "masking",
+    "do_whole_word_mask",
+    "mask_proportions",
+    "sentence_task",
+    "dupe_factor",
+)
+boolean, integer, string = flags.DEFINE_bool, flags.DEFINE_integer, flags.DEFINE_string
+
+
+def define() -> None:
+    """All flags of the script."""
+    with command_line.heading("Data"):
+        text = "Text files, by comma; each may be a glob, or end in .gz."
+        string("input_file", None, text)
+    with command_line.heading("Output"):
+        text = "TFRecord files, by comma; instances are dealt out."
+        string("output_file", None, text)
+        integer("num_shards", 1, "Files that each --output_file is split into.", 1)
+    with command_line.heading("Model and vocabulary"):
+        text = "The vocabulary file that the model is trained on."
+        string("vocab_file", None, text)
+        boolean("do_lower_case", True, "True for uncased models, False for cased.")
+        text = "Refuse a vocabulary that contradicts --do_lower_case."
+        boolean("check_case", True, text)
+        model_flags.define_gpt_tokenizer()
+    _define_records()
+    with command_line.heading("Processes"):
+        text = "Processes; 0 for one a core. Records do not depend on it."
+        integer("num_workers", 0, text, 0)
+        text = "This machine, or Apache Beam's runners."
+        flags.DEFINE_enum("engine", "local", ["local", "beam"], text)
+        text = "Such as --runner=DataflowRunner."
+        flags.DEFINE_multi_string("beam_option", [], text)
+    flags.mark_flags_as_required(["input_file", "output_file", "vocab_file"])
+
+
+@command_line.heading("Records")
+def _define_records() -> None:
+    """Length, masks and second sentences of records."""
+    integer, real = flags.DEFINE_integer, command_line.define_float
+    flags.DEFINE_enum(
+        "objective",
+        "masked_lm",
+        ["masked_lm", "left_to_right"],
+        "What is predicted: masked words and the second sentence, as by BERT; or each "
+        "token from those before it, as by GPT.",
+    )
+    integer("max_seq_length", 128, "Maximum sequence length, in tokens.", lower_bound=5)
+    integer(
+        "max_predictions_per_seq", 20, "Most masked tokens a sequence.", lower_bound=1
+    )
+    real("masked_lm_prob", 0.15, "Masked share of the tokens.", 0.0, 1.0)
+    pretraining_flags.define_proportions("Of the masked tokens")
+    real("short_seq_prob", 0.1, "Share of shorter sequences.", 0.0, 1.0)
+    flags.DEFINE_enum(
+        "masking",
+        "word_piece",
+        ["word_piece", "whole_word", "span", "ngram", "none"],
+        "What is masked at once: a word piece, a whole word, a span of up to 10 words "
+        "(SpanBERT), an n-gram of up to 3 (ALBERT); none leaves it to training.",
+    )
+    flags.DEFINE_bool("do_whole_word_mask", False, "The same as --masking=whole_word.")
+    flags.DEFINE_enum(
+        "sentence_task",
+        "next",
+        ["next", "order", "none"],
+        "Whether B is the next segment or a random one, whether two segments are "
+        "swapped (ALBERT), or no second task (RoBERTa).",
+    )
+    integer(
+        "dupe_factor",
+        10,
+        "Times the text is used, each time with other pairs and masks; 1 by default "
+        "with --masking=none.",
+        lower_bound=1,
+    )
+    flags.DEFINE_enum(
+        "document_end",
+        "blank_line",
+        ["blank_line", "file"],
+        "With --objective=left_to_right, what ends a document: a blank line, each line "
+        "being a sentence; or the end of the file, whose lines stay as they are.",
+    )
+    integer("random_seed", 12345, "Decides everything that is drawn.")
+
+
+def check() -> None:
+    """Raises ValueError where flags contradict one another."""
+    is_left_to_right = FLAGS.objective == "left_to_right"
+    other = "masked_lm" if is_left_to_right else "left_to_right"
+    proportions, masking = FLAGS["mask_proportions"], FLAGS["masking"]
+    command_line.refuse(
+        *(
+            (
+                FLAGS[name].present,
+                f"{FLAGS[name].serialize()} is for --objective={other}, but it is "
+                f"{FLAGS.objective}; leave the flag out",
+            )
+            for name in (_OF_MASKED_LM if is_left_to_right else ("document_end",))
+        ),
+        (
+            FLAGS.do_whole_word_mask
+            and masking.present
+            and masking.value != "whole_word",
+            f"--do_whole_word_mask and --masking={FLAGS.masking} contradict each "
+            "other; leave one of them out",
+        ),
+        (
+            proportions.present and _masking_kind() == "none",
+            f"{proportions.serialize()} is for records that are masked, but --masking "
+            "is none; give the flag to run_pretraining.py, which masks them",
+        ),
+    )
+    command_line.check_files("input_file", "vocab_file")
+
+
+def _masking_kind() -> str:
+    return "whole_word" if FLAGS.do_whole_word_mask else FLAGS.masking
+
+
+def rule() -> dict[str, Any]:
+    """How records are made, by the names of metadata.Metadata."""
+    if FLAGS.objective == "left_to_right":
+        return {
+            "objective": FLAGS.objective,
+            "document_end": FLAGS.document_end,
+            "masking": "none",
+            "masked_lm_prob": 0.0,
+            "max_predictions_per_seq": 0,
+            "sentence_task": "none",
+            "dupe_factor": 1,
+            "short_seq_prob": 0.0,
+        }
+    kind = _masking_kind()
+    is_masked = kind != "none"
+    uses_once = not is_masked and not FLAGS["dupe_factor"].present
+    return {
+        "masking": kind,
+        "masked_lm_prob": FLAGS.masked_lm_prob if is_masked else 0.0,
+        "max_predictions_per_seq": FLAGS.max_predictions_per_seq if is_masked else 0,
+        "mask_proportions": FLAGS.mask_proportions,
+        "sentence_task": FLAGS.sentence_task,
+        "dupe_factor": 1 if uses_once else FLAGS.dupe_factor,
+        "short_seq_prob": FLAGS.short_seq_prob,
+    }
+
+
+def warn_of_few_predictions() -> None:
+    """Where full sequences have fewer masked tokens than their share."""
+    wanted = round(FLAGS.max_seq_length * FLAGS.masked_lm_prob)
+    if rule()["max_predictions_per_seq"] and wanted > FLAGS.max_predictions_per_seq:
+        logging.warning(
+            "--max_predictions_per_seq=%d is less than --max_seq_length=%d times "
+            "--masked_lm_prob=%s, so full sequences have fewer masked tokens than "
+            "that; %d would be enough",
+            FLAGS.max_predictions_per_seq,
+            FLAGS.max_seq_length,
+            FLAGS.masked_lm_prob,
+            wanted,
+        )

@@ -1,0 +1,173 @@
+"""The objectives of run_pretraining.py, each a task of pretraining_run.py."""
+
+import dataclasses
+import functools
+
+from absl import flags
+
+from cli import model_flags, networks, pretraining_flags, run_flags
+from contract import errors
+from data_pipeline.extraction import graph
+from data_pipeline.pretraining import batches as record_batches
+from data_pipeline.pretraining import cloze, masking
+from data_pipeline.pretraining.denoising import batches as denoising_batches
+from data_pipeline.pretraining.denoising import corruptions
+from data_pipeline.pretraining.streams import batches as stream_batches
+from data_pipeline.pretraining.streams import files as sentence_files
+from modeling import losses, models, pretrainers
+from modeling.checkpoints import checkpoint, pretrained
+from modeling.elmo import objective as both_directions
+from modeling.features import vectors
+from reports import run_report
+from serving import pretrained as served
+from training.pretraining import pretraining_run
+from training.results import metrics
+
+FLAGS = flags.FLAGS
+
+
+def masked_lm(config, tokenizer, files):
+    """Masked words and, where the records have it, the second sentence."""
+    records, kind = None, pretrainers.BertPretrainer
+    if FLAGS.do_train or FLAGS.do_eval:
+        rule = masking.Rule(**pretraining_flags.masking_rule())
+        records = load_records(config, tokenizer, rule)
+    elif not pretrained.fills_masks(config, run_flags.trained_weights(files)):
+        kind = models.BertModel
+    if FLAGS.do_export:
+        vectors.choose(config, **model_flags.vector_choice())
+        if kind is pretrainers.BertPretrainer:
+            cloze.check(tokenizer, FLAGS.top_k)
+    task = common_task(kind, config, tokenizer, records)
+    if not records:
+        return dataclasses.replace(task, load_weights=pretrained.load_encoder)
+    masks = pretraining_flags.masking_identity(records.mask)
+    return dataclasses.replace(
+        task,
+        objective=losses.pretraining(records.train.sentence_task != "none"),
+        identity=masks,
+    )
+
+
+def left_to_right(config, tokenizer, files):
+    """Each token from those before it, by GPT or a BERT with a causal mask."""
+    if not config.is_left_to_right:
+        raise errors.InputError(
+            f"--objective=left_to_right, but the network of {files.config_file} sees "
+            'the tokens that follow; add "attention": "causal" to it, or give the '
+            "config of a GPT"
+        )
+    records = load_records(config, tokenizer, None)
+    return dataclasses.replace(
+        common_task(pretrainers.LanguageModel, config, tokenizer, records),
+        kind="text-generation",
+        objective=losses.next_token(),
+        score=functools.partial(metrics.of_tokens, "next_token", records.held_out),
+    )
+
+
+def bidirectional_lm(config, tokenizer, files):
+    """Each word from those before it, and apart from that from those after it."""
+    words = sentence_files.WordIds(tokenizer)
+    config = pretraining_flags.streams_config(config, words.count)
+    sentences = stream_batches.load(
+        pretraining_flags.files(),
+        words,
+        steps_per_batch=config.unroll_steps,
+        micro_batches=FLAGS.gradient_accumulation_steps,
+    )
+    print(sentences.describe())
+    return dataclasses.replace(
+        common_task(both_directions.BidirectionalLM, config, tokenizer, sentences),
+        kind="feature-extraction",
+        objective=both_directions.objective(),
+        score=metrics.of_both_directions,
+        identity={"gradient_accumulation_steps": FLAGS.gradient_accumulation_steps},
+        states=lambda model: model.states,
+    )
+
+
+def denoising(config, tokenizer, files):
+    """A text without its noise to what the noise replaced, by an encoder-decoder."""
+    rule = corruptions.rule(**pretraining_flags.noise_rule())
+    texts = denoising_batches.load(
+        pretraining_flags.files(),
+        tokenizer,
+        rule,
+        tokens=config.decoder_tokens,
+        **sizes(config),
+    )
+    print(texts.describe(tokenizer))
+    return dataclasses.replace(
+        common_task(pretrainers.HEADS["seq2seq"], config, tokenizer, texts),
+        kind="text2text-generation",
+        objective=losses.target_token(),
+        score=functools.partial(metrics.of_tokens, "target_token", None),
+        identity=dataclasses.asdict(rule),
+    )
+
+
+OBJECTIVES = masked_lm, left_to_right, bidirectional_lm, denoising
+TASKS = {task.__name__: task for task in OBJECTIVES}
+
+
+def common_task(kind, config, tokenizer, records):
+    """Fields that the tasks share, with the defaults of masked words."""
+    return pretraining_run.Task(
+        kind="fill-mask",
+        config=config,
+        model=functools.partial(kind, config, recompute=FLAGS.recompute),
+        load_weights=networks.weights_loader(),
+        store=checkpoint.store,
+        records=records,
+        export=functools.partial(export_model, tokenizer),
+        report=run_report.write,
+        files=pretrained.files(config, tokenizer),
+    )
+
+
+def load_records(config, tokenizer, rule):
+    """The records of the flags."""
+    return record_batches.load(
+        pretraining_flags.files(),
+        tokenizer,
+        rule,
+        has_mask_flags=pretraining_flags.masks_are_asked_for(),
+        **sizes(config),
+    )
+
+
+def sizes(config):
+    """Sizes that records have to fit."""
+    return {
+        "max_seq_length": FLAGS.max_seq_length,
+        "vocab_size": config.vocab_size,
+        "spare_rows": pretrained.SPARE_ROWS,
+    }
+
+
+def export_model(tokenizer, model, output_dir):
+    """Writes output_dir/export/<n>: text in, tokens for [MASK] and vectors out."""
+    length, filler = FLAGS.max_seq_length, None
+    fills_masks = isinstance(model, pretrainers.BertPretrainer)
+    if fills_masks:
+        filler = served.MaskFiller(
+            cloze.encoder(tokenizer, length, FLAGS.max_predictions_per_seq),
+            functools.partial(model, training=False),
+            cloze.chooser(tokenizer.vocab, FLAGS.top_k),
+        )
+    else:
+        print("export: without fill_mask, for the weights have no head of masked words")
+    choice = vectors.choose(model.config, **model_flags.vector_choice())
+
+    def make(variables):
+        return served.PretrainedModel(
+            graph.encoder(tokenizer, length),
+            functools.partial(vectors.encode, model, choice),
+            graph.speller(tokenizer.vocab),
+            variables,
+            filler,
+            model.config,
+        )
+
+    return run_flags.export(model, make, output_dir)

@@ -1,0 +1,80 @@
+"""Flags of tables: files of splits, their form, and their columns."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+
+from cli import command_line
+from contract import errors
+from data_pipeline.classification import tables
+from data_pipeline.tables import text_rows
+
+FLAGS = flags.FLAGS
+SPLITS = ("train", "dev", "test")
+_HAS_HEADER = {"auto": None, "true": True, "false": False}
+enum, string = flags.DEFINE_enum, flags.DEFINE_string
+
+
+@command_line.heading("Data")
+def define_files(help_text: str) -> None:
+    """A file for each split; `{}` in the help is the split."""
+    for split in SPLITS:
+        string(f"{split}_file", None, help_text.format(split))
+
+
+@command_line.heading("Data")
+def define_form() -> None:
+    """The format of files, and whether they have a header."""
+    enum("file_format", "auto", ["auto", *text_rows.FORMATS], "auto: by the ending.")
+    define_header()
+
+
+def define_header() -> None:
+    """Defines --has_header."""
+    enum("has_header", "auto", [*_HAS_HEADER], "Whether line 1 has names.")
+
+
+def has_header() -> bool | None:
+    """None where line 1 decides."""
+    return _HAS_HEADER[FLAGS.has_header]
+
+
+def define_columns(choices: str) -> None:
+    """Columns of texts, labels and answers; `choices` is the help of the latter."""
+    for column, content in (
+        ("text_a", "the text, or the first of a pair"),
+        ("text_b", "the second text of a pair"),
+        ("label", "the labels"),
+    ):
+        define_column(column, content)
+    flags.DEFINE_list("choice_columns", [], choices)
+
+
+def define_column(column: str, content: str) -> None:
+    """One column, by what it holds."""
+    text = f"Column of {content}: a name, or number from 0."
+    string(f"{column}_column", None, text)
+
+
+def layout(file_format: str) -> tables.Layout:
+    """The columns of a table, as the flags name them."""
+    return tables.Layout(
+        file_format=file_format,
+        has_header=has_header(),
+        text_a=FLAGS.text_a_column,
+        text_b=FLAGS.text_b_column,
+        label=FLAGS.label_column,
+        choices=tuple(FLAGS.choice_columns),
+        example_id=FLAGS.id_column if "id_column" in FLAGS else None,
+    )
+
+
+def paths(splits: Sequence[str], rows: str) -> dict[str, Any]:
+    """The file of each split; ValueError where a flag is not set."""
+    for split in splits:
+        if not FLAGS[f"{split}_file"].value:
+            raise errors.InputError(
+                f"the {split} {rows} are needed and --{split}_file is not set; set it"
+            )
+    return {split: FLAGS[f"{split}_file"].value for split in splits}

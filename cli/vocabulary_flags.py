@@ -1,0 +1,109 @@
+"""Flags of build_vocab.py."""
+
+from absl import flags
+
+from cli import command_line, model_flags
+from contract import file_names
+
+FLAGS = flags.FLAGS
+WORD_PIECE, BYTE_PAIR, WORD = "word_piece", "byte_pair", "word"
+# Flags that one kind alone reads.
+_OF_KINDS = {
+    "do_lower_case": WORD_PIECE,
+    "num_unused_tokens": WORD_PIECE,
+    "min_character_frequency": WORD_PIECE,
+    "split_words": WORD,
+}
+
+
+def define() -> None:
+    """All flags of the script."""
+    with command_line.heading("Data"):
+        text = "Text files, by comma; each may be a glob, or end in .gz."
+        flags.DEFINE_string("input_file", None, text)
+    _define_vocabulary()
+    _define_output()
+    with command_line.heading("Processes"):
+        text = "Processes; 0 for one a core. Results do not depend on it."
+        flags.DEFINE_integer("num_workers", 0, text, lower_bound=0)
+    flags.mark_flags_as_required(["input_file", "output_file"])
+
+
+@command_line.heading("Model and vocabulary")
+def _define_vocabulary() -> None:
+    integer = flags.DEFINE_integer
+    flags.DEFINE_enum(
+        "kind",
+        WORD_PIECE,
+        [WORD_PIECE, BYTE_PAIR, WORD],
+        "word_piece: BERT's. byte_pair: GPT-2's, which spells every text, cased and "
+        "without losing anything, and ends in <|endoftext|>. word: ELMo's, <S>, </S>, "
+        "<UNK> and words by frequency.",
+    )
+    model_flags.define_split_words()
+    integer("vocab_size", 30522, "Most entries that the vocabulary has.", lower_bound=6)
+    flags.DEFINE_bool(
+        "do_lower_case",
+        True,
+        "Lower-case the text and take its accents away: True for uncased models, False "
+        "for cased ones.",
+    )
+    integer(
+        "num_unused_tokens",
+        99,
+        "Entries [unused0], [unused1], ... left free for tokens of one's own. With 99, "
+        "[UNK], [CLS], [SEP] and [MASK] are 100 to 103, as in released vocabularies.",
+        lower_bound=0,
+    )
+    integer(
+        "min_character_frequency",
+        1,
+        "Characters that occur less often become [UNK], with the word they are in.",
+        lower_bound=1,
+    )
+    flags.DEFINE_string(
+        "base_config_file",
+        None,
+        "Such as configs/bert_tiny.json: the shape of the model to be trained.",
+    )
+
+
+@command_line.heading("Output")
+def _define_output() -> None:
+    flags.DEFINE_string(
+        "output_file",
+        None,
+        "The vocabulary to write, one entry a line. Of byte pairs: a vocab.json, and "
+        "merges.txt beside it.",
+    )
+    flags.DEFINE_string(
+        "output_config_file",
+        None,
+        "Where --base_config_file goes with the size of this vocabulary as its "
+        "vocab_size.",
+    )
+
+
+def check_kind() -> None:
+    """Refuses flags that do not belong to the kind of the vocabulary."""
+    name, path = file_names.VOCAB_JSON, FLAGS.output_file
+    command_line.refuse(
+        *(
+            (
+                FLAGS[flag].present and FLAGS.kind != kind,
+                f"--{flag} belongs to --kind={kind}; leave it out with "
+                f"--kind={FLAGS.kind}",
+            )
+            for flag, kind in _OF_KINDS.items()
+        ),
+        (
+            FLAGS.kind == BYTE_PAIR and not path.endswith(name),
+            f"--output_file={path}: the name of byte pairs ends in {name}; choose "
+            "another",
+        ),
+        (
+            bool(FLAGS.base_config_file) != bool(FLAGS.output_config_file),
+            "--base_config_file and --output_config_file belong together: the config "
+            "to start from, and where it goes with the size of this vocabulary",
+        ),
+    )
