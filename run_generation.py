@@ -39,7 +39,7 @@ from modeling.checkpoints import checkpoint
 from modeling.generation import decoding, scoring
 from serving import export, generation
 from terminal import progress
-from training.results import metrics
+from training import metrics
 
 
 def prepare():

@@ -13,7 +13,7 @@ from modeling.checkpoints import google
 from modeling.configs import config
 from serving import export
 from tests import full_disk, tiny, tiny_questions, tiny_tags
-from training.results import reporting
+from training import tensorboard
 
 TAGS = ["O", *(f"{letter}-{label}" for letter in "BI" for label in tiny.LABELS)]
 # What writes the predictions of a script, its model, and flags that ask for them.
@@ -111,7 +111,7 @@ def assert_refused(done, path):
 # What writes each file, and flags of a run that writes it; no file is small enough.
 WRITERS = {
     "eval.tf_record": (tf_records, "write", "", ["--do_eval"], 150),
-    "eval": (reporting.Reporter, "write", "", ["--do_eval"], 10),
+    "eval": (tensorboard.Reporter, "write", "", ["--do_eval"], 10),
     "export/1": (export, "save", "", ["--do_export"], 30_000),
     "seeds.json": (
         *(atomic_files, "write_text", "seeds.json"),

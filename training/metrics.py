@@ -18,6 +18,12 @@ def accuracy(labels: np.ndarray, predictions: np.ndarray) -> Any:
     return np.float32(np.mean(right.all(axis=-1) if right.ndim > 1 else right))
 
 
+def mean_loss(losses: np.ndarray, batch_size: int) -> Any:
+    """The mean of the batches' means of float [N], float32; an Estimator's `loss`."""
+    starts = range(0, len(losses), batch_size)
+    return np.float32(np.mean([np.mean(losses[s : s + batch_size]) for s in starts]))
+
+
 def perplexities(
     loss: float, num_predictions: int = 0, num_words: int = 0, num_bytes: int = 0
 ) -> dict[str, Any]:
@@ -28,15 +34,15 @@ def perplexities(
     tokenizer cuts the text.
     """
     nats = np.float64(loss)
-    found = {"perplexity": np.exp(nats)}
+    scores = {"perplexity": np.exp(nats)}
     if num_predictions and num_words:
-        found["word_perplexity"] = np.exp(nats * num_predictions / num_words)
+        scores["word_perplexity"] = np.exp(nats * num_predictions / num_words)
     if num_predictions and num_bytes:
-        found["bits_per_byte"] = nats * num_predictions / num_bytes / np.log(2.0)
-    return {name: np.float32(value) for name, value in found.items()}
+        scores["bits_per_byte"] = nats * num_predictions / num_bytes / np.log(2.0)
+    return {name: np.float32(value) for name, value in scores.items()}
 
 
-def of_tokens(name: str, texts: Any, scores: Mapping[str, float]) -> dict[str, Any]:
+def score_tokens(name: str, texts: Any, scores: Mapping[str, float]) -> dict[str, Any]:
     """Scores of a model of texts, with perplexities; `loss` is not a mean over batches.
 
     Args:
@@ -51,50 +57,50 @@ def of_tokens(name: str, texts: Any, scores: Mapping[str, float]) -> dict[str, A
     return {**scores, "loss": loss, **perplexities(loss, *counts)}
 
 
-def of_both_directions(scores: Mapping[str, float]) -> dict[str, Any]:
+def score_both_directions(scores: Mapping[str, float]) -> dict[str, Any]:
     """Scores of two language models, with perplexities of each and of the mean loss.
 
     `scores` have next_token_loss, the mean of both, forward_loss and backward_loss.
     `loss` is that mean over all words, not over batches.
     """
-    found = of_tokens("next_token", None, scores)
+    both = score_tokens("next_token", None, scores)
     for name in ("forward", "backward"):
         (value,) = perplexities(scores[f"{name}_loss"]).values()
-        found[f"{name}_perplexity"] = value
-    return found
+        both[f"{name}_perplexity"] = value
+    return both
 
 
 def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
     """F1 of class 1 (the GLUE score of MRPC and QQP)."""
-    given, predicted = labels == 1, predictions == 1
-    right = np.count_nonzero(given & predicted)
-    return 2.0 * right / max(np.count_nonzero(given) + np.count_nonzero(predicted), 1)
+    actual, predicted = labels == 1, predictions == 1
+    right = np.count_nonzero(actual & predicted)
+    return 2.0 * right / max(np.count_nonzero(actual) + np.count_nonzero(predicted), 1)
 
 
 def f1_macro(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Mean of the F1 of every class."""
-    right, given, predicted = _class_counts(labels, predictions)
-    return float(np.mean(2.0 * right / np.maximum(given + predicted, 1.0)))
+    right, actual, predicted = _class_counts(labels, predictions)
+    return float(np.mean(2.0 * right / np.maximum(actual + predicted, 1.0)))
 
 
 def f1_micro(labels: np.ndarray, predictions: np.ndarray) -> float:
     """F1 of all label decisions together; of interest for several labels a text."""
-    right, given, predicted = map(np.sum, _class_counts(labels, predictions))
-    return float(2.0 * right / max(given + predicted, 1.0))
+    right, actual, predicted = map(np.sum, _class_counts(labels, predictions))
+    return float(2.0 * right / max(actual + predicted, 1.0))
 
 
 def mcc(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Matthews correlation coefficient (the GLUE score of CoLA)."""
-    right, given, predicted = _class_counts(labels, predictions)
-    count = given.sum()
-    product = (count**2 - given @ given) * (count**2 - predicted @ predicted)
+    right, actual, predicted = _class_counts(labels, predictions)
+    count = actual.sum()
+    product = (count**2 - actual @ actual) * (count**2 - predicted @ predicted)
     if product == 0:
         return 0.0
-    return float((right.sum() * count - given @ predicted) / np.sqrt(product))
+    return float((right.sum() * count - actual @ predicted) / np.sqrt(product))
 
 
 def _class_counts(labels, predictions):
-    """Of each class, or label [N, C]: how often it is right, given and predicted.
+    """How often each class, or label [N, C], is right, actual and predicted.
 
     Classes that do not occur are left out.
 

@@ -1,66 +1,124 @@
-"""What is known of a run when it has ended, for its record and its report."""
+"""Facts of a run that has ended, for its record and its report."""
 
 import dataclasses
 import datetime
+import json
 import os
 import platform
 import subprocess
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from contract import file_names, json_files
+from contract import atomic_files, file_names, json_files
+from training import inference, tensorboard
 from training.distribution import devices, processor
-from training.results import reporting
 
 # Flags of training that a run's identity has not, or by another name.
 _OF_TRAINING = ("num_train_epochs", "num_train_steps", "pretrained", "init_checkpoint")
 
 
-def hook(reports, kind, data, *, explain=None, **more):
-    """A fine_tuning.Task's `report`.
+def report_hook(
+    reports: Any,
+    kind: str,
+    data: Callable[[], Mapping[str, Any]],
+    *,
+    explain: Callable[..., list[Any]] | None = None,
+    **more: Any,
+) -> Callable[..., None]:
+    """A driver.FineTuningTask's `report`.
 
     Args:
         reports: the module reports.run_report.
         kind: what the hub calls this kind of task.
         data: returns {split: outcomes.Summary}.
-        explain: model, rows, fine_tuning.Settings -> explanations of some rows.
+        explain: model, rows, driver.Settings -> explanations of some rows.
         more: what else the record of a run holds.
     """
 
     def report(model, settings, *ended):
-        its_own = settings.run
+        current = settings.run
         mix = model.learned_mix() if model else {}
         if mix:
-            print(reporting.mix_line(mix))
-        is_wanted = settings.reports and its_own.writes
+            print(tensorboard.mix_line(mix))
+        is_wanted = settings.reports and current.writes
         if model is None:
             if is_wanted:
-                reports.write_all(its_own.output_dir)
+                reports.write_all(current.output_dir)
             return
-        rows, step, results, seconds, tested = ended
-        for seen in filter(None, (rows, tested)):
-            reports.say(seen, kind)
-        explanations = explain(model, rows, settings) if explain else []  # on all hosts
-        if is_wanted and (results or its_own.trains):
+        outcome, step, seconds = ended
+        for rows in filter(None, (outcome.rows, outcome.tested)):
+            reports.say(rows, kind)
+        explanations = []
+        if explain:  # on all hosts
+            explanations = explain(model, outcome.rows, settings)
+        if is_wanted and (outcome.results or current.trains):
             read = {name: dataclasses.asdict(rows) for name, rows in data().items()}
-            facts = of_run(its_own, model, kind, read, step, results, seconds)
+            facts = collect(current, model, kind, read, step, outcome.results, seconds)
             facts["defaults"] = settings.default_flags
             facts["explanations"] = explanations
-            facts["tested"] = tested
-            facts[reporting.LAYER_MIX] = mix
-            reports.write(rows, its_own.output_dir, **facts, **more)
+            facts["tested"] = outcome.tested
+            facts[tensorboard.LAYER_MIX] = mix
+            reports.write(outcome.rows, current.output_dir, **facts, **more)
 
     return report
 
 
-def of_run(settings, model, kind, data, step, results, seconds):
+def explain_rows(
+    predictor: inference.Predictor,
+    rows: Any,
+    examples: Callable[[str], Any],
+    words: Callable[..., list[Any]],
+    count: int,
+    current: Any,
+) -> list[Any]:
+    """Explanations of `count` rows, also in explanations.jsonl.
+
+    Of evaluated rows the wrong ones come first, the worst before the others; of rows
+    without labels, the first of "test". All processes take part, one writes.
+
+    Args:
+        predictor: returns token weights and logits.
+        rows: what driver.FineTuningTask.examine returned.
+        examples: split -> inference.Examples with a length.
+        words: split, rows, outputs of the predictor -> a dict for each row.
+        current: a run.Settings.
+    """
+    split = rows.split if rows is not None else "test"
+    chosen = np.arange(min(count, len(examples(split))))
+    if rows is not None:
+        order = np.lexsort((-np.asarray(rows.losses), np.asarray(rows.is_correct)))
+        chosen = order[:count]
+    ascending = np.sort(chosen)
+    outputs = predictor.rows(examples(split), ascending)
+    places = np.searchsorted(ascending, chosen)
+    outputs = {name: value[places] for name, value in outputs.items()}
+    explanations = words(split, chosen, outputs)
+    path = os.path.join(current.output_dir, file_names.EXPLANATIONS)
+    if current.writes:
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in explanations)
+        atomic_files.write({path: lines})
+        print(f"explanations: {path}")
+    return explanations
+
+
+def collect(
+    settings: Any,
+    model: Any,
+    kind: str,
+    data: Mapping[str, Any],
+    step: int,
+    results: Mapping[str, Any],
+    seconds: float,
+) -> dict[str, Any]:
     """The facts of any run, as reports.record.of_run takes them.
 
     Args:
         settings: a run.Settings.
-        kind: as in `hook`.
+        kind: as in `report_hook`.
         data: {split: facts of its rows}.
         step: of the weights.
         results: {name: number} of the result files.
@@ -69,6 +127,8 @@ def of_run(settings, model, kind, data, step, results, seconds):
     directory = settings.output_dir
     weights = os.path.join(directory, f"{file_names.CHECKPOINT_PREFIX}-*.index")
     where = devices.describe(settings.strategy).removeprefix("devices: ")
+    command: Any
+    trained: dict[str, Any]
     command, trained = settings.command, {"seed": settings.seed}
     path = os.path.join(directory, file_names.RUN)
     if tf.io.gfile.exists(path):  # what trained, which may be an earlier command
@@ -103,7 +163,7 @@ def of_run(settings, model, kind, data, step, results, seconds):
     }
 
 
-def versions():
+def versions() -> dict[str, str]:
     """Those of what computes, {name: version}."""
     return {
         "python": platform.python_version(),
@@ -113,7 +173,7 @@ def versions():
     }
 
 
-def git_revision():
+def git_revision() -> str | None:
     """That of the checkout of this program, or None."""
     here = os.path.dirname(os.path.abspath(__file__))
     try:

@@ -1,4 +1,4 @@
-"""Tests of training/results/metrics.py, against values worked out by hand."""
+"""Tests of training/metrics.py, against values worked out by hand."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 
-from training.results import metrics
+from training import metrics
 
 LABELS = np.array([1, 1, 1, 0, 0, 2])
 PREDICTED = np.array([1, 1, 0, 0, 1, 2])
@@ -125,6 +125,14 @@ def test_scores_of_several_labels_and_of_class_one_are_those_of_scikit_learn():
             assert found == pytest.approx(expected, abs=1e-15)
         pair = labels[:, 0], predictions[:, 0]
         assert metrics.f1(*pair) == sklearn.metrics.f1_score(*pair)
+
+
+def test_mean_loss_is_a_mean_of_batches():
+    """The Estimator's `loss`: the last batch counts as much as a full one."""
+    losses = np.array([1.0, 2.0, 3.0, 4.0, 10.0])
+    assert metrics.mean_loss(losses, 2) == np.float32((1.5 + 3.5 + 10) / 3)
+    assert metrics.mean_loss(losses, 5) == np.float32(4)
+    assert metrics.mean_loss(losses, 8).dtype == np.float32
 
 
 def test_perplexities_are_by_token_word_and_byte():
