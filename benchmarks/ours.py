@@ -175,13 +175,14 @@ def seq2seq_writer(model, num_beams, count):
     @tf.function(reduce_retracing=True, autograph=False)
     def write(source):
         rows = tf.shape(source[features.INPUT_IDS])[0]
-        start = model.start(rows)
+        ids, lengths = model.start(rows)
         if num_beams > 1:
-            rules = beam_search.BeamConfig(num_beams, end_ids=ends)
-            return beam_search.search(model, rules, *start, count, (source,)).ids[:, 0]
-        rules = decoding.GenerationConfig(sampling.Sampling(temperature=0), ends)
+            beams = beam_search.BeamConfig(num_beams, end_ids=ends)
+            best = beam_search.search(model, beams, ids, lengths, count, (source,))
+            return best.ids[:, 0]
+        greedy = decoding.GenerationConfig(sampling.Sampling(temperature=0), ends)
         seeds = tf.zeros([rows], tf.int64)
-        return decoding.write(model, rules, *start, seeds, count, (source,))[0]
+        return decoding.write(model, greedy, ids, lengths, seeds, count, (source,))[0]
 
     def follow(batch):
         source = {name: tf.constant(batch[name]) for name in features.ENCODER_INPUTS}

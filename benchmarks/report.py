@@ -93,7 +93,7 @@ def machine_line(machine):
 
 def _sides(rows):
     """A line for each side and precision: versions, environment, peak."""
-    turns = {}
+    turns: dict[tuple[str, str], list] = {}
     for row in rows.values():
         for side, runs in row.get("runs", {}).items():
             turns.setdefault((side, row["precision"]), []).extend(runs)

@@ -74,18 +74,13 @@ class Work:
 
     def save(self, path: str) -> None:
         """Writes an .npz."""
-        columns = {
+        columns: dict[str, Any] = {
             **{f"targets.{name}": value for name, value in self.targets.items()},
             **{f"token_targets.{name}": v for name, v in self.token_targets.items()},
         }
-        np.savez(
-            path,
-            tokens=self.tokens,
-            splits=self.splits,
-            first_lengths=self.first_lengths,
-            order=self.order,
-            **columns,
-        )
+        for name in ("tokens", "splits", "first_lengths", "order"):
+            columns[name] = getattr(self, name)
+        np.savez(path, **columns)
 
     @classmethod
     def load(cls, path: str) -> "Work":
@@ -123,7 +118,7 @@ class Work:
             }
 
 
-def useful_gflop(shape: Mapping[str, int], work: Work, job: Job) -> float:
+def useful_gflop(shape: Mapping[str, Any], work: Work, job: Job) -> float:
     """Billions of operations that the timed steps of a job need, on either side.
 
     A weight of the blocks takes 2 a token (a multiplication and an addition), a weight

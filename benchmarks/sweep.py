@@ -50,15 +50,16 @@ def points():
     Raises:
         InputError: a value is no whole number of 1 or more.
     """
+    texts = FLAGS.flag_values_dict()
     for name in SIZES:
-        wrong = [text for text in FLAGS[name].value if not text.isdecimal()]
-        if wrong or not FLAGS[name].value or "0" in FLAGS[name].value:
+        wrong = [text for text in texts[name] if not text.isdecimal() or text == "0"]
+        if wrong or not texts[name]:
             raise errors.InputError(
-                f"--{name}={','.join(FLAGS[name].value)}: give whole numbers of 1 or "
-                "more, by comma"
+                f"--{name}={','.join(texts[name])}: give whole numbers of 1 or more, "
+                "by comma"
             )
-    middle = {name: int(FLAGS[name].value[0]) for name in SIZES}
-    others = [{**middle, n: int(v)} for n in SIZES for v in FLAGS[n].value[1:]]
+    middle = {name: int(texts[name][0]) for name in SIZES}
+    others = [{**middle, n: int(text)} for n in SIZES for text in texts[n][1:]]
     return [middle, *others]
 
 

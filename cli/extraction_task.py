@@ -40,6 +40,7 @@ def compute(model, choice, batch, training):
 
 def layout(choice, size, tokenizer):
     """How the vectors, or maps, of the choice lie in a file."""
+    kind: type
     common = {"num_lines": size.num_lines, "num_tokens": size.num_tokens}
     if isinstance(choice, attention_maps.AttentionSpec):
         kind, own = attention.AttentionLayout, dataclasses.asdict(choice)

@@ -89,13 +89,14 @@ from modeling.configs import config as config_lib
 
 def _known(flag, known):
     """The values of a list flag; ValueError where one is not known."""
-    wrong = [name for name in FLAGS[flag].value if name not in known]
-    if wrong or not FLAGS[flag].value:
+    names = FLAGS.flag_values_dict()[flag]
+    wrong = [name for name in names if name not in known]
+    if wrong or not names:
         raise errors.InputError(
-            f"--{flag}={','.join(FLAGS[flag].value)}: {', '.join(wrong) or 'nothing'} "
-            f"is not one of {', '.join(known)}"
+            f"--{flag}={','.join(names)}: {', '.join(wrong) or 'nothing'} is not one "
+            f"of {', '.join(known)}"
         )
-    return [name for name in known if name in FLAGS[flag].value]
+    return [name for name in known if name in names]
 
 
 def settings():
@@ -123,6 +124,7 @@ def settings():
             "--max_seq_length"
         )
     cores = joblib.cpu_count()  # of those that this process, or its container, may use
+    values = FLAGS.flag_values_dict()
     jobs = FLAGS.jobs or (1 if tf.config.list_physical_devices("GPU") else cores)
     return commands.Settings(
         directory=os.path.abspath(FLAGS.output_dir),
@@ -133,7 +135,7 @@ def settings():
         seeds=tuple(map(int, FLAGS.seeds)),
         jobs=jobs,
         threads=max(1, cores // jobs),
-        **{name: FLAGS[name].value for name in NUMBERS},
+        **{name: values[name] for name in NUMBERS},
     )
 
 

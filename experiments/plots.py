@@ -1,48 +1,29 @@
 """The pictures of a comparison, as SVG for light and dark pages."""
 
-import io
 from collections.abc import Mapping, Sequence
-
-import matplotlib
-from matplotlib import figure as figures
+from typing import Any
 
 from experiments import claims, scores, systems, tasks
+from reports import svg
 
 _INK = "#80868b"  # a contrast of 3.5 and more to white and to black
-_STYLE = {
-    "axes.edgecolor": _INK,
-    "axes.labelcolor": _INK,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "font.size": 8,
-    "grid.alpha": 0.3,
-    "grid.color": _INK,
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "growth",  # the same names in every run
-    "text.color": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-}
 _COLOURS = ("#3d85d8", "#e07b39", "#3aa17e", "#b07cc6", "#c9a227", "#80868b", "#d6618f")
 _MARKERS = "osD^vPX*"
 _FEW = 4  # lines whose names have room among them
 
 
-def _svg(figure: figures.Figure) -> str:
-    with io.StringIO() as file:
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-        return file.getvalue()
+def _file(figure: Any) -> str:
+    """The figure as the text of a file, whose page may be light or dark."""
+    return svg.element(figure).replace("currentColor", _INK)
 
 
 def _lines(
     lines: Mapping[str, Sequence[tuple[float, float, float]]], across: str, up: str
 ) -> str:
     """Named curves of (x, y, deviation of y)."""
-    with matplotlib.rc_context(_STYLE):
+    with svg.style():
         few = len(lines) <= _FEW
-        size = (6.2, 3.2) if few else (8.2, 3.6)
-        figure = figures.Figure(figsize=size, layout="constrained")
-        axes = figure.subplots()
+        figure, axes = svg.panel(6.2, 3.2) if few else svg.panel(8.2, 3.6)
         for number, (name, points) in enumerate(lines.items()):
             x, y, around = zip(*points, strict=True)
             axes.errorbar(
@@ -64,7 +45,7 @@ def _lines(
             axes.legend(frameon=False, fontsize=8)
         else:
             figure.legend(loc="outside right center", frameon=False, fontsize=8)
-        return _svg(figure)
+        return _file(figure)
 
 
 def steps(curves: claims.SystemScores) -> str:
@@ -101,9 +82,8 @@ def losses(reports: claims.Reports) -> str:
 
 def layers(scored: Mapping[str, scores.Score]) -> str:
     """Bars of a task's score by what features are made of: table 7 of the paper."""
-    with matplotlib.rc_context(_STYLE):
-        figure = figures.Figure(figsize=(6.2, 2.6), layout="constrained")
-        axes = figure.subplots()
+    with svg.style():
+        figure, axes = svg.panel(6.2, 2.6)
         axes.barh(
             list(scored),
             [score.mean for score in scored.values()],
@@ -115,4 +95,4 @@ def layers(scored: Mapping[str, scores.Score]) -> str:
         axes.invert_yaxis()
         task = tasks.TASKS[systems.FEATURE_TASK]
         axes.set_xlabel(f"{task.title}, {task.score_title}")
-        return _svg(figure)
+        return _file(figure)

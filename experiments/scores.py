@@ -106,7 +106,9 @@ def is_learned(score: Score, guessed: float) -> bool:
     return difference([(answer, score)]).sign > 0
 
 
-def share_difference(first: tuple[float, int], second: tuple[float, int]) -> Difference:
+def share_difference(
+    first: tuple[float, float], second: tuple[float, float]
+) -> Difference:
     """By how much a share of n2 records exceeds another of n1; a normal interval."""
     variance = sum(share * (1 - share) / count for share, count in (first, second))
     mean, around = second[0] - first[0], 1.96 * variance**0.5

@@ -31,7 +31,7 @@ PAGE_NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 
 def bash_commands(markdown):
     """The simple commands of the ```bash blocks, as lists of words."""
-    found = []
+    commands = []
     for block in re.findall(r"^ *```bash\n(.*?)^ *```", markdown, re.M | re.S):
         for line in block.replace("\\\n", " ").splitlines():
             lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
@@ -39,28 +39,28 @@ def bash_commands(markdown):
             words = []
             for token in lexer:
                 if set(token) <= set(";&|()<>"):
-                    found.append(words)
+                    commands.append(words)
                     words = []
                 else:
                     words.append(token)
-            found.append(words)
-    return [words for words in found if words]
+            commands.append(words)
+    return [words for words in commands if words]
 
 
 def our_program(words):
     """(script or module, its arguments) of a command that runs one of ours, or None."""
     for place, word in enumerate(words):
         if re.fullmatch(r"(.*/)?python[0-9.]*", word):
-            rest = words[place + 1 :]
-            if rest[:1] == ["-m"] and (ROOT / rest[1].split(".")[0]).is_dir():
-                return rest[1], rest[2:]
-            if rest and rest[0].endswith(".py"):
-                return rest[0], rest[1:]
+            after = words[place + 1 :]
+            if after[:1] == ["-m"] and (ROOT / after[1].split(".")[0]).is_dir():
+                return after[1], after[2:]
+            if after and after[0].endswith(".py"):
+                return after[0], after[1:]
     return None
 
 
 def programs(markdown):
-    return [found for words in bash_commands(markdown) if (found := our_program(words))]
+    return [pair for words in bash_commands(markdown) if (pair := our_program(words))]
 
 
 def program_exists(name):
@@ -258,20 +258,20 @@ def run_program(name, arguments, directory):
         return tiny.run_script(name.removesuffix(".py"), *arguments, *short)
     if name == "serving.client":
         return run_client(arguments, directory)
-    flag, *rest = arguments
+    flag, *others = arguments
     value, code = flag.partition("=")[2], 0
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with contextlib.redirect_stdout(out):
         if name == "serving.predictor" and flag.startswith("--export_dir="):
-            options = split_flags(rest)
+            options = split_flags(others)
             signature = options.get("signature", "serving_default")
             if "input_file" in options:
                 predict_command.answer_file(value, **options)
             else:
-                words = [word for word in rest if not word.startswith("-")]
+                words = [word for word in others if not word.startswith("-")]
                 predict_command.answer_texts(value, words, signature)
         elif name == "data_pipeline.tokenization" and flag.startswith("--vocab_file="):
-            code = tokenization._main([name, *rest], value, True, False)
+            code = tokenization._main([name, *others], value, True, False)
         else:
             raise AssertionError(f"the test does not know how to run {name} {flag}")
     out.seek(0)
@@ -300,10 +300,10 @@ def run_client(arguments, directory):
 def runnable(page):
     """The programs that a page runs and that are meant to be typed as they are."""
     names = {*SHORT, *MODULES, "serving.client"}
-    found = programs((ROOT / page).read_text("utf-8"))
+    commands = programs((ROOT / page).read_text("utf-8"))
     return [
         (name, arguments)
-        for name, arguments in found
+        for name, arguments in commands
         if name in names and not needs_more_machines(arguments)
     ]
 
@@ -335,13 +335,13 @@ def needed(commands, index):
     options = split_flags(commands[index][1])
     read = [value for name, value in options.items() if not name.startswith("output_")]
     read = [value.replace("$TRAINED_CLASSIFIER", "/tmp/mrpc_output") for value in read]
-    found = set()
+    indices = set()
     for earlier in range(index):
         options = split_flags(commands[earlier][1])
         written = [v for name, v in options.items() if name.startswith("output_")]
         if any(r.startswith(w.rstrip("/")) for r in read for w in written):
-            found |= {earlier, *needed(commands, earlier)}
-    return found
+            indices |= {earlier, *needed(commands, earlier)}
+    return indices
 
 
 def daily(pages, left_out=()):
@@ -359,9 +359,9 @@ def daily(pages, left_out=()):
     for page, commands in pages.items():
         for index, (name, _) in enumerate(commands):
             if name not in seen:
-                found = {index, *needed(commands, index)}
-                chosen[page] |= found
-                seen |= {commands[i][0] for i in found}
+                indices = {index, *needed(commands, index)}
+                chosen[page] |= indices
+                seen |= {commands[i][0] for i in indices}
     return chosen
 
 
@@ -446,7 +446,9 @@ def test_commands_of_page_run(
 
 
 def test_each_script_runs_every_day():
-    names = {ALL[page][index][0] for page, found in CHOSEN.items() for index in found}
+    names = {
+        ALL[page][index][0] for page, indices in CHOSEN.items() for index in indices
+    }
     assert names == {*SHORT, *MODULES} - {*LEFT_OUT}
 
 

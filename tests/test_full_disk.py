@@ -7,7 +7,7 @@ from data_pipeline.batches import tf_records
 from data_pipeline.classification import predictions
 from data_pipeline.squad import choice
 from data_pipeline.tagging import predictions as tag_predictions
-from data_pipeline.tagging import tags
+from data_pipeline.tagging import schemes
 from modeling import models
 from modeling.checkpoints import google
 from modeling.configs import config
@@ -65,7 +65,7 @@ def test_predictions_are_whole_or_absent(place, tmp_path, monkeypatch, script):
     model.build()
     google.save(weights, model)
     if script == "run_tagger":
-        names = tags.map_text(tags.TagNames(tuple(TAGS), "BIO"))
+        names = schemes.map_text(schemes.TagNames(tuple(TAGS), "BIO"))
         (tmp_path / "label_map.json").write_text(names)
     arguments = [
         *(flag.format(place) for flag in flags),

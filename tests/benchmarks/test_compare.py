@@ -93,7 +93,7 @@ def test_row_is_measured_in_turns(flag_values, monkeypatch):
 
     monkeypatch.setattr(turns, "run", run)
     flag_values.sst2_file = "t.tsv"
-    found = compare.measure("sst2", rows.ROWS["sst2"], "directory")
+    measured = compare.measure("sst2", rows.ROWS["sst2"], "directory")
     ours_, theirs = sys.executable, "their_python"
     assert calls == [
         (ours_, "benchmarks.preparation", None),
@@ -101,10 +101,13 @@ def test_row_is_measured_in_turns(flag_values, monkeypatch):
         (theirs, "benchmarks.peer", "eager"),
         *[(ours_, "benchmarks.ours", ""), (theirs, "benchmarks.peer", "eager")] * 2,
     ]
-    assert found["variant"] == "eager" and found["trials"] == {"sdpa": 8, "eager": 4}
-    assert [run["figure"] for run in found["runs"]["peer"]] == [56.0, 56.0]
-    assert found["runs"]["ours"][0]["share_of_peak"] == 1000 / 4 / 500
-    assert found["title"] == "fine-tuning, SST-2, batches of 32"
+    assert measured["variant"] == "eager" and measured["trials"] == {
+        "sdpa": 8,
+        "eager": 4,
+    }
+    assert [run["figure"] for run in measured["runs"]["peer"]] == [56.0, 56.0]
+    assert measured["runs"]["ours"][0]["share_of_peak"] == 1000 / 4 / 500
+    assert measured["title"] == "fine-tuning, SST-2, batches of 32"
 
 
 @pytest.mark.parametrize(
@@ -159,10 +162,10 @@ def test_processor_is_read(tmp_path):
     )
     path = tmp_path / "cpuinfo"
     path.write_text(text)
-    found = report.describe_machine(str(path))
-    assert found["processor"] == "AMD EPYC (family 25, model 1)"
-    assert found["instruction_sets"] == ["avx2", "amx_bf16"]
-    assert found["cores"] >= 1 and found["memory_gb"] > 0.5
+    measured = report.describe_machine(str(path))
+    assert measured["processor"] == "AMD EPYC (family 25, model 1)"
+    assert measured["instruction_sets"] == ["avx2", "amx_bf16"]
+    assert measured["cores"] >= 1 and measured["memory_gb"] > 0.5
     assert report.describe_machine(str(tmp_path / "absent"))["instruction_sets"] == []
 
 
@@ -183,9 +186,9 @@ def test_peak_is_that_of_the_fastest_turn():
         {"seconds": 4.0, "peak_gflops": 50.0},  # something else ran
     ]
     prepared = {"examples": 8, "gflop": 100.0}
-    found = report.measured(rows.ROWS["classifier"], prepared, runs)
-    assert [run["figure"] for run in found] == [4.0, 2.0]
-    assert [run["share_of_peak"] for run in found] == [0.5, 0.25]
+    measured = report.measured(rows.ROWS["classifier"], prepared, runs)
+    assert [run["figure"] for run in measured] == [4.0, 2.0]
+    assert [run["share_of_peak"] for run in measured] == [0.5, 0.25]
 
 
 def test_report_holds_medians_and_ratios():

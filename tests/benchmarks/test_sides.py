@@ -247,30 +247,30 @@ def test_useful_work_is_counted_by_hand():
     assert sides.useful_gflop(shape, work, job) == pytest.approx(expected)
     training = dataclasses.replace(job, action="train")
     masked = {"masked_lm_weights": np.array([[1, 1], [1, 0], [1, 1]])}
-    found = sides.useful_gflop(shape, work_of([10, 20, 40], order, masked), training)
+    gflop = sides.useful_gflop(shape, work_of([10, 20, 40], order, masked), training)
     head = 2 * 2 + 2 * 7
     masked_tokens = 2 + 1 + 1 + 2
-    assert found == pytest.approx(6 * (blocks * tokens + head * masked_tokens) / 1e9)
+    assert gflop == pytest.approx(6 * (blocks * tokens + head * masked_tokens) / 1e9)
     # From left to right all tokens but the first are predicted, by the table alone.
     training = dataclasses.replace(training, head="language_model")
-    found = sides.useful_gflop(shape, work, training)
+    gflop = sides.useful_gflop(shape, work, training)
     predicted = 2 * 7 * (tokens - 4)
-    assert found == pytest.approx(6 * (blocks * tokens + predicted) / 1e9)
+    assert gflop == pytest.approx(6 * (blocks * tokens + predicted) / 1e9)
     # Four texts are written, and nothing is asked of their last tokens.
     new = 4 * sides.NEW_TOKENS["language_model"]
-    found = sides.useful_gflop(
+    gflop = sides.useful_gflop(
         shape, work, dataclasses.replace(training, action="write")
     )
     expected = 2 * (blocks * (tokens + new - 4) + 2 * 7 * new) / 1e9
-    assert found == pytest.approx(expected)
+    assert gflop == pytest.approx(expected)
     # Of a pair sources are read once, and each of three beams writes.
     pair = {"encoder": shape, "decoder": {**shape, "intermediate_size": 11}}
     writing = dataclasses.replace(job, action="write", head="seq2seq", num_beams=3)
-    found = sides.useful_gflop(pair, work, writing)
+    gflop = sides.useful_gflop(pair, work, writing)
     read = blocks + 5 * 2 * 2 * 2  # keys and values of the source for each layer
     written = 5 * (6 * 2 * 2 + 2 * 2 * 11) + 2 * 2 + 2 * 7
     new = 4 * sides.NEW_TOKENS["seq2seq"] * 3
-    assert found == pytest.approx(2 * (read * tokens + written * new) / 1e9)
+    assert gflop == pytest.approx(2 * (read * tokens + written * new) / 1e9)
 
 
 def test_warm_up_is_not_timed(monkeypatch):

@@ -31,7 +31,7 @@ from data_pipeline.pretraining import masking, metadata
 from data_pipeline.pretraining.creation import sentence_pairs
 from data_pipeline.pretraining.denoising import corruptions
 from data_pipeline.squad import choice
-from data_pipeline.tagging import files
+from data_pipeline.tagging import files, schemes
 from data_pipeline.vocabularies import learn_wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import conversion, pretrained
@@ -86,7 +86,10 @@ CHOICES = {
         "corruption": corruptions.CORRUPTIONS,
     },
     "run_squad": {"answer_aligner": choice.ALIGNERS},
-    "run_tagger": {"file_format": ("auto", *files.FORMATS)},
+    "run_tagger": {
+        "file_format": ("auto", *files.FORMATS),
+        "tag_scheme": ("auto", *schemes.SCHEMES),
+    },
 }
 
 

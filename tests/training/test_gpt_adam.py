@@ -37,8 +37,8 @@ def forward_losses(model, record):
         tf.nn.sparse_softmax_cross_entropy_with_logits(record["Y"], answers)
     )
     head = token_heads.make_token_head(model.config, "head")
-    hidden = outputs["sequence_output"]
-    found = token_heads.next_tokens(head, hidden, table, features["input_ids"])
+    hidden, labels = outputs["sequence_output"][:, :-1], features["input_ids"][:, 1:]
+    found = token_heads.predict_tokens(head, hidden, table, labels)
     sums = tf.reduce_sum(found["next_token_losses"] * weights, axis=1)
     language = tf.reduce_mean(sums / tf.reduce_sum(weights, axis=1))
     return choice, language, choice + LM_WEIGHT * language
