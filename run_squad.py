@@ -1,7 +1,6 @@
 r"""Fine-tunes BERT on questions about texts, answers such questions and scores answers.
 
-Takes every flag of google-research/bert's run_squad.py, for SQuAD 1.1 and 2.0: see
-docs/squad.md.
+Takes every flag of google-research/bert's run_squad.py: see docs/squad.md.
 
     python run_squad.py --pretrained=models/minilm --do_train --do_predict \
         --train_file=train.json --predict_file=dev.json --output_dir=output/squad
