@@ -40,10 +40,7 @@ from modeling.checkpoints import (
 from modeling.features import attention_maps, head_config, vectors
 from modeling.generation import beam_search
 from serving import export, formats
-from training import steps
-from training.optimization import keras_schedule
-from training.optimization import optimizer as optimizer_lib
-from training.results import evaluation, metrics
+from training import inference, metrics, optimizers
 
 tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
 
@@ -331,7 +328,7 @@ class Loaded:
 
 def _compiled(forward):
     strategy = tf.distribute.get_strategy()
-    return steps.predict_function(forward, strategy, jit_compile=False)
+    return inference.predict_function(forward, strategy, jit_compile=False)
 
 
 def _outputs(forward, packed):
@@ -339,7 +336,7 @@ def _outputs(forward, packed):
     order = batching.evaluation_order(packed.lengths, min(_PREDICTED, len(packed)))
     batches = batching.batches(packed, order)
     strategy = tf.distribute.get_strategy()
-    return evaluation.predict(forward, batches, order, strategy)
+    return inference.predict(forward, batches, order, strategy)
 
 
 @argument_names.in_errors
@@ -432,8 +429,8 @@ def classifier(
 def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
     """The original's create_optimizer, for `compile`: BertAdam on its schedule."""
     warmup = int(num_train_steps * warmup_proportion)
-    rates = keras_schedule.LinearWithWarmup(learning_rate, num_train_steps, warmup)
-    return optimizer_lib.BertAdam(rates)
+    rates = optimizers.LinearWithWarmup(learning_rate, num_train_steps, warmup)
+    return optimizers.BertAdam(rates)
 
 
 def _check_keys(name, keys, known):

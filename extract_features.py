@@ -37,9 +37,8 @@ from modeling import models
 from modeling.checkpoints import checkpoint
 from modeling.elmo import carried_states
 from terminal import progress
-from training import steps
+from training import inference
 from training.distribution import devices
-from training.results import extraction
 
 MAX_WAITING_VALUES = 1 << 25  # 128 MB that wait for those of earlier lines
 
@@ -86,7 +85,7 @@ def extract(model, lines, size, choice, strategy):
     layout = extraction_task.layout(choice, size, lines.tokenizer)
     pad_to = FLAGS.max_seq_length if device_flags.is_tpu() else None
     reader = carried_states.Reader(model.network) if FLAGS.carry_states else model
-    predict = steps.predict_function(
+    predict = inference.predict_function(
         functools.partial(extraction_task.compute, reader, choice),
         strategy,
         jit_compile=device_setup.compiles(strategy, static=bool(pad_to)),
@@ -102,7 +101,7 @@ def extract(model, lines, size, choice, strategy):
         vector_files.writer(FLAGS.output_file, FLAGS.output_format, layout) as write,
     ):
         report(0, size.num_tokens, lines=0)
-        for written in extraction.in_input_order(
+        for written in inference.extract_in_order(
             predict,
             batches,
             strategy,

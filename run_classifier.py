@@ -41,8 +41,7 @@ from modeling.checkpoints import checkpoint, pretrained
 from modeling.features import head_config
 from reports import pictures
 from serving import export, formats
-from training import fine_tuning
-from training.results import metrics
+from training import driver, metrics
 
 
 def prepare():
@@ -77,7 +76,7 @@ def prepare():
 
 
 def make_task(config, tokenizer, data, soft, reading):
-    """The fine_tuning.Task of classifying texts."""
+    """The driver.FineTuningTask of classifying texts."""
     label_set, weights = data.label_set, data.class_weights(FLAGS.class_weights)
     splits = {split: data.examples(split) for split in data.splits}
     objective = losses.classifier(data.problem_type, weights)
@@ -89,7 +88,7 @@ def make_task(config, tokenizer, data, soft, reading):
     label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
     lstms = head_config.name_lstms(config, reading)
     outputs = classifier_task.Outputs(data, soft)
-    return fine_tuning.Task(
+    return driver.FineTuningTask(
         splits=splits,
         model=functools.partial(
             models.BertClassifier,

@@ -39,7 +39,7 @@ from modeling.checkpoints import checkpoint
 from modeling.generation import decoding, scoring
 from serving import export, generation
 from terminal import progress
-from training.results import metrics
+from training import metrics
 
 
 def prepare():
@@ -79,10 +79,15 @@ def build_model(opened):
 
 def prepare_scores(tokenizer, context):
     """A function of `run` to the results and lines of --score_file."""
-    reader = kinds.Reader(tokenizer, context, FLAGS.keep_end)
-    compute = functools.partial(metrics.compute, metrics.DEFAULTS["classification"])
-    settings = kinds.Settings(generation_flags.layout(), **generation_flags.scores())
-    return kinds.KINDS[FLAGS.score_as](FLAGS.score_file, reader, settings, compute)
+    settings = kinds.Settings(
+        tokenizer,
+        context,
+        generation_flags.layout(),
+        functools.partial(metrics.compute, metrics.DEFAULTS["classification"]),
+        truncate_left=FLAGS.keep_end,
+        **generation_flags.scores(),
+    )
+    return kinds.KINDS[FLAGS.score_as](FLAGS.score_file, settings)
 
 
 def score(finish, model):

@@ -38,8 +38,7 @@ from cli import networks, objectives, run_flags
 from contract import errors
 from data_pipeline.text import opening
 from modeling.checkpoints import pretrained
-from training import run
-from training.pretraining import pretraining_run
+from training import driver
 
 
 def prepare():
@@ -64,7 +63,7 @@ def prepare():
         length_flag="--num_train_steps",
         of_adagrad=pretraining_flags.of_adagrad(task.config),
     )
-    return task, pretraining_run.Settings(
+    return task, driver.Settings(
         run=settings,
         evaluates=FLAGS.do_eval,
         exports=FLAGS.do_export,
@@ -80,8 +79,9 @@ def main(_):
     with errors.explained():
         task, settings = prepare()
         explain = task.records.explain if task.records else lambda error: None
-        with run.lost_workers_named(settings.run.strategy), errors.named(explain):
-            pretraining_run.run_task(task, settings)
+        with errors.named(explain):
+            driver.run_task(task, settings)
+        print(f"output: {FLAGS.output_dir}")
 
 
 if __name__ == "__main__":

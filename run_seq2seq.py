@@ -73,7 +73,7 @@ def prepare():
 
 
 def make_task(config, tokenizer, data, load_weights):
-    """The fine_tuning.Task of writing a text for each text."""
+    """The driver.FineTuningTask of writing a text for each text."""
     decode = functools.partial(graph.decode, tokenizer, config.decoder_tokens)
     return run_flags.make_task(
         "text2text-generation",

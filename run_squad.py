@@ -82,7 +82,7 @@ def read(name):
 
 
 def make_task(config, tokenizer, data, choice, pad_to, reading):
-    """The fine_tuning.Task of answering questions."""
+    """The driver.FineTuningTask of answering questions."""
     splits = {"train": data["train"].examples()} if "train" in data else {}
     if "predict" in data:
         splits["dev"] = splits["test"] = data["predict"].examples()

@@ -73,7 +73,7 @@ def prepare():
 
 
 def make_task(config, tokenizer, tag_set, data, reading):
-    """The fine_tuning.Task of tagging words."""
+    """The driver.FineTuningTask of tagging words."""
     label_map = {file_names.LABEL_MAP: schemes.map_text(tag_set)}
     lstms = head_config.name_lstms(config, reading)
     return run_flags.make_task(

@@ -27,8 +27,7 @@ from modeling import kernels_tf, losses, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import beam_search, decoding, sampling
 from serving import formats
-from training import steps
-from training.optimization import loss_scale, optimizer
+from training import inference, optimizers, train_step
 
 OBJECTIVES = {
     "classifier": lambda: losses.classifier("classification"),
@@ -109,15 +108,15 @@ def train(job):
 
 def time_training(model, head, work, warm_up, num_steps):
     """Steps of the compiled loop of our runs; the warm-up traces it."""
-    adam = optimizer.BertAdam()
+    adam = optimizers.BertAdam()
     adam.build(model.trainable_variables)
     strategy = tf.distribute.get_strategy()
-    run_steps = steps.train_function(
+    run_steps = train_step.TrainStep(
         model, adam, OBJECTIVES[head](), strategy, seed=1, jit_compile=False
     )
     iterator = iter(batches_of(work))
     rates = tf.fill([max(warm_up, num_steps)], 1e-5)
-    step, scaling = tf.constant(0, tf.int64), loss_scale.of({})
+    step, scaling = tf.constant(0, tf.int64), train_step.Scaling.from_state({})
     run_steps(iterator, rates, tf.constant(warm_up), step, scaling)
     begin = time.perf_counter()
     results, _ = run_steps(iterator, rates, tf.constant(num_steps), step, scaling)
@@ -129,7 +128,7 @@ def predict(job):
     """Steps of the function that evaluates and predicts in our runs."""
     model = open_model(job.pretrained, job.head, job.num_classes)
     strategy = tf.distribute.get_strategy()
-    function = steps.predict_function(model, strategy, jit_compile=False)
+    function = inference.predict_function(model, strategy, jit_compile=False)
 
     def fetch(batch):
         return {name: value.numpy() for name, value in function(batch).items()}

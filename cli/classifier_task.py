@@ -18,8 +18,7 @@ from modeling import losses
 from modeling.checkpoints import conversion, hugging_face, pretrained
 from modeling.features import attribution
 from reports import run_report
-from training import checkpoints, fine_tuning
-from training.results import evaluation, explaining, metrics, projector, run_facts
+from training import checkpoints, facts, metrics, tensorboard
 
 FLAGS = flags.FLAGS
 
@@ -41,7 +40,7 @@ def open_teacher(data, settings):
         find_labels,
     )
     soft_labels.check_classes(FLAGS.teacher, classes, data.label_set)
-    predict = fine_tuning.predictor(model, settings)
+    predict = settings.predictor(model)
     digest, encode = conversion.digest(model), encoding.Encoder(tokenizer, length)
     return soft_labels.SoftLabels(data, encode, predict, digest)
 
@@ -77,7 +76,7 @@ class Outputs:
                     FLAGS.distill_temperature,
                 )
                 scores |= {"label_loss": each.mean(), "soft_loss": np.mean(soft)}
-            scores["batch_loss"] = evaluation.mean_loss(each, batch_size)
+            scores["batch_loss"] = metrics.mean_loss(each, batch_size)
         return predictions.Scored(probabilities, decisions, scores, each)
 
     def decide(self, logits):
@@ -95,21 +94,22 @@ class Outputs:
         return predictions.outcomes(split, self._data.splits[split], scored, compute)
 
     def report_hook(self, tokenizer):
-        """A fine_tuning.Task's `report`, with explanations where a flag is set."""
+        """A driver.FineTuningTask's `report`, with explanations where a flag is set."""
         data = self._data
         words = functools.partial(
             explanations.explain_rows, data, tokenizer.vocab, self.decide
         )
 
         def explain(model, rows, settings):
-            weigh = fine_tuning.compiled(
-                functools.partial(attribution.token_weights, model), settings
+            weigh = settings.predictor(
+                functools.partial(attribution.token_weights, model),
+                settings.eval_batch_size,
             )
-            return explaining.explain(
-                weigh, rows, data.examples, words, FLAGS.explain, settings
+            return facts.explain_rows(
+                weigh, rows, data.examples, words, FLAGS.explain, settings.run
             )
 
-        return run_facts.hook(
+        return facts.report_hook(
             run_report,
             data.encode.task,
             lambda: {split: rows.summary() for split, rows in data.splits.items()},
@@ -122,11 +122,18 @@ class Outputs:
         if not FLAGS.write_projector:
             return
         data = self._data
-        pooled = fine_tuning.compiled(
-            lambda features, training: {"vectors": model.pool(features)}, settings
+        pooled = settings.predictor(
+            lambda features, training: {"vectors": model.pool(features)},
+            settings.eval_batch_size,
         )
         columns = functools.partial(predictions.columns, data.splits["dev"], scored)
-        projector.write(pooled, data.examples("dev"), columns, settings)
+        tensorboard.write_projector(
+            pooled,
+            data.examples("dev"),
+            columns,
+            settings.run.output_dir,
+            writes=settings.run.writes,
+        )
 
     def predict(self, scored, settings, _):
         """Writes test_results.tsv and test_predictions.jsonl; returns scores."""

@@ -8,8 +8,8 @@ from absl import flags
 from cli import device_flags
 from contract import errors
 from terminal import progress
+from training import train_step
 from training.distribution import cluster, devices
-from training.optimization import accumulation
 
 FLAGS = flags.FLAGS
 
@@ -53,7 +53,7 @@ def check_gpu() -> None:
 
 def check_batch_size(strategy: Any) -> None:
     """Raises ValueError unless the batch divides by devices and micro-batches."""
-    accumulation.check_batch_size(
+    train_step.check_batch_size(
         FLAGS.train_batch_size,
         FLAGS.gradient_accumulation_steps,
         strategy.num_replicas_in_sync,

@@ -61,26 +61,12 @@ def _define_cache() -> None:
     flags.DEFINE_enum(
         "feature_cache",
         "auto",
-        ["auto", "memory", "disk", "none"],
-        "Where to keep what a frozen network says of the rows, so that it runs once "
-        "for each. auto: in memory, or on disk if there is little; none: it runs in "
-        "each step.",
-    )
-    flags.DEFINE_string(
-        "feature_cache_dir",
-        None,
-        "Local directory in which it stays for other runs with the same rows and "
-        "weights. By default it is below --output_dir, and goes when the run ends.",
+        ["auto", "memory", "none"],
+        "Whether to keep a frozen network's outputs for all rows in memory, so that it "
+        "runs once for each. auto: where they fit; none: it runs in each step.",
     )
 
 
 def present() -> dict[str, Any]:
     """{flag: value} of those on the command line."""
     return {name: FLAGS[name].value for name in NAMES if FLAGS[name].present}
-
-
-def cache() -> tuple[str, str]:
-    """Kind and directory, as of frozen.feature_cache.FeatureCache."""
-    if "feature_cache" not in FLAGS:
-        return "none", ""
-    return FLAGS.feature_cache, FLAGS.feature_cache_dir or ""

@@ -1,4 +1,4 @@
-"""The objectives of run_pretraining.py, each a task of pretraining_run.py."""
+"""The objectives of run_pretraining.py, each a driver.PretrainingTask."""
 
 import dataclasses
 import functools
@@ -20,8 +20,7 @@ from modeling.elmo import objective as both_directions
 from modeling.features import vectors
 from reports import run_report
 from serving import pretrained as served
-from training.pretraining import pretraining_run
-from training.results import metrics
+from training import driver, metrics
 
 FLAGS = flags.FLAGS
 
@@ -62,7 +61,7 @@ def left_to_right(config, tokenizer, files):
         common_task(pretrainers.LanguageModel, config, tokenizer, records),
         kind="text-generation",
         objective=losses.next_token(),
-        score=functools.partial(metrics.of_tokens, "next_token", records.held_out),
+        score=functools.partial(metrics.score_tokens, "next_token", records.held_out),
     )
 
 
@@ -81,7 +80,7 @@ def bidirectional_lm(config, tokenizer, files):
         common_task(both_directions.BidirectionalLM, config, tokenizer, sentences),
         kind="feature-extraction",
         objective=both_directions.objective(),
-        score=metrics.of_both_directions,
+        score=metrics.score_both_directions,
         identity={"gradient_accumulation_steps": FLAGS.gradient_accumulation_steps},
         states=lambda model: model.states,
     )
@@ -102,7 +101,7 @@ def denoising(config, tokenizer, files):
         common_task(pretrainers.HEADS["seq2seq"], config, tokenizer, texts),
         kind="text2text-generation",
         objective=losses.target_token(),
-        score=functools.partial(metrics.of_tokens, "target_token", None),
+        score=functools.partial(metrics.score_tokens, "target_token", None),
         identity=dataclasses.asdict(rule),
     )
 
@@ -113,7 +112,7 @@ TASKS = {task.__name__: task for task in OBJECTIVES}
 
 def common_task(kind, config, tokenizer, records):
     """Fields that the tasks share, with the defaults of masked words."""
-    return pretraining_run.Task(
+    return driver.PretrainingTask(
         kind="fill-mask",
         config=config,
         model=functools.partial(kind, config, recompute=FLAGS.recompute),

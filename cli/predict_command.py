@@ -22,7 +22,7 @@ _SLOW_SECONDS = 2  # of loading, after which a line names what is loaded
 
 
 def run(argv: Sequence[str]) -> None:
-    """Does what the flags and the texts argv[1:] ask for."""
+    """Runs the mode that the flags choose, on the texts argv[1:]."""
     with errors.explained():
         if argv[1:] and (FLAGS.serve or FLAGS.input_file):
             raise errors.InputError(

@@ -24,18 +24,24 @@ from modeling.features import head_config
 from reports import pictures, run_report
 from serving import export as export_lib
 from serving import formats
-from training import checkpoints, fine_tuning, grid, loop, run, seeds
-from training.frozen import feature_cache
-from training.optimization import adagrad, gpt_adam, lamb, schedule
-from training.optimization import optimizer as optimizer_lib
-from training.results import run_facts
+from training import (
+    checkpoints,
+    driver,
+    facts,
+    feature_cache,
+    grid,
+    loop,
+    optimizers,
+    run,
+    schedule,
+)
 
 FLAGS = absl_flags.FLAGS
 _OPTIMIZERS = {
-    "adam": optimizer_lib.BertAdam,
-    "lamb": lamb.BertLamb,
-    "gpt_adam": gpt_adam.GptAdam,
-    "adagrad": adagrad.Adagrad,
+    "adam": optimizers.BertAdam,
+    "lamb": optimizers.BertLamb,
+    "gpt_adam": optimizers.GptAdam,
+    "adagrad": optimizers.Adagrad,
 }
 _MOST_EXAMPLES = 2**31 - 1  # of all epochs together
 
@@ -142,7 +148,7 @@ def run_settings(
         batch_size=FLAGS.train_batch_size,
         micro_batches=FLAGS.gradient_accumulation_steps,
         scales_loss=FLAGS.mixed_precision == "float16",
-        keep=FLAGS.keep_checkpoint_max,
+        max_to_keep=FLAGS.keep_checkpoint_max,
         identity={
             "config": dict(config),
             **training_flags.of_weights(),
@@ -195,7 +201,7 @@ def fine_tuning_settings(
     config: Mapping[str, Any],
     num_examples: int,
     score_names: Sequence[str],
-) -> fine_tuning.Settings:
+) -> driver.Settings:
     """Settings of fine-tuning; score_names begin with the main one."""
     static = device_flags.has_static_shapes()
 
@@ -209,7 +215,7 @@ def fine_tuning_settings(
             )
 
     combinations = grid.combine(fine_tuning_flags.grid(), one_run)
-    return fine_tuning.Settings(
+    return driver.Settings(
         run=one_run(combinations[0].values if combinations else {}),
         seeds=fine_tuning_flags.seeds(),
         combinations=combinations,
@@ -222,10 +228,14 @@ def fine_tuning_settings(
         predict_batch_size=FLAGS.predict_batch_size,
         reports=FLAGS.write_report,
         default_flags=command_line.defaults(),
-        feature_cache=feature_cache.FeatureCache(
-            *feature_flags.cache(), FLAGS.output_dir
-        ),
+        feature_cache=_feature_cache(),
     )
+
+
+def _feature_cache() -> feature_cache.FeatureCache | None:
+    if "feature_cache" not in FLAGS or FLAGS.feature_cache == "none":
+        return None
+    return feature_cache.FeatureCache(FLAGS.feature_cache)
 
 
 def trained_weights(files: networks.ModelFiles) -> str:
@@ -235,7 +245,7 @@ def trained_weights(files: networks.ModelFiles) -> str:
         if combinations := fine_tuning_flags.grid():
             directory = grid.directory_of(combinations[0], directory)
         if several := fine_tuning_flags.seeds():
-            directory = seeds.directory_of(several[0], directory)
+            directory = grid.seed_directory(several[0], directory)
     has_own = checkpoints.all_checkpoints(directory)
     return directory if has_own else files.init_checkpoint
 
@@ -251,22 +261,22 @@ def reading(files: networks.ModelFiles, num_texts: int = 1) -> head_config.HeadC
 
 
 def make_task(
-    kind: str, facts: Callable[[], Mapping[str, Any]], **particular: Any
-) -> fine_tuning.Task:
+    kind: str, data: Callable[[], Mapping[str, Any]], **particular: Any
+) -> driver.FineTuningTask:
     """A Task with what all have in common.
 
     Args:
         kind: what the hub calls this kind of task.
-        facts: returns {split: facts of its rows}, for reports.
+        data: returns {split: facts of its rows}, for reports.
         particular: other fields of the task.
     """
     common = {
         "load_weights": networks.weights_loader(),
         "store": checkpoint.store,
         "pictures": pictures.summaries,
-        "report": run_facts.hook(run_report, kind, facts),
+        "report": facts.report_hook(run_report, kind, data),
     }
-    return fine_tuning.Task(**(common | particular))
+    return driver.FineTuningTask(**(common | particular))
 
 
 def export(
@@ -295,10 +305,14 @@ def export(
         )
 
 
-def fine_tune(prepare: Callable[[], tuple[fine_tuning.Task, Any]]) -> None:
+def fine_tune(prepare: Callable[[], tuple[driver.FineTuningTask, Any]]) -> None:
     """The `main` of a script whose `prepare` reads and checks all input."""
     command_line.quiet_libraries()
     with errors.explained():
         task, settings = prepare()
-        with settings.feature_cache:
-            fine_tuning.run_task(task, settings)
+        if settings.combinations:
+            grid.run_grid(task, settings)
+        elif settings.seeds:
+            grid.run_with_seeds(task, settings)
+        else:
+            driver.run_task(task, settings)

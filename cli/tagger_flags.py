@@ -5,7 +5,6 @@ from typing import Any
 from absl import flags
 
 from cli import command_line, feature_flags, fine_tuning_flags, table_flags
-from data_pipeline.tagging import schemes
 
 FLAGS = flags.FLAGS
 
@@ -29,7 +28,7 @@ def _define_words() -> None:
     flags.DEFINE_enum(
         "tag_scheme",
         "auto",
-        ["auto", *schemes.SCHEMES],
+        ["auto", "BIO", "BIOES", "BILOU", "BMES", "plain"],
         "How the tags in files spell spans; auto: found. BIO reads IOB1, too.",
     )
     boolean(

@@ -9,7 +9,7 @@ from absl import flags
 
 from cli import command_line, feature_flags
 from contract import errors
-from training.optimization import schedule
+from training import schedule
 
 FLAGS = flags.FLAGS
 _LARGEST_SEED = 2**32 - 1  # of keras.utils.set_random_seed
@@ -26,7 +26,6 @@ do_train do_eval do_predict do_export output_dir overwrite_output_dir
 save_checkpoints_steps keep_checkpoint_max iterations_per_loop log_steps
 profile_steps write_report write_tf_records write_projector explain
 verbose_logging export_format quantization export_server_config feature_cache
-feature_cache_dir
 
 evaluate_steps early_stopping_patience max_eval_steps eval_batch_size
 predict_batch_size multi_label_threshold n_best_size max_answer_length

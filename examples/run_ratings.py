@@ -3,7 +3,7 @@ r"""Rates texts on several scales at once: tables with `text`, and `label` as "4
     python -m examples.run_ratings --pretrained=models/minilm --do_train --do_eval \
         --train_file=train.tsv --dev_file=dev.tsv --output_dir=output/ratings
 
-A task that the project does not have: a complete script over training/fine_tuning.py.
+A task that the project does not have: a complete script over training/driver.py.
 """
 
 import functools
@@ -39,8 +39,7 @@ from data_pipeline.classification import encoding, tables
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from serving import export
-from training import fine_tuning
-from training.results import metrics
+from training import driver, metrics
 
 
 class Rated(NamedTuple):
@@ -72,7 +71,7 @@ def prepare():
     encode = encoding.Encoder(tokenizer, FLAGS.max_seq_length)
     splits = {split: read(split, encode) for split in fine_tuning_flags.wanted_splits()}
     num_scales = next(iter(splits.values())).targets[features.LABEL_IDS].shape[1]
-    task = fine_tuning.Task(
+    task = driver.FineTuningTask(
         splits=splits,
         model=functools.partial(models.BertClassifier, config, num_scales),
         load_weights=networks.weights_loader(),

@@ -197,7 +197,7 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
     """Attention and feed-forward, each followed by a residual and a norm.
 
     modeling.py: transformer_model. The norm comes after the sum, as in Vaswani et al.;
-    gpt.network.GptBlock can put it before.
+    gpt.GptBlock can put it before.
 
     Call shapes: hidden [B, T, D], attention_bias [B, 1, 1 or S, T] float32, positions
     int [B, S], or None for all, cache a LayerCache, or None -> [B, S, D], at the

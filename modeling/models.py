@@ -10,12 +10,11 @@ mixed_float16. Variables and outputs are float32.
 
 import keras
 
-from modeling import bert, heads, kernels, sequences, token_heads
+from modeling import bert, gpt, heads, kernels, sequences, token_heads
 from modeling.configs import keras_configs
 from modeling.elmo import network as elmo
 from modeling.encoder_decoder import network as encoder_decoder
 from modeling.features import head_config, source
-from modeling.gpt import network as gpt
 
 NETWORKS = {
     "bert": bert.BertEncoder,

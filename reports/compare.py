@@ -45,7 +45,7 @@ _NO_MATTER = frozenset({"output_dir", "overwrite_output_dir"})
 class Score:
     """A score of two runs; interval is that of second minus first.
 
-    If it is None, note says why.
+    If it is None, `note` is the reason.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Comparison:
 def compare(
     first: Mapping[str, Any], second: Mapping[str, Any], names: tuple[str, str]
 ) -> Comparison:
-    """Compares two records; a ValueError says why they cannot be compared."""
+    """Compares two records; raises ValueError where they cannot be compared."""
     one, other = first["evaluation"], second["evaluation"]
     for name, run in zip(names, (one, other), strict=True):
         if not run:

@@ -112,7 +112,7 @@ def rows(outputs: Mapping[str, Any], labels: Sequence[str] | None) -> list[Answe
     Args:
         outputs: of a signature by name: arrays, or nested lists with str.
         labels: the names of a classifier's probabilities, in order; () where they are
-            numbers; None where nobody knows, which gives them the keys "0", "1", ...
+            numbers; None where they are unknown, and the keys are "0", "1", ...
     """
     columns = {name: _as_lists(values) for name, values in outputs.items()}
     fold = next(

@@ -291,10 +291,15 @@ def save(
 ) -> str:
     """Writes the next version, complete or absent; returns its directory.
 
-    `export_dir` holds versions 1, 2, ... (TF Serving's --model_base_path); `files` are
-    {name: text} of what clients may want beside the model, and `server_config` asks for
-    what a server wants beside `export_dir`. `write` decides on the format. OSError says
-    that the version cannot be written.
+    Args:
+        module: the signatures.
+        export_dir: holds versions 1, 2, ... (TF Serving's --model_base_path).
+        files: {name: text} for clients, written beside the model.
+        server_config: whether to write the files with which a server starts.
+        write: writes the model in some format.
+
+    Raises:
+        OSError: the version cannot be written.
     """
     target = os.path.join(export_dir, str(latest_version(export_dir) + 1))
     temporary = os.path.join(export_dir, "incomplete")

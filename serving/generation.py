@@ -34,13 +34,14 @@ class Spelling(NamedTuple):
 class TextGenerator(export.ServedModel):
     """Signatures `generate` and `sample`, which write, and `score`.
 
-    `generate` takes texts and draws as the export says, `sample` as each row says.
+    `generate` takes texts and draws with the export's settings, `sample` with those of
+    each row.
     `generate_ids` and `score_ids` take ids; there is nothing else where texts cannot
     become ids in a graph.
 
     Args:
-        write: ids [B, W], lengths and, or what the export says, seeds [B] and `draws`,
-            a dict of [B] -> ids [B, N], and which of them belong to the text.
+        write: ids [B, W], lengths and optional seeds [B] and `draws`, a dict of [B]
+            -> ids [B, N], and which of them belong to the text.
         score: ids [B, S], mask -> losses of the next tokens [B, S - 1].
         spelling: None where the tokenizer is not in the graph.
     """

@@ -24,7 +24,7 @@ _DROPPED = re.compile(
     rb"|To enable the following instructions: |E.* util\.cc:\d+\] oneDNN supports DT_"
     rb"|INFO: Created TensorFlow Lite XNNPACK delegate for CPU\."
 )
-# Where there is a GPU, these say why it is not used.
+# Where there is a GPU, these name the reason why it is not used.
 _ABOUT_GPU = re.compile(
     rb"[IW].*\] (Could not find cuda drivers|Cannot dlopen some GPU libraries)"
     rb"|E.*cuda_\w+\.cc:\d+\] failed call to cuInit: |Skipping registering GPU devices"

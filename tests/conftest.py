@@ -46,7 +46,7 @@ BEGIN_WITH = (
     "training/test_two_replicas.py",
     "data_pipeline/text/test_wordpiece.py",
     "training/test_compiled_steps.py",
-    "training/optimization/test_optimizer.py",
+    "training/test_optimizers.py",
     "modeling/test_recompute.py",
 )
 

@@ -29,8 +29,8 @@ PLAIN_MODULES = (
     "data_pipeline.tagging.schemes",
     "modeling.configs.config",
     "serving.answers",
-    "training.optimization.schedule",
-    "training.results.metrics",
+    "training.schedule",
+    "training.metrics",
 )
 SKIPPED_DIRS = {"__pycache__", "build", "dist", "models", "output"}
 FILE_LINES, SCRIPT_LINES = 510, 155

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 def test_files_to_read_exist():
     design = (ROOT / "docs" / "design.md").read_text("utf-8")
     paths = re.findall(r"^\d+\. `([\w/]+\.py)`$", design, re.M)
-    assert {"run_classifier.py", "training/fine_tuning.py"} <= set(paths)
+    assert {"run_classifier.py", "training/driver.py"} <= set(paths)
     assert [path for path in paths if not (ROOT / path).is_file()] == []
 
 

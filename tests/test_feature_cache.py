@@ -31,10 +31,8 @@ def run(data):
 @pytest.mark.slow
 def test_cache_changes_no_result(run, tmp_path):
     """One of two seeds is the run without it."""
-    place = tmp_path / "cache"
-    flags = f"--feature_cache_dir={place}", "--feature_cache=auto"
-    said = run(tmp_path / "cached", "--seeds=3,4", *flags)
-    assert len(list(place.iterdir())) == 3 == said.count("features: ")  # not 6
+    out = run(tmp_path / "cached", "--seeds=3,4")
+    assert out.count("features: ") == 3  # not 6
     without = run(tmp_path / "not", "--feature_cache=none", "--seed=3")
     assert "features: " not in without
     one, other, expected = (
@@ -56,20 +54,7 @@ def test_cache_changes_no_result(run, tmp_path):
 
 @pytest.mark.slow
 def test_resumed_run_ends_as_the_whole_one(run, tmp_path):
-    """From files once, from memory later; both go with the run."""
-    whole = tmp_path / "whole"
-    run(whole, f"--save_checkpoints_steps={STEPS // 2}")
+    run(tmp_path / "whole", f"--save_checkpoints_steps={STEPS // 2}")
     resumed_runs.assert_ends_as(
-        *(whole, tmp_path / "resumed", STEPS // 2, ["eval_results.txt"]),
-        "--feature_cache=memory",
+        *(tmp_path / "whole", tmp_path / "resumed", STEPS // 2, ["eval_results.txt"])
     )
-    assert not list(tmp_path.rglob("feature_cache"))
-
-
-def test_directory_without_a_frozen_network_is_refused(data, tmp_path):
-    done = tiny.run_script(
-        *("run_tagger", *whole_runs.arguments("tagging", data)),
-        *(f"--output_dir={tmp_path}/out", f"--feature_cache_dir={tmp_path}/cache"),
-    )
-    assert done.code == 2
-    assert "this one is trained; add --freeze_encoder, or leave it out" in done.err

@@ -7,13 +7,13 @@ from data_pipeline.batches import tf_records
 from data_pipeline.classification import predictions
 from data_pipeline.squad import choice
 from data_pipeline.tagging import predictions as tag_predictions
-from data_pipeline.tagging import tags
+from data_pipeline.tagging import schemes
 from modeling import models
 from modeling.checkpoints import google
 from modeling.configs import config
 from serving import export
 from tests import full_disk, tiny, tiny_questions, tiny_tags
-from training.results import reporting
+from training import tensorboard
 
 TAGS = ["O", *(f"{letter}-{label}" for letter in "BI" for label in tiny.LABELS)]
 # What writes the predictions of a script, its model, and flags that ask for them.
@@ -65,7 +65,7 @@ def test_predictions_are_whole_or_absent(place, tmp_path, monkeypatch, script):
     model.build()
     google.save(weights, model)
     if script == "run_tagger":
-        names = tags.map_text(tags.TagNames(tuple(TAGS), "BIO"))
+        names = schemes.map_text(schemes.TagNames(tuple(TAGS), "BIO"))
         (tmp_path / "label_map.json").write_text(names)
     arguments = [
         *(flag.format(place) for flag in flags),
@@ -111,7 +111,7 @@ def assert_refused(done, path):
 # What writes each file, and flags of a run that writes it; no file is small enough.
 WRITERS = {
     "eval.tf_record": (tf_records, "write", "", ["--do_eval"], 150),
-    "eval": (reporting.Reporter, "write", "", ["--do_eval"], 10),
+    "eval": (tensorboard.Reporter, "write", "", ["--do_eval"], 10),
     "export/1": (export, "save", "", ["--do_export"], 30_000),
     "seeds.json": (
         *(atomic_files, "write_text", "seeds.json"),

@@ -1,22 +1,15 @@
 """Grids of run_classifier.py from end to end, and what TensorBoard shows of them."""
 
-import contextlib
 import json
-import os
 import re
 import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.parse
-import urllib.request
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
 
 from tests import tiny, tiny_questions
-from training.results import evaluation, projector
 
 BRIEF = ("--max_seq_length=16", "--train_batch_size=8", "--num_train_epochs=1")
 
@@ -172,117 +165,51 @@ def test_flags_that_lack_others_are_refused(place, tmp_path, name):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.slow
-def test_trace_of_steps_that_have_been_done_is_announced_as_missing(place, tmp_path):
-    assert run(place, tmp_path, "--do_train").code == 0
-    more = ("--num_train_epochs=2", "--profile_steps=1,2")
-    done = run(place, tmp_path, "--do_train", *more)
-    assert "profile: nothing is traced, for the run goes on from step 3" in done.err
-    assert not list(tmp_path.rglob("*.xplane.pb"))
-
-
-def test_shown_rows_are_few_and_spread(monkeypatch, tmp_path):
-    """Of many rows; cells cannot break the table."""
-    monkeypatch.setattr(projector, "MAX_ROWS", 3)
-    asked = {}
-
-    def predict_rows(predict_function, examples, rows, settings):
-        asked["rows"] = rows.tolist()
-        return {"vectors": np.eye(3, dtype=np.float32)}
-
-    class Settings:
-        class run:
-            output_dir, writes = str(tmp_path), True
-
-    monkeypatch.setattr(evaluation, "predict_rows", predict_rows)
-    projector.write(
-        *(None, range(9)),
-        lambda rows: {"label": ["a\tb"] * 3, "text": [f"{row}\n" for row in rows]},
-        Settings,
-    )
-    assert asked["rows"] == [0, 4, 8]
-    text = (tmp_path / "eval" / "metadata.tsv").read_text()
-    assert text == "label\ttext\na\\tb\t0\\n\na\\tb\t4\\n\na\\tb\t8\\n\n"
-    assert (tmp_path / "eval" / "vectors.tsv").read_text().splitlines()[1] == "0\t1\t0"
-
-
-@contextlib.contextmanager
-def tensorboard(directory):
-    """A function that asks a TensorBoard of the directory; it ends with the block."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tensorboard.main", "--host=127.0.0.1"]
-    # In its own process, without a server that would outlive it.
-    command += [f"--logdir={directory}", f"--port={port}", "--load_fast=false"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, env={**os.environ, "NO_PROXY": "*"}, **quiet)
-
-    def ask(path, body=None):
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{port}/data/{path}",
-            data=json.dumps(body).encode() if body else None,
-            headers={"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.read()
-
-    try:
-        for _ in range(120):
-            with contextlib.suppress(OSError):
-                if len(json.loads(ask("runs"))) >= 7:  # 2 of 3 directories, and "."
-                    break
-            time.sleep(0.5)
-        yield ask
-    finally:
-        process.terminate()
-        process.wait()
+def hparams(directory):
+    """{tag: HParamsPluginData} of the tab HParams, and {tag: number} of its scores."""
+    shown, scores = {}, {}
+    (path,) = directory.glob("*.hparams")
+    for record in tf.data.TFRecordDataset(str(path)):
+        for value in tf.compat.v1.Event.FromString(record.numpy()).summary.value:
+            content = value.metadata.plugin_data.content
+            if value.tag.startswith("_hparams_/"):
+                shown[value.tag] = plugin_data_pb2.HParamsPluginData.FromString(content)
+            else:
+                scores[value.tag] = float(tf.make_ndarray(value.tensor))
+    return shown, scores
 
 
 @pytest.mark.slow
-def test_tensorboard_shows_runs_and_vectors(searched):
+def test_tensorboard_compares_the_runs(searched):
     path = searched[0]
-    with tensorboard(path) as ask:
-        found = json.loads(ask("plugin/hparams/experiment", {"experimentName": ""}))
-        statuses = ["STATUS_SUCCESS"]
-        groups = json.loads(
-            ask(
-                "plugin/hparams/session_groups",
-                {
-                    **{"experimentName": "", "allowedStatuses": statuses},
-                    **{"colParams": [], "startIndex": 0, "sliceSize": 9},
-                },
-            )
-        )
-        name = urllib.parse.quote("learning_rate=0.005/eval")
-        info = json.loads(ask(f"plugin/projector/info?run={name}"))
-        shown = ask(f"plugin/projector/tensor?run={name}&name=dev")
-        named = ask(f"plugin/projector/metadata?run={name}&name=dev")
-    domains = {each["name"]: each["domainDiscrete"] for each in found["hparamInfos"]}
-    assert domains == {"learning_rate": [1e-3, 5e-3], "seed": [1.0]}
-    metrics = {each["name"]["tag"] for each in found["metricInfos"]}
-    assert {"eval_accuracy", "eval_loss"} <= metrics
-    said = {
-        group["hparams"]["learning_rate"]: {
-            value["name"]["tag"]: value["value"] for value in group["metricValues"]
-        }["eval_loss"]
-        for group in groups["sessionGroups"]
+    experiment = hparams(path)[0]["_hparams_/experiment"].experiment
+    domains = {
+        info.name: [value.number_value for value in info.domain_discrete.values]
+        for info in experiment.hparam_infos
     }
-    for rate, loss in said.items():
-        kept = tiny.eval_results(path / f"learning_rate={rate}")["eval_loss"]
-        assert loss == pytest.approx(kept, rel=1e-5)
-    assert set(said) == {1e-3, 5e-3}
-    assert info["embeddings"][0]["tensorName"] == "dev"
-    assert np.frombuffer(shown, np.float32).size == 18 * 32
-    assert named.startswith(b"label\tpredicted\ttext\n")
+    assert domains == {"learning_rate": [1e-3, 5e-3], "seed": [1.0]}
+    metrics = {info.name.tag for info in experiment.metric_infos}
+    assert {"eval_accuracy", "eval_loss"} <= metrics
+    for rate in domains["learning_rate"]:
+        shown, scores = hparams(path / f"learning_rate={rate}")
+        start = shown["_hparams_/session_start_info"].session_start_info
+        assert start.hparams["learning_rate"].number_value == rate
+        end = shown["_hparams_/session_end_info"].session_end_info
+        assert end.status == api_pb2.STATUS_SUCCESS
+        results = tiny.eval_results(path / f"learning_rate={rate}")
+        assert scores["eval_loss"] == pytest.approx(results["eval_loss"], rel=1e-5)
+    config = (
+        path / "learning_rate=0.005" / "eval" / "projector_config.pbtxt"
+    ).read_text()
+    assert 'tensor_name: "dev"' in config and 'tensor_path: "vectors.tsv"' in config
 
 
 @pytest.mark.slow
 def test_seeds_are_shown_by_tensorboard_too(place, tmp_path):
     done = run(place, tmp_path, "--do_train", "--do_eval", "--seeds=4")
     assert done.code == 0, done.err
-    found = [path.parent for path in tmp_path.rglob("*.hparams")]
-    assert sorted(found) == [tmp_path, tmp_path / "seed-4"]
+    found = {path.parent for path in tmp_path.rglob("*.hparams")}
+    assert found == {tmp_path, tmp_path / "seed-4"}
     assert re.search(r"^over seeds 4:$", done.out, re.M)
 
 

@@ -24,12 +24,11 @@ CONFIG = config.BertConfig(
 
 def entered_files(function, *arguments):
     """The files of this repository, below its root, whose functions a call enters."""
-    files = set()
+    entered = set()
 
     def note(frame, event, _):
-        path = pathlib.Path(frame.f_code.co_filename)
-        if event == "call" and path.is_relative_to(ROOT) and ".venv" not in path.parts:
-            files.add(path.relative_to(ROOT).as_posix())
+        if event == "call":
+            entered.add(frame.f_code.co_filename)
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -37,7 +36,9 @@ def entered_files(function, *arguments):
         function(*arguments)
     finally:
         sys.setprofile(before)
-    return files
+    paths = map(pathlib.Path, entered)
+    ours = (path.relative_to(ROOT) for path in paths if path.is_relative_to(ROOT))
+    return {path.as_posix() for path in ours if path.parts[0] != ".venv"}
 
 
 def listed_files(section):

@@ -19,7 +19,7 @@ from modeling.checkpoints import checkpoint, hugging_face
 from modeling.configs import config as config_lib
 from serving import predictor
 from tests import parsed_records, tiny
-from training.results import evaluation
+from training import inference
 
 SPLITS = ("train", "dev", "test")
 # Enough to learn which word decides, in about a second.
@@ -332,13 +332,13 @@ def test_best_checkpoint_is_used_and_training_stops_early(
     model_dir, table_dir, tmp_path, monkeypatch
 ):
     """With a rate that ruins the weights the first evaluation stays the best."""
-    predicted, predict = [], evaluation.predict
+    predicted, predict = [], inference.predict
 
     def counting(function, batches, order, strategy, **named):
         predicted.append(np.count_nonzero(order >= 0))
         return predict(function, batches, order, strategy, **named)
 
-    monkeypatch.setattr(evaluation, "predict", counting)
+    monkeypatch.setattr(inference, "predict", counting)
     actions = ("--do_train", "--do_eval", "--do_predict")
     arguments = (*files_of(table_dir), *actions, *LEARN, "--best_metric=loss")
     arguments += ("--evaluate_steps=2", "--early_stopping_patience=3")

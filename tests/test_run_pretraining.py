@@ -15,8 +15,8 @@ from modeling.checkpoints import checkpoint, hugging_face
 from modeling.configs import config as config_lib
 from serving import export
 from tests import resumed_runs, tiny, whole_runs
+from training import inference
 from training.distribution import devices
-from training.results import evaluation
 
 # Of the records of tests/tiny.py, and of a run that is over in a moment.
 LENGTHS = ("--max_seq_length=16", "--max_predictions_per_seq=3")
@@ -89,7 +89,7 @@ def trained_on(whole_arguments, tmp_path_factory):
     """As `trained`, and what the run had devices.distributed hand out."""
     path = tmp_path_factory.mktemp("trained")
     given, distributed = [], devices.distributed
-    scored, score = [], evaluation.objective_scores
+    scored, score = [], inference.objective_scores
 
     def noted(strategy, batches):
         given.append(batches)
@@ -98,7 +98,7 @@ def trained_on(whole_arguments, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devices, "distributed", noted)
         patch.setattr(
-            evaluation, "objective_scores", lambda *a: scored.append(1) or score(*a)
+            inference, "objective_scores", lambda *a: scored.append(1) or score(*a)
         )
         done = run(*whole_arguments(path))
     # Of steps 6 and 12; --do_eval takes the latter.

@@ -35,7 +35,7 @@ RUNS = {
     "tagging": ("run_tagger", _TAGS, "--do_eval --do_predict"),
     "frozen": (
         "run_tagger",
-        f"{_TAGS} --freeze_encoder --layer_mix=learned --feature_cache=disk",
+        f"{_TAGS} --freeze_encoder --layer_mix=learned",
         "--do_eval --do_predict",
     ),
     "layers": ("run_tagger", f"{_TAGS} {' '.join(LAYERS)}", "--do_eval --do_predict"),

@@ -1,8 +1,8 @@
 """The checkpoints of one run: written whole, kept by number, resumed from.
 
 `model.ckpt-<step>` holds weights, moments and step under the original's names,
-`model.ckpt-<step>.json` the rest. That is little: seed and step determine the order of
-the data and every dropout mask.
+`model.ckpt-<step>.json` the scores and scales of the run. That is little: seed and step
+determine the order of the data and every dropout mask.
 """
 
 import json
@@ -22,10 +22,16 @@ _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
 # Of a state: the first never stands without the second.
 _PAIRS = (("best_step", "best_score"), ("num_train_steps", "learning_rate"))
 # How files of weights end, of any program.
-_WEIGHTS = (
-    *(".index", ".data-*", ".safetensors", ".bin"),
-    *(".keras", ".h5", ".hdf5", ".npy"),
-)
+_WEIGHTS = [
+    ".index",
+    ".data-*",
+    ".safetensors",
+    ".bin",
+    ".keras",
+    ".h5",
+    ".hdf5",
+    ".npy",
+]
 
 
 class RunCheckpoints:
@@ -33,9 +39,9 @@ class RunCheckpoints:
 
     Args:
         variables: {checkpoint name: variable} of the model.
-        optimizer: a built clipping.ClippedOptimizer, or None to save weights only.
+        optimizer: a built one, or None to save weights only.
         write: writes {name: array} under a prefix, whole or not at all.
-        keep: number of newest checkpoints to keep; the best is kept as well.
+        max_to_keep: number of newest checkpoints to keep; the best is kept as well.
         writes: False for a process that leaves writing to the chief.
     """
 
@@ -46,7 +52,7 @@ class RunCheckpoints:
         optimizer: Any,
         *,
         write: Callable[[str, Mapping[str, Any]], None],
-        keep: int,
+        max_to_keep: int,
         writes: bool = True,
     ):
         self.directory = directory
@@ -57,7 +63,7 @@ class RunCheckpoints:
                 for name, slot in zip(optimizer.slot_names, slots, strict=True):
                     self.variables[f"{names[id(variable)]}/{name}"] = slot
         self._write = write
-        self._keep = keep
+        self._max_to_keep = max_to_keep
         self._writes = writes
 
     def save(self, step: int, state: dict[str, Any]) -> str:
@@ -79,7 +85,9 @@ class RunCheckpoints:
         kept = all_checkpoints(self.directory)
         kept = [path for path in kept if path != prefix] + [prefix]
         dropped = [
-            p for p in kept[: -self._keep] if step_of(p) != state.get("best_step")
+            p
+            for p in kept[: -self._max_to_keep]
+            if step_of(p) != state.get("best_step")
         ]
         for path in dropped:
             for file in tf.io.gfile.glob(f"{path}.*"):
@@ -154,12 +162,12 @@ def _read_state(path: str) -> dict[str, Any]:
 def all_checkpoints(directory: str) -> list[str]:
     """Prefixes of the complete checkpoints in a directory, by step."""
     paths = tf.io.gfile.glob(os.path.join(directory, "model.ckpt-*.index"))
-    found = [path[: -len(".index")] for path in paths if _NAME.search(path)]
-    return sorted(found, key=step_of)
+    prefixes = [path[: -len(".index")] for path in paths if _NAME.search(path)]
+    return sorted(prefixes, key=step_of)
 
 
 def identity(path: str) -> dict[str, str]:
-    """What tells initial weights from others, wherever they are; {} without a file.
+    """A digest of initial weights, wherever they are; {} without a file.
 
     `path` is a prefix, a file or a directory, as for --init_checkpoint, or "".
     """

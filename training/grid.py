@@ -1,64 +1,94 @@
-"""Runs with each combination of some flags' values, and which of them is best."""
+"""Runs with each seed, and with each combination of some flags' values."""
 
 import dataclasses
-import functools
-import hashlib
 import json
 import os
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, errors, file_names, json_files
-from training import checkpoints, run, run_directory, seeds
-from training.distribution import devices
-from training.results import hparams
+from training import driver, metrics, run, run_directory, tensorboard
 
-# Flags that no score of a run depends on, whatever their values.
-_NO_MATTER = (
-    *("grid", "seeds", "seed", "output_dir", "overwrite_output_dir", "test_file"),
-    *("do_predict", "do_export", "profile_steps", "write_tf_records"),
-    *("feature_cache", "feature_cache_dir"),
-)
+SEEDS_FILE = "seeds.json"
 
 
-class Combination(NamedTuple):
-    """One of the runs to compare.
+def run_with_seeds(task: driver.FineTuningTask, settings: driver.Settings) -> None:
+    """Does a task with each seed; prints the scores and their deviations."""
 
-    Attributes:
-        values: {flag: value} of what differs between the runs.
-        run: how to run with them, in a directory of its own.
-        flags: {flag: value} of all that the results depend on.
+    def run_seed(current: run.Settings) -> Mapping[str, Any]:
+        outcome = driver.run_once(task, dataclasses.replace(settings, run=current))
+        return outcome.results
+
+    with run.lost_workers_named(settings.run.strategy):
+        run_seeds(run_seed, settings.run, settings.seeds)
+        task.report(None, settings)
+
+
+def seed_directory(seed: int, output_dir: str) -> str:
+    """Where a run with one of several seeds writes."""
+    return os.path.join(output_dir, f"seed-{seed}")
+
+
+def run_seeds(
+    run_seed: Callable[[run.Settings], Mapping[str, Any]],
+    common: run.Settings,
+    seeds: Sequence[int],
+    *,
+    shows: bool = True,
+) -> None:
+    """Runs with each seed, in its `seed_directory`, and summarises the scores.
+
+    BERT's fine-tuning scores vary with the seed by more than most changes do, so a
+    score is a mean and a deviation: {score: {"mean": ..., "deviation": ...}}, printed
+    and in seeds.json. `shows` announces each run, and has TensorBoard compare them.
     """
-
-    values: Mapping[str, Any]
-    run: run.Settings
-    flags: Mapping[str, Any]
-
-
-class Outcome(NamedTuple):
-    """What a run ended with: all its results, and the scores of the dev split."""
-
-    results: Mapping[str, Any]
-    scores: Mapping[str, Any]
+    runs: dict[int, dict[str, Any]] = {}
+    for number, seed in enumerate(seeds, start=1):
+        directory = seed_directory(seed, common.output_dir)
+        if shows:
+            print(f"seeds: run {number} of {len(seeds)}: {directory}", flush=True)
+        current = dataclasses.replace(common, seed=seed, output_dir=directory)
+        runs[seed] = dict(run_seed(current))
+        if shows and common.writes:
+            tensorboard.write_hparams(
+                directory,
+                {"seed": seed},
+                runs[seed],
+                common.output_dir,
+                {"seed": seeds},
+            )
+    summary = metrics.summarize(list(runs.values()))
+    record = {
+        "seeds": {
+            str(seed): {name: float(value) for name, value in scores.items()}
+            for seed, scores in runs.items()
+        },
+        "summary": summary,
+    }
+    if common.writes:
+        text = json.dumps(record, indent=2, sort_keys=True) + "\n"
+        atomic_files.write_text(os.path.join(common.output_dir, SEEDS_FILE), text)
+    print(f"over seeds {', '.join(map(str, seeds))}:")
+    for name, values in summary.items():
+        if name != "global_step":
+            print(f"  {name} = {values['mean']:.4f} +- {values['deviation']:.4f}")
 
 
 def combine(
-    grid: Sequence[Mapping[str, Any]],
-    one_run: Callable[[Mapping[str, Any]], run.Settings],
-) -> list[Combination]:
-    """The runs with each of these {flag: value}, below the directory of `one_run`."""
-    found = []
-    for values in grid:
-        its_own = one_run(values)
-        place = directory_of(values, its_own.output_dir)
-        its_own = dataclasses.replace(its_own, output_dir=place)
-        flags = {k: v for k, v in its_own.flags.items() if k not in _NO_MATTER}
-        found.append(Combination(values, its_own, flags))
-    return found
+    values_of_runs: Sequence[Mapping[str, Any]],
+    make_settings: Callable[[Mapping[str, Any]], run.Settings],
+) -> list[driver.Combination]:
+    """The runs with each of these {flag: value}, in directories of their own."""
+    combinations = []
+    for values in values_of_runs:
+        settings = make_settings(values)
+        directory = directory_of(values, settings.output_dir)
+        settings = dataclasses.replace(settings, output_dir=directory)
+        combinations.append(driver.Combination(values, settings))
+    return combinations
 
 
 def directory_of(values: Mapping[str, Any], output_dir: str) -> str:
@@ -66,18 +96,18 @@ def directory_of(values: Mapping[str, Any], output_dir: str) -> str:
     return os.path.join(output_dir, ",".join(_assignments(values)))
 
 
-def run_all(run_once: Callable[[Any, Any], Outcome], task: Any, settings: Any) -> None:
+def run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
     """Trains and scores each combination; then the best run predicts and exports.
 
-    A run whose loss is not finite is out; errors.NotFinite is raised if all are.
-    grid.json holds what finished runs ended with, so the same command, or one with
-    further values, does only what is missing.
-
-    Args:
-        run_once: does the run of a task and settings.
-        task: a fine_tuning.Task.
-        settings: a fine_tuning.Settings.
+    Each run resumes by its directory, so the same command goes on where one stopped. A
+    run whose loss is not finite is out; errors.NotFinite is raised if all are.
     """
+    with run.lost_workers_named(settings.run.strategy):
+        _run_grid(task, settings)
+        task.report(None, settings)
+
+
+def _run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
     record = _Record(task, settings)
     if settings.run.writes:
         task.write_records(settings.run.output_dir)
@@ -86,9 +116,27 @@ def run_all(run_once: Callable[[Any, Any], Outcome], task: Any, settings: Any) -
     # Where nothing else scores a run, its predictions do.
     predicts_each = settings.predicts and not settings.evaluates
     each = dataclasses.replace(settings, predicts=predicts_each, exports=False)
-    runs = _Runs(functools.partial(run_once, task), each, record)
-    scores = [runs.do(combination) for combination in settings.combinations]
-    best = _best(settings, scores, record)
+    count, number = len(settings.combinations) * max(1, len(settings.seeds)), 0
+
+    def run_one(combination: driver.Combination, current: run.Settings) -> Any:
+        nonlocal number
+        number += 1
+        print(f"grid: run {number} of {count}: {current.output_dir}", flush=True)
+        assert current.plan is not None
+        values = {**combination.values, "seed": current.seed}
+        try:
+            outcome = driver.run_once(task, dataclasses.replace(each, run=current))
+        except errors.NotFinite as error:
+            entry: dict[str, Any] = {"results": {}, "score": None, "error": str(error)}
+            record.add(current, {"values": values, **entry})
+            raise
+        results = {name: float(value) for name, value in outcome.results.items()}
+        score = float(outcome.scores[current.plan.best_metric])
+        record.add(current, {"values": values, "results": results, "score": score})
+        return results, score
+
+    scores = [_score(run_one, each, settings.seeds) for each in settings.combinations]
+    best = _choose_best(settings, scores, record)
     last = dataclasses.replace(
         settings,
         run=dataclasses.replace(best, trains=False, plan=None),
@@ -96,177 +144,120 @@ def run_all(run_once: Callable[[Any, Any], Outcome], task: Any, settings: Any) -
         predicts=settings.predicts and not predicts_each,
     )
     if last.predicts or last.exports:
-        run_once(task, last)
+        driver.run_once(task, last)
+
+
+def _score(
+    run_one: Callable[..., Any], combination: driver.Combination, seeds: Sequence[int]
+) -> list[float]:
+    """The score with each seed; [] where a loss was not finite."""
+    scores: list[float] = []
+
+    def run_seed(current: run.Settings) -> Mapping[str, float]:
+        results, score = run_one(combination, current)
+        scores.append(score)
+        return results
+
+    try:
+        if seeds:
+            run_seeds(run_seed, combination.run, seeds, shows=False)
+        else:
+            run_seed(combination.run)
+    except errors.NotFinite as error:
+        print(f"grid: out is {combination.run.output_dir}: {error}", flush=True)
+        return []
+    return scores
 
 
 class _Record:
-    """grid.json: what finished runs ended with, by directory, and which is best."""
+    """grid.json: {directory: values, results and score} of all runs, and the best."""
 
-    def __init__(self, task: Any, settings: Any) -> None:
+    def __init__(self, task: driver.FineTuningTask, settings: driver.Settings):
         common = settings.run
         self._directory, self._writes = common.output_dir, common.writes
         self._path = os.path.join(common.output_dir, file_names.GRID)
         varied = set().union(*(each.values for each in settings.combinations))
         identity = {k: v for k, v in common.identity.items() if k not in varied}
-        trained_on = {"data": task.splits["train"].digest(), **task.identity}
-        self._identity = {**identity, **trained_on}
-        self._held_out = task.splits["dev"].digest()
-        self.runs = {} if common.overwrite else self._read()
-        found = zlib.crc32(json.dumps(self.runs, sort_keys=True).encode())
-        devices.check_agreement(common.strategy, found, file_names.GRID)
+        self._identity = {**identity, **task.trained_on()}
+        self._runs: dict[str, Any] = {}
+        if not common.overwrite and tf.io.gfile.exists(self._path):
+            run_directory.check_identity(
+                self._directory, file_names.GRID, self._identity
+            )
+            self._runs = dict(json_files.read_object(self._path)["runs"])
 
-    def _read(self) -> dict[str, Any]:
-        run_directory.check_identity(self._directory, file_names.GRID, self._identity)
-        if not tf.io.gfile.exists(self._path):
-            return {}
-        return dict(json_files.read_object(self._path)["runs"])
-
-    def key(self, combination: Combination, seed: int) -> str:
-        """Differs where results may."""
-        of = [combination.flags, self._identity, self._held_out, seed]
-        return hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()[:16]
-
-    def find(self, directory: str, key: str) -> dict[str, Any] | None:
-        """What a run ended with, if it is finished and still there."""
-        entry = self.runs.get(self.name(directory))
-        is_there = checkpoints.all_checkpoints(directory)
-        return entry if entry and is_there and entry["key"] == key else None
-
-    def add(self, directory: str, entry: Mapping[str, Any]) -> None:
-        """Stores what a run ended with."""
-        self.runs[self.name(directory)] = dict(entry)
+    def add(self, current: run.Settings, entry: Mapping[str, Any]) -> None:
+        """Stores how a run ended."""
+        self._runs[self.name(current)] = dict(entry)
         self.write({})
+        if self._writes:
+            values = [each["values"] for each in self._runs.values()]
+            domains = {
+                name: sorted({each[name] for each in values if name in each})
+                for name in sorted(set().union(*values))
+            }
+            tensorboard.write_hparams(
+                current.output_dir,
+                entry["values"],
+                entry["results"],
+                self._directory,
+                domains,
+            )
 
     def write(self, summary: Mapping[str, Any]) -> None:
-        """Writes the file, with what is said of all runs together."""
-        record = {"identity": self._identity, "runs": self.runs, **summary}
+        """Writes the file, with the summary of all runs."""
+        record = {"identity": self._identity, "runs": self._runs, **summary}
         text = json.dumps(record, indent=2, sort_keys=True) + "\n"
         if self._writes:
             atomic_files.write_text(self._path, text)
 
-    def name(self, directory: str) -> str:
+    def name(self, current: run.Settings) -> str:
         """A run's directory, relative to that of the grid."""
-        return os.path.relpath(directory, self._directory)
+        return os.path.relpath(current.output_dir, self._directory)
 
 
-class _Runs:
-    """Does the runs that are not finished, one after another."""
-
-    def __init__(self, run_once: Any, settings: Any, record: _Record) -> None:
-        self._run_once, self._settings, self._record = run_once, settings, record
-        self._seeds = list(settings.seeds) or [settings.run.seed]
-        self._number = 0
-        earlier = [entry["values"] for entry in record.runs.values()]
-        wanted = [{"seed": seed} for seed in self._seeds]
-        wanted += [combination.values for combination in settings.combinations]
-        self._experiment = hparams.Experiment(
-            *(settings.run.output_dir, _domains([*earlier, *wanted])),
-            writes=settings.run.writes,
-        )
-
-    def do(self, combination: Combination) -> list[float]:
-        """The score with each seed; [] where a loss was not finite."""
-        scores: list[float] = []
-
-        def once(seed: int, directory: str) -> Mapping[str, Any]:
-            entry = self._entry(combination, seed, directory)
-            if entry["score"] is None:
-                raise errors.NotFinite(entry["error"])
-            scores.append(entry["score"])
-            return entry["results"]
-
-        its_own = combination.run
-        try:
-            if self._settings.seeds:
-                seeds.run_all(
-                    *(once, self._seeds, its_own.output_dir, its_own.writes),
-                    shows=False,
-                )
-            else:
-                once(its_own.seed, its_own.output_dir)
-        except errors.NotFinite as error:
-            print(f"grid: out is {its_own.output_dir}: {error}", flush=True)
-            return []
-        return scores
-
-    def _entry(
-        self, combination: Combination, seed: int, directory: str
-    ) -> dict[str, Any]:
-        self._number += 1
-        key = self._record.key(combination, seed)
-        entry = self._record.find(directory, key)
-        of = len(self._settings.combinations) * len(self._seeds)
-        state = " (finished before)" if entry else ""
-        print(f"grid: run {self._number} of {of}{state}: {directory}", flush=True)
-        if not entry:
-            its_own = dataclasses.replace(
-                combination.run, seed=seed, output_dir=directory
-            )
-            values = {**combination.values, "seed": seed}
-            entry = {"key": key, "values": values, **self._ended(its_own)}
-            self._record.add(directory, entry)
-        self._experiment.add(directory, entry["values"], entry["results"])
-        return entry
-
-    def _ended(self, its_own: run.Settings) -> dict[str, Any]:
-        settings = dataclasses.replace(self._settings, run=its_own)
-        try:
-            results, scores = self._run_once(settings)
-        except errors.NotFinite as error:
-            return {"results": {}, "score": None, "error": str(error)}
-        assert its_own.plan is not None
-        return {
-            "results": {name: float(value) for name, value in results.items()},
-            "score": float(scores[its_own.plan.best_metric]),
-        }
-
-
-def _domains(values: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    names = sorted(set().union(*values))
-    return {n: sorted({each[n] for each in values if n in each}) for n in names}
-
-
-def _best(
-    settings: Any, scores: Sequence[Sequence[float]], record: _Record
+def _choose_best(
+    settings: driver.Settings, scores: Sequence[Sequence[float]], record: _Record
 ) -> run.Settings:
-    """Prints and records how all did; returns the best run of the best combination."""
+    """Prints and records all scores; returns the best run of the best combination."""
     if not any(scores):
         raise errors.NotFinite(
             "the loss of every run of the grid was not finite; give --grid lower "
             "values of learning_rate"
         )
-    common = settings.run
-    metric = common.plan.best_metric
+    assert settings.run.plan is not None
+    metric = settings.run.plan.best_metric
     sign = -1.0 if metric.endswith("loss") else 1.0
     means = [sign * float(np.mean(each)) if each else -np.inf for each in scores]
     number = int(np.argmax(means))
     run_number = int(np.argmax(sign * np.array(scores[number])))
     combination = settings.combinations[number]
-    its_own = combination.run
+    best = combination.run
     if settings.seeds:
         seed = settings.seeds[run_number]
-        directory = seeds.directory_of(seed, its_own.output_dir)
-        its_own = dataclasses.replace(its_own, seed=seed, output_dir=directory)
+        directory = seed_directory(seed, best.output_dir)
+        best = dataclasses.replace(best, seed=seed, output_dir=directory)
     for line in _table(settings.combinations, scores, metric, number):
         print(line)
     values = ", ".join(_assignments(combination.values))
-    print(f"best: {values}; its best run is {its_own.output_dir}", flush=True)
+    print(f"best: {values}; its best run is {best.output_dir}", flush=True)
+    pairs = zip(settings.combinations, scores, strict=True)
     record.write(
         {
             "metric": metric,
             "combinations": [
-                {"values": dict(each.values), **_statistics(found)}
-                for each, found in zip(settings.combinations, scores, strict=True)
+                {"values": dict(each.values), **_statistics(of_seeds)}
+                for each, of_seeds in pairs
             ],
             "best": {
                 "values": dict(combination.values),
-                "seed": its_own.seed,
-                "directory": record.name(its_own.output_dir),
+                "seed": best.seed,
+                "directory": record.name(best),
                 "score": scores[number][run_number],
             },
         }
     )
-    return its_own
+    return best
 
 
 def _statistics(scores: Sequence[float]) -> dict[str, Any]:
@@ -278,7 +269,7 @@ def _statistics(scores: Sequence[float]) -> dict[str, Any]:
 
 
 def _table(
-    combinations: Sequence[Combination],
+    combinations: Sequence[driver.Combination],
     scores: Sequence[Sequence[float]],
     metric: str,
     best: int,
@@ -286,12 +277,12 @@ def _table(
     """Lines of columns, a row a combination."""
     names = sorted(combinations[0].values)
     rows = [[*names, metric]]
-    for each, found in zip(combinations, scores, strict=True):
-        mean, deviation = _statistics(found).values()
+    for combination, of_seeds in zip(combinations, scores, strict=True):
+        mean, deviation = _statistics(of_seeds).values()
         score = "not finite" if mean is None else f"{mean:.4f}"
         if deviation is not None:
             score += f" +- {deviation:.4f}"
-        rows.append([*(_spelled(each.values[name]) for name in names), score])
+        rows.append([*(_spell(combination.values[name]) for name in names), score])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     yield "grid:"
     for number, row in enumerate(rows):
@@ -300,8 +291,8 @@ def _table(
 
 
 def _assignments(values: Mapping[str, Any]) -> list[str]:
-    return [f"{name}={_spelled(values[name])}" for name in sorted(values)]
+    return [f"{name}={_spell(values[name])}" for name in sorted(values)]
 
 
-def _spelled(value: Any) -> str:
+def _spell(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

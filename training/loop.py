@@ -10,12 +10,12 @@ from typing import Any
 import tensorflow as tf
 
 from contract import errors
-from training.optimization import loss_scale
+from training import checkpoints, interruption, tensorboard, train_step
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a run does when, in optimizer steps.
+    """When a run does its work, in optimizer steps.
 
     Attributes:
         learning_rate: rate of each step, counted from 0.
@@ -64,28 +64,25 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Loop:
-    """What a loop works with.
+    """The loop over the steps of a run.
 
     Attributes:
-        train_steps: built by training.steps.train_function.
-        checkpoints: a training.checkpoints.RunCheckpoints.
-        reporter: a training.results.reporting.Reporter.
         evaluate: returns scores on held-out data, and texts to show.
-        keep: is told the step after an evaluation of weights that the run may end with.
+        on_evaluated: called with the step after an evaluation of weights that the run
+            may end with.
         name_batch: names the examples in the batch of a step, counted from 0.
-        interruption: a training.interruption.Interruption, or None.
         raises: whether a signal may abort an evaluation; not with other workers.
     """
 
-    train_steps: Callable[..., Any]
+    train_steps: train_step.TrainStep | tensorboard.TimedSteps
     plan: Plan
-    checkpoints: Any
-    reporter: Any
+    checkpoints: checkpoints.RunCheckpoints
+    reporter: tensorboard.Reporter
     evaluate: Callable[[], dict[str, Any]] | None = None
-    keep: Callable[[int], None] = lambda step: None
+    on_evaluated: Callable[[int], None] = lambda step: None
     name_batch: Callable[[int], str] | None = None
     scales_loss: bool = False
-    interruption: Any = None
+    watch: interruption.Interruption | None = None
     raises: bool = True
 
     def is_due(self, step: int, state: dict[str, Any]) -> bool:
@@ -96,8 +93,8 @@ class Loop:
 
     def breaking_off(self) -> Any:
         """Within it a signal raises errors.Stopped at once, where one may."""
-        if self.interruption and self.raises:
-            return self.interruption.raised()
+        if self.watch and self.raises:
+            return self.watch.raised()
         return contextlib.nullcontext()
 
     def train(self, batches: Any, step: int, state: dict[str, Any]) -> dict[str, Any]:
@@ -142,7 +139,7 @@ class Loop:
             tf.constant(self.plan.rates(step), tf.float32),
             tf.constant(self.plan.next_stop(step) - step, tf.int32),
             tf.constant(step, tf.int64),
-            loss_scale.of(state),
+            train_step.Scaling.from_state(state),
         )
         results = {name: float(value) for name, value in results.items()}
         done = int(results.pop("steps"))
@@ -154,7 +151,7 @@ class Loop:
         skipped = results.pop("skipped")
         self._check_finite(results, step, saved_step)
         if self.scales_loss:
-            state = {**state, **loss_scale.to_state(scaling)}
+            state = {**state, **scaling.to_state()}
             results |= {"loss_scale": state["loss_scale"], "skipped_steps": skipped}
             self._check_scale(state, step, saved_step)
         if skipped < done:  # otherwise there are no results
@@ -175,7 +172,7 @@ class Loop:
                 )
 
     def _check_scale(self, state: dict[str, Any], step: int, saved_step: int) -> None:
-        if state["loss_scale"] < loss_scale.SMALLEST:
+        if state["loss_scale"] < train_step.SMALLEST_SCALE:
             raise errors.NotFinite(
                 f"the loss scale of float16 fell to {state['loss_scale']} at step "
                 f"{step}, of the batch {self._named(step)}: gradients overflow "
@@ -198,12 +195,12 @@ class Loop:
         self.reporter.evaluated(step, scores)
         state = {**state, "evaluated_step": step}
         if not self.plan.best_metric:
-            self.keep(step)
+            self.on_evaluated(step)
             return state
         score = float(scores[self.plan.best_metric])
         sign = -1.0 if self.plan.best_metric.endswith("loss") else 1.0
         if "best_score" not in state or sign * score > sign * state["best_score"]:
-            self.keep(step)
+            self.on_evaluated(step)
             best = {"best_step": step, "best_score": score}
             return {**state, **best, "evaluations_since_best": 0}
         since_best = state.get("evaluations_since_best", 0) + 1
@@ -212,7 +209,7 @@ class Loop:
     def _stop(self, step: int, state: dict[str, Any]) -> None:
         """Saves a checkpoint and stops; running the command again resumes."""
         path = self.checkpoints.save(step, state)
-        number = (self.interruption and self.interruption.number) or signal.SIGTERM
+        number = (self.watch and self.watch.number) or signal.SIGTERM
         name = signal.Signals(number).name
         self.reporter.say(
             f"asked to stop ({name}): saved {path} at step {step} of "

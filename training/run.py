@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import zlib
@@ -12,11 +13,20 @@ import keras
 import tensorflow as tf
 
 from contract import atomic_files, errors, file_names, wording
+from modeling import losses
+from modeling.checkpoints import checkpoint
 from terminal import progress
+from training import carried_states as carried_states_lib
 from training import checkpoints as checkpoints_lib
-from training import interruption, loop, run_directory, steps
+from training import (
+    interruption,
+    loop,
+    optimizers,
+    run_directory,
+    tensorboard,
+    train_step,
+)
 from training.distribution import devices
-from training.results import reporting, tracing
 
 _NAMED = 8  # examples of a batch, in a message
 
@@ -33,11 +43,11 @@ class Settings:
         plan: when training does what; None without training.
         jit_compile: whether XLA compiles forward and backward pass.
         dtype_policy: Keras' name for the dtype in which layers compute.
-        optimizer: makes a clipping.ClippedOptimizer, unbuilt.
+        optimizer: makes an optimizer, unbuilt.
         batch_size: of all replicas together.
         micro_batches: parts of a batch that are computed one after another.
         scales_loss: whether to scale the loss, as float16 needs.
-        keep: number of newest checkpoints to keep.
+        max_to_keep: number of newest checkpoints to keep.
         identity: what besides data and seed must match to resume a run.
         flags: {flag: value} for run.json, as is `command`.
         describe: model -> how it computes, for the log.
@@ -50,14 +60,14 @@ class Settings:
     trains: bool = True
     overwrite: bool = False
     plan: loop.Plan | None
-    strategy: Any
+    strategy: tf.distribute.Strategy
     jit_compile: bool = False
     dtype_policy: str = "float32"
-    optimizer: Callable[[], Any]
+    optimizer: Callable[[], optimizers.ClippedOptimizer]
     batch_size: int
     micro_batches: int = 1
     scales_loss: bool = False
-    keep: int = 5
+    max_to_keep: int = 5
     identity: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     command: str = ""
@@ -72,40 +82,38 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Training:
-    """What to train, and on what.
+    """A model to train, and its batches.
 
     Attributes:
-        store: has `variables`, {checkpoint name: variable}; `load`, of a prefix; and
-            `write`, as in checkpoints.RunCheckpoints.
         origin: where the model's current weights come from, for the log.
-        objective: as in steps.train_function, as is `carried`.
         batches_from: step -> the batches from that step on, for devices.distributed.
         evaluate: returns scores on held-out data, and Markdown texts to show.
-        keep: as in loop.Loop.
+        on_evaluated: as in loop.Loop.
         names: step -> how messages name the examples in its batch.
         watched: returns the few numbers of the model to show while it is trained.
+        states: of a model that carries some from batch to batch.
     """
 
-    model: Any
-    store: Any
+    model: keras.Model
+    store: checkpoint.Store
     origin: str
-    objective: Any
+    objective: losses.Objective
     batches_from: Callable[[int], Any]
     evaluate: Callable[[], dict[str, Any]] | None = None
-    keep: Callable[[int], None] = lambda step: None
+    on_evaluated: Callable[[int], None] = lambda step: None
     names: Callable[[int], list[str]] = lambda step: []
     watched: Callable[[], Mapping[str, float]] = dict
-    carried: Any = steps.NOTHING
+    states: carried_states_lib.CarriedStates | None = None
 
 
 def start(
     settings: Settings,
-    make_model: Callable[[], Any],
+    make_model: Callable[[], keras.Model],
     load_weights: Callable[..., tuple[str, int]],
     *,
     identity: Mapping[str, Any],
     files: Mapping[str, str],
-) -> tuple[Any, str, int]:
+) -> tuple[keras.Model, str, int]:
     """Makes the model of a run, and its directory.
 
     Clears Keras' session and sets its seed and dtype policy, in the whole process.
@@ -168,12 +176,13 @@ def train(settings: Settings, training: Training) -> int:
     with settings.strategy.scope():
         optimizer = settings.optimizer()
         optimizer.build(training.model.trainable_variables)
+    states = training.states
     checkpoints = checkpoints_lib.RunCheckpoints(
         settings.output_dir,
-        {**training.store.variables, **training.carried.in_checkpoints()},
+        training.store.variables | (states.in_checkpoints() if states else {}),
         optimizer,
         write=training.store.write,
-        keep=settings.keep,
+        max_to_keep=settings.max_to_keep,
         writes=settings.writes,
     )
     with progress.waiting("restoring the checkpoint"):
@@ -181,81 +190,78 @@ def train(settings: Settings, training: Training) -> int:
         devices.check_agreement(settings.strategy, step, "the checkpoint to go on from")
     _announce(settings, training, step)
     watch = interruption.Interruption()
-    reporter = reporting.Reporter(
-        *(settings.output_dir, plan.num_train_steps, step),
-        **{"writes": settings.writes, "watched": training.watched},
+    reporter = tensorboard.Reporter(
+        settings.output_dir,
+        plan.num_train_steps,
+        step,
+        writes=settings.writes,
+        watched=training.watched,
     )
-    train_steps = steps.train_function(
-        *(training.model, optimizer, training.objective, settings.strategy),
-        seed=settings.seed,
-        jit_compile=settings.jit_compile,
-        micro_batches=settings.micro_batches,
-        scales_loss=settings.scales_loss,
-        stop=watch.stop_requested,
-        carried=training.carried,
-    )
-    traced = tracing.TracedSteps(
-        reporting.first_timed(train_steps, reporter.say),
+    make_step: Callable[..., train_step.TrainStep] = train_step.TrainStep
+    if states:
+        make_step = functools.partial(carried_states_lib.CarryingTrainStep, states)
+    timed = tensorboard.TimedSteps(
+        make_step(
+            training.model,
+            optimizer,
+            training.objective,
+            settings.strategy,
+            seed=settings.seed,
+            jit_compile=settings.jit_compile,
+            micro_batches=settings.micro_batches,
+            scales_loss=settings.scales_loss,
+            stop=watch.stop_requested,
+        ),
         plan.profile_steps if settings.writes else (),
-        *(step, settings.output_dir, reporter.say),
+        step,
+        settings.output_dir,
+        reporter.say,
     )
     all_steps = loop.Loop(
-        train_steps=traced,
+        train_steps=timed,
         plan=plan,
         checkpoints=checkpoints,
         reporter=reporter,
-        interruption=watch,
+        watch=watch,
         evaluate=training.evaluate if plan.evaluate_steps else None,
-        keep=training.keep,
+        on_evaluated=training.on_evaluated,
         name_batch=lambda step: wording.first_of(training.names(step), _NAMED),
         scales_loss=settings.scales_loss,
         # One worker cannot abort a collective operation.
         raises=not devices.has_workers(settings.strategy),
     )
-    state = _do_the_rest(settings, training, all_steps, step, state)
-    return _use_best(settings, training.store, state)
-
-
-def _do_the_rest(
-    settings: Settings,
-    training: Training,
-    all_steps: loop.Loop,
-    step: int,
-    state: dict[str, Any],
-) -> dict[str, Any]:
-    plan, strategy = all_steps.plan, settings.strategy
     if plan.is_over(step, state) and not all_steps.is_due(step, state):
         print(
             f"nothing to train: step {step} of {plan.num_train_steps} is reached; "
             f"raise {settings.length_flag}, or add --overwrite_output_dir to start "
             "again"
         )
-        return {**state, "step": step}
-    reporter, watch = all_steps.reporter, all_steps.interruption
-    traced: Any = all_steps.train_steps
+        return _use_best(settings, training.store, {**state, "step": step})
     state = _with_parts(settings, step, state)
     run_directory.go_on(settings)
     with (
-        _saving_ends_for_all(strategy),
+        _saving_ends_for_all(settings.strategy),
         contextlib.closing(reporter),
-        contextlib.closing(traced),
+        contextlib.closing(timed),
         watch,
     ):
-        with all_steps.breaking_off():  # what they are made of may take long
-            batches = devices.distributed(strategy, training.batches_from(step))
+        with all_steps.breaking_off():  # reading what they are made of may take long
+            batches = devices.distributed(
+                settings.strategy, training.batches_from(step)
+            )
         reporter.begin()
         state = all_steps.train(batches, step, state)
         # All processes decide alike, whichever has been signalled since the last step.
-        if number := devices.gathered(strategy, watch.number or 0).max():
+        if number := devices.gathered(settings.strategy, watch.number or 0).max():
             raise errors.Stopped(int(number))
-        devices.wait_for_all(strategy, "save the last checkpoint")
-    return state
+        devices.wait_for_all(settings.strategy, "save the last checkpoint")
+    return _use_best(settings, training.store, state)
 
 
 def _with_parts(settings: Settings, step: int, state: dict[str, Any]) -> dict[str, Any]:
     """The state with the parts of a batch, which dropout masks follow from.
 
-    Says so if the run goes on with others than before, or with another schedule.
+    Prints if the run goes on with others than before, or with another schedule.
     """
     assert settings.plan is not None
     parts = {
@@ -280,7 +286,9 @@ def _with_parts(settings: Settings, step: int, state: dict[str, Any]) -> dict[st
     return {**state, **parts}
 
 
-def _use_best(settings: Settings, store: Any, state: Mapping[str, Any]) -> int:
+def _use_best(
+    settings: Settings, store: checkpoint.Store, state: Mapping[str, Any]
+) -> int:
     """Loads the weights of the best evaluation, if any; returns their step."""
     best, plan = state.get("best_step"), settings.plan
     if not best:
@@ -294,7 +302,7 @@ def _use_best(settings: Settings, store: Any, state: Mapping[str, Any]) -> int:
 
 
 @contextlib.contextmanager
-def _saving_ends_for_all(strategy: Any) -> Iterator[None]:
+def _saving_ends_for_all(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """A process that stops waits for the chief, who may still be writing."""
     try:
         yield
@@ -304,7 +312,7 @@ def _saving_ends_for_all(strategy: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def lost_workers_named(strategy: Any) -> Iterator[None]:
+def lost_workers_named(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """Raises LostWorker, with the remedy, where another process is gone."""
     try:
         yield

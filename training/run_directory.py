@@ -9,8 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from contract import atomic_files, errors, file_names, json_files
-from training import checkpoints
-from training.results import hparams, reporting, run_facts
+from training import checkpoints, facts, tensorboard
 
 _EXPORTING = "exporting.json"  # what a command exports, until it ends
 # What --overwrite_output_dir removes: what runs write, and nothing else.
@@ -19,7 +18,7 @@ _OWN_PATTERNS = (
     "checkpoint",
     f"*{atomic_files.SUFFIX}*",
     file_names.RUN,
-    f"*{hparams.SUFFIX}",
+    f"*{tensorboard.HPARAMS_SUFFIX}",
     file_names.EVAL_RESULTS,
     file_names.TEST_RESULTS,
     file_names.TEST_PREDICTIONS,
@@ -39,8 +38,11 @@ _OWN_PATTERNS = (
     _EXPORTING,
 )
 _OWN_DIRECTORIES = (
-    *("train", "eval", "export", "export_litert"),
-    file_names.FEATURE_CACHE,
+    "train",
+    "eval",
+    "export",
+    "export_litert",
+    file_names.FEATURE_CACHE,  # of earlier versions
 )
 
 
@@ -148,8 +150,8 @@ def _write_record(
         "identity": dict(identity),
         "command": command,
         "flags": dict(flags),
-        "versions": run_facts.versions(),
-        "git_revision": run_facts.git_revision(),
+        "versions": facts.versions(),
+        "git_revision": facts.git_revision(),
     }
     text = json.dumps(record, indent=2, sort_keys=True) + "\n"
     atomic_files.write_text(os.path.join(directory, file_names.RUN), text)
@@ -202,7 +204,7 @@ def record(
     directory = settings.output_dir
     newest = checkpoints.all_checkpoints(directory)[-1:]
     goes_back = any(step < checkpoints.step_of(prefix) for prefix in newest)
-    reporter = reporting.Reporter(directory, step)
+    reporter = tensorboard.Reporter(directory, step)
     with contextlib.closing(reporter):
         if not goes_back:
             reporter.write("eval", step, scores)
@@ -211,6 +213,6 @@ def record(
 
 def show(settings: Any, step: int, shown: Mapping[str, Any]) -> None:
     """Writes what Reporter.show takes to TensorBoard; InputError if that fails."""
-    reporter = reporting.Reporter(settings.output_dir, step)
+    reporter = tensorboard.Reporter(settings.output_dir, step)
     with contextlib.closing(reporter):
         reporter.show("eval", step, shown)

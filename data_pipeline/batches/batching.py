@@ -123,7 +123,7 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None, others=
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """N examples of a split, for training/fine_tuning.py; targets as in `batches`."""
+    """N examples of a split, for training/driver.py; targets as in `batches`."""
 
     packed: packing.Packed
     names: Callable[[np.ndarray], list[str]]  # indices [B] -> their names in messages

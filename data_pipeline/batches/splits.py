@@ -43,7 +43,7 @@ class Split:
         raise NotImplementedError
 
     def examples(self) -> batching.Examples:
-        """The examples as training/fine_tuning.py takes them."""
+        """The examples as training/driver.py takes them."""
         return batching.Examples(self.packed, self.names, self.digest, self.targets())
 
 

@@ -90,7 +90,7 @@ class LabelledData:
         return self.label_set.problem_type
 
     def examples(self, split: str) -> batching.Examples:
-        """The rows of a split as training/fine_tuning.py takes them."""
+        """The rows of a split as training/driver.py takes them."""
         return self.splits[split].examples()
 
     def class_weights(self, spec: str | None) -> np.ndarray | None:

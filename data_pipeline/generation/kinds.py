@@ -15,15 +15,18 @@ from data_pipeline.classification import labels, tables
 from data_pipeline.generation import cases, choices, perplexity, templates, windows
 
 Run = Callable[[list[windows.Window]], list[windows.Scores]]
-Outcome = tuple[dict[str, float], Iterable[str]]
-# Ids of labels, gold and predicted -> scores by name.
-Metrics = Callable[[np.ndarray, np.ndarray], Mapping[str, float]]
+Finish = Callable[[Run], tuple[dict[str, float], Iterable[str]]]
 
 
 class Settings(NamedTuple):
-    """How a file is scored, as the flags of run_generation.py call it."""
+    """How a file is scored; most fields are flags of run_generation.py."""
 
-    layout: tables.Layout
+    tokenizer: Any
+    context: int  # most ids of a window
+    layout: tables.Layout = tables.Layout()
+    # Ids of labels, gold and predicted -> scores by name.
+    metrics: Callable[[np.ndarray, np.ndarray], Mapping[str, float]] = lambda *_: {}
+    truncate_left: bool = False  # whether a longer text loses its beginning
     stride: int = 0  # tokens from one window of a long text to the next
     labels: Sequence[str] = ()
     template: str = ""
@@ -33,34 +36,20 @@ class Settings(NamedTuple):
     seed: int = 0
 
 
-class Reader(NamedTuple):
-    """How texts become ids.
-
-    Attributes:
-        tokenizer: of the network.
-        context: most ids of a window.
-        truncate_left: whether a longer text loses its beginning, or is refused.
-    """
-
-    tokenizer: Any
-    context: int
-    truncate_left: bool = False
-
-
-def texts(
-    path: str, reader: Reader, settings: Settings, _: Metrics, *, as_one: bool = False
-) -> Callable[[Run], Outcome]:
+def texts(path: str, settings: Settings, *, as_one: bool = False) -> Finish:
     """Perplexities of texts; the results are those of all together."""
-    stride = settings.stride or max(reader.context // 2, 1)
-    if stride >= reader.context:
+    context = settings.context
+    stride = settings.stride or max(context // 2, 1)
+    if stride >= context:
         raise errors.InputError(
-            f"--stride={stride} leaves no token before a window of {reader.context}; "
-            f"give {reader.context - 1} or less"
+            f"--stride={stride} leaves no token before a window of {context}; "
+            f"give {context - 1} or less"
         )
-    ids = perplexity.encode(perplexity.read(path, as_one=as_one), reader.tokenizer)
+    rows = perplexity.read(path, as_one=as_one)
+    ids = perplexity.encode(rows, settings.tokenizer)
 
     def finish(run):
-        scored = list(perplexity.score(ids, run, reader.context, stride))
+        scored = list(perplexity.score(ids, run, context, stride))
         total = sum((each for _, _, each in scored), perplexity.ZERO)
         results = {"num_texts": len(scored), **total.results()}
         return results, (perplexity.line(*each) for each in scored)
@@ -68,24 +57,18 @@ def texts(
     return finish
 
 
-def multiple_choice(
-    path: str, reader: Reader, settings: Settings, _: Metrics
-) -> Callable[[Run], Outcome]:
+def multiple_choice(path: str, settings: Settings) -> Finish:
     """How often the right answer is the likeliest."""
     rows = choices.read(path, settings.layout, settings.labels)
-    return _judged(rows, reader, cases.accuracies)
+    return _judged(rows, settings, cases.accuracies)
 
 
-def lambada(
-    path: str, reader: Reader, settings: Settings, _: Metrics
-) -> Callable[[Run], Outcome]:
+def lambada(path: str, settings: Settings) -> Finish:
     """How often the last word of a passage is the likeliest."""
-    return _judged(cases.last_words(path), reader, cases.word_results)
+    return _judged(cases.last_words(path), settings, cases.word_results)
 
 
-def zero_shot_classification(
-    path: str, reader: Reader, settings: Settings, metrics: Metrics
-) -> Callable[[Run], Outcome]:
+def zero_shot_classification(path: str, settings: Settings) -> Finish:
     """Scores of a labelled table without training."""
     form = templates.Template(settings.template)
     read = functools.partial(
@@ -105,15 +88,17 @@ def zero_shot_classification(
 
     def results(judged):
         gold, predicted = templates.decisions(judged)
-        return metrics(gold, predicted) if len(gold) else {}
+        return settings.metrics(gold, predicted) if len(gold) else {}
 
-    return _judged(rows, reader, results)
+    return _judged(rows, settings, results)
 
 
-def _judged(rows, reader, results):
-    """A function of `run` that judges cases and returns their `results`."""
+def _judged(rows, settings, results) -> Finish:
     encoded = cases.encode(
-        rows, reader.tokenizer, reader.context, truncate_left=reader.truncate_left
+        rows,
+        settings.tokenizer,
+        settings.context,
+        truncate_left=settings.truncate_left,
     )
 
     def finish(run):
@@ -123,7 +108,7 @@ def _judged(rows, reader, results):
     return finish
 
 
-KINDS: Mapping[str, Callable[..., Callable[[Run], Outcome]]] = {
+KINDS: Mapping[str, Callable[[str, Settings], Finish]] = {
     "texts": texts,
     "document": functools.partial(texts, as_one=True),
     "choices": multiple_choice,

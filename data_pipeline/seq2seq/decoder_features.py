@@ -44,7 +44,7 @@ def grids(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairExamples(batching.Examples):
-    """N sources for an encoder with their targets, for training/fine_tuning.py.
+    """N sources for an encoder with their targets, for training/driver.py.
 
     Attributes:
         target_ids: int32, targets with end tokens, end to end; None for sources alone.

@@ -68,7 +68,7 @@ class PairSplit(splits.Split):
         return [f"{self.path}:{self.lines[index]}" for index in indices]
 
     def examples(self, *, is_numbered: bool = False) -> decoder_features.PairExamples:
-        """The pairs as training/fine_tuning.py takes them; see PairExamples."""
+        """The pairs as training/driver.py takes them; see PairExamples."""
         return decoder_features.PairExamples(
             self.packed,
             self.names,

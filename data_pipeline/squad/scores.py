@@ -7,6 +7,7 @@ Chinese data sets have their own scripts, which count characters.
 """
 
 import collections
+import functools
 import math
 import re
 import string
@@ -260,11 +261,10 @@ def outcomes(
     gold = [texts or [""] for texts in questions.answer_texts]
     predicted = [answers.predictions[key] for key in questions.ids]
     n_best = [answers.n_best[key] for key in questions.ids]
-    pairs = list(zip(gold, predicted, strict=True))
-    exacts = np.array([max(exact(g, p) for g in gs) for gs, p in pairs])
-    f1s = np.array(
-        [max(f1(g, p, both_empty=both_empty) for g in gs) for gs, p in pairs]
-    )
+    right = dict(zip(questions.ids, gold, strict=True))
+    best = functools.partial(_best, right, answers.predictions)
+    exacts = np.array(list(best(exact).values()))
+    f1s = np.array(list(best(functools.partial(f1, both_empty=both_empty)).values()))
     exact_name = "exact" if is_v2 else "exact_match"
 
     def rescore(rows: np.ndarray) -> dict[str, float]:

@@ -22,7 +22,7 @@ def collect(
 
     `rows` have the class, `predicted` get it. Division by zero gives 0, as in
     scikit-learn. The averages are "macro", which leaves out classes that neither occur
-    nor are predicted, as f1_macro of training/results/metrics.py, unless a row may
+    nor are predicted, as f1_macro of training/metrics.py, unless a row may
     have several; and "weighted" by given rows. Arguments: see outcomes.Decisions.
     """
     if labels.ndim > 1:

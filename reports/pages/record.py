@@ -111,7 +111,7 @@ def _summary(rows):
 
 
 def _interval(name, rows, resampled):
-    """The interval of a score, or None and a note that says why there is none."""
+    """The interval of a score, or None and a note with the reason."""
     if name in rows.shares and len(rows.is_correct):
         scale, right = rows.shares[name], np.asarray(rows.is_correct, bool)
         ends = confidence.share_interval(int(right.sum()), len(right))
@@ -244,7 +244,7 @@ def path_of(directory: str) -> str:
 
 
 def read(directory: str) -> dict[str, Any]:
-    """The record of a run's directory; a ValueError says what is wrong."""
+    """The record of a run's directory; raises ValueError where it is damaged."""
     path = path_of(directory)
     record = json_files.read_object(
         path,

@@ -172,10 +172,10 @@ def _loading(record, directory):
     arguments = [f'["{text}"]' for text in texts[: len(texts) - choices]]
     if choices:
         arguments.append(f"choices=[{json.dumps(texts[-choices:])}]")
-    asking = f"outputs = loaded.model(loaded.encode({', '.join(arguments)}))"
+    statement = f"outputs = loaded.model(loaded.encode({', '.join(arguments)}))"
     if record["kind"] in ("text-classification", "multiple-choice"):
-        asking = f"answers = loaded.predict({', '.join(arguments)})"
-    return f"import bert\n\nloaded = bert.load({directory!r}, {length})\n{asking}"
+        statement = f"answers = loaded.predict({', '.join(arguments)})"
+    return f"import bert\n\nloaded = bert.load({directory!r}, {length})\n{statement}"
 
 
 def _serving(record, where):

@@ -122,7 +122,7 @@ class Server(http.server.ThreadingHTTPServer):
             ) from error
 
     def server_bind(self):
-        """Does not ask a name server what the host is called, which can take long."""
+        """Binds without a look-up of the host's name, which can take long."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), 0
 

@@ -98,7 +98,7 @@ def _record(signature_name: str, inputs: Mapping[str, Any]) -> bytes:
 
 
 def _message_class():
-    pool = descriptor_pool.Default()  # which knows TensorProto
+    pool = descriptor_pool.Default()  # which has TensorProto
     file = descriptor_pb2.FileDescriptorProto(
         name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto3"
     )

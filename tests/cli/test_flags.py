@@ -31,13 +31,13 @@ from data_pipeline.pretraining import masking, metadata
 from data_pipeline.pretraining.creation import sentence_pairs
 from data_pipeline.pretraining.denoising import corruptions
 from data_pipeline.squad import choice
-from data_pipeline.tagging import files
+from data_pipeline.tagging import files, schemes
 from data_pipeline.vocabularies import learn_wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import conversion, pretrained
 from modeling.features import head_config, layer_choices, vectors
 from tests import tiny
-from training.optimization import adagrad, gpt_adam, lamb, optimizer
+from training import optimizers
 
 STRATEGY = tf.distribute.get_strategy()
 
@@ -86,7 +86,10 @@ CHOICES = {
         "corruption": corruptions.CORRUPTIONS,
     },
     "run_squad": {"answer_aligner": choice.ALIGNERS},
-    "run_tagger": {"file_format": ("auto", *files.FORMATS)},
+    "run_tagger": {
+        "file_format": ("auto", *files.FORMATS),
+        "tag_scheme": ("auto", *schemes.SCHEMES),
+    },
 }
 
 
@@ -545,11 +548,11 @@ def run_settings(of_adagrad=None):
 @pytest.mark.parametrize(
     ("name", "flag", "kind", "corrects"),
     [
-        ("adam", "", optimizer.BertAdam, False),
-        ("adam", "--adam_bias_correction", optimizer.BertAdam, True),
-        ("lamb", "", lamb.BertLamb, False),
-        ("lamb", "--adam_bias_correction", lamb.BertLamb, True),
-        ("gpt_adam", "", gpt_adam.GptAdam, True),
+        ("adam", "", optimizers.BertAdam, False),
+        ("adam", "--adam_bias_correction", optimizers.BertAdam, True),
+        ("lamb", "", optimizers.BertLamb, False),
+        ("lamb", "--adam_bias_correction", optimizers.BertLamb, True),
+        ("gpt_adam", "", optimizers.GptAdam, True),
     ],
 )
 def test_optimizer_is_the_named_one(parse, name, flag, kind, corrects):
@@ -561,7 +564,7 @@ def test_optimizer_is_the_named_one(parse, name, flag, kind, corrects):
 def test_adagrad_is_what_the_task_says(parse):
     parse("run_classifier", "--optimizer=adagrad")
     made = run_settings().optimizer()
-    assert type(made) is adagrad.Adagrad
+    assert type(made) is optimizers.Adagrad
     assert (made.max_norm, made.gradient_factor) == (10.0, 1.0)
     made = run_settings({"clip_norm": 1.0, "gradient_factor": 6.0}).optimizer()
     assert (made.max_norm, made.gradient_factor) == (1.0, 6.0)

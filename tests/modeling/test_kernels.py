@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import kernels, kernels_tf, pretrainers
-from modeling.gpt import network as gpt
+from modeling import gpt, kernels, kernels_tf, pretrainers
 from tests.modeling import random_weights
 
 SHAPE = (100, 200)

@@ -13,8 +13,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import losses
-from training import steps
-from training.optimization import loss_scale, optimizer
+from training import inference, optimizers, train_step
 
 NUM_STEPS = 3
 # What a TPU cannot do, or would ask the host for at each step.
@@ -51,9 +50,9 @@ def pretraining_features(make_pretraining_features):
 
 def trained(model, objective, features, strategy, **options):
     """Results, scores and weights after some steps in two micro-batches."""
-    adam = optimizer.BertAdam()
+    adam = optimizers.BertAdam()
     adam.build(model.trainable_variables)
-    run = steps.train_function(
+    run = train_step.TrainStep(
         *(model, adam, objective, strategy),
         seed=1,
         jit_compile=False,
@@ -65,9 +64,11 @@ def trained(model, objective, features, strategy, **options):
         tf.fill([NUM_STEPS], 0.01),
         tf.constant(NUM_STEPS),
         tf.constant(0, tf.int64),
-        loss_scale.of({}),
+        train_step.Scaling.from_state({}),
     )
-    evaluate = steps.evaluate_function(model, objective, strategy, jit_compile=False)
+    evaluate = inference.evaluate_function(
+        model, objective, strategy, jit_compile=False
+    )
     found = tf.nest.map_structure(float, (results, evaluate(features)))
     weights = {
         v.path.split("/", 1)[1]: np.asarray(v) for v in model.trainable_variables
@@ -153,21 +154,3 @@ def test_compiled_steps_have_nothing_that_a_tpu_lacks(runs):
     everything = inside | {node.op for node in definition.node}
     assert {"SparseSoftmaxCrossEntropyWithLogits", "TanhGrad"} <= inside
     assert {"While", "AssignVariableOp", "Sqrt"} <= everything
-
-
-@pytest.mark.parametrize(
-    ("function", "complaint"),
-    [
-        (lambda x: tf.py_function(lambda v: v, [x], tf.float32), "of the host"),
-        (lambda x: tf.strings.as_string(x), "has text"),
-        (lambda x: tf.boolean_mask(x, x > 0), "has an unknown shape"),
-        (lambda x: tf.fill(tf.cast(x[:1], tf.int32), 0.0), "has an unknown shape"),
-    ],
-)
-def test_what_a_tpu_lacks_is_found(function, complaint):
-    """Also in a function that is called by the one looked at."""
-    inner = tf.function(function)
-    outer = tf.function(lambda x: inner(x) is None)
-    for made in (inner, outer):
-        graph = made.get_concrete_function(tf.TensorSpec([4], tf.float32)).graph
-        assert any(complaint in text for text in complaints(graph))

@@ -78,24 +78,6 @@ def test_handler_alone_would_not_be_seen():
     assert float(stop_requested) == 1.0
 
 
-def test_without_a_signal_nothing_is_requested():
-    with interruption.Interruption() as watch:
-        assert rounds_until(watch.stop_requested)(1_000) == 1_000
-        assert watch.number is None
-
-
-def test_other_signals_are_none_of_its_business():
-    seen = []
-    before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
-    try:
-        with interruption.Interruption() as watch:
-            send(signal.SIGUSR1)
-            assert rounds_until(watch.stop_requested)(1_000) == 1_000
-            assert watch.number is None and seen == [1]
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
 def test_second_signal_is_the_usual_one():
     with interruption.Interruption() as watch:
         send(signal.SIGINT)
@@ -220,15 +202,6 @@ def test_tracing_can_be_broken_off():
         numbers.map(traced)
 
 
-def test_errors_without_a_signal_stay():
-    with (
-        interruption.Interruption() as watch,
-        pytest.raises(ZeroDivisionError),
-        watch.raised(),
-    ):
-        raise ZeroDivisionError
-
-
 def test_signal_that_came_before_breaks_off_as_well():
     done = []
     with interruption.Interruption() as watch:
@@ -236,11 +209,3 @@ def test_signal_that_came_before_breaks_off_as_well():
         with pytest.raises(errors.Stopped), watch.raised():
             done.append("evaluated")
     assert done == []
-
-
-def test_signal_after_it_breaks_nothing_off():
-    with interruption.Interruption() as watch:
-        with watch.raised():
-            pass
-        send()
-        assert watch.number == signal.SIGTERM

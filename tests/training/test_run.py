@@ -13,9 +13,8 @@ import tensorflow as tf
 from contract import errors
 from modeling import losses
 from modeling.checkpoints import checkpoint
-from training import checkpoints, interruption, loop, run
+from training import checkpoints, loop, optimizers, run
 from training.distribution import devices
-from training.optimization import optimizer
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def train(build_classifier, classifier_batch, tmp_path):
             seed=seed,
             plan=loop.Plan(**{**run_plan, **(plan or {})}),
             strategy=tf.distribute.get_strategy(),
-            optimizer=optimizer.BertAdam,
+            optimizer=optimizers.BertAdam,
             batch_size=8,
             **(settings or {}),
         )
@@ -218,7 +217,7 @@ def quick(train, monkeypatch):
     """`train` with steps that compute nothing, but for what `does` does."""
 
     def start(*arguments, does=lambda step: None, loss=1.0, **changes):
-        def train_function(*_, stop, **__):
+        def make_step(*_, stop, **__):
             def train_steps(iterator, rates, count, step, scaling):
                 does(int(step))
                 results = {"loss": loss, "gradient_norm": 1.0, "skipped": 0.0}
@@ -228,7 +227,7 @@ def quick(train, monkeypatch):
 
             return train_steps
 
-        monkeypatch.setattr(run.steps, "train_function", train_function)
+        monkeypatch.setattr(run.train_step, "TrainStep", make_step)
         return train(*arguments, **changes)
 
     return start
@@ -257,14 +256,6 @@ def test_signal_while_the_last_checkpoint_is_written(quick, send, tmp_path, numb
     assert quick(6, does=None)[0] == 6  # no step is done
 
 
-def test_handlers_are_those_of_before_when_a_run_ends(quick, send):
-    before = [signal.getsignal(number) for number in interruption.SIGNALS]
-    during = []
-    quick(3, does=lambda step: during.append(signal.getsignal(signal.SIGTERM)))
-    assert [signal.getsignal(number) for number in interruption.SIGNALS] == before
-    assert len(during) == 2 and before[0] not in during
-
-
 def test_loss_that_is_no_number_ends_the_run(train, tmp_path):
     # The rate of the first step makes the weights of the second what they are.
     said = " is nan at step 2, of the batch row 1; the last checkpoint is of step 0: "
@@ -286,33 +277,6 @@ def test_lost_worker_is_said_with_what_to_do(monkeypatch):
         "reset); see its log, and start all of them again with the same command: it "
         "goes on from the newest checkpoint"
     )
-
-
-def test_error_of_one_process_alone_keeps_its_traceback():
-    one = tf.distribute.get_strategy()
-    with pytest.raises(tf.errors.UnavailableError), run.lost_workers_named(one):
-        lose()
-
-
-def test_checkpoint_that_cannot_be_written_is_an_error_with_a_remedy(quick):
-    store = checkpoint.store
-
-    def full(prefix, _):
-        raise tf.errors.ResourceExhaustedError(None, None, f"{prefix}; No space left")
-
-    def without_room(model):
-        found = store(model)
-        return types.SimpleNamespace(
-            variables=found.variables, write=full, load=found.load
-        )
-
-    said = r"No space left\); make room there"
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        pytest.raises(OSError, match=said),
-    ):
-        patch.setattr(checkpoint, "store", without_room)
-        quick(6)
 
 
 def test_first_steps_are_timed_and_settings_announced(quick, capsys):
@@ -396,10 +360,3 @@ def test_hosts_must_agree_before_anything_is_written(start, tmp_path, monkeypatc
             start(identity=identity)
     assert not (tmp_path / "run").exists()
     assert seen[0] != seen[1]  # it depends on what the run is
-
-
-def test_weights_of_a_run_that_does_not_train_are_named(start, capsys):
-    start(trains=False)
-    assert capsys.readouterr().out == "weights: random\n"
-    start()
-    assert capsys.readouterr().out == ""

@@ -1,4 +1,4 @@
-"""Tests of training/run_directory.py and training/seeds.py."""
+"""Tests of training/run_directory.py."""
 
 import json
 import types
@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests import tiny
-from training import run_directory, seeds
+from training import run_directory
 
 IDENTITY = {"data": "3 examples", "train_batch_size": 32, "seed": 1}
 
@@ -101,11 +101,6 @@ def test_run_json_says_what_trained(tmp_path):
     assert record["identity"] == {**IDENTITY, "learning_rate": 2.0}
 
 
-def test_directory_of_the_original_gets_a_record(tmp_path):
-    begin(tmp_path, resumes=True)
-    assert json.loads((tmp_path / "run.json").read_text())["identity"] == IDENTITY
-
-
 def test_killed_command_does_not_export_the_same_again(tmp_path):
     def export():
         version = len(list(tmp_path.glob("export/*"))) + 1
@@ -130,17 +125,6 @@ def test_killed_command_does_not_export_the_same_again(tmp_path):
     assert (tmp_path / "exporting.json").exists()
     run_directory.clear(str(tmp_path))
     assert not list(tmp_path.iterdir())
-
-
-def test_evaluation_goes_with_any_run(tmp_path):
-    begin(tmp_path)
-    (tmp_path / "model.ckpt-5.index").touch()
-    assert resumes(tmp_path, {})
-
-
-def test_directory_of_the_original_has_no_record(tmp_path):
-    (tmp_path / "model.ckpt-5.index").touch()
-    assert resumes(tmp_path)
 
 
 OWN = (
@@ -224,24 +208,3 @@ def test_scores_of_earlier_weights_add_no_point(tmp_path, step, points):
     if points:
         assert tiny.events(tmp_path / "eval") == {"eval/loss": [(step, 0.5)]}
     assert tiny.eval_results(tmp_path) == {"global_step": step}
-
-
-def test_seeds_are_run_one_by_one_and_summarised(tmp_path, capsys):
-    calls = []
-
-    def run_once(seed, directory):
-        calls.append((seed, directory))
-        return {"eval_accuracy": np.float32(seed / 4), "global_step": 10}
-
-    summary = seeds.run_all(run_once, [1, 2, 3], str(tmp_path))
-    assert calls == [(seed, f"{tmp_path}/seed-{seed}") for seed in (1, 2, 3)]
-    assert summary["eval_accuracy"] == {"mean": 0.5, "deviation": 0.25}
-    record = json.loads((tmp_path / "seeds.json").read_text("utf-8"))
-    assert record["summary"] == summary
-    assert record["seeds"]["3"] == {"eval_accuracy": 0.75, "global_step": 10.0}
-    announced = [
-        f"seeds: run {seed} of 3: {tmp_path}/seed-{seed}\n" for seed in (1, 2, 3)
-    ]
-    assert capsys.readouterr().out == "".join(announced) + (
-        "over seeds 1, 2, 3:\n  eval_accuracy = 0.5000 +- 0.2500\n"
-    )

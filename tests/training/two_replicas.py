@@ -3,11 +3,9 @@
 Prints one JSON object: for each number of replicas, what came out of it.
 """
 
-import functools
 import json
 import pathlib
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
@@ -15,17 +13,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from data_pipeline.batches import batching, packing
-from data_pipeline.pretraining import batches as record_batches
-from data_pipeline.pretraining import source as source_lib
 from modeling import heads, losses, models, pretrainers
 from modeling.checkpoints import google
 from modeling.configs import config
-from tests import tiny
-from training import steps
+from training import optimizers, schedule, train_step
 from training.distribution import devices
-from training.optimization import loss_scale, optimizer, schedule
-from training.results import evaluation
 
 CONFIG = config.BertConfig(
     vocab_size=30,
@@ -67,9 +59,9 @@ def trained(strategy, build, objective, batches, rates, step=0, **options):
         keras.utils.set_random_seed(1)
         model = build()
         model.build()
-        adam = optimizer.BertAdam()
+        adam = optimizers.BertAdam()
         adam.build(model.trainable_variables)
-    run = steps.train_function(
+    run = train_step.TrainStep(
         *(model, adam, objective, strategy),
         jit_compile=False,
         **{"seed": 1, **options},
@@ -79,10 +71,10 @@ def trained(strategy, build, objective, batches, rates, step=0, **options):
         tf.constant(rates, tf.float32),
         tf.constant(len(rates)),
         tf.constant(step, tf.int64),
-        loss_scale.of({}),
+        train_step.Scaling.from_state({}),
     )
     results = {name: float(value) for name, value in results.items()}
-    return model, adam.slots(), results, loss_scale.to_state(scaling)
+    return model, adam.slots(), results, scaling.to_state()
 
 
 def pretrained_weights(strategy):
@@ -99,64 +91,6 @@ def pretrained_weights(strategy):
     )
     weights = google.variables(model)
     return {name: np.ravel(weights[name]).tolist() for name in sorted(weights)}, results
-
-
-class TaskModel(keras.Model):
-    """What the heads of the three tasks give, from a table and a kernel."""
-
-    def build(self, input_shape=None):
-        self.embeddings = self.add_weight(
-            shape=(30, 8), initializer="normal", name="embeddings"
-        )
-        self.kernel = self.add_weight(shape=(8, 3), initializer="normal", name="kernel")
-
-    def call(self, features, training=False, seed=None):
-        hidden = tf.gather(self.embeddings, features["input_ids"])  # [B, S, D]
-        logits = tf.einsum("bsd,dc->bsc", hidden, tf.convert_to_tensor(self.kernel))
-        return {
-            "classifier": {"logits": tf.reduce_sum(logits, axis=1)},
-            "span": {"start_logits": logits[..., 0], "end_logits": logits[..., 1]},
-            "tagger": {"logits": logits},
-        }
-
-
-def task_weights(strategy):
-    """Classifier, span and tagger at once: weights and results."""
-    tasks = {
-        "classifier": losses.classifier("classification"),
-        "span": losses.span(),
-        "tagger": losses.tagger(),
-    }
-
-    def parts(features, outputs=None):
-        found = {}
-        for name, task in tasks.items():
-            own = {**features, "label_ids": features.get(f"{name}_ids")}
-            part = task.totals(own, outputs[name]) if outputs else task.counts(own)
-            found |= part
-        return found
-
-    rng = np.random.default_rng(5)
-    shape = (NUM_STEPS, BATCH_SIZE)
-    tags = rng.integers(0, 3, (*shape, 6)).astype(np.int32)
-    tags[:, BATCH_SIZE // 2 :, 1:] = -1  # so the halves have different counts
-    features = {
-        "input_ids": rng.integers(1, 30, (*shape, 6)).astype(np.int32),
-        "input_mask": np.ones((*shape, 6), np.int32),
-        "classifier_ids": rng.integers(0, 3, shape).astype(np.int32),
-        "start_positions": rng.integers(0, 6, shape).astype(np.int32),
-        "end_positions": rng.integers(0, 6, shape).astype(np.int32),
-        "tagger_ids": tags,
-    }
-    model, _, results, _ = trained(
-        strategy,
-        TaskModel,
-        losses.Objective(parts, parts),
-        tf.data.Dataset.from_tensor_slices(features),
-        [0.01] * NUM_STEPS,
-    )
-    weights = [np.ravel(v).tolist() for v in model.trainable_variables]
-    return {"weights": weights, "results": results}
 
 
 class FactorModel(keras.Model):
@@ -194,83 +128,6 @@ def steps_with_an_overflow(strategy):
         "state": [float(np.asarray(part)) for part in slots[0]],
         "results": results,
         "scaling": scaling,
-    }
-
-
-def shares(strategy):
-    """What each replica gets of batches of four, by batch and replica."""
-    numbers = tf.data.Dataset.from_tensor_slices({"x": np.arange(12).reshape(3, 4)})
-    return [
-        [
-            value.numpy().tolist()
-            for value in strategy.experimental_local_results(batch["x"])
-        ]
-        for batch in devices.distributed(strategy, numbers)
-    ]
-
-
-def scores_of_records(strategy, directory):
-    """Records read as run_pretraining.py does: sums of training, scores of held-out."""
-    limits = {"max_seq_length": 16, "max_predictions_per_seq": 3, "vocab_size": 30}
-    source, unmasked = (
-        source_lib.check_records(
-            [str(tiny.write_records(directory / f"{is_masked}", records))], **limits
-        )
-        for is_masked in (True, False)
-        for records in [tiny.records(21, is_masked=is_masked)]
-    )
-    with strategy.scope():
-        keras.utils.set_random_seed(1)
-        model = pretrainers.BertPretrainer(CONFIG)
-        model.build()
-
-    def mask(ids, lengths, rows, batch_size, rng):
-        """Draws what takes the place of each word; where it stands does not matter."""
-        shape = (batch_size, ids.shape[1])
-        drawn = rng.integers(5, 30, shape).astype(np.int32)[rows]
-        return {
-            "input_ids": np.where(ids > 0, drawn, ids),
-            "masked_lm_positions": np.zeros((len(ids), 3), np.int32),
-            "masked_lm_ids": ids[:, :3],
-            "masked_lm_weights": np.ones((len(ids), 3), np.float32),
-        }
-
-    @tf.function
-    def sum_of_ids(features):
-        found = strategy.run(tf.reduce_sum, args=(features["input_ids"],))
-        return strategy.reduce(steps.SUM, found, axis=None)
-
-    order = (6, 1, 1, 5)  # batch size, seed, first step and the one after the last
-    batches, masked_batches = (
-        devices.distributed(
-            strategy,
-            functools.partial(
-                record_batches.RecordSets(records, records, mask).training_batches,
-                *order,
-            ),
-        )
-        for records in (source, unmasked)
-    )
-    held_out = record_batches.RecordSets(source, source, None)
-    scores = evaluation.objective_scores(
-        steps.evaluate_function(
-            model, losses.pretraining(), strategy, jit_compile=False
-        ),
-        functools.partial(held_out.evaluation_batches, 4, 6),
-        6,
-        strategy,
-    )
-    features, outputs = evaluation.first_batch(
-        steps.predict_function(model, strategy, jit_compile=False),
-        functools.partial(held_out.evaluation_batches, 4, 1),
-        strategy,
-    )
-    return {
-        "first_ids": features["input_ids"].tolist(),
-        "first_logits": outputs["next_sentence_logits"].tolist(),
-        "sums": [int(sum_of_ids(features)) for features in batches],
-        "masked_sums": [int(sum_of_ids(features)) for features in masked_batches],
-        "scores": {name: float(score) for name, score in scores.items()},
     }
 
 
@@ -316,7 +173,7 @@ def fitted_weights(strategy):
         model = models.BertClassifier(CONFIG, 3)
         model.build()
         model.compile(
-            optimizer=optimizer.BertAdam(0.01),
+            optimizer=optimizers.BertAdam(0.01),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         )
     before = [np.asarray(variable) for variable in model.trainable_variables]
@@ -331,49 +188,18 @@ def fitted_weights(strategy):
     }
 
 
-def predicted_logits(strategy):
-    rng = np.random.default_rng(0)
-    lengths = rng.integers(3, 9, 7)
-    packed = packing.Packed(
-        tokens=rng.integers(1, 30, lengths.sum()).astype(np.int32),
-        splits=np.concatenate([[0], np.cumsum(lengths)]),
-        first_lengths=lengths.astype(np.int32),
-    )
-    with strategy.scope():
-        keras.utils.set_random_seed(1)
-        model = models.BertClassifier(CONFIG, 3)
-        model.build()
-    size = devices.fitting_batch_size(3, strategy)
-    order = batching.evaluation_order(packed.lengths, size)
-    outputs = evaluation.predict(
-        steps.predict_function(model, strategy, jit_compile=False),
-        batching.batches(packed, order),
-        order,
-        strategy,
-    )
-    return size, outputs["logits"].tolist()
-
-
 def main():
     devices.split_cpu(2)
     found = {}
     for kind in ("one_device", "mirrored"):
         strategy = devices.strategy_for(kind)
         weights, results = pretrained_weights(strategy)
-        with tempfile.TemporaryDirectory() as directory:
-            records = scores_of_records(strategy, pathlib.Path(directory))
-        size, logits = predicted_logits(strategy)
         found[strategy.num_replicas_in_sync] = {
             "weights": weights,
             "results": results,
-            "records": records,
             "seeds": dropout_seeds(strategy),
-            "tasks": task_weights(strategy),
             "overflow": steps_with_an_overflow(strategy),
-            "shares": shares(strategy),
             "fitted": fitted_weights(strategy),
-            "batch_size": size,
-            "logits": logits,
             "describe": devices.describe(strategy),
         }
     json.dump(found, sys.stdout)

@@ -36,8 +36,8 @@ def read(environment: Mapping[str, str] = os.environ) -> Cluster | None:
         return None
     try:
         record = json.loads(text)
-        cluster = {kind: list(found) for kind, found in record["cluster"].items()}
-        if any(isinstance(found, str) for found in record["cluster"].values()):
+        cluster = {kind: list(hosts) for kind, hosts in record["cluster"].items()}
+        if any(isinstance(hosts, str) for hosts in record["cluster"].values()):
             raise TypeError("addresses must be a list")  # text is one of letters
         kind, index = record["task"]["type"], int(record["task"]["index"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -2,17 +2,18 @@
 
 import functools
 import sys
+from typing import Any
 
 import joblib
 import numpy as np
 import tensorflow as tf
 
 from contract import errors, wording
+from training import train_step
 from training.distribution import cluster
-from training.optimization import accumulation
 
 
-def split_cpu(count):
+def split_cpu(count: int) -> None:
     """Splits the CPU into `count` devices; ValueError if TensorFlow has been used."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     parts = [tf.config.LogicalDeviceConfiguration()] * count
@@ -25,7 +26,13 @@ def split_cpu(count):
         ) from error
 
 
-def strategy_for(kind="auto", *, tpu_name="local", tpu_zone=None, gcp_project=None):
+def strategy_for(
+    kind: str = "auto",
+    *,
+    tpu_name: str = "local",
+    tpu_zone: str | None = None,
+    gcp_project: str | None = None,
+) -> tf.distribute.Strategy:
     """One device, the GPUs of one or several hosts, or a TPU.
 
     `kind` is a value of --distribution_strategy: auto is multi_worker_mirrored where
@@ -36,15 +43,15 @@ def strategy_for(kind="auto", *, tpu_name="local", tpu_zone=None, gcp_project=No
     Several hosts must call this before any other use of TensorFlow, and wait here for
     the last. Raises ValueError if no such TPU answers, or TF_CONFIG contradicts `kind`.
     """
-    found = cluster.read()
+    workers = cluster.read()
     if kind == "tpu":
         return _tpu_strategy(tpu_name, tpu_zone, gcp_project)
-    if kind == "multi_worker_mirrored" or (kind == "auto" and found):
-        return _multi_worker_strategy(found)
-    if found:
+    if kind == "multi_worker_mirrored" or (kind == "auto" and workers):
+        return _multi_worker_strategy(workers)
+    if workers:
         raise errors.InputError(
             f"--distribution_strategy={kind} is for one host, but {cluster.VARIABLE} "
-            f"names {len(found.addresses)} processes; unset it, or set "
+            f"names {len(workers.addresses)} processes; unset it, or set "
             "--distribution_strategy=multi_worker_mirrored"
         )
     gpus = tf.config.list_logical_devices("GPU")
@@ -69,18 +76,18 @@ def _tpu_strategy(name, zone, project):
     return tf.distribute.TPUStrategy(resolver)
 
 
-def _multi_worker_strategy(found):
-    if found is None:
+def _multi_worker_strategy(workers):
+    if workers is None:
         raise errors.InputError(
             "--distribution_strategy=multi_worker_mirrored needs to know the hosts: "
             f"set {cluster.VARIABLE} on each, see docs/distributed.md"
         )
-    others = [a for i, a in enumerate(found.addresses) if i != found.task]
-    say(f"{found.name} waits for {', '.join(others)}")
+    others = [a for i, a in enumerate(workers.addresses) if i != workers.task]
+    say(f"{workers.name} waits for {', '.join(others)}")
     return tf.distribute.MultiWorkerMirroredStrategy()
 
 
-def say(text):
+def say(text: str) -> None:
     """Writes one line to standard error."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
@@ -92,18 +99,18 @@ def _workers(strategy):
     return None
 
 
-def has_workers(strategy):
+def has_workers(strategy: tf.distribute.Strategy) -> bool:
     """Whether other processes take part."""
     return _workers(strategy) is not None
 
 
-def is_chief(strategy):
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Whether this process writes files; one of several does."""
     workers = _workers(strategy)
     return workers is None or workers.task == 0
 
 
-def gathered(strategy, number):
+def gathered(strategy: tf.distribute.Strategy, number: int) -> np.ndarray:
     """The numbers of all replicas, int64; waits until every process has called it."""
     if _workers(strategy) is None:
         return np.full(strategy.num_replicas_in_sync, number, np.int64)
@@ -122,7 +129,7 @@ def _gather_of(strategy):
     return gather
 
 
-def wait_for_all(strategy, what):
+def wait_for_all(strategy: tf.distribute.Strategy, what: str) -> None:
     """Returns when every process is here; `what` the chief does goes to the log."""
     workers = _workers(strategy)
     if workers is None:
@@ -132,18 +139,18 @@ def wait_for_all(strategy, what):
     gathered(strategy, 0)
 
 
-def check_agreement(strategy, number, what):
+def check_agreement(strategy: tf.distribute.Strategy, number: int, what: str) -> None:
     """Raises ValueError on every process unless all have the same int64 `number`."""
-    found = gathered(strategy, number)
-    if np.any(found != found[0]):
+    numbers = gathered(strategy, number)
+    if np.any(numbers != numbers[0]):
         raise errors.InputError(
-            f"the hosts do not agree on {what}: {', '.join(map(str, found.tolist()))}, "
-            "by replica; start all with the same command, and let --output_dir be one "
-            "directory that all of them see"
+            f"the hosts do not agree on {what}: "
+            f"{', '.join(map(str, numbers.tolist()))}, by replica; start all with the "
+            "same command, and let --output_dir be one directory that all of them see"
         )
 
 
-def distributed(strategy, batches):
+def distributed(strategy: tf.distribute.Strategy, batches: Any) -> Any:
     """Cuts batches into equal shares of consecutive examples, one a replica.
 
     [B, ...] becomes [B / replicas, ...]; B is a multiple of the replicas. `batches` is
@@ -166,7 +173,7 @@ def distributed(strategy, batches):
 
         def cut(batch):
             return {
-                name: accumulation.cut(value, parts)[first : first + count]
+                name: train_step.split_parts(value, parts)[first : first + count]
                 for name, value in batch.items()
             }
 
@@ -176,18 +183,18 @@ def distributed(strategy, batches):
 
 
 def _untuned(dataset):
-    """Without the thread that looks for numbers of calls at once; all are given here.
+    """The dataset without the thread that tunes numbers of parallel calls.
 
-    It sleeps ever longer, up to a minute, and may miss that its iterator has ended,
-    which then waits for it: runs stood still for 20 or 40 seconds at their end. Those
-    of TensorFlow's own iterators, one a replica where there are several, stay.
+    That thread sleeps ever longer, up to a minute, and may miss that its iterator has
+    ended, which then waits for it: runs stood still for 20 or 40 seconds at their end.
+    Those of TensorFlow's iterators, one a replica where there are several, stay.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)
 
 
-def whole_batches(strategy, shares):
+def whole_batches(strategy: tf.distribute.Strategy, shares: np.ndarray) -> np.ndarray:
     """Joins all processes' shares [steps, B / processes, ...] into [steps, B, ...]."""
     if _workers(strategy) is None:
         return shares
@@ -201,20 +208,20 @@ def whole_batches(strategy, shares):
     return whole.reshape(len(shares), -1, *shares.shape[2:])
 
 
-def fitting_batch_size(batch_size, strategy):
+def fitting_batch_size(batch_size: int, strategy: tf.distribute.Strategy) -> int:
     """The next batch size that the replicas can share equally."""
     replicas = strategy.num_replicas_in_sync
     return -(-batch_size // replicas) * replicas
 
 
-def compiles_steps(strategy, static_length):
+def compiles_steps(strategy: tf.distribute.Strategy, static_length: Any) -> bool:
     """Whether XLA pays: on TPU; never on CPU; on GPU if all batches have one length."""
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return True
     return bool(static_length and tf.config.list_logical_devices("GPU"))
 
 
-def describe(strategy):
+def describe(strategy: tf.distribute.Strategy) -> str:
     """The devices in one line, for the head of a log."""
     gpus = tf.config.list_logical_devices("GPU")
     cores = joblib.cpu_count()  # of those that this process, or its container, may use

@@ -1,32 +1,32 @@
-"""What Linux says of the processor."""
+"""The processor, as Linux describes it; no TensorFlow, which is imported later."""
 
 PATH = "/proc/cpuinfo"
 
 
 def fields(path: str = PATH) -> dict[str, str]:
-    """{name: value} of the first core; nothing where the system does not say."""
-    found: dict[str, str] = {}
+    """{name: value} of the first core; {} where the system has none."""
+    values: dict[str, str] = {}
     try:
         with open(path, encoding="utf-8") as file:
             for line in file:
                 if not line.strip():  # the next core
                     break
                 name, _, value = line.partition(":")
-                found.setdefault(name.strip(), value.strip())
+                values.setdefault(name.strip(), value.strip())
     except OSError:
         return {}
-    return found
+    return values
 
 
 def name(path: str = PATH) -> str:
-    """What it calls itself, with family and model, for it may not tell all; or ""."""
-    found = fields(path)
-    own = found.get("model name", "")
-    if own and "cpu family" in found:
-        own += f" (family {found['cpu family']}, model {found.get('model')})"
-    return own
+    """Its name with family and model, which the name may lack; or ""."""
+    values = fields(path)
+    name = values.get("model name", "")
+    if name and "cpu family" in values:
+        name += f" (family {values['cpu family']}, model {values.get('model')})"
+    return name
 
 
 def instruction_sets(path: str = PATH) -> set[str]:
-    """Names as Linux writes them, such as avx2; none where it does not say."""
+    """Names as Linux writes them, such as avx2; none where Linux has none."""
     return set(fields(path).get("flags", "").split())

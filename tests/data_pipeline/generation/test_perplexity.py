@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 
-from data_pipeline.classification import tables
 from data_pipeline.generation import kinds, perplexity, windows
 from tests import byte_tokenizer
 
@@ -22,16 +21,15 @@ def run(cut):
     return found
 
 
-def scored(path, reader, stride=0, **how):
-    settings = kinds.Settings(tables.Layout(), stride)
-    return kinds.texts(str(path), reader, settings, dict, **how)
+def scored(path, context, stride=0, **how):
+    settings = kinds.Settings(TOKENIZER, context, stride=stride)
+    return kinds.texts(str(path), settings, **how)
 
 
 def test_results_are_those_of_all_texts_together(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("ab c\n\nä\n")
-    reader = kinds.Reader(TOKENIZER, 16)
-    results, lines = scored(path, reader)(run)
+    results, lines = scored(path, 16)(run)
     nlls = [sum(text.encode()) / 10 for text in ("ab c", "ä")]
     nll = sum(nlls)
     assert results == {
@@ -53,13 +51,12 @@ def test_a_document_is_one_text_whatever_the_stride(tmp_path):
     content = "one two\n\nthree and four\n"
     path.write_text(content)
     for stride in (0, 1, 7):
-        reader = kinds.Reader(TOKENIZER, 8)
-        results, _ = scored(path, reader, stride, as_one=True)(run)
+        results, _ = scored(path, 8, stride, as_one=True)(run)
         assert results["num_texts"] == 1
         assert results["num_tokens"] == len(content)
         assert results["nll"] == pytest.approx(sum(content.encode()) / 10)
     with pytest.raises(ValueError, match="--stride=8 leaves no token before a window"):
-        scored(path, reader, 8, as_one=True)
+        scored(path, 8, 8, as_one=True)
 
 
 def test_ends_of_lines_do_not_count(tmp_path):

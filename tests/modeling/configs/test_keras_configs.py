@@ -8,10 +8,9 @@ import pytest
 import tensorflow as tf
 
 from contract import features as names
-from modeling import bert, heads, models, pretrainers
+from modeling import bert, gpt, heads, models, pretrainers
 from modeling.configs import gpt_config, keras_configs
 from modeling.elmo import characters
-from modeling.gpt import network as decoder
 from tests.modeling import random_weights
 
 LAYERS = {
@@ -68,17 +67,17 @@ def test_head_of_ones_own_is_saved_and_loaded(tiny_config, tiny_features, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def gpt():
+def gpt_shape():
     """GPT-2's config, of a size that is fast to train."""
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     return gpt_config.GptConfig(vocab_size=60, norm_first=True, **sizes)
 
 
-def test_functional_model_with_a_layer_of_gpt_is_loaded(gpt, tmp_path):
+def test_functional_model_with_a_layer_of_gpt_is_loaded(gpt_shape, tmp_path):
     """ELMo's characters have another convolution, under another name."""
-    assert decoder.GptDense.__name__ != characters.Convolution.__name__
+    assert gpt.GptDense.__name__ != characters.Convolution.__name__
     inputs = keras.Input((16,))
-    model = keras.Model(inputs, decoder.GptDense(gpt, 5)(inputs))
+    model = keras.Model(inputs, gpt.GptDense(gpt_shape, 5)(inputs))
     model.save(tmp_path / "own.keras")
     again = keras.models.load_model(tmp_path / "own.keras")
     ones = np.ones((2, 16), np.float32)
@@ -100,7 +99,7 @@ def test_dense_has_what_keras_dense_has():
     np.testing.assert_array_equal(outputs, [[0, 0], [7, 7]])
 
 
-def test_low_rank_updates_are_of_berts_layers_alone(tiny_config, gpt):
+def test_low_rank_updates_are_of_berts_layers_alone(tiny_config, gpt_shape):
     dense = bert.dense(tiny_config, 3, "dense")
     dense.build((None, 16))
     before = np.asarray(dense.kernel)
@@ -109,15 +108,15 @@ def test_low_rank_updates_are_of_berts_layers_alone(tiny_config, gpt):
     moved = before + np.asarray(dense.lora_kernel_a).sum(1, keepdims=True)
     ones = np.ones((1, 16), np.float32)
     np.testing.assert_allclose(dense(ones), ones @ moved, rtol=1e-5)
-    block = decoder.GptBlock(gpt, 0)
+    block = gpt.GptBlock(gpt_shape, 0)
     with pytest.raises(ValueError, match=r"ffn_in: GPT's kernels \[1, D, units\] take"):
         block.ffn_in.enable_lora(4)
 
 
 @pytest.mark.filterwarnings("ignore:Layer InputLayer does not have a `quantize`")
 @pytest.mark.parametrize("network", ["bert", "gpt"])
-def test_quantization_that_would_do_nothing_is_refused(tiny_config, gpt, network):
-    config = gpt if network == "gpt" else tiny_config
+def test_quantization_that_would_do_nothing_is_refused(tiny_config, gpt_shape, network):
+    config = gpt_shape if network == "gpt" else tiny_config
     model = models.BertClassifier(config, 3)
     model.build()
     inputs = three_inputs()

@@ -1,11 +1,11 @@
-"""Scores of classes against scikit-learn and training/results/metrics.py."""
+"""Scores of classes against scikit-learn and training/metrics.py."""
 
 import numpy as np
 import pytest
 import sklearn.metrics
 
 from reports.measures import class_scores
-from training.results import metrics
+from training import metrics
 
 
 @pytest.mark.parametrize("several", [False, True])

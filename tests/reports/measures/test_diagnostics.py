@@ -76,5 +76,5 @@ def test_labels_are_counted_one_by_one():
     labels = np.array([[1, 0], [1, 1], [0, 1]])
     predictions = np.array([[1, 0], [0, 1], [0, 0]])
     counts = diagnostics.label_counts(labels, predictions)
-    assert counts.given.tolist() == [2, 2] and counts.predicted.tolist() == [1, 1]
+    assert counts.expected.tolist() == [2, 2] and counts.predicted.tolist() == [1, 1]
     assert counts.right.tolist() == [1, 1] and counts.wrong.tolist() == [1, 1]

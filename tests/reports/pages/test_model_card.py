@@ -24,7 +24,7 @@ def test_hub_accepts_the_metadata(tmp_path):
 
 
 def test_metadata_is_yaml_whatever_the_names(tmp_path):
-    run = record.of_run(
+    run = record.build(
         example_runs.rows(), directory=str(tmp_path / "a: #b"), **example_runs.facts()
     )
     run["data"]["dev"] = {**run["data"]["train"], "path": "x/né: [dev].tsv"}

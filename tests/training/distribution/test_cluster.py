@@ -32,17 +32,6 @@ def test_chief_is_the_first_wherever_it_is_listed(kind, index, task):
     assert read(record) == cluster.Cluster((HOSTS[2], *HOSTS[:2]), task)
 
 
-def test_index_may_be_text():
-    """Some schedulers write it so."""
-    assert read(named("worker", "1", worker=HOSTS)).task == 1
-
-
-def test_name_says_who_is_the_chief():
-    hosts = tuple(HOSTS)
-    assert cluster.Cluster(hosts, 0).name == "worker 0 of 3 (the chief)"
-    assert cluster.Cluster(hosts, 2).name == "worker 2 of 3 (chief: host0:2222)"
-
-
 @pytest.mark.parametrize(
     "environment",
     [
@@ -56,13 +45,6 @@ def test_name_says_who_is_the_chief():
 )
 def test_one_process_is_no_cluster(environment):
     assert cluster.read(environment) is None
-
-
-def test_environment_of_the_process_is_read(monkeypatch):
-    monkeypatch.setenv("TF_CONFIG", json.dumps(named("worker", 1, worker=HOSTS)))
-    assert cluster.read().task == 1
-    monkeypatch.delenv("TF_CONFIG")
-    assert cluster.read() is None
 
 
 @pytest.mark.parametrize(

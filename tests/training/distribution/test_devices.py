@@ -50,12 +50,6 @@ def test_one_device_is_described(monkeypatch):
     )
 
 
-def test_one_device_needs_no_strategy(monkeypatch):
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
-    assert devices.strategy_for() is tf.distribute.get_strategy()
-    assert not devices.compiles_steps(STRATEGY, static_length=128)
-
-
 def test_steps_are_compiled_on_gpus_with_one_length(monkeypatch):
     gpu = types.SimpleNamespace(name="/device:GPU:0")
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [gpu])
@@ -250,50 +244,3 @@ def test_no_thread_tunes_what_a_run_reads(replicas):
     for batches in (made, lambda _: made):
         found = devices.distributed(strategy, batches)
         assert found.options().autotune.enabled is False
-
-
-def test_one_replica_gets_whole_batches():
-    numbers = tf.data.Dataset.from_tensor_slices({"x": [[1, 2, 3], [4, 5, 6]]})
-    for batches in (numbers, lambda context: numbers.skip(context.input_pipeline_id)):
-        found = devices.distributed(STRATEGY, batches)
-        assert [part["x"].numpy().tolist() for part in found] == [[1, 2, 3], [4, 5, 6]]
-
-
-def test_shares_of_one_process_are_whole_batches():
-    shares = np.arange(12).reshape(2, 3, 2)
-    np.testing.assert_array_equal(devices.whole_batches(STRATEGY, shares), shares)
-
-
-@pytest.mark.parametrize("local", [1, 2, 3])
-def test_shares_of_processes_are_put_together_in_order(of_two, monkeypatch, local):
-    """The exchange joins what replicas have; here two processes of `local` each."""
-    batches = np.arange(2 * 12 * 5).reshape(2, 12, 5)  # [steps, B, ...]
-    brought = []
-    for task in (0, 1):
-        strategy = of_two(task)
-        strategy.extended = types.SimpleNamespace(worker_devices=["CPU:0"] * local)
-        first = task * local
-
-        def values(function, first=first):
-            return [
-                function(types.SimpleNamespace(replica_id_in_sync_group=first + i))
-                for i in range(local)
-            ]
-
-        def gather(found):
-            brought.extend(found)
-            joined = brought if len(brought) == 2 * local else [*brought, *found]
-            return tf.concat(joined, axis=0)
-
-        strategy.experimental_distribute_values_from_function = values
-        monkeypatch.setattr(devices, "_gather_of", lambda _, gather=gather: gather)
-        whole = devices.whole_batches(strategy, batches[:, task * 6 :][:, :6])
-    np.testing.assert_array_equal(whole, batches)
-
-
-def test_cluster_is_described(of_two, monkeypatch):
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
-    monkeypatch.setattr(devices.joblib, "cpu_count", lambda: 3)
-    assert devices.describe(of_two(1)).endswith(
-        "strategy: Workers, 4 replicas; worker 1 of 2 (chief: a:1)"
-    )

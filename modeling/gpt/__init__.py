@@ -1,1 +1,0 @@
-"""GPT and GPT-2: their config, network and the files of their releases."""

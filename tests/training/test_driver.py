@@ -1,0 +1,66 @@
+"""Tests of training/driver.py: what is done under which name, seed by seed."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training import driver, grid, run
+
+
+def settings(output_dir, **changes):
+    return run.Settings(
+        output_dir=str(output_dir),
+        seed=1,
+        plan=None,
+        strategy=tf.distribute.get_strategy(),
+        optimizer=None,
+        batch_size=8,
+        **changes,
+    )
+
+
+@pytest.mark.parametrize(
+    ("split", "name"), [("dev", "evaluating: batch"), ("test", "predicting: batch")]
+)
+def test_progress_says_whether_rows_are_evaluated_or_predicted(
+    monkeypatch, tmp_path, split, name
+):
+    """The bar of --do_eval read "predicting"."""
+    seen = []
+
+    def predict(examples, **options):
+        seen.append((examples, options))
+        return "outputs"
+
+    monkeypatch.setattr(driver.Settings, "predictor", lambda *_: predict)
+    task = driver.FineTuningTask(
+        splits={split: "rows"},
+        score=lambda *arguments: arguments,
+        **dict.fromkeys(("model", "load_weights", "store", "objective")),
+        **dict.fromkeys(("predict", "export")),
+    )
+    _, score = task.begin(None, driver.Settings(run=settings(tmp_path)))
+    assert score(split, 8) == (split, "outputs", 8)
+    assert seen == [("rows", {"batch_size": 8, "name": name})]
+
+
+def test_seeds_are_run_one_by_one_and_summarised(tmp_path, capsys):
+    calls = []
+
+    def run_seed(current):
+        calls.append((current.seed, current.output_dir))
+        return {"eval_accuracy": np.float32(current.seed / 4), "global_step": 10}
+
+    grid.run_seeds(run_seed, settings(tmp_path), [1, 2, 3])
+    assert calls == [(seed, f"{tmp_path}/seed-{seed}") for seed in (1, 2, 3)]
+    record = json.loads((tmp_path / "seeds.json").read_text("utf-8"))
+    assert record["summary"]["eval_accuracy"] == {"mean": 0.5, "deviation": 0.25}
+    assert record["seeds"]["3"] == {"eval_accuracy": 0.75, "global_step": 10.0}
+    announced = [
+        f"seeds: run {seed} of 3: {tmp_path}/seed-{seed}\n" for seed in (1, 2, 3)
+    ]
+    assert capsys.readouterr().out == "".join(announced) + (
+        "over seeds 1, 2, 3:\n  eval_accuracy = 0.5000 +- 0.2500\n"
+    )

@@ -1,0 +1,223 @@
+"""Tests of training/inference.py on one device; on two: test_two_replicas.py."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline.batches import batching, packing
+from training import inference
+
+STRATEGY = tf.distribute.get_strategy()
+
+
+@pytest.fixture
+def packed():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(3, 9, 11)
+    return packing.Packed(
+        tokens=rng.integers(1, 30, lengths.sum()).astype(np.int32),
+        splits=np.concatenate([[0], np.cumsum(lengths)]),
+        first_lengths=lengths.astype(np.int32),
+    )
+
+
+def test_result_is_remembered_for_one_step_and_its_arguments():
+    calls = []
+
+    def evaluate(*arguments):
+        calls.append(arguments)
+        return len(calls)
+
+    remembered = inference.CachedEvaluation(evaluate)
+    assert remembered.at(3, "dev") == 1
+    assert remembered("dev", 8) == 2
+    remembered.keep(6)
+    assert remembered("dev", 8) == 3  # of other weights
+    assert remembered.at(6, "dev", 8) == 2
+    # Other weights, data and batch sizes: evaluated again.
+    assert remembered.at(9, "dev", 8) == 4
+    assert remembered.at(6, "test", 8) == 5
+    assert remembered.at(6, "dev", 16) == 6
+    assert remembered.at(6, "dev", 8) == 2 and len(calls) == 6
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 11, 16])
+def test_predictions_are_in_the_order_of_the_examples(packed, batch_size):
+    def first_and_sum(features):
+        ids = features["input_ids"]
+        return {"first": ids[:, 0], "both": tf.stack([ids[:, 0], ids[:, 1]], axis=1)}
+
+    order = batching.evaluation_order(packed.lengths, batch_size)
+    batches = batching.batches(packed, order)
+    outputs = inference.predict(first_and_sum, batches, order, STRATEGY)
+    starts = packed.splits[:-1]
+    np.testing.assert_array_equal(outputs["first"], packed.tokens[starts])
+    np.testing.assert_array_equal(outputs["both"][:, 1], packed.tokens[starts + 1])
+    assert outputs["both"].shape == (11, 2)
+
+
+def test_longest_batch_is_predicted_first(packed):
+    """What does not fit into memory ends at once; the results are the same."""
+    widths = []
+
+    def sums(features):
+        widths.append(features["input_ids"].shape[1])
+        return {"sum": tf.reduce_sum(features["input_ids"], axis=1)}
+
+    examples = batching.Examples(packed, names=list, digest=str)
+    outputs = inference.Predictor(sums, STRATEGY, batch_size=4)(examples)
+    assert widths == sorted(widths, reverse=True) and len(set(widths)) > 1
+    order = batching.evaluation_order(packed.lengths, 4)
+    batches = batching.batches(packed, order)
+    expected = inference.predict(sums, batches, order, STRATEGY)
+    np.testing.assert_array_equal(outputs["sum"], expected["sum"])
+
+
+def test_some_rows_are_predicted_in_their_order(packed):
+    examples = batching.Examples(packed, names=list, digest=str)
+
+    def first(features):
+        return {"first": features["input_ids"][:, 0]}
+
+    rows = np.array([1, 4, 5, 9, 10])
+    outputs = inference.Predictor(first, STRATEGY, batch_size=3).rows(examples, rows)
+    expected = packed.tokens[packed.splits[rows]]
+    np.testing.assert_array_equal(outputs["first"], expected)
+
+
+def test_predictions_for_tokens_are_filled_up(packed):
+    def ids(features):
+        ids = features["input_ids"]
+        return {"ids": ids, "scores": tf.stack([1.0 * tf.cast(ids, tf.float32)] * 2, 2)}
+
+    order = batching.evaluation_order(packed.lengths, 4)
+    batches = batching.batches(packed, order)
+    outputs = inference.predict(ids, batches, order, STRATEGY)
+    assert outputs["ids"].shape == (11, 8) and outputs["scores"].shape == (11, 8, 2)
+    for row, length in enumerate(packed.lengths):
+        tokens = packed.tokens[packed.splits[row] :][:length]
+        assert outputs["ids"][row, :length].tolist() == tokens.tolist()
+        assert set(outputs["ids"][row, length:].tolist()) <= {0, -1}
+    shortest = np.argmin(packed.lengths)
+    assert outputs["ids"][shortest, -1] == -1
+    assert outputs["scores"][shortest, -1].tolist() == [-np.inf, -np.inf]
+
+
+def test_predictions_do_not_depend_on_the_batch(build_classifier, packed):
+    model = build_classifier()
+    predict = inference.predict_function(model, STRATEGY, jit_compile=False)
+    logits = []
+    for batch_size, pad_to in ((4, 9), (11, 16)):
+        order = batching.evaluation_order(packed.lengths, batch_size)
+        batches = batching.batches(packed, order, pad_to=pad_to)
+        outputs = inference.predict(predict, batches, order, STRATEGY)
+        logits.append(outputs["logits"])
+    np.testing.assert_allclose(*logits, atol=1e-6)  # float32 rounding
+    assert np.ptp(logits[0], axis=0).min() > 1e-3  # texts do differ
+
+
+def test_prediction_has_no_dropout(build_classifier, classifier_batch):
+    model = build_classifier(hidden_dropout_prob=0.5)
+    features = {k: v for k, v in classifier_batch.items() if k != "label_ids"}
+    predict = inference.predict_function(model, STRATEGY, jit_compile=False)
+    np.testing.assert_allclose(
+        predict(features)["logits"], model(features)["logits"], atol=1e-6
+    )
+
+
+def test_objective_scores_are_over_all_batches():
+    """Parts and metrics as if it were one batch; `loss` the mean of the batches'."""
+
+    def evaluate(features):
+        words, total, right = features["x"][0], features["x"][1], features["x"][2]
+        return {
+            "totals": {"word_loss": total, "order_loss": tf.constant(6.0)},
+            # The epsilon of the objective, large enough to be seen here.
+            "counts": {"word_loss": words + 0.5, "order_loss": tf.constant(4.0)},
+            "metrics": {"word_accuracy": (right, words)},
+        }
+
+    batches = tf.data.Dataset.from_tensor_slices({"x": [[2.0, 4, 1], [6, 1, 6]]})
+    scores = inference.objective_scores(evaluate, batches, 2, STRATEGY)
+    assert scores == {
+        "loss": np.float32((4 / 2.5 + 1 / 6.5) / 2 + 1.5),
+        "word_loss": np.float32(5 / 8),
+        "order_loss": np.float32(1.5),
+        "word_accuracy": np.float32(7 / 8),
+    }
+    assert all(isinstance(score, np.float32) for score in scores.values())
+
+
+def test_objective_without_a_prediction_scores_zero():
+    def evaluate(features):
+        return {
+            "totals": {"word_loss": tf.constant(0.0)},
+            "counts": {"word_loss": tf.constant(1e-5)},
+            "metrics": {"word_accuracy": (tf.constant(0.0), tf.constant(0.0))},
+        }
+
+    batches = tf.data.Dataset.from_tensor_slices({"x": [1.0]})
+    scores = inference.objective_scores(evaluate, batches, 1, STRATEGY)
+    assert scores == {"loss": 0.0, "word_loss": 0.0, "word_accuracy": 0.0}
+
+
+LENGTHS = [3, 1, 2, 5, 4]
+# Two stretches, each by length, with filling.
+ORDER = [[-1, 1], [2, 0], [-1, -1], [4, 3]]
+
+
+def dataset():
+    def batches():
+        for row in ORDER:
+            lengths = [LENGTHS[max(i, 0)] for i in row]
+            mask = np.arange(max(lengths)) < np.array(lengths)[:, None]
+            ids = np.where(mask, 10 * (1 + np.array(row)[:, None]), 0)
+            yield {
+                "unique_ids": np.array(row, np.int64),
+                "input_ids": ids.astype(np.int32),
+                "input_mask": mask.astype(np.int32),
+            }
+
+    matrix = tf.TensorSpec([None, None], tf.int32)
+    return tf.data.Dataset.from_generator(
+        batches,
+        output_signature={
+            "unique_ids": tf.TensorSpec([None], tf.int64),
+            "input_ids": matrix,
+            "input_mask": matrix,
+        },
+    )
+
+
+def of_tokens(features):
+    ids = tf.cast(features["input_ids"], tf.float32)
+    return {**features, "values": tf.stack([ids, -ids], axis=-1)[..., tf.newaxis]}
+
+
+def of_lines(features):
+    ids = tf.cast(features["input_ids"], tf.float32)
+    return {**features, "values": tf.reduce_max(ids, axis=1)[:, tf.newaxis]}
+
+
+@pytest.mark.parametrize("is_of_tokens", [True, False])
+def test_extraction_is_in_order_and_without_filling(is_of_tokens):
+    reports = []
+    groups = list(
+        inference.extract_in_order(
+            of_tokens if is_of_tokens else of_lines,
+            dataset(),
+            STRATEGY,
+            report=lambda done, **counts: reports.append((done, counts["lines"])),
+            cut=lambda v, length: v[:length] if is_of_tokens else v,
+        )
+    )
+    # As soon as they are complete.
+    assert [[r.unique_id for r in group] for group in groups] == [[0, 1, 2], [3, 4]]
+    assert reports == [(1, 1), (6, 3), (6, 3), (15, 5)]
+    for result in (result for group in groups for result in group):
+        ids = np.full(LENGTHS[result.unique_id], 10 * (1 + result.unique_id))
+        np.testing.assert_array_equal(result.input_ids, ids)
+        expected = np.stack([ids, -ids], axis=-1)[..., np.newaxis]
+        if not is_of_tokens:
+            expected = ids[:1]
+        np.testing.assert_array_equal(result.values, expected)
