@@ -26,7 +26,6 @@ PLAIN_MODULES = (
     "cli.squad_flags",
     "cli.tagger_flags",
     "data_pipeline.classification.labels",
-    "data_pipeline.tagging.schemes",
     "modeling.configs.config",
     "serving.answers",
     "training.schedule",

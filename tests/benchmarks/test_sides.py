@@ -164,7 +164,9 @@ def test_bfloat16_is_of_one_turn_alone(monkeypatch):
     assert policy() == {"policy": "float32"}
 
 
-@pytest.mark.parametrize("name", ["sst2", "tagging", "squad", "pretraining"])
+@pytest.mark.parametrize(
+    "name", ["sst2", "tagging", slow("squad"), slow("pretraining")]
+)
 def test_peer_gets_our_batches(name, model_dir, paths, tmp_path, monkeypatch):
     """What `Work.batches` pads with NumPy is what our pipeline pads, to the number."""
     monkeypatch.setattr(preparation, "MASKED_TOKENS", 3)

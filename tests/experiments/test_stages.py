@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -124,6 +125,23 @@ def begin(root):
     return process
 
 
+def test_directory_is_kept_for_one_comparison(root, capsys):
+    entered = threading.Event()
+
+    def enter():
+        with stages.locked(str(root)):
+            entered.set()
+
+    with stages.locked(str(root)):
+        waiting = threading.Thread(target=enter)
+        waiting.start()
+        wait_for(lambda: "Waiting for them to end" in capsys.readouterr().out)
+        assert not entered.is_set()
+    waiting.join(60)
+    assert entered.is_set()
+
+
+@pytest.mark.slow
 def test_programs_of_a_killed_comparison_keep_its_directory(root):
     process = begin(root)
     wait_for(lambda: any(p.read_text() for p in _children(process.pid)))
