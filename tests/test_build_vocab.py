@@ -306,7 +306,7 @@ def test_wrong_input_is_one_line_and_writes_nothing(tmp_path, flags):
         f"--output_file={tmp_path}/out/vocab.txt",
     )
     line = tiny.refuse(
-        "build_vocab", "--num_workers=1", places, flags.format(d=tmp_path)
+        "build_vocab", "--num_workers=1", *places, flags.format(d=tmp_path)
     )
     assert WRONG[flags] in line
     assert tiny.listing(tmp_path) == before

@@ -198,20 +198,15 @@ def flags_of(script, *arguments):
 
     Yields the names of the flags.
     """
-    from cli import command_line
-
-    def forget():
-        for flag in command_line.own_flags():
-            delattr(flags.FLAGS, flag.name)
-
-    forget()
-    _imported(script).define_flags()
+    before = set(flags.FLAGS)
     try:
+        _imported(script).define_flags()
         if arguments:
             flags.FLAGS([script, *arguments])
-        yield [flag.name for flag in command_line.own_flags()]
+        yield [name for name in flags.FLAGS if name not in before]
     finally:
-        forget()
+        for name in set(flags.FLAGS) - before:
+            delattr(flags.FLAGS, name)
 
 
 @functools.cache
