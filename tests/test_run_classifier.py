@@ -86,8 +86,11 @@ def test_whole_run_learns_reports_and_exports(trained):
         "report.html",
         "report.json",
     } < files
-    steps = {name.split(".")[1] for name in files if name.endswith(".index")}
-    assert steps == {"ckpt-140", "ckpt-180"}  # of 70, 140 and 180 the newest two
+    checkpoints = {name for name in files if re.fullmatch(r"[^/]*\.index", name)}
+    assert checkpoints == {
+        "model.ckpt-140.index",
+        "model.ckpt-180.index",
+    }  # of 70, 140 and 180 the newest two
     results = tiny.eval_results(path)
     assert results["eval_accuracy"] > 0.9 and {"eval_loss", "loss"} < results.keys()
     assert "newly initialised: output_weights, output_bias" in done.out
