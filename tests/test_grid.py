@@ -115,7 +115,10 @@ def test_vectors_of_dev_rows_stand_beside_their_labels(searched, place):
 
 
 BAD_GRIDS = {
-    "learning_rat=1,2": ["'learning_rat', which is no flag", "mean learning_rate or"],
+    "learning_rat=1,2": [
+        "'learning_rat', which is no flag",
+        "It can vary learning_rate",
+    ],
     "output_dir=a,b": ["cannot vary output_dir", "share all else", "learning_rate"],
     "max_seq_length=16,32": ["cannot vary max_seq_length"],
     "seed=1,2": ["--seeds=1,2,3"],

@@ -87,10 +87,8 @@ def test_whole_run_learns_reports_and_exports(trained):
         "report.json",
     } < files
     checkpoints = {name for name in files if re.fullmatch(r"[^/]*\.index", name)}
-    assert checkpoints == {
-        "model.ckpt-140.index",
-        "model.ckpt-180.index",
-    }  # of 70, 140 and 180 the newest two
+    # The newest two of 70, 140 and 180.
+    assert checkpoints == {"model.ckpt-140.index", "model.ckpt-180.index"}
     results = tiny.eval_results(path)
     assert results["eval_accuracy"] > 0.9 and {"eval_loss", "loss"} < results.keys()
     assert "newly initialised: output_weights, output_bias" in done.out
