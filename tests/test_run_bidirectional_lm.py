@@ -169,7 +169,9 @@ def test_next_words_are_learned(data, tmp_path):
     assert max(found[f"{n}_perplexity"] for n in ("forward", "backward")) < 3  # of 17
 
 
-@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "half", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)]
+)
 def test_mixed_precision_trains_as_float32_does(trained, data, tmp_path, half):
     more = (f"--mixed_precision={half}", "--do_eval", "--max_eval_steps=0")
     done = tiny.run_script("run_pretraining", *arguments(data, tmp_path, *more))

@@ -74,7 +74,7 @@ ROWS = {
         "config was",
     ),
 }
-DAILY = ("tagging", "pretraining")
+DAILY = ("pretraining",)
 
 
 @pytest.fixture(scope="module")

@@ -153,7 +153,9 @@ def test_subclass_with_layers_of_keras_is_built_and_loaded(
     np.testing.assert_array_equal(again(tiny_features)["narrow"], wanted)
 
 
-@pytest.mark.parametrize("head", ["none", "seq2seq"])
+@pytest.mark.parametrize(
+    "head", ["none", pytest.param("seq2seq", marks=pytest.mark.slow)]
+)
 def test_models_are_exported_as_they_were_built(
     tiny_config, tiny_features, tmp_path, head
 ):
