@@ -58,7 +58,7 @@ def _run(name, **files):
 
 _RESUME = "--max_seq_length=16 --train_batch_size=48 --do_train --do_eval --do_predict "
 _RESUME += "--pretrained={0}/model --train_file={0}/train.tsv --dev_file={0}/dev.tsv "
-_RESUME += "--test_file={0}/test.tsv --nowrite_report --output_dir={0}/trained "
+_RESUME += "--test_file={0}/test.tsv --nowrite_report --output_dir={0}/trained"
 _DATA = "data-00000-of-00001"
 COMMANDS = {
     "classify": _run(
