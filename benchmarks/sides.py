@@ -22,9 +22,22 @@ PEAK_SIZE = 1536  # rows and columns of the matrix product that shows a side's p
 PEAK_ROUNDS = 20
 # Beginnings of variables that decide on kernels, threads and allocators.
 VARIABLES = (
-    *("TF_ENABLE_", "TF_DISABLE_", "TF_CPU_", "TF_NUM_", "TF_XLA_", "TF_ONEDNN_"),
-    *("XLA_FLAGS", "TORCH_", "ATEN_", "MKL_", "OMP_", "KMP_AFFINITY", "KMP_BLOCKTIME"),
-    *("ONEDNN_", "MALLOC_", "LD_PRELOAD"),
+    "TF_ENABLE_",
+    "TF_DISABLE_",
+    "TF_CPU_",
+    "TF_NUM_",
+    "TF_XLA_",
+    "TF_ONEDNN_",
+    "XLA_FLAGS",
+    "TORCH_",
+    "ATEN_",
+    "MKL_",
+    "OMP_",
+    "KMP_AFFINITY",
+    "KMP_BLOCKTIME",
+    "ONEDNN_",
+    "MALLOC_",
+    "LD_PRELOAD",
 )
 # Tokens written after each sequence, by head; no text ends earlier.
 NEW_TOKENS = {"language_model": 128, "seq2seq": 64}

@@ -20,6 +20,8 @@ CONFIG = config.BertConfig(
     max_position_embeddings=8,
     type_vocab_size=2,
 )
+IDS = np.array([[1, 5, 6, 2]], np.int32)
+INPUTS = {"input_ids": IDS, "input_mask": IDS // IDS, "segment_ids": 0 * IDS}
 
 
 def entered_files(function, *arguments):
@@ -47,13 +49,17 @@ def listed_files(section):
     return re.findall(r"^\* `(.+)`$", items, re.MULTILINE)
 
 
+def check(section, entered, most_files, most_lines):
+    """Asserts that the files entered are those listed, and not too much to read."""
+    listed = listed_files(section)
+    assert entered == {*listed}
+    assert len(listed) <= most_files
+    lines = [len((ROOT / path).read_text().splitlines()) for path in listed]
+    assert sum(lines) <= most_lines, dict(zip(listed, lines, strict=True))
+
+
 def test_forward_pass_enters_the_files_of_the_list():
     model = models.BertClassifier(CONFIG, 3)
     model.build()
-    ids = np.array([[1, 5, 6, 2]], np.int32)
-    features = {"input_ids": ids, "input_mask": ids // ids, "segment_ids": 0 * ids}
-    listed = listed_files("forward pass")
-    assert entered_files(model, features) == {*listed}
-    assert len(listed) <= MOST_FILES
-    lines = [len((ROOT / path).read_text().splitlines()) for path in listed]
-    assert sum(lines) <= MOST_LINES, dict(zip(listed, lines, strict=True))
+    entered = entered_files(model, INPUTS)
+    check("forward pass", entered, MOST_FILES, MOST_LINES)

@@ -10,22 +10,11 @@ import pytest
 import tensorflow as tf
 
 from modeling import losses, models, pretrainers
-from modeling.configs import config
 from tests import test_reading_list as reading_list
 from training import optimizers, train_step
 
 MOST_FILES, MOST_LINES = 7, 1500
-CONFIG = config.BertConfig(
-    vocab_size=20,
-    hidden_size=8,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=16,
-    max_position_embeddings=8,
-    type_vocab_size=2,
-)
-IDS = np.array([[1, 5, 6, 2]], np.int32)
-INPUTS = {"input_ids": IDS, "input_mask": IDS // IDS, "segment_ids": 0 * IDS}
+CONFIG, INPUTS = reading_list.CONFIG, reading_list.INPUTS
 ONE = np.ones(1, np.int32)
 STEPS = {
     "training step": (
@@ -87,10 +76,4 @@ def test_step_enters_the_files_of_the_list(section, monkeypatch):
     entered = reading_list.entered_files(run_step, step, batch)
     entered -= reading_list.entered_files(run_model, model, batch)
     entered -= {"tests/test_reading_list_training.py"}
-    listed = reading_list.listed_files(section)
-    assert entered == {*listed}
-    assert len(listed) <= MOST_FILES
-    lines = [
-        len((reading_list.ROOT / path).read_text().splitlines()) for path in listed
-    ]
-    assert sum(lines) <= MOST_LINES, dict(zip(listed, lines, strict=True))
+    reading_list.check(section, entered, MOST_FILES, MOST_LINES)
