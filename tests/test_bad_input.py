@@ -12,7 +12,7 @@ import pytest
 from modeling import models
 from modeling.checkpoints import google
 from modeling.configs import config as config_lib
-from tests import tiny, tiny_elmo, tiny_questions, whole_runs
+from tests import tiny, tiny_elmo, tiny_gpt, tiny_questions, whole_runs
 
 # Commands, with {d} for a directory that `places` fills and {o} for another.
 COMMANDS = {
@@ -21,6 +21,11 @@ COMMANDS = {
         "--vocab_file={d}/model/vocab.txt --init_checkpoint={d}/model/bert_model.ckpt "
         "--train_file={d}/train.tsv --dev_file={d}/dev.tsv --test_file={d}/test.tsv "
         "--output_dir={o} --max_seq_length=16 --train_batch_size=2"
+    ),
+    "choice": (
+        "run_classifier --pretrained={d}/model --choice_columns=one,two --do_train "
+        "--do_eval --train_file={d}/choices.tsv --dev_file={d}/choices.tsv "
+        "--output_dir={o} --max_seq_length=16"
     ),
     "questions": (
         "run_squad --pretrained={d}/model --output_dir={o} --max_seq_length=24 "
@@ -42,6 +47,12 @@ COMMANDS = {
         "--input_file={d}/unmasked.tfrecord --max_seq_length=16 --do_train "
         "--objective=left_to_right --num_train_steps=2"
     ),
+    "denoising": (
+        "run_pretraining --bert_config_file={d}/pairs.json --output_dir={o} "
+        "--vocab_file={d}/model/vocab.txt --input_file={d}/full.tfrecord --do_train "
+        "--objective=denoising --max_seq_length=16 --corruption=drop"
+    ),
+    "generation": "run_generation --pretrained={d}/gpt2",
     "streams": (
         "run_pretraining --pretrained={d}/model_streams --output_dir={o} --do_train "
         "--input_file={d}/part-*.txt --objective=bidirectional_lm --num_train_steps=2 "
@@ -81,12 +92,37 @@ MISTAKES = {
         "--do_predict": "what the labels are|--labels|label_map.json",
         "--do_eval --do_train --dev_file={d}/odd.tsv": "odd.tsv:2|'terrible'|--labels",
         "--do_export --explain=2 --labels=a,b": "add --do_eval or --do_predict",
+        "--do_train --write_tf_records --pretrained={d}/model_streams "
+        "--bert_config_file= --vocab_file= --init_checkpoint=": (
+            "--write_tf_records writes a number for each token"
+        ),
+        "--do_eval --grid=learning_rate=1": "set --do_train and",
+        "--do_train --grid=learning_rate=1": "set --do_train and --do_ev",
+        "--do_train --do_eval --grid=learning_rate=1,nan": "=nan|not a finite",
+        "--do_train --do_eval --grid=learning_rate=2e-5,0.00002": "has 2e-05 twice",
+        "--do_train --do_eval --grid=train_batch_size=8,64 --num_train_epochs=0.9": (
+            "48 training examples|--train_batch_size=64"
+        ),
+        "--do_train --profile_steps=1,99": "last step of this run, 72",
+        "--do_train --profile_steps=3": "two ascending steps",
+        "--do_train --write_projector": "add --do_eval",
         **{
             f"--{action} --labels=bad,fine,good": (
                 "bert_model.ckpt|lacks output_weights, output_bias|--do_train"
             )
             for action in ("do_eval", "do_predict", "do_export")
         },
+    },
+    "choice": {
+        "--teacher=there": "--teacher is for labels that all examples share|leave it",
+        "--explain=3": "--explain=3 weighs the words of one sequence|leave it out",
+        "--write_projector": "--write_projector is for labels|leave it out",
+        "--pair_input=both_orders": "these rows have choices|leave it out",
+        "--problem_type=multi_label": "stands beside --choice_columns|leave one",
+        "--class_weights=balanced": "needs a classification, not choice|leave it out",
+        "--lm_loss_weight=0.5": (
+            "=0.5 predicts each token|bert_config.json sees both sides; leave it out"
+        ),
     },
     "questions": {
         "": "At least one of `do_train`, `do_predict` or `do_export`",
@@ -102,6 +138,15 @@ MISTAKES = {
         "--do_predict --predict_file={d}/dev.json --doc_stride=0": "--doc_stride=0",
         "--do_train --train_file={d}/train.json --evaluate_steps=1 "
         "--predict_file={d}/dev.json --best_metric=accuracy": "accuracy|f1, exact_",
+        "--do_train --train_file={d}/train.json --bilstm_units=8": (
+            "--bilstm_units=8 is for a BiLSTM, and --head=linear"
+        ),
+        "--do_train --train_file={d}/train.json --pretrained={d}/gpt2 "
+        "--version_2_with_negative": (
+            "first token, which sees nothing in a network|leave it out"
+        ),
+        "--do_train --train_file={d}/train.json --pretrained={d}/gpt2 "
+        "--answer_aligner=original": "tokens of this vocabulary are none|leave it out",
         "--do_train --train_file={d}/lost.json": "none of 1 questions is left",
         "--do_train --train_file={d}/train2.json": (
             "'q0' has 0 answers|--version_2_with_negative"
@@ -163,6 +208,21 @@ MISTAKES = {
         "--masking=span": "--masking=span is for --objective=masked_lm",
         "--do_export": "use run_generation.py",
     },
+    "denoising": {
+        "--masking=span": "for --objective=masked_lm",
+        "--mean_noise_span_length=2": "but it is drop; leave it out",
+        "--do_export": "run_seq2seq.py --do_export",
+    },
+    "generation": {
+        f"--prompt={'a' * 40}": "a prompt of 40 tokens and 24 new ones",
+        "--score_file={d}/long.txt --score_as=last_word": (
+            "long.txt:1: ['aaaa|is one word"
+        ),
+        "--score_file={d}/longer.txt --score_as=last_word": (
+            "does not fit into the network's context of 48"
+        ),
+        "--prompt=a --pretrained={d}/model": "the network reads in both directions",
+    },
     "streams": {
         "--max_seq_length=64": "reads streams of sentences; set --unroll",
         "--masking=span": "--masking=span is for --objective=masked_lm",
@@ -184,6 +244,7 @@ def places(tmp_path_factory):
     place = whole_runs.write(tmp_path_factory.mktemp("bad") / "places")
     (place / "folder.tsv").mkdir()
     (place / "bad.json").write_text("{")
+    tiny_gpt.write_model(place / "gpt2")
     lost = tiny_questions.question(1)
     lost["qas"][0]["answers"][0]["text"] = "nowhere"
     tiny_questions.write(place / "lost.json", [lost])
@@ -202,6 +263,8 @@ def places(tmp_path_factory):
         "seq.in": "the sea was\n",
         "seq.out": "O O\n",
         "pairs.tsv": "one\t1\ntwo\t\n",
+        "long.txt": f"{'a' * 60}\n",
+        "longer.txt": f"{'a' * 60} b\n",
         "text.tfrecord": "A sentence that is no record.\n" * 9,
         "other.txt": "".join(f"{word}\n" for word in words),
     }.items():

@@ -2,15 +2,12 @@
 
 import json
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import bert
-from data_pipeline.batches import batching
 from serving import predictor, streaming
-from tests import parsed_records, resumed_runs, tiny, tiny_gpt
+from tests import resumed_runs, tiny, tiny_gpt
 
 CHOICES = ("one", "two", "three")
 LENGTH = 16
@@ -91,19 +88,6 @@ def test_a_choice_is_learned_and_written(trained, table_dir):
         assert said["label"] == right == CHOICES[values.argmax()] and said["correct"]
 
 
-@pytest.mark.slow
-def test_records_hold_the_sequences_end_to_end(trained):
-    spec = parsed_records.classifier_spec(3 * LENGTH)
-    data = tf.data.TFRecordDataset(str(trained / "train.tf_record"))
-    rows = [tf.io.parse_single_example(record, spec) for record in data]
-    assert len(rows) == 24
-    grids = np.array([row["input_ids"].numpy() for row in rows]).reshape(-1, LENGTH)
-    assert grids.shape == (72, LENGTH)
-    assert set(grids[:, 0]) == {tiny.SPECIAL.index("[CLS]")}
-    great = np.array([5 + 10 + 2 in row for row in grids.tolist()]).reshape(-1, 3)
-    labels = [int(row["label_ids"]) for row in rows]
-    np.testing.assert_array_equal(great.argmax(axis=1), labels)
-    assert great.sum() == 24
 
 
 @pytest.mark.slow
@@ -129,16 +113,6 @@ def test_an_export_answers_as_the_files_say(trained):
     assert "give a list of 3 strings" in second["error"]
 
 
-@pytest.mark.slow
-def test_a_report_says_how_to_ask(trained):
-    done = tiny.run_again(trained, "--nodo_train", "--write_report", draws=True)
-    assert done.code == 0, done.err
-    record = json.loads((trained / "report.json").read_text())
-    assert record["kind"] == "multiple-choice"
-    assert record["text_names"] == ["context", *["choices"] * 3]
-    card = (trained / "README.md").read_text()
-    assert "--choice_columns=one,two,three" in card
-    assert "pipeline_tag: multiple-choice" in card
 
 
 @pytest.mark.slow
@@ -209,39 +183,8 @@ def test_both_orders_give_a_number_that_does_not_depend_on_the_order(
     assert done.code == 2 and "trained with --pair_input=both_orders" in done.err
 
 
-@pytest.mark.parametrize(
-    ("flag", "word"),
-    [
-        ("--teacher=there", "--teacher is for labels that all examples share"),
-        ("--explain=3", "--explain=3 weighs the words of one sequence"),
-        ("--write_projector", "--write_projector is for labels"),
-        ("--pair_input=both_orders", "these rows have choices"),
-        ("--problem_type=multi_label", "stands beside --choice_columns"),
-        ("--class_weights=balanced", "needs a classification, not choice"),
-    ],
-)
-def test_what_suits_no_choice_is_refused(model_dir, table_dir, tmp_path, flag, word):
-    done = tiny.run_classifier(
-        *arguments(model_dir, table_dir, "train", "dev"),
-        f"--choice_columns={','.join(CHOICES)}",
-        *("--do_train", "--do_eval", f"--output_dir={tmp_path}/out", flag),
-    )
-    assert done.code == 2 and done.err.count("\n") == 1, done.err
-    assert (word in done.err and "leave it out" in done.err) or "leave one" in done.err
-    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 
 
-def test_predicting_tokens_needs_a_network_from_left_to_right(
-    model_dir, table_dir, tmp_path
-):
-    done = tiny.run_classifier(
-        *arguments(model_dir, table_dir, "train"),
-        f"--choice_columns={','.join(CHOICES)} --lm_loss_weight=0.5",
-        f"--do_train --output_dir={tmp_path}",
-    )
-    assert done.code == 2 and done.err.count("\n") == 1, done.err
-    assert "--lm_loss_weight=0.5 predicts each token" in done.err
-    assert "bert_config.json sees both sides; leave it out" in done.err
 
 
 @pytest.mark.slow
@@ -310,19 +253,3 @@ def test_gpt_2_chooses_from_text_to_served_text(shared_file, table_dir, tmp_path
     ]
 
 
-@pytest.mark.slow
-def test_python_learns_a_choice(model_dir, table_dir):
-    files = {split: f"{table_dir}/{split}.tsv" for split in ("train", "dev")}
-    columns = {"text_a": "text", "choices": CHOICES}
-    loaded, data = bert.classifier(
-        model_dir, files, columns=columns, max_seq_length=LENGTH
-    )
-    assert loaded.classes.problem_type == "choice"
-    batches = batching.keras_training(data.examples("train"), 8)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    rate = keras.optimizers.Adam(3e-3)
-    loaded.model.compile(optimizer=rate, loss=loss)
-    loaded.model.fit(batches, epochs=12, verbose=0, shuffle=False)
-    answers = [["great a", "awful the", "okay it"], ["awful a", "okay it", "great sea"]]
-    found = loaded.predict(["a film", "the shop"], choices=answers)
-    assert [row["label"] for row in found] == ["one", "three"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from serving import predictor
-from tests import elmo_files, tiny, tiny_questions, tiny_tags
+from tests import elmo_files, tiny, tiny_questions
 
 LEARN = ("--learning_rate=1e-2", "--num_train_epochs=2", "--train_batch_size=16")
 
@@ -16,31 +16,6 @@ def run(script, *arguments):
     return tiny.succeed(script, *arguments, "--max_seq_length=16")
 
 
-@pytest.mark.slow
-def test_tags_in_files_are_those_that_are_served(tmp_path):
-    """Sentences of up to 16 words: of more than 14 the windows overlap."""
-    model = elmo_files.write_release(tmp_path / "model", vocab=False)
-    data = tiny_tags.write_splits(tmp_path / "tags", train=16)
-    rows = [*tiny_tags.sentences(4, start=30), tiny_tags.sentence(3, length=16)]
-    rows.append((["Zoë", "x" * 60, "河"], ["O", "O", "O"]))
-    tiny_tags.write_conll(data / "test.conll", rows)
-    files = [f"--{split}_file={data}/{split}.conll" for split in ("train", "test")]
-    run(
-        *("run_tagger", f"--pretrained={model}", *files, *LEARN),
-        f"--do_train --do_predict --do_export --output_dir={tmp_path}/out",
-    )
-    written = tiny.predictions(tmp_path / "out")
-    assert np.ptp([p for row in written for p in row["probabilities"]]) > 0.02
-    served = predictor.Predictor(str(tmp_path / "out" / "export"))
-    for row, expected in zip(
-        served.predict([" ".join(row["words"]) for row in written]),
-        written,
-        strict=True,
-    ):
-        assert (row["words"], row["tags"]) == (expected["words"], expected["tags"])
-        np.testing.assert_allclose(
-            row["probabilities"], expected["probabilities"], atol=1e-5
-        )
 
 
 @pytest.mark.slow
@@ -125,14 +100,3 @@ def test_questions_are_answered_by_frozen_words(tmp_path):
     assert np.mean(signs) > 0.8  # without the commas beside them
 
 
-def test_records_of_characters_are_refused(tmp_path):
-    model = elmo_files.write_release(tmp_path / "model")
-    (tmp_path / "rows.tsv").write_text("text\tlabel\nthe sea\ta\nit rains\tb\n")
-    done = tiny.run_script(
-        "run_classifier",
-        f"--pretrained={model} --do_train",
-        f"--train_file={tmp_path}/rows.tsv --output_dir={tmp_path}/out",
-        "--write_tf_records",
-    )
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "--write_tf_records writes a number for each token" in done.err

@@ -36,12 +36,6 @@ def run(model_dir):
     return call
 
 
-def refused(model_dir, *arguments):
-    done = tiny.run_script("run_generation", f"--pretrained={model_dir}", *arguments)
-    assert done.code == 2
-    return done.err
-
-
 def rows(path):
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
@@ -78,18 +72,6 @@ def test_texts_do_not_depend_on_what_stands_beside_them(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_several_texts_are_printed_as_the_release_prints_them(run, tmp_path):
-    prompts = ["a", "much longer", "grün", "a"]
-    given = f"--prompt_file={tmp_path / 'prompts.txt'}"
-    (tmp_path / "prompts.txt").write_text("".join(f"{p}\n" for p in prompts))
-    printed = run("--max_new_tokens=12", "--temperature=0", given).split(" SAMPLE ")
-    texts = [part.split("\n", 1)[1] for part in printed[1:]]
-    assert texts[0].rstrip("=\n ") == texts[3].rstrip("=\n ")
-    for prompt, text in zip(prompts, texts, strict=True):
-        assert text.startswith(prompt) and len(text) > len(prompt) + 4
-
-
-@pytest.mark.slow
 def test_a_text_stops_before_a_stop_text(run):
     asked = ("--prompt=The sea", "--max_new_tokens=24", "--temperature=0")
     whole = run(*asked).removesuffix("\n")
@@ -115,22 +97,6 @@ def test_without_a_prompt_a_text_is_as_long_as_the_context(run, tmp_path):
     run("--nostop_at_end", f"--output_file={path}")
     (row,) = rows(path)
     assert (row["prompt"], row["num_tokens"], row["ended"]) == ("", 48, False)
-
-
-def test_wrong_input_is_one_line(model_dir, tmp_path):
-    def error(*arguments):
-        return refused(model_dir, *arguments)
-
-    assert "a prompt of 40 tokens and 24 new ones" in error(f"--prompt={'a' * 40}")
-    assert "the prompt is empty; write one" in error("--prompt= ")
-    path = tmp_path / "a.txt"
-    path.write_text(f"{'a' * 60}\n")
-    asked = (f"--score_file={path}", "--score_as=last_word")
-    assert "a.txt:1: ['aaaa" in error(*asked) and "is one word" in error(*asked)
-    path.write_text(f"{'a' * 60} b\n")
-    assert "does not fit into the network's context of 48" in error(*asked)
-    bert = tiny.write_model(tmp_path / "bert")
-    assert "the network reads in both directions" in refused(bert, "--prompt=a")
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import tensorflow as tf
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.configs import config as config_lib
-from tests import resumed_runs, tiny, whole_runs
+from tests import tiny
 
 HELD_OUT, NUM_WORDS, NUM_BYTES = 14, 90, 500
 BRIEF = (
@@ -49,23 +49,13 @@ def records_dir(tmp_path_factory, model_dir):
     return path
 
 
-def arguments(model_dir, records_dir, output_dir, *more):
-    return (
+def run(model_dir, records_dir, output_dir, *more):
+    tiny.succeed(
+        "run_pretraining",
         f"--pretrained={model_dir} --input_file={records_dir}/train",
         f"--eval_input_file={records_dir}/held-out --output_dir={output_dir}",
         *("--do_train", *BRIEF, *more),
     )
-
-
-@pytest.fixture(scope="module")
-def trained(model_dir, records_dir, tmp_path_factory):
-    """(directory, what it printed) of a run that saves at 5, 10 and 12."""
-    path = tmp_path_factory.mktemp("trained")
-    more = ("--do_eval", "--evaluate_steps=6", "--max_eval_steps=0")
-    flags_ = arguments(model_dir, records_dir, path, *more)
-    done = tiny.run_script("run_pretraining", *flags_)
-    assert done.code == 0, done.err
-    return path, done
 
 
 def expected_scores(config_file, weights):
@@ -96,25 +86,23 @@ def expected_scores(config_file, weights):
     }
 
 
-def test_scores_are_exact_over_all_held_out_records(trained, model_dir):
+def test_scores_are_exact_over_all_held_out_records(model_dir, records_dir, tmp_path):
     """14 records in batches of 4, the last of which counts as much as it holds."""
-    found = tiny.eval_results(trained[0])
+    more = ("--do_eval", "--evaluate_steps=6", "--max_eval_steps=0")
+    run(model_dir, records_dir, tmp_path, *more)
+    found = tiny.eval_results(tmp_path)
     expected = expected_scores(
-        model_dir / "bert_config.json", trained[0] / "model.ckpt-12"
+        model_dir / "bert_config.json", tmp_path / "model.ckpt-12"
     )
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         assert found[name] == pytest.approx(value, rel=1e-5), name
-
-
-def test_curves_have_perplexities(trained):
-    train, held_out = (tiny.events(trained[0] / kind) for kind in ("train", "eval"))
-    for name in ("loss", "perplexity", "word_perplexity", "bits_per_byte"):
-        assert [step for step, _ in held_out[f"eval/{name}"]] == [6, 12, 12]
-        last = held_out[f"eval/{name}"][-1][1]
-        assert last == pytest.approx(tiny.eval_results(trained[0])[name], rel=1e-6)
-    losses = [loss for _, loss in train["train/next_token_loss"]]
-    perplexities = [value for _, value in train["train/perplexity"]]
+    train, held_out = (tiny.events(tmp_path / kind) for kind in ("train", "eval"))
+    assert [step for step, _ in held_out["eval/bits_per_byte"]] == [6, 12, 12]
+    losses, perplexities = (
+        [value for _, value in train[f"train/{name}"]]
+        for name in ("next_token_loss", "perplexity")
+    )
     assert len(losses) == 8
     assert perplexities == pytest.approx(np.exp(losses), rel=1e-5)
 
@@ -122,38 +110,7 @@ def test_curves_have_perplexities(trained):
 @pytest.mark.slow
 def test_next_words_are_learned(model_dir, records_dir, tmp_path):
     more = ("--num_train_steps=300", "--do_eval", "--max_eval_steps=0")
-    flags_ = arguments(model_dir, records_dir, tmp_path, *more, "--learning_rate=1e-2")
-    done = tiny.run_script("run_pretraining", *flags_)
-    assert done.code == 0, done.err
+    run(model_dir, records_dir, tmp_path, *more, "--learning_rate=1e-2")
     found = tiny.eval_results(tmp_path)
     assert found["next_token_accuracy"] > 0.6
     assert found["perplexity"] < 5  # of 43 tokens
-
-
-@pytest.mark.slow
-def test_parts_of_a_batch_add_up(records_dir, tmp_path):
-    """Without dropout; a part counts its own tokens, and the loss is of all."""
-    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    changes = {"num_hidden_layers": 1, "hidden_act": "relu", "attention": "causal"}
-    model = tiny.write_model(tmp_path / "model", **changes, **still)
-    for parts in (1, 4):
-        flags_ = arguments(model, records_dir, tmp_path / str(parts))
-        more = (f"--gradient_accumulation_steps={parts}", "--num_train_steps=3")
-        done = tiny.run_script("run_pretraining", *flags_, *more)
-        assert done.code == 0, done.err
-    one, four = (whole_runs.variables(tmp_path / str(n), 3) for n in (1, 4))
-    assert whole_runs.largest_difference(one, four) < 1e-5
-    start = whole_runs.initial_variables(model)
-    name = "bert/embeddings/word_embeddings"
-    assert np.abs(one[name] - start[name]).max() > 1e-4
-
-
-@pytest.mark.slow
-def test_pages_of_a_run_name_its_kind(trained, tmp_path):
-    """As text generation, for the hub, too."""
-    resumed = tmp_path / "again"
-    resumed_runs.cut_off(trained[0], resumed, 12)
-    done = tiny.run_again(trained[0], f"--output_dir={resumed}", "--write_report")
-    assert done.code == 0, done.err
-    assert "pipeline_tag: text-generation" in (resumed / "README.md").read_text()
-    assert "perplexity" in (resumed / "report.html").read_text()
