@@ -99,10 +99,6 @@ def test_student_learns_from_its_teacher_and_rows_without_labels(
     assert results["eval_loss"] == results["eval_label_loss"]
 
 
-
-
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("weight", "is_equal"), [(0, True), (0.5, False)])
 def test_teacher_of_no_weight_changes_no_bit(teacher, tmp_path, weight, is_equal):
@@ -115,10 +111,6 @@ def test_teacher_of_no_weight_changes_no_bit(teacher, tmp_path, weight, is_equal
         whole_runs.assert_equal(found, plain)
     else:
         assert whole_runs.largest_difference(found, plain) > 1e-3
-
-
-
-
 
 
 def test_teacher_computes_in_the_precision_of_the_run(

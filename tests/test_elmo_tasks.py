@@ -16,8 +16,6 @@ def run(script, *arguments):
     return tiny.succeed(script, *arguments, "--max_seq_length=16")
 
 
-
-
 @pytest.mark.slow
 def test_labels_in_files_are_those_that_are_served(tmp_path):
     """Both orders of pairs; how words are found is stored with the run."""
@@ -98,5 +96,3 @@ def test_questions_are_answered_by_frozen_words(tmp_path):
     assert [row["answer"] for row in served] == [*answers.values()]
     signs = [answer in tiny_questions.SIGNS for answer in answers.values()]
     assert np.mean(signs) > 0.8  # without the commas beside them
-
-

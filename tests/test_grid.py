@@ -79,10 +79,6 @@ def test_grid_killed_between_two_runs_ends_as_the_whole_one(searched, place, tmp
     assert (path / "grid.json").read_text() == (searched[0] / "grid.json").read_text()
 
 
-
-
-
-
 @pytest.mark.slow
 def test_vectors_of_dev_rows_stand_beside_their_labels(searched, place):
     directory = searched[0] / "learning_rate=0.005" / "eval"
@@ -100,14 +96,6 @@ def test_vectors_of_dev_rows_stand_beside_their_labels(searched, place):
     )  # tanh of the pooler
     # Rows without a common text are no neighbours by accident of the order.
     assert len(np.unique(vectors.round(4), axis=0)) == 18
-
-
-
-
-
-
-
-
 
 
 def hparams(directory):
@@ -147,7 +135,3 @@ def test_tensorboard_compares_the_runs(searched):
         path / "learning_rate=0.005" / "eval" / "projector_config.pbtxt"
     ).read_text()
     assert 'tensor_name: "dev"' in config and 'tensor_path: "vectors.tsv"' in config
-
-
-
-

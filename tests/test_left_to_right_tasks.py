@@ -65,9 +65,3 @@ def test_lstms_find_where_there_is_no_answer(tmp_path):
         [row["qas"][0]["question"] for row in data], [row["context"] for row in data]
     )
     assert [row["answer"] for row in served] == [*answers.values()]
-
-
-
-
-
-
