@@ -52,6 +52,11 @@ COMMANDS = {
         "--vocab_file={d}/model/vocab.txt --input_file={d}/full.tfrecord --do_train "
         "--objective=denoising --max_seq_length=16 --corruption=drop"
     ),
+    "convert": "convert_checkpoint --input={d}/model --to=google --output_dir={o}",
+    "features": (
+        "extract_features --pretrained={d}/model --input_file={d}/lines.txt "
+        "--output_file={o} --max_seq_length=16"
+    ),
     "generation": "run_generation --pretrained={d}/gpt2",
     "streams": (
         "run_pretraining --pretrained={d}/model_streams --output_dir={o} --do_train "
@@ -213,6 +218,63 @@ MISTAKES = {
         "--mean_noise_span_length=2": "but it is drop; leave it out",
         "--do_export": "run_seq2seq.py --do_export",
     },
+    "convert": {
+        "--head=span": "has no such head (it has: pretraining)",
+        "--resize_embeddings=3": "none is taken away",
+        "--add_tokens=gone.txt": "gone.txt",
+        "--vocab_file={d}/other.txt": "they belong to different models",
+        "--bert_config_file=gone.json": "gone.json: no such file",
+        "--output_dir={d}/other.txt": "is a file; name a directory",
+        "--output_dir={d}/other.txt/below": "is a file; name a place below",
+        "--output_dir=": "--output_dir is empty",
+        "--input=": "--input is missing",
+        "--input={d}/gone": "gone: no such file; give a prefix such as",
+        "--input={d}": "no checkpoint in this directory",
+        "--to=hdf5": "hdf5: no format for the weights of BERT",
+        "--input={d}/model_streams --to=hugging_face": (
+            "hugging_face: no format for the weights of ELMo; choose"
+        ),
+        "--input={d}/model_streams --head=tagger": "has no such head",
+        "--input={d}/model_streams --resize_embeddings=9": "an ELMo reads char",
+        "--input={d}/model_streams --vocab_file={d}/swapped.txt": (
+            "swapped.txt:1: 'a' is not one of the"
+        ),
+    },
+    "features": {
+        "--input_file=no.txt": "--input_file=no.txt: no such file; check",
+        "--input_file=": "--input_file is empty; name a file",
+        "--output_file=": "--output_file is empty; name a file",
+        "--output_file={d}/./lines.txt": "is --input_file",
+        "--output_file={d}": "is a directory",
+        "--layers=-1,x": "--layers=-1,x are not finite numbers",
+        "--layers=1": "--layers: layer 1, and the network has 1",
+        "--layers=-1 --combine=last": "leave out --layers or --combine",
+        "--layer_weights=1,x": "--layer_weights=1,x are not finite numbers",
+        "--layer_weights=1,nan": "--layer_weights=1,nan are not finite numbers",
+        "--combine=sum_last_4 --layer_weights=1": "has 1 numbers",
+        "--max_seq_length=49": "sequence length 49",
+        "--attention --pooling=mean": "--pooling and --attention exclude",
+        "--attention --heads=2": "--heads: there is no 2, the network has 2",
+        "--attention --layers=-2": "--layers: there is no -2, the network has 1",
+        "--attention --output_format=svg": "--output_format=svg draws one line, and",
+        "--heads=0": "--heads=0 is for --attention; add it",
+        "--output_format=png": "--output_format=png is for --attention; add it",
+        "--bert_config_file=no.json": "no.json",
+        "--vocab_file=no.txt": "no.txt: no such file; give the file that",
+        "--init_checkpoint=no.ckpt": "no.ckpt: no such file; give a prefix such",
+        "--input_file={d}/empty": "empty: is empty",
+        "--pretrained= --bert_config_file={d}/one.conll": "--init_checkpoint is miss",
+        "--pretrained={d}/gpt2": "lines.txt:2: is a pair of texts, A ||| B",
+        "--pretrained={d}/gpt2 --pooling=mean --input_file={d}/blank.txt": (
+            "blank.txt:3: has no token"
+        ),
+        "--pretrained={d}/gpt2 --carry_states --input_file={d}/blank.txt": (
+            "--carry_states is for ELMo"
+        ),
+        "--pretrained={d}/model_streams --attention": (
+            "--attention: the network is an ELMo"
+        ),
+    },
     "generation": {
         f"--prompt={'a' * 40}": "a prompt of 40 tokens and 24 new ones",
         "--score_file={d}/long.txt --score_as=last_word": (
@@ -263,6 +325,9 @@ def places(tmp_path_factory):
         "seq.in": "the sea was\n",
         "seq.out": "O O\n",
         "pairs.tsv": "one\t1\ntwo\t\n",
+        "lines.txt": "the film\na b c ||| the sea\n",
+        "blank.txt": "a\nb\n \nc\n",
+        "empty": "",
         "long.txt": f"{'a' * 60}\n",
         "longer.txt": f"{'a' * 60} b\n",
         "text.tfrecord": "A sentence that is no record.\n" * 9,

@@ -2,8 +2,8 @@
 
 A command runs as printed, with three exceptions: paths outside the checkout lead to
 tables and a model of tests/, output goes elsewhere, and runs are short. Every day the
-flags of each command are parsed and one command of each program runs; with -m slow all
-of them run.
+flags of each command are parsed and an example of README.md runs; with -m slow all
+commands run.
 """
 
 import contextlib
@@ -330,57 +330,13 @@ def split_flags(arguments):
     return {name.lstrip("-"): value for name, _, value in parts}
 
 
-def needed(commands, index):
-    """Indices of the earlier commands of a page that write what this one reads."""
-    options = split_flags(commands[index][1])
-    read = [value for name, value in options.items() if not name.startswith("output_")]
-    read = [value.replace("$TRAINED_CLASSIFIER", "/tmp/mrpc_output") for value in read]
-    indices = set()
-    for earlier in range(index):
-        options = split_flags(commands[earlier][1])
-        written = [v for name, v in options.items() if name.startswith("output_")]
-        if any(r.startswith(w.rstrip("/")) for r in read for w in written):
-            indices |= {earlier, *needed(commands, earlier)}
-    return indices
-
-
-def daily(pages, left_out=()):
-    """Commands of which each program has one, from the first page that runs it.
-
-    Args:
-        pages: {page: [(program, its arguments)]}.
-        left_out: programs whose own tests do every day what the commands do.
-
-    Returns:
-        {page: indices of its commands}, with those that write what the others read.
-    """
-    chosen = {page: set() for page in pages}
-    seen = set(left_out)
-    for page, commands in pages.items():
-        for index, (name, _) in enumerate(commands):
-            if name not in seen:
-                indices = {index, *needed(commands, index)}
-                chosen[page] |= indices
-                seen |= {commands[i][0] for i in indices}
-    return chosen
-
-
 ALL = {page: runnable(page) for page in PAGE_NAMES if runnable(page)}
-# An ELMo takes longer than the networks of the pages that have the same programs.
-QUICK = dict(sorted(ALL.items(), key=lambda item: item[0] == "docs/elmo.md"))
-# Their own tests do every day what the commands do.
-LEFT_OUT = (
-    "serving.client",
-    "run_seq2seq.py",
-    "extract_features.py",
-    "run_tagger.py",
-    "run_squad.py",
-    "create_pretraining_data.py",
-    "run_pretraining.py",
-    "build_vocab.py",
-    "run_generation.py",
-)
-CHOSEN = {page: sorted(indices) for page, indices in daily(QUICK, LEFT_OUT).items()}
+# The first example of README.md: training, predictions, and answers of its export.
+DAILY = [
+    index
+    for index, (_, arguments) in enumerate(ALL["README.md"])
+    if any("output/messages" in word for word in arguments)
+]
 
 
 @contextlib.contextmanager
@@ -417,17 +373,12 @@ def test_commands_of_page_parse(page):
                 assert flags.FLAGS(argv) == positional, shlex.join(words)
 
 
-def test_unknown_flags_are_found():
-    with defined_flags("serving.client"), pytest.raises(flags.Error, match="rset"):
-        flags.FLAGS(["client", "--rset"])
-
-
 @pytest.mark.parametrize(
     ("page", "indices"),
     [
-        *(pytest.param(p, i, id=p) for p, i in CHOSEN.items() if i),
+        pytest.param("README.md", DAILY, id="from training to answers"),
         *(
-            pytest.param(p, range(len(c)), id=f"{p}, all", marks=pytest.mark.slow)
+            pytest.param(p, range(len(c)), id=p, marks=pytest.mark.slow)
             for p, c in ALL.items()
         ),
     ],
@@ -443,13 +394,6 @@ def test_commands_of_page_run(
         done = run_program(name, arguments, tmp_path)
         assert done.code == 0, f"{name} {shlex.join(words)}: {done.err[-2000:]}"
         assert done.out
-
-
-def test_each_script_runs_every_day():
-    names = {
-        ALL[page][index][0] for page, indices in CHOSEN.items() for index in indices
-    }
-    assert names == {*SHORT, *MODULES} - {*LEFT_OUT}
 
 
 @pytest.mark.parametrize(

@@ -127,19 +127,6 @@ def test_published_fixture_gives_its_recorded_dump(shared_file, extract):
             np.testing.assert_allclose(vectors[0], wanted, atol=1e-6, rtol=0)
 
 
-@pytest.mark.slow
-def test_words_are_spelled(elmo, extract):
-    flags = ("--split_words=punctuation",)
-    done, path = extract(elmo, "It's caf\u00e9, " + "x" * 60, *flags)
-    assert done.code == 0, done.err
-    (line,) = map(json.loads, path.read_text().splitlines())
-    words = [token["token"] for token in line["features"]]
-    assert words == ["<S>", "It", "'", "s", "café", ",", "x" * 48, "</S>"]
-    layers = line["features"][1]["layers"]
-    assert [layer["index"] for layer in layers] == ["embedding", 0, 1]
-    assert [len(layer["values"]) for layer in layers] == [24] * 3
-
-
 def test_gpt_that_was_never_fine_tuned_reads_texts_alone(gpt, extract):
     flags = ("--max_seq_length=48", "--batch_size=2")
     found = data_sets(*extract(gpt, "a sea\n\nbe", "--output_format=hdf5", *flags))
@@ -149,22 +136,3 @@ def test_gpt_that_was_never_fine_tuned_reads_texts_alone(gpt, extract):
     layers = [outputs["embedding_output"], *outputs["layer_outputs"]]
     for ours, wanted in zip(found[0], layers, strict=True):
         np.testing.assert_allclose(ours, wanted[0], atol=ROUNDING)
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "flags", "message"),
-    [
-        ("gpt", "a\nb ||| c\n", [], "input.txt:2: is a pair of texts, A ||| B"),
-        ("gpt", "a\nb\n \nc\n", ["--pooling=mean"], "input.txt:3: has no token"),
-        ("gpt", "a\n", ["--carry_states"], "--carry_states is for ELMo"),
-        ("elmo", "a\n", ["--attention"], "--attention: the network is an ELMo"),
-    ],
-)
-def test_what_a_network_has_not_is_refused(
-    request, extract, kind, text, flags, message
-):
-    model = request.getfixturevalue(kind)
-    flags = ("--max_seq_length=48", "--layers=-1", *flags)
-    done, path = extract(model, text, *flags)
-    assert (done.code, path.exists()) == (2, False)
-    assert message in done.err and done.err.count("\n") == 1
