@@ -151,18 +151,12 @@ def test_two_processes_lose_nothing(runs, data, server, tmp_path):
     whole_runs.assert_equal(whole_runs.variables(tmp_path), whole)
 
 
-def killed(server, data, path):
-    """Two processes, one of which was killed."""
-    jobs = go_on(server, "classification", data, path)
+@pytest.mark.slow
+def test_process_that_is_killed_ends_the_other(data, server, tmp_path):
+    jobs = go_on(server, "classification", data, tmp_path)
     jobs[1].wait_for("first step done")
     jobs[1].kill(signal.SIGKILL)
     assert jobs[1].code() == -signal.SIGKILL
-    return jobs
-
-
-@pytest.mark.slow
-def test_process_that_is_killed_ends_the_other(data, server, tmp_path):
-    jobs = killed(server, data, tmp_path)
     assert jobs[0].code() == 4, jobs[0].text()
     assert "another process of this run has ended, or cannot be reached" in (
         jobs[0].text()
@@ -186,29 +180,3 @@ def test_damaged_record_ends_both_processes(data, server, tmp_path):
     assert (reader.code(), other.code()) == (2, 4), reader.text() + other.text()
     assert f"error: {file}: damaged between records 0 and 1023" in reader.text()
     assert "another process of this run has ended" in other.text()
-
-
-@pytest.mark.slow  # the same with a signal every day, above
-def test_same_command_goes_on_after_a_process_was_killed(data, server, tmp_path):
-    assert killed(server, data, tmp_path)[0].code() == 4
-    jobs = go_on(server, "classification", data, tmp_path)
-    assert [job.code() for job in jobs] == [0, 0], jobs[0].text()
-
-
-@pytest.mark.slow  # every day test_run.py has it of one process
-def test_processes_with_different_data_are_refused(data, server, tmp_path):
-    jobs = [
-        server.start(
-            "run_tagger",
-            *whole_runs.arguments("tagging", data, evaluates=False),
-            f"--output_dir={tmp_path}",
-            f"--seed={index}",
-            environment=environment,
-        )
-        for index, environment in enumerate(forked.cluster(2))
-    ]
-    assert [job.code() for job in jobs] == [2, 2], jobs[0].text()
-    assert "the hosts do not agree on model, data and output directory" in (
-        jobs[1].text()
-    )
-    assert not list(tmp_path.iterdir())
