@@ -213,7 +213,7 @@ WRONG = {
             "--max_source_length=21 is more than the 20 positions of the e"
         ),
         "--max_source_length=20 --max_target_length=11": (
-            "--max_target_length=11 is more than the 10 positions of the decoder (c.json"
+            "--max_target_length=11 is more than the 10 positions of the decoder"
         ),
         "--max_source_length=9 --max_target_length=9 --num_beams=5": (
             "--num_beams=5 is more than the 4 tokens of the vocabulary"
