@@ -14,18 +14,6 @@ from modeling.configs import config as config_lib
 from tests import tiny
 
 
-def test_sides_take_turns():
-    calls = []
-
-    def take(side):
-        calls.append(side)
-        return {"figure": float(len(calls)), "x": 1.0}
-
-    runs = turns.alternate({s: lambda s=s: take(s) for s in ("ours", "peer")}, 3)
-    assert calls == ["ours", "peer"] * 3
-    assert [run["figure"] for run in runs["peer"]] == [2.0, 4.0, 6.0]
-
-
 def test_side_that_fails_says_why():
     command = [sys.executable, "-c", "raise SystemExit('no compiler')"]
     with pytest.raises(turns.SideFailed, match="exit code 1\nno compiler"):
@@ -67,8 +55,6 @@ def test_fastest_variant_takes_part(flag_values, monkeypatch):
     assert [variant for _, variant, _ in tried] == ["sdpa", "eager"]  # lengths vary
     seconds["sdpa_frozen"] = 0.5  # packs its weights, which training would change
     assert compare.fastest_variant(rows.ROWS["inference"], job)[0] == "sdpa_frozen"
-    beside = [n for n, row in rows.ROWS.items() if compare.takes_part("sdpa_int8", row)]
-    assert beside == ["latency_int8"]
     flag_values.peer_variants = ["sdpa"]
     tried.clear()
     assert compare.fastest_variant(rows.ROWS["sst2"], job) == ("sdpa", {})
@@ -114,7 +100,6 @@ def test_row_is_measured_in_turns(flag_values, monkeypatch):
     ("name", "value", "message"),
     [
         ("sst2_file", "none.tsv", r"--sst2_file=none.tsv: there is no such file"),
-        ("pretrained", "none", r"--pretrained=none: there is no such file"),
         ("peer_variants", ["flash"], r"--peer_variants=flash: variants are sdpa, "),
         ("rounds", 0, r"--rounds=0 is below 1"),
     ],
@@ -130,19 +115,6 @@ def test_wrong_flag_is_named_at_once(
         compare.main([])
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(message, line)
-
-
-def test_rows_are_chosen_by_name():
-    assert list(rows.named(["latency", "sms"])) == ["latency", "sms"]
-    assert rows.named([]) == rows.ROWS
-    with pytest.raises(ValueError, match="--rows=lat: rows are classifier, "):
-        rows.named(["lat"])
-
-
-def test_rows_say_how_large_a_batch_is():
-    assert rows.ROWS["classifier"].full_title == "classifier step, 32 x 128"
-    assert rows.ROWS["squad"].full_title == "SQuAD, batches of 16"
-    assert rows.ROWS["latency"].full_title == "one sentence, p50"
 
 
 def test_rows_that_cannot_run_say_why():
@@ -169,17 +141,6 @@ def test_processor_is_read(tmp_path):
     assert report.describe_machine(str(tmp_path / "absent"))["instruction_sets"] == []
 
 
-def turn_of(figure, share, memory, peak, versions):
-    return {
-        "figure": figure,
-        "share_of_peak": share,
-        "peak_memory_mb": memory,
-        "peak_gflops": peak,
-        "versions": versions,
-        "environment": {"TF_X": "1"} if "TensorFlow" in versions else {},
-    }
-
-
 def test_peak_is_that_of_the_fastest_turn():
     runs = [
         {"seconds": 2.0, "peak_gflops": 100.0},
@@ -192,35 +153,30 @@ def test_peak_is_that_of_the_fastest_turn():
 
 
 def test_report_holds_medians_and_ratios():
+    ours = {
+        "share_of_peak": 0.5,
+        "peak_memory_mb": 1500.0,
+        "environment": {"TF_X": "1"},
+    }
+    peer = {"share_of_peak": 0.8, "peak_memory_mb": 700.0, "environment": {}}
+    ours["versions"], peer["versions"] = {"TensorFlow": "2.21"}, {"PyTorch": "2.13"}
     ours_runs = [
-        turn_of(f, 0.5, 1500.0, p, {"TensorFlow": "2.21"})
-        for f, p in ((10.0, 150.0), (30.0, 156.0), (20.0, 152.0))
+        {**ours, "figure": figure, "peak_gflops": peak}
+        for figure, peak in ((10.0, 150.0), (30.0, 156.0), (20.0, 152.0))
     ]
     peer_runs = [
-        turn_of(f, 0.8, 700.0, 180.0, {"PyTorch": "2.13"}) for f in (10.0, 20.0, 5.0)
+        {**peer, "figure": figure, "peak_gflops": 180.0} for figure in (10.0, 20.0, 5.0)
     ]
+    machine = {"processor": "AMD EPYC", "cores": 2, "instruction_sets": ["avx2"]}
+    step = {"title": "classifier step", "unit": "sequences/s", "precision": "float32"}
+    alone = {"title": "one sentence", "unit": "ms", "precision": "float32"}
+    both = {"ours": ours_runs, "peer": peer_runs}
     results = {
-        "machine": {
-            "processor": "AMD EPYC",
-            "cores": 2,
-            "instruction_sets": ["avx2"],
-            "memory_gb": 25.0,
-        },
+        "machine": {**machine, "memory_gb": 25.0},
         "peak_size": 1536,
         "rows": {
-            "classifier": {
-                "title": "classifier step",
-                "unit": "sequences/s",
-                "precision": "float32",
-                "variant": "sdpa",
-                "runs": {"ours": ours_runs, "peer": peer_runs},
-            },
-            "alone": {
-                "title": "one sentence",
-                "unit": "ms",
-                "precision": "float32",
-                "runs": {"ours": [{**ours_runs[0]}]},
-            },
+            "classifier": {**step, "variant": "sdpa", "runs": both},
+            "alone": {**alone, "runs": {"ours": ours_runs[:1]}},
             "sms": {"skipped": "--sms_file is not set"},
         },
     }
@@ -318,12 +274,3 @@ def test_network_of_a_point_keeps_the_size_of_a_head(sweep_flags):
     sweep_flags.hidden_sizes = ["8", "x"]
     with pytest.raises(ValueError, match="--hidden_sizes=8,x: give whole numbers"):
         sweep.points()
-
-
-@pytest.mark.slow
-def test_point_is_measured(sweep_flags):
-    point = sweep.points()[0]
-    config = config_lib.BertConfig.from_dict(SMALL)
-    figures = sweep.measure(sweep.network(config, point), point)
-    assert figures["loss"] == pytest.approx(0.69, abs=0.1)  # log 2 of two classes
-    assert figures["tokens_per_second"] > 0 and figures["share_of_peak"] > 0

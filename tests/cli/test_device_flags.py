@@ -117,7 +117,7 @@ def test_gpu_can_be_required(parse, calls, monkeypatch):
     parse()
     device_setup.set_up()
     parse("--require_gpu")
-    with pytest.raises(ValueError, match="^--require_gpu: TensorFlow finds no GPU; "):
+    with pytest.raises(ValueError, match=r"^--require_gpu: TensorFlow finds no GPU; "):
         device_setup.set_up()
     gpus.append("GPU:0")
     device_setup.set_up()

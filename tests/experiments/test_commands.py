@@ -98,20 +98,6 @@ def test_runs_differ_in_nothing_but_their_system(lines):
     assert masked["save_checkpoints_steps"] == 20
 
 
-def test_a_checkpoint_along_the_pretraining_is_named(lines):
-    system = systems.SYSTEMS["no_nsp"]
-    stage = lines.task(system, tasks.TASKS["sst2"], checkpoint_step=250)
-    values = parsed(stage)
-    assert values["init_checkpoint"] == f"{values['pretrained']}/model.ckpt-250"
-
-
-def test_networks_are_of_one_size(bert):
-    networks = shapes.equal_sized(bert, VOCAB, 900)
-    sizes = {name: shapes.num_weights(network) for name, network in networks.items()}
-    assert sizes["left_to_right"] == sizes["bert"]
-    assert max(sizes.values()) < 1.01 * min(sizes.values())
-
-
 @pytest.mark.parametrize(
     ("shape", "make", "more"),
     [

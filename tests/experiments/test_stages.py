@@ -6,7 +6,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -73,13 +72,6 @@ def test_what_is_done_is_not_run_again(root, capsys):
     assert (root / "out").read_text().split()[-1] == "d"
 
 
-def test_runs_begin_in_order(root):
-    with stages.locked(str(root)) as lock:
-        runner = stages.Runner(str(root), 1, 1, lock)
-        runner.run("runs", [stage(root, name) for name in "dacb"])
-    assert (root / "out").read_text().split() == ["d", "a", "c", "b"]
-
-
 def test_what_failed_is_shown_with_its_command_and_nothing_begins_after_it(root):
     (root / "bad").mkdir()
     (root / "bad" / stages.LOG).write_text("of an earlier time\n")
@@ -123,22 +115,6 @@ def begin(root):
     wait_for(lambda: (root / "quick" / stages.DONE).exists())
     wait_for(lambda: (root / "slow" / stages.LOG).exists())
     return process
-
-
-def test_directory_is_kept_for_one_comparison(root, capsys):
-    entered = threading.Event()
-
-    def enter():
-        with stages.locked(str(root)):
-            entered.set()
-
-    with stages.locked(str(root)):
-        waiting = threading.Thread(target=enter)
-        waiting.start()
-        wait_for(lambda: "Waiting for them to end" in capsys.readouterr().out)
-        assert not entered.is_set()
-    waiting.join(60)
-    assert entered.is_set()
 
 
 @pytest.mark.slow

@@ -3,8 +3,6 @@
 import html
 import io
 import re
-import subprocess
-import sys
 import warnings
 import xml.etree.ElementTree
 
@@ -14,7 +12,6 @@ import pytest
 
 from contract import outcomes
 from reports import figures, pictures, svg
-from reports.measures import diagnostics
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # a library within warns
@@ -101,16 +98,6 @@ def test_small_matrices_show_counts_and_large_ones_their_worst_errors():
     assert "class 50" not in " ".join(shown)
 
 
-def test_a_hundred_curves_are_the_worst_few():
-    names = [f"class {i}" for i in range(100)]
-    curve = np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    curves = {i: diagnostics.Curve(*curve, 1 - i / 1000) for i in range(100)}
-    figure = figures.precision_recall(curves, names)
-    shown = drawn_texts(figure)
-    assert sum(text.startswith("class") for text in shown) == figures.CURVES
-    assert {"class 99  0.901", "class 93  0.907"} <= set(shown)
-
-
 def test_svg_takes_the_ink_of_the_page_and_repeats():
     """Without a ground of its own it is readable on white and on black."""
     matrix = np.array([[1, 2], [3, 4]])
@@ -126,28 +113,6 @@ def test_names_are_text_whatever_they_hold():
     shown = drawn_texts(figures.confusion(np.eye(4, dtype=int), names))
     assert {"$x^2$ & <b>", "a b", "体育", "n" * 17 + "…"} <= set(shown)
     assert svg.png(figures.confusion(np.eye(4, dtype=int), names))
-
-
-def test_drawing_leaves_the_users_matplotlib_alone():
-    """No pyplot, no backend chosen, no settings changed; nothing until one draws."""
-    code = """
-import sys
-from contract import outcomes
-from reports import pictures
-assert not any(name.startswith("matplotlib") for name in sys.modules)
-import matplotlib, numpy as np
-before = dict(matplotlib.rcParams.copy())
-from reports import figures, svg
-svg.png(figures.histogram(np.arange(3.0), "x"))
-assert "matplotlib.pyplot" not in sys.modules
-assert matplotlib.rcParams._get_backend_or_none() is None
-assert dict(matplotlib.rcParams.copy()) == before
-matplotlib.use("svg")
-svg.png(figures.histogram(np.arange(3.0), "x"))
-assert matplotlib.get_backend() == "svg"
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_tensorboard_gets_pictures_a_table_and_histograms():

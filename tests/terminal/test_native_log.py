@@ -18,21 +18,10 @@ OF_EVERY_START = (
     "I0000 00:00:1795352007.225621   27198 port.cc:153] oneDNN custom operations are "
     "on. You may see slightly different numerical results due to floating-point "
     "round-off errors",
-    "I0000 00:00:1795352234.074691   30512 cpu_feature_guard.cc:227] This TensorFlow "
-    "binary is optimized to use available CPU instructions in performance-critical "
-    "operations.",
     "To enable the following instructions: AVX2 FMA, in other operations, rebuild "
     "TensorFlow with the appropriate compiler flags.",
     "E0000 00:00:1795352012.109592   27198 util.cc:131] oneDNN supports DT_INT64 only "
     "on platforms with AVX-512. Falling back to the default Eigen-based implementation",
-    "W0000 00:00:1736841518.537290   68237 computation_placer.cc:177] computation "
-    "placer already registered. Please check linkage and avoid linking the same "
-    "target more than once.",
-    "I0000 00:00:1795352237.882822   30512 service.cc:153] XLA service 0x55a770c93e90 "
-    "initialized for platform Host (this does not guarantee that XLA will be used).",
-    "I0000 00:00:1795352237.882855   30512 service.cc:161]   StreamExecutor [0]: Host",
-    "I0000 00:00:1795352237.930034   30512 device_compiler.h:208] Compiled cluster "
-    "using XLA!  This line is logged at most once for the lifetime of the process.",
     "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.",
 )
 WITHOUT_GPU = (
@@ -117,12 +106,11 @@ def test_unknown_lines_pass_and_known_ones_do_not(
     assert (process.returncode, out) == (0, b"out\n")
 
 
-@pytest.mark.parametrize("ending", ["os.kill(os.getpid(), 4)", "os.abort()"])
-def test_crash_keeps_what_was_written(ending):
-    process = start(lines(OF_EVERY_START, UNKNOWN) + "no end", ending)
+def test_crash_keeps_what_was_written():
+    process = start(lines(OF_EVERY_START, UNKNOWN) + "no end", "os.abort()")
     err = process.communicate(timeout=60)[1]
     assert err.decode() == lines(UNKNOWN) + "no end"
-    assert process.returncode in (-signal.SIGILL, -signal.SIGABRT)
+    assert process.returncode == -signal.SIGABRT
 
 
 def test_more_than_a_pipe_holds_is_passed_on_while_the_interpreter_is_locked():
@@ -168,11 +156,3 @@ def test_standard_error_stays_a_terminal():
     assert process.communicate(timeout=60)[0] == b""
     assert (process.returncode, os.read(ours, 999)) == (0, b"other\r\n")
     os.close(ours)
-
-
-def test_captured_standard_error_is_left_alone(capfd):
-    stream = sys.stderr
-    native_log.begin()
-    os.write(2, OF_EVERY_START[0].encode())
-    assert sys.stderr is stream
-    assert capfd.readouterr().err == OF_EVERY_START[0]
