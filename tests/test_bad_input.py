@@ -253,12 +253,6 @@ MISTAKES = {
         "--layer_weights=1,nan": "--layer_weights=1,nan are not finite numbers",
         "--combine=sum_last_4 --layer_weights=1": "has 1 numbers",
         "--max_seq_length=49": "sequence length 49",
-        "--attention --pooling=mean": "--pooling and --attention exclude",
-        "--attention --heads=2": "--heads: there is no 2, the network has 2",
-        "--attention --layers=-2": "--layers: there is no -2, the network has 1",
-        "--attention --output_format=svg": "--output_format=svg draws one line, and",
-        "--heads=0": "--heads=0 is for --attention; add it",
-        "--output_format=png": "--output_format=png is for --attention; add it",
         "--bert_config_file=no.json": "no.json",
         "--vocab_file=no.txt": "no.txt: no such file; give the file that",
         "--init_checkpoint=no.ckpt": "no.ckpt: no such file; give a prefix such",
@@ -270,9 +264,6 @@ MISTAKES = {
         ),
         "--pretrained={d}/gpt2 --carry_states --input_file={d}/blank.txt": (
             "--carry_states is for ELMo"
-        ),
-        "--pretrained={d}/model_streams --attention": (
-            "--attention: the network is an ELMo"
         ),
     },
     "generation": {

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import bert
 import extract_features
 from tests import tiny
 
@@ -203,7 +204,6 @@ def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_
     monkeypatch.chdir(tmp_path)
     (tmp_path / "output").mkdir()
     last, pooled = "--layers=-1", ("--pooling=mean", "--normalize")
-    shutil.copy(file_of("npz", "--attention"), "output/attention.npz")
     shutil.copy(file_of("hdf5"), "output/vectors.hdf5")
     for name, form, flags in (
         ("tokens", "jsonl", ()),
@@ -220,9 +220,6 @@ def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_
     for code in snippets():
         names: dict = {}
         exec(code, names)
-        for found, line in zip(names.get("maps", ()), LENGTHS, strict=False):
-            assert found.shape == (4, 2, line, line)
-            seen.append("maps")
         for found, line in zip(names.get("layers", ()), LENGTHS, strict=False):
             assert found.shape == (5, line - 2, 32)
             seen.append("layers")
@@ -230,46 +227,30 @@ def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_
             value = np.concatenate([np.reshape(v, (-1, 32)) for v in names[name]])
             np.testing.assert_allclose(value, wanted[name], atol=1e-5, err_msg=code)
             seen.append(name)
-    assert seen.count("maps") == seen.count("layers") == len(LENGTHS)
-    seen = [name for name in seen if name not in ("maps", "layers")]
+    assert seen.count("layers") == len(LENGTHS)
+    seen = [name for name in seen if name != "layers"]
     assert sorted(seen) == ["sentences", "sentences", "tokens", "tokens", "tokens"]
 
 
-def maps_of(arrays):
-    """[K, N, S, S] of each line of an .npz file of attention."""
-    ids = np.split(arrays["input_ids"], arrays["splits"][1:-1])
-    panels = len(arrays["layers"]), len(arrays["heads"])
-    ends = np.cumsum([np.prod(panels) * len(line) ** 2 for line in ids])
-    parts = np.split(arrays["values"], ends[:-1])
-    pairs = zip(parts, ids, strict=True)
-    return [part.reshape(*panels, len(line), len(line)) for part, line in pairs]
-
-
-def test_attention_follows_from_weights_and_vectors(arrays, all_layers, model_dir):
-    attention = arrays("--attention")
-    maps = maps_of(attention)
-    assert [line.shape for line in maps] == [(4, 2, s, s) for s in LENGTHS]
-    assert attention["layers"].tolist() == ["0", "1", "2", "3"]
+@pytest.mark.slow
+def test_attention_follows_from_the_weights(model_dir, all_layers):
+    """Against NumPy, from the weights in the file and the vectors of the layers."""
+    maps = bert.load(str(model_dir), max_seq_length=16).attention("the film was great")
+    assert maps.shape == (4, 2, 6, 6)
+    hidden = all_layers["values"][: LENGTHS[0]]  # [S, 5, D]
     read = tf.train.load_checkpoint(str(model_dir / "bert_model.ckpt")).get_tensor
-    place = "bert/encoder/layer_1/attention/self"
-    ends = all_layers["splits"]
-    for number, found in enumerate(maps):
-        hidden = all_layers["values"][ends[number] : ends[number + 1], 1]  # of layer 0
+    for layer in range(4):
+        place = f"bert/encoder/layer_{layer}/attention/self"
         query, key = (
-            hidden @ read(f"{place}/{name}/kernel") + read(f"{place}/{name}/bias")
+            hidden[:, layer] @ read(f"{place}/{name}/kernel")
+            + read(f"{place}/{name}/bias")
             for name in ("query", "key")
         )
         query, key = (x.reshape(-1, 2, 16).transpose(1, 0, 2) for x in (query, key))
         scores = np.exp(query @ key.transpose(0, 2, 1) / np.sqrt(16.0))
         wanted = scores / scores.sum(axis=-1, keepdims=True)
-        np.testing.assert_allclose(found[1], wanted, atol=1e-6)
-
-
-def test_attention_of_one_line_is_a_picture(model_dir, input_file):
-    input_file.write_text("the film was great\n")
-    flags = ("--attention", "--output_format=svg", "--layers=-1", "--heads=1")
-    data = extract(model_dir, input_file, "a.svg", *flags).read_bytes()
-    assert data.startswith(b"<?xml") and data.count(b"<image") == 1
+        np.testing.assert_allclose(maps[layer], wanted, atol=1e-6)
+    assert np.ptp(maps, axis=(0, 1)).max() > 0.05  # layers and heads differ
 
 
 def test_pooler_is_not_needed_and_other_weights_are(model_dir, input_file, tmp_path):
