@@ -182,7 +182,7 @@ XNLI_ROWS = [("a film", "it was", "entailment"), ("the sea", "a shop", "neutral"
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "uncased_tiny"
-    return tiny.write_model(path, num_hidden_layers=1)
+    return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from data_pipeline.batches import batching
 from tests import tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -121,3 +122,16 @@ def test_settings_that_come_too_late_are_named(when):
     assert len(warned) == (when == "late")
     for message in warned:
         assert "too late for" in message and "TF_CPU_ALLOCATOR_USE_BFC=1" in message
+
+
+def test_epochs_differ_and_follow_from_the_seed(names):
+    examples = names["data"].examples("train")
+
+    def epochs(seed):
+        dataset = batching.keras_training(examples, 32, seed=seed).take(2)
+        return [[y.numpy().tolist() for _, y in dataset] for _ in range(2)]
+
+    first = epochs(1)
+    assert first[0] != first[1] and first == epochs(1) and first != epochs(2)
+    with pytest.raises(ValueError, match="batch_size=541 is more than the 540"):
+        batching.keras_training(examples, 541)

@@ -55,7 +55,7 @@ def upload(directory, remote):
 def remote(tmp_path_factory):
     """A model and tables, local in one directory and remote in another."""
     local = tmp_path_factory.mktemp("local")
-    tiny.write_model(local / "model")
+    tiny.write_model(local / "model", num_hidden_layers=1, hidden_act="relu")
     tiny.write_tables(local / "tables")
     upload(local / "model", "ram://remote/model")
     upload(local / "tables", "ram://remote/tables")

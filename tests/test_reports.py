@@ -22,7 +22,7 @@ BRIEF = (
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
     directory = tmp_path_factory.mktemp("reports")
-    tiny.write_model(directory / "model", num_hidden_layers=1)
+    tiny.write_model(directory / "model", num_hidden_layers=1, hidden_act="relu")
     tiny.write_tables(directory)
     return directory
 

@@ -34,7 +34,7 @@ def lines(path):
 def files(tmp_path_factory):
     """A directory with config, vocabulary and three files of pairs."""
     path = tmp_path_factory.mktemp("pairs")
-    bert = tiny.write_model(path / "bert", num_hidden_layers=1)
+    bert = tiny.write_model(path / "bert", num_hidden_layers=1, hidden_act="relu")
     config = tiny.encoder_decoder(json.loads((bert / "bert_config.json").read_text()))
     (path / "config.json").write_text(json.dumps(config))
     (path / "vocab.txt").write_text((bert / "vocab.txt").read_text())

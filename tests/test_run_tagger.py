@@ -19,7 +19,9 @@ BRIEF = ("--learning_rate=1e-3", "--num_train_epochs=1", "--train_batch_size=8")
 
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory):
-    return tiny.write_model(tmp_path_factory.mktemp("uncased_model"))
+    path = tmp_path_factory.mktemp("uncased_model")
+    # XLA, which the gelu of training needs, takes its time, and so does each layer.
+    return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
 
 
 @pytest.fixture(scope="module")
