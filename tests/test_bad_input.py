@@ -378,62 +378,16 @@ TABLES = {
         "--labels=bad,good",
         "train.tsv:4|'god'|closest: 'good'|['bad', 'good']|--labels",
     ),
-    "empty text": (
-        b"text\tlabel\na film\tgood\n \tbad\n",
-        "",
-        "train.tsv:3|text_a is empty|--allow_empty_text",
-    ),
-    "too few columns": (
-        b"text\tlabel\na film\tgood\nthe sea\n",
-        "",
-        "train.tsv:3|1 columns|column 1 (label)|correct the row",
-    ),
-    "no such column": (
-        ROWS,
-        "--label_column=labbel",
-        "train.tsv|'labbel'|['text', 'label']|choose",
-    ),
     "invalid UTF-8": (
         b"text\tlabel\na film\tgood\nthe s\xe9a\tbad\n",
         "",
         "train.tsv:3|0xe9|number 6|convert the file to UTF-8",
     ),
-    "UTF-16": (
-        "text\tlabel\na film\tgood\n".encode("utf-16"),
-        "",
-        "train.tsv:1|0xff|convert the file to UTF-8",
-    ),
     "empty file": (b"", "", "train.tsv|is empty|one row per example"),
-    "only a header": (b"text\tlabel\n", "", "train.tsv|no rows|one per example"),
-    "blank line": (
-        b"text\tlabel\na film\tgood\n\nthe sea\tbad\n",
-        "",
-        "train.tsv:3|blank line|remove it",
-    ),
-    "no header": (
-        b"a film\tgood\nthe sea\tbad\n",
-        "",
-        "train.tsv:1|'a film'|--text_a_column",
-    ),
-    "one label": (
-        b"text\tlabel\na film\tgood\nthe sea\tgood\n",
-        "",
-        "classification needs 2 labels or more|'good'|--labels",
-    ),
     "label that is no number": (
         b"text\tscore\na film\t1.5\nthe sea\tnan\n",
         "--problem_type=regression",
         "train.tsv:3|'nan'|finite number|correct the row",
-    ),
-    "quote in CSV": (
-        b'text,label\n"a film,good\nthe sea,bad\n',
-        "--file_format=csv",
-        "train.tsv:2|CSV|close each quote",
-    ),
-    "line that is no JSON": (
-        b'{"text": "a film", "label": "good"}\n{"text": the sea}\n',
-        "--file_format=jsonl",
-        'train.tsv:2|the sea|JSON object|{"text": "...", "label": "..."}',
     ),
     "too few rows for a step": (
         ROWS,
@@ -445,11 +399,6 @@ TABLES = {
         "--num_train_epochs=1e20",
         "--num_train_epochs=1e+20 of 2 training|more than 2,147,483,647|lower",
     ),
-    "class without rows": (
-        ROWS,
-        "--labels=bad,fine,good --class_weights=balanced",
-        "--class_weights=balanced|'fine'|add some",
-    ),
 }
 
 
@@ -458,50 +407,6 @@ def test_bad_table_is_refused(place, case):
     content, flags, words = TABLES[case]
     (place / "train.tsv").write_bytes(content)
     assert_refused(place, [flags], *words.split("|"))
-
-
-# Content that looks odd and is none: it trains.
-FINE = {
-    "byte-order mark": b"\xef\xbb\xbf" + ROWS,
-    "CRLF": ROWS.replace(b"\n", b"\r\n"),
-    "quote": b'text\tlabel\n"a film\tgood\nthe "sea\tbad\n',
-    "no last line feed": ROWS[:-1],
-    "BOM, CRLF and no header": b"\xef\xbb\xbfa film\tgood\r\nthe sea\tbad\r\n",
-}
-
-
-@pytest.mark.slow
-def test_odd_tables_are_read(place):
-    """All of them as dev sets of one model; cells are tested with the reader.
-
-    Test rows need neither labels that the model has nor their column.
-    """
-    odd = list(FINE.items())
-    (place / "train.tsv").write_bytes(odd[0][1])
-    (place / "test.tsv").write_text("text\na film\nthe sea\n")
-    flags = ("--do_eval", "--do_predict", "--num_train_epochs=1")
-    done = tiny.succeed(*command(place, *flags, f"--dev_file={place}/train.tsv"))
-    expected = tiny.eval_results(place / "out")
-    predicted = tiny.predictions(place / "out")
-    assert "test_accuracy" not in done.out and len(predicted) == 2
-    assert json.loads((place / "out" / "label_map.json").read_text()) == {
-        "0": "bad",
-        "1": "good",
-        "problem_type": "classification",
-    }
-    (place / "test.tsv").write_text("text\tlabel\na film\t?\nthe sea\t?\n")
-    for name, content in odd[1:]:
-        (place / "dev.tsv").write_bytes(content)
-        flags = ["--do_eval", "--nodo_train"]
-        if b"text" not in content:
-            flags += ["--text_a_column=0", "--label_column=1", "--has_header=false"]
-        flags += ["--do_predict"] if name == "CRLF" else []
-        done = tiny.succeed(*command(place, *flags))
-        assert "test_accuracy" not in done.out
-        if name != "quote":  # which is a word of its own, [UNK] here
-            assert tiny.eval_results(place / "out") == expected, name
-    for row, before in zip(tiny.predictions(place / "out"), predicted, strict=True):
-        assert row == {**before, "given": "?"}
 
 
 @pytest.mark.parametrize(
