@@ -7,7 +7,7 @@ import pytest
 
 import bert
 from serving import predictor, streaming
-from tests import resumed_runs, tiny, tiny_gpt
+from tests import tiny, tiny_gpt
 
 CHOICES = ("one", "two", "three")
 LENGTH = 16
@@ -52,27 +52,20 @@ def arguments(model, tables, *splits):
     ]
 
 
-@pytest.fixture(scope="module")
-def trained(model_dir, table_dir, tmp_path_factory):
-    path = tmp_path_factory.mktemp("choice")
-    done = tiny.run_classifier(
-        *arguments(model_dir, table_dir, "train", "dev", "test"),
-        f"--choice_columns={','.join(CHOICES)}",
-        "--do_train --do_eval --do_predict --do_export",
-        "--learning_rate=3e-3 --num_train_epochs=12 --train_batch_size=8",
-        f"--save_checkpoints_steps=20 --output_dir={path}",
-    )
-    assert done.code == 0, done.err
-    return path
-
-
 def shares(path):
     lines = (path / "test_results.tsv").read_text().splitlines()
     return np.array([[float(cell) for cell in line.split("\t")] for line in lines])
 
 
 @pytest.mark.slow
-def test_a_choice_is_learned_and_written(trained, table_dir):
+def test_a_choice_is_learned_and_exported(model_dir, table_dir, tmp_path):
+    trained = tmp_path
+    tiny.succeed(
+        *("run_classifier", *arguments(model_dir, table_dir, "train", "dev", "test")),
+        f"--choice_columns={','.join(CHOICES)} --output_dir={trained}",
+        "--do_train --do_eval --do_predict --do_export",
+        "--learning_rate=3e-3 --num_train_epochs=12 --train_batch_size=8",
+    )
     assert tiny.eval_results(trained)["eval_accuracy"] == 1.0
     assert json.loads((trained / "label_map.json").read_text()) == {
         **{"0": "one", "1": "two", "2": "three"},
@@ -86,10 +79,6 @@ def test_a_choice_is_learned_and_written(trained, table_dir):
         context, *answers, right = line.split("\t")
         assert (said["text_a"], said["choices"]) == (context, answers)
         assert said["label"] == right == CHOICES[values.argmax()] and said["correct"]
-
-
-@pytest.mark.slow
-def test_an_export_and_python_answer_as_the_files_say(trained):
     rows = tiny.predictions(trained)
     opened = predictor.Predictor(str(trained / "export"))
     assert opened.text_names == ["context", "choices", "choices", "choices"]
@@ -122,31 +111,23 @@ def test_an_export_and_python_answer_as_the_files_say(trained):
         loaded.predict(["a"])
 
 
-@pytest.fixture(scope="module")
-def pairs_dir(tmp_path_factory):
-    """A number is how many texts of the pair say "great"."""
-    directory, start = tmp_path_factory.mktemp("pairs"), 0
-    for name, count in (("train", 24), ("dev", 8)):
-        rows = []
-        for i in range(start, start + count):
-            words = [tiny.FILLERS[(i * 7 + j * 3) % 10] for j in range(6)]
-            signs = ["great" if i & bit else "awful" for bit in (1, 2)]
-            first, second = (
-                f"{s} {' '.join(words[:n])}"
-                for s, n in zip(signs, (1 + i // 4 % 4, 2), strict=True)
-            )
-            rows.append((first, second, str(signs.count("great"))))
-        tiny.write_tsv(directory / f"{name}.tsv", ("text_a", "text_b", "label"), rows)
-        start += count
-    return directory
-
-
 @pytest.mark.slow
 def test_both_orders_give_a_number_that_does_not_depend_on_the_order(
-    model_dir, pairs_dir, tmp_path
+    model_dir, tmp_path
 ):
+    """A number is how many texts of the pair have the sign "great"."""
+    rows = []
+    for i in range(32):
+        words = [tiny.FILLERS[(i * 7 + j * 3) % 10] for j in range(6)]
+        signs = ["great" if i & bit else "awful" for bit in (1, 2)]
+        first = " ".join([signs[0], *words[: 1 + i // 4 % 4]])
+        second = " ".join([signs[1], *words[:2]])
+        rows.append((first, second, signs.count("great")))
+    for name, part in (("train", rows[:24]), ("dev", rows[24:])):
+        header = ("text_a", "text_b", "label")
+        tiny.write_tsv(tmp_path / f"{name}.tsv", header, part)
     flags = [
-        *arguments(model_dir, pairs_dir, "train", "dev"),
+        *arguments(model_dir, tmp_path, "train", "dev"),
         *("--problem_type=regression", "--pair_input=both_orders"),
         *("--learning_rate=3e-3", "--num_train_epochs=12", "--train_batch_size=8"),
         f"--output_dir={tmp_path}",
@@ -172,39 +153,6 @@ def test_both_orders_give_a_number_that_does_not_depend_on_the_order(
 
 
 @pytest.mark.slow
-def test_a_left_to_right_bert_learns_its_language_as_well(
-    table_dir, tmp_path_factory, tmp_path
-):
-    causal = tmp_path_factory.mktemp("causal") / "uncased_causal"
-    sizes = {"num_hidden_layers": 1, "hidden_act": "relu", "attention": "causal"}
-    tiny.write_model(causal, **sizes)
-    flags = [
-        *arguments(causal, table_dir, "train", "dev", "test"),
-        *(f"--choice_columns={','.join(CHOICES)}", "--lm_loss_weight=0.5"),
-        *("--do_train", "--do_eval", "--do_predict", f"--output_dir={tmp_path}"),
-        *("--learning_rate=3e-3", "--num_train_epochs=12", "--train_batch_size=8"),
-        *("--log_steps=1", "--save_checkpoints_steps=20"),
-    ]
-    done = tiny.run_classifier(*flags)
-    assert done.code == 0, done.err
-    assert tiny.eval_results(tmp_path)["eval_accuracy"] > 0.5
-    points = tiny.events(tmp_path / "train")
-    values = {name: [v for _, v in points[f"train/{name}"]] for name in NAMES}
-    assert values["lm_loss"][-1] < 0.8 * values["lm_loss"][0]
-    weighted = values["classifier_loss"][0] + 0.5 * values["lm_loss"][0]
-    assert values["loss"][0] == pytest.approx(weighted, rel=1e-5)
-    resumed_runs.assert_ends_as(
-        *(tmp_path, tmp_path_factory.mktemp("again") / "run", 20),
-        ["eval_results.txt", "test_results.tsv"],
-    )
-    other = [flag.replace("weight=0.5", "weight=0.4") for flag in flags]
-    assert "lm_loss_weight" in tiny.run_classifier(*other).err
-
-
-NAMES = ("loss", "classifier_loss", "lm_loss")
-
-
-@pytest.mark.slow
 def test_gpt_2_chooses_from_text_to_served_text(shared_file, table_dir, tmp_path):
     vocab_file = shared_file("golden/gpt2/tiny_model/encoder.json")
     model = tiny_gpt.write(tmp_path / "model", vocab_file)
@@ -214,12 +162,20 @@ def test_gpt_2_chooses_from_text_to_served_text(shared_file, table_dir, tmp_path
         *arguments(model, table_dir, "train", "dev", "test")[2:],
         *(f"--choice_columns={','.join(CHOICES)}", "--max_seq_length=60"),
         *("--lm_loss_weight=0.5", "--train_batch_size=8", "--learning_rate=3e-3"),
-        *("--num_train_epochs=12", f"--output_dir={tmp_path}/out"),
+        *("--num_train_epochs=12", f"--output_dir={tmp_path}/out", "--log_steps=1"),
     ]
     actions = ("--do_train", "--do_eval", "--do_predict", "--do_export")
     done = tiny.run_classifier(*flags, *actions)
     assert done.code == 0, done.err
     assert tiny.eval_results(tmp_path / "out")["eval_accuracy"] > 0.5
+    points = tiny.events(tmp_path / "out" / "train")
+    loss, classifier_loss, lm_loss = (
+        [value for _, value in points[f"train/{name}"]]
+        for name in ("loss", "classifier_loss", "lm_loss")
+    )
+    assert lm_loss[-1] < lm_loss[0]
+    weighted = classifier_loss[0] + 0.5 * lm_loss[0]
+    assert loss[0] == pytest.approx(weighted, rel=1e-5)
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     rows = len(json.loads(vocab_file.read_text())) + 3  # GPT's special tokens
     assert config["vocab_size"] == rows

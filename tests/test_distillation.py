@@ -1,6 +1,5 @@
 """run_classifier.py --teacher from end to end, on what tests/tiny.py writes."""
 
-import pathlib
 import re
 
 import keras
@@ -99,20 +98,6 @@ def test_student_learns_from_its_teacher_and_rows_without_labels(
     assert results["eval_loss"] == results["eval_label_loss"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("weight", "is_equal"), [(0, True), (0.5, False)])
-def test_teacher_of_no_weight_changes_no_bit(teacher, tmp_path, weight, is_equal):
-    more = (f"--teacher={teacher}", f"--distill_weight={weight}")
-    done = tiny.run_again(teacher, f"--output_dir={tmp_path}", *more)
-    assert done.code == 0, done.err
-    (step,) = resumed_runs.saved_steps(teacher)
-    plain, found = (whole_runs.variables(path, step) for path in (teacher, tmp_path))
-    if is_equal:
-        whole_runs.assert_equal(found, plain)
-    else:
-        assert whole_runs.largest_difference(found, plain) > 1e-3
-
-
 def test_teacher_computes_in_the_precision_of_the_run(
     small, table_dir, tmp_path, monkeypatch
 ):
@@ -145,7 +130,6 @@ WRONG = {
     "--teacher={teacher} --distill_temperature=0": (
         "--distill_temperature=0.0 is not 0.01 to 1000.0; give one such as 2"
     ),
-    "--teacher={teacher} --distill_temperature=1e-30": "=1e-30 is not 0.01 to 1000.0",
     "--teacher={teacher} --distill_weight=0 --unlabelled_file=rows.tsv": (
         "--distill_weight=0 leaves nothing|rows.tsv"
     ),
@@ -214,14 +198,8 @@ def test_two_replicas_learn_what_one_does(tmp_path):
     finally:
         server.close()
     (step,) = {resumed_runs.saved_steps(tmp_path / name)[-1] for name in ("one", "two")}
-    one, two, alone = (
-        whole_runs.variables(pathlib.Path(tmp_path / name), number)
-        for name, number in (
-            ("one", step),
-            ("two", step),
-            ("teacher", whole_runs.STEPS),
-        )
-    )
+    one, two = (whole_runs.variables(tmp_path / name, step) for name in ("one", "two"))
+    alone = whole_runs.variables(tmp_path / "teacher")
     # As in tests/test_many_devices.py.
     assert whole_runs.largest_difference(two, one) < 1e-5
     assert whole_runs.largest_difference(alone, one) > 1e-3

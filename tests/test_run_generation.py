@@ -45,16 +45,13 @@ def results(printed):
     return {name: float(value) for name, value in lines}
 
 
-def test_a_text_is_streamed_as_a_file_has_it(run, tmp_path):
+def test_texts_are_streamed_as_files_have_them_whatever_stands_beside(run, tmp_path):
     asked = ("--prompt=The sea", "--max_new_tokens=20", "--seed=3", "--top_p=0.95")
     streamed = run(*asked)
     run(*asked, f"--output_file={tmp_path / 'a.jsonl'}")
     (row,) = rows(tmp_path / "a.jsonl")
     assert streamed == f"The sea{row['text']}\n"
     assert row["prompt"] == "The sea" and 10 < row["num_tokens"] <= 20
-
-
-def test_texts_do_not_depend_on_what_stands_beside_them(run, tmp_path):
     prompts = ["a", "much longer", "grün", "a"]
     (tmp_path / "prompts.txt").write_text("".join(f"{p}\n" for p in prompts))
     asked = ("--max_new_tokens=12", "--num_samples=2", "--temperature=1.3")
@@ -72,14 +69,6 @@ def test_texts_do_not_depend_on_what_stands_beside_them(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_text_stops_before_a_stop_text(run):
-    asked = ("--prompt=The sea", "--max_new_tokens=24", "--temperature=0")
-    whole = run(*asked).removesuffix("\n")
-    stop = whole[12:14]
-    assert run(*asked, f"--stop={stop}") == whole[: whole.index(stop, 7)] + "\n"
-
-
-@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error(model_dir):
     script = pathlib.Path(__file__).parents[1] / "run_generation.py"
     asked = (f"--pretrained={model_dir}", "--prompt=a", "--max_new_tokens=40")
@@ -90,13 +79,6 @@ def test_a_reader_that_leaves_early_is_no_error(model_dir):
         said = process.stderr.read().decode()
     assert process.returncode == 128 + signal.SIGPIPE
     assert "Traceback" not in said and "BrokenPipe" not in said
-
-
-def test_without_a_prompt_a_text_is_as_long_as_the_context(run, tmp_path):
-    path = tmp_path / "a.jsonl"
-    run("--nostop_at_end", f"--output_file={path}")
-    (row,) = rows(path)
-    assert (row["prompt"], row["num_tokens"], row["ended"]) == ("", 48, False)
 
 
 @pytest.mark.slow
@@ -199,17 +181,6 @@ def test_a_labelled_table_is_classified_without_training(run, tmp_path):
     assert results(printed)["accuracy"] == pytest.approx(right)
     assert set(results(printed)) == {"num_cases", "accuracy", "f1_macro", "mcc"}
     assert found[0]["texts"][0].endswith("\n\ngood film: -")
-
-
-@pytest.mark.slow
-def test_a_left_to_right_bert_writes_and_scores(run, tmp_path):
-    bert = tiny.write_model(tmp_path / "bert", attention="causal")
-    asked = ("--prompt=the film", "--max_new_tokens=8", "--temperature=0")
-    printed = run(*asked, "--nostop_at_end", pretrained=bert)
-    assert printed.startswith("the film ") and len(printed.split()) > 4
-    (tmp_path / "a.txt").write_text("the film was good\na\n")
-    scores = results(run(f"--score_file={tmp_path / 'a.txt'}", pretrained=bert))
-    assert scores["num_tokens"] == 5 and 20 < scores["perplexity"] < 120
 
 
 def test_texts_of_really_trained_weights_are_the_recorded_ones(

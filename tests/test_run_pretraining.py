@@ -1,7 +1,6 @@
 """run_pretraining.py from end to end, on a model and records of tests/tiny.py."""
 
 import json
-import pathlib
 import shutil
 
 import keras
@@ -178,33 +177,22 @@ def test_eval_results_are_those_of_the_logits(trained, model_dir):
 
 
 @pytest.mark.slow  # every day a classifier shows that it learns
-def test_masked_words_are_learned(model_dir, records_dir, tmp_path, monkeypatch):
-    """And filled in by what is exported, after training and later on."""
+def test_masked_words_are_learned_and_filled_in(
+    model_dir, records_dir, tmp_path, monkeypatch
+):
     modules = []
     monkeypatch.setattr(export, "save", lambda module, *_: modules.append(module))
-    vocab = f"--vocab_file={model_dir}/vocab.txt"
     done = run(
         *arguments_of(model_dir, records_dir, tmp_path, "--do_train", "--do_export"),
-        vocab,
+        f"--vocab_file={model_dir}/vocab.txt --num_warmup_steps=10",
         "--num_train_steps=250 --learning_rate=2e-3 --log_steps=50",
-        "--num_warmup_steps=10",
     )
     curves = tiny.events(tmp_path / "train")
     first, *_, last = (value for _, value in curves["train/masked_lm_accuracy"])
     assert last > 0.5 > 0.3 > first
     assert "weights: random" in done.out
-    assert (tmp_path / "bert_config.json").exists()
-    texts = tf.constant(["sea very [MASK] a film"])
-    trained = modules[0].functions["fill_mask"](texts)
-    assert trained["tokens"][0, 0, 0].numpy() == b"the"
-    done = run(
-        f"--pretrained={tmp_path}", f"--output_dir={tmp_path}", *LENGTHS, "--do_export"
-    )
-    assert f"weights: {tmp_path}/model.ckpt-250: " in done.out
-    again = modules[1].functions["fill_mask"](texts)
-    shares = [found["probabilities"] for found in (trained, again)]
-    np.testing.assert_allclose(*shares, atol=1e-6)
-    assert (again["filled"].numpy() == trained["filled"].numpy()).all()
+    filled = modules[0].functions["fill_mask"](tf.constant(["sea very [MASK] a film"]))
+    assert filled["tokens"][0, 0, 0].numpy() == b"the"
 
 
 def test_warm_up_as_long_as_the_run_is_warned_of(trained):
@@ -283,11 +271,6 @@ def test_unmasked_records_are_masked_while_training(model_dir, tmp_path):
     refused = tiny.run_again(tmp_path, "--mask_proportions=1,0,0")
     assert refused.code == 2
     assert "was [0.0, 1.0, 0.0] and is [1.0, 0.0, 0.0]" in refused.err
-    # A run of before the flag goes on, for it had the same proportions.
-    del identity["mask_proportions"]
-    (tmp_path / "run.json").write_text(json.dumps(record))
-    again = tiny.run_again(tmp_path, "--mask_proportions=0.8,0.1,0.1")
-    assert again.code == 0, again.err
 
 
 def test_original_records_and_weights(shared_file, tmp_path):
@@ -321,19 +304,9 @@ def test_original_records_and_weights(shared_file, tmp_path):
         assert found[name] == pytest.approx(value, rel=1e-4), name
 
 
-def replace_a_record(file):
-    """By bytes of the same number, which are no text and have the right checksum."""
-    records = [record.numpy() for record in tf.data.TFRecordDataset(str(file))]
-    records[20] = b"\xff" * len(records[20])
-    with tf.io.TFRecordWriter(str(file)) as writer:
-        for record in records:
-            writer.write(record)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [replace_a_record, pathlib.Path.unlink])
 def test_damage_in_the_middle_of_a_file_is_named(
-    trained, records_dir, tmp_path, monkeypatch, damage
+    trained, records_dir, tmp_path, monkeypatch
 ):
     out = resumed_runs.cut_off(trained[0], tmp_path / "out", 5)
     for name in ("train-0.tfrecord", "train-1.tfrecord"):
@@ -342,9 +315,14 @@ def test_damage_in_the_middle_of_a_file_is_named(
     before = whole_runs.variables(out, 5)
     training_batches = record_batches.RecordSets.training_batches
 
-    def damage_and_read(*given, **named):
-        damage(file)
-        return training_batches(*given, **named)
+    def damage_and_read(*arguments, **named):
+        """Bytes of the same number are no text and have the right checksum."""
+        records = [record.numpy() for record in tf.data.TFRecordDataset(str(file))]
+        records[20] = b"\xff" * len(records[20])
+        with tf.io.TFRecordWriter(str(file)) as writer:
+            for record in records:
+                writer.write(record)
+        return training_batches(*arguments, **named)
 
     monkeypatch.setattr(record_batches.RecordSets, "training_batches", damage_and_read)
     places = (f"--input_file={tmp_path}/train-*.tfrecord", f"--output_dir={out}")
@@ -352,7 +330,6 @@ def test_damage_in_the_middle_of_a_file_is_named(
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith(f"error: {file}: "), done.err
     assert "copy the file again" in done.err and "Traceback" not in done.err
-    assert "training: step 5 to 12" in done.out
     whole_runs.assert_equal(whole_runs.variables(out, 5), before)
     assert not (out / "eval_results.txt").exists()
 
