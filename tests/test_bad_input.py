@@ -75,9 +75,7 @@ MISTAKES = {
         "--do_train --labels=bad,good,bad": "--labels|'bad'|remove one",
         "--do_train --class_weights=1,2": "=1,2|2 numbers for 3 classes",
         "--do_train --class_weights=1,2,x": "--class_weights=1,2,x|'x'|correct it",
-        "--do_train --early_stopping_patience=2": "set --evaluate_steps",
         "--do_train --evaluate_steps=2 --best_metric=bleu": "=bleu|accuracy|loss",
-        "--do_train --seeds=1,1": "--seeds=1,1 has 1 twice|give it once",
         "--do_train --seed=99999999999999999999": "is no seed|up to 4294967295",
         "--do_train --pretrained=nowhere": "--pretrained=nowhere|no such directory",
         "--do_train --text_b_column=label": "--text_a_column",
@@ -101,7 +99,6 @@ MISTAKES = {
         "--bert_config_file= --vocab_file= --init_checkpoint=": (
             "--write_tf_records writes a number for each token"
         ),
-        "--do_eval --grid=learning_rate=1": "set --do_train and",
         "--do_train --grid=learning_rate=1": "set --do_train and --do_ev",
         "--do_train --do_eval --grid=learning_rate=1,nan": "=nan|not a finite",
         "--do_train --do_eval --grid=learning_rate=2e-5,0.00002": "has 2e-05 twice",
@@ -211,7 +208,6 @@ MISTAKES = {
         "--pretrained={d}/model": "sees the tokens that follow",
         "--input_file={d}/masked.tfrecord": "are masked; make them with",
         "--masking=span": "--masking=span is for --objective=masked_lm",
-        "--do_export": "use run_generation.py",
     },
     "denoising": {
         "--masking=span": "for --objective=masked_lm",
@@ -279,7 +275,6 @@ MISTAKES = {
     "streams": {
         "--max_seq_length=64": "reads streams of sentences; set --unroll",
         "--masking=span": "--masking=span is for --objective=masked_lm",
-        "--do_export": "use extract_features.py",
         "--objective=left_to_right": "--objective=left_to_right is not for ELMo, which",
         "--num_negative_samples=17": "a sample of 17 words",
         "--nosample_softmax --num_negative_samples=4": "=4 is for a sampled softmax",

@@ -247,25 +247,6 @@ def test_classes_that_nobody_has_named(classifier, tmp_path, problem_type):
     assert (raw["id2label"], raw["problem_type"]) == (default, theirs)
 
 
-def test_choice_that_nobody_has_named(model_dir, tmp_path):
-    rows = [{"text": t, "one": "good", "two": "bad", "label": "one"} for t in TEXTS]
-    columns = {"text_a": "text", "choices": ("one", "two"), "label": "label"}
-    made, _ = bert.classifier(model_dir, {"train": rows}, columns=columns)
-    made.save(tmp_path / "hf", "hugging_face")
-    (tmp_path / "hf" / "label_map.json").unlink()
-    for _ in range(2):  # what was read says it, too
-        raw = json.loads((tmp_path / "hf" / "config.json").read_text())
-        assert raw["architectures"] == ["BertForMultipleChoice"]
-        again = bert.load(tmp_path / "hf")
-        with pytest.raises(ValueError, match=r"bert\.load\(directory, labels="):
-            again.predict(TEXTS, choices=[["good", "bad"]] * 3)
-        again.save(tmp_path / "hf", "hugging_face", overwrite=True)
-    again = bert.load(tmp_path / "hf", labels=["one", "two"])
-    wanted = made.predict(TEXTS, choices=[["good", "bad"]] * 3)
-    assert again.predict(TEXTS, choices=[["good", "bad"]] * 3) == wanted
-    assert again.predict(TEXTS[0], choices=["good", "bad"]) == wanted[:1]
-
-
 def test_what_was_drawn_at_random_is_not_saved(model_dir, tmp_path):
     whole = bert.load(model_dir, head="pretraining")
     whole.save(tmp_path / "whole", "hugging_face")
@@ -274,10 +255,9 @@ def test_what_was_drawn_at_random_is_not_saved(model_dir, tmp_path):
     )
     rewrite(tmp_path / "whole", ["bert.pooler", "cls.seq_relationship"])
     masked = bert.load(tmp_path / "whole", head="pretraining")
-    for name, file_format in (("hf", "hugging_face"), ("g", "google")):
-        masked.save(tmp_path / name, file_format)
-        again = bert.load(tmp_path / name, head="pretraining")
-        assert sorted(again.drawn) == sorted(masked.drawn) and len(again.drawn) == 4
+    masked.save(tmp_path / "hf", "hugging_face")
+    again = bert.load(tmp_path / "hf", head="pretraining")
+    assert sorted(again.drawn) == sorted(masked.drawn) and len(again.drawn) == 4
     raw = json.loads((tmp_path / "hf" / "config.json").read_text())
     assert raw["architectures"] == ["BertForMaskedLM"]
     assert keys(tmp_path / "hf") == keys(tmp_path / "whole")
