@@ -79,25 +79,6 @@ def test_grid_killed_between_two_runs_ends_as_the_whole_one(searched, place, tmp
     assert (path / "grid.json").read_text() == (searched[0] / "grid.json").read_text()
 
 
-@pytest.mark.slow
-def test_vectors_of_dev_rows_stand_beside_their_labels(searched, place):
-    directory = searched[0] / "learning_rate=0.005" / "eval"
-    lines = (directory / "metadata.tsv").read_text("utf-8").splitlines()
-    rows = [line.split("\t") for line in lines]
-    assert rows[0] == ["label", "predicted", "text"]
-    table = (place / "dev.tsv").read_text("utf-8").splitlines()[1:]
-    assert [f"{text}\t{label}" for label, _, text in rows[1:]] == table
-    right = np.mean([label == predicted for label, predicted, _ in rows[1:]])
-    accuracy = tiny.eval_results(directory.parent)["eval_accuracy"]
-    assert right == pytest.approx(accuracy, abs=1e-6)
-    vectors = np.loadtxt(directory / "vectors.tsv", np.float32, delimiter="\t")
-    assert (
-        vectors.shape == (18, 32) and np.abs(vectors).max() <= 1
-    )  # tanh of the pooler
-    # Rows without a common text are no neighbours by accident of the order.
-    assert len(np.unique(vectors.round(4), axis=0)) == 18
-
-
 def hparams(directory):
     """{tag: HParamsPluginData} of the tab HParams, and {tag: number} of its scores."""
     shown, scores = {}, {}

@@ -5,7 +5,6 @@ import signal
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests import forked, tiny, whole_runs
 
@@ -161,22 +160,3 @@ def test_process_that_is_killed_ends_the_other(data, server, tmp_path):
     assert "another process of this run has ended, or cannot be reached" in (
         jobs[0].text()
     )
-
-
-@pytest.mark.slow
-def test_damaged_record_ends_both_processes(data, server, tmp_path):
-    """Only the one whose share it is in reads it, and names its file."""
-    file = tmp_path / "records"
-    tiny.write_records(file, tiny.records(110))
-    records = [record.numpy() for record in tf.data.TFRecordDataset(str(file))]
-    records[105] = b"plain text"  # the first 100 are looked into before
-    with tf.io.TFRecordWriter(str(file)) as writer:
-        for record in records:
-            writer.write(record)
-    flags = whole_runs.arguments("pretraining", data, evaluates=False)
-    more = (f"--input_file={file}", f"--output_dir={tmp_path}/out", "--log_steps=1")
-    jobs = server.start_workers(2, "run_pretraining", *flags, *more)
-    reader, other = sorted(jobs, key=lambda job: job.code())
-    assert (reader.code(), other.code()) == (2, 4), reader.text() + other.text()
-    assert f"error: {file}: damaged between records 0 and 1023" in reader.text()
-    assert "another process of this run has ended" in other.text()

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-import subprocess
 import sys
 
 import pytest
@@ -117,16 +116,6 @@ def test_wrong_flag_is_named_at_once(
     assert re.search(message, line)
 
 
-def test_rows_that_cannot_run_say_why():
-    half = rows.ROWS["inference_bfloat16"]
-    why = "the processor has no units for bfloat16"
-    assert rows.missing(half, None, ["avx2", "avx512f"]) == why
-    assert rows.missing(half, None, ["avx512f", "amx_bf16"]) == ""
-    assert rows.missing(rows.ROWS["sms"], None, []) == "--sms_file is not set"
-    assert rows.missing(rows.ROWS["sms"], "sms.tsv", []) == ""
-    assert rows.missing(rows.ROWS["classifier"], None, []) == ""
-
-
 def test_processor_is_read(tmp_path):
     text = (
         "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n"
@@ -197,31 +186,6 @@ def test_report_holds_medians_and_ratios():
     assert "| one sentence | ms | 10.0 | - | - | 0.50 | - | 1,500 | - |" in lines
     assert "sms: skipped, --sms_file is not set." in lines
     assert "1536 x 1536" in text
-
-
-@pytest.mark.slow
-def test_command_times_ours_alone(tmp_path):
-    model_dir = tiny.write_model(tmp_path / "uncased_tiny", num_hidden_layers=1)
-    output = tmp_path / "new" / "out.json"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "benchmarks.compare", "--rows=classifier,sms"),
-            *(f"--pretrained={model_dir}", f"--output_file={output}", "--rounds=1"),
-            *("--steps=1", "--max_seq_length=16"),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=tiny.ROOT,
-    )
-    assert done.returncode == 0, done.stderr
-    figures = json.loads(output.read_text())
-    (run,) = figures["rows"]["classifier"]["runs"]["ours"]
-    assert figures["rows"]["sms"] == {"skipped": "--sms_file is not set"}
-    assert run["figure"] == pytest.approx(32 / run["seconds"])
-    assert 100 < run["peak_memory_mb"] < 8000
-    cell = re.escape(f"{run['figure']:.1f}")
-    pattern = rf"\| classifier step, 32 x 16 +\| sequences/s +\| {cell} +\| - +\|"
-    assert re.search(pattern, done.stdout)
 
 
 SMALL = {

@@ -2,9 +2,7 @@
 
 import dataclasses
 import importlib
-import json
 import math
-import pathlib
 import sys
 from unittest import mock
 
@@ -13,7 +11,6 @@ import numpy as np
 import pytest
 
 from benchmarks import ours, preparation, report, rows, sides
-from serving import litert
 from tests import tiny, tiny_questions, tiny_tags
 
 STEPS = 3
@@ -93,35 +90,6 @@ def test_row_trains_on_its_work(name, chance, model_dir, paths, tmp_path, monkey
     assert turn["figure"] == pytest.approx(STEPS * BATCH / turn["seconds"])
     share = prepared["gflop"] / turn["seconds"] / turn["peak_gflops"]
     assert turn["share_of_peak"] == pytest.approx(share)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "is_litert"), [("latency", 0), ("latency_litert", 1)])
-def test_latency_is_that_of_an_export(name, is_litert, model_dir, tmp_path):
-    row, prepared, job = prepare(name, model_dir, tmp_path / "row")
-    assert job.num_classes == 6  # those of the sample messages
-    assert litert.is_in(job.work) == is_litert
-    (turn,) = report.measured(row, prepared, [ours.run(job)])
-    assert turn["p99_ms"] >= turn["figure"] == turn["p50_ms"] > 0
-    assert {len(text.split()) for text in preparation.SENTENCES} == {16}
-
-
-@pytest.mark.slow
-def test_texts_are_answered_by_an_export(model_dir, tmp_path):
-    """Each text once, with others of its length, after batches that are not timed."""
-    path = tmp_path / "texts.tsv"
-    texts = [f"{'a ' * (i % 7)}film{i}" for i in range(20)]
-    path.write_text("".join(f"{text}\t1\n" for text in texts))
-    row, prepared, job = prepare("texts", model_dir, tmp_path / "row", str(path))
-    by_length = sorted(texts, key=len)
-    together = [by_length[i : i + BATCH] for i in range(0, len(texts), BATCH)]
-    batches = json.loads(pathlib.Path(job.texts).read_text())
-    assert len(batches) == job.warm_up + STEPS
-    assert all(batch in together for batch in batches)
-    assert (prepared["examples"], prepared["gflop"]) == (STEPS * BATCH, None)
-    (turn,) = report.measured(row, prepared, [ours.run(job)])
-    assert turn["figure"] == pytest.approx(prepared["examples"] / turn["seconds"])
-    assert "share_of_peak" not in turn
 
 
 def test_bfloat16_is_of_one_turn_alone(monkeypatch):

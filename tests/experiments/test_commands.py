@@ -117,12 +117,6 @@ def test_weights_are_those_of_the_built_network(bert, shape, make, more):
     assert counted == built
 
 
-def test_a_bert_without_counterparts_is_refused(bert):
-    small = config_lib.BertConfig.from_dict({**bert.to_dict(), "num_hidden_layers": 1})
-    with pytest.raises(ValueError, match="a BERT of 1 layers of 128 has no counter"):
-        shapes.equal_sized(small, VOCAB, 900)
-
-
 def test_networks_read_as_many_tokens_as_the_first():
     tokens = {"a": 1000.0, "b": 2000.0, "c": 1e9}
     assert plans.equal_steps(1000, tokens) == {"a": 1000, "b": 496, "c": 8}

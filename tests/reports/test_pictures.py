@@ -84,20 +84,6 @@ def test_pictures_suit_what_was_decided(found, names):
         assert drawn_texts(figure)
 
 
-def test_small_matrices_show_counts_and_large_ones_their_worst_errors():
-    matrix = np.diag([5, 6]) + np.array([[0, 17], [0, 0]])
-    small = drawn_texts(figures.confusion(matrix, ["no", "yes"]))
-    assert {"5", "17", "6", "no", "yes"} <= set(small)
-    assert "0" not in small  # the empty cell; the scale has 0.0
-    large = np.diag(np.full(100, 3))
-    large[7, 8], large[30, 4] = 41, 40
-    names = [f"class {i}" for i in range(100)]
-    shown = drawn_texts(figures.confusion(large, names))
-    title = "81 of 81 errors; 100 classes are too many for a matrix"
-    assert {"class 7 → class 8", "class 30 → class 4", "41", "40", title} <= set(shown)
-    assert "class 50" not in " ".join(shown)
-
-
 def test_svg_takes_the_ink_of_the_page_and_repeats():
     """Without a ground of its own it is readable on white and on black."""
     matrix = np.array([[1, 2], [3, 4]])

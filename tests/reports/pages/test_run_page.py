@@ -230,28 +230,6 @@ def test_test_rows_beside_dev_rows_have_intervals_and_classes(tmp_path):
     assert "On 30 rows (test):" in card and "On 60 rows (dev):" in card
 
 
-def test_page_says_which_rows_are_explained(tmp_path):
-    def said(pairs, rows=None):
-        rows = example_runs.rows() if rows is None else rows
-        explanations = [
-            {"expected": expected, "predicted": predicted, "words": [["a", 0.5]]}
-            for expected, predicted in pairs
-        ]
-        return _Page(written(tmp_path, rows, explanations=explanations)).text
-
-    wrong, right = ("bad", "good"), ("bad", "bad")
-    assert "The wrong rows with the largest losses. Gradient" in said([wrong])
-    assert "with the largest losses, then right ones. Gra" in said([wrong, right])
-    perfect = example_runs.rows(wrong_every=None)
-    text = said([right], perfect)
-    assert "No row is wrong; these are the right ones with the largest losses." in text
-
-
-def test_equal_texts_are_different_rows():
-    keys = record.row_keys([("a", "b"), ("a",), ("a", "b"), ("ab",)])
-    assert len(set(keys)) == 4 and keys[2] == f"{keys[0]}-2"
-
-
 def test_killed_between_files_each_is_whole(tmp_path, monkeypatch):
     before = written(tmp_path)
     count = 0
