@@ -8,7 +8,7 @@ import pytest
 
 import bert
 from contract import errors
-from tests import forked, resumed_runs, tiny, whole_runs
+from tests import tiny
 
 LEARN = ("--learning_rate=2e-3", "--num_train_epochs=20", "--train_batch_size=8")
 TEMPERATURE = 3.0
@@ -175,31 +175,3 @@ def test_mistake_is_one_line_and_leaves_nothing(
     missing = [w for w in WRONG[flags].split("|") if w.format(**places) not in line]
     assert not missing, line
     assert not (tmp_path / "out").exists() and tiny.listing(teacher) == before
-
-
-@pytest.mark.slow
-def test_two_replicas_learn_what_one_does(tmp_path):
-    """The teacher's logits come from both; one.ckpt and two.ckpt are equal."""
-    data = whole_runs.write(tmp_path / "data")
-    server = forked.Server(tmp_path)
-    still = {"constants": whole_runs.NO_HEAD_DROPOUT}
-
-    def start(name, *more):
-        flags = whole_runs.arguments("classification", data, model="still")
-        output = f"--output_dir={tmp_path / name}"
-        return server.start("run_classifier", *flags, output, *more, **still)
-
-    try:
-        assert start("teacher").code() == 0
-        taught = (f"--teacher={tmp_path}/teacher", f"--unlabelled_file={data}/test.tsv")
-        devices = ("--virtual_cpus=2", "--distribution_strategy=mirrored")
-        jobs = start("one", *taught), start("two", *taught, *devices)
-        assert [job.code() for job in jobs] == [0, 0], [job.text() for job in jobs]
-    finally:
-        server.close()
-    (step,) = {resumed_runs.saved_steps(tmp_path / name)[-1] for name in ("one", "two")}
-    one, two = (whole_runs.variables(tmp_path / name, step) for name in ("one", "two"))
-    alone = whole_runs.variables(tmp_path / "teacher")
-    # As in tests/test_many_devices.py.
-    assert whole_runs.largest_difference(two, one) < 1e-5
-    assert whole_runs.largest_difference(alone, one) > 1e-3

@@ -19,10 +19,7 @@ from absl import flags
 
 from cli import client_command, predict_command, predict_flags
 from data_pipeline import tokenization
-from serving import export
-from serving.protocol import servables
 from tests import tiny, tiny_gpt, tiny_questions
-from tests.serving import model_server
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -239,16 +236,14 @@ def relocated(argument, environment, model_dir, directory):
     return argument
 
 
-def run_program(name, arguments, directory):
-    """Runs a documented program in this process; what others wrote is in directory."""
+def run_program(name, arguments):
+    """Runs a documented program in this process."""
     if name in SHORT:
         short = SHORT[name].split()
         for objective, refused in REFUSED_BY.items():
             if f"--objective={objective}" in arguments:
                 short = [flag for flag in short if not flag.startswith(refused)]
         return tiny.run_script(name.removesuffix(".py"), *arguments, *short)
-    if name == "serving.client":
-        return run_client(arguments, directory)
     flag, *others = arguments
     value, code = flag.partition("=")[2], 0
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
@@ -269,28 +264,10 @@ def run_program(name, arguments, directory):
     return tiny.Done(code, out.read(), "")
 
 
-def run_client(arguments, directory):
-    """Asks a server of the export that the model is named after."""
-    model = split_flags(arguments)["model"]
-    export_dir = directory / "output" / model / "export"
-    number = export.latest_version(str(export_dir))
-    versions = {number: servables.open_version(str(export_dir / str(number)))}
-    out = io.StringIO()
-    with (
-        model_server.serving(model, versions) as server,
-        contextlib.redirect_stdout(out),
-        defined_flags("serving.client"),
-    ):
-        address = server.rest if "--rest" in arguments else server.grpc
-        argv = ["client", *arguments, f"--address={address}"]
-        client_command.run(flags.FLAGS(argv))
-    return tiny.Done(0, out.getvalue(), "")
-
-
 @functools.cache
 def runnable(page):
     """The programs that a page runs and that are meant to be typed as they are."""
-    names = {*SHORT, *MODULES, "serving.client"}
+    names = {*SHORT, *MODULES}
     commands = programs((ROOT / page).read_text("utf-8"))
     return [
         (name, arguments)
@@ -382,7 +359,7 @@ def test_commands_of_page_run(
         arguments = [
             relocated(word, environment, model_dir, tmp_path) for word in words
         ]
-        done = run_program(name, arguments, tmp_path)
+        done = run_program(name, arguments)
         assert done.code == 0, f"{name} {shlex.join(words)}: {done.err[-2000:]}"
         assert done.out
 

@@ -1,7 +1,6 @@
 """Tags and labels by an ELMo, from text to served answers."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -9,55 +8,9 @@ import pytest
 from serving import predictor
 from tests import elmo_files, tiny, tiny_questions
 
-LEARN = ("--learning_rate=1e-2", "--num_train_epochs=2", "--train_batch_size=16")
-
 
 def run(script, *arguments):
     return tiny.succeed(script, *arguments, "--max_seq_length=16")
-
-
-@pytest.mark.slow
-def test_labels_in_files_are_those_that_are_served(tmp_path):
-    """Both orders of pairs; how words are found is stored with the run."""
-    model = elmo_files.write_release(tmp_path / "model")
-    texts = [
-        ("It's the sea.", "the river runs"),
-        ("A red boat", "she sings, she rows!"),
-    ]
-    rows = [f"{a}\t{b}\t{i % 2}" for i, (a, b) in enumerate(texts * 8)]
-    table = tmp_path / "rows.tsv"
-    table.write_text("\n".join(["text_a\ttext_b\tlabel", *rows]) + "\n")
-    files = [f"--{split}_file={table}" for split in ("train", "test")]
-    common = [*files, "--pair_input=both_orders", *LEARN]
-    run(
-        "run_classifier",
-        f"--pretrained={model} --split_words=punctuation",
-        *(*common, "--do_train", "--do_predict", "--do_export"),
-        f"--output_dir={tmp_path}/out",
-    )
-    assert not list((tmp_path / "out").glob("*.tf_record"))
-    results = np.loadtxt(tmp_path / "out" / "test_results.tsv")
-    served = predictor.Predictor(str(tmp_path / "out" / "export"))
-    answers = served.predict(*map(list, zip(*texts, strict=True)))
-    found = [list(answer["probabilities"].values()) for answer in answers]
-    np.testing.assert_allclose(found, results[:2], atol=1e-5)
-    # The run's directory is a model that finds words in the same way ...
-    stored = tmp_path / "out" / "tokenizer_config.json"
-    assert json.loads(stored.read_text())["split_words"] == "punctuation"
-    run(
-        *("run_classifier", f"--pretrained={tmp_path}/out", *common, "--do_predict"),
-        f"--output_dir={tmp_path}/again",
-    )
-    again = np.loadtxt(tmp_path / "again" / "test_results.tsv")
-    np.testing.assert_allclose(again, results, atol=1e-6)
-    # ... and in another where a flag says so.
-    shutil.rmtree(tmp_path / "again")
-    run(
-        *("run_classifier", f"--pretrained={tmp_path}/out", *common, "--do_predict"),
-        f"--output_dir={tmp_path}/again --split_words=whitespace",
-    )
-    other = np.loadtxt(tmp_path / "again" / "test_results.tsv")
-    assert np.abs(other - results).max() > 1e-4
 
 
 @pytest.mark.slow

@@ -251,34 +251,3 @@ def test_attention_follows_from_the_weights(model_dir, all_layers):
         wanted = scores / scores.sum(axis=-1, keepdims=True)
         np.testing.assert_allclose(maps[layer], wanted, atol=1e-6)
     assert np.ptp(maps, axis=(0, 1)).max() > 0.05  # layers and heads differ
-
-
-def test_pooler_is_not_needed_and_other_weights_are(model_dir, input_file, tmp_path):
-    reader = tf.train.load_checkpoint(str(model_dir / "bert_model.ckpt"))
-    names = [n for n in reader.get_variable_to_shape_map() if n.startswith("bert/")]
-    bare = [name for name in names if "/pooler/" not in name]
-    less = [name for name in bare if "layer_2/output/dense" not in name]
-    for prefix, kept in (("bare", bare), ("less", less)):
-        tf.raw_ops.SaveV2(
-            prefix=str(tmp_path / prefix),
-            tensor_names=kept,
-            shape_and_slices=[""] * len(kept),
-            tensors=[reader.get_tensor(name) for name in kept],
-        )
-
-    def run_on(prefix, output):
-        return run(
-            f"--pretrained={model_dir}",
-            f"--init_checkpoint={tmp_path}/{prefix}",
-            f"--input_file={input_file}",
-            f"--output_file={tmp_path}/{output}",
-            "--max_seq_length=16",
-        )
-
-    done = run_on("bare", "a")
-    assert done.code == 0, done.err
-    assert "newly initialised: bert/pooler/dense/kernel, bert/pooler/de" in done.out
-    done = run_on("less", "b")
-    assert (done.code, (tmp_path / "b").exists()) == (2, False)
-    place = "bert/encoder/layer_2/output/dense"
-    assert f"lacks {place}/kernel, {place}/bias of the 69 variables" in done.err

@@ -2,7 +2,6 @@
 
 import pytest
 
-from contract import atomic_files
 from data_pipeline.batches import tf_records
 from data_pipeline.tagging import predictions, schemes
 from modeling import models
@@ -10,7 +9,6 @@ from modeling.checkpoints import google
 from modeling.configs import config
 from serving import export
 from tests import full_disk, tiny, tiny_tags
-from training import tensorboard
 
 TAGS = ["O", *(f"{letter}-{label}" for letter in "BI" for label in tiny.LABELS)]
 
@@ -79,25 +77,11 @@ def assert_refused(done, path):
 # What writes each file, and flags of a run that writes it; no file is small enough.
 WRITERS = {
     "eval.tf_record": (tf_records, "write", "", ["--do_eval"], 150),
-    "eval": (tensorboard.Reporter, "write", "", ["--do_eval"], 10),
     "export/1": (export, "save", "", ["--do_export"], 30_000),
-    "seeds.json": (
-        *(atomic_files, "write_text", "seeds.json"),
-        *(["--do_eval", "--seeds=1,2"], 150),
-    ),
 }
 
 
-DAILY_FILES = ("eval.tf_record", "export/1")
-
-
-@pytest.mark.parametrize(
-    "file",
-    [
-        pytest.param(file, marks=[] if file in DAILY_FILES else pytest.mark.slow)
-        for file in WRITERS
-    ],
-)
+@pytest.mark.parametrize("file", WRITERS)
 def test_what_a_run_writes_is_whole_or_absent(place, tmp_path, monkeypatch, file):
     """Records, curves, exports and summaries; TF Serving finds no half of a version."""
     module, name, of_path, flags, after = WRITERS[file]

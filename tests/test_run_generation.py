@@ -11,10 +11,9 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.text import opening
-from serving import client, predictor
-from serving.protocol import servables
+from serving import predictor
 from tests import tiny, tiny_gpt
-from tests.serving import exported_ops, model_server
+from tests.serving import exported_ops
 
 
 @pytest.fixture(scope="module")
@@ -117,30 +116,6 @@ def test_scores_are_those_of_the_export(run, tmp_path):
     assert scored[1]["num_tokens"] == 0 and scored[1]["token_nll"] == []
     signatures = tf.saved_model.load(str(version)).signatures
     check_sample(signatures["sample"], texts[::2], run)
-    check_ids(signatures, answers, scored)
-    opened = servables.open_version(str(version))
-    servables.warm(opened, str(version))
-    with model_server.serving("writer", {1: opened}) as server:
-        calls = client.connect(server.rest, "writer", 0, 30, by_rest=True)
-        assert client.ask(calls, "generate", [texts]) == answers
-        nlls = [row["nll"] for row in client.ask(calls, "score", [texts])]
-        np.testing.assert_allclose(nlls, [row["nll"] for row in scored], rtol=1e-6)
-
-
-def check_ids(signatures, answers, scored):
-    """Ids in and out, beside texts."""
-    tokenizer = tiny_gpt.tokenizer()
-    ids = tf.constant([[*b"The sea", 0, 0]])
-    mask = tf.constant([[1] * 7 + [0] * 2])
-    found = signatures["generate_ids"](input_ids=ids, input_mask=mask)
-    new = [index for index in found["generated_ids"][0].numpy().tolist() if index >= 0]
-    assert tokenizer.decode(new) == answers[0]["generated"]
-    ids = tf.pad(ids, [[0, 0], [1, 0]], constant_values=tokenizer.document_end_id)
-    mask = tf.pad(mask, [[0, 0], [1, 0]], constant_values=1)
-    found = signatures["score_ids"](input_ids=ids, input_mask=mask)
-    assert found["nll"].numpy()[0] == pytest.approx(scored[0]["nll"], rel=1e-5)
-    assert found["num_tokens"].numpy()[0] == 7
-    assert not found["token_nll"][0, 7:].numpy().any()
 
 
 def check_sample(sample, texts, run):

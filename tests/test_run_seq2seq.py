@@ -156,15 +156,3 @@ def test_beams_and_draws_write_other_texts(trained, files, tmp_path):
     flags = ("--do_sample", "--temperature=3")
     assert predict("again", *flags, "--predict_batch_size=3") == drawn
     assert predict("other", *flags, "--seed=2") != drawn
-
-
-@pytest.mark.slow
-def test_both_sides_begin_as_one_bert(files, tmp_path):
-    done = run(
-        f"--pretrained={files}/bert --train_file={files}/train.tsv",
-        "--do_train --num_train_epochs=0.1 --train_batch_size=8",
-        f"--output_dir={tmp_path / 'out'}",
-    )
-    assert "newly initialised: cross-attention of layer" in done.out
-    config = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert config["model_type"] == "encoder-decoder"

@@ -175,27 +175,6 @@ def test_questions_without_answers_are_answered_and_not_scored(
     assert refused.code == 2 and "leave out --evaluate_steps" in refused.err
 
 
-def test_several_answers_are_trained_with_when_asked(
-    model_dir, trained, data, tmp_path
-):
-    """Read as asked, by runs that end there: their directory is that of another."""
-    paragraphs = read(data / "train.json")["data"][0]["paragraphs"][:16]
-    for paragraph in paragraphs[:4]:
-        other = {"text": paragraph["context"].split()[0], "answer_start": 0}
-        paragraph["qas"][0]["answers"].append(other)
-    path = tiny_questions.write(tmp_path / "several.json", paragraphs)
-    given = (f"--train_file={path}", "--do_train", *BRIEF)
-    refused = squad(model_dir, tmp_path / "no", *given)
-    assert refused.code == 2 and "has 2 answers, and training takes" in refused.err
-    for choice, count in (("first", 16), ("all", 18)):
-        more = f"--multiple_answers={choice}"
-        done = squad(model_dir, trained[0], *given, more)
-        # Two of the four have the sign as their first word: the same answer twice.
-        assert re.search(rf"^train: {count} questions from ", done.out, re.M), done.out
-        assert done.code == 2 and "holds another run: " in done.err
-        assert "; data was '" in done.err
-
-
 def test_wrong_version_is_warned_of(model_dir, data, tmp_path):
     """Before a run that ends for another reason: its network has no head."""
     for version, more, said in (

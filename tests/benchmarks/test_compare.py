@@ -116,20 +116,6 @@ def test_wrong_flag_is_named_at_once(
     assert re.search(message, line)
 
 
-def test_processor_is_read(tmp_path):
-    text = (
-        "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n"
-        "flags\t\t: fpu avx2 avx512f_other amx_bf16\n\nprocessor\t: 1\nflags\t\t: x\n"
-    )
-    path = tmp_path / "cpuinfo"
-    path.write_text(text)
-    measured = report.describe_machine(str(path))
-    assert measured["processor"] == "AMD EPYC (family 25, model 1)"
-    assert measured["instruction_sets"] == ["avx2", "amx_bf16"]
-    assert measured["cores"] >= 1 and measured["memory_gb"] > 0.5
-    assert report.describe_machine(str(tmp_path / "absent"))["instruction_sets"] == []
-
-
 def test_peak_is_that_of_the_fastest_turn():
     runs = [
         {"seconds": 2.0, "peak_gflops": 100.0},
