@@ -260,21 +260,6 @@ def test_files_elsewhere_and_patterns_are_not_refused(monkeypatch, path):
     command_line.check_files("train_file", "dev_file")
 
 
-EXIT = """
-import atexit, gc
-atexit.register(lambda: print(gc.get_freeze_count() > 0))
-from cli import command_line
-command_line.parse(lambda: None)
-"""
-
-
-def test_nothing_is_collected_at_the_end():
-    """A prompt came seconds after an error, for TensorFlow has a million objects."""
-    command = [sys.executable, "-c", EXIT]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tiny.ROOT)
-    assert (done.returncode, done.stdout) == (0, "True\n")
-
-
 MAIN = """
 import sys, time
 from cli import command_line
@@ -300,26 +285,6 @@ def test_unfinished_files_go_at_sigterm(unwinds):
         out = process.communicate(timeout=60)[0]
     ended = (out, process.returncode)
     assert ended == (("unwound\n", 143) if unwinds else ("", -signal.SIGTERM))
-
-
-def test_floats_are_defined_by_one_rule_alone():
-    """The flags above are examples; others get the same parser, or fail here."""
-    where = ["*.py", "cli/*.py", "data_pipeline/*.py", "serving/*.py"]
-    for path in (path for pattern in where for path in tiny.ROOT.glob(pattern)):
-        assert "DEFINE_float" not in path.read_text(), path
-
-
-def test_finite_numbers_and_their_bounds_are_as_before():
-    command_line.define_float("a_rate", 0.5, "A rate.", 0, 1)
-    flag = flags.FLAGS["a_rate"]
-    try:
-        flag.parse("0.25")
-        assert flag.value == 0.25 and flag.serialize() == "--a_rate=0.25"
-        bounds = r"range \[0(\.0)?, 1(\.0)?\]"  # absl remembers how it saw them first
-        with pytest.raises(flags.IllegalFlagValueError, match=bounds):
-            flag.parse("1.5")
-    finally:
-        del flags.FLAGS.a_rate
 
 
 def test_run_json_gets_the_flags_of_the_script_alone(monkeypatch):

@@ -185,17 +185,6 @@ def test_rows_that_are_all_right_have_no_interval_without_width(tmp_path):
         assert "every example is predicted as 'bad'" in said
 
 
-def test_equal_rows_give_equal_files(tmp_path):
-    for name in ("a", "b"):
-        written(tmp_path / name / "mine")
-    for file in ("report.html", "report.json", "README.md"):
-        texts = [(tmp_path / n / "mine" / file).read_text() for n in ("a", "b")]
-        assert texts[0].replace("/a/", "/b/") == texts[1], file
-    # twin
-    other = written(tmp_path / "c" / "mine", example_runs.rows(wrong_every=4))
-    assert other != (tmp_path / "b" / "mine" / "report.html").read_text()
-
-
 def test_page_and_card_have_scores_of_each_class(page, tmp_path):
     # of the 20 bad rows 4 are wrong, and 4 others are called bad
     assert "Class Given Predicted Precision Recall F1 bad 20 20 0.8000" in page.text
@@ -320,17 +309,6 @@ def test_runs_of_other_flags_and_without_scores_are_in_the_table(tmp_path):
     assert said.index("seed-2") < said.index("seed-3")
 
 
-@pytest.mark.parametrize(
-    "values, edges, counts",
-    [
-        ([1, 2, 2, 4], [0.5, 1.5, 2.5, 3.5, 4.5], [1, 2, 0, 1]),
-        ([7, 7], [6.5, 7.5], [2]),
-    ],
-)
-def test_histogram_of_whole_numbers_has_whole_bins(values, edges, counts):
-    assert record.histogram(values) == {"edges": edges, "counts": counts}
-
-
 def test_learned_mix_of_layers_is_a_chart(tmp_path):
     mix = {"gamma": 1.25, "s_0": 0.125, "s_1": 0.625, "s_2": 0.25}
     found = _Page(written(tmp_path, layer_mix=mix))
@@ -343,6 +321,3 @@ def test_learned_mix_of_layers_is_a_chart(tmp_path):
     said = "by layer, 0 being the embeddings: 0 0.125, 1 0.625, 2 0.250"
     assert chart == f"Share of each layer, {said}"
     assert record.read(str(tmp_path))["layer_mix"] == mix
-    alone = _Page(written(tmp_path, layer_mix={"gamma": 0.5})).text
-    assert "times a learned factor: 0.5000" in alone and "Share of each" not in alone
-    assert "learned factor" not in _Page(written(tmp_path, layer_mix={})).text
