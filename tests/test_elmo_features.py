@@ -97,7 +97,7 @@ def test_dump_has_the_vectors_of_the_original(elmo, extract):
     assert not found
 
 
-@pytest.mark.slow  # test_run_bidirectional_lm.py carries them every day
+@pytest.mark.slow  # test_pretraining_objectives.py carries them every day
 def test_carried_states_are_those_of_one_line_after_another(elmo, extract, one_by_one):
     rows = [*LINES[:3], [], *LINES[3:]]  # a blank line changes states, too
     text = "".join(" ".join(words) + "\n" for words in rows)

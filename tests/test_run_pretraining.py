@@ -1,6 +1,5 @@
 """run_pretraining.py from end to end, on a model and records of tests/tiny.py."""
 
-import json
 import shutil
 
 import keras
@@ -247,30 +246,6 @@ def test_without_a_sentence_task_words_alone_count(model_dir, tmp_path):
     name = "bert/encoder/layer_0/output/dense/kernel"
     moved = np.linalg.norm(after[name] - before[name]) / np.linalg.norm(before[name])
     assert 3e-4 < moved < 1e-3
-
-
-@pytest.mark.slow  # test_masks_follow_from_seed_and_step and its twins every day
-def test_unmasked_records_are_masked_while_training(model_dir, tmp_path):
-    tiny.write_described(
-        tmp_path / "train-0.tfrecord",
-        tiny.records(40, 0, is_masked=False),
-        model_dir / "vocab.txt",
-        max_predictions_per_seq=0,
-        masking="none",
-    )
-    run(
-        *arguments_of(model_dir, tmp_path, tmp_path, "--do_train", "--do_eval"),
-        "--masking=span --masked_lm_prob=0.3 --num_train_steps=4",
-        f"--vocab_file={model_dir}/vocab.txt --mask_proportions=0,1,0",
-    )
-    assert set(tiny.eval_results(tmp_path)) == KEYS
-    record = json.loads((tmp_path / "run.json").read_text())
-    identity = record["identity"]
-    assert identity["masking"] == "span" and identity["masked_lm_prob"] == 0.3
-    assert identity["mask_proportions"] == [0.0, 1.0, 0.0]
-    refused = tiny.run_again(tmp_path, "--mask_proportions=1,0,0")
-    assert refused.code == 2
-    assert "was [0.0, 1.0, 0.0] and is [1.0, 0.0, 0.0]" in refused.err
 
 
 def test_original_records_and_weights(shared_file, tmp_path):

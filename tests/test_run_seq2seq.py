@@ -137,22 +137,3 @@ def test_export_writes_what_the_script_does(trained):
     used, compiled = exported_ops.operations(path / "export" / "1")
     assert used <= exported_ops.ALLOWED | exported_ops.OF_TENSORFLOW_TEXT
     assert compiled == []
-
-
-@pytest.mark.slow
-def test_beams_and_draws_write_other_texts(trained, files, tmp_path):
-    def predict(name, *flags):
-        run(
-            f"--pretrained={trained[0]} --test_file={files}/test.tsv",
-            *("--do_predict", f"--output_dir={tmp_path / name}", *flags),
-        )
-        return [row["prediction"] for row in tiny.predictions(tmp_path / name)]
-
-    likeliest = predict("greedy")
-    assert predict("beams", "--num_beams=3") == likeliest  # a network that is sure
-    drawn = predict("drawn", "--do_sample", "--temperature=3")
-    assert drawn != likeliest
-    # Draws follow the row, whatever stands beside it, and the seed.
-    flags = ("--do_sample", "--temperature=3")
-    assert predict("again", *flags, "--predict_batch_size=3") == drawn
-    assert predict("other", *flags, "--seed=2") != drawn
