@@ -90,7 +90,7 @@ PATHS = {
     [
         ({"output_dir": "/tmp/run"}, "--output_dir=/tmp/run"),
         ({"init_checkpoint": "bert_model.ckpt"}, "--init_checkpoint=bert_model.ckpt"),
-        ({"input_file": "gs://bucket/a,b-*"}, "--input_file=b-*"),
+        ({"input_file": "gs://bucket/a,b"}, "--input_file=b"),
         ({"eval_input_file": "dev"}, "--eval_input_file=dev"),
         ({}, ""),
     ],
