@@ -285,20 +285,6 @@ def test_tagger_is_saved_without_a_pooler_that_it_lacks(model_dir, tmp_path):
     assert bert.load(tmp_path / "classes").predict(TEXTS) == made.predict(TEXTS)
 
 
-def test_place_that_is_no_directory_is_refused(loaded, tmp_path):
-    file = tmp_path / "file"
-    file.write_text("kept")
-    with pytest.raises(ValueError, match=f"^directory={file} is a file; name a dir"):
-        loaded.save(file)
-    with pytest.raises(ValueError, match=f"^directory={file}/a: {file} is a file"):
-        loaded.save(file / "a", overwrite=True)
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "notes").write_text("kept")
-    with pytest.raises(ValueError, match=r"is not empty .* or add overwrite=True to"):
-        loaded.save(tmp_path / "full")
-    assert file.read_text() == (tmp_path / "full" / "notes").read_text() == "kept"
-
-
 QUIET = """
 import logging, sys
 import bert

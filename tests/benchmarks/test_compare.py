@@ -9,7 +9,6 @@ import pytest
 from absl import flags
 
 from benchmarks import compare, report, rows, sides, sweep, turns
-from modeling.configs import config as config_lib
 from tests import tiny
 
 
@@ -116,17 +115,6 @@ def test_wrong_flag_is_named_at_once(
     assert re.search(message, line)
 
 
-def test_peak_is_that_of_the_fastest_turn():
-    runs = [
-        {"seconds": 2.0, "peak_gflops": 100.0},
-        {"seconds": 4.0, "peak_gflops": 50.0},  # something else ran
-    ]
-    prepared = {"examples": 8, "gflop": 100.0}
-    measured = report.measured(rows.ROWS["classifier"], prepared, runs)
-    assert [run["figure"] for run in measured] == [4.0, 2.0]
-    assert [run["share_of_peak"] for run in measured] == [0.5, 0.25]
-
-
 def test_report_holds_medians_and_ratios():
     ours = {
         "share_of_peak": 0.5,
@@ -211,16 +199,3 @@ def test_each_size_is_varied_around_the_first(sweep_flags, monkeypatch, capsys):
     sizes = [tuple(point.values())[:4] for point in measured]
     assert sizes == [(4, 8, 1, 8), (2, 8, 1, 8), (4, 16, 1, 8), (4, 8, 1, 12)]
     assert capsys.readouterr().out.count(" 1234 |") == 4
-
-
-def test_network_of_a_point_keeps_the_size_of_a_head(sweep_flags):
-    config = config_lib.BertConfig.from_dict(SMALL)
-    point = {**sweep.points()[0], "hidden_sizes": 12}
-    wider = sweep.network(config, point)
-    assert (wider.num_attention_heads, wider.intermediate_size) == (3, 24)
-    for wrong in ({"hidden_sizes": 10}, {"max_seq_lengths": 17}):
-        with pytest.raises(ValueError, match=r"multiples of 4.*at most 16"):
-            sweep.network(config, {**point, **wrong})
-    sweep_flags.hidden_sizes = ["8", "x"]
-    with pytest.raises(ValueError, match="--hidden_sizes=8,x: give whole numbers"):
-        sweep.points()

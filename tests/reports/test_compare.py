@@ -59,17 +59,6 @@ def test_equal_verdicts_have_no_interval_without_width():
     assert "+0.0000     no spread over the resamples" in text
 
 
-def test_other_order_of_rows_changes_nothing(found):
-    first = run_of(wrong_every=5)
-    order = np.random.default_rng(1).permutation(60)
-    shuffled = run_of(wrong_every=10, flags={"learning_rate": 3e-5})
-    rows = shuffled["evaluation"]
-    for name in ("keys", "is_correct", "losses"):
-        rows[name] = [rows[name][i] for i in order]
-    again = compare.compare(first, shuffled, NAMES)
-    assert again.counts == found.counts and again.scores == found.scores
-
-
 def test_rows_that_only_one_has_are_left_out():
     found = compare.compare(run_of(count=60), run_of(count=40, shift=1), NAMES)
     assert found.shared == 40 and sum(found.counts) == 40

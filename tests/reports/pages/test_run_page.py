@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from contract import atomic_files, outcomes
+from contract import outcomes
 from reports import run_report
 from reports.pages import record
 from tests.reports import example_runs
@@ -170,19 +170,6 @@ def test_rows_that_are_all_right_have_no_interval_without_width(tmp_path):
     card = (tmp_path / "README.md").read_text()
     assert "| accuracy | 1.0000 | 0.9630 to 1.0000 |" in card
     assert f"| loss | 0.1000 | {note} |" in card
-    # twin: no errors are lacking where all rows get one class
-    lone = dataclasses.replace(
-        example_runs.rows(60),
-        scores={"accuracy": 0.8, "mcc": 0.0},
-        rescore=lambda rows: {"mcc": 0.0},
-        warning="every example is predicted as 'bad'",
-    )
-    text = written(tmp_path, lone)
-    found = record.read(str(tmp_path))["evaluation"]
-    assert found["scores"]["mcc"]["note"] == "no spread over the resamples"
-    assert found["warning"] == lone.warning
-    for said in (_Page(text).text, (tmp_path / "README.md").read_text()):
-        assert "every example is predicted as 'bad'" in said
 
 
 def test_page_and_card_have_scores_of_each_class(page, tmp_path):
@@ -217,31 +204,6 @@ def test_test_rows_beside_dev_rows_have_intervals_and_classes(tmp_path):
     low, high = found["scores"]["accuracy"]["interval"]
     assert f"| accuracy | 0.8000 | {low:.4f} to {high:.4f} |" in card
     assert "On 30 rows (test):" in card and "On 60 rows (dev):" in card
-
-
-def test_killed_between_files_each_is_whole(tmp_path, monkeypatch):
-    before = written(tmp_path)
-    count = 0
-
-    def rename(source, path, overwrite):
-        nonlocal count
-        count += 1
-        if count == 2:
-            raise KeyboardInterrupt
-        real(source, path, overwrite=overwrite)
-
-    real = tf.io.gfile.rename
-    monkeypatch.setattr(atomic_files.tf.io.gfile, "rename", rename)
-    with pytest.raises(KeyboardInterrupt):
-        written(tmp_path, example_runs.rows(wrong_every=3))
-    monkeypatch.undo()
-    assert record.read(str(tmp_path))["evaluation"]["is_correct"].count(0) == 20
-    assert (tmp_path / "report.html").read_text() == before
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "README.md",
-        "report.html",
-        "report.json",
-    ]
 
 
 def test_run_without_evaluation_has_a_page(tmp_path):
@@ -292,21 +254,6 @@ def test_runs_below_a_directory_are_one_table(tmp_path):
     assert f"accuracy {np.mean(accuracies):.4f} {deviation:.4f}" in said
     assert said.index("learning_rate=3e-05") < said.index("learning_rate=1e-05")
     assert 'href="learning_rate%3D1e-05/report.html"' in text
-
-
-def test_runs_of_other_flags_and_without_scores_are_in_the_table(tmp_path):
-    written(tmp_path / "seed-1", flags={"new_flag": 7})
-    written(tmp_path / "seed-2")
-    run_report.write(None, str(tmp_path / "seed-3"), **example_runs.facts())
-    older = record.read(str(tmp_path / "seed-2"))
-    older["evaluation"]["scores"]["accuracy"] = {"value": 0.8, "interval": None}
-    (tmp_path / "seed-2" / "report.json").write_text(record.text_of(older))
-    run_report.write_all(str(tmp_path))
-    said = _Page((tmp_path / "report.html").read_text()).text
-    assert "3 runs" in said and "seed-1 7 0.8000" in said
-    assert "seed-3 no such flag" in said and said.count("not scored") == 1
-    assert "seed-2 no such flag 0.8000" in said and said.count("not known") == 1
-    assert said.index("seed-2") < said.index("seed-3")
 
 
 def test_learned_mix_of_layers_is_a_chart(tmp_path):
