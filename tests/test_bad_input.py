@@ -378,12 +378,6 @@ TABLES = {
         "",
         "train.tsv:3|0xe9|number 6|convert the file to UTF-8",
     ),
-    "empty file": (b"", "", "train.tsv|is empty|one row per example"),
-    "label that is no number": (
-        b"text\tscore\na film\t1.5\nthe sea\tnan\n",
-        "--problem_type=regression",
-        "train.tsv:3|'nan'|finite number|correct the row",
-    ),
     "too few rows for a step": (
         ROWS,
         "--train_batch_size=32",
@@ -419,11 +413,6 @@ def test_unreadable_file_is_refused(place, name, words):
     assert_refused(place, flags, *words)
 
 
-def test_first_checkpoint_is_needed_where_no_run_is_resumed(place):
-    flags = [f"--init_checkpoint={place}/absent"]
-    assert_refused(place, flags, "absent", "no checkpoint there", "bert_model.ckpt")
-
-
 def change_config(place, **changes):
     path = place / "model" / "bert_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
@@ -441,11 +430,6 @@ def change_config(place, **changes):
             ["bert_model.ckpt", "hidden_size=16 (the file has 32)", "config file of"],
         ),
         (
-            {"hidden_size": 31},
-            ["bert_config.json", "hidden_size=31", "num_attention_heads=2", "correct"],
-        ),
-        ({"hidden_act": "swish"}, ["bert_config.json", "swish", "must be one of"]),
-        (
             {"max_position_embeddings": 12},
             ["sequence length 16", "up to sequence length 12", "--max_seq_length"],
         ),
@@ -454,27 +438,6 @@ def change_config(place, **changes):
 def test_parts_that_disagree_are_refused(place, changes, words):
     change_config(place, **changes)
     assert_refused(place, [], *words)
-
-
-def test_vocabulary_of_another_model_is_refused(place):
-    path = place / "model" / "vocab.txt"
-    path.write_text(path.read_text() + "".join(f"word{i}\n" for i in range(9)))
-    assert_refused(place, [], "vocab.txt has 55 entries", "vocab_size=46")
-
-
-@pytest.mark.parametrize("is_cased", [True, False])
-def test_case_that_contradicts_the_vocabulary_is_refused(place, is_cased):
-    words = [f"{letter}{i}" for i in range(150) for letter in "abcd"]
-    if is_cased:
-        words = [w.capitalize() if i % 4 == 0 else w for i, w in enumerate(words)]
-    path = place / "model" / "vocab.txt"
-    path.write_text("".join(f"{token}\n" for token in [*tiny.SPECIAL, *words]))
-    change_config(place, vocab_size=len(words) + len(tiny.SPECIAL))
-    kind = "a cased vocabulary" if is_cased else "an uncased vocabulary"
-    flag, remedy = (
-        f"--do_lower_case={str(value).lower()}" for value in (is_cased, not is_cased)
-    )
-    assert_refused(place, [flag], flag, path, kind, remedy)
 
 
 def test_head_of_another_number_of_labels_is_refused(place):
@@ -496,10 +459,9 @@ def test_head_of_another_number_of_labels_is_refused(place):
             ["another run", "seed was 7 and is 1"],
         ),
         (None, ["run.json: cannot be read"]),  # a directory
-        ('{"identity":' * 50_000, ["run.json: cannot be read"]),
         ('{"identity": ', ["run.json"]),
     ],
-    ids=["another run", "a directory", "deep", "cut"],
+    ids=["another run", "a directory", "cut"],
 )
 def test_output_directory_of_another_run_is_refused(place, text, words):
     path = place / "out" / "run.json"

@@ -233,27 +233,6 @@ def test_tokens_are_added(release, tmp_path):
     assert "largest" in convert(tmp_path / "hf", "google", tmp_path / "last")
 
 
-def test_tokens_that_were_added_to_a_vocab_txt(release, tmp_path):
-    """What transformers 4 writes for a slow tokenizer: the new ones in a file apart."""
-    (tmp_path / "new.txt").write_text("[E1]\n[E2]\n")
-    added = f"--add_tokens={tmp_path}/new.txt"
-    convert(release, "hugging_face", tmp_path / "hf", added)
-    vocab = (tmp_path / "hf" / "vocab.txt").read_text().splitlines()
-    text = "".join(f"{token}\n" for token in vocab[:-2])
-    (tmp_path / "hf" / "vocab.txt").write_text(text)
-    ids = {"[E2]": len(vocab) - 1, "[E1]": len(vocab) - 2}
-    (tmp_path / "hf" / "added_tokens.json").write_text(json.dumps(ids))
-    named = f"--vocab_file={tmp_path}/hf/vocab.txt"  # to which the file belongs, too
-    for folder, arguments in (("g", []), ("named", [named])):
-        convert(tmp_path / "hf", "google", tmp_path / folder, *arguments)
-        written = tmp_path / folder / "vocab.txt"
-        assert written.read_text().splitlines() == vocab
-    ids["[E1]"] += 5
-    (tmp_path / "hf" / "added_tokens.json").write_text(json.dumps(ids))
-    error = refusal(tmp_path / "hf", tmp_path / "out")
-    assert "added_tokens.json: the ids of its 2 tokens are not" in error
-
-
 def test_checkpoint_without_vocabulary(release, tmp_path):
     source = tmp_path / "bare"
     shutil.copytree(release, source, ignore=shutil.ignore_patterns("vocab.txt"))

@@ -218,7 +218,6 @@ def test_evaluation_alone_uses_the_newest_checkpoint(trained, model_dir, records
 
 @pytest.mark.slow
 def test_without_a_sentence_task_words_alone_count(model_dir, tmp_path):
-    """And LAMB, and a batch in micro-batches."""
     records = tiny.records(24, 3)
     file = tmp_path / "train-0.tfrecord"
     tiny.write_described(file, records, model_dir / "vocab.txt", sentence_task="none")
@@ -242,10 +241,6 @@ def test_without_a_sentence_task_words_alone_count(model_dir, tmp_path):
         "cls/seq_relationship/output_bias",
         "cls/seq_relationship/output_weights",
     }
-    # The rates of LAMB are shares: 0, 5e-4 and (1 - 2/3) 1e-3 of the weights' norm.
-    name = "bert/encoder/layer_0/output/dense/kernel"
-    moved = np.linalg.norm(after[name] - before[name]) / np.linalg.norm(before[name])
-    assert 3e-4 < moved < 1e-3
 
 
 def test_original_records_and_weights(shared_file, tmp_path):

@@ -48,11 +48,6 @@ def test_fastest_variant_takes_part(flag_values, monkeypatch):
     variant, trials = compare.fastest_variant(rows.ROWS["classifier"], job)
     assert variant == "eager" and trials["sdpa_compiled"] == "No C++ compiler"
     assert tried == [("peer", v, 8) for v in seconds]
-    tried.clear()
-    assert compare.fastest_variant(rows.ROWS["sst2"], job)[0] == "eager"
-    assert [variant for _, variant, _ in tried] == ["sdpa", "eager"]  # lengths vary
-    seconds["sdpa_frozen"] = 0.5  # packs its weights, which training would change
-    assert compare.fastest_variant(rows.ROWS["inference"], job)[0] == "sdpa_frozen"
     flag_values.peer_variants = ["sdpa"]
     tried.clear()
     assert compare.fastest_variant(rows.ROWS["sst2"], job) == ("sdpa", {})

@@ -340,16 +340,6 @@ def test_masks_are_those_of_the_flags(parse):
     assert (masked["masking"], masked["mask_proportions"]) == ("", [])
 
 
-def test_noise_is_that_of_the_flags_and_else_of_the_paper(parse):
-    parse("run_pretraining", "--objective=denoising")
-    rule = corruptions.rule(**pretraining_flags.noise_rule())
-    assert rule == corruptions.Rule("random_spans", 0.15, 3.0)
-    noise = ("--corruption=infilling", "--mean_noise_span_length=2")
-    parse("run_pretraining", *noise)
-    rule = corruptions.rule(**pretraining_flags.noise_rule())
-    assert rule == corruptions.Rule("infilling", 0.3, 2.0)
-
-
 def test_pairs_lengths_and_draws_are_those_of_the_flags(parse):
     parse("run_seq2seq", "--train_file=a", "--dev_file=b", "--do_train", "--do_eval")
     assert seq2seq_flags.paths() == {"train": "a", "dev": "b"}

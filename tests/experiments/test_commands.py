@@ -1,6 +1,5 @@
 """Command lines of a comparison, and networks of one size."""
 
-import json
 
 import pytest
 from absl import flags
@@ -120,23 +119,3 @@ def test_weights_are_those_of_the_built_network(bert, shape, make, more):
 def test_networks_read_as_many_tokens_as_the_first():
     tokens = {"a": 1000.0, "b": 2000.0, "c": 1e9}
     assert plans.equal_steps(1000, tokens) == {"a": 1000, "b": 496, "c": 8}
-
-
-def test_tokens_of_a_step_are_those_of_any_machine(tmp_path):
-    counts = [971, 1013, 1024, 968, 999, 1001]  # tokens of a step of 8 rows
-
-    def measured(machine):
-        rates = [(7.1 * machine, 7.1 * machine * count / 8) for count in counts]
-        examples, tokens = (
-            [[step, float(f"{rate[part]:.6g}")] for step, rate in enumerate(rates, 1)]
-            for part in (0, 1)
-        )
-        curves = {
-            "train/examples_per_second": examples,
-            "train/tokens_per_second": tokens,
-        }
-        record = {"curves": curves, "flags": {"train_batch_size": 8}}
-        (tmp_path / "report.json").write_text(json.dumps(record))
-        return plans.tokens_per_step(str(tmp_path))
-
-    assert measured(1.0) == measured(0.0437) == sum(counts) / len(counts)

@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 
 import pytest
 
@@ -149,12 +148,6 @@ def test_bar_says_speed_time_left_and_what_there_is_room_for(narrow):
     assert max(map(len, states(narrow[0]))) == 79
 
 
-def test_short_work_has_no_bar():
-    found = [state for state in ALL if "predicting" not in state]
-    found.remove("step 2000/4000")  # once; nothing stands between two of them
-    assert summary(on_terminal(80, short=5.0)[0]) == found
-
-
 def test_terminal_of_a_log_gets_lines():
     text, code = on_terminal(80, CI="true")
     assert code == 0
@@ -173,17 +166,6 @@ def test_long_wait_for_the_first_item_has_a_line(variables):
     lines = cells(text)
     assert lines.count("inner: item 1/2 ...") == 1
     assert not [line for line in lines if line.startswith("predicting: batch 1/2 ")]
-
-
-def test_wait_has_a_name_after_ten_seconds(monkeypatch):
-    monkeypatch.setattr(progress, "_FILE_SECONDS", 0.05)
-    stream = io.StringIO()
-    with progress.waiting("exporting", stream):
-        time.sleep(0.3)
-    with progress.waiting("short", stream):
-        pass
-    time.sleep(0.1)
-    assert stream.getvalue() == "exporting ...\n"
 
 
 def test_interruption_leaves_the_cursor_on_a_new_line():
