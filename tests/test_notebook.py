@@ -64,28 +64,6 @@ def test_notebook_is_whole_and_small(stored):
     assert links and all((NOTEBOOK.parent / link).is_file() for link in links)
 
 
-def test_defects_are_found():
-    def cell(count, source, **output):
-        outputs = [{"output_type": "stream", **output}]
-        return {
-            "cell_type": "code",
-            "execution_count": count,
-            "source": source,
-            "outputs": outputs,
-        }
-
-    cells = [
-        cell(1, "x ="),
-        cell(3, "x = 1"),
-        cell(3, "y", name="stderr", text="W0000 slow"),
-        cell(4, "z", text="in /opt/somebody/bert/model"),
-        cell(5, "z", output_type="error"),
-        cell(6, "fine", text="output/model, and/or 1/2"),
-    ]
-    found = defects({"cells": cells})
-    assert [line.split()[1].rstrip(":") for line in found] == ["1", "2", "3", "4", "5"]
-
-
 @pytest.mark.slow
 def test_notebook_runs_and_learns(stored, minilm_dir, tmp_path):
     import nbclient

@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from data_pipeline.text import opening
 from serving import predictor
@@ -114,32 +113,6 @@ def test_scores_are_those_of_the_export(run, tmp_path):
         assert answer["perplexity"] == pytest.approx(row["perplexity"], rel=1e-5)
         assert len(answer["pieces"]) == row["num_tokens"]
     assert scored[1]["num_tokens"] == 0 and scored[1]["token_nll"] == []
-    signatures = tf.saved_model.load(str(version)).signatures
-    check_sample(signatures["sample"], texts[::2], run)
-
-
-def check_sample(sample, texts, run):
-    """Draws follow from a row's own seed, and are those of the script."""
-
-    def drawn(texts, seeds, temperature):
-        count = len(texts)
-        return (
-            sample(
-                text=tf.constant(texts),
-                seed=tf.constant(seeds, tf.int64),
-                temperature=tf.constant(temperature, tf.float32),
-                top_k=tf.constant([0] * count),
-                top_p=tf.constant([1.0] * count),
-            )["generated"]
-            .numpy()
-            .tolist()
-        )
-
-    first = drawn([*texts, texts[0]], [5, 6, 6], [1.0, 1.0, 0.0])
-    assert drawn(texts[:1], [5], [1.0]) == first[:1] != first[2:]
-    assert drawn(texts[:1], [6], [1.0]) != first[:1]
-    printed = run(f"--prompt={texts[0]}", "--max_new_tokens=12", "--seed=5")
-    assert printed == f"{texts[0]}{first[0].decode()}\n"
 
 
 def test_a_labelled_table_is_classified_without_training(run, tmp_path):

@@ -12,7 +12,7 @@ from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.configs import config as config_lib
 from serving import export
-from tests import resumed_runs, tiny, whole_runs
+from tests import resumed_runs, tiny, tiny_corpus, whole_runs
 from training import inference
 from training.distribution import devices
 
@@ -254,17 +254,7 @@ def test_original_records_and_weights(shared_file, tmp_path):
         "--do_eval --max_eval_steps=3 --eval_batch_size=4",
     )
     assert "62 of 62 variables assigned" in done.out
-    spec = {
-        name: tf.io.FixedLenFeature([length], dtype)
-        for name, length, dtype in (
-            *((f, 128, tf.int64) for f in ("input_ids", "input_mask", "segment_ids")),
-            *((f"masked_lm_{f}", 20, tf.int64) for f in ("positions", "ids")),
-            ("masked_lm_weights", 20, tf.float32),
-            ("next_sentence_labels", 1, tf.int64),
-        )
-    }
-    rows = tf.data.TFRecordDataset(str(file)).batch(12).take(1).get_single_element()
-    features = {k: v.numpy() for k, v in tf.io.parse_example(rows, spec).items()}
+    features = tiny_corpus.parse(tiny_corpus.raw(file)[:12])
     expected = expected_scores(
         GOLDEN / "bert_config.json", GOLDEN, features, batch_size=4, num_batches=3
     )

@@ -1,6 +1,5 @@
 """Command lines of a comparison, and networks of one size."""
 
-
 import pytest
 from absl import flags
 

@@ -54,12 +54,6 @@ def test_seeds_are_drawn():
     assert backwards.mean == pytest.approx(-6) and backwards.sign == -1
 
 
-def test_shares_have_a_normal_interval():
-    gain = scores.share_difference((0.5, 100), (0.9, 400))
-    assert gain.mean == pytest.approx(40)
-    assert gain.high - gain.mean == pytest.approx(196 * (0.0025 + 0.000225) ** 0.5)
-
-
 SCORED = {
     "bert": {"sst2": score(60, 62), "wnut17": score(20, 21)},
     "no_nsp": {"sst2": score(60, 62), "wnut17": score(20, 21)},
@@ -123,22 +117,6 @@ def test_tasks_that_neither_has_learned_do_not_count():
     scored["bert"]["cola"] = score(9, 9)
     gain = next(row for row in claims.rows(scored, {}, {}) if row.claim == "NSP helps")
     assert gain.result == "+7.5 (+7.5 to +7.5)"
-
-
-def test_pairs_of_segments_that_nobody_tells_apart_decide_nothing():
-    def verdict(order, following):
-        reports = {
-            name: {
-                "results": {"next_sentence_accuracy": accuracy},
-                "flags": {"max_eval_steps": 40, "eval_batch_size": 8},
-            }
-            for name, accuracy in (("bert", following), ("order", order))
-        }
-        return claims.rows({}, reports, {})[0].verdict
-
-    assert verdict(0.45, 0.55) == claims.UNLEARNED  # of 320, 55.4 % are sure
-    assert verdict(0.45, 0.56) == "seen"
-    assert verdict(0.56, 0.55) == "not decided"
 
 
 def test_the_page_has_tables_pictures_and_files(tmp_path):

@@ -53,13 +53,6 @@ def test_number_of_resamples_follows_from_the_sizes(rows, labels, number):
     assert confidence.num_resamples(rows, labels) == number
 
 
-def test_resamples_of_many_labels_are_the_first_of_those_of_one():
-    few = confidence.resample(accuracy, KEYS, num_labels=100)
-    assert len(few["accuracy"]) == 200
-    every = confidence.resample(accuracy, KEYS)
-    np.testing.assert_array_equal(few["accuracy"], every["accuracy"][:200])
-
-
 @pytest.mark.parametrize(
     "right, rows, low, high",
     [
