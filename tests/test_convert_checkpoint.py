@@ -103,29 +103,6 @@ def test_release_goes_through_all_formats(release, tmp_path):
         assert pretrained.locate(tmp_path / folder).do_lower_case is True
 
 
-def test_tokenizer_and_activation_are_described(release, tmp_path):
-    convert(release, "hugging_face", tmp_path / "hf", "--nodo_lower_case")
-    assert read_json(tmp_path / "hf", "tokenizer_config.json") == {
-        "do_lower_case": False,
-        "model_max_length": 48,
-        "strip_accents": None,
-        "tokenize_chinese_chars": True,
-        "tokenizer_class": "BertTokenizer",
-    }
-    raw = read_json(tmp_path / "hf", "config.json")
-    assert raw["architectures"] == ["BertForPreTraining"]
-    assert raw["hidden_act"] == "gelu_new"
-    assert "id2label" not in raw
-    # The exact gelu has another name in each world.
-    changed = json.dumps({**raw, "hidden_act": "gelu", "dtype": "float16"})
-    (tmp_path / "hf" / "config.json").write_text(changed)
-    convert(tmp_path / "hf", "google", tmp_path / "g")
-    raw = read_json(tmp_path / "g", "bert_config.json")
-    assert raw["hidden_act"] == "gelu_erf" and "dtype" not in raw
-    convert(tmp_path / "g", "hugging_face", tmp_path / "last")
-    assert read_json(tmp_path / "last", "config.json")["hidden_act"] == "gelu"
-
-
 @pytest.mark.parametrize(
     ("problem_type", "theirs"),
     [
@@ -153,22 +130,6 @@ def test_labels_go_there_and_back(release, tmp_path, problem_type, theirs):
     assert back.keys() == weights.keys()
     for name, value in weights.items():
         np.testing.assert_array_equal(back[name], value)
-
-
-@pytest.mark.parametrize(("num_classes", "is_named"), [(1, True), (5, False)])
-def test_classes_without_names_are_counted(release, tmp_path, num_classes, is_named):
-    """One is regression, which needs no names."""
-    run_directory(release, tmp_path / "run", num_classes=num_classes)
-    convert(tmp_path / "run", "hugging_face", tmp_path / "hf")
-    raw = read_json(tmp_path / "hf", "config.json")
-    assert raw["id2label"] == {str(i): f"LABEL_{i}" for i in range(num_classes)}
-    assert (raw.get("problem_type") == "regression") == is_named
-    convert(tmp_path / "hf", "google", tmp_path / "g")
-    for folder in ("hf", "g"):
-        assert ("label_map.json" in names(tmp_path / folder)) == is_named
-    if is_named:
-        label_map = read_json(tmp_path / "g", "label_map.json")
-        assert label_map == {"problem_type": "regression"}
 
 
 def test_run_of_a_tagger_says_so_by_its_tags(release, tmp_path):

@@ -1,14 +1,11 @@
-"""docs/design.md: files of a run that exist, and a new task that learns."""
+"""docs/design.md: a new task, examples/run_ratings.py, learns."""
 
 import json
-import pathlib
 
 import pytest
 import tensorflow as tf
 
 from tests import tiny
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.slow

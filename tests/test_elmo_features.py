@@ -111,22 +111,6 @@ def test_carried_states_are_those_of_one_line_after_another(elmo, extract, one_b
     assert np.abs(found[4] - last).max() > 1e-3
 
 
-@pytest.mark.slow
-def test_published_fixture_gives_its_recorded_dump(shared_file, extract):
-    directory = shared_file("data/others/bilm_fixture/options.json").parent
-    lists = json.loads((directory / "lm_embeddings_sentences.json").read_text())
-    flags = (
-        f"--bert_config_file={directory}/options.json --vocab_file=",
-        f"--init_checkpoint={directory}/lm_weights.hdf5 --carry_states",
-        "--output_format=hdf5 --batch_size=4 --layers=-1",
-    )
-    found = data_sets(*extract("", "\n".join(lists[0]), *flags))
-    with h5py.File(directory / "lm_embeddings_0.hdf5") as file:
-        for number, vectors in enumerate(found):
-            wanted = np.concatenate(file[str(number)][...], axis=-1)
-            np.testing.assert_allclose(vectors[0], wanted, atol=1e-6, rtol=0)
-
-
 def test_gpt_that_was_never_fine_tuned_reads_texts_alone(gpt, extract):
     flags = ("--max_seq_length=48", "--batch_size=2")
     found = data_sets(*extract(gpt, "a sea\n\nbe", "--output_format=hdf5", *flags))

@@ -1,7 +1,6 @@
 """Grids of run_classifier.py from end to end, and what TensorBoard shows of them."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -62,21 +61,6 @@ def test_grid_trains_each_and_predicts_with_the_best(searched):
     assert done.err.count("profile: steps 1 to 2 in ") == 2
     # Records of features are there once.
     assert [p.parent for p in path.rglob("train.tf_record")] == [path]
-
-
-@pytest.mark.slow
-def test_grid_killed_between_two_runs_ends_as_the_whole_one(searched, place, tmp_path):
-    """One run has ended, and grid.json does not say so; the other has not begun."""
-    path = tmp_path / "out"
-    shutil.copytree(searched[0], path)
-    shutil.rmtree(path / "learning_rate=0.005")
-    (path / "grid.json").unlink()
-    more = ("--profile_steps=1,2", "--grid=learning_rate=1e-3,5e-3")
-    actions = ("--do_train", "--do_eval", "--do_predict", "--write_projector")
-    done = run(place, path, *actions, *more)
-    assert done.code == 0, done.err
-    assert done.out.count("nothing to train: step 3 of 3 is reached") == 1
-    assert (path / "grid.json").read_text() == (searched[0] / "grid.json").read_text()
 
 
 def hparams(directory):

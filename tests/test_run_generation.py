@@ -131,6 +131,7 @@ def test_a_labelled_table_is_classified_without_training(run, tmp_path):
     assert found[0]["texts"][0].endswith("\n\ngood film: -")
 
 
+@pytest.mark.slow  # every day tests/modeling/ has the numbers of these weights
 def test_texts_of_really_trained_weights_are_the_recorded_ones(
     run, shared_file, tmp_path
 ):

@@ -162,11 +162,3 @@ def test_lists_of_tags_may_name_placeholders(model_dir, data, tmp_path):
     assert label_map["tag_scheme"] == "BIO"
     rows = tiny.predictions(tmp_path / "out")
     assert {tag for row in rows for tag in row["tags"]} <= set(names[2:])
-    # They belong to the model from now on: others are refused, these are not.
-    more = (*files(data, "dev"), "--do_eval")
-    run(tmp_path / "out", tmp_path / "again", *more, labels)
-    for flag in ("--labels=O,B-bad", "--tag_scheme=BIOES"):
-        places = f"--pretrained={tmp_path}/out --output_dir={tmp_path}/no"
-        line = tiny.refuse("run_tagger", places, "--max_seq_length=16", *more, flag)
-        assert "not what the model was trained with" in line
-        assert line.startswith(f"error: {flag}")

@@ -28,32 +28,6 @@ def flag_values():
         yield flags.FLAGS
 
 
-def test_fastest_variant_takes_part(flag_values, monkeypatch):
-    seconds = {"sdpa": 2.0, "eager": 1.0, "sdpa_compiled": None}
-    tried = []
-
-    def turn(python, side, job):
-        tried.append((side, job.variant, job.steps))
-
-        def take():
-            if seconds[job.variant] is None:
-                raise turns.SideFailed("peer: exit code 1\nNo C++ compiler")
-            return {"seconds": seconds[job.variant]}
-
-        return take
-
-    monkeypatch.setattr(compare, "turn", turn)
-    fields = sides.Job("train", "classifier", 2, "", "", 1, 20)
-    job = dataclasses.asdict(fields)
-    variant, trials = compare.fastest_variant(rows.ROWS["classifier"], job)
-    assert variant == "eager" and trials["sdpa_compiled"] == "No C++ compiler"
-    assert tried == [("peer", v, 8) for v in seconds]
-    flag_values.peer_variants = ["sdpa"]
-    tried.clear()
-    assert compare.fastest_variant(rows.ROWS["sst2"], job) == ("sdpa", {})
-    assert tried == []  # nothing to choose from
-
-
 def test_row_is_measured_in_turns(flag_values, monkeypatch):
     """The work is made once; then come trials, and turns of ours and the fastest."""
     flag_values.peer_python, flag_values.rounds = "their_python", 2

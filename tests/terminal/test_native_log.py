@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from terminal import native_log
 from tests import tiny
 
 # Recorded from TensorFlow 2.21 without a GPU, from LiteRT 2.3, and from reports.
@@ -70,15 +69,6 @@ def start(said="", more="", **settings):
 
 def lines(*parts):
     return "".join(f"{line}\n" for part in parts for line in part)
-
-
-@pytest.mark.parametrize("line", (*OF_EVERY_START, *NOTES, *WITHOUT_GPU, *UNKNOWN))
-def test_lines_that_are_dropped(line):
-    line_bytes = line.encode()
-    of_every_start = line in (*OF_EVERY_START, *NOTES)
-    assert native_log.is_dropped(line_bytes, has_gpu=True) == of_every_start
-    dropped = of_every_start or line in WITHOUT_GPU
-    assert native_log.is_dropped(line_bytes, has_gpu=False) == dropped
 
 
 @pytest.fixture
