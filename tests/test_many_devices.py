@@ -1,7 +1,9 @@
-"""Whole runs on two devices and in two processes; each script, as a user starts it."""
+"""Whole runs on two devices, in two processes, and killed; as a user starts them."""
 
+import random
 import re
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -160,3 +162,44 @@ def test_process_that_is_killed_ends_the_other(data, server, tmp_path):
     assert "another process of this run has ended, or cannot be reached" in (
         jobs[0].text()
     )
+
+
+@pytest.mark.slow  # every day test_run.py and some scripts go on, to the same bits
+@pytest.mark.parametrize(
+    ("name", "moments", "steps"),
+    # So many steps that it does not end before it is killed for the last time, and 6
+    # more than a multiple of 7. Masks and dropout are random, states go from batch to
+    # batch.
+    [("masking", 10, 1000), ("left_to_right", 4, 1000), ("streams", 6, 1000)],
+)
+def test_run_that_is_killed_often_ends_as_the_uninterrupted_one(
+    data, server, tmp_path, name, moments, steps
+):
+    flags = whole_runs.arguments(name, data, steps=steps, evaluates=False)
+
+    def start(directory, *more):
+        output = f"--output_dir={tmp_path / directory}"
+        return server.start(whole_runs.SCRIPTS[name], *flags, output, *more)
+
+    whole = start("whole")
+    draw = random.Random(5)
+    often = ("--save_checkpoints_steps=7", "--log_steps=3")
+    ends = []
+    for number in range(moments):
+        job = start("killed", *often)
+        # Most moments lie in training, some before it.
+        job.wait_for("training: step" if number % 4 == 3 else "first ")
+        time.sleep(draw.uniform(0.0, 0.3))
+        job.kill(signal.SIGTERM if number % 2 else signal.SIGKILL)
+        ends.append(job.code())
+        assert ends[-1] in (-signal.SIGKILL, -signal.SIGTERM, 143), job.text()
+    assert ends.count(-signal.SIGKILL) == moments // 2 and 143 in ends
+    last = start("killed", *often)
+    assert last.code() == 0, last.text()
+    assert whole.code() == 0, whole.text()
+    killed = whole_runs.variables(tmp_path / "killed", steps)
+    expected = whole_runs.variables(tmp_path / "whole", steps)
+    whole_runs.assert_equal(killed, expected)
+    before = whole_runs.variables(tmp_path / "killed", steps - 6)  # a multiple of 7
+    assert whole_runs.largest_difference(before, expected) > 1e-4
+    assert not list((tmp_path / "killed").glob("*.incomplete*"))

@@ -32,10 +32,6 @@ WITHOUT_GPU = (
     "libraries. Please make sure the missing libraries are installed",
     "Skipping registering GPU devices...",
 )
-NOTES = (
-    "I0000 00:00:1795352007.225621   27198 other.cc:1] no one knows this note",
-    "W0000 00:00:1795352007.225621   27198 other.cc:1] nor this warning",
-)
 UNKNOWN = (
     "E0000 00:00:1795352011.789523   27198 cuda_platform.cc:52] no such device",
     "F0000 00:00:1795352011.789523   27198 cuda_platform.cc:52] failed call to cuInit:",
