@@ -57,29 +57,6 @@ def test_texts_that_do_not_belong_together_are_refused(loaded, classifier):
         classifier.predict("a", choices=["b", "c"])
 
 
-@pytest.mark.parametrize("length", [-1, 3, True, "16"])
-def test_length_that_has_no_room_for_a_text_is_refused(model_dir, length):
-    message = f"^max_seq_length={length!r} is no number of tokens; give 4 or more"
-    with pytest.raises(ValueError, match=message):
-        bert.load(model_dir, max_seq_length=length)
-    with pytest.raises(ValueError, match=message):
-        bert.classifier(model_dir, {"train": []}, max_seq_length=length)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((10, float("nan")), "learning_rate=nan; give a finite number of 0 or more"),
-        ((10, -1), "learning_rate=-1; give"),
-        ((0,), "num_train_steps=0"),
-        ((10, 1e-4, 2), "num_train_steps=10, num_warmup_steps=20"),
-    ],
-)
-def test_optimizer_refuses_numbers_that_train_nothing(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        bert.optimizer(*arguments)
-
-
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_embedded_texts(loaded, pooling):
     texts = [*TEXTS, "a b c d e f g h"]
@@ -104,6 +81,21 @@ def test_embedded_texts(loaded, pooling):
     ("call", "message"),
     [
         (lambda m: bert.load(m, labels="abc"), "labels='abc' is a string; give a list"),
+        (lambda m: bert.load(m, max_seq_length=3), "^max_seq_length=3 is no number of"),
+        (
+            lambda m: bert.classifier(m, {"train": []}, max_seq_length=True),
+            "^max_seq_length=True is no number of tokens; give 4 or more",
+        ),
+        (
+            lambda _: bert.optimizer(10, float("nan")),
+            "learning_rate=nan; give a finite number of 0 or more",
+        ),
+        (lambda _: bert.optimizer(10, -1), "learning_rate=-1; give"),
+        (lambda _: bert.optimizer(0), "num_train_steps=0"),
+        (
+            lambda _: bert.optimizer(10, 1e-4, 2),
+            "num_train_steps=10, num_warmup_steps=20",
+        ),
         (
             lambda m: bert.load(m).embed(TEXTS, pooling="max"),
             "pooling='max' is not one of cls, mean",

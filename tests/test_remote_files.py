@@ -13,7 +13,7 @@ import tensorflow as tf
 import bert
 from data_pipeline import label_maps
 from data_pipeline.classification import tables
-from data_pipeline.generation import choices, perplexity, prompts
+from data_pipeline.generation import choices, perplexity
 from data_pipeline.seq2seq import pairs
 from data_pipeline.squad import files
 from data_pipeline.tables import label_files, published
@@ -115,7 +115,6 @@ def test_a_run_goes_on_there_and_python_reads_it(run, remote):
 
 FILES = {
     "pairs.csv": "source;target\nGood morning.;Guten Tag.\nYes.;Ja.\n",
-    "rows.jsonl": '{"text": "a film"}\n{"text": "the sea"}\n',
     "names.txt": "b\na\n",
     "label_map.json": '{"0": "bad", "1": "good"}',
     "choices.csv": "context,one,two,label\nIt rains.,Wet.,Dry.,one\n",
@@ -134,10 +133,6 @@ READERS = {
     "pairs": lambda d: list(
         pairs.open_rows(f"{d}/pairs.csv", pairs.Layout(), targets_required=True).rows
     ),
-    "prompts": lambda d: [p.text for p in prompts.read([], f"{d}/rows.jsonl")],
-    "texts": lambda d: [
-        text for text, _ in perplexity.read(f"{d}/rows.jsonl", as_one=False)
-    ],
     "document": lambda d: perplexity.read(f"{d}/names.txt", as_one=True)[0][0],
     "labels": lambda d: label_files.read_labels(f"{d}/names.txt"),
     "label map": lambda d: label_maps.read_classes(

@@ -55,7 +55,6 @@ def drawn_texts(figure):
     ("found", "names"),
     [
         (classes(2), ["confusion", "precision_recall", "reliability"]),
-        (classes(2, probabilities=None), ["confusion", "reliability"]),
         (
             classes(2, labels=np.eye(2)[[0, 1, 0, 1]], predictions=np.eye(2)[[0] * 4]),
             ["label_counts", "precision_recall", "reliability"],
@@ -66,10 +65,9 @@ def drawn_texts(figure):
             ),
             ["predicted_and_given", "residuals"],
         ),
-        (seen(confidences=np.full(4, 0.5)), ["reliability"]),
         (seen(), []),
     ],
-    ids=["classes", "tags", "labels", "numbers", "answers", "nothing"],
+    ids=["classes", "labels", "numbers", "nothing"],
 )
 def test_pictures_suit_what_was_decided(found, names):
     """Each is a PNG of more than one color, and its text stays text in SVG."""

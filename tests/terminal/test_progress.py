@@ -212,7 +212,7 @@ def test_lines_in_a_file_count_from_the_first_report(clock, monkeypatch, is_hidd
     shown = [
         "writing: task 20/40 (50 %)  --:-- left  300 instances",
         "writing: task 30/40 (75 %)  0.5/s  00:20 left  510 instances, 10/s",
-        "writing: task 31  0.35/s  a text",
+        "writing: task 31  0.275/s  a text",
     ]
     assert stream.getvalue().splitlines() == [*([] if is_hidden else shown), "end"]
 
