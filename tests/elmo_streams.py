@@ -19,7 +19,6 @@ def record():
 
 
 def original_name(variable):
-    """What the record calls a variable of the model."""
     part, _, name = variable.path.partition("/")[2].partition("/")
     if part == "bidirectional_lm":
         return {"kernel": "softmax/W", "bias": "softmax/b"}[name]
@@ -40,7 +39,6 @@ def model(values, **changes):
 
 
 def batch(values, number):
-    """Features of one of the three recorded batches, without states."""
     found = {"input_mask": np.ones((2, 6), np.int32)}
     characters = []
     for k, (name, ending) in enumerate((("forward", ""), ("backward", "_reverse"))):

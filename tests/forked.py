@@ -107,7 +107,6 @@ class Server:
         return self.start(program, *arguments, constants={"": "program"})
 
     def start_workers(self, count, script, *arguments, **more):
-        """The same script in `count` processes, which find each other by TF_CONFIG."""
         return [
             self.start(script, *arguments, environment=environment, **more)
             for environment in cluster(count)
@@ -144,7 +143,6 @@ def _free_ports(count):
 
 
 def _run(script, arguments, constants, environment, log):
-    """What a forked process does."""
     with open(log, "w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

@@ -33,7 +33,6 @@ def words(code):
 
 
 def ask(code):
-    """What `python -m serving.predictor --export_dir=DIR TEXT` prints."""
     from cli import predict_command  # and with it TensorFlow
 
     python, module, name, export_dir, *texts = words(code)

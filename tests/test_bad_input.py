@@ -348,7 +348,6 @@ def test_mistake_is_one_line_and_writes_nothing(
 
 @pytest.fixture
 def place(places, tmp_path):
-    """A directory with a model, tables and an output directory that has a file."""
     shutil.copytree(places / "model", tmp_path / "model")
     tiny.write_tables(tmp_path, train=6, dev=3, test=3)
     (tmp_path / "out").mkdir()
@@ -357,7 +356,6 @@ def place(places, tmp_path):
 
 
 def command(place, *flags):
-    """The words of a command that trains a classifier."""
     text = COMMANDS["classification"].format(d=place, o=place / "out")
     return " ".join([text, "--do_train", *flags]).split()
 

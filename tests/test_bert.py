@@ -136,8 +136,6 @@ DICTS = [{"body": text, "topic": label} for text, label in ROWS]
 
 
 class Frame:
-    """What bert.classifier needs of a pandas.DataFrame."""
-
     def to_dict(self, orient):
         assert orient == "records"
         return [{"text": text, "label": np.str_(label)} for text, label in ROWS]
@@ -201,7 +199,6 @@ def test_wrong_tables_are_refused_in_the_words_of_python(
 
 
 def rewrite(folder, leave_out=(), **config):
-    """Changes the config.json of a Hugging Face directory, and removes weights."""
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **config}))
     weights = folder / "model.safetensors"
@@ -216,7 +213,6 @@ def keys(folder):
 
 @pytest.mark.parametrize("problem_type", ["classification", "multi_label"])
 def test_classes_that_nobody_has_named(classifier, tmp_path, problem_type):
-    """Their names are those by which Hugging Face calls them."""
     classifier.save(tmp_path / "hf", "hugging_face")
     (tmp_path / "hf" / "label_map.json").unlink()
     default = {str(i): f"LABEL_{i}" for i in range(3)}

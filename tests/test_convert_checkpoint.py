@@ -61,7 +61,6 @@ def names(folder):
 
 
 def run_directory(release, folder, head="classifier", num_classes=3, label_map=None):
-    """What a run leaves: a checkpoint with moments, and the files beside it."""
     folder.mkdir()
     for name in ("bert_config.json", "vocab.txt"):
         shutil.copy(release / name, folder)
@@ -205,7 +204,6 @@ def test_checkpoint_without_vocabulary(release, tmp_path):
 
 
 def test_parts_that_lie_apart(release, tmp_path):
-    """The three files are named one by one, or by a directory that has them."""
     shutil.copy(release / "bert_model.ckpt.index", tmp_path)
     shutil.copy(release / DATA, tmp_path)
     prefix, config_file = tmp_path / "bert_model.ckpt", release / "bert_config.json"

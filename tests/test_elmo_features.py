@@ -29,7 +29,6 @@ def gpt(tmp_path_factory):
 
 @pytest.fixture
 def extract(tmp_path):
-    """A function from a model, the text of a file, and flags to (result, output)."""
 
     def call(model, text, *arguments):
         (tmp_path / "input.txt").write_text(text, encoding="utf-8")
@@ -45,7 +44,6 @@ def extract(tmp_path):
 
 
 def data_sets(done, path):
-    """The arrays of an HDF5 file by line."""
     assert done.code == 0, done.err
     with h5py.File(path) as file:
         assert set(file) == {str(number) for number in range(len(file))}

@@ -72,7 +72,6 @@ def objects(path):
 
 @pytest.fixture(scope="module")
 def file_of(model_dir, tmp_path_factory):
-    """A function from an ending and arguments to the output, made once."""
     directory = tmp_path_factory.mktemp("outputs")
     (directory / "input.txt").write_text(TEXT)
     numbers = itertools.count()
@@ -88,7 +87,6 @@ def file_of(model_dir, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def arrays(file_of):
-    """A function from arguments to the arrays of an .npz file."""
 
     def call(*arguments):
         with np.load(file_of("npz", *arguments)) as found:
@@ -150,7 +148,6 @@ def test_vectors_of_sentences_are_those_of_sentence_transformers(minilm_dir, tmp
 
 
 def means_of_lines(all_layers, layers):
-    """Arrays [5, K, D]: means over the tokens of a line."""
     splits = all_layers["splits"].tolist()
     assert np.diff(splits).tolist() == LENGTHS
     return np.stack(

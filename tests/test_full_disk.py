@@ -15,7 +15,6 @@ TAGS = ["O", *(f"{letter}-{label}" for letter in "BI" for label in tiny.LABELS)]
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A directory with a model and what the scripts predict."""
     path = tmp_path_factory.mktemp("uncased")
     tiny.write_model(path / "model", num_hidden_layers=1)
     tiny.write_tables(path)
@@ -83,7 +82,6 @@ WRITERS = {
 
 @pytest.mark.parametrize("file", WRITERS)
 def test_what_a_run_writes_is_whole_or_absent(place, tmp_path, monkeypatch, file):
-    """Records, curves, exports and summaries; TF Serving finds no half of a version."""
     module, name, of_path, flags, after = WRITERS[file]
     weights, out = tmp_path / "trained.ckpt", tmp_path / "out"
     save_weights(place, models.BertClassifier, len(tiny.LABELS), weights)

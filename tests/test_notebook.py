@@ -24,7 +24,6 @@ def code_cells(notebook):
 
 
 def texts(cell):
-    """What a cell printed or shows as text."""
     found = []
     for output in cell["outputs"]:
         lines = output.get("text") or output.get("data", {}).get("text/plain", "")
@@ -33,7 +32,6 @@ def texts(cell):
 
 
 def defects(notebook):
-    """What a reader should not meet in a notebook."""
     found = []
     for number, cell in enumerate(code_cells(notebook), start=1):
         source = "".join(cell["source"])

@@ -27,7 +27,6 @@ def model_dir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def names(model_dir, tmp_path_factory):
-    """What the blocks define, run with a small model from the checkout."""
     output = tmp_path_factory.mktemp("output")
     names: dict = {"__name__": "page"}
     for block in BLOCKS:

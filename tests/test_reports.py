@@ -104,7 +104,6 @@ def typed(places, runs, tmp_path, monkeypatch):
 
 
 def loaded(code):
-    """What the printed lines of Python leave."""
     names: dict = {}
     exec(code, names)
     return names

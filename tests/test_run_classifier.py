@@ -47,7 +47,6 @@ def run(model, output_dir, *arguments, **settings):
 
 @pytest.fixture(scope="module")
 def trained(model_dir, table_dir, tmp_path_factory):
-    """(directory, output) of a whole run: train, evaluate, predict and export."""
     path = tmp_path_factory.mktemp("trained")
     actions = ("--do_train", "--do_eval", "--do_predict", "--do_export")
     more = ("--save_checkpoints_steps=70", "--keep_checkpoint_max=2")
@@ -62,7 +61,6 @@ def columns(path):
 
 
 def test_whole_run_learns_reports_and_exports(trained):
-    """The files of every run: tests/test_scripts.py."""
     path, done = trained
     files = set(tiny.listing(path))
     assert {
@@ -149,7 +147,6 @@ def test_rows_of_a_batch_with_a_loss_that_is_no_number_are_named(
 
 
 def test_run_does_not_claim_flags_that_it_was_not_trained_with(trained, tmp_path):
-    """A repeated command with other weights of classes once ended well, untrained."""
     path = tmp_path / "run"
     shutil.copytree(trained[0], path)
     record = (path / "run.json").read_text()
@@ -283,7 +280,6 @@ def test_hugging_face_directory_gives_the_same_scores(
 
 @pytest.mark.slow
 def test_demonstration_answers_its_three_messages(minilm_dir, tmp_path):
-    """The two commands of make demo, with the real weights."""
     assert minilm_dir == tiny.ROOT / "models" / "minilm"
     made = [f"PY={sys.executable}", f"DEMO_DIR={tmp_path}"]
     done = subprocess.run(

@@ -22,7 +22,6 @@ def model_dir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(model_dir):
-    """A function of arguments that must end well; returns what was printed."""
 
     def call(*arguments, pretrained=model_dir):
         done = tiny.run_script(
@@ -81,7 +80,6 @@ def test_a_reader_that_leaves_early_is_no_error(model_dir):
 
 @pytest.mark.slow
 def test_scores_are_those_of_the_export(run, tmp_path):
-    """Greedy and sampled texts, and losses, by one SavedModel and by the script."""
     out = tmp_path / "out"
     options = ("--max_new_tokens=12", "--temperature=0")
     run("--do_export", f"--output_dir={out}", *options)

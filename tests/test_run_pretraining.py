@@ -100,7 +100,6 @@ def trained_on(model_dir, records_dir, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(trained_on):
-    """(directory, output) of a run of 12 steps that saves at 5, 10 and 12."""
     return trained_on[:2]
 
 
@@ -195,7 +194,6 @@ def test_masked_words_are_learned_and_filled_in(
 
 
 def test_warm_up_as_long_as_the_run_is_warned_of(trained):
-    """Before a run that is refused for another reason does any work."""
     said = "is not less than --num_train_steps"
     assert said not in trained[1].log
     for given, times in (("1", 0), ("2", 1)):

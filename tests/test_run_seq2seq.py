@@ -32,7 +32,6 @@ def lines(path):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A directory with config, vocabulary and three files of pairs."""
     path = tmp_path_factory.mktemp("pairs")
     bert = tiny.write_model(path / "bert", num_hidden_layers=1, hidden_act="relu")
     config = tiny.encoder_decoder(json.loads((bert / "bert_config.json").read_text()))
@@ -54,7 +53,6 @@ def run(*arguments, fails=False, **settings):
 
 @pytest.fixture(scope="module")
 def trained(files, tmp_path_factory):
-    """(directory, output) of a whole run."""
     path = tmp_path_factory.mktemp("trained")
     done = run(
         f"--bert_config_file={files}/config.json --vocab_file={files}/vocab.txt",

@@ -50,7 +50,6 @@ def squad(model, output_dir, *arguments, **settings):
 
 
 def run(*arguments, **settings):
-    """Runs the script, which must end well; returns what it printed."""
     done = squad(*arguments, **settings)
     assert done.code == 0, done.err
     return done
@@ -58,7 +57,6 @@ def run(*arguments, **settings):
 
 @pytest.fixture(scope="module")
 def trained(model_dir, data, tmp_path_factory):
-    """(directory, output) of a whole run."""
     path = tmp_path_factory.mktemp("trained")
     more = (*ACTIONS, *LEARN, "--save_checkpoints_steps=40")
     return path, run(model_dir, path, *files(data), *more)
@@ -66,7 +64,6 @@ def trained(model_dir, data, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained_2(model_dir, data, tmp_path_factory):
-    """The same for version 2, with an export."""
     path = tmp_path_factory.mktemp("trained_2")
     more = ("--version_2_with_negative", *ACTIONS, *LEARN)
     more += ("--do_export", "--answer_aligner=words")
@@ -176,7 +173,6 @@ def test_questions_without_answers_are_answered_and_not_scored(
 
 
 def test_wrong_version_is_warned_of(model_dir, data, tmp_path):
-    """Before a run that ends for another reason: its network has no head."""
     for version, more, said in (
         ("", ("--version_2_with_negative",), ["SQuAD 1.1"]),
         ("2", (), ["SQuAD 2.0"]),

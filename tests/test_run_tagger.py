@@ -41,7 +41,6 @@ def run(model, output_dir, *arguments, **settings):
 
 @pytest.fixture(scope="module")
 def trained(model_dir, data, tmp_path_factory):
-    """(directory, output) of a whole run."""
     path = tmp_path_factory.mktemp("trained")
     more = (*ACTIONS, *LEARN, "--save_checkpoints_steps=80")
     return path, run(model_dir, path, *files(data), *more, draws=True)
@@ -89,7 +88,6 @@ def test_predictions_stand_beside_the_input(trained, data):
 
 
 def test_predictions_equal_those_of_the_run(trained, data, tmp_path):
-    """However they are batched and padded."""
     path, _ = trained
     more = (*files(data, "dev", "test"), "--do_eval", "--do_predict")
     more += ("--predict_batch_size=3", "--pad_to_max_length")

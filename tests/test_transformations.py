@@ -66,7 +66,6 @@ def texts_of(ids):
 
 
 def batch(label_set, label_ids, *texts):
-    """One batch of all examples, as training makes it."""
     encode = encoding.Encoder(Ids(), 24, label_set)
     if label_set.problem_type == "choice":
         tokens = encode(*texts[:-1], choices=texts[-1])
@@ -80,7 +79,6 @@ def batch(label_set, label_ids, *texts):
 
 
 def build(record, label_set, prefix="param/model/"):
-    """The classifier of run_classifier.py with the recorded weights."""
 
     def head(config):
         kind = sequences.choose_kind(label_set.problem_type, label_set.pair_input)

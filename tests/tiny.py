@@ -184,8 +184,6 @@ FULL = {
 
 
 class Done(NamedTuple):
-    """What a script printed and logged, and how it ended."""
-
     code: int
     out: str
     err: str
@@ -220,7 +218,6 @@ def _imported(script):
 
 @contextlib.contextmanager
 def _logged():
-    """What is logged meanwhile, in a file."""
     text = io.StringIO()
     handler = logging.StreamHandler(text)
     logging.getLogger().addHandler(handler)

@@ -55,7 +55,6 @@ def text(found):
 
 
 def write(directory, count=50):
-    """Writes text.txt and vocab.txt; gives the directory."""
     directory = pathlib.Path(directory)
     (directory / "text.txt").write_text(text(documents(count)))
     (directory / "vocab.txt").write_text("".join(f"{token}\n" for token in VOCAB))
@@ -81,7 +80,6 @@ def tokenized_by(tokenizer):
 
 
 def arguments(directory, output="out.tfrecord", **flags):
-    """Flags of the script for what `write` wrote; None leaves one out."""
     directory = pathlib.Path(directory)
     flags = {
         "input_file": directory / "text.txt",
@@ -161,7 +159,6 @@ def _main(given, log, file_bytes):
 
 
 def is_running(pid):
-    """Whether there is such a process that is no zombie."""
     try:
         state = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except OSError:

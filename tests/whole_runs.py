@@ -75,7 +75,6 @@ NO_HEAD_DROPOUT = {"modeling.heads.HEAD_DROPOUT": 0.0}
 
 
 def write(directory):
-    """Models with and without dropout, and the data of every run."""
     directory = pathlib.Path(directory)
     # XLA, which the gelu of training needs, takes its time, and so does each layer.
     changes = {"hidden_act": "relu", "num_hidden_layers": 1}
@@ -173,7 +172,6 @@ UNDECIDED = (
 
 
 def largest_difference(found, expected):
-    """Of any weight whose gradient is more than rounding."""
     assert found.keys() == expected.keys()
     return max(
         float(np.abs(found[name] - value).max())

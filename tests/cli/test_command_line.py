@@ -27,7 +27,6 @@ HEAVY = ("keras", "tensorflow", "tensorflow_datasets", "tensorflow_text")
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
-    """A function that starts a program without TensorFlow, as wide as WIDTH."""
     stubs = tmp_path_factory.mktemp("stubs")
     for name in HEAVY:
         (stubs / f"{name}.py").write_text("raise AssertionError('imported')")
@@ -49,7 +48,6 @@ def start(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(start):
-    """As `start`, and gives exit code, standard output and standard error."""
 
     def run(program, *arguments):
         process = start(program, *arguments)
@@ -60,7 +58,6 @@ def run(start):
 
 
 def ask_all(start, argument):
-    """Program to what it prints when asked for help."""
     processes = {program: start(program, argument) for program in PROGRAMS}
     texts = {}
     for program, process in processes.items():
@@ -91,7 +88,6 @@ def sections(text):
 
 
 def example(text):
-    """The indented paragraph, which is a command."""
     return re.search(r"^    python .*(?:\n +.*)*", text, re.M)[0]
 
 
@@ -276,7 +272,6 @@ command_line.run(main, unwinds=len(sys.argv) > 1)
 
 @pytest.mark.parametrize("unwinds", [True, False])
 def test_unfinished_files_go_at_sigterm(unwinds):
-    """`python extract_features.py` left OUTPUT.incomplete."""
     command = [sys.executable, "-c", MAIN, *(["x"] if unwinds else [])]
     options = {"stdout": subprocess.PIPE, "text": True, "cwd": tiny.ROOT}
     with subprocess.Popen(command, **options) as process:
@@ -322,7 +317,6 @@ def test_verbosity_prints_the_environment_before_tensorflow(run, more):
 
 
 def test_new_traces_of_new_models_are_no_news(caplog):
-    """TensorFlow warns of a function that is traced again and again."""
     logger = logging.getLogger("tensorflow")
     level, flag = logger.level, flags.FLAGS["verbosity"]
     present, flag.present = flag.present, 0

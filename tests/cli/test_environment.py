@@ -68,7 +68,6 @@ def test_settings_of_the_user_stand(tmp_path, monkeypatch, without_settings):
 
 
 def test_import_keeps_errors_alone(capfd):
-    """They go to file descriptor 2, where TensorFlow writes its log."""
     lines = (
         "WARNING: All log messages before absl::InitializeLog() is called are written",
         "I0000 00:00:1795488862.243307   13558 port.cc:153] oneDNN custom operations",

@@ -83,7 +83,6 @@ def test_pictures_suit_what_was_decided(found, names):
 
 
 def test_svg_takes_the_ink_of_the_page_and_repeats():
-    """Without a ground of its own it is readable on white and on black."""
     matrix = np.array([[1, 2], [3, 4]])
     text, again = (svg.element(figures.confusion(matrix, ["a", "b"])) for _ in "12")
     assert text == again

@@ -27,7 +27,6 @@ raise SystemExit(7)
 
 @pytest.fixture
 def run(tmp_path):
-    """A function that runs a program: lines of standard error, and seconds to each."""
     (tmp_path / "tensorflow.py").write_text(STUB)
     (tmp_path / "keras.py").write_text("import tensorflow")
 

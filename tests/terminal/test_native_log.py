@@ -69,7 +69,6 @@ def lines(*parts):
 
 @pytest.fixture
 def environment(tmp_path):
-    """Variables of a process; a GPU is there where `nvidia-smi` is."""
     return {**os.environ, "PATH": str(tmp_path), "PYTHONPATH": str(tiny.ROOT)}
 
 

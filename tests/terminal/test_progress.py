@@ -55,14 +55,12 @@ ALL = [
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that shows what the test sets."""
     hands = {"now": 100.0}
     monkeypatch.setattr(progress.time, "monotonic", lambda: hands["now"])
     return hands
 
 
 def on_terminal(columns, *, short=0.0, file=10.0, more="", after="", **variables):
-    """What RUN writes to a terminal, with all its control characters, and its code."""
     environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": str(tiny.ROOT)}
     environment.pop("CI", None)
     text = RUN.format(short=short, file=file, more=more, after=after)
@@ -88,13 +86,11 @@ def on_terminal(columns, *, short=0.0, file=10.0, more="", after="", **variables
 
 
 def states(text):
-    """What stood in the last line, one state after another."""
     found = [state.strip() for state in re.split(r"(?:[\r\n]|\x1b\[K)+", text)]
     return list(filter(None, found))
 
 
 def summary(text):
-    """The states, short and without repetitions."""
     return [state for state, _ in itertools.groupby(map(short, states(text)))]
 
 
