@@ -45,16 +45,11 @@ def files(tmp_path_factory):
     return path
 
 
-def run(*arguments, fails=False, **settings):
-    done = tiny.run_script("run_seq2seq", *LENGTHS, *arguments, **settings)
-    assert bool(done.code) == fails, done.err
-    return done
-
-
 @pytest.fixture(scope="module")
 def trained(files, tmp_path_factory):
     path = tmp_path_factory.mktemp("trained")
-    done = run(
+    done = tiny.succeed(
+        *("run_seq2seq", *LENGTHS),
         f"--bert_config_file={files}/config.json --vocab_file={files}/vocab.txt",
         *(f"--{split}_file={files}/{split}.tsv" for split in ("train", "dev", "test")),
         *("--do_train", "--do_eval", "--do_predict", "--do_export", *LEARN),
