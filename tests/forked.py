@@ -36,11 +36,11 @@ class Job:
     def text(self):
         return self.log.read_text(errors="replace")
 
-    def wait_for(self, said):
+    def wait_for(self, shown):
         """Returns when the log has this text."""
         end = time.monotonic() + PATIENCE
-        while said not in self.text():
-            assert time.monotonic() < end, f"no {said!r} in {self.text()}"
+        while shown not in self.text():
+            assert time.monotonic() < end, f"no {shown!r} in {self.text()}"
             assert self._server.ask("code", self.pid) is None, self.text()
             time.sleep(0.01)
 
@@ -175,8 +175,8 @@ def _serve():
         else:
             pid = rest[0]
             if codes[pid] is None:
-                found, status = os.waitpid(pid, os.WNOHANG)
-                codes[pid] = os.waitstatus_to_exitcode(status) if found else None
+                actual, status = os.waitpid(pid, os.WNOHANG)
+                codes[pid] = os.waitstatus_to_exitcode(status) if actual else None
             answer = codes[pid]
         print(json.dumps(answer), flush=True)
 

@@ -60,15 +60,15 @@ def test_texts_that_do_not_belong_together_are_refused(loaded, classifier):
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_embedded_texts(loaded, pooling):
     texts = [*TEXTS, "a b c d e f g h"]
-    found = loaded.embed(texts, pooling=pooling)
+    actual = loaded.embed(texts, pooling=pooling)
     features = loaded.encode(texts)
     outputs = loaded.model(features)
     tokens = np.asarray(outputs["sequence_output"])
     mask = np.asarray(features["input_mask"])[..., None]
     mean = (tokens * mask).sum(axis=1) / mask.sum(axis=1)
     wanted = mean if pooling == "mean" else tokens[:, 0]
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
-    assert np.ptp(found, axis=0).max() > 0.1
+    np.testing.assert_allclose(actual, wanted, atol=1e-6)
+    assert np.ptp(actual, axis=0).max() > 0.1
     unit = loaded.embed(texts, pooling=pooling, normalize=True)
     length = np.linalg.norm(wanted, axis=1, keepdims=True)
     np.testing.assert_allclose(unit, wanted / length, atol=1e-6)

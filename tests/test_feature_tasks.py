@@ -120,8 +120,8 @@ def test_pairs_are_compared_by_what_lstms_read(model_dir, tmp_path):
     assert [row["label"] for row in served] == [row["label"] for row in expected]
     loaded = bert.load(out, max_seq_length=16)
     assert loaded.num_texts == 2
-    found = loaded.predict(*texts)
-    assert [row["label"] for row in found] == [row["label"] for row in expected]
+    actual = loaded.predict(*texts)
+    assert [row["label"] for row in actual] == [row["label"] for row in expected]
 
 
 @pytest.mark.slow

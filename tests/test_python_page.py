@@ -45,8 +45,8 @@ def names(model_dir, tmp_path_factory):
 
 
 def logits(model, features):
-    found = model(features)
-    return np.asarray(found["logits"] if isinstance(found, dict) else found)
+    actual = model(features)
+    return np.asarray(actual["logits"] if isinstance(actual, dict) else actual)
 
 
 def test_blocks_leave_what_the_page_prints(names):
@@ -68,8 +68,8 @@ def test_fit_learns_and_evaluates(names):
     assert losses[-1] < losses[0]
     best = max(names["history"].history["val_accuracy"])
     assert 1 / 6 < scores["accuracy"] <= best
-    found = names["model"].predict(names["dev"], verbose=0)["logits"].argmax(-1)
-    right = np.mean(found == names["data"].splits["dev"].label_ids)
+    actual = names["model"].predict(names["dev"], verbose=0)["logits"].argmax(-1)
+    right = np.mean(actual == names["data"].splits["dev"].label_ids)
     assert scores["accuracy"] == pytest.approx(right)
 
 
@@ -93,10 +93,10 @@ def test_answers_are_those_of_the_model_and_of_the_export(names):
     features = names["classifier"].encode(["Where is my parcel?"])
     exact = np.exp(logits(names["model"], features)[0])
     exact /= exact.sum()
-    for found in (answers[0], served[0]):
-        shares = list(found["probabilities"].values())
+    for actual in (answers[0], served[0]):
+        shares = list(actual["probabilities"].values())
         np.testing.assert_allclose(shares, exact, atol=1e-5)
-        assert list(found["probabilities"])[exact.argmax()] == found["label"]
+        assert list(actual["probabilities"])[exact.argmax()] == actual["label"]
     assert answers[0]["probabilities"] != answers[1]["probabilities"]
 
 

@@ -137,12 +137,12 @@ def test_rows_of_a_batch_with_a_loss_that_is_no_number_are_named(
         *("--do_train", *BRIEF, "--max_seq_length=16", "--learning_rate=1e30"),
     )
     assert done.code == 3
-    said = re.search(
+    shown = re.search(
         rf"(loss|gradient_norm) is (nan|inf) at step (\d+), of the batch "
         rf"{table_dir}/train.tsv:\d+ \(id \d+\), ",
         caplog.text,
     )
-    assert said and int(said[3]) <= 6, caplog.text
+    assert shown and int(shown[3]) <= 6, caplog.text
     assert "the last checkpoint is of step 0" in caplog.text
 
 
@@ -216,14 +216,14 @@ def test_original_task_is_a_name_and_a_directory_and_seeds_are_summarised(
     names = {"eval_accuracy", "eval_loss", "eval_mcc", "global_step", "loss"}
     assert set(results[0]) == set(results[1]) == names
     assert tiny.predictions(runs[0])[0]["id"] == "test-1"
-    said = json.loads((tmp_path / "seeds.json").read_text())
-    assert set(said["seeds"]) == {"3", "4"}
+    shown = json.loads((tmp_path / "seeds.json").read_text())
+    assert set(shown["seeds"]) == {"3", "4"}
     losses = [each["eval_loss"] for each in results]
     # The twin of equal runs: with another seed they are not.
     assert abs(losses[0] - losses[1]) > 1e-4
-    mean = said["summary"]["eval_loss"]["mean"]
+    mean = shown["summary"]["eval_loss"]["mean"]
     assert mean == pytest.approx(np.mean(losses), 1e-6)
-    deviation = said["summary"]["eval_loss"]["deviation"]
+    deviation = shown["summary"]["eval_loss"]["deviation"]
     assert deviation == pytest.approx(abs(losses[0] - losses[1]) / math.sqrt(2), 1e-4)
     assert re.search(r"over seeds 3, 4:\n(  .*\n)*  eval_loss = ", done.out)
 
@@ -245,15 +245,15 @@ def test_several_labels_in_jsonl(model_dir, tmp_path):
     arguments = (*files, *actions, *LEARN, "--problem_type=multi_label", "--seed=2")
     run(model_dir, path, *arguments, "--multi_label_threshold=0.4")
     assert tiny.eval_results(path)["eval_f1_micro"] > 0.8
-    said = tiny.predictions(path)
-    for row in said:
+    shown = tiny.predictions(path)
+    for row in shown:
         assert list(row["probabilities"]) == ["bad", "fine", "good", "long"]
         named = row["probabilities"].items()
         assert row["labels"] == [name for name, value in named if value >= 0.4]
-    assert any(len(row["labels"]) > 1 for row in said)
+    assert any(len(row["labels"]) > 1 for row in shown)
     served = predictor.Predictor(str(path / "export"))
-    (answer,) = served.predict([said[3]["text_a"]])
-    shares = said[3]["probabilities"]
+    (answer,) = served.predict([shown[3]["text_a"]])
+    shares = shown[3]["probabilities"]
     assert answer["probabilities"] == pytest.approx(shares, abs=1e-5)
     assert "label" not in answer
 
@@ -294,8 +294,8 @@ def test_demonstration_answers_its_three_messages(minilm_dir, tmp_path):
         )
         assert done.returncode == 0, done.stderr[-3000:]
     assert tiny.eval_results(tmp_path)["eval_accuracy"] > 0.85
-    said = re.findall(r"^    (\w+) ", done.stdout, re.M)
-    assert said == ["delivery", "billing", "praise"]
+    shown = re.findall(r"^    (\w+) ", done.stdout, re.M)
+    assert shown == ["delivery", "billing", "praise"]
 
 
 def teardown_module():

@@ -167,18 +167,18 @@ def test_questions_without_answers_are_answered_and_not_scored(
     assert "has no right answers, so nothing is scored" in done.out
     assert len(read(out / "predictions.json")) == 3
     assert not (out / "eval_results.txt").exists()
-    given = (files(data)[0], f"--predict_file={blind}", "--do_train", *BRIEF)
-    refused = squad(model_dir, tmp_path / "b", *given, "--evaluate_steps=1")
+    supplied = (files(data)[0], f"--predict_file={blind}", "--do_train", *BRIEF)
+    refused = squad(model_dir, tmp_path / "b", *supplied, "--evaluate_steps=1")
     assert refused.code == 2 and "leave out --evaluate_steps" in refused.err
 
 
 def test_wrong_version_is_warned_of(model_dir, data, tmp_path):
-    for version, more, said in (
+    for version, more, printed in (
         ("", ("--version_2_with_negative",), ["SQuAD 1.1"]),
         ("2", (), ["SQuAD 2.0"]),
         ("", (), []),
     ):
-        given = (files(data, version)[1], "--do_predict", *more)
-        done = squad(model_dir, tmp_path / "out", *given)
+        supplied = (files(data, version)[1], "--do_predict", *more)
+        done = squad(model_dir, tmp_path / "out", *supplied)
         assert done.code == 2 and "cls/squad/output_weights" in done.err
-        assert re.findall(r"SQuAD \d\.\d", done.log)[:1] == said
+        assert re.findall(r"SQuAD \d\.\d", done.log)[:1] == printed

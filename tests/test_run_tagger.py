@@ -110,16 +110,16 @@ def test_export_answers_as_the_predictions_say(trained, tmp_path):
     assert map_beside == (trained[0] / name).read_bytes()
     tag = tf.saved_model.load(str(version)).signatures["words"]
     cells = [[*words, *[""] * (40 - len(words))] for words, _ in rows]
-    found = {name: values.numpy() for name, values in tag(tf.constant(cells)).items()}
+    actual = {name: values.numpy() for name, values in tag(tf.constant(cells)).items()}
     predicted = tiny.predictions(tmp_path)
     assert len(predicted) == len(rows)
     for i, row in enumerate(predicted):
         count = len(row["words"])
-        assert [tag.decode() for tag in found["tags"][i, :count]] == row["tags"]
+        assert [tag.decode() for tag in actual["tags"][i, :count]] == row["tags"]
         np.testing.assert_allclose(
-            found["probabilities"][i, :count], row["probabilities"], atol=1e-5
+            actual["probabilities"][i, :count], row["probabilities"], atol=1e-5
         )
-        assert set(found["tags"][i, count:]) <= {b""}
+        assert set(actual["tags"][i, count:]) <= {b""}
 
 
 def test_words_without_tags_are_tagged_in_windows_and_not_scored(trained, tmp_path):

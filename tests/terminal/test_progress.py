@@ -64,16 +64,16 @@ def on_terminal(columns, *, short=0.0, file=10.0, more="", after="", **variables
     environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": str(tiny.ROOT)}
     environment.pop("CI", None)
     text = RUN.format(short=short, file=file, more=more, after=after)
-    ours, its = pty.openpty()
+    ours, theirs = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-c", text],
-        stdin=its,
-        stdout=its,
-        stderr=its,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
         env=environment | variables,
     )
-    os.close(its)
+    os.close(theirs)
     text = b""
     while True:
         try:
@@ -86,8 +86,8 @@ def on_terminal(columns, *, short=0.0, file=10.0, more="", after="", **variables
 
 
 def states(text):
-    found = [state.strip() for state in re.split(r"(?:[\r\n]|\x1b\[K)+", text)]
-    return list(filter(None, found))
+    actual = [state.strip() for state in re.split(r"(?:[\r\n]|\x1b\[K)+", text)]
+    return list(filter(None, actual))
 
 
 def summary(text):
@@ -215,11 +215,11 @@ def test_lines_in_a_file_count_from_the_first_report(clock, monkeypatch, is_hidd
 
 def test_slices_cover_all_rows_once(clock):
     stream = io.StringIO()
-    found = []
+    actual = []
     for rows in progress.slices(10, 4, "tokenizing: row", stream=stream):
-        found += range(10)[rows]
+        actual += range(10)[rows]
         clock["now"] += 10
-    assert found == list(range(10))
+    assert actual == list(range(10))
     assert stream.getvalue().splitlines() == [
         "tokenizing: row 4/10 (40 %)  --:-- left",
         "tokenizing: row 8/10 (80 %)  0.4/s  00:05 left",
