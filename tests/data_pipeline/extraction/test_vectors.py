@@ -235,7 +235,7 @@ def python_text(values):
     return [json.dumps(row)[1:-1].encode() for row in rows]
 
 
-@pytest.mark.parametrize("scale", [1e-7, 1e-5, 1e-4, 1e-2, 1.0, 30.0, 500.0, 1e5, 1e20])
+@pytest.mark.parametrize("scale", [1e-7, 1e-5, 1e-4, 1e-2, 1.0, 30.0, 1e3, 1e5, 1e20])
 def test_text_is_that_of_json(scale):
     rng = np.random.default_rng(1)
     values = (rng.normal(size=(9, 200)) * scale).astype(np.float32)
