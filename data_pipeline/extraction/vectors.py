@@ -246,7 +246,7 @@ FORMATS = {
 }
 
 DIGITS = 6  # after the point, as extract_features.py of the original rounds
-# Between these, and for 0, orjson and json.dumps spell a number alike: 9e-05 is 0.00009.
+# Between these, and for 0, orjson and json.dumps spell a number alike.
 _SPELLED_ALIKE = 1e-4, 1e15
 
 
