@@ -127,9 +127,7 @@ def test_attention_is_drawn(names):
     maps = names["maps"]
     assert maps.shape[:2] == (1, 2)
     np.testing.assert_allclose(maps.sum(axis=-1), 1.0, atol=1e-6)
-    assert len(names["picture"].axes) == 2 and len(names["one"].axes) == 1
-    labels = [text.get_text() for text in names["one"].axes[0].get_yticklabels()]
-    assert labels == names["loaded"].tokens(names["sentence"])
+    assert maps.shape[2:] == (len(names["tokens"]),) * 2
 
 
 def test_epochs_differ_and_follow_from_the_seed(names):

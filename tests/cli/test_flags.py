@@ -25,7 +25,6 @@ from cli import (
     training_flags,
 )
 from data_pipeline.classification import labels
-from data_pipeline.extraction import attention
 from data_pipeline.extraction import vectors as vector_files
 from data_pipeline.pretraining import masking, metadata
 from data_pipeline.pretraining.creation import sentence_pairs
@@ -72,7 +71,7 @@ CHOICES = {
     "extract_features": {
         "combine": (vectors.SEPARATE, *layer_choices.COMBINATIONS),
         "pooling": vectors.POOLINGS,
-        "output_format": (*vector_files.FORMATS, *attention.PICTURES),
+        "output_format": tuple(vector_files.FORMATS),
     },
     "run_classifier": {
         # The columns or the task of a choice say that it is one.
