@@ -1,5 +1,3 @@
-"""Word pieces become words, and nobody sees [CLS]."""
-
 import numpy as np
 
 from data_pipeline.classification import explanations

@@ -1,5 +1,3 @@
-"""Templates: rows to prompts, labels to words, and examples that are shown."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Tests of data_pipeline/seq2seq/pairs.py."""
-
 import gzip
 import itertools
 import json
@@ -175,7 +173,6 @@ def test_what_is_no_text_is_refused(read):
 
 
 def test_rows_are_read_while_they_are_asked_for(tmp_path):
-    """So that a file need not fit into memory: the bad row is far away."""
     path = tmp_path / "a.tsv"
     path.write_text("a\tb\n" * 100_000 + "c\n")
     rows = text_pairs.open_rows(path, text_pairs.Layout(), targets_required=True)
