@@ -107,10 +107,7 @@ def read_table(
 
 
 def check_columns(files: Mapping[str, str], layout: Layout) -> None:
-    """Raises what `read_table` raises of the first rows; needs no TensorFlow.
-
-    `files` has the path of each split; a "test" split needs no labels.
-    """
+    """Raises the errors of `read_table` for the first rows of each split's file."""
     header: tuple[str, ...] = ()
     for split, path in files.items():
         with contextlib.redirect_stdout(None):  # what is printed comes with all rows
@@ -189,9 +186,6 @@ def from_memory(
     """A table of rows in memory, whose `lines` count from 1; messages call it `name`.
 
     Rows are dicts {column: value}, a DataFrame of pandas, or as in `_UNNAMED`.
-
-    Raises:
-        ValueError: a row has another form, there is none, or as in `read_table`.
     """
     if hasattr(records, "to_dict"):  # a DataFrame
         records = records.to_dict("records")

@@ -51,15 +51,10 @@ class VectorLayout:
 def writer(path: str, output_format: str, layout: VectorLayout) -> Iterator[Write]:
     """Opens a file in one of `FORMATS`; it replaces `path` if all goes well.
 
-    Yields:
-        A function that takes the next lines, and writes them while the caller goes on:
-        objects with unique_id, the number of the line, input_ids int32 [S] or, where a
-        token is a row of characters, [S, C], and values
-        float32 [S, K, W] or, of lines, [K, W].
-
-    Raises:
-        OSError, ValueError: it cannot be written, or the lines are not as many as the
-            layout says; nothing of it stays.
+    Yields a function that takes the next lines, and writes them while the caller goes
+    on: objects with unique_id, the number of the line, input_ids int32 [S] or [S, C],
+    and values float32 [S, K, W] or, of lines, [K, W]. Other lines than the layout has
+    raise ValueError, and nothing stays.
     """
     num_lines = num_tokens = 0
     callers: BaseException | None = None
@@ -240,7 +235,7 @@ _EXPONENT_BELOW = 100
 
 
 def rows_of_text(values: np.ndarray) -> list[bytes]:
-    """Writes each row of float32 [R, C] as json.dumps would, without brackets.
+    """Each row of float32 [R, C] as json.dumps writes it, without brackets.
 
     Each text equals json.dumps([round(float(x), 6) for x in row])[1:-1].
     """

@@ -55,9 +55,7 @@ def encode(
     """The ids of each alternative, after the token that ends texts, if any.
 
     Beginning and end are tokenized together; a token with characters of both is scored.
-
-    Raises:
-        ValueError: an alternative has nothing to score, or is too long.
+    Nothing to score, or too long a text, raises ValueError.
     """
     start = [] if tokenizer.document_end_id is None else [tokenizer.document_end_id]
     flat = [choice for case in cases for choice in case.alternatives]
@@ -161,11 +159,7 @@ def accuracies(judged: Sequence[Judged]) -> dict[str, float]:
 
 
 def last_words(path: str) -> list[Case]:
-    """A case of each passage: its last word, after the last space (LAMBADA).
-
-    Raises:
-        FileNotFoundError, ValueError: as of `perplexity.read`, or it is one word.
-    """
+    """A case of each passage: its last word, after the last space (LAMBADA)."""
     cases = []
     for text, place in perplexity.read(path, as_one=False):
         before, space, word = text.rstrip().rpartition(" ")

@@ -114,10 +114,7 @@ class StreamPrinter:
 
 
 def lines(texts: Iterable[Text], *, as_json: bool) -> Iterator[str]:
-    """The lines of many texts in a file or on the screen.
-
-    Each text has a rule above it, as GPT-2's release prints; or is a JSON object.
-    """
+    """The lines of texts: JSON objects, or under a rule each as in GPT-2's release."""
     for number, text in enumerate(texts, start=1):
         if as_json:
             yield f"{text.as_json()}\n"

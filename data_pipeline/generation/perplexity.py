@@ -58,9 +58,6 @@ def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
     """(text, place) of each line, object with `text`, or of the whole file.
 
     Lines without a character but whitespace are no texts.
-
-    Raises:
-        FileNotFoundError, ValueError: the file cannot be read or has no text.
     """
     if text_rows.is_jsonl(path):
         rows = [
@@ -84,11 +81,7 @@ def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
 
 
 def encode(rows: Sequence[tuple[str, str]], tokenizer: Any) -> list[Text]:
-    """The ids of texts, each after the token that ends texts, if any.
-
-    Raises:
-        ValueError: nothing stands before the only token of a text.
-    """
+    """The ids of texts, each after the token that ends texts, if any."""
     start = [] if tokenizer.document_end_id is None else [tokenizer.document_end_id]
     tokenized = tokenizer.tokenize([text for text, _ in rows]).to_list()
     texts = []

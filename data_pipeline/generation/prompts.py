@@ -48,12 +48,9 @@ class ContextBudget:
         return self.context // 2 if is_prompted else self.context
 
     def max_prompt_tokens(self, *, is_prompted: bool) -> int:
-        """The most tokens of a prompt.
+        """The most tokens of a prompt; ValueError where there is room for none.
 
         The last token of a text has no position: the network never reads it.
-
-        Raises:
-            ValueError: there is room for none.
         """
         new_tokens = self.new_tokens(is_prompted=is_prompted)
         if new_tokens > self.context:
@@ -68,11 +65,7 @@ def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
     """The prompts of --prompt or of --prompt_file; none where neither is given.
 
     A file has one a line, or objects with `prompt` (or `text`) where it ends in .jsonl;
-    "-" is standard input, one a line.
-
-    Raises:
-        FileNotFoundError, ValueError: both are given, the file cannot be read or has
-            none, or a prompt is empty.
+    "-" is standard input, one a line. An empty prompt raises ValueError.
     """
     if arguments and path:
         raise errors.InputError(
@@ -125,12 +118,7 @@ def _read_file(path: str) -> Iterator[Prompt]:
 def encode(
     prompts: Sequence[Prompt], tokenizer: Any, budget: ContextBudget
 ) -> list[list[int]]:
-    """The ids of prompts; without prompts, one list with the start token.
-
-    Raises:
-        ValueError: a prompt has no token, or leaves no room for a text, or there is
-            none and the vocabulary has no token to begin with.
-    """
+    """The ids of prompts; without prompts, one list with the start token."""
     new_tokens = budget.new_tokens(is_prompted=bool(prompts))
     most = budget.max_prompt_tokens(is_prompted=bool(prompts))
     if not prompts:
@@ -157,11 +145,7 @@ def encode(
 
 
 def start_token(tokenizer: Any) -> int:
-    """The token that texts without a prompt begin with.
-
-    Raises:
-        ValueError: the vocabulary has none.
-    """
+    """The token that texts without a prompt begin with; ValueError without one."""
     if tokenizer.document_end_id is None:
         raise errors.InputError(
             "the vocabulary has no token that ends a text, so nothing to begin with; "

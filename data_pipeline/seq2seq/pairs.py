@@ -49,9 +49,8 @@ class Layout:
     or, where there is no usual name, the first two.
 
     Where `has_header` is None, line 1 is a header if a column here is a name, if it has
-    a usual name at the place of its column or both of a pair anywhere, or if it alone
-    of the first rows has names of languages. Where it alone has one or two words in
-    each cell, as names are, the reader raises an error.
+    usual names, or if it alone has names of languages. Where it alone has one or two
+    words in each cell, the reader raises an error.
     """
 
     file_format: str = "auto"  # "tsv", "csv", "jsonl", or by the file's name
@@ -89,12 +88,8 @@ class PairRows:
 def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     """Opens a file: local or remote, plain or gzip, as text_rows.file_rows reads it.
 
-    Without `targets_required`, all rows may lack a target, or have an empty one.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: the file is unreadable or empty, or lacks a column; source and
-            target are the same one; line 1 may be a header or a pair.
+    Without `targets_required`, all rows may lack a target, or have an empty one. A line
+    1 that may be a header or a pair raises ValueError.
     """
     path = str(path)
     rows = text_rows.file_rows(path, layout.file_format)

@@ -163,11 +163,7 @@ def _longest_common(first: Sequence[str], second: Sequence[str]) -> int:
 def score(
     targets: Sequence[str], predictions: Sequence[str], rows: RowScores
 ) -> dict[str, float]:
-    """NAMES to scores over all texts; `rows` are their counts.
-
-    Raises:
-        ValueError: there is no text.
-    """
+    """NAMES to scores over all texts; `rows` are their counts."""
     if not targets:
         raise errors.InputError(
             "there is no target to score with; give rows that have one"
@@ -212,10 +208,7 @@ def write_all(directory: str, data: split.PairSplit, scored: Scored) -> list[str
 
 
 def text_lines(scored: Scored) -> Iterator[str]:
-    """A line a text, in the order of the rows; an end of a line in it is a space.
-
-    The text for row n of the file is in line n.
-    """
+    """A line a text, in the order of the rows; an end of a line in it is a space."""
     for text in scored.texts:
         yield _LINE_ENDS.sub(" ", text) + "\n"
 
@@ -223,10 +216,8 @@ def text_lines(scored: Scored) -> Iterator[str]:
 def object_lines(data: split.PairSplit, scored: Scored) -> Iterator[str]:
     """One JSON object a row: source, prediction, and where it is known the target.
 
-    {"source": "...", "target": "...", "prediction": "...", "exact_match": true,
-    "rouge1": 1.0, "rouge2": 1.0, "rougeL": 1.0, "loss": 0.01}. Source and target are
-    as the file has them, the prediction is as graph.decode writes it, and scores
-    compare it with the target in the same form. Numbers are rounded to 6 digits.
+    Source and target are as in the file, the prediction is as graph.decode writes it,
+    and scores compare it with the target in the same form. Numbers have 6 digits.
     """
     for index, text in enumerate(scored.texts):
         row: dict[str, Any] = {"source": data.sources[index]}

@@ -128,11 +128,8 @@ def load(
 ) -> dict[str, PairSplit]:
     """Reads the files of "train", "dev" and "test", and prints what was read.
 
-    Rows are turned into ids in chunks; of training rows only ids stay. Longer texts are
-    cut and counted. "test" needs no targets.
-
-    Raises:
-        FileNotFoundError, ValueError: as in text_pairs; or a text has no token.
+    Only ids of training rows stay. Longer texts are cut and counted. "test" needs no
+    targets. A text without a token raises ValueError.
     """
     splits_read = {}
     for name, path in paths.items():

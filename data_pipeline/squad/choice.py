@@ -85,10 +85,7 @@ def lay_out(
     length: int,
     tokenizer: base.Tokenizer | None = None,
 ) -> Inputs:
-    """Lays out windows in rows of `length` tokens; no window may be longer.
-
-    With the tokenizer of the windows there are places, which "words" needs.
-    """
+    """Rows of `length` tokens; with the tokenizer of the windows there are places."""
     input_ids = places = None
     if tokenizer:
         places = _places(questions.contexts, windows, length, tokenizer)

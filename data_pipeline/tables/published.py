@@ -20,14 +20,7 @@ _RACE_LABELS = "ABCD"
 
 
 def file_rows(path: str, layout: str) -> text_rows.NumberedRows:
-    """Yields (line, row) of a file in one of `LAYOUTS`.
-
-    Of RACE, whose files hold whole articles, the line is the number of the question in
-    all files.
-
-    Raises:
-        FileNotFoundError, ValueError: it cannot be read, or is not of the layout.
-    """
+    """Yields (line, row) of a file in one of `LAYOUTS`; RACE numbers questions."""
     return LAYOUTS[layout](path)
 
 
@@ -128,9 +121,7 @@ def csv_cells(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yields (line, {column: cell}) of the rows of a CSV file with a header.
 
-    Raises:
-        ValueError: the header lacks a `needed` column, for which the message names the
-            files that are `wanted`; or a row has more or fewer cells.
+    Where a `needed` column is missing, the message names the files that are `wanted`.
     """
     rows = text_rows.file_rows(path, "csv")
     line, header = next(rows, (1, []))
