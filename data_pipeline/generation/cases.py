@@ -24,17 +24,11 @@ class Alternative(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Texts to compare.
+    """Texts to compare."""
 
-    Attributes:
-        place: for messages, and the name of the case in files.
-        alternatives: one or more.
-        label: which is right, or None if unknown.
-    """
-
-    place: str
+    place: str  # for messages, and the name of the case in files
     alternatives: Sequence[Alternative]
-    label: int | None = None
+    label: int | None = None  # which is right, or None if unknown
 
 
 class Encoded(NamedTuple):
@@ -96,20 +90,13 @@ def _truncated(encoded, case, context, truncate_left):
 
 
 class Judged(NamedTuple):
-    """Likelihoods of the alternatives of a case.
-
-    Attributes:
-        case: the texts.
-        whole, part: nats of each alternative, and of its scored end.
-        by_token: nats of the scored end by token.
-        is_greedy: whether each scored token was the likeliest, one an alternative.
-    """
+    """Likelihoods of the alternatives of a case."""
 
     case: Case
-    whole: list[float]
-    part: list[float]
-    by_token: list[float]
-    is_greedy: list[bool]
+    whole: list[float]  # nats of each alternative
+    part: list[float]  # nats of its scored end
+    by_token: list[float]  # the same by token
+    is_greedy: list[bool]  # whether each scored token was the likeliest
 
     def choices(self) -> dict[str, int]:
         """The likeliest alternative by each measure."""

@@ -59,21 +59,12 @@ def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
 
     Lines without a character but whitespace are no texts.
     """
-    if text_rows.is_jsonl(path):
-        rows = [
-            (text_rows.text_of(path, number, row, KEYS), f"{path}:{number}")  # type: ignore[arg-type]
-            for number, row in text_rows.file_rows(path, "jsonl")
-        ]
+    if as_one and not text_rows.is_jsonl(path):
+        rows = [(label_files.read_text(path).replace("\r\n", "\n"), path)]
+    else:
+        rows = list(text_rows.texts(path, KEYS))
         if as_one:
             rows = [("\n".join(text for text, _ in rows), path)]
-    elif as_one:
-        text = label_files.read_text(path)
-        rows = [(text.replace("\r\n", "\n"), path)]
-    else:
-        rows = [
-            (line.rstrip("\r"), f"{path}:{number}")
-            for number, line in text_rows.lines(path)
-        ]
     rows = [(text, place) for text, place in rows if text.strip()]
     if not rows:
         raise errors.InputError(f"{path}: has no text; give one a line")

@@ -69,19 +69,11 @@ class Pair(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class PairRows:
-    """The rows of a file, to be iterated once.
-
-    Attributes:
-        path: the file.
-        columns: which were chosen, for people: "columns 'source' and 'target'".
-        has_targets: whether rows have targets; all do, or none does.
-        rows: yields every Pair. Raises ValueError, naming file and line, where a row
-            lacks a text, or one is empty or no text.
-    """
+    """The rows of a file, to be iterated once, which may raise ValueError."""
 
     path: str
-    columns: str
-    has_targets: bool
+    columns: str  # for people: "columns 'source' and 'target'"
+    has_targets: bool  # all rows have them, or none
     rows: Iterator[Pair]
 
 

@@ -202,15 +202,21 @@ def is_jsonl(path: str) -> bool:
     return path.lower().removesuffix(".gz").endswith((".jsonl", ".json"))
 
 
-def text_of(path: str, number: int, row: dict[str, Any], keys: Sequence[str]) -> str:
-    """The text under the first of some keys that a row has; ValueError without one."""
-    for key in keys:
-        if isinstance(row.get(key), str):
-            return row[key]
-    raise errors.InputError(
-        f"{path}:{number}: no text under {' or '.join(map(repr, keys))} in "
-        f"{json.dumps(row, ensure_ascii=False):.60}; give the row one"
-    )
+def texts(path: str, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yields (text, place) of each line, or of each JSON object by one of its keys."""
+    if not is_jsonl(path):
+        for number, line in lines(path):
+            yield line.rstrip("\r"), f"{path}:{number}"
+        return
+    for number, row in file_rows(path, "jsonl"):
+        assert isinstance(row, dict)
+        text = next((row[key] for key in keys if isinstance(row.get(key), str)), None)
+        if text is None:
+            raise errors.InputError(
+                f"{path}:{number}: no text under {' or '.join(map(repr, keys))} in "
+                f"{json.dumps(row, ensure_ascii=False):.60}; give the row one"
+            )
+        yield text, f"{path}:{number}"
 
 
 def file_rows(path: str, file_format: str) -> NumberedRows:
