@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import packing
-from data_pipeline.classification import labels, predictions, sources, tables
+from data_pipeline.classification import labels, sources, tables
 from data_pipeline.classification import split as row_splits
 from data_pipeline.text import wordpiece
 
@@ -168,33 +167,3 @@ def test_a_pair_in_both_orders(load):
     assert sequences(joined.splits["train"].packed) == [ids("a b | c"), ids("d | e f")]
     with refused("--pair_input=both_orders", "the rows have one", "--text_b_column"):
         load("text,label\na,0\nb,1\n", layout={"choices": ()}, pair_input="both_orders")
-
-
-def test_examples_are_counted_where_one_of_their_sequences_is_cut(load):
-    packed = load(TABLE, length=6).splits["train"].packed
-    assert packed.num_truncated == 1  # "a b | d e" alone is longer than 6
-    assert packed.lengths.tolist() == [6, 6]
-    twice = packing.concatenate([packed, packed])
-    assert len(twice) == 4 and sequences(twice) == 2 * sequences(packed)
-
-
-def test_predictions_show_the_choices(load):
-    data = load(TABLE)
-    shares = np.array([[0.2, 0.5, 0.3], [0.7, 0.2, 0.1]], np.float32)
-    decisions = predictions.decide(data.label_set, shares, 0.5)
-    scored = predictions.Scored(shares, decisions, {}, np.zeros(2))
-    rows = data.splits["train"]
-    first, second = map(json.loads, predictions.prediction_lines(rows, scored))
-    assert first == {
-        "id": "0",
-        "text_a": "a b",
-        "choices": ["c", "d e", "f"],
-        "label": "two",
-        "probabilities": {"one": 0.2, "two": 0.5, "three": 0.3},
-        "given": "two",
-        "correct": True,
-    }
-    assert second["label"] == "one" and not second["correct"]
-    seen = predictions.outcomes("train", rows, scored, lambda labels, decisions: {})
-    assert seen.texts[1] == ("b", "c d", "e", "f g")
-    np.testing.assert_allclose(seen.decisions.confidences, [0.5, 0.7])

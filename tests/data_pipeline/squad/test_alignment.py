@@ -21,20 +21,6 @@ def test_part_that_no_vocabulary_spells_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("tokens", "text"),
-    [
-        (["steve", "smith"], "steve smith"),
-        (["para", "##gra", "##ph", "2"], "paragraph 2"),
-        (["##gra", "##ph"], "graph"),
-        (["[UNK]", "##s"], "[UNK]s"),
-        ([], ""),
-    ],
-)
-def test_tokens_are_spelled(tokens, text):
-    assert alignment.spell(tokens) == text
-
-
-@pytest.mark.parametrize(
     ("spelled", "span", "lower", "answer"),
     [
         ("steve smith", "Steve Smith's", True, "Steve Smith"),

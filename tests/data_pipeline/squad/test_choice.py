@@ -1,5 +1,4 @@
 import dataclasses
-import json
 import math
 
 import numpy as np
@@ -97,16 +96,17 @@ WHOLE = range(len(TOKENS))
 def test_equal_answers_come_in_the_order_of_windows_starts_and_ends():
     inputs = inputs_of(range(0, 6), range(2, 8))
     # Of zeros the first five places of a window are the best, two of them a context's.
-    texts = ["Steve", "Steve Smith", "Smith", "'", "'s"]
-    answers = choose(inputs, [], [], n_best_size=5)
-    assert [entry["text"] for entry in answers.n_best["q"]] == texts
+
+    def texts(**settings):
+        answers = choose(inputs, [], [], n_best_size=5, **settings)
+        return [entry["text"] for entry in answers.n_best["q"]]
+
+    assert texts() == ["Steve", "Steve Smith", "Smith", "'", "'s"]
     # A token that has more context elsewhere begins no answer, and may end one.
     inputs.grids.is_max_context[0, 4] = False
-    answers = choose(inputs, [], [], n_best_size=5)
-    texts = ["Steve", "Steve Smith", "'", "'s", "S"]  # aligned with "Smith's"
-    assert [entry["text"] for entry in answers.n_best["q"]] == texts
-    answers = choose(inputs, [], [], n_best_size=5, max_answer_length=1)
-    assert [entry["text"] for entry in answers.n_best["q"]] == ["Steve", "'", "S"]
+    aligned = "S"  # the first in "Smith's", as in the original
+    assert texts() == ["Steve", "Steve Smith", "'", "'s", aligned]
+    assert texts(max_answer_length=1) == ["Steve", "'", aligned]
 
 
 def test_answers_are_texts_of_the_context():
@@ -127,7 +127,9 @@ def null_answers(null, threshold=0.0, **settings):
     inputs = inputs_of(range(0, 6), range(2, 8))
     start = [(0, 3, 5), (0, 0, null), (1, 0, 50)]  # any window can hold the answer
     return choose(
-        *(inputs, start, [(0, 4, 2), (0, 5, 1), (0, 0, 0.5)]),
+        inputs,
+        start,
+        [(0, 4, 2), (0, 5, 1), (0, 0, 0.5)],
         version_2_with_negative=True,
         null_score_diff_threshold=threshold,
         **settings,
@@ -159,31 +161,23 @@ def test_no_answer_is_listed_once_and_always():
         assert sum(entry["probability"] for entry in nbest) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("has_windows", [True, False])
-def test_nothing_is_proposed(has_windows):
+def test_nothing_is_proposed():
+    """For a question without a token that counts, and for one without a window."""
     inputs = inputs_of(WHOLE)
-    inputs = dataclasses.replace(
-        inputs,
-        grids=inputs.grids._replace(
-            is_max_context=np.zeros_like(inputs.grids.is_max_context)
-        ),
-        question_ids=["q" if has_windows else "other", "none"],
-        contexts=[" ".join(SENTENCE), ""],
-    )
-    question = "q" if has_windows else "none"
+    inputs.grids.is_max_context[:] = False
+    contexts = [" ".join(SENTENCE), ""]
+    inputs = dataclasses.replace(inputs, question_ids=["q", "none"], contexts=contexts)
     start, end = [(0, 0, 3)], [(0, 0, 1)]
     answers = choose(inputs, start, end)
     empty = {"text": "empty", "probability": 1.0, "start_logit": 0.0, "end_logit": 0.0}
-    assert answers.predictions[question] == "empty"
-    assert answers.n_best[question] == [empty]
-    answers = choose(
-        *(inputs, start, end), version_2_with_negative=True, null_score_diff_threshold=9
-    )
-    assert answers.predictions[question] == ""
-    assert [entry["text"] for entry in answers.n_best[question]] == [""]
-    assert answers.n_best[question][0]["start_logit"] == 3.0 * has_windows
-    assert answers.null_score_diffs[question] == 1e6
-    assert list(answers.predictions) == inputs.question_ids
+    assert answers.predictions == {"q": "empty", "none": "empty"}
+    assert answers.n_best == {"q": [empty], "none": [empty]}
+    settings = {"version_2_with_negative": True, "null_score_diff_threshold": 9}
+    answers = choose(inputs, start, end, **settings)
+    assert answers.predictions == {"q": "", "none": ""}
+    shown = [(e["text"], e["start_logit"]) for (e,) in answers.n_best.values()]
+    assert shown == [("", 3.0), ("", 0.0)]
+    assert answers.null_score_diffs == {"q": 1e6, "none": 1e6}
 
 
 # One word, as Chinese sentences are, whose third character is not in the vocabulary.
@@ -216,42 +210,17 @@ def test_aligner_of_words_answers_with_whole_words():
     assert choose(inputs, start, end).predictions["q"] == "S"
 
 
-def test_files_are_whole_or_absent(tmp_path):
-    answers = null_answers(1.0)
-    choice.write(tmp_path / "new", answers)
-    written = {path.name: path.read_text() for path in (tmp_path / "new").iterdir()}
-    assert written["predictions.json"] == '{\n    "q": "Steve Smith"\n}\n'
-    assert written["null_odds.json"] == '{\n    "q": -5.5\n}\n'
-    assert json.loads(written["nbest_predictions.json"]) == answers.n_best
-    broken = answers._replace(null_score_diffs={"q": object()})
-    with pytest.raises(TypeError):
-        choice.write(tmp_path / "broken", broken)
-    assert not (tmp_path / "broken").exists()
-
-
-@pytest.mark.parametrize(
-    ("value", "is_refused"), [(math.nan, True), (math.inf, True), (-math.inf, False)]
-)
-def test_logits_must_be_numbers(value, is_refused):
+def test_impossible_logits_and_settings_are_refused():
     inputs = inputs_of(range(0, 6), range(2, 8))
-    start, end = logits_of(inputs), logits_of(inputs, (1, WIDTH - 1, value))
-    if not is_refused:
-        assert choose(inputs, start, end).predictions["q"]
-        return
-    with pytest.raises(ValueError, match="end logits of 1 of 2 windows are not"):
-        choose(inputs, start, end)
+    start = logits_of(inputs)
+    assert choose(inputs, start, logits_of(inputs, (1, WIDTH - 1, -math.inf)))
+    for value in (math.nan, math.inf):
+        end = logits_of(inputs, (1, WIDTH - 1, value))
+        with pytest.raises(ValueError, match="end logits of 1 of 2 windows are not"):
+            choose(inputs, start, end)
     with pytest.raises(ValueError, match=r"end logits of shape \(2, 9\).*\(2, 14\)"):
         choose(inputs, start, start[:, :9])
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"n_best_size": 0}, "--n_best_size=0 must be at least 1"),
-        ({"max_answer_length": -1}, "--max_answer_length=-1 must be at least 1"),
-        ({"aligner": "letters"}, "aligner 'letters' is not one of"),
-    ],
-)
-def test_impossible_settings_are_refused(setting, message):
-    with pytest.raises(ValueError, match=message):
-        choice.Settings(**setting)
+    with pytest.raises(ValueError, match="--max_answer_length=0 must be at least 1"):
+        choice.Settings(max_answer_length=0)
+    with pytest.raises(ValueError, match="aligner 'letters' is not one of"):
+        choice.Settings(aligner="letters")

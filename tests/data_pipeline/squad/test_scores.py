@@ -89,15 +89,6 @@ def test_best_thresholds():
     ]
 
 
-def test_order_of_odds_decides():
-    odds = {"a": -2.0, "b": -3.0, "c": 4.0, "d": -9.0, "e": 3.0}
-    # d first costs a point; with b, a and e it is won back for F1 only.
-    assert thresholds(GOLD, GIVEN, odds) == [
-        *(60.0, 3.0),
-        *(pytest.approx(100 * (2 - 1 + 2 / 3 + 1 + 1) / 5, rel=1e-12), 3.0),
-    ]
-
-
 def test_equal_odds_are_taken_one_by_one():
     gold, given = {"a": ["x"], "b": []}, {"a": "x", "b": "y"}
     assert thresholds(gold, given, {"a": 7.0, "b": 7.0})[:2] == [100.0, 7.0]

@@ -1,10 +1,3 @@
-"""Tests of data_pipeline/squad/windows.py.
-
-The golden files are what the original's convert_examples_to_features makes of a
-small file of SQuAD 2.0.
-"""
-
-import dataclasses
 import json
 
 import numpy as np
@@ -12,19 +5,19 @@ import pytest
 
 from data_pipeline.squad import files
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import elmo, wordpiece
+from data_pipeline.text import wordpiece
 
 PIECES = "the fair opens on monday japanese a b ab ##b ##c c ( ) - . 1895 1943 中 文"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
 TOKENIZER = wordpiece.BertTokenizer(VOCAB)
-ARRAYS = ("question_index", "window_index", "excerpt_starts")
-PACKED = ("tokens", "splits", "first_lengths")
+ARRAYS = ("question_index", "window_index", "excerpt_starts", "start_positions")
 
 
 def ask(*rows):
     """Questions for training, of (context, question, answer or None, start)."""
     contexts = list(dict.fromkeys(row[0] for row in rows))
-    questions = files.Questions(
+    words = [(-1, -1) if row[2] is None else words_of(row[0], *row[2:]) for row in rows]
+    return files.Questions(
         path="questions.json",
         contexts=contexts,
         ids=[str(number) for number in range(len(rows))],
@@ -34,17 +27,13 @@ def ask(*rows):
         answer_starts=[[] if row[2] is None else [row[3]] for row in rows],
         is_impossible=[row[2] is None for row in rows],
         is_version_2=True,
+        answer_words=np.array(words, np.int32),
     )
-    words = [
-        (-1, -1) if answer is None else words_of(context, start, start + len(answer))
-        for context, _, answer, start in rows
-    ]
-    return dataclasses.replace(questions, answer_words=np.array(words, np.int32))
 
 
-def words_of(context, start, end):
-    first = len(files.split_words(context[: start + 1])) - 1
-    return first, len(files.split_words(context[:end])) - 1
+def words_of(context, answer, start):
+    ends = start + 1, start + len(answer)
+    return [len(files.split_words(context[:end])) - 1 for end in ends]
 
 
 def cut(questions, max_seq_length=16, doc_stride=4, max_query_length=3):
@@ -97,6 +86,7 @@ def golden(name, shared_file):
 
 @pytest.mark.parametrize("name", ["train", "predict"])
 def test_windows_equal_those_of_the_original(name, shared_file):
+    """Golden files hold the results of its convert_examples_to_features."""
     windows, questions, expected, length = golden(name, shared_file)
     assert len(windows) == len(expected) == 82
     word_grid, max_grid = context_windows.token_grids(windows, length)
@@ -129,23 +119,18 @@ def test_windows_equal_those_of_the_original(name, shared_file):
         assert windows.start_positions is windows.end_positions is None
 
 
-def same(ours, theirs):
-    names = (*ARRAYS, "start_positions", "end_positions")
-    pairs = [(getattr(ours, name), getattr(theirs, name)) for name in names]
-    pairs += [(getattr(ours.packed, n), getattr(theirs.packed, n)) for n in PACKED]
-    return all(np.array_equal(one, other) for one, other in pairs) and (
-        ours.packed.num_truncated == theirs.packed.num_truncated
-    )
-
-
 def test_chunks_do_not_change_windows(monkeypatch):
     contexts = ("a b. ab c " * 5, "Fair (1895-1943).", "\u200b", "on Monday")
     rows = [(context, "the fair", context[:1], 0) for context in contexts]
     questions = ask(*rows, *((context, "c", None, 0) for context in contexts))
     whole = cut(questions)
     monkeypatch.setattr(context_windows, "_CHUNK_ROWS", 3)
-    assert same(cut(questions), whole)
-    assert not same(cut(questions, doc_stride=5), whole)
+    chunked = cut(questions)
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(chunked, name), getattr(whole, name))
+    for name in ("tokens", "splits", "first_lengths", "num_truncated"):
+        found, expected = getattr(chunked.packed, name), getattr(whole.packed, name)
+        np.testing.assert_array_equal(found, expected)
 
 
 YEARS = "The fair (1895-1943). Monday"
@@ -231,32 +216,3 @@ def test_lengths_that_leave_no_room_are_refused(limits, message):
     with pytest.raises(ValueError, match=message):
         cut(questions, *limits)
     assert len(cut(questions, 16, 4, 12)) == 1
-
-
-def test_answers_stand_among_words_of_characters():
-    split = elmo.ElmoTokenizer((), "punctuation", 6)
-    text = "Born (1895-1943), caf\u00e9s; the 18951 and 1895s of June. 1895"
-    rows = [
-        (text, "when?", "1943", text.index("1943")),
-        (text, "", "caf\u00e9s", text.index("caf")),
-        (text, "a b c d", "1895", text.rindex("1895")),
-        (text, "no?", None, 0),
-    ]
-    questions = ask(*rows)
-    windows = context_windows.make_windows(
-        questions, split, max_seq_length=32, doc_stride=4, max_query_length=3
-    )
-    assert windows.packed.tokens.shape == (windows.packed.splits[-1], 6)
-    words = split.ids_to_tokens(windows.packed.tokens)
-    starts = windows.packed.splits[:-1]
-    answers = [
-        words[start + first : start + last + 1] if first else None
-        for start, first, last in zip(
-            starts, windows.start_positions, windows.end_positions, strict=True
-        )
-    ]
-    assert answers == [["1943"], ["caf"], ["1895"], None]  # two of six are marks
-    assert windows.packed.first_lengths.tolist() == [4, 2, 5, 4]
-    ends = windows.packed.tokens[starts], windows.packed.tokens[starts + 1]
-    assert (ends[0] == split.start_id).all()
-    assert (ends[1][1] == split.delimiter_id).all()  # of the question without words
