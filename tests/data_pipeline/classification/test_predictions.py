@@ -159,10 +159,7 @@ def test_files_of_equal_predictions(tmp_path, capsys):
     assert text == "0.1\t0.9\n0.33333334\t0.6666667\n1e-07\t1.0\n"
     before = tiny.listing(tmp_path)
     assert len(before) == 3
-    with (
-        full_disk.full_disk(after=20),
-        pytest.raises(OSError, match="cannot be written"),
-    ):
+    with full_disk.full_disk(after=20), pytest.raises(OSError, match="be written"):
         predictions.write(str(tmp_path), rows(labels=["yes", "no"]), part)
     assert tiny.listing(tmp_path) == before
 
@@ -170,40 +167,38 @@ def test_files_of_equal_predictions(tmp_path, capsys):
 def test_rows_become_outcomes():
     data = rows(text_b=["three", "four"], labels=["yes", "no"])
     part = scored(
-        *([[0.25, 0.5, 0.25], [0.2, 0.1, 0.7]], [1, 2]),
+        [[0.25, 0.5, 0.25], [0.2, 0.1, 0.7]],
+        [1, 2],
         scores={"accuracy": 0.5, "loss": 1.0, "batch_loss": 3.0},
         losses=np.array([0.25, 2.25], np.float32),
     )
-    found = outcomes(
-        *(data, part),
-        lambda gold, chosen: {"accuracy": float(np.mean(gold == chosen))},
-    )
-    assert found.split == "dev" and found.shares == {"accuracy": 1.0}
-    assert found.texts == [("Füße", "three"), ("two", "four")]
-    assert found.expected == ["yes", "no"] and found.predicted == ["yes", "ja"]
-    assert found.is_correct.tolist() == [True, False]
-    assert found.scores == {"accuracy": 0.5, "loss": 1.0}
-    assert found.rescore(np.array([1, 1, 0])) == {
+    seen = outcomes(data, part, lambda a, b: {"accuracy": float(np.mean(a == b))})
+    assert seen.split == "dev" and seen.shares == {"accuracy": 1.0}
+    assert seen.texts == [("Füße", "three"), ("two", "four")]
+    assert seen.expected == ["yes", "no"] and seen.predicted == ["yes", "ja"]
+    assert seen.is_correct.tolist() == [True, False]
+    assert seen.scores == {"accuracy": 0.5, "loss": 1.0}
+    assert seen.rescore(np.array([1, 1, 0])) == {
         "accuracy": pytest.approx(1 / 3),
         "loss": pytest.approx((2.25 + 2.25 + 0.25) / 3),
     }
-    assert found.decisions.class_names == ("no", "yes", "ja")
-    assert found.decisions.labels.tolist() == [1, 0]
-    assert found.decisions.predictions.tolist() == [1, 2]
-    assert found.decisions.confidences.tolist() == pytest.approx([0.5, 0.7])
-    assert not found.decisions.is_multi_label and found.numbers is None
+    assert seen.decisions.class_names == ("no", "yes", "ja")
+    assert seen.decisions.labels.tolist() == [1, 0]
+    assert seen.decisions.predictions.tolist() == [1, 2]
+    assert seen.decisions.confidences.tolist() == pytest.approx([0.5, 0.7])
+    assert not seen.decisions.is_multi_label and seen.numbers is None
 
 
 def test_outcomes_of_other_problem_types():
     several = scored([[0.9, 0.8], [0.1, 0.7]], [[1, 1], [0, 1]], losses=LOSSES)
-    found = outcomes(rows(TOPICS, labels=["a", "b"]), several)
-    assert found.is_correct.tolist() == [False, True]  # right when all labels are
-    assert found.predicted == ["a,b", "b"]
-    assert found.decisions.is_multi_label and found.decisions.confidences is None
-    assert found.decisions.labels.tolist() == [[1, 0], [0, 1]]
+    seen = outcomes(rows(TOPICS, labels=["a", "b"]), several)
+    assert seen.is_correct.tolist() == [False, True]  # right when all labels are
+    assert seen.predicted == ["a,b", "b"]
+    assert seen.decisions.is_multi_label and seen.decisions.confidences is None
+    assert seen.decisions.labels.tolist() == [[1, 0], [0, 1]]
     number = scored([[-1.5], [3.0]], [-1.5, 3.0], losses=LOSSES)
-    found = outcomes(rows(NUMBERS, labels=["-1", "3.5"]), number)
-    assert found.decisions is None and found.predicted == ["-1.5", "3"]
-    assert found.numbers.labels.tolist() == [-1.0, 3.5]
-    assert found.numbers.predictions.tolist() == [-1.5, 3.0]
+    seen = outcomes(rows(NUMBERS, labels=["-1", "3.5"]), number)
+    assert seen.decisions is None and seen.predicted == ["-1.5", "3"]
+    assert seen.numbers.labels.tolist() == [-1.0, 3.5]
+    assert seen.numbers.predictions.tolist() == [-1.5, 3.0]
     assert outcomes(rows(), scored(TWO, [1, 0])) is None

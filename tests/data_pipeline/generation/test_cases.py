@@ -54,7 +54,6 @@ def test_what_does_not_fit_is_refused_or_loses_its_beginning():
 
 
 def run_of(losses):
-
     def run(cut):
         return [
             windows.Scores(

@@ -17,7 +17,6 @@ def tokenizer():
 
 @pytest.fixture
 def load(tmp_path, tokenizer):
-
     def load_files(texts, lengths=(16, 8), tokens=None, **layout):
         paths = {}
         for split, text in texts.items():

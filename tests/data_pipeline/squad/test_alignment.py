@@ -24,7 +24,6 @@ def test_part_that_no_vocabulary_spells_is_left_out():
     ("spelled", "span", "lower", "answer"),
     [
         ("steve smith", "Steve Smith's", True, "Steve Smith"),
-        ("Steve Smith", "Steve Smith's", False, "Steve Smith"),
         ("steve smith", "Steve Smith's", False, "Steve Smith's"),
         ("cafe", "(Café)", True, "Café"),
         # Composed, the accent is lost with its letter; of its own, it is missed.

@@ -101,27 +101,17 @@ def test_equal_odds_are_taken_one_by_one():
     assert scores["NoAns_f1"] == 0.0 and "HasAns_f1" not in scores
 
 
-@pytest.mark.parametrize(
-    ("score", "message"),
-    [
-        (lambda: answer_scores.score_v1({}, {}), "no question to score"),
-        (
-            lambda: answer_scores.score_v1({"a": ["x"], "b": []}, {}),
-            r"1 of 2 questions have no answer \(the first is b\).*version_2_with_neg",
-        ),
-        (
-            lambda: answer_scores.score_v2({"a": [], "b": []}, {"a": ""}),
-            r"the predictions lack 1 of 2 questions \(the first is b\)",
-        ),
-        (
-            lambda: answer_scores.score_v2({"a": []}, {"a": ""}, {}),
-            r"the null odds lack 1 of 1 questions \(the first is a\)",
-        ),
-    ],
-)
-def test_what_cannot_be_scored_is_refused(score, message):
-    with pytest.raises(ValueError, match=message):
-        score()
+def test_lacking_questions_and_answers_are_refused():
+    with pytest.raises(ValueError, match="no question to score"):
+        answer_scores.score_v1({}, {})
+    with pytest.raises(
+        ValueError, match=r"1 of 2 .* no answer \(the first is b\).*2_w"
+    ):
+        answer_scores.score_v1({"a": ["x"], "b": []}, {})
+    with pytest.raises(ValueError, match=r"predictions lack 1 of 2 .*\(the first is b"):
+        answer_scores.score_v2({"a": [], "b": []}, {"a": ""})
+    with pytest.raises(ValueError, match=r"null odds lack 1 of 1 .*\(the first is a\)"):
+        answer_scores.score_v2({"a": []}, {"a": ""}, {})
 
 
 QUESTIONS = types.SimpleNamespace(

@@ -12,20 +12,15 @@ TOKENIZER = wordpiece.BertTokenizer(VOCAB)
 SETTINGS = choice.Settings(n_best_size=3)
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return wordpiece.BertTokenizer(VOCAB)
-
-
-def load(tokenizer, path, read=files.read_for_prediction, **changes):
+def load(path, read=files.read_for_prediction, **changes):
     questions = read(str(path), version_2_with_negative=False)
-    return split.load("dev", questions, tokenizer, **{**LIMITS, **changes})
+    return split.load("dev", questions, TOKENIZER, **{**LIMITS, **changes})
 
 
 @pytest.fixture(scope="module")
-def data(tokenizer, tmp_path_factory):
+def data(tmp_path_factory):
     path = tmp_path_factory.mktemp("questions") / "dev.json"
-    return load(tokenizer, tiny_questions.version_1(path, 4))
+    return load(tiny_questions.version_1(path, 4))
 
 
 def right_logits(data, length=24):
@@ -35,9 +30,9 @@ def right_logits(data, length=24):
     return {"start_logits": logits, "end_logits": logits.copy()}
 
 
-def test_withheld_answers_count_for_the_best_threshold(tokenizer, tmp_path):
+def test_withheld_answers_count_for_the_best_threshold(tmp_path):
     path = tiny_questions.version_2(tmp_path / "dev.json", 6)
-    data = load(tokenizer, path)
+    data = load(path)
     logits = right_logits(data)
     for values in logits.values():
         values[:, 0] = 10.0  # no answer is better than the right one, by little
@@ -61,10 +56,10 @@ def test_padding_takes_no_place_unless_all_windows_are_padded_alike(data):
     assert set(original.answers.predictions.values()) == {"empty"}
 
 
-def test_score_names_follow_the_version(data, tokenizer, tmp_path):
+def test_score_names_follow_the_version(data, tmp_path):
     assert scores.score_names(data, SETTINGS) == ("f1", "exact_match")
     path = tiny_questions.version_2(tmp_path / "dev.json", 4)
-    second = load(tokenizer, path)
+    second = load(path)
     version_2 = choice.Settings(version_2_with_negative=True)
     assert scores.score_names(second, SETTINGS) == ("f1", "exact")
     names = scores.score_names(second, version_2)
@@ -72,24 +67,24 @@ def test_score_names_follow_the_version(data, tokenizer, tmp_path):
     assert set(names) <= scored.scores.keys()
     assert names[0] == "f1"
     paragraphs = [tiny_questions.question(n, answers=[]) for n in range(2)]
-    blind = load(tokenizer, tiny_questions.write(tmp_path / "blind.json", paragraphs))
+    blind = load(tiny_questions.write(tmp_path / "blind.json", paragraphs))
     assert scores.decide(blind, right_logits(blind), TOKENIZER, SETTINGS).scores == {}
     with pytest.raises(ValueError, match="leave out --evaluate_steps"):
         scores.score_names(blind, SETTINGS)
 
 
-def test_digest_tells_data_apart(tokenizer, tmp_path):
+def test_digest_tells_data_apart(tmp_path):
     digests = set()
     for count, changes in ((4, {}), (5, {}), (4, {"doc_stride": 3}), (4, {})):
         path = tiny_questions.version_1(tmp_path / "train.json", count, start=15)
-        data = load(tokenizer, path, files.read_for_training, **changes)
+        data = load(path, files.read_for_training, **changes)
         digests.add(data.digest())
     assert len(digests) == 3
 
 
-def test_windows_are_named_by_question(tokenizer, tmp_path, capsys):
+def test_windows_are_named_by_question(tmp_path, capsys):
     path = tiny_questions.version_1(tmp_path / "train.json", 3, start=15)
-    data = load(tokenizer, path, files.read_for_training)
+    data = load(path, files.read_for_training)
     questions = [data.questions.ids[i] for i in data.windows.question_index]
     assert len(set(questions)) == 3 and len(questions) == 6
     names = data.names(np.arange(6))
@@ -106,9 +101,9 @@ def test_windows_are_named_by_question(tokenizer, tmp_path, capsys):
     assert data.names(np.array([3, 0], np.int32)) == [names[3], names[0]]
 
 
-def test_context_that_the_tokenizer_deletes_is_refused(tokenizer, tmp_path):
+def test_context_that_the_tokenizer_deletes_is_refused(tmp_path):
     question = tiny_questions.question(1, answers=[])
     question["context"] = "\u200b\u200b"
     path = tiny_questions.write(tmp_path / "empty.json", [question])
     with pytest.raises(ValueError, match="no context has a token"):
-        load(tokenizer, path)
+        load(path)

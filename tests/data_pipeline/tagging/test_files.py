@@ -15,7 +15,6 @@ def read(path, *, tags_required=True, **layout):
 
 @pytest.fixture
 def read_text(tmp_path):
-
     def read_it(text, name="a.txt", **options):
         path = tmp_path / name
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -139,7 +138,6 @@ def test_words_of_conllu_are_its_syntactic_words(read_text):
 
 @pytest.fixture
 def seq(tmp_path):
-
     def write(words, tags=None):
         (tmp_path / "seq.in").write_text(words)
         if tags is not None:

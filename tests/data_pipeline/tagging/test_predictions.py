@@ -14,7 +14,6 @@ def read(path, *, tags_required=False):
 
 @pytest.fixture
 def rewritten(tmp_path):
-
     def write(text, name="a.conll", again="b.conll"):
         (tmp_path / name).write_bytes(text.encode())
         sentences = read(tmp_path / name)

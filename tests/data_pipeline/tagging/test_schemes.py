@@ -129,7 +129,6 @@ def test_nothing_to_learn_is_refused():
 
 
 def test_placeholders_keep_their_ids_and_are_outside():
-
     names = ["PAD", "O", "B-x", "[CLS]"]
     tag_set = tag_schemes.find_tags(sentences("B-x O"), names=names, scheme="BIO")
     assert tag_set == tag_schemes.TagNames(tuple(names), "BIO")

@@ -5,46 +5,28 @@ from data_pipeline.tagging import files, schemes, scores, split
 from data_pipeline.text import wordpiece
 
 TOKENIZER = wordpiece.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghij"])
-TAG_SET = schemes.TagNames(("O", "X"), "plain")
-SENTENCES = ["a b c", "d e f g h i j a", "b c d e", "f"]
 
 
-def load(path, max_seq_length=7, **limits):
-    sentences = split.read({"train": str(path)}, files.Layout())
-    return split.load(
-        sentences,
-        TAG_SET,
-        TOKENIZER,
-        accepts_unknown=False,
-        max_seq_length=max_seq_length,
-        **limits,
-    )["train"]
-
-
-@pytest.fixture
-def conll(tmp_path):
-    """Sentences that begin in lines 3, 7, 16 and 23, after a comment and a mark."""
+def test_windows_are_named_by_line(tmp_path):
+    """Sentences begin in lines 3, 7, 16 and 23, after a comment and a mark."""
     rows = ["# a comment", "-DOCSTART- O"]
-    for number, text in enumerate(SENTENCES):
+    for number, text in enumerate(["a b c", "d e f g h i j a", "b c d e", "f"]):
         rows += [f"{word} O" for word in text.split()]
         rows += [""] * (1 + number // 2 * 2)
+    assert [rows[at - 1] for at in (3, 7, 16, 23)] == ["a O", "d O", "b O", "f O"]
     path = tmp_path / "train.conll"
     path.write_text("\n".join(rows), "utf-8")
-    return path
-
-
-@pytest.mark.parametrize("document_context", [False, True])
-def test_windows_are_named_by_line(conll, document_context):
-    data = load(conll, document_context=document_context)
+    sentences = split.read({"train": str(path)}, files.Layout())
+    tag_set = schemes.TagNames(("O", "X"), "plain")
+    limits = {"accepts_unknown": False, "max_seq_length": 7}
+    data = split.load(sentences, tag_set, TOKENIZER, **limits)["train"]
     assert len(data.windows) == 5
-    lines = conll.read_text("utf-8").split("\n")
-    assert [lines[at - 1] for at in (3, 7, 16, 23)] == ["a O", "d O", "b O", "f O"]
     assert data.names(np.array([4, 2, 0, 1, 3], np.int32)) == [
-        f"{conll}:23 (window 1 of 1)",
-        f"{conll}:7 (window 2 of 2)",
-        f"{conll}:3 (window 1 of 1)",
-        f"{conll}:7 (window 1 of 2)",
-        f"{conll}:16 (window 1 of 1)",
+        f"{path}:23 (window 1 of 1)",
+        f"{path}:7 (window 2 of 2)",
+        f"{path}:3 (window 1 of 1)",
+        f"{path}:7 (window 1 of 2)",
+        f"{path}:16 (window 1 of 1)",
     ]
 
 
