@@ -162,8 +162,10 @@ class Loaded:
         self._check_encodes("attention")
         inputs = self.encode([text], None if second is None else [second])
         outputs = self.model.encode(inputs, None)
-        mask = inputs[features.INPUT_MASK]
-        return np.asarray(attention_maps.compute(self.model.network, outputs, mask))[0]
+        maps = attention_maps.compute(
+            self.model.network, outputs, inputs[features.INPUT_MASK]
+        )
+        return np.asarray(maps)[0]
 
     def write(
         self, texts, *, max_target_length: int | None = None, num_beams=1

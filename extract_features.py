@@ -58,11 +58,9 @@ def prepare():
             f"--output_file={FLAGS.output_file} is --input_file and would be "
             "overwritten; choose another name"
         )
+    pools = FLAGS.pooling != "none"
     lines = input_lines.TextLines(
-        FLAGS.input_file,
-        opened.tokenizer,
-        FLAGS.max_seq_length,
-        needs_tokens=FLAGS.pooling != "none",
+        FLAGS.input_file, opened.tokenizer, FLAGS.max_seq_length, needs_tokens=pools
     )
     size = lines.measure()
     atomic_files.check_writable(FLAGS.output_file)
@@ -92,7 +90,7 @@ def extract(model, lines, size, choice, strategy):
     )
     batches = lines.batches(
         devices.fitting_batch_size(FLAGS.batch_size, strategy),
-        max_tokens=MAX_WAITING_VALUES // (len(layout.layers) * layout.width),
+        max_tokens=MAX_WAITING_VALUES // layout.values_per_token,
         pad_to=pad_to,
         by_length=not FLAGS.carry_states,
     )

@@ -16,7 +16,6 @@ def define() -> None:
     device_flags.define(trains=False)
     _define_files()
     model_flags.define_vectors(layers="-1,-2,-3,-4", pooling="none", others=["none"])
-
     flags.DEFINE_bool(
         "carry_states",
         False,

@@ -1,4 +1,4 @@
-"""The vectors that extract_features.py computes, and their layout."""
+"""The vectors that extract_features.py computes, and their layout in a file."""
 
 from absl import flags
 
@@ -14,10 +14,9 @@ def choose(config):
     """The vectors that the flags name, checked against the network."""
     names_layers = FLAGS["layers"].present or FLAGS.combine != "none"
     takes_all = FLAGS.output_format == "hdf5" or config.network == "elmo"
-    choose_layers = vectors.choose
     if takes_all and not names_layers:
-        choose_layers = vectors.choose_all
-    return choose_layers(config, **model_flags.vector_choice())
+        return vectors.choose_all(config, **model_flags.vector_choice())
+    return vectors.choose(config, **model_flags.vector_choice())
 
 
 def compute(model, choice, batch, training):
@@ -36,6 +35,6 @@ def layout(choice, size, tokenizer):
         layers=choice.names,
         width=choice.width,
         of_tokens=choice.pooling == "none",
-        spell=tokenizer.ids_to_tokens,
         frame=(1, 1) if tokenizer.start_id is not None else (0, 0),
+        spell=tokenizer.ids_to_tokens,
     )

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import bert
 import extract_features
 from tests import tiny
 
@@ -254,7 +255,6 @@ def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_
     monkeypatch.chdir(tmp_path)
     (tmp_path / "output").mkdir()
     last, pooled = "--layers=-1", ("--pooling=mean", "--normalize")
-
     shutil.copy(file_of("hdf5"), "output/vectors.hdf5")
     for name, form, flags in (
         ("tokens", "jsonl", ()),
@@ -271,7 +271,6 @@ def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_
     for code in snippets():
         names: dict = {}
         exec(code, names)
-
         for found, line in zip(names.get("layers", ()), LENGTHS, strict=False):
             assert found.shape == (5, line - 2, 32)
             seen.append("layers")
@@ -282,6 +281,27 @@ def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_
     assert seen.count("layers") == len(LENGTHS)
     seen = [name for name in seen if name != "layers"]
     assert sorted(seen) == ["sentences", "sentences", "tokens", "tokens", "tokens"]
+
+
+@pytest.mark.slow
+def test_attention_follows_from_the_weights(model_dir, all_layers):
+    """Against NumPy, from the weights in the file and the vectors of the layers."""
+    maps = bert.load(str(model_dir), max_seq_length=16).attention("the film was great")
+    assert maps.shape == (4, 2, 6, 6)
+    hidden = all_layers["values"][: LENGTHS[0]]  # [S, 5, D]
+    read = tf.train.load_checkpoint(str(model_dir / "bert_model.ckpt")).get_tensor
+    for layer in range(4):
+        place = f"bert/encoder/layer_{layer}/attention/self"
+        query, key = (
+            hidden[:, layer] @ read(f"{place}/{name}/kernel")
+            + read(f"{place}/{name}/bias")
+            for name in ("query", "key")
+        )
+        query, key = (x.reshape(-1, 2, 16).transpose(1, 0, 2) for x in (query, key))
+        scores = np.exp(query @ key.transpose(0, 2, 1) / np.sqrt(16.0))
+        wanted = scores / scores.sum(axis=-1, keepdims=True)
+        np.testing.assert_allclose(maps[layer], wanted, atol=1e-6)
+    assert np.ptp(maps, axis=(0, 1)).max() > 0.05  # layers and heads differ
 
 
 def test_pooler_is_not_needed_and_other_weights_are(model_dir, input_file, tmp_path):

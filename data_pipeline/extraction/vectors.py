@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 import tensorflow as tf
 
 from contract import atomic_files, errors, features
@@ -45,6 +46,11 @@ class VectorLayout:
     def cut(self, values: np.ndarray, length: int) -> np.ndarray:
         """A line's values [S, K, W] without padding; [K, W] as they are."""
         return values[:length] if self.of_tokens else values
+
+    @property
+    def values_per_token(self) -> int:
+        """At most, while a line waits for those before it."""
+        return len(self.layers) * self.width
 
 
 @contextlib.contextmanager
@@ -226,12 +232,8 @@ FORMATS: dict[str, Callable[[str, VectorLayout], Any]] = {
 }
 
 DIGITS = 6  # after the point, as extract_features.py of the original rounds
-_ONE = 10**DIGITS
-# Numbers from here on are rare in vectors, and written one by one.
-_LIMIT = 1000
-_ENTRY_BYTES = 8
-# Below this many millionths repr has an exponent: 9.9e-05, 0.0001.
-_EXPONENT_BELOW = 100
+# Between these, and for 0, orjson and json.dumps spell a number alike.
+_SPELLED_ALIKE = 1e-4, 1e15
 
 
 def rows_of_text(values: np.ndarray) -> list[bytes]:
@@ -241,56 +243,13 @@ def rows_of_text(values: np.ndarray) -> list[bytes]:
     """
     if not values.size:
         return [b""] * len(values)
-    is_usual = np.abs(values) < _LIMIT
-    usual = values if is_usual.all() else np.where(is_usual, values, 0)
-    words = _words(usual.ravel())
-    text = words.view(np.uint8).reshape(len(values), -1)
-    text[:, 0], text[:, 1] = ord("\n"), 0  # a row begins on a line of its own
-    rows = text.tobytes().translate(None, b"\0").split(b"\n")[1:]
-    for i in np.flatnonzero(~is_usual.all(axis=1)):
-        rounded = [round(float(x), DIGITS) for x in values[i]]
-        rows[i] = json.dumps(rounded)[1:-1].encode()
+    # A product of 24 bits of the number and 20 of 10^6 is exact in a double, so halves
+    # go where Python's round sends them.
+    rounded = np.round(values.astype(np.float64), DIGITS)
+    text = orjson.dumps(rounded, option=orjson.OPT_SERIALIZE_NUMPY)
+    rows = text[2:-2].replace(b",", b", ").split(b"], [")
+    size, (least, most) = np.abs(rounded), _SPELLED_ALIKE
+    is_alike = ((size >= least) & (size < most)) | (size == 0)
+    for i in np.flatnonzero(~is_alike.all(axis=1)):  # few
+        rows[i] = json.dumps(rounded[i].tolist())[1:-1].encode()
     return rows
-
-
-def _words(values):
-    """uint64 [N, 2]: two table entries a number, ", -12" and ".345678"."""
-    wholes, fractions, small = _tables()
-    # Exact, for 24 bits of the number and 14 of 10^6 / 2^6 fit in the 53 of a double;
-    # so halves go to the even neighbour exactly where Python's round sends them.
-    millionths = np.rint(values.astype(np.float64) * _ONE)
-    is_negative = np.signbit(values).astype(np.int32)  # of -0.0, too
-    size = np.abs(millionths).astype(np.int32)
-    whole = size // np.int32(_ONE)  # vectorized, which divmod is not
-    words = np.empty((len(values), 2), np.uint64)
-    words[:, 0] = wholes.take(whole + is_negative * np.int32(_LIMIT + 1))
-    words[:, 1] = fractions.take(size - whole * np.int32(_ONE))
-    tiny = np.flatnonzero((size > 0) & (size < _EXPONENT_BELOW))
-    words[tiny, 0] = wholes[_LIMIT + is_negative[tiny] * (_LIMIT + 1)]
-    words[tiny, 1] = small[size[tiny]]
-    return words
-
-
-@functools.cache
-def _tables():
-    """Text before the point (0..999, none, and negated), after it, and exponents."""
-    wholes = [
-        f", {sign}{digits}"
-        for sign in ("", "-")
-        for digits in (*map(str, range(_LIMIT)), "")
-    ]
-    small = [repr(number / _ONE) for number in range(_EXPONENT_BELOW)]
-    numbers = np.arange(_ONE)
-    fractions = np.zeros((_ONE, _ENTRY_BYTES), np.uint8)
-    fractions[:, 0] = ord(".")
-    for place in range(1, DIGITS + 1):
-        unit = 10 ** (DIGITS - place)
-        fractions[:, place] = ord("0") + numbers // unit % 10
-        if place > 1:  # one digit stays: 2.0
-            fractions[numbers % (10 * unit) == 0, place] = 0
-    return _entries(wholes), fractions.view(np.uint64).ravel(), _entries(small)
-
-
-def _entries(texts):
-    """uint64 [N] of texts of up to 8 characters, filled up with NUL."""
-    return np.array(texts, f"S{_ENTRY_BYTES}").view(np.uint64)

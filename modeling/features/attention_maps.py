@@ -10,9 +10,10 @@ from modeling import kernels
 
 
 def compute(encoder, outputs, input_mask):
-    """The probabilities of keys T for each query S, float32 [B, L, N, S, T], undropped.
+    """Probabilities of L layers and N heads, float32 [B, L, N, S, T], undropped.
 
-    A row of a token sums up to 1; rows and columns of padding are 0.
+    A row of a token, a query S, sums up to 1 over the keys T; rows and columns of
+    padding are 0.
 
     Args:
         encoder: a bert.Network.
@@ -22,23 +23,22 @@ def compute(encoder, outputs, input_mask):
     Raises:
         ValueError: the network has no attention.
     """
-    config = encoder.config
-    if not hasattr(config, "num_attention_heads"):
+    if not hasattr(encoder.config, "num_attention_heads"):
         raise errors.InputError(
-            f"attention: the network is an {config.kind}, which has none; take BERT, "
-            "GPT or GPT-2"
+            f"attention: the network is an {encoder.config.kind}, which has none; take "
+            "BERT, GPT or GPT-2"
         )
     hidden = [outputs["embedding_output"], *outputs["layer_outputs"]]
     mask = input_mask
-    if config.is_left_to_right:
+    if encoder.config.is_left_to_right:
         mask = kernels.causal_mask(input_mask)
     bias = kernels.attention_bias(mask)  # [B, 1, 1 or S, T]
     is_token = ops.cast(input_mask, "float32")[:, None, :, None]  # [B, 1, S, 1]
-    layers = zip(encoder.blocks, hidden, strict=False)
-    return ops.stack(
-        [_probabilities(block, below, bias) * is_token for block, below in layers],
-        axis=1,
-    )
+    maps = [
+        _probabilities(block, x, bias) * is_token
+        for block, x in zip(encoder.blocks, hidden[:-1], strict=True)
+    ]
+    return ops.stack(maps, axis=1)
 
 
 def _probabilities(block, hidden, bias):
