@@ -43,12 +43,6 @@ class VectorLayout:
     spell: Spell
     frame: tuple[int, int] = (1, 1)  # special tokens before and after a line
 
-    @property
-    def arrays(self) -> dict[str, tuple[int, ...] | tuple[int | str, ...]]:
-        """The shape of the values, and names to write beside them in an .npz file."""
-        rows = self.num_tokens if self.of_tokens else self.num_lines
-        return {VALUES: (rows, len(self.layers), self.width), LAYERS: self.layers}
-
     def cut(self, values: np.ndarray, length: int) -> np.ndarray:
         """A line's values [S, K, W] without padding; [K, W] as they are."""
         return values[:length] if self.of_tokens else values
@@ -61,17 +55,12 @@ class VectorLayout:
 
 @contextlib.contextmanager
 def writer(path: str, output_format: str, layout: VectorLayout) -> Iterator[Write]:
-    """Opens a file in one of FORMATS; it replaces `path` if all goes well.
+    """Opens a file in one of `FORMATS`; it replaces `path` if all goes well.
 
-    Yields:
-        A function that takes the next lines, and writes them while the caller goes on:
-        objects with unique_id, the number of the line, input_ids int32 [S] or, where a
-        token is a row of characters, [S, C], and values
-        float32 [S, K, W], or of lines [K, W].
-
-    Raises:
-        OSError, ValueError: it cannot be written, or the lines are not as many as the
-            layout says; nothing of it stays.
+    Yields a function that takes the next lines, and writes them while the caller goes
+    on: objects with unique_id, the number of the line, input_ids int32 [S] or [S, C],
+    and values float32 [S, K, W] or, of lines, [K, W]. Other lines than the layout has
+    raise ValueError, and nothing stays.
     """
     num_lines = num_tokens = 0
     callers: BaseException | None = None
@@ -97,20 +86,16 @@ def writer(path: str, output_format: str, layout: VectorLayout) -> Iterator[Writ
                 except tf.errors.OpError as error:
                     callers = error
                     raise
-            _check_counts(path, num_lines, num_tokens, layout)
+            if (num_lines, num_tokens) != (layout.num_lines, layout.num_tokens):
+                raise errors.InputError(
+                    f"{path}: {num_lines} lines with {num_tokens} tokens came, "
+                    f"{layout.num_lines} with {layout.num_tokens} were counted before; "
+                    "the input has changed meanwhile: run the command again"
+                )
     except OSError as error:
         if callers and error.__cause__ is callers:  # of a device, not of this file
             raise callers from None
         raise
-
-
-def _check_counts(path, num_lines, num_tokens, layout):
-    if (num_lines, num_tokens) != (layout.num_lines, layout.num_tokens):
-        raise errors.InputError(
-            f"{path}: {num_lines} lines with {num_tokens} tokens came, "
-            f"{layout.num_lines} with {layout.num_tokens} were counted before; the "
-            "input has changed meanwhile: run the command again"
-        )
 
 
 @contextlib.contextmanager
@@ -192,11 +177,10 @@ def _npz(path, layout):
 
     Values are written as they come; ids, a thousandth of them, wait in temporary files.
     """
-    names = dict(layout.arrays)
-    shape = names.pop(VALUES)
+    num_rows = layout.num_tokens if layout.of_tokens else layout.num_lines
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(tf.io.gfile.GFile(path, "wb"))
-        # Nothing but what zipfile needs: a GFile cannot go back in what it wrote.
+        # zipfile needs no more; a GFile cannot go back to bytes that are written.
         stream: Any = types.SimpleNamespace(
             write=lambda data: file.write(data) or len(data), flush=file.flush
         )
@@ -204,6 +188,7 @@ def _npz(path, layout):
         ids, ends = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(2))
         num_tokens, token_shape = 0, ()
 
+        shape = num_rows, len(layout.layers), layout.width
         with _member(archive, VALUES, np.float32, shape) as member:
 
             def write_line(result):
@@ -215,10 +200,9 @@ def _npz(path, layout):
                 ends.write(np.int64(num_tokens).astype("<i8").tobytes())
 
             yield write_line
-        for name, values in names.items():
-            array = np.array(list(map(str, values)))
-            with _member(archive, name, array.dtype, array.shape) as member:
-                member.write(array.tobytes())
+        names = np.array(list(map(str, layout.layers)))
+        with _member(archive, LAYERS, names.dtype, names.shape) as member:
+            member.write(names.tobytes())
         if not layout.of_tokens:
             return
         shape = layout.num_tokens, *token_shape
@@ -240,8 +224,10 @@ def _member(archive, name, dtype, shape):
         yield member
 
 
-FORMATS = {
-    **{"jsonl": _jsonl, "npz": _npz, "tfrecord": _tfrecord},
+FORMATS: dict[str, Callable[[str, VectorLayout], Any]] = {
+    "jsonl": _jsonl,
+    "npz": _npz,
+    "tfrecord": _tfrecord,
     "hdf5": hdf5.hdf5,
 }
 
@@ -251,7 +237,7 @@ _SPELLED_ALIKE = 1e-4, 1e15
 
 
 def rows_of_text(values: np.ndarray) -> list[bytes]:
-    """Writes each row of float32 [R, C] as json.dumps would, without brackets.
+    """Each row of float32 [R, C] as json.dumps writes it, without brackets.
 
     Each text equals json.dumps([round(float(x), 6) for x in row])[1:-1].
     """
