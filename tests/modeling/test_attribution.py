@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from modeling import models
 from modeling.configs import config as config_lib
@@ -67,19 +66,3 @@ def test_weight_is_how_the_logit_moves_with_the_words_embedding(model):
     assert np.abs(weights).max() > 0.05
     # padding is not read
     assert weights[0, 4] == pytest.approx(0.0, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("model", "compiles"),
-    [
-        *(("bert", False), ("bert", True), ("gpt", False)),
-        pytest.param("gpt", True, marks=pytest.mark.slow),
-    ],
-    indirect=["model"],
-)
-def test_weights_are_equal_where_they_are_compiled(model, compiles):
-    expected = attribution.token_weights(model, FEATURES)["weights"].numpy()
-    compiled = tf.function(attribution.token_weights, jit_compile=compiles)
-    features = {name: tf.constant(value) for name, value in FEATURES.items()}
-    found = compiled(model, features)["weights"].numpy()
-    np.testing.assert_allclose(found, expected, atol=1e-5)

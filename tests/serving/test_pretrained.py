@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 
 from cli import predict_command
+from data_pipeline.pretraining import cloze
 from data_pipeline.text import wordpiece
 from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint, google, pretrained
 from serving import export, predictor
-from serving.protocol import warmup
 from tests import tiny
 from tests.serving import exported_ops, odd_texts
 
@@ -74,7 +74,6 @@ def network(model_dir):
 
 
 def expected_masks(model_dir, text):
-    """What fills each mask, from the network and Python's own strings."""
     model, tokenizer = network(model_dir)
     pieces, ids = text.split("[MASK]"), [tokenizer.cls_id]
     for number, piece in enumerate(pieces):
@@ -120,39 +119,30 @@ def test_masks_are_filled_by_the_network(model_dir, version_dir):
 
 
 def test_pieces_of_words_are_filled_in_without_their_sign():
-    """With a vocabulary that has them, and where a mask continues a word."""
-    from data_pipeline.pretraining import cloze
-
     vocab = [*tiny.SPECIAL, "film", "##s", "##"]
-    tokenizer = wordpiece.BertTokenizer(vocab)
-    clozes = cloze.encoder(tokenizer, 8, 2)(tf.constant(["film[MASK]!"]))
+    clozes = cloze.encoder(wordpiece.BertTokenizer(vocab), 8, 2)
     logits = tf.constant([[[0, 0, 0, 0, 0, 1.0, 2.0, 0, 9.0]]])  # of one more row
-    found = cloze.chooser(vocab, 2)(clozes, logits)
-    assert found["tokens"].numpy().tolist() == [[[b"##s", b"film"]]]
-    assert found["filled"].numpy().tolist() == [[[b"films!", b"filmfilm!"]]]
+    masks = cloze.chooser(vocab, 2)(clozes(tf.constant(["film[MASK]!"])), logits)
+    assert masks["tokens"].numpy().tolist() == [[[b"##s", b"film"]]]
+    assert masks["filled"].numpy().tolist() == [[[b"films!", b"filmfilm!"]]]
 
 
 def test_what_cannot_be_chosen_is_refused(model_dir, tmp_path):
-    arguments = (
-        *(f"--pretrained={model_dir}", f"--output_dir={tmp_path}"),
-        *(f"--max_seq_length={LENGTH}", "--do_export"),
-    )
-    done = tiny.run_script("run_pretraining", *arguments, "--top_k=50")
-    assert done.code == 2 and "--top_k=50 exceeds the 46 tokens" in done.err
-    done = tiny.run_script("run_pretraining", *arguments, "--layers=7")
-    assert done.code == 2 and "the network has 2" in done.err
-    done = tiny.run_script("run_pretraining", *arguments[:3], "--do_eval", "--top_k=3")
-    assert done.code == 2 and "--top_k=3 is for --do_export; add it" in done.err
+    arguments = f"--pretrained={model_dir} --output_dir={tmp_path} --do_export".split()
+    arguments.append(f"--max_seq_length={LENGTH}")
     config = f"--bert_config_file={model_dir}/bert_config.json"
     vocab = f"--vocab_file={model_dir}/vocab.txt"
-    done = tiny.run_script("run_pretraining", config, vocab, *arguments[1:])
-    assert done.code == 2 and "no trained model in --output_dir" in done.err
+    for flags, message in (
+        ((*arguments, "--top_k=50"), "--top_k=50 exceeds the 46 tokens"),
+        ((*arguments, "--layers=7"), "the network has 2"),
+        ((config, vocab, *arguments[1:]), "no trained model in --output_dir"),
+    ):
+        assert message in tiny.refuse("run_pretraining", *flags)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture(scope="module")
 def extracted(model_dir, tmp_path_factory):
-    """Tokens of TEXTS, and their vectors [S, 2, W] each, by extract_features.py."""
     directory = tmp_path_factory.mktemp("extracted")
     (directory / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS))
     done = tiny.run_script(
@@ -182,7 +172,6 @@ def test_vectors_are_those_of_extract_features(extracted, version_dir):
 def test_choices_are_those_of_extract_features(
     model_dir, extracted, tmp_path, monkeypatch
 ):
-    """Several layers, and a head that the weights lack."""
     model, tokenizer = network(model_dir)
     plain = models.BertModel(model.config)
     plain.build()
@@ -234,23 +223,6 @@ def test_model_server_can_answer(version_dir):
     }
 
 
-def test_ids_give_the_vectors(model_dir, version_dir):
-    _, tokenizer = network(model_dir)
-    row = [2, *tokenizer.tokenize([TEXTS[1]]).to_list()[0][: LENGTH - 2], 3, 0]
-    features = {
-        "input_ids": tf.constant([row]),
-        "input_mask": tf.constant([[1] * (len(row) - 1) + [0]]),
-        "segment_ids": tf.zeros([1, len(row)], tf.int32),
-    }
-    found = loaded(version_dir)["ids"](**features)["vector"]
-    wanted = loaded(version_dir)["embed"](text=tf.constant([TEXTS[1]]))["vector"]
-    np.testing.assert_allclose(found, wanted, atol=ROUNDING)
-    unmasked = {**features, "input_mask": tf.ones([1, len(row)], tf.int32)}
-    assert (
-        np.abs(loaded(version_dir)["ids"](**unmasked)["vector"] - wanted).max() > 1e-3
-    )
-
-
 @pytest.mark.parametrize("name", ["fill_mask", "embed", "embed_tokens"])
 def test_odd_texts_have_the_answers_that_they_have_alone(version_dir, name):
     masked = [b"a\x00 [MASK]\xff film \xc3[MASK]", b"[MASK] " + odd_texts.LONG]
@@ -261,17 +233,6 @@ def test_odd_texts_have_the_answers_that_they_have_alone(version_dir, name):
         filled, token = found["filled"][7, 1, 0], found["tokens"][7, 1, 0]
         assert filled == b"a\x00 [MASK] film " + token
         assert len(found["filled"][8, 0, 0]) > odd_texts.MEGABYTE
-
-
-def test_server_is_warmed_up_with_masks(version_dir):
-    """Without one the network of the masks has nothing to do."""
-    path = f"{version_dir}/assets.extra/{warmup.FILE_NAME}"
-    requests = [found for name, found in warmup.read(path) if name == "fill_mask"]
-    assert len(requests) == len(warmup.LENGTHS)
-    for request in requests:
-        inputs = {name: tf.constant(array) for name, array in request.items()}
-        starts = loaded(version_dir)["fill_mask"](**inputs)["starts"]
-        assert starts.numpy().tolist() == [[0]]
 
 
 def test_other_signatures_are_asked_by_name(version_dir, capsys):

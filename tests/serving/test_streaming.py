@@ -3,7 +3,6 @@
 import itertools
 import json
 import os
-import threading
 import time
 
 import pytest
@@ -62,28 +61,7 @@ def test_stream_of_millions_needs_the_memory_of_a_look_ahead():
     assert read[0] == seen  # the thread has ended
 
 
-def test_long_lines_count_by_their_bytes(monkeypatch):
-    monkeypatch.setattr(streaming, "LOOK_AHEAD_BYTES", 1000)
-    monkeypatch.setattr(streaming, "BATCH_BYTES", 250)
-    read, calls = [0], []
-
-    def lines():
-        for _ in range(500):
-            read[0] += 1
-            yield json.dumps("x" * 98).encode()
-
-    def predict(texts):
-        calls.append(len(texts))
-        return upper(texts)
-
-    ahead = 0
-    for done, _ in enumerate(streaming.answers(lines(), ("text",), predict), start=1):
-        ahead = max(ahead, read[0] - done)
-    assert done == 500 and ahead <= 2 * 10 + 1 and set(calls) == {2}
-
-
 def test_answer_comes_while_the_input_waits():
-    """A person types a line, reads the answer, and types another."""
     reader, writer = os.pipe()
     found = streaming.answers(
         streaming.split(lambda: os.read(reader, 2**16)), ("text",), upper
@@ -99,36 +77,14 @@ def test_answer_comes_while_the_input_waits():
     os.close(reader)
 
 
-def test_lines_of_a_burst_are_asked_together():
-    calls = []
-
-    def predict(texts):
-        calls.append(len(texts))
-        return upper(texts)
-
-    def lines():
-        yield from [b'"a"'] * 40
-        assert done.wait(20)
-        yield b'"b"'
-
-    done = threading.Event()
-    for count, _ in enumerate(streaming.answers(lines(), ("text",), predict), start=1):
-        if count == 40:
-            done.set()
-    assert calls == [32, 8, 1]
-
-
 WRONG = [
     (b"", "not JSON"),
     (b"plain text", "--input_format=lines"),
     (b'{"text": "a"', "not JSON"),
     (b"[" * 100000, "nested too deep"),
     (b'{"text": "a", "id": NaN}', "NaN is no number of JSON"),
-    (b'{"text": "a", "id": [-Infinity]}', "-Infinity is no number of JSON"),
     (b"[1]", "'[1]' is no object with text"),
-    (b"null", "is no object"),
     (b"{}", "text is absent; give a string"),
-    (b'{"text": null}', "text is null; give a string"),
     (b'{"text": ["a"]}', 'text is ["a"]; give a string'),
     (b'{"text": "a\xff"}', "not UTF-8 at byte 11"),
     (b'{"text": "\\ud83d"}', "half of a surrogate pair"),
@@ -146,12 +102,6 @@ def test_broken_line_is_an_error_in_its_place():
         assert [*row] == ["error", "line"] and row["line"] == 2 * i + 1
         assert text in row["error"] and len(row["error"]) < 200
         assert found[2 * i + 1] == {"text": "good", "said": "GOOD"}
-
-
-def test_texts_of_every_kind_arrive_as_they_are():
-    texts = ["", "   ", "a\0b", "\U0001f600", "\u2028x", "x" * 2**20, "\ufeff"]
-    found = ask([json.dumps(text).encode() for text in texts])
-    assert [row["said"] for row in found] == [text.upper() for text in texts]
 
 
 def test_row_that_fails_alone_fails_alone():

@@ -3,10 +3,9 @@
 import json
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
-from training import driver, grid, run
+from training import grid, run
 
 
 def settings(output_dir, **changes):
@@ -19,31 +18,6 @@ def settings(output_dir, **changes):
         batch_size=8,
         **changes,
     )
-
-
-@pytest.mark.parametrize(
-    ("split", "name"), [("dev", "evaluating: batch"), ("test", "predicting: batch")]
-)
-def test_progress_says_whether_rows_are_evaluated_or_predicted(
-    monkeypatch, tmp_path, split, name
-):
-    """The bar of --do_eval read "predicting"."""
-    seen = []
-
-    def predict(examples, **options):
-        seen.append((examples, options))
-        return "outputs"
-
-    monkeypatch.setattr(driver.Settings, "predictor", lambda *_: predict)
-    task = driver.FineTuningTask(
-        splits={split: "rows"},
-        score=lambda *arguments: arguments,
-        **dict.fromkeys(("model", "load_weights", "store", "objective")),
-        **dict.fromkeys(("predict", "export")),
-    )
-    _, score = task.begin(None, driver.Settings(run=settings(tmp_path)))
-    assert score(split, 8) == (split, "outputs", 8)
-    assert seen == [("rows", {"batch_size": 8, "name": name})]
 
 
 def test_seeds_are_run_one_by_one_and_summarised(tmp_path, capsys):

@@ -18,7 +18,6 @@ GB = 10**9
 
 
 def rows(seed=0, num_sequences=1, label=0):
-    """Examples of 3 to 8 tokens a sequence; batches of 4 fill the last one up."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(3, 9, ROWS * num_sequences)
     packed = packing.Packed(
@@ -32,8 +31,6 @@ def rows(seed=0, num_sequences=1, label=0):
 
 
 class Model:
-    """States that are easy to tell: a token's id times 1 and times a weight."""
-
     reads_texts = False
 
     def __init__(self, weight=2.0, trainable=False, identity="last"):
@@ -51,14 +48,11 @@ class Model:
 
 
 class Work:
-    """Reads splits as a run does, and notes what was computed."""
-
     def __init__(self, kind="auto"):
         self.cache = feature_cache.FeatureCache(kind)
         self.computed = []
 
     def batches(self, model, *, size=4, pad_to=None, **splits):
-        """{split: all batches, in the order of evaluations}."""
         current = run.Settings(
             output_dir="",
             seed=1,
@@ -77,7 +71,6 @@ class Work:
 
 @pytest.fixture
 def work(monkeypatch):
-    """A function that makes a Work."""
     collect = feature_cache._FrozenNetwork.batches
 
     def start(kind="auto"):
@@ -172,9 +165,6 @@ def test_auto_takes_a_quarter_of_free_memory_for_all_splits(
     out = capsys.readouterr().out
     assert out.count("numbers of the frozen network, 0.00 GB in memory\n") == 2 * fits
     assert out.count("; the network runs in each step\n") == (not fits)
-
-
-def test_memory_that_is_too_small_is_refused(work, monkeypatch):
     monkeypatch.setattr(feature_cache, "free_memory", lambda: 100)
     with pytest.raises(errors.InputError, match=r"=memory: .* of memory are free"):
         work("memory").batches(Model(), train=rows())

@@ -18,14 +18,12 @@ RESULTS = {"loss": 0.5, "gradient_norm": 2.0, "examples": 64, "tokens": 640}
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that shows what the test sets."""
     hands = {"now": 100.0}
     monkeypatch.setattr(tensorboard.time, "monotonic", lambda: hands["now"])
     return hands
 
 
 def events(directory):
-    """What TensorBoard reads there."""
     accumulator = event_accumulator.EventAccumulator(
         str(directory), size_guidance={"tensors": 0}
     )
@@ -55,7 +53,6 @@ def test_scalars_reach_tensorboard(tmp_path, clock):
 
 
 def test_mix_of_layers_is_shown(tmp_path, clock):
-    """Where the network's layers are mixed; else nothing is (above)."""
     stream, mix = io.StringIO(), {"gamma": 1.0, "s_0": 0.5, "s_1": 0.5}
     reporter = tensorboard.Reporter(
         str(tmp_path), 40, stream=stream, watched=lambda: mix
@@ -70,36 +67,6 @@ def test_mix_of_layers_is_shown(tmp_path, clock):
     assert train["layer_mix/s_0"] == [(20, 0.5), (40, 0.125)]
     line = "layer mix: gamma 1.2500  s_0 0.1250  s_1 0.5000\n"
     assert f"evaluation at step 20: accuracy 0.7500\n{line}" in stream.getvalue()
-
-
-def test_texts_reach_tensorboard_and_not_the_terminal(tmp_path, clock):
-    stream = io.StringIO()
-    reporter = tensorboard.Reporter(str(tmp_path), 40, stream=stream)
-    for step, text in ((20, "| a |"), (40, "| b |")):
-        reporter.evaluated(step, {"loss": 0.5, "blanks": text})
-    reporter.close()
-    accumulator = events(tmp_path / "eval")
-    assert [
-        (event.step, tf.make_ndarray(event.tensor_proto).item())
-        for event in accumulator.Tensors("eval/blanks")
-    ] == [(20, b"| a |"), (40, b"| b |")]
-    assert "text" in str(accumulator.SummaryMetadata("eval/blanks"))
-    assert stream.getvalue().splitlines()[0] == "evaluation at step 20: loss 0.5000"
-
-
-def test_process_that_does_not_write_still_shows_its_progress(tmp_path, clock):
-    """Of several processes the chief writes for TensorBoard."""
-    stream = io.StringIO()
-    reporter = tensorboard.Reporter(str(tmp_path), 40, writes=False, stream=stream)
-    reporter.begin()
-    clock["now"] += 20
-    reporter.train(20, RESULTS, 1e-3)
-    reporter.evaluated(20, {"accuracy": 0.75, "blanks": "| a |"})
-    reporter.close()
-    assert list(tmp_path.iterdir()) == []
-    step, evaluation = stream.getvalue().splitlines()
-    assert step.startswith("step 20/40 (50 %)  --:-- left  loss 0.5000")
-    assert evaluation == "evaluation at step 20: accuracy 0.7500"
 
 
 def test_progress_in_a_file(tmp_path, clock):
@@ -147,20 +114,24 @@ def test_first_call_does_one_step_and_names_its_wait(monkeypatch):
 
 
 def test_time_left_does_not_count_compilation(tmp_path, clock):
+    """Of several processes the chief writes for TensorBoard; each shows progress."""
     stream = io.StringIO()
     reporter = tensorboard.Reporter(str(tmp_path), 41, writes=False, stream=stream)
     reporter.begin()
     for step, seconds in ((1, 100), (21, 20)):
         clock["now"] += seconds
         reporter.train(step, RESULTS, 1e-5)
+    reporter.evaluated(21, {"accuracy": 0.75})
+    reporter.show("eval", 7, {"table": ("| a |", "A table.")})
     reporter.close()
-    first, second = stream.getvalue().splitlines()
+    assert not list(tmp_path.iterdir())
+    first, second, evaluation = stream.getvalue().splitlines()
+    assert evaluation == "evaluation at step 21: accuracy 0.7500"
     assert first.startswith("step 1/41 (2 %)  --:-- left  loss 0.5000")
     assert second.startswith("step 21/41 (51 %)  1/s  00:20 left  loss 0.5000")
 
 
 def test_pictures_and_histograms_reach_tensorboard(tmp_path, clock):
-    """With their descriptions; a picture that is a pixel stays it."""
     pixel = tf.io.encode_png(tf.constant([[[10, 200, 30]]], tf.uint8)).numpy()
     reporter = tensorboard.Reporter(str(tmp_path), 40)
     reporter.show(
@@ -192,17 +163,7 @@ def test_pictures_and_histograms_reach_tensorboard(tmp_path, clock):
     assert tf.make_ndarray(event.tensor_proto)[:, 2].sum() == 3
 
 
-def test_nothing_to_show_writes_nothing(tmp_path, clock):
-    tensorboard.Reporter(str(tmp_path), 40).close()
-    for writes, shown in ((True, {}), (False, {"table": ("| a |", "A table.")})):
-        reporter = tensorboard.Reporter(str(tmp_path), 40, writes=writes)
-        reporter.show("eval", 7, shown)
-        reporter.close()
-    assert not list(tmp_path.iterdir())
-
-
 def test_shown_rows_are_few_and_spread(monkeypatch, tmp_path):
-    """Of many rows; cells cannot break the table."""
     monkeypatch.setattr(tensorboard, "MAX_PROJECTED", 3)
     asked = []
 

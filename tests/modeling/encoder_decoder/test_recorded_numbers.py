@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from modeling import losses
 from modeling.checkpoints import names
+from tests.modeling import left_to_right
 
 ROUNDING = 1e-5
 
@@ -85,7 +86,6 @@ def test_a_token_depends_on_the_source_and_those_before_it(
     logits = seq2seq_record["logits"]
 
     def moved(name, place):
-        """Where logits are others with another value of a feature at a place."""
         value = seq2seq_features[name].numpy()
         value[:, place] = (value[:, place] + 1) % (2 if "mask" in name else 60)
         changed = {**seq2seq_features, name: value}
@@ -101,35 +101,15 @@ def test_a_token_depends_on_the_source_and_those_before_it(
     assert moved("input_mask", 3).all()
 
 
-def read_in_steps(model, features, sizes, capacity, hidden_columns=0):
-    """Logits through the cache, where so many target tokens are read at once."""
-    ids = features["decoder_input_ids"].numpy()
-    cache = model.empty_cache(len(ids), capacity, features)
-    is_visible = np.arange(capacity)[None] >= np.full((len(ids), 1), hidden_columns)
-    logits, start = [], 0
-    for size in sizes:
-        places = np.tile(np.arange(start, start + size, dtype=np.int32), (len(ids), 1))
-        some, cache = model.extend(
-            *(tf.constant(ids[:, start : start + size]), tf.constant(places)),
-            *(start + hidden_columns, tf.constant(is_visible), cache),
-        )
-        logits.append(some)
-        start += size
-    return np.concatenate(logits, axis=1)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "hidden"),
-    [
-        pytest.param([1] * 11, 0, marks=pytest.mark.slow),
-        ([4, 6, 1], 2),
-    ],
-)
 def test_cache_gives_the_recorded_logits(
-    seq2seq_model, seq2seq_features, seq2seq_record, real, sizes, hidden
+    seq2seq_model, seq2seq_features, seq2seq_record, real
 ):
-    found = read_in_steps(seq2seq_model, seq2seq_features, sizes, 15, hidden)
-    close(found, seq2seq_record["incremental_logits"], real)
+    def read(features, *sizes):
+        ids = features["decoder_input_ids"].numpy()
+        return left_to_right.read_in_steps(seq2seq_model, ids, *sizes, [features])
+
+    logits = read(seq2seq_features, [4, 6, 1], 15, 2)
+    close(logits, seq2seq_record["incremental_logits"], real)
     # The last source alone is shorter than its padding, which changes nothing.
     short = {n: value[2:, :6] for n, value in seq2seq_features.items()}
-    close(read_in_steps(seq2seq_model, short, [6], 6), found[2:, :6], real[2:, :6])
+    close(read(short, [6], 6, 0), logits[2:, :6], real[2:, :6])

@@ -53,18 +53,6 @@ def test_pairs_are_joined_by_heads_that_can(weights, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("chosen", "said"),
-    [
-        ({"bilstm_layers": 1}, "--bilstm_layers=1 is for a BiLSTM, and --head=linear"),
-        ({"bilstm_units": 9}, "add --head=bilstm, or leave --bilstm_units out"),
-    ],
-)
-def test_what_has_no_effect_is_refused(chosen, said):
-    with pytest.raises(ValueError, match=re.escape(said)):
-        head_config.HeadConfig(**chosen)
-
-
-@pytest.mark.parametrize(
     "raw",
     [
         '{"haed": "bilstm"}',

@@ -40,7 +40,6 @@ def network():
 
 @pytest.fixture(scope="module")
 def wanted(network):
-    """The likeliest texts of 12 tokens, without cache, batch or loop."""
     spec = {
         name: tf.TensorSpec([1, None], tf.int32) for name in features.ENCODER_INPUTS
     }
@@ -60,7 +59,6 @@ def wanted(network):
 
 
 def cut(ids, end):
-    """Up to the first end token."""
     return ids[: ids.index(end) + 1] if end in ids else ids
 
 
@@ -92,16 +90,6 @@ def test_a_text_ends_after_an_end_token_and_others_go_on(network, wanted):
     assert 12 in {len(ids) for ids in expected} != {12}
     assert write(network, PROMPTS, 12, end_ids=(end,)) == expected
     assert write(network, PROMPTS, 12, end_ids=(end,), piece=2) == expected
-
-
-def test_the_loop_stops_where_all_texts_have_ended(network, wanted):
-    decoder = decoder_of(network, (wanted[2][3],), temperature=0)
-    batch = decoding.make_prompts(
-        tf.constant(PROMPTS[2:3]), tf.constant([7]), tf.zeros([1, 2], tf.int64)
-    )
-    written = decoder.go_on(batch, decoder.begin(batch, 20), 20)
-    assert written.is_done.numpy().all()
-    assert written.num_columns == 7 + len(cut(wanted[2], wanted[2][3])) < 19
 
 
 def test_texts_stop_where_asked_to(network, wanted):

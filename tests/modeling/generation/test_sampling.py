@@ -95,7 +95,6 @@ def test_a_draw_follows_from_seed_row_and_step_alone():
     assert drawn(logits, [row + 1 for row in rows]) != whole
 
 
-@pytest.mark.slow
 def test_draws_have_the_shares_of_the_tokens():
     shares = np.array([0.05, 0.2, 0.0, 0.75])
     with np.errstate(divide="ignore"):

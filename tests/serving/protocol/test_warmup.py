@@ -16,8 +16,6 @@ MORE = len("[MASK]") - len("a")  # characters of the first word of each text
 
 
 class Model(export.ServedModel):
-    """Signatures of strings, of words in rows, and of numbers."""
-
     def __init__(self):
         @tf.function(input_signature=[tf.TensorSpec([None, None], tf.string, "words")])
         def count(words):
@@ -69,20 +67,7 @@ def test_export_holds_requests_that_its_signatures_answer(tmp_path, monkeypatch)
             np.testing.assert_array_equal(outputs["size"], [size])
 
 
-def test_requests_hold_nothing_that_the_protocol_does_not_know(tmp_path):
-    """Each byte of a record is a field of the public definition."""
-    path = str(tmp_path / warmup.FILE_NAME)
-    warmup.write(path, Model().signatures())
-    for record in tf.data.TFRecordDataset(path):
-        log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
-        known = prediction_log_pb2.PredictionLog.FromString(record.numpy())
-        known.DiscardUnknownFields()
-        assert known == log and log.WhichOneof("log_type") == "predict_log"
-        assert known.SerializeToString(deterministic=True) == record.numpy()
-
-
 def record(signature_name, **inputs):
-    """As others write it, with the protocol's own code."""
     log = prediction_log_pb2.PredictionLog()
     request = log.predict_log.request
     request.model_spec.name = "any"
@@ -113,7 +98,6 @@ class Asked:
                 writer.write(one)
 
     def warmed(self):
-        """What it is asked before it takes traffic."""
         servables.warm(self.version, str(self.folder))
         return self.requests
 
