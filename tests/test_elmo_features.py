@@ -157,7 +157,6 @@ def test_gpt_that_was_never_fine_tuned_reads_texts_alone(gpt, extract):
         ("gpt", "a\nb ||| c\n", [], "input.txt:2: is a pair of texts, A ||| B"),
         ("gpt", "a\nb\n \nc\n", ["--pooling=mean"], "input.txt:3: has no token"),
         ("gpt", "a\n", ["--carry_states"], "--carry_states is for ELMo"),
-        ("elmo", "a\n", ["--attention"], "--attention: the network is an ELMo"),
     ],
 )
 def test_what_a_network_has_not_is_refused(

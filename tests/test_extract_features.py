@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import bert
 import extract_features
 from tests import tiny
 
@@ -254,7 +255,6 @@ def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_
     monkeypatch.chdir(tmp_path)
     (tmp_path / "output").mkdir()
     last, pooled = "--layers=-1", ("--pooling=mean", "--normalize")
-    shutil.copy(file_of("npz", "--attention"), "output/attention.npz")
     shutil.copy(file_of("hdf5"), "output/vectors.hdf5")
     for name, form, flags in (
         ("tokens", "jsonl", ()),
@@ -271,9 +271,6 @@ def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_
     for code in snippets():
         names: dict = {}
         exec(code, names)
-        for found, line in zip(names.get("maps", ()), LENGTHS, strict=False):
-            assert found.shape == (4, 2, line, line)
-            seen.append("maps")
         for found, line in zip(names.get("layers", ()), LENGTHS, strict=False):
             assert found.shape == (5, line - 2, 32)
             seen.append("layers")
@@ -281,80 +278,30 @@ def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_
             value = np.concatenate([np.reshape(v, (-1, 32)) for v in names[name]])
             np.testing.assert_allclose(value, wanted[name], atol=1e-5, err_msg=code)
             seen.append(name)
-    assert seen.count("maps") == seen.count("layers") == len(LENGTHS)
-    seen = [name for name in seen if name not in ("maps", "layers")]
+    assert seen.count("layers") == len(LENGTHS)
+    seen = [name for name in seen if name != "layers"]
     assert sorted(seen) == ["sentences", "sentences", "tokens", "tokens", "tokens"]
 
 
-def maps_of(arrays):
-    """[K, N, S, S] of each line of an .npz file of attention."""
-    ids = np.split(arrays["input_ids"], arrays["splits"][1:-1])
-    panels = len(arrays["layers"]), len(arrays["heads"])
-    ends = np.cumsum([np.prod(panels) * len(line) ** 2 for line in ids])
-    parts = np.split(arrays["values"], ends[:-1])
-    pairs = zip(parts, ids, strict=True)
-    return [part.reshape(*panels, len(line), len(line)) for part, line in pairs]
-
-
-@pytest.fixture(scope="module")
-def attention(arrays):
-    return arrays("--attention")
-
-
-def test_attention_is_of_every_layer_head_and_token(attention, model_dir):
+@pytest.mark.slow
+def test_attention_follows_from_the_weights(model_dir, all_layers):
     """Against NumPy, from the weights in the file and the vectors of the layers."""
-    maps = maps_of(attention)
-    assert [line.shape for line in maps] == [(4, 2, s, s) for s in LENGTHS]
-    assert attention["layers"].tolist() == ["0", "1", "2", "3"]
-    for line in maps:  # two of the lines were padded in their batch
-        np.testing.assert_allclose(line.sum(axis=-1), 1.0, atol=1e-6)
-    assert np.ptp(maps[0], axis=(0, 1)).max() > 0.05  # layers and heads differ
-
-
-def test_attention_of_first_layer_follows_from_the_weights(
-    attention, all_layers, model_dir
-):
+    maps = bert.load(str(model_dir), max_seq_length=16).attention("the film was great")
+    assert maps.shape == (4, 2, 6, 6)
+    hidden = all_layers["values"][: LENGTHS[0]]  # [S, 5, D]
     read = tf.train.load_checkpoint(str(model_dir / "bert_model.ckpt")).get_tensor
-    place = "bert/encoder/layer_1/attention/self"
-    ends = all_layers["splits"]
-    for number, found in enumerate(maps_of(attention)):
-        hidden = all_layers["values"][ends[number] : ends[number + 1], 1]  # of layer 0
+    for layer in range(4):
+        place = f"bert/encoder/layer_{layer}/attention/self"
         query, key = (
-            hidden @ read(f"{place}/{name}/kernel") + read(f"{place}/{name}/bias")
+            hidden[:, layer] @ read(f"{place}/{name}/kernel")
+            + read(f"{place}/{name}/bias")
             for name in ("query", "key")
         )
         query, key = (x.reshape(-1, 2, 16).transpose(1, 0, 2) for x in (query, key))
         scores = np.exp(query @ key.transpose(0, 2, 1) / np.sqrt(16.0))
         wanted = scores / scores.sum(axis=-1, keepdims=True)
-        np.testing.assert_allclose(found[1], wanted, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_attention_of_chosen_layers_and_heads(attention, arrays, file_of):
-    flags = ("--attention", "--layers=-1,0", "--heads=-1")
-    found = maps_of(arrays(*flags))
-    for line, whole in zip(found, maps_of(attention), strict=True):
-        np.testing.assert_allclose(line, whole[[3, 0]][:, 1:], atol=1e-6)
-    lines = objects(file_of("jsonl", *flags))
-    assert [layer["index"] for layer in lines[0]["layers"]] == [-1, 0]
-    assert lines[0]["tokens"] == ["[CLS]", "the", "film", "was", "great", "[SEP]"]
-    for line, array in zip(lines, found, strict=True):
-        heads = [layer["heads"] for layer in line["layers"]]
-        np.testing.assert_allclose(heads, array, atol=1e-6)
-
-
-@pytest.mark.parametrize("form", [pytest.param("png", marks=pytest.mark.slow), "svg"])
-def test_attention_of_one_line_is_a_picture(model_dir, input_file, form):
-    message = refused(model_dir, input_file, "--attention", f"--output_format={form}")
-    assert f"--output_format={form} draws one line, and" in message
-    input_file.write_text("the film was great\n")
-    flags = ("--attention", f"--output_format={form}", "--layers=-1", "--heads=1")
-    path = extract(model_dir, input_file, f"a.{form}", *flags)
-    data = path.read_bytes()
-    if form == "svg":
-        assert data.startswith(b"<?xml") and data.count(b"<image") == 1
-    else:
-        assert data.startswith(b"\x89PNG") and len(data) > 5000
+        np.testing.assert_allclose(maps[layer], wanted, atol=1e-6)
+    assert np.ptp(maps, axis=(0, 1)).max() > 0.05  # layers and heads differ
 
 
 def test_pooler_is_not_needed_and_other_weights_are(model_dir, input_file, tmp_path):
@@ -419,11 +366,6 @@ WRONG = {
     "--layer_weights=1,nan": "--layer_weights=1,nan are not finite numbers",
     "--combine=sum_last_4 --layer_weights=1": "has 1 numbers",
     "--max_seq_length=49": "sequence length 49",
-    "--attention --pooling=mean": "--pooling and --attention exclude",
-    "--attention --heads=2": "--heads: there is no 2, the network has 2",
-    "--attention --layers=-5": "--layers: there is no -5, the network has 4",
-    "--heads=0": "--heads=0 is for --attention; add it",
-    "--output_format=png": "--output_format=png is for --attention; add it",
     "--bert_config_file=no.json": "no.json",
     "--vocab_file=no.txt": "no.txt: no such file; give the file that",
     "--init_checkpoint=no.ckpt": "no.ckpt: no such file; give a prefix such",

@@ -31,7 +31,6 @@ class Size:
     num_lines: int  # blank ones included
     num_tokens: int  # of all lines after cutting, with [CLS] and [SEP]
     num_truncated: int  # lines that are cut to the length limit
-    num_pairs: int  # of tokens of one line, the sum of squared lengths
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,17 +49,16 @@ class TextLines:
             ValueError: it cannot be read or has no line; or a line has no token, or is
                 a pair, and no special token stands around texts.
         """
-        num_lines = num_tokens = num_truncated = num_pairs = 0
+        num_lines = num_tokens = num_truncated = 0
         for packed in self._chunks():
             num_lines += len(packed)
             num_tokens += len(packed.tokens)
             num_truncated += packed.num_truncated
-            num_pairs += int(np.sum(packed.lengths**2))
         if not num_lines:
             raise errors.InputError(
                 f"{self.path}: is empty; give a file with a text a line"
             )
-        return Size(num_lines, num_tokens, num_truncated, num_pairs)
+        return Size(num_lines, num_tokens, num_truncated)
 
     def batches(
         self,

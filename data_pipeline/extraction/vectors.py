@@ -48,29 +48,25 @@ class VectorLayout:
         rows = self.num_tokens if self.of_tokens else self.num_lines
         return {VALUES: (rows, len(self.layers), self.width), LAYERS: self.layers}
 
-    @property
-    def formats(self) -> dict[str, Any]:
-        """{name: what opens a file of that format}."""
-        return FORMATS
-
     def cut(self, values: np.ndarray, length: int) -> np.ndarray:
         """A line's values [S, K, W] without padding; [K, W] as they are."""
         return values[:length] if self.of_tokens else values
 
-    def values_per_token(self, max_seq_length: int) -> int:
+    @property
+    def values_per_token(self) -> int:
         """At most, while a line waits for those before it."""
         return len(self.layers) * self.width
 
 
 @contextlib.contextmanager
-def writer(path: str, output_format: str, layout: Any) -> Iterator[Write]:
-    """Opens a file in one of the layout's formats; it replaces `path` if all goes well.
+def writer(path: str, output_format: str, layout: VectorLayout) -> Iterator[Write]:
+    """Opens a file in one of FORMATS; it replaces `path` if all goes well.
 
     Yields:
         A function that takes the next lines, and writes them while the caller goes on:
         objects with unique_id, the number of the line, input_ids int32 [S] or, where a
         token is a row of characters, [S, C], and values
-        float32 [S, K, W], of lines [K, W], or of attention [K, N, S, S].
+        float32 [S, K, W], or of lines [K, W].
 
     Raises:
         OSError, ValueError: it cannot be written, or the lines are not as many as the
@@ -92,7 +88,7 @@ def writer(path: str, output_format: str, layout: Any) -> Iterator[Write]:
     try:
         with (
             atomic_files.replacing(path) as (temporary,),
-            layout.formats[output_format](temporary, layout) as write_line,
+            FORMATS[output_format](temporary, layout) as write_line,
         ):
             with _in_background(functools.partial(write, write_line)) as write_later:
                 try:
@@ -160,7 +156,7 @@ def _jsonl(path, layout):
 
 
 @contextlib.contextmanager
-def tfrecord(path, layout):
+def _tfrecord(path, layout):
     """A tf.train.Example a line: linex_index, shape, values, of tokens input_ids."""
 
     def record(result):
@@ -190,7 +186,7 @@ def _varint(number):
 
 
 @contextlib.contextmanager
-def npz(path, layout):
+def _npz(path, layout):
     """Arrays: values, layers, and of tokens input_ids and splits as in packing.Packed.
 
     Values are written as they come; ids, a thousandth of them, wait in temporary files.
@@ -244,7 +240,7 @@ def _member(archive, name, dtype, shape):
 
 
 FORMATS = {
-    **{"jsonl": _jsonl, "npz": npz, "tfrecord": tfrecord},
+    **{"jsonl": _jsonl, "npz": _npz, "tfrecord": _tfrecord},
     "hdf5": hdf5.hdf5,
 }
 

@@ -25,7 +25,6 @@ from cli import (
     training_flags,
 )
 from data_pipeline.classification import labels
-from data_pipeline.extraction import attention
 from data_pipeline.extraction import vectors as vector_files
 from data_pipeline.pretraining import masking, metadata
 from data_pipeline.pretraining.creation import sentence_pairs
@@ -72,7 +71,7 @@ CHOICES = {
     "extract_features": {
         "combine": (vectors.SEPARATE, *layer_choices.COMBINATIONS),
         "pooling": vectors.POOLINGS,
-        "output_format": (*vector_files.FORMATS, *attention.PICTURES),
+        "output_format": vector_files.FORMATS,
     },
     "run_classifier": {
         # The columns or the task of a choice say that it is one.
@@ -534,14 +533,14 @@ def test_plan_without_a_step_or_a_score_is_refused(parse):
         run_flags.plan(3668, scores)
 
 
-def run_settings(of_adagrad=None):
+def run_settings(adagrad_settings=None):
     return run_flags.run_settings(
         STRATEGY,
         "plan",
         config={"hidden_size": 8},
         init_checkpoint="",
         length_flag="--num_train_steps",
-        of_adagrad=of_adagrad,
+        adagrad_settings=adagrad_settings,
     )
 
 
@@ -557,7 +556,7 @@ def run_settings(of_adagrad=None):
 )
 def test_optimizer_is_the_named_one(parse, name, flag, kind, corrects):
     parse("run_classifier", f"--optimizer={name}", *flag.split())
-    made = run_settings(of_adagrad={"clip_norm": 1.0}).optimizer()
+    made = run_settings(adagrad_settings={"clip_norm": 1.0}).optimizer()
     assert type(made) is kind and made.bias_correction is corrects
 
 
@@ -660,11 +659,11 @@ OF_WEIGHTS = {
 def test_identity_has_every_flag_that_changes_weights(script):
     with tiny.flags_of(script) as names:
         flags.FLAGS([script])
-        before = training_flags.of_weights()
+        before = training_flags.weight_flags()
         changed = set()
         for name in names:
             with command_line.changed({name: "another value"}):
-                if training_flags.of_weights() != before:
+                if training_flags.weight_flags() != before:
                     changed.add(name)
     assert changed == OF_WEIGHTS[script]
     assert changed.isdisjoint(training_flags.CHANGE_NO_WEIGHT)

@@ -122,8 +122,7 @@ def test_text_is_pooled_at_its_last_token(kind):
 def test_attention_maps_are_what_the_layers_use(kind):
     model = build(kind)
     outputs = model.encode(FEATURES, None)
-    choice = attention_maps.choose(model.config)
-    maps = np.asarray(attention_maps.compute(model.network, outputs, MASK, choice))
+    maps = np.asarray(attention_maps.compute(model.network, outputs, MASK))
     np.testing.assert_allclose(maps[0].sum(-1), 1, atol=1e-5)
     assert np.all(np.triu(maps, 1) == 0)
     block = model.network.blocks[1]

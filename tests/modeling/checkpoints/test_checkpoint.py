@@ -248,6 +248,10 @@ def test_path_without_a_checkpoint_is_refused(tiny_config, tmp_path):
         checkpoint.find(absent)
     with pytest.raises(ValueError, match="no checkpoint in this directory; give a"):
         checkpoint.find(tmp_path)
+    (tmp_path / "bert_model.ckpt.index").mkdir()
+    for path in (tmp_path, tmp_path / "bert_model.ckpt"):
+        with pytest.raises(ValueError, match="no checkpoint"):
+            checkpoint.find(path)
     google.write(tmp_path / "b.ckpt", {"resnet/w": np.zeros(2, np.float32)})
     with pytest.raises(ValueError, match="none of its 1 variables belongs to a BERT"):
         checkpoint.load(random_model(tiny_config), tmp_path)
