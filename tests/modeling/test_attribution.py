@@ -47,8 +47,8 @@ def model(request):
 
 def test_weight_is_how_the_logit_moves_with_the_words_embedding(model):
     """d logit / d scale of the row of the table, for words that occur once."""
-    found = attribution.token_weights(model, FEATURES)
-    logits, weights = found["logits"].numpy(), found["weights"].numpy()
+    actual = attribution.token_weights(model, FEATURES)
+    logits, weights = actual["logits"].numpy(), actual["weights"].numpy()
     best = logits.argmax(axis=1)
     table = model.network.embeddings.word_embeddings
     before, step = table.numpy(), 1e-3

@@ -52,8 +52,8 @@ def step(model, features):
         outputs = model.encode(features, SEED)
         layers = [tf.cast(x, tf.float32) for x in outputs["layer_outputs"]]
         total = tf.add_n([tf.reduce_sum(tf.square(x)) for x in layers])
-    found = layers, tape.gradient(total, variables)
-    return tf.nest.map_structure(np.asarray, found)
+    actual = layers, tape.gradient(total, variables)
+    return tf.nest.map_structure(np.asarray, actual)
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +93,9 @@ def test_layers_computed_again_give_the_same_gradients(features, trained):
     again = models.BertModel(CONFIG, recompute=True)
     again.build()
     again.set_weights(build().get_weights())
-    found = step(again, features)
+    actual = step(again, features)
     for ours, theirs in zip(
-        [*found[0], *found[1]], [*trained[0], *trained[1]], strict=True
+        [*actual[0], *actual[1]], [*trained[0], *trained[1]], strict=True
     ):
         np.testing.assert_allclose(ours, theirs, atol=1e-5 * np.abs(theirs).max())
 

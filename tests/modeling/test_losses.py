@@ -145,13 +145,13 @@ def test_pairs_without_a_label_do_not_count():
         one = {name: value[kept] for name, value in features.items()}
         logits = {name: value[kept] for name, value in outputs.items()}
         objective = losses.pretraining()
-        for found, wanted in (
+        for actual, wanted in (
             (objective.counts(less), objective.counts(one)),
             (objective.totals(less, outputs), objective.totals(one, logits)),
             (objective.metrics(less, outputs), objective.metrics(one, logits)),
         ):
-            for name in both & found.keys():
-                np.testing.assert_allclose(found[name], wanted[name], rtol=1e-6)
+            for name in both & actual.keys():
+                np.testing.assert_allclose(actual[name], wanted[name], rtol=1e-6)
 
 
 def pretraining_batch():
@@ -169,8 +169,8 @@ def pretraining_batch():
 
 def test_accuracies_count_what_is_weighed():
     features, outputs = pretraining_batch()
-    found = losses.pretraining().metrics(features, outputs)
-    numbers = {name: (float(a), float(b)) for name, (a, b) in found.items()}
+    actual = losses.pretraining().metrics(features, outputs)
+    numbers = {name: (float(a), float(b)) for name, (a, b) in actual.items()}
     # Words: 1 for 1, 2 for 2, 1 for 2, and a fourth without weight. Order: 1, 0.
     assert numbers == {
         "masked_lm_accuracy": (2.0, 3.0),
@@ -201,8 +201,8 @@ def test_next_tokens_count_where_they_are_real():
     }
     outputs = {name: value.astype(np.float32) for name, value in outputs.items()}
     objective = losses.next_token()
-    found = total_and_count(objective, features, outputs)
-    assert found == {"next_token_loss": (4.5, 3.0)}
+    actual = total_and_count(objective, features, outputs)
+    assert actual == {"next_token_loss": (4.5, 3.0)}
     right, count = objective.metrics(features, outputs)["next_token_accuracy"]
     assert (float(right), float(count)) == (2.0, 3.0)
 
@@ -262,11 +262,11 @@ def test_student_learns_shares_of_both_losses(problem_type):
     expected = 0.7 * soft.sum() + 0.3 * labelled[[0, 2]].sum()
     np.testing.assert_allclose(total, expected, rtol=1e-5)
     assert float(objective.counts(features)["classifier_loss"]) == soft.size
-    found = {
+    actual = {
         name: float(total) / float(count)
         for name, (total, count) in objective.metrics(features, outputs).items()
     }
-    assert found == {
+    assert actual == {
         "soft_loss": pytest.approx(soft.mean(), rel=1e-5),
         "label_loss": pytest.approx(labelled[[0, 2]].mean(), rel=1e-5),
     }
@@ -279,8 +279,8 @@ def test_share_of_nothing_does_not_count(problem_type, weight):
     features, outputs = batch(problem_type)
 
     def total(**changes):
-        found = objective.totals({**features, **changes}, outputs)
-        return float(found["classifier_loss"])
+        actual = objective.totals({**features, **changes}, outputs)
+        return float(actual["classifier_loss"])
 
     other_teacher = {"teacher_logits": features["teacher_logits"] * -2}
     other_labels = {"label_ids": np.zeros_like(features["label_ids"])}

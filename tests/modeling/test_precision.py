@@ -93,8 +93,8 @@ def largest(tensors):
 
 
 def worst_error(actual, expected):
-    found, wanted = (tf.nest.flatten(result[0]) for result in (actual, expected))
-    errors = [ours - theirs for ours, theirs in zip(found, wanted, strict=True)]
+    outputs, wanted = (tf.nest.flatten(result[0]) for result in (actual, expected))
+    errors = [ours - theirs for ours, theirs in zip(outputs, wanted, strict=True)]
     return max(
         largest(errors) / largest(wanted),
         largest([actual[1] - expected[1]]) / largest([expected[1]]),
@@ -108,7 +108,7 @@ def cosines(model, actual, expected):
     if isinstance(model, models.BertSpanPredictor):
         last = model.config.num_hidden_layers - 1
         blind += [f"/block_{last}/ffn_norm/beta", "/span/logits/bias"]
-    found = {}
+    outputs = {}
     triples = zip(model.trainable_variables, actual[2], expected[2], strict=True)
     for variable, *pair in triples:
         assert (pair[0] is None) == (pair[1] is None), variable.path
@@ -116,8 +116,8 @@ def cosines(model, actual, expected):
             continue
         ours, theirs = (np.ravel(tf.convert_to_tensor(value)) for value in pair)
         size = np.linalg.norm(ours) * np.linalg.norm(theirs)
-        found[variable.path] = float(ours @ theirs / size)
-    return found
+        outputs[variable.path] = float(ours @ theirs / size)
+    return outputs
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_half_types_give_nearly_the_same(config, features, set_policy, head, pol
     # With less nothing was computed in the half type at all.
     error = worst_error(actual, expected) / ROUNDING[policy]
     assert 0.02 < error < ROUNDINGS
-    found = cosines(model, actual, expected)
-    assert min(found.values()) > COSINE, min(found, key=found.get)
+    outputs = cosines(model, actual, expected)
+    assert min(outputs.values()) > COSINE, min(outputs, key=outputs.get)
     # The twin: what another dropout mask makes of both.
     other = step(model, head)(features, seed_of(6))
     assert min(cosines(model, other, expected).values()) < 0.9
@@ -189,14 +189,14 @@ def is_lookup(operation, table):
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_each_operation_has_its_type(config, features, set_policy, policy):
     set_policy(policy)
-    found = operations(config, features, "tagger")
+    actual = operations(config, features, "tagger")
 
     def types(kind, layer=""):
         # Keras numbers the scope of a layer anew for each call.
         place = re.compile(rf"/{layer}(_\d+)?/") if layer else re.compile("")
         return {
             operation.inputs[0].dtype
-            for operation in found
+            for operation in actual
             if operation.type == kind and place.search(operation.name)
         }
 
@@ -207,8 +207,10 @@ def test_each_operation_has_its_type(config, features, set_policy, policy):
         assert types(kind) == {tf.float32}
     assert types("MatMul", "logits") == {tf.float32}
     table = (config.vocab_size, 32)
-    assert [op.inputs[0].dtype for op in found if is_lookup(op, table)] == [tf.float32]
-    casts = [op for op in found if op.type == "Cast" and op.inputs[0].dtype.is_floating]
+    assert [op.inputs[0].dtype for op in actual if is_lookup(op, table)] == [tf.float32]
+    casts = [
+        op for op in actual if op.type == "Cast" and op.inputs[0].dtype.is_floating
+    ]
     # The rows of the word table are looked up, never cast as a whole.
     tables = {table, (config.max_position_embeddings, 32)}
     assert not tables & {tuple(v.shape) for v in build(config, "tagger").weights[5:]}
@@ -272,8 +274,8 @@ def test_carried_states_are_float32(set_policy):
 
     expected = run()
     set_policy("mixed_bfloat16")
-    found = run()
-    assert {value.dtype for value in found.values()} == {tf.float32}
-    for name, value in found.items():  # of many; a recurrence enlarges a few errors
+    actual = run()
+    assert {value.dtype for value in actual.values()} == {tf.float32}
+    for name, value in actual.items():  # of many; a recurrence enlarges a few errors
         error = tf.reduce_mean(abs(value - expected[name])) / largest([expected[name]])
         assert 0 < error < ROUNDINGS * 2.0**-8, name

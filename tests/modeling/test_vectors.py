@@ -57,23 +57,23 @@ def test_layers_are_counted_and_combined_as_in_the_paper(net, outputs):
 
 def test_texts_are_means_of_their_tokens_or_the_first(net, outputs):
     layer, other = outputs["layer_outputs"][4], outputs["layer_outputs"][3]
-    found = computed(net, outputs, layers=(-1,), pooling="mean")
+    actual = computed(net, outputs, layers=(-1,), pooling="mean")
     wanted = np.stack([layer[0].mean(axis=0), layer[1, :2].mean(axis=0)])
-    np.testing.assert_allclose(found[:, 0], wanted, atol=1e-6)
-    assert not np.allclose(found[1, 0], layer[1].mean(axis=0), atol=1e-2)
-    found = computed(net, outputs, layers=(-1, -2), pooling="cls")
+    np.testing.assert_allclose(actual[:, 0], wanted, atol=1e-6)
+    assert not np.allclose(actual[1, 0], layer[1].mean(axis=0), atol=1e-2)
+    actual = computed(net, outputs, layers=(-1, -2), pooling="cls")
     wanted = np.stack([layer[:, 0], other[:, 0]], axis=1)
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(actual, wanted)
 
 
 @pytest.mark.parametrize("pooling", vectors.POOLINGS)
 def test_vectors_are_scaled_to_length_one(net, outputs, pooling):
     wanted = {"combine": "concat_last_4", "pooling": pooling}
     plain = computed(net, outputs, **wanted)
-    found = computed(net, outputs, normalize=True, **wanted)
+    actual = computed(net, outputs, normalize=True, **wanted)
     norm = np.linalg.norm(plain, axis=-1, keepdims=True)
     assert np.abs(norm - 1).min() > 0.1
-    np.testing.assert_allclose(found, plain / norm, atol=1e-6)
+    np.testing.assert_allclose(actual, plain / norm, atol=1e-6)
     zeros = np.zeros((2, 4, WIDTH), np.float32)
     nothing = {"embedding_output": zeros, "layer_outputs": [zeros] * DEPTH}
     assert not computed(net, nothing, normalize=True, **wanted).any()

@@ -46,8 +46,8 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["grpc", "rest"])
 LABELS = ["no", "ja", "yes"]
 
 
-def values(found):
-    return [list(answer["probabilities"].values()) for answer in found]
+def values(actual):
+    return [list(answer["probabilities"].values()) for answer in actual]
 
 
 @PROTOCOLS
@@ -56,10 +56,10 @@ def test_server_says_what_the_predictor_says(served, protocol):
     expected = predictor.Predictor(directory).predict(exports.TEXTS)
     first = calls(served, protocol, version=1)
     columns = [exports.TEXTS]
-    found = client.ask(first, "serving_default", columns, labels=LABELS, batch_size=2)
-    assert [answer["label"] for answer in found] == [a["label"] for a in expected]
-    assert [list(a["probabilities"]) for a in found] == [LABELS] * len(exports.TEXTS)
-    np.testing.assert_allclose(values(found), values(expected), atol=ROUNDING)
+    actual = client.ask(first, "serving_default", columns, labels=LABELS, batch_size=2)
+    assert [answer["label"] for answer in actual] == [a["label"] for a in expected]
+    assert [list(a["probabilities"]) for a in actual] == [LABELS] * len(exports.TEXTS)
+    np.testing.assert_allclose(values(actual), values(expected), atol=ROUNDING)
     newest = client.ask(calls(served, protocol), "serving_default", columns)
     # Nobody has named the columns.
     assert all(list(answer["probabilities"]) == ["0", "1", "2"] for answer in newest)
@@ -86,8 +86,8 @@ def command(served, protocol, *arguments):
 def test_command_prints_what_the_predictor_prints(served, protocol, capsys):
     label_map = served.folder / "1" / "assets.extra" / "label_map.json"
     texts = [text for text in exports.TEXTS if text]
-    found = predictor.Predictor(str(served.folder / "1")).predict(texts)
-    expected = "".join(f"{x}\n" for x in answers.lines(texts, found, as_json=False))
+    actual = predictor.Predictor(str(served.folder / "1")).predict(texts)
+    expected = "".join(f"{x}\n" for x in answers.lines(texts, actual, as_json=False))
     code = command(served, protocol, f"--label_map_file={label_map}", *texts)
     assert (code, capsys.readouterr().out) == (0, expected)
     assert command(served, protocol, "--json", texts[0]) == 0

@@ -172,9 +172,9 @@ def test_network_takes_slices_of_the_rows_in_their_order(monkeypatch):
     run = export.ids_function(export.Stages((), None, forward, None).run)
     for sizes in ([], [2], [3], [3, 1], [3, 3, 2]):
         ids = np.arange(5 * sum(sizes), dtype=np.int32).reshape(-1, 5)
-        found = run(ids, 0 * ids, 0 * ids)
-        np.testing.assert_array_equal(found["ids"], ids)
-        assert found["counts"].numpy().tolist() == np.repeat(sizes, sizes).tolist()
+        actual = run(ids, 0 * ids, 0 * ids)
+        np.testing.assert_array_equal(actual["ids"], ids)
+        assert actual["counts"].numpy().tolist() == np.repeat(sizes, sizes).tolist()
     monkeypatch.undo()
     lengths = [0, 1, 128, 384, 10**6]
     rows = [export.slice_rows(length) for length in lengths]
@@ -184,8 +184,8 @@ def test_network_takes_slices_of_the_rows_in_their_order(monkeypatch):
 
 def test_odd_texts_have_the_answers_that_they_have_alone(single, pair):
     texts = [TEXTS[0].encode(), *odd_texts.ODD, odd_texts.LONG, TEXTS[2].encode()]
-    found = odd_texts.assert_alone(signature(single[0]), {"text": texts})
-    shares = found["probabilities"]
+    actual = odd_texts.assert_alone(signature(single[0]), {"text": texts})
+    shares = actual["probabilities"]
     # What is no text, or not UTF-8, does not count.
     np.testing.assert_allclose(shares[2:4], shares[[1, 1]], atol=ROUNDING)
     np.testing.assert_allclose(shares[4], shares[6], atol=1)
@@ -259,11 +259,11 @@ def test_model_server_can_answer(request, kind):
 def test_server_reads_what_is_written(tmp_path, name):
     export.write_server_config(str(tmp_path / name / "export") + "/")
     folder = tmp_path / name / "config"
-    found = text_format.Parse(
+    actual = text_format.Parse(
         (folder / "models.config").read_text("utf-8"),
         model_server_config_pb2.ModelServerConfig(),
     )
-    (config,) = found.model_config_list.config
+    (config,) = actual.model_config_list.config
     assert config.name == name
     assert config.base_path == f"/models/{name}"
     assert config.model_platform == "tensorflow"

@@ -25,8 +25,8 @@ def save(module, directory, quantization="none", files=None):
     return formats.save(module, str(directory), files or {}, **chosen)
 
 
-def assert_equal_answers(found, expected):
-    for answer, other in zip(found, expected, strict=True):
+def assert_equal_answers(actual, expected):
+    for answer, other in zip(actual, expected, strict=True):
         assert list(answer) == list(other) and answer["label"] == other["label"]
         ours, theirs = answer["probabilities"], other["probabilities"]
         assert list(ours) == list(theirs)
@@ -75,10 +75,10 @@ def test_network_takes_slices_of_the_rows_in_their_order(classifier, monkeypatch
     monkeypatch.setattr(export, "SLICE_TOKENS", 20)  # the longest text has 10
     small = litert.open_version(str(path))
     given = {"text": np.array(test_export.TEXTS, object)}
-    found = small.predict("", given)["probabilities"]
+    actual = small.predict("", given)["probabilities"]
     assert counts == [2, 2, 1]
     wanted = [list(answer["probabilities"].values()) for answer in expected]
-    np.testing.assert_allclose(found, wanted, atol=ROUNDING)
+    np.testing.assert_allclose(actual, wanted, atol=ROUNDING)
     assert np.abs(np.roll(wanted, 2, axis=0) - wanted).max() > 1e-3
     none = small.predict("", {"text": np.array([], object)})
     assert none["probabilities"].shape == (0, 3)
@@ -130,11 +130,11 @@ def test_quantization_makes_exports_smaller_and_coarser(
     expected = tf.nn.softmax(network(features)["logits"])
     assert np.ptp(expected, axis=0).max() > 0.4
     running = litert.Network(path)
-    found = running(features)["probabilities"]
-    assert smallest_error <= np.abs(found - expected).max() < largest_error
+    actual = running(features)["probabilities"]
+    assert smallest_error <= np.abs(actual - expected).max() < largest_error
     for row in range(7):  # its neighbours do not change how a row is rounded
         alone = running({k: v[row : row + 1] for k, v in features.items()})
-        np.testing.assert_allclose(alone["probabilities"], found[[row]], atol=ROUNDING)
+        np.testing.assert_allclose(alone["probabilities"], actual[[row]], atol=ROUNDING)
 
 
 def test_missing_package_is_named_with_the_remedy(classifier, monkeypatch):

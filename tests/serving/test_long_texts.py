@@ -88,13 +88,13 @@ def megabytes_and_answer(path):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def assert_same(found, expected):
-    assert found.keys() == expected.keys()
+def assert_same(actual, expected):
+    assert actual.keys() == expected.keys()
     for name, values in expected.items():
         if name in ("probability", "probabilities", "score"):
-            np.testing.assert_allclose(found[name], values, atol=ROUNDING)
+            np.testing.assert_allclose(actual[name], values, atol=ROUNDING)
         else:
-            assert found[name] == values
+            assert actual[name] == values
 
 
 @pytest.mark.slow

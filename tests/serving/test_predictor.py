@@ -55,10 +55,10 @@ def test_file_is_answered_line_by_line(export_dir, tmp_path, capsys):
     given, answers = tmp_path / "in.jsonl", tmp_path / "new" / "out.jsonl"
     given.write_bytes(b'{"id": 1, "text": "a"}\n"\xc3\xa9 long"\nnone\n"b\\u0000"\n')
     predict_command.answer_file(export_dir, str(given), "jsonl", str(answers))
-    found = written(answers)
-    assert found[:2] == [{"id": 1, "text": "a", **SHORT}, {"text": "é long", **LONG}]
-    assert found[2]["line"] == 3 and "not JSON" in found[2]["error"]
-    assert found[3] == {"text": "b\0", **SHORT}
+    actual = written(answers)
+    assert actual[:2] == [{"id": 1, "text": "a", **SHORT}, {"text": "é long", **LONG}]
+    assert actual[2]["line"] == 3 and "not JSON" in actual[2]["error"]
+    assert actual[3] == {"text": "b\0", **SHORT}
     assert [*answers.parent.iterdir()] == [answers]
     out, err = capsys.readouterr()
     assert out == f"answered: {answers}, 4 lines\n"
@@ -94,9 +94,9 @@ def test_model_that_has_no_room_says_so_in_the_line(export_dir, tmp_path, monkey
     no_room = tf.errors.ResourceExhaustedError(None, None, "no room [Op:X]\n at")
     fails_on(monkeypatch, "huge", no_room)
     predict_command.answer_file(export_dir, str(given), "jsonl", str(answers))
-    found = written(answers)
-    assert found[1] == {"error": "no room", "line": 2}
-    assert [found[0]["text"], found[2]["text"]] == ["a", "b"]
+    actual = written(answers)
+    assert actual[1] == {"error": "no room", "line": 2}
+    assert [actual[0]["text"], actual[2]["text"]] == ["a", "b"]
 
 
 def test_wrong_place_is_one_line_before_the_work(export_dir, monkeypatch, capsys):
@@ -171,9 +171,9 @@ def test_label_map_of_another_model_is_refused(text, message, tmp_path):
 def test_label_comes_from_the_model_where_no_file_names_it(tmp_path, capsys):
     save(tmp_path)
     (tmp_path / "1" / "assets.extra" / "label_map.json").unlink()
-    found = predictor.Predictor(str(tmp_path)).predict(["a", "longer"])
-    assert [answer["label"] for answer in found] == ["short", "long"]
-    assert found[1]["probabilities"] == {"0": 0.0, "1": 1.0}
+    actual = predictor.Predictor(str(tmp_path)).predict(["a", "longer"])
+    assert [answer["label"] for answer in actual] == ["short", "long"]
+    assert actual[1]["probabilities"] == {"0": 0.0, "1": 1.0}
     predict_command.answer_texts(str(tmp_path), ["longer"])
     assert capsys.readouterr().out == "longer\n    long 1.000\n"
 
@@ -185,8 +185,8 @@ def test_every_number_of_a_model_is_printed(tmp_path, capsys):
 
     function = export.text_function(rate, "text")
     export.save(export.ServedModel([], serving_default=function), str(tmp_path), {})
-    found = predictor.Predictor(str(tmp_path)).predict(["abc", "d"])
-    assert found == [{"scores": [3.0, -1.5]}, {"scores": [1.0, -0.5]}]
+    actual = predictor.Predictor(str(tmp_path)).predict(["abc", "d"])
+    assert actual == [{"scores": [3.0, -1.5]}, {"scores": [1.0, -0.5]}]
     predict_command.answer_texts(str(tmp_path), ["abc"], as_json=True)
     predict_command.answer_texts(str(tmp_path), ["abc"])
     assert capsys.readouterr().out == (
@@ -235,21 +235,21 @@ def test_http_serves_until_it_is_told_to_stop(export_dir, monkeypatch, capsys):
 
     assert while_serving(monkeypatch, export_dir, ask) == ["short", "long"]
     assert signal.getsignal(signal.SIGTERM) == handler
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith(f"serving {export_dir}/1 at http://127.0.0.1:")
-    assert said[0].endswith("/v1/models/sizes:predict; Ctrl-C ends")
-    url = said[0].split(" at ")[1].split(";")[0]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith(f"serving {export_dir}/1 at http://127.0.0.1:")
+    assert printed[0].endswith("/v1/models/sizes:predict; Ctrl-C ends")
+    url = printed[0].split(" at ")[1].split(";")[0]
     body = '{"instances": [{"text": "a text"}]}'
-    assert said[1:] == [f"for example: curl -d '{body}' {url}", "stopped"]
+    assert printed[1:] == [f"for example: curl -d '{body}' {url}", "stopped"]
 
 
 def until(look, is_so):
-    found, end = [look()], time.monotonic() + WAIT_SECONDS
-    while not is_so(found[-1]):
-        assert time.monotonic() < end, found[-1]
+    actual, end = [look()], time.monotonic() + WAIT_SECONDS
+    while not is_so(actual[-1]):
+        assert time.monotonic() < end, actual[-1]
         time.sleep(0.005)
-        found.append(look())
-    return found
+        actual.append(look())
+    return actual
 
 
 def test_http_goes_over_to_a_new_version(tmp_path, monkeypatch, capsys):
@@ -268,20 +268,22 @@ def test_http_goes_over_to_a_new_version(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(servables, "warm", warm)
         assert save(folder, "kurz", "lang") == f"{folder}/2"
         lines.clear()
-        found = until(lambda: labels(server), lambda labels: labels[0] == "kurz")
+        actual = until(lambda: labels(server), lambda labels: labels[0] == "kurz")
         until(old, lambda version: version is None)
         (tmp_path / "3").mkdir()
         (tmp_path / "3" / "saved_model.pb").write_bytes(b"broken")
         (tmp_path / "3").rename(folder / "3")
         until(lambda: [*lines], lambda lines: lines)
-        return found, labels(server), asked(server, "")
+        return actual, labels(server), asked(server, "")
 
-    found, last, status = while_serving(monkeypatch, str(folder), ask)
-    assert found[:-1] == [["short", "long"]] * (len(found) - 1)
-    assert found[-1] == last == ["kurz", "lang"]
+    actual, last, status = while_serving(monkeypatch, str(folder), ask)
+    assert actual[:-1] == [["short", "long"]] * (len(actual) - 1)
+    assert actual[-1] == last == ["kurz", "lang"]
     assert warmed == [(f"{folder}/2", [1])]
     (state,) = status["model_version_status"]
     assert (state["version"], state["state"]) == ("2", "AVAILABLE")
-    said = f"{folder}/2 stays in service; {folder}/3/saved_model.pb: cannot be loaded ("
-    assert len(lines) == 1 and lines[0].startswith(said)
+    printed = (
+        f"{folder}/2 stays in service; {folder}/3/saved_model.pb: cannot be loaded ("
+    )
+    assert len(lines) == 1 and lines[0].startswith(printed)
     assert f"serving {folder}/2 from now on" in capsys.readouterr().out.splitlines()

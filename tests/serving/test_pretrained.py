@@ -110,10 +110,10 @@ def test_masks_are_filled_by_the_network(model_dir, version_dir):
     assert [len(answer["masks"]) for answer in answers] == [2, 0, 0, 3, 0, 1]
     for text, answer in zip(TEXTS, answers, strict=True):
         wanted = expected_masks(model_dir, text)
-        for found, mask in zip(answer["masks"], wanted, strict=True):
-            shares = found.pop("probabilities"), mask.pop("probabilities")
+        for actual, mask in zip(answer["masks"], wanted, strict=True):
+            shares = actual.pop("probabilities"), mask.pop("probabilities")
             np.testing.assert_allclose(*shares, atol=ROUNDING)
-            assert found == mask
+            assert actual == mask
     first, second = answers[0]["masks"]
     assert first["tokens"] != second["tokens"]  # each has its own
 
@@ -152,16 +152,16 @@ def extracted(model_dir, tmp_path_factory):
         *(f"--output_file={directory}/vectors.npz", "--layers=-1,0"),
     )
     assert done.code == 0, done.err
-    found = np.load(directory / "vectors.npz")
-    tokens = network(model_dir)[1].ids_to_tokens(found["input_ids"])
-    return tokens, np.split(found["values"], found["splits"][1:-1])
+    actual = np.load(directory / "vectors.npz")
+    tokens = network(model_dir)[1].ids_to_tokens(actual["input_ids"])
+    return tokens, np.split(actual["values"], actual["splits"][1:-1])
 
 
 def test_vectors_are_those_of_extract_features(extracted, version_dir):
     tokens, vectors = extracted
     wanted = np.stack([rows[:, 0].mean(axis=0) for rows in vectors])
-    found = loaded(version_dir)["embed"](text=tf.constant(TEXTS))["vector"]
-    np.testing.assert_allclose(found, wanted, atol=ROUNDING)
+    actual = loaded(version_dir)["embed"](text=tf.constant(TEXTS))["vector"]
+    np.testing.assert_allclose(actual, wanted, atol=ROUNDING)
     assert np.abs(wanted[0] - wanted[1]).max() > 1e-2
     answers = asking(version_dir, "embed_tokens").predict(TEXTS)
     assert [token for answer in answers for token in answer["tokens"]] == tokens
@@ -194,8 +194,8 @@ def test_choices_are_those_of_extract_features(
     assert functions["serving_default"] is functions["embed"]
     wanted = np.stack([rows[0] for rows in extracted[1]])  # [B, 2, W]
     wanted /= np.linalg.norm(wanted, axis=-1, keepdims=True)
-    found = functions["embed"](tf.constant(TEXTS))["vector"]
-    np.testing.assert_allclose(found, wanted, atol=ROUNDING)
+    actual = functions["embed"](tf.constant(TEXTS))["vector"]
+    np.testing.assert_allclose(actual, wanted, atol=ROUNDING)
     none = tf.zeros([0, 0], tf.int32)
     assert functions["ids"](none, none, none)["vector"].shape == (0, 2, 32)
 
@@ -227,12 +227,12 @@ def test_model_server_can_answer(version_dir):
 def test_odd_texts_have_the_answers_that_they_have_alone(version_dir, name):
     masked = [b"a\x00 [MASK]\xff film \xc3[MASK]", b"[MASK] " + odd_texts.LONG]
     texts = [TEXTS[0].encode(), *odd_texts.ODD, *masked, odd_texts.LONG]
-    found = odd_texts.assert_alone(loaded(version_dir)[name], {"text": texts})
+    actual = odd_texts.assert_alone(loaded(version_dir)[name], {"text": texts})
     if name == "fill_mask":
-        assert (found["starts"][7:] >= 0).sum(axis=1).tolist() == [2, 1, 0]
-        filled, token = found["filled"][7, 1, 0], found["tokens"][7, 1, 0]
+        assert (actual["starts"][7:] >= 0).sum(axis=1).tolist() == [2, 1, 0]
+        filled, token = actual["filled"][7, 1, 0], actual["tokens"][7, 1, 0]
         assert filled == b"a\x00 [MASK] film " + token
-        assert len(found["filled"][8, 0, 0]) > odd_texts.MEGABYTE
+        assert len(actual["filled"][8, 0, 0]) > odd_texts.MEGABYTE
 
 
 def test_other_signatures_are_asked_by_name(version_dir, capsys):

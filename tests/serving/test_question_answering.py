@@ -90,10 +90,10 @@ def expected(model):
 def test_answers_are_those_of_run_squad(network, served):
     model, _ = network
     answers, num_windows = expected(model)
-    found = served.predict(*COLUMNS)
-    served_answers.assert_equal(found, answers, ROWS)
+    actual = served.predict(*COLUMNS)
+    served_answers.assert_equal(actual, answers, ROWS)
     assert num_windows.max() > 2 * SLICE_ROWS and (num_windows == 0).sum() == 2
-    texts = [row["answer"] for row in found]
+    texts = [row["answer"] for row in actual]
     assert len(set(texts)) > 4  # there is something to tell apart
     assert texts[4] == texts[5] == ""
     assert 2 < texts.count("") < len(texts) - 2  # both kinds of answers
@@ -140,10 +140,7 @@ def test_answers_as_lines():
     answer = {"answer": "on\n Monday", "start": 4, "end": 14, "probability": 0.75}
     none = {"answer": "", "start": -1, "end": -1, "probability": 0.5}
     lines = answers.lines(["When?", "Who?"], [answer, none], as_json=False)
-    assert [*lines] == [
-        "When?\n    on Monday  0.750",
-        "Who?\n    (no answer)  0.500",
-    ]
+    assert [*lines] == ["When?\n    on Monday  0.750", "Who?\n    (no answer)  0.500"]
 
 
 def test_model_server_can_answer(version_dir):

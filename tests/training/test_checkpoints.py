@@ -58,16 +58,6 @@ def test_checkpoint_has_the_originals_names(parts, tmp_path):
     assert checkpoint.load(model, prefix).global_step == 7
 
 
-def test_weights_moments_step_and_state_come_back(parts, tmp_path):
-    saver(tmp_path, *parts(1.0)).save(7, {"best_step": 5, "best_score": 0.5})
-    model, adam = parts(9.0)
-    restored = saver(tmp_path, model, adam).restore()
-    assert restored == (7, {"best_step": 5, "best_score": 0.5})
-    for slot in adam.slots():
-        for part, value in zip(slot, (1.0, 1.25, 1.5), strict=True):
-            np.testing.assert_array_equal(part, np.full(part.shape, value))
-
-
 def test_contents_of_weights_count_and_not_their_place(parts, tmp_path):
     for place, value in (("a", 1.0), ("b", 1.0), ("c", 2.0)):
         (tmp_path / place).mkdir()

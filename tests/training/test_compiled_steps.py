@@ -79,18 +79,18 @@ def complaints(graph):
     """What no TPU could run of a graph and of all functions that it calls."""
     definition = graph.as_graph_def(add_shapes=True)
     functions = definition.library.function
-    found = []
+    actual = []
     for nodes in [definition.node, *(function.node_def for function in functions)]:
         for node in nodes:
             if any(word in node.op for word in HOST_OPERATIONS):
-                found.append(f"{node.name} is {node.op}, of the host")
+                actual.append(f"{node.name} is {node.op}, of the host")
             if tf.string.as_datatype_enum in types_of(node):
-                found.append(f"{node.name} ({node.op}) has text")
+                actual.append(f"{node.name} ({node.op}) has text")
             for shape in node.attr["_output_shapes"].list.shape:
                 known = not shape.unknown_rank and all(d.size >= 0 for d in shape.dim)
                 if not known and node.op != OF_SHAPES:
-                    found.append(f"{node.name} ({node.op}) has an unknown shape")
-    return found
+                    actual.append(f"{node.name} ({node.op}) has an unknown shape")
+    return actual
 
 
 def types_of(node):

@@ -88,10 +88,7 @@ def work(monkeypatch):
 
 @pytest.mark.parametrize(
     ("kind", "num_sequences", "pad_to"),
-    [
-        ((models.BertTagger,), 1, None),
-        ((models.BertClassifier, "compared"), 2, 10),
-    ],
+    [((models.BertTagger,), 1, None), ((models.BertClassifier, "compared"), 2, 10)],
 )
 def test_outputs_are_those_of_the_network(
     tiny_config, work, kind, num_sequences, pad_to
@@ -102,10 +99,10 @@ def test_outputs_are_those_of_the_network(
     model = kind[0](tiny_config, 3, *kind[1:], reading=reading)
     model.build()
     examples = rows(num_sequences=num_sequences)
-    found = work().batches(model, pad_to=pad_to, train=examples)["train"]
+    actual = work().batches(model, pad_to=pad_to, train=examples)["train"]
     wanted = examples.batches(examples.evaluation_order(4), pad_to)
-    assert len(found) == len(wanted) == 3
-    batch, cached = list(wanted)[-1], found[-1]  # which has a row of no example
+    assert len(actual) == len(wanted) == 3
+    batch, cached = list(wanted)[-1], actual[-1]  # which has a row of no example
     states = cached.pop("layer_states")
     assert cached.keys() == batch.keys()
     for name, value in batch.items():
@@ -132,8 +129,8 @@ def test_states_serve_equal_rows_and_weights(work):
 
     def computed(model, **splits):
         before = len(work.computed)
-        found = work.batches(model, **splits)
-        for batch in found[next(iter(splits))]:
+        actual = work.batches(model, **splits)
+        for batch in actual[next(iter(splits))]:
             ids, states = batch["input_ids"].numpy(), batch["layer_states"].numpy()
             np.testing.assert_array_equal(states[:, :, 0, 0], ids)
             np.testing.assert_array_equal(states[:, :, 1, 0], model.weight * ids)
@@ -157,9 +154,9 @@ def test_auto_takes_a_quarter_of_free_memory_for_all_splits(
 ):
     total = 4 * 2 * (rows().packed.lengths.sum() + rows(seed=1).packed.lengths.sum())
     monkeypatch.setattr(feature_cache, "free_memory", lambda: free * total // 2)
-    found = work().batches(Model(), train=rows(), dev=rows(seed=1))
+    actual = work().batches(Model(), train=rows(), dev=rows(seed=1))
     has_states = {
-        "layer_states" in batch for split in found.values() for batch in split
+        "layer_states" in batch for split in actual.values() for batch in split
     }
     assert has_states == {fits}
     out = capsys.readouterr().out

@@ -35,8 +35,8 @@ def forward_losses(model, record):
     )
     head = token_heads.make_token_head(model.config, "head")
     hidden, labels = outputs["sequence_output"][:, :-1], features["input_ids"][:, 1:]
-    found = token_heads.predict_tokens(head, hidden, table, labels)
-    sums = tf.reduce_sum(found["next_token_losses"] * weights, axis=1)
+    actual = token_heads.predict_tokens(head, hidden, table, labels)
+    sums = tf.reduce_sum(actual["next_token_losses"] * weights, axis=1)
     language = tf.reduce_mean(sums / tf.reduce_sum(weights, axis=1))
     return choice, language, choice + LM_WEIGHT * language
 
@@ -58,10 +58,10 @@ def trained(record, made, rate_of):
     @tf.function
     def update(rate, step):
         with tf.GradientTape() as tape:
-            found = forward_losses(model, record)
-        gradients = tape.gradient(found[-1], [v.value for v in variables.values()])
+            actual = forward_losses(model, record)
+        gradients = tape.gradient(actual[-1], [v.value for v in variables.values()])
         made.apply_reduced(gradients, rate, step)
-        return tf.stack(found)
+        return tf.stack(actual)
 
     losses, after = [], {}
     for step in range(12):

@@ -34,7 +34,7 @@ class Stage:
 
     def __init__(self, losses=(), scores=(), norms=(), stop_requested=None, skipped=0):
         self.calls, self.saved, self.reported = [], [], []
-        self.evaluated_at, self.said, self.results = [], [], []
+        self.evaluated_at, self.messages, self.results = [], [], []
         self.losses, self.norms, self.scores = dict(losses), dict(norms), list(scores)
         self.stop_requested, self.skipped = (
             stop_requested or (lambda step: 0.0),
@@ -68,7 +68,7 @@ class Stage:
         self.evaluated_at.append(step)
 
     def say(self, text):
-        self.said.append(text)
+        self.messages.append(text)
 
     def evaluate(self):
         score = self.scores.pop(0)
@@ -111,7 +111,7 @@ def test_every_step_is_done_once_with_its_batch_and_rate():
     ]
     assert stage.saved == [(4, {}), (8, {}), (10, {})]
     assert stage.reported == [(4, 3), (8, 7), (10, 9)]
-    assert stage.evaluated_at == [] and stage.said == []
+    assert stage.evaluated_at == [] and stage.messages == []
     rate = plan().learning_rate(9)
     assert stage.final == {"step": 10, "num_train_steps": 10, "learning_rate": rate}
 
@@ -151,11 +151,11 @@ def test_best_checkpoint_is_saved_when_it_is_found():
     ("metric", "kept"), [("accuracy", [3, 6]), ("", [3, 6, 9, 10])]
 )
 def test_evaluations_that_may_be_the_last_are_kept(metric, kept):
-    found = []
+    actual = []
     stage = Stage(scores=[0.5, 0.7, 0.6, 0.7])
     run_plan = plan(save_steps=100, evaluate_steps=3, best_metric=metric)
-    stage.run(run_plan, evaluates=True, on_evaluated=found.append)
-    assert found == kept
+    stage.run(run_plan, evaluates=True, on_evaluated=actual.append)
+    assert actual == kept
 
 
 def test_of_losses_the_lowest_is_best():
@@ -173,7 +173,7 @@ def test_stops_early_and_says_so():
     final = stage.run(early, evaluates=True)
     assert final["step"] == 9 and final["best_step"] == 3
     assert stage.saved_steps == [3, 9]  # the last, so that resuming knows it is over
-    assert stage.said == [
+    assert stage.messages == [
         "stopped at step 9: no better accuracy than 0.5000 (step 3) in 2 evaluations"
     ]
     resumed = Stage(scores=[0.9])
@@ -239,7 +239,7 @@ def test_run_that_is_asked_to_stop_saves_first():
         stage.run(plan())
     assert caught.value.number == signal.SIGTERM
     assert stage.saved == [(4, {}), (6, {})] and stage.reported[-1] == (6, 5)
-    assert stage.said == [
+    assert stage.messages == [
         "asked to stop (SIGTERM): saved run/model.ckpt-6 at step 6 of 10; the same "
         "command goes on from there"
     ]
@@ -262,13 +262,10 @@ def test_evaluation_is_broken_off_and_done_first_later(send):
     whole = Stage(scores=SCORES)
     final = whole.run(EVALUATED, evaluates=True)
     stage = Stage(scores=[SCORES[0], interrupted])
-    with (
-        interruption.Interruption() as watch,
-        pytest.raises(errors.Stopped) as caught,
-    ):
+    with interruption.Interruption() as watch, pytest.raises(errors.Stopped) as caught:
         stage.run(EVALUATED, evaluates=True, watch=watch)
     assert caught.value.number == signal.SIGINT
-    assert stage.said == [
+    assert stage.messages == [
         "asked to stop (SIGINT): saved run/model.ckpt-6 at step 6 of 10; the same "
         "command goes on from there"
     ]
@@ -302,10 +299,7 @@ def test_evaluation_that_others_take_part_in_is_finished(send):
         scores=[SCORES[0], interrupted],
         stop_requested=lambda step: float(watch.stop_requested),
     )
-    with (
-        interruption.Interruption() as watch,
-        pytest.raises(errors.Stopped),
-    ):
+    with interruption.Interruption() as watch, pytest.raises(errors.Stopped):
         stage.run(EVALUATED, evaluates=True, watch=watch, raises=False)
     assert stage.evaluated_at == [3, 6] and stage.calls[-1] == (6, [6], [6])
     step, state = stage.saved[-1]

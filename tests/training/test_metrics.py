@@ -83,9 +83,9 @@ def test_scores_of_several_labels_and_of_class_one_are_those_of_scikit_learn():
         labels, predictions = rng.integers(0, 2, (2, count, 4)).astype(np.float32)
         labels[:, 3] = predictions[:, 3] = 0
         for average in ("macro", "micro"):
-            found = metrics.METRICS[f"f1_{average}"](labels, predictions)
+            actual = metrics.METRICS[f"f1_{average}"](labels, predictions)
             expected = sklearn.metrics.f1_score(labels, predictions, average=average)
-            assert found == pytest.approx(expected, abs=1e-15)
+            assert actual == pytest.approx(expected, abs=1e-15)
         pair = labels[:, 0], predictions[:, 0]
         assert metrics.f1(*pair) == sklearn.metrics.f1_score(*pair)
 
@@ -100,12 +100,12 @@ def test_mean_loss_is_a_mean_of_batches():
 
 def test_perplexities_are_by_token_word_and_byte():
     """Of 30 tokens with 2 nats each, in 20 words of 120 bytes."""
-    found = metrics.perplexities(np.float32(2.0), 30, 20, 120)
-    assert found == {
+    actual = metrics.perplexities(np.float32(2.0), 30, 20, 120)
+    assert actual == {
         "perplexity": pytest.approx(np.exp(2.0)),
         "word_perplexity": pytest.approx(np.exp(60 / 20)),
         "bits_per_byte": pytest.approx(60 / np.log(2) / 120),
     }
-    assert all(isinstance(value, np.float32) for value in found.values())
+    assert all(isinstance(value, np.float32) for value in actual.values())
     assert set(metrics.perplexities(2.0)) == {"perplexity"}
     assert set(metrics.perplexities(2.0, 30, 0, 0)) == {"perplexity"}

@@ -24,13 +24,7 @@ def train(build_classifier, classifier_batch, tmp_path):
 
         return tf.data.Dataset.range(step, 1000).map(moved)
 
-    def start(
-        num_train_steps,
-        directory="run",
-        rate=0.01,
-        settings=None,
-        **changes,
-    ):
+    def start(num_train_steps, directory="run", rate=0.01, settings=None, **changes):
         keras.utils.clear_session()
         model = build_classifier()
         (tmp_path / directory).mkdir(exist_ok=True)
@@ -220,9 +214,9 @@ def test_hosts_must_agree_before_anything_is_written(start, tmp_path, monkeypatc
         return np.array([number, number + 1])
 
     monkeypatch.setattr(devices, "gathered", disagreeing)
-    said = "^the hosts do not agree on model, data and output directory: "
+    printed = "^the hosts do not agree on model, data and output directory: "
     for identity in ({"data": "a"}, {"data": "b"}):
-        with pytest.raises(errors.InputError, match=said):
+        with pytest.raises(errors.InputError, match=printed):
             start(identity=identity)
     assert not (tmp_path / "run").exists()
     assert seen[0] != seen[1]  # it depends on what the run is

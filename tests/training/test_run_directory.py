@@ -3,10 +3,8 @@
 import json
 import types
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests import tiny
 from training import run_directory
@@ -31,46 +29,6 @@ def begin(directory, identity=None, **changes):
 
 def resumes(directory, identity=IDENTITY, overwrite=False):
     return run_directory.resumes(str(directory), identity, overwrite=overwrite)
-
-
-def test_begin_writes_what_goes_with_the_weights(tmp_path):
-    folder = tmp_path / "new" / "run"
-    begin(folder)
-    assert (folder / "bert_config.json").read_text("utf-8") == "{}\n"
-    assert (folder / "vocab.txt").read_text("utf-8") == "a\n"
-    text = (folder / "run.json").read_text("utf-8")
-    record = json.loads(text)
-    assert record["identity"] == IDENTITY
-    assert record["flags"] == {"learning_rate": 5e-5, "seeds": []}
-    assert record["command"] == "python run.py --seed=1"
-    assert record["versions"]["tensorflow"] == tf.__version__
-    assert record["versions"]["keras"] == keras.__version__
-    assert record["versions"]["numpy"] == np.__version__
-    assert text == json.dumps(record, indent=2, sort_keys=True) + "\n"
-    assert list(folder.glob("*.incomplete")) == []
-
-
-def test_run_is_resumed_where_it_has_checkpoints(tmp_path):
-    assert not resumes(tmp_path / "gone")
-    begin(tmp_path)
-    assert not resumes(tmp_path)
-    (tmp_path / "model.ckpt-5.index").touch()
-    assert resumes(tmp_path)
-    assert not resumes(tmp_path, overwrite=True)
-    # A record of an earlier version has fewer names.
-    assert resumes(tmp_path, {**IDENTITY, "learning_rate": 5e-5})
-
-
-def test_other_run_is_refused(tmp_path):
-    begin(tmp_path)
-    with pytest.raises(ValueError) as caught:
-        resumes(tmp_path, {**IDENTITY, "seed": 2, "data": "4 examples"})
-    assert str(caught.value) == (
-        f"--output_dir={tmp_path} holds another run: data was '3 examples' and is "
-        "'4 examples'; seed was 1 and is 2; choose another directory, or add "
-        "--overwrite_output_dir to replace it"
-    )
-    assert not resumes(tmp_path, {**IDENTITY, "seed": 2}, overwrite=True)
 
 
 def test_a_tuple_is_the_list_of_run_json(tmp_path):

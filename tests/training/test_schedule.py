@@ -17,9 +17,9 @@ def test_schedule_has_the_rates_of_the_loop(num_warmup_steps):
     made = optimizers.LinearWithWarmup(**arguments)
     made = type(made).from_config(made.get_config())
     rate = schedule.linear_with_warmup(**arguments)
-    found = [float(made(tf.constant(step, tf.int64))) for step in range(9)]
-    assert found == [float(np.float32(rate(step))) for step in range(9)]
-    assert len(set(found)) > 3 and found[6:] == [0.0, 0.0, 0.0]
+    actual = [float(made(tf.constant(step, tf.int64))) for step in range(9)]
+    assert actual == [float(np.float32(rate(step))) for step in range(9)]
+    assert len(set(actual)) > 3 and actual[6:] == [0.0, 0.0, 0.0]
     with pytest.raises(ValueError, match="num_train_steps=3, num_warmup_steps=4"):
         optimizers.LinearWithWarmup(1.0, 3, 4)
 

@@ -7,7 +7,6 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorboard.backend.event_processing import event_accumulator
 
 from terminal import progress
 from tests import tiny
@@ -21,13 +20,6 @@ def clock(monkeypatch):
     hands = {"now": 100.0}
     monkeypatch.setattr(tensorboard.time, "monotonic", lambda: hands["now"])
     return hands
-
-
-def events(directory):
-    accumulator = event_accumulator.EventAccumulator(
-        str(directory), size_guidance={"tensors": 0}
-    )
-    return accumulator.Reload()
 
 
 def test_scalars_reach_tensorboard(tmp_path, clock):
@@ -94,7 +86,7 @@ def test_progress_in_a_file(tmp_path, clock):
 def test_first_call_does_one_step_and_names_its_wait(monkeypatch):
     """It compiles; in a file nothing was written until 20 steps were done."""
     monkeypatch.setattr(progress, "_FILE_SECONDS", 0.05)
-    said, counts, stream = [], [], io.StringIO()
+    printed, counts, stream = [], [], io.StringIO()
     monkeypatch.setattr(progress.sys, "stderr", stream)
 
     def train_steps(iterator, rates, count, step, scaling):
@@ -102,13 +94,13 @@ def test_first_call_does_one_step_and_names_its_wait(monkeypatch):
         time.sleep(0 if len(counts) > 1 else 0.3)
         return {"steps": tf.cast(count, tf.float32)}, scaling
 
-    timed = tensorboard.TimedSteps(train_steps, (), 0, "", said.append)
+    timed = tensorboard.TimedSteps(train_steps, (), 0, "", printed.append)
     for count in (20, 19, 20):
         results, scaling = timed(None, None, tf.constant(count), 0, "scaling")
         assert (int(results["steps"]), scaling) == (counts[-1], "scaling")
     assert counts == [1, 19, 20]
     assert stream.getvalue() == "compiling the first step ...\n"
-    assert [re.sub(r"0\.[3-9]", "0.3", line) for line in said] == [
+    assert [re.sub(r"0\.[3-9]", "0.3", line) for line in printed] == [
         "first step done after 0.3 s"
     ]
 
@@ -129,38 +121,6 @@ def test_time_left_does_not_count_compilation(tmp_path, clock):
     assert evaluation == "evaluation at step 21: accuracy 0.7500"
     assert first.startswith("step 1/41 (2 %)  --:-- left  loss 0.5000")
     assert second.startswith("step 21/41 (51 %)  1/s  00:20 left  loss 0.5000")
-
-
-def test_pictures_and_histograms_reach_tensorboard(tmp_path, clock):
-    pixel = tf.io.encode_png(tf.constant([[[10, 200, 30]]], tf.uint8)).numpy()
-    reporter = tensorboard.Reporter(str(tmp_path), 40)
-    reporter.show(
-        "eval",
-        7,
-        {
-            "one": (pixel, "A pixel."),
-            "table": ("| a |", "A table."),
-            "odds": (np.array([1.0, 2.0, 2.0]), "Odds."),
-        },
-    )
-    reporter.close()
-    accumulator = events(tmp_path / "eval")
-    found = {
-        tag: accumulator.SummaryMetadata(tag) for tag in accumulator.Tags()["tensors"]
-    }
-    plugins = {tag: data.plugin_data.plugin_name for tag, data in found.items()}
-    assert plugins == {
-        "eval/one": "images",
-        "eval/table": "text",
-        "eval/odds": "histograms",
-    }
-    assert found["eval/odds"].summary_description == "Odds."
-    (event,) = accumulator.Tensors("eval/one")
-    *_, picture = tf.make_ndarray(event.tensor_proto)
-    assert event.step == 7
-    assert tf.io.decode_png(picture).numpy().tolist() == [[[10, 200, 30]]]
-    (event,) = accumulator.Tensors("eval/odds")
-    assert tf.make_ndarray(event.tensor_proto)[:, 2].sum() == 3
 
 
 def test_shown_rows_are_few_and_spread(monkeypatch, tmp_path):

@@ -81,7 +81,7 @@ def shared():
 
 @pytest.fixture
 def trainer(shared):
-    untouched = {scales: found.state() for scales, found in shared.items()}
+    untouched = {scales: actual.state() for scales, actual in shared.items()}
 
     yield shared.__getitem__
 
@@ -301,19 +301,3 @@ def test_parts_are_consecutive_and_keep_what_is_known_of_shapes():
     split = tf.function(lambda value: train_step.split_parts(value, 3))
     spec = tf.TensorSpec([None, 5], tf.int32)
     assert split.get_concrete_function(spec).output_shapes == [3, None, 5]
-
-
-@pytest.mark.parametrize(
-    ("batch_size", "micro_batches", "replicas", "multiple"),
-    [(36, 4, 2, 8), (6, 4, 1, 4), (7, 1, 2, 2)],
-)
-def test_batch_must_be_cut_equally(batch_size, micro_batches, replicas, multiple):
-    train_step.check_batch_size(3 * multiple, micro_batches, replicas)
-    with pytest.raises(ValueError) as caught:
-        train_step.check_batch_size(batch_size, micro_batches, replicas)
-    assert str(caught.value) == (
-        f"--train_batch_size={batch_size} is the whole batch of one update and cannot "
-        f"be cut into --gradient_accumulation_steps={micro_batches} equal parts on "
-        f"each of {replicas} replica{'s' * (replicas > 1)}; choose a multiple of "
-        f"{multiple}"
-    )

@@ -42,10 +42,7 @@ class FactorModel(keras.Model):
 def steps_with_an_overflow(strategy):
     factors = np.ones((3, BATCH_SIZE), np.float32)
     factors[1, -1] = 1e36
-    features = {
-        "factors": factors,
-        "input_mask": np.ones((3, BATCH_SIZE, 2), np.int32),
-    }
+    features = {"factors": factors, "input_mask": np.ones((3, BATCH_SIZE, 2), np.int32)}
     slots, results, scaling = train(
         strategy,
         FactorModel,
@@ -92,15 +89,15 @@ def dropout_seeds(strategy):
 
 def main():
     devices.split_cpu(2)
-    found = {}
+    actual = {}
     for kind in ("one_device", "mirrored"):
         strategy = devices.strategy_for(kind)
-        found[strategy.num_replicas_in_sync] = {
+        actual[strategy.num_replicas_in_sync] = {
             "seeds": dropout_seeds(strategy),
             "overflow": steps_with_an_overflow(strategy),
             "describe": devices.describe(strategy),
         }
-    json.dump(found, sys.stdout)
+    json.dump(actual, sys.stdout)
 
 
 if __name__ == "__main__":

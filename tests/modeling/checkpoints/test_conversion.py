@@ -25,12 +25,7 @@ from modeling.checkpoints import (
 )
 from modeling.configs import config
 from tests import full_disk
-from tests.modeling.random_weights import (
-    assert_equal,
-    configs,
-    random_model,
-    values,
-)
+from tests.modeling.random_weights import assert_equal, configs, random_model, values
 
 REFERENCE = pathlib.Path(__file__).with_name("hugging_face_heads.npz")
 # head: class, parts of the names of its weights, {output here: output there}
@@ -242,27 +237,6 @@ def test_compare_sees_every_change(tiny_config):
     first.network.pooler.bias.assign(np.full(16, np.nan, np.float32))
     with pytest.raises(ValueError, match="differ by nan; nothing is written"):
         conversion.compare(first, first)
-
-
-def test_new_rows_are_the_mean(tiny_config, tiny_features):
-    model = random_model(tiny_config, "pretraining")
-    grown = conversion.grow(model, 63)
-    assert grown.config.vocab_size == 63 and model.config.vocab_size == 60
-    old, new = values(model), values(grown)
-    for name in ("bert/embeddings/word_embeddings", "cls/predictions/output_bias"):
-        np.testing.assert_array_equal(new[name][:60], old[name])
-        mean = old[name].mean(axis=0, dtype=np.float64)
-        for row in new[name][60:]:
-            np.testing.assert_allclose(row, mean, rtol=1e-6)
-        del old[name], new[name]
-    assert_equal(new, old)
-    assert conversion.compare(model, grown) <= conversion.TOLERANCE
-    # So the logit of a new token is the mean of the others.
-    before = np.asarray(model(tiny_features)["masked_lm_logits"])
-    after = np.asarray(grown(tiny_features)["masked_lm_logits"])
-    for i in range(60, 63):
-        np.testing.assert_allclose(after[..., i], before.mean(axis=-1), atol=1e-4)
-    assert conversion.grow(model, 60) is model
 
 
 def test_number_of_rows(tiny_config):

@@ -10,12 +10,7 @@ import safetensors.numpy
 
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, hugging_face
-from tests.modeling.random_weights import (
-    assert_equal,
-    configs,
-    random_model,
-    values,
-)
+from tests.modeling.random_weights import assert_equal, configs, random_model, values
 
 DECODER = "cls.predictions.decoder"
 TABLE = "bert.embeddings.word_embeddings.weight"
@@ -61,10 +56,7 @@ TIED = {  # network: head, and pairs of a copy and its original
         (f"{DECODER}.weight", TABLE),
         (f"{DECODER}.bias", "cls.predictions.bias"),
     ),
-    "gpt": (
-        "language_model",
-        ("lm_head.weight", "transformer.tokens_embed.weight"),
-    ),
+    "gpt": ("language_model", ("lm_head.weight", "transformer.tokens_embed.weight")),
     "gpt2": ("language_model", ("lm_head.weight", "transformer.wte.weight")),
     "pair": (
         "seq2seq",
@@ -133,17 +125,6 @@ def test_shards_are_read_if_they_are_whole(saved):
             checkpoint.load(model, folder)
 
 
-@pytest.mark.parametrize(
-    "begin", [b"", b"\xff" * 8, (2**62).to_bytes(8, "little"), b"PK\3\4"]
-)
-def test_damaged_file_is_named(saved, begin):
-    folder, model, _ = saved
-    path = folder / "model.safetensors"
-    path.write_bytes(begin + (path.read_bytes()[len(begin) :] if begin[7:] else b""))
-    with pytest.raises(ValueError, match=f"^{path}: not a readable safe[^\n]+$"):
-        checkpoint.load(model, folder)
-
-
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_half_precision_is_widened(saved, dtype):
     folder, model, tensors = saved
@@ -196,24 +177,3 @@ def test_config_describes_the_model(
     assert ("id2label" in raw) == (head != "none" and not is_choice)
     stated = problem_type if problem_type == "regression" else None
     assert raw.get("problem_type") == expected.get("problem_type", stated)
-
-
-@pytest.mark.parametrize(
-    ("extra", "num_classes", "expected"),
-    [
-        ({}, 3, ("classification", ())),
-        ({}, 1, ("regression", ())),
-        ({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}, 2, ("classification", ())),
-        ({"id2label": {"1": "b", "0": "a"}}, 2, ("classification", ("a", "b"))),
-        ({"id2label": {"0": "a"}, **MULTI_LABEL}, 1, ("multi_label", ("a",))),
-        ({"id2label": {"0": "a", "1": "a"}}, 3, None),
-        ({"id2label": ["a", "b", "c"]}, 3, None),
-    ],
-)
-def test_labels_in_a_config(tiny_config, extra, num_classes, expected):
-    config = dataclasses.replace(tiny_config, extra=extra)
-    if expected:
-        assert hugging_face.read_labels(config, num_classes) == expected
-    else:
-        with pytest.raises(ValueError, match=r"has the keys .*, but the head has 3"):
-            hugging_face.read_labels(config, num_classes)

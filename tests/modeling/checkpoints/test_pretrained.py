@@ -113,40 +113,6 @@ def test_accents_that_would_be_lost_are_warned_of(
     assert all("tokenizer_config.json: strip_accents is " in text for text in warned)
 
 
-def test_config_is_read_from_a_file(tmp_path):
-    write(tmp_path / "a.json", {"vocab_size": 4})
-    assert pretrained.read_config(tmp_path / "a.json").vocab_size == 4
-    with pytest.raises(FileNotFoundError, match="no such file; give the bert_config"):
-        pretrained.read_config(tmp_path / "b.json")
-    message = rf"^{tmp_path}: cannot be read \(.*Is a directory\); give the bert_c"
-    with pytest.raises(OSError, match=message):
-        pretrained.read_config(tmp_path)
-    write(tmp_path / "c.json", "[" * 100_000)
-    with pytest.raises(ValueError, match=r"c\.json: its brackets are nested too deep"):
-        pretrained.read_config(f"{tmp_path}/c.json")
-
-
-def test_missing_files_are_named(tmp_path):
-    for missing, message in (
-        ("vocab.txt", "there is no vocab.txt in it"),
-        ("bert_config.json", "there is no bert_config.json or config.json in it"),
-        ("bert_model.ckpt.index", "no checkpoint in this directory"),
-    ):
-        folder = google_release(tmp_path / missing.replace(".", "_"))
-        (folder / missing).unlink()
-        with pytest.raises(ValueError, match=message) as caught:
-            pretrained.locate(folder)
-        if "there" in message:
-            assert str(caught.value).startswith(f"--pretrained={folder}: {message}")
-    with pytest.raises(ValueError) as caught:  # in Python there are no flags
-        pretrained.locate(tmp_path / "vocab_txt", "directory")
-    assert str(caught.value).startswith(f"directory={tmp_path}/vocab_txt: there is no")
-    assert "--" not in str(caught.value)
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    assert pretrained.look_in(empty) == pretrained.Pretrained("", "", str(empty), None)
-
-
 def test_path_that_is_no_hub_id(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for spec in ("gone", "./a/b", "~/b", "a/b/c"):

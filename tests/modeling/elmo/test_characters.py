@@ -21,9 +21,9 @@ def words():
     return tf.constant(np.concatenate([each, each[::-1]]))
 
 
-def sizes(found):
+def sizes(actual):
     """Instead of a convolution: the characters that a word was given, and of rows."""
-    shape = tf.shape(found)
+    shape = tf.shape(actual)
     return tf.fill([shape[0], 1], tf.cast(shape[1], tf.float32))
 
 
@@ -31,11 +31,11 @@ def with_rows(x):
     return tf.concat([x, tf.ones_like(x) * tf.cast(tf.shape(x)[0], tf.float32)], 1)
 
 
-def largest(found):
+def largest(actual):
     """The largest sum of a few characters' numbers over all places, [N, F]."""
     table = np.random.default_rng(1).normal(size=(10, WIDEST, 4)).astype(np.float32)
-    places = found.shape[1] - WIDEST + 1
-    parts = [tf.gather(table[:, k], found[:, k : k + places]) for k in range(WIDEST)]
+    places = actual.shape[1] - WIDEST + 1
+    parts = [tf.gather(table[:, k], actual[:, k : k + places]) for k in range(WIDEST)]
     return tf.reduce_max(tf.add_n(parts), 1)
 
 
@@ -48,11 +48,11 @@ def test_each_word_is_computed_once_and_short_ones_in_part(is_graph):
     function = compute_once
     if is_graph:
         function = tf.function(compute_once, autograph=False)
-    found = function(sizes, with_rows, words()).numpy()
+    actual = function(sizes, with_rows, words()).numpy()
     once = [CUT if n <= 13 else 50 for n in [*LENGTHS, 0]]
-    np.testing.assert_array_equal(found[:, 0], once + once[::-1])
+    np.testing.assert_array_equal(actual[:, 0], once + once[::-1])
     # Seven words, and one more row in either group, so that none is empty.
-    np.testing.assert_array_equal(found[:, 1], 9)
+    np.testing.assert_array_equal(actual[:, 1], 9)
 
 
 def test_result_is_that_of_whole_words():
@@ -67,5 +67,5 @@ def test_result_is_that_of_whole_words():
 
 def test_xla_takes_words_as_they_are():
     compiled = tf.function(compute_once, jit_compile=True, autograph=False)
-    found = compiled(sizes, with_rows, words()).numpy()
-    np.testing.assert_array_equal(found, [[50, 14]] * 14)
+    actual = compiled(sizes, with_rows, words()).numpy()
+    np.testing.assert_array_equal(actual, [[50, 14]] * 14)

@@ -21,18 +21,18 @@ def numbers(seed, *shape):
 
 
 def tensors(width):
-    found = [numbers(k, ROWS, STEPS, INPUTS) for k in range(2)]
+    actual = [numbers(k, ROWS, STEPS, INPUTS) for k in range(2)]
     for k in range(2):
-        found.append(numbers(10 + k, INPUTS + width, 4 * UNITS) * 0.7)
-        found.append(numbers(20 + k, 4 * UNITS) * 0.7)
+        actual.append(numbers(10 + k, INPUTS + width, 4 * UNITS) * 0.7)
+        actual.append(numbers(20 + k, 4 * UNITS) * 0.7)
         if width != UNITS:
-            found.append(numbers(30 + k, UNITS, width) * 0.7)
-    return [tf.constant(x) for x in found]
+            actual.append(numbers(30 + k, UNITS, width) * 0.7)
+    return [tf.constant(x) for x in actual]
 
 
 def states(width):
-    found = numbers(40, 2, ROWS, UNITS) * 0.3, numbers(41, 2, ROWS, width) * 0.2
-    return lstm.States(*map(tf.constant, found))
+    actual = numbers(40, 2, ROWS, UNITS) * 0.3, numbers(41, 2, ROWS, width) * 0.2
+    return lstm.States(*map(tf.constant, actual))
 
 
 def run(values, trains, mask=None, start=None, **clips):
@@ -70,9 +70,9 @@ def test_gradient_is_that_of_single_operations(case, many_rows, monkeypatch):
     width, settings = CASES[case]
     with monkeypatch.context() as patch:
         patch.setattr(lstm, "_MANY_ROWS", many_rows)
-        results, found = gradients(tensors(width), trains=True, **settings)
+        results, actual = gradients(tensors(width), trains=True, **settings)
     same, expected = gradients(tensors(width), trains=False, **settings)
-    for ours, theirs in zip([*results, *found], [*same, *expected], strict=True):
+    for ours, theirs in zip([*results, *actual], [*same, *expected], strict=True):
         scale = max(1.0, np.abs(theirs).max())
         np.testing.assert_allclose(ours / scale, theirs / scale, atol=ROUNDING)
         assert np.abs(theirs).max() > 0.1
@@ -83,10 +83,10 @@ def test_padding_changes_nothing_and_is_zero():
     values = tensors(WIDTH)
     expected = run(values, trains=True, mask=MASK)
     other = [tf.where(MASK[..., None] > 0, x, 9.0) for x in values[:2]]
-    found = run([*other, *values[2:]], trains=True, mask=MASK)
-    for ours, theirs in zip(found, expected, strict=True):
+    actual = run([*other, *values[2:]], trains=True, mask=MASK)
+    for ours, theirs in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    np.testing.assert_array_equal(found[0][MASK == 0], 0.0)
+    np.testing.assert_array_equal(actual[0][MASK == 0], 0.0)
     unmasked = run([*other, *values[2:]], trains=True)
     assert np.abs(unmasked[1] - expected[1])[MASK > 0].max() > 0.05
 

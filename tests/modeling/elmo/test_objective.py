@@ -47,15 +47,15 @@ def test_losses_are_the_originals_with_carried_states(model, record):
 
 @pytest.fixture(scope="module")
 def recorded_candidates(record):
-    found = []
+    actual = []
     for name in bidirectional_lm.DIRECTIONS:
         ids = record[f"sampled/{name}_candidates"].astype(np.int32)
         share = np.asarray(bidirectional_lm.probabilities(ids, 25), np.float64)
         counts = record[f"sampled/{name}_sampled_expected_count"]
         tries = np.log1p(-counts.astype(np.float64)) / np.log1p(-share)
         assert np.ptp(tries) < 1e-4 and abs(tries[0] - round(tries[0])) < 1e-4
-        found.append(bidirectional_lm.Candidates(ids, np.float32(round(tries[0]))))
-    return found
+        actual.append(bidirectional_lm.Candidates(ids, np.float32(round(tries[0]))))
+    return actual
 
 
 def test_sampled_losses_are_the_originals(model, record, recorded_candidates):
@@ -77,30 +77,30 @@ def draw():
 
 def test_candidates_are_distinct_and_follow_from_the_seed(draw):
     first, again, other = draw(1, 7), draw(1, 7), draw(1, 8)
-    for found in (first, other):
-        assert len(set(np.asarray(found.ids))) == 40
-        assert np.min(found.ids) >= 0 and np.max(found.ids) < 1000
-        assert float(found.tries) >= 40
+    for actual in (first, other):
+        assert len(set(np.asarray(actual.ids))) == 40
+        assert np.min(actual.ids) >= 0 and np.max(actual.ids) < 1000
+        assert float(actual.tries) >= 40
     np.testing.assert_array_equal(first.ids, again.ids)
     both = bidirectional_lm.draw_both(tf.constant([1, 7]), 40, 1000)
     for one, two in ((first, other), both):
         assert set(np.asarray(one.ids)) != set(np.asarray(two.ids))
     compiled = tf.function(bidirectional_lm.draw, jit_compile=True)
-    found = compiled(tf.constant([1, 7]), 40, 1000)
-    np.testing.assert_array_equal(found.ids, first.ids)
-    assert found.tries == first.tries
+    actual = compiled(tf.constant([1, 7]), 40, 1000)
+    np.testing.assert_array_equal(actual.ids, first.ids)
+    assert actual.tries == first.tries
 
 
 def test_classes_are_drawn_as_often_as_expected(draw):
     """Mean over 400 draws; classes that are as likely as others would be off by 0.8."""
-    found = np.zeros(1000)
+    actual = np.zeros(1000)
     expected = np.zeros(1000)
     for step in range(400):
         candidates = draw(3, step)
-        found[np.asarray(candidates.ids)] += 1 / 400
+        actual[np.asarray(candidates.ids)] += 1 / 400
         every = np.arange(1000, dtype=np.int32)
         counts = bidirectional_lm.expected_counts(every, candidates.tries, 1000)
         expected += np.asarray(counts) / 400
-    assert np.abs(found - expected).max() < 0.1  # 4 standard deviations
+    assert np.abs(actual - expected).max() < 0.1  # 4 standard deviations
     assert expected[0] > 0.98 and expected[999] < 0.01
     assert expected.sum() == pytest.approx(40, rel=0.01)

@@ -10,12 +10,7 @@ import pytest
 import safetensors.numpy
 
 from modeling import pretrainers
-from modeling.checkpoints import (
-    checkpoint,
-    conversion,
-    pretrained,
-    warm_start,
-)
+from modeling.checkpoints import checkpoint, conversion, pretrained, warm_start
 from modeling.encoder_decoder import config as encoder_decoder_config
 from tests.modeling.random_weights import assert_equal, random_model, values
 
@@ -183,27 +178,3 @@ def test_vocabulary_and_script_have_to_fit(seq2seq_dir, seq2seq_config):
         pretrained.check_sizes(other, 67, files, 40)
     with pytest.raises(ValueError, match="no tokens can be added"):
         other.with_vocab_size(80)
-
-
-def test_encoder_alone_is_a_bert(
-    seq2seq_dir, seq2seq_config, seq2seq_model, seq2seq_features, tmp_path
-):
-    read = conversion.read(seq2seq_dir, seq2seq_config, "none")
-    assert (read.format, read.head) == ("hugging_face", "none")
-    assert "converted: 37 variables (encoder 37)\nmissing: bert/pooler" in str(read)
-    assert read.model.config == conversion.select_config(seq2seq_config, "none")
-    conversion.write_directory(
-        tmp_path, read.model, "google", left_out=read.report.missing
-    )
-    config = pretrained.read_config(pretrained.look_in(tmp_path).config_file)
-    assert config.network == "bert" and not config.is_left_to_right
-    model = pretrainers.build("classifier", 3, config)
-    report = checkpoint.load(model, tmp_path)
-    poolers = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")
-    assert report.missing == (*poolers, "output_weights", "output_bias")
-    assert not report.unused
-    wanted = seq2seq_model.encode(seq2seq_features, None)["encoder_outputs"]
-    outputs = model.encode(seq2seq_features, None)
-    layers = outputs["layer_outputs"], wanted["layer_outputs"]
-    for ours, theirs in zip(*layers, strict=True):
-        np.testing.assert_array_equal(ours, theirs)

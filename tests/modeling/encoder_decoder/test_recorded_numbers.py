@@ -70,14 +70,14 @@ def test_gradients_are_the_recorded_ones(
     rows = names.named_variables(seq2seq_model)
     with tf.GradientTape() as tape:
         loss = loss_of(seq2seq_features, seq2seq_model(seq2seq_features))
-    found = tape.gradient(loss, [variable.value for _, variable in rows])
-    found = list(map(tf.convert_to_tensor, found))
-    for (name, _), gradient in zip(rows, found, strict=True):
+    actual = tape.gradient(loss, [variable.value for _, variable in rows])
+    actual = list(map(tf.convert_to_tensor, actual))
+    for (name, _), gradient in zip(rows, actual, strict=True):
         expected = seq2seq_record[f"grad/{name.hugging_face}"]
         close(name.to_hugging_face(gradient.numpy()), expected)
     recorded = {key for key in seq2seq_record if key.startswith("grad/")}
     assert recorded == {f"grad/{name.hugging_face}" for name, _ in rows}
-    close(tf.linalg.global_norm(found), seq2seq_record["grad_global_norm"])
+    close(tf.linalg.global_norm(actual), seq2seq_record["grad_global_norm"])
 
 
 def test_a_token_depends_on_the_source_and_those_before_it(
@@ -89,8 +89,8 @@ def test_a_token_depends_on_the_source_and_those_before_it(
         value = seq2seq_features[name].numpy()
         value[:, place] = (value[:, place] + 1) % (2 if "mask" in name else 60)
         changed = {**seq2seq_features, name: value}
-        found = np.asarray(seq2seq_model.logits(changed))
-        return (np.abs(found - logits) > 1e-3).any(-1)
+        actual = np.asarray(seq2seq_model.logits(changed))
+        return (np.abs(actual - logits) > 1e-3).any(-1)
 
     later = moved("decoder_input_ids", 4)
     assert not later[:, :4].any() and later[:, 4].all()

@@ -69,12 +69,12 @@ def test_beams_find_what_a_search_without_cache_finds(
         start = seq2seq_model.start(3)
         return beam_search.search(seq2seq_model, rules, *start, length, (source,))
 
-    found = find(source)
+    actual = find(source)
     for row in (0, 2):
         follow = functools.partial(log_probabilities, row)
         wanted = written_out.search(follow, rules, length)
         for place, (score, text) in enumerate(wanted):
-            assert found.scores[row, place].numpy() == pytest.approx(score, abs=1e-5)
-            ids, is_text = (part[row, place].numpy() for part in found[:2])
+            assert actual.scores[row, place].numpy() == pytest.approx(score, abs=1e-5)
+            ids, is_text = (part[row, place].numpy() for part in actual[:2])
             assert ids[is_text].tolist() == [token for token in text if token != 61]
-    assert any(not row.numpy().all() for row in found.is_text[:, 0])  # one has ended
+    assert any(not row.numpy().all() for row in actual.is_text[:, 0])  # one has ended

@@ -33,8 +33,8 @@ def test_flags_say_it_for_training_and_weights_afterwards(weights):
     assert run({}, weights, trains=False) == head_config.HeadConfig(**GIVEN)
     assert run(GIVEN, weights, trains=False) == head_config.HeadConfig(**GIVEN)
     assert run(GIVEN, "", trains=False) == head_config.HeadConfig(**GIVEN)
-    said = "--head=linear is not what the model was trained with, bilstm (" + weights
-    with pytest.raises(ValueError, match=re.escape(said)):
+    printed = "--head=linear is not what the model was trained with, bilstm (" + weights
+    with pytest.raises(ValueError, match=re.escape(printed)):
         run({"head": "linear"}, weights, trains=False)
     with pytest.raises(ValueError, match=r"there is no .*none/head\.json\); leave"):
         run({"head": "bilstm"}, f"{weights}/none/model.ckpt-7", trains=False)

@@ -76,9 +76,11 @@ def searcher(rules, length):
     return find
 
 
-def found_texts(found, row, end_ids):
+def found_texts(actual, row, end_ids):
     texts = []
-    for ids, is_text, score in zip(*(part[row].numpy() for part in found), strict=True):
+    for ids, is_text, score in zip(
+        *(part[row].numpy() for part in actual), strict=True
+    ):
         if not np.isfinite(score):
             assert not is_text.any()
             continue
@@ -92,13 +94,13 @@ def found_texts(found, row, end_ids):
 def search(rules, length=N):
     ids = tf.ragged.constant(PROMPTS, tf.int32)
     lengths = tf.cast(ids.row_lengths(), tf.int32)
-    found = searcher(rules, length)(ids.to_tensor(), lengths, tf.constant(SOURCES))
-    return [found_texts(found, row, rules.end_ids) for row in range(len(PROMPTS))]
+    actual = searcher(rules, length)(ids.to_tensor(), lengths, tf.constant(SOURCES))
+    return [found_texts(actual, row, rules.end_ids) for row in range(len(PROMPTS))]
 
 
-def assert_same(found, wanted):
-    assert [text for _, text in found] == [text for _, text in wanted]
-    scores = [[score for score, _ in texts] for texts in (found, wanted)]
+def assert_same(actual, wanted):
+    assert [text for _, text in actual] == [text for _, text in wanted]
+    scores = [[score for score, _ in texts] for texts in (actual, wanted)]
     np.testing.assert_allclose(*scores, atol=1e-5, rtol=0)
 
 
@@ -107,8 +109,8 @@ def assert_same(found, wanted):
 )
 def test_search_is_the_one_written_out(alpha, ends):
     rules = beam_search.BeamConfig(3, alpha, 2, end_ids=ends)
-    for row, found in enumerate(search(rules)):
-        assert_same(found, written_out.search(follow_toy(row), rules, N))
+    for row, actual in enumerate(search(rules)):
+        assert_same(actual, written_out.search(follow_toy(row), rules, N))
 
 
 def every_text(row, alpha):
@@ -125,8 +127,8 @@ def every_text(row, alpha):
 def test_wide_search_finds_the_best_text_of_all():
     rules = beam_search.BeamConfig(V, 1.0, end_ids=(END,))
     best = [every_text(row, 1.0)[0] for row in range(len(PROMPTS))]
-    for found, wanted in zip(search(rules, 2), best, strict=True):
-        assert_same(found, [wanted])
+    for actual, wanted in zip(search(rules, 2), best, strict=True):
+        assert_same(actual, [wanted])
     # The twin: greedy texts are others, and so are those without a penalty.
     narrow = search(rules._replace(num_beams=1), 2)
     assert [texts[0][1] for texts in narrow] != [text for _, text in best]
@@ -141,9 +143,9 @@ def test_one_beam_is_greedy_decoding():
         *(NETWORK, rules, ids.to_tensor(), tf.cast(ids.row_lengths(), tf.int32)),
         *(tf.zeros([3], tf.int64), 9, (tf.constant(SOURCES),)),
     )
-    found = search(beam_search.BeamConfig(1, 1.0, end_ids=(END,)), 9)
+    actual = search(beam_search.BeamConfig(1, 1.0, end_ids=(END,)), 9)
     ended = []
-    for row, ((_, text),) in enumerate(found):
+    for row, ((_, text),) in enumerate(actual):
         ended.append(text[-1] == END)
         kept = written[row].numpy()[is_text[row].numpy()]
         assert [t for t in text if t != END] == kept.tolist()
@@ -163,9 +165,9 @@ def test_search_stops_where_no_open_text_can_win(monkeypatch):
     length = 40
     find = searcher.__wrapped__(rules, length)
     ids = tf.constant([PROMPTS[0]])
-    found = find(ids, tf.constant([1]), tf.constant(SOURCES[:1]))
+    actual = find(ids, tf.constant([1]), tf.constant(SOURCES[:1]))
     wanted = written_out.search(follow_toy(0), rules, length)
-    assert_same(found_texts(found, 0, (END,)), wanted[:1])
+    assert_same(found_texts(actual, 0, (END,)), wanted[:1])
     assert len(steps) == 1 + 9  # for the prompt, and of 40
 
 

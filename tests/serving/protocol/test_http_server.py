@@ -56,8 +56,8 @@ def post(server, body, path=":predict", **headers):
 
 def test_request_is_answered_on_loopback_alone(server):
     assert server.server_address[0] == "127.0.0.1"
-    status, head, found = post(server, {"instances": ["a", "b"]})
-    assert (status, found) == (200, {"predictions": ["A", "B"]})
+    status, head, actual = post(server, {"instances": ["a", "b"]})
+    assert (status, actual) == (200, {"predictions": ["A", "B"]})
     assert head["Content-Type"] == "application/json"
     with urllib.request.urlopen(server.address, timeout=20) as answer:
         assert json.load(answer)["model_version_status"][0]["state"] == "AVAILABLE"
@@ -67,9 +67,9 @@ def test_wrong_requests_have_their_status(server):
     assert post(server, b"{")[0] == 400
     assert post(server, {"instances": ["a"]}, "/versions/2:predict")[0] == 404
     assert post(server, {"instances": ["a"]}, ":predict", **GZIP)[0] == 415
-    status, _, found = post(server, {"instances": ["broken"]})
-    assert (status, [*found]) == (500, ["error"])
-    assert "mistake" not in found["error"]
+    status, _, actual = post(server, {"instances": ["broken"]})
+    assert (status, [*actual]) == (500, ["error"])
+    assert "mistake" not in actual["error"]
     assert post(server, {"instances": ["a"]})[0] == 200
 
 
@@ -86,7 +86,7 @@ HEAD = b"POST /v1/models/echo:predict HTTP/1.1\r\nHost: a\r\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "status", "said"),
+    ("text", "status", "message"),
     [
         (HEAD + b"\r\n", 411, "Content-Length"),
         (HEAD + b"Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n", 411, ""),
@@ -95,16 +95,16 @@ HEAD = b"POST /v1/models/echo:predict HTTP/1.1\r\nHost: a\r\n"
         (b"GET /" + b"a" * 70000 + b" HTTP/1.1\r\n\r\n", 414, ""),
     ],
 )
-def test_broken_http_is_an_error_object(server, text, status, said):
+def test_broken_http_is_an_error_object(server, text, status, message):
     head, _, body = speak(server, text).partition("\r\n\r\n")
     assert f" {status} " in head.split("\r\n")[0] and "Connection: close" in head
-    assert said in json.loads(body)["error"]
+    assert message in json.loads(body)["error"]
 
 
 def test_body_above_the_limit_is_refused_after_it_was_sent(server, monkeypatch):
     monkeypatch.setattr(http_server, "MAX_BODY_BYTES", 2**20)
-    status, _, found = post(server, b" " * (2**20 + 1))
-    assert status == 413 and "1048577 bytes, the limit is 1048576" in found["error"]
+    status, _, actual = post(server, b" " * (2**20 + 1))
+    assert status == 413 and "1048577 bytes, the limit is 1048576" in actual["error"]
     assert (
         post(server, json.dumps({"instances": ["a"]}).ljust(2**20).encode())[0] == 200
     )
@@ -112,8 +112,8 @@ def test_body_above_the_limit_is_refused_after_it_was_sent(server, monkeypatch):
 
 def test_client_that_stops_in_the_middle_is_told(server, monkeypatch):
     monkeypatch.setattr(http_server._Handler, "timeout", 0.2)
-    said = speak(server, HEAD + b"Content-Length: 5\r\n\r\nab")
-    assert " 408 " in said.split("\r\n")[0] and "5 bytes did not arrive" in said
+    printed = speak(server, HEAD + b"Content-Length: 5\r\n\r\nab")
+    assert " 408 " in printed.split("\r\n")[0] and "5 bytes did not arrive" in printed
     assert speak(server, b"POST") == ""  # and one that has not begun is let go
 
 

@@ -11,13 +11,13 @@ from serving.protocol import json_tensors, rest, servables
 
 
 def definition(inputs, outputs):
-    found = meta_graph_pb2.SignatureDef(method_name="tensorflow/serving/predict")
-    for tensors, given in ((found.inputs, inputs), (found.outputs, outputs)):
+    actual = meta_graph_pb2.SignatureDef(method_name="tensorflow/serving/predict")
+    for tensors, given in ((actual.inputs, inputs), (actual.outputs, outputs)):
         for name, (dtype, shape) in given.items():
             tensors[name].name = f"{name}:0"
             tensors[name].dtype = dtype.as_datatype_enum
             tensors[name].tensor_shape.CopyFrom(tf.TensorShape(shape).as_proto())
-    return found
+    return actual
 
 
 SIGNATURES = {
@@ -110,8 +110,8 @@ def test_bytes_are_base64():
 
 def test_zero_rows_are_columns_of_none():
     assert ask({"inputs": {"text": []}})[1] == {"outputs": {"size": [], "upper": []}}
-    status, found = ask({"instances": []})
-    assert status == 400 and "given as 'inputs'" in found["error"]
+    status, actual = ask({"instances": []})
+    assert status == 400 and "given as 'inputs'" in actual["error"]
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ WRONG = {
 
 @pytest.mark.parametrize("body", WRONG, ids=lambda body: body[:40].decode("latin-1"))
 def test_wrong_request_is_an_error_object_of_status_400(body):
-    status, found = ask(body)
-    assert status == 400 and [*found] == ["error"]
-    assert WRONG[body] in found["error"] and len(found["error"]) < 300
+    status, actual = ask(body)
+    assert status == 400 and [*actual] == ["error"]
+    assert WRONG[body] in actual["error"] and len(actual["error"]) < 300
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_unknown_place_is_an_error_object(method, path, status, text):
     failing = {"signature_name": "out_of_memory", "inputs": [1.0]}
     assert ask(failing) == (429, {"error": "no room"})
     body = b'{"instances": ["a"]}'
-    found = rest.answer(MODEL, method, f"/v1/models/{path}", body)
-    assert found[0] == status and text in json.loads(found[1])["error"]
+    actual = rest.answer(MODEL, method, f"/v1/models/{path}", body)
+    assert actual[0] == status and text in json.loads(actual[1])["error"]
 
 
 def test_status_lists_versions():
@@ -207,11 +207,11 @@ def test_status_lists_versions():
 
 def test_metadata_are_the_signatures_of_the_file():
     status, text = rest.answer(MODEL, "GET", "/v1/models/half/metadata")
-    found = json.loads(text)
+    actual = json.loads(text)
     assert status == 200
     spec = {"name": "half", "signature_name": "", "version": "12"}
-    assert found["model_spec"] == spec
-    signatures = found["metadata"]["signature_def"]["signature_def"]
+    assert actual["model_spec"] == spec
+    signatures = actual["metadata"]["signature_def"]["signature_def"]
     assert set(signatures) == set(SIGNATURES)
     assert signatures["number"]["inputs"] == {
         "x": {

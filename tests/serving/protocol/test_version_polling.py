@@ -48,8 +48,8 @@ def test_each_new_version_is_served_once(capsys):
     assert versions.polled("v/3", times=3) == ["v/3"]
     assert versions.polled("v/4") == ["v/4"]
     assert versions.polled("v/3") == ["v/3"]  # 4 was removed
-    said = [f"serving v/{number} from now on" for number in (3, 4, 3)]
-    assert capsys.readouterr().out.splitlines() == said
+    printed = [f"serving v/{number} from now on" for number in (3, 4, 3)]
+    assert capsys.readouterr().out.splitlines() == printed
 
 
 def test_version_that_fails_is_one_line_and_not_tried_again(capsys):

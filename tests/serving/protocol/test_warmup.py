@@ -88,8 +88,8 @@ class Asked:
         self.path.parent.mkdir()
 
     def call(self, name, arrays):
-        found = {key: array.tolist() for key, array in arrays.items()}
-        self.requests.append((name, found))
+        actual = {key: array.tolist() for key, array in arrays.items()}
+        self.requests.append((name, actual))
         return {}
 
     def write(self, *records):
@@ -152,8 +152,10 @@ def cut_off(asked):
 def test_requests_that_cannot_be_asked_are_one_warning(spoil, reason, asked, caplog):
     spoil(asked)
     requests = asked.warmed()
-    (said,) = [entry.getMessage() for entry in caplog.records]
-    assert said.startswith(f"{asked.folder}: not all warm-up requests were answered (")
-    assert reason in said and "\n" not in said
+    (printed,) = [entry.getMessage() for entry in caplog.records]
+    assert printed.startswith(
+        f"{asked.folder}: not all warm-up requests were answered ("
+    )
+    assert reason in printed and "\n" not in printed
     if b"not" not in asked.path.read_bytes():
         assert requests == [("serving_default", {"text": [b"x"]})]

@@ -60,12 +60,12 @@ def test_batch_size_is_a_multiple_of_the_replicas():
 
 def test_devices_are_those_of_the_named_strategy(monkeypatch):
     made = []
-    found = {"GPU": [], "CPU": []}
-    for kind in found:
+    actual = {"GPU": [], "CPU": []}
+    for kind in actual:
         for i in range(2):
             device = types.SimpleNamespace(name=f"/device:{kind}:{i}")
-            found[kind].append(device)
-    monkeypatch.setattr(tf.config, "list_logical_devices", found.__getitem__)
+            actual[kind].append(device)
+    monkeypatch.setattr(tf.config, "list_logical_devices", actual.__getitem__)
     monkeypatch.setattr(
         tf.distribute, "MirroredStrategy", lambda names: made.append(names) or "mirror"
     )
@@ -74,11 +74,11 @@ def test_devices_are_those_of_the_named_strategy(monkeypatch):
     for kind in ("auto", "mirrored"):
         assert devices.strategy_for(kind) == "mirror"
         assert made.pop() == ["/device:GPU:0", "/device:GPU:1"]
-    found["GPU"].pop()  # one is used alone, unless told otherwise
+    actual["GPU"].pop()  # one is used alone, unless told otherwise
     assert devices.strategy_for("auto") is tf.distribute.get_strategy()
     assert devices.strategy_for("mirrored") == "mirror"
     assert made.pop() == ["/device:GPU:0"]
-    found["GPU"].pop()
+    actual["GPU"].pop()
     assert devices.strategy_for("mirrored") == "mirror"
     assert made.pop() == ["/device:CPU:0", "/device:CPU:1"]
 
@@ -87,8 +87,8 @@ def test_devices_are_those_of_the_named_strategy(monkeypatch):
 def test_cluster_is_used_and_waited_for(of_two, capsys, kind):
     own = type(of_two(1))
     assert type(devices.strategy_for(kind)) is own
-    said = "worker 1 of 2 (chief: a:1) waits for a:1\n"
-    assert capsys.readouterr().err == said
+    printed = "worker 1 of 2 (chief: a:1) waits for a:1\n"
+    assert capsys.readouterr().err == printed
 
 
 def test_strategy_has_to_fit_the_hosts(of_two, monkeypatch):
@@ -134,12 +134,15 @@ def test_cpu_is_split_before_it_is_used():
 def test_first_process_of_several_is_the_chief(of_two, monkeypatch, capsys):
     gathered = []
     monkeypatch.setattr(devices, "gathered", lambda *found: gathered.append(found))
-    for task, said in ((0, ""), (1, "worker 1 of 2 (chief: a:1) waits for the chief")):
+    for task, printed in (
+        (0, ""),
+        (1, "worker 1 of 2 (chief: a:1) waits for the chief"),
+    ):
         strategy = of_two(task)
         assert devices.has_workers(strategy)
         assert devices.is_chief(strategy) is (task == 0)
         devices.wait_for_all(strategy, "save")
-        assert capsys.readouterr().err == (f"{said} to save\n" if said else "")
+        assert capsys.readouterr().err == (f"{printed} to save\n" if printed else "")
     assert len(gathered) == 2
     # A process alone is the chief and agrees with itself.
     assert devices.is_chief(STRATEGY) and not devices.has_workers(STRATEGY)
@@ -149,8 +152,8 @@ def test_first_process_of_several_is_the_chief(of_two, monkeypatch, capsys):
 
 
 def test_hosts_that_do_not_agree_are_refused(monkeypatch):
-    found = np.array([5, 5, 6, 6])
-    monkeypatch.setattr(devices, "gathered", lambda strategy, number: found)
+    actual = np.array([5, 5, 6, 6])
+    monkeypatch.setattr(devices, "gathered", lambda strategy, number: actual)
     with pytest.raises(ValueError) as caught:
         devices.check_agreement(STRATEGY, 5, "the checkpoint to go on from")
     assert str(caught.value) == (
@@ -158,7 +161,7 @@ def test_hosts_that_do_not_agree_are_refused(monkeypatch):
         "replica; start all with the same command, and let --output_dir be one "
         "directory that all of them see"
     )
-    found[:] = 6
+    actual[:] = 6
     devices.check_agreement(STRATEGY, 6, "the checkpoint to go on from")
 
 
