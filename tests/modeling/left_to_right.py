@@ -20,7 +20,7 @@ GPT_SHAPE = {
     "intermediate_size": 128,
     "max_position_embeddings": 24,
 }
-# Of a layer: paths here, and the original's names.
+# Paths within a layer, and the original's names.
 _LAYER = {
     "attention/query_key_value": "attn/c_attn",
     "attention/output": "attn/c_proj",

@@ -67,7 +67,7 @@ def test_gpt_layers_and_logits_are_the_originals(gpt, gpt_record, gpt_features):
     real = gpt_features["input_mask"].astype(bool)
     for i, ours in enumerate(hidden(gpt.encode(gpt_features, None))):
         close(ours, gpt_record[f"hidden_{i}"], real)
-    # Of tokens, specials and positions.
+    # There are tokens, specials and positions.
     logits = np.asarray(gpt.logits(gpt_features))[:, :-1]
     close(logits, gpt_record["lm_logits"], real[:, :-1])
 

@@ -72,7 +72,7 @@ def step(model, head):
         with tf.GradientTape() as tape:
             outputs = model(features, training=True, seed=seed)
             if head in ("none", "language_model"):
-                # Of squares, which do not cancel.
+                # Squares do not cancel.
                 outputs.pop("next_token_hits", None)  # steps, which have no slope
                 values = tf.nest.flatten(outputs)
                 totals = [tf.reduce_sum(tf.sin(value) ** 2) for value in values]
@@ -266,11 +266,11 @@ def test_carried_states_are_float32(set_policy):
 
     def run():
         model = elmo_streams.model(values)
-        given = {
+        states = {
             name: np.full((2, *shape), 1 / 3, np.float32)
             for name, shape in model.states.items()
         }
-        return model({**features, **given})
+        return model({**features, **states})
 
     expected = run()
     set_policy("mixed_bfloat16")

@@ -40,10 +40,10 @@ def _ask(signature, columns):
 
 def _assert_same(alone, batched, where):
     kept = tuple(slice(0, size) for size in alone.shape)
-    rest = np.ones(batched.shape, bool)
-    rest[kept] = False
+    is_padding = np.ones(batched.shape, bool)
+    is_padding[kept] = False
     kind = "S" if batched.dtype == object else batched.dtype.kind
-    assert (batched[rest] == PADDING[kind]).all(), where
+    assert (batched[is_padding] == PADDING[kind]).all(), where
     if kind == "f":
         np.testing.assert_allclose(batched[kept], alone, atol=ROUNDING, err_msg=where)
     else:

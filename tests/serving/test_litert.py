@@ -74,8 +74,8 @@ def test_network_takes_slices_of_the_rows_in_their_order(classifier, monkeypatch
     monkeypatch.setattr(litert.Network, "__call__", counting)
     monkeypatch.setattr(export, "SLICE_TOKENS", 20)  # the longest text has 10
     small = litert.open_version(str(path))
-    given = {"text": np.array(test_export.TEXTS, object)}
-    actual = small.predict("", given)["probabilities"]
+    columns = {"text": np.array(test_export.TEXTS, object)}
+    actual = small.predict("", columns)["probabilities"]
     assert counts == [2, 2, 1]
     wanted = [list(answer["probabilities"].values()) for answer in expected]
     np.testing.assert_allclose(actual, wanted, atol=ROUNDING)
@@ -86,7 +86,7 @@ def test_network_takes_slices_of_the_rows_in_their_order(classifier, monkeypatch
 
 
 def centred_classifier():
-    """As of test_export.make, but larger: below 1024 elements, weights stay float32."""
+    """A classifier so large that weights are quantized: those of 1024 elements and more."""
     keras.utils.set_random_seed(4)
     sizes = {"vocab_size": 3000, "hidden_size": 128, "intermediate_size": 512}
     shape = networks.config_for((), initializer_range=0.2, **sizes)

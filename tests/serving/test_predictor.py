@@ -52,9 +52,11 @@ def written(path):
 
 
 def test_file_is_answered_line_by_line(export_dir, tmp_path, capsys):
-    given, answers = tmp_path / "in.jsonl", tmp_path / "new" / "out.jsonl"
-    given.write_bytes(b'{"id": 1, "text": "a"}\n"\xc3\xa9 long"\nnone\n"b\\u0000"\n')
-    predict_command.answer_file(export_dir, str(given), "jsonl", str(answers))
+    lines_file, answers = tmp_path / "in.jsonl", tmp_path / "new" / "out.jsonl"
+    lines_file.write_bytes(
+        b'{"id": 1, "text": "a"}\n"\xc3\xa9 long"\nnone\n"b\\u0000"\n'
+    )
+    predict_command.answer_file(export_dir, str(lines_file), "jsonl", str(answers))
     actual = written(answers)
     assert actual[:2] == [{"id": 1, "text": "a", **SHORT}, {"text": "é long", **LONG}]
     assert actual[2]["line"] == 3 and "not JSON" in actual[2]["error"]
@@ -69,9 +71,9 @@ def test_plain_lines_go_to_standard_output(export_dir, tmp_path, capsys):
     model = predictor.Predictor(export_dir)
     assert model.predict("longer") == model.predict(["longer"]) == [LONG]
     assert model.predict([]) == []
-    given = tmp_path / "in.txt"
-    given.write_text("a\n\nlonger")
-    predict_command.answer_file(export_dir, str(given), "lines")
+    lines_file = tmp_path / "in.txt"
+    lines_file.write_text("a\n\nlonger")
+    predict_command.answer_file(export_dir, str(lines_file), "lines")
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["label"] for row in rows] == ["short", "short", "long"]
 
@@ -89,11 +91,11 @@ def fails_on(monkeypatch, text, error):
 
 
 def test_model_that_has_no_room_says_so_in_the_line(export_dir, tmp_path, monkeypatch):
-    given, answers = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    given.write_text('"a"\n"huge"\n"b"\n')
+    lines_file, answers = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    lines_file.write_text('"a"\n"huge"\n"b"\n')
     no_room = tf.errors.ResourceExhaustedError(None, None, "no room [Op:X]\n at")
     fails_on(monkeypatch, "huge", no_room)
-    predict_command.answer_file(export_dir, str(given), "jsonl", str(answers))
+    predict_command.answer_file(export_dir, str(lines_file), "jsonl", str(answers))
     actual = written(answers)
     assert actual[1] == {"error": "no room", "line": 2}
     assert [actual[0]["text"], actual[2]["text"]] == ["a", "b"]
@@ -133,11 +135,11 @@ def test_damaged_export_is_one_line(name, change, export_dir, tmp_path, capsys):
     version = shutil.copytree(f"{export_dir}/1", tmp_path / "1")
     damaged = version / name
     damaged.write_bytes(change(damaged.read_bytes() if damaged.exists() else b""))
-    given = tmp_path / "in.jsonl"
-    given.write_text('"a"\n')
+    lines_file = tmp_path / "in.jsonl"
+    lines_file.write_text('"a"\n')
     for answer in (
         lambda: predict_command.answer_texts(str(tmp_path), ["text"]),
-        lambda: predict_command.answer_file(str(tmp_path), str(given)),
+        lambda: predict_command.answer_file(str(tmp_path), str(lines_file)),
         lambda: predict_command.serve(str(tmp_path), "127.0.0.1", 0, "sizes"),
     ):
         with pytest.raises(errors.InputError) as caught:
@@ -195,7 +197,7 @@ def test_every_number_of_a_model_is_printed(tmp_path, capsys):
 
 
 def while_serving(monkeypatch, export_dir, ask):
-    """What `ask` returns for the server of the command, which it then stops."""
+    """Stops the server of the command after `ask`, and returns the result of that."""
     pool = concurrent.futures.ThreadPoolExecutor(1)
     before = http_server.run
 
@@ -216,14 +218,14 @@ def while_serving(monkeypatch, export_dir, ask):
         return futures[0].result(WAIT_SECONDS)
 
 
-def asked(server, path, body=None):
+def request(server, path, body=None):
     raw = None if body is None else json.dumps(body).encode()
     with urllib.request.urlopen(server.address + path, raw, timeout=20) as answer:
         return json.load(answer)
 
 
 def labels(server, path=":predict"):
-    rows = asked(server, path, {"instances": ["a", "longer"]})["predictions"]
+    rows = request(server, path, {"instances": ["a", "longer"]})["predictions"]
     return [row["label"] for row in rows]
 
 
@@ -274,7 +276,7 @@ def test_http_goes_over_to_a_new_version(tmp_path, monkeypatch, capsys):
         (tmp_path / "3" / "saved_model.pb").write_bytes(b"broken")
         (tmp_path / "3").rename(folder / "3")
         until(lambda: [*lines], lambda lines: lines)
-        return actual, labels(server), asked(server, "")
+        return actual, labels(server), request(server, "")
 
     actual, last, status = while_serving(monkeypatch, str(folder), ask)
     assert actual[:-1] == [["short", "long"]] * (len(actual) - 1)

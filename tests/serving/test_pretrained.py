@@ -36,7 +36,7 @@ def model_dir(tmp_path_factory):
 
 
 def exported(model, directory, *more):
-    """What run_pretraining.py --do_export prints, without records."""
+    """Runs run_pretraining.py --do_export without records."""
     done = tiny.run_script(
         "run_pretraining",
         *(f"--pretrained={model}", f"--output_dir={directory}", "--do_export"),

@@ -14,7 +14,7 @@ from tests.training import steps
 from training import inference
 
 NUM_STEPS = 3
-# What a TPU cannot do, or would ask the host for at each step.
+# Operations that a TPU lacks, or would leave to the host at each step.
 HOST_OPERATIONS = ("PyFunc", "Print", "Assert", "Summary", "Send", "Recv", "Host")
 # Its result is how many axes are summed, which XLA finds out when it compiles.
 OF_SHAPES = "BroadcastGradientArgs"
@@ -76,7 +76,7 @@ def test_compiled_steps_train_to_the_same_weights(runs):
 
 
 def complaints(graph):
-    """What no TPU could run of a graph and of all functions that it calls."""
+    """Operations that no TPU runs, in a graph and in all functions that it calls."""
     definition = graph.as_graph_def(add_shapes=True)
     functions = definition.library.function
     actual = []

@@ -57,7 +57,7 @@ def test_predictions_are_in_the_order_of_the_examples(packed, batch_size):
 
 
 def test_longest_batch_is_predicted_first(packed):
-    """What does not fit into memory ends at once; the results are the same."""
+    """A batch that does not fit into memory ends the run at once."""
     widths = []
 
     def sums(features):

@@ -99,7 +99,7 @@ def test_mean_loss_is_a_mean_of_batches():
 
 
 def test_perplexities_are_by_token_word_and_byte():
-    """Of 30 tokens with 2 nats each, in 20 words of 120 bytes."""
+    """There are 30 tokens with 2 nats each, in 20 words of 120 bytes."""
     actual = metrics.perplexities(np.float32(2.0), 30, 20, 120)
     assert actual == {
         "perplexity": pytest.approx(np.exp(2.0)),

@@ -30,7 +30,7 @@ def train(build_classifier, classifier_batch, tmp_path):
         (tmp_path / directory).mkdir(exist_ok=True)
         run_plan = {
             "num_train_steps": num_train_steps,
-            # Of a schedule that does not know when the run is interrupted.
+            # The schedule does not depend on when the run is interrupted.
             "learning_rate": lambda step: rate / (1 + step),
             "save_steps": 3,
         }
@@ -79,7 +79,7 @@ def quick(train, monkeypatch):
 
 
 def test_run_that_goes_on_with_other_replicas_says_so(quick, tmp_path, capsys):
-    """Once: the checkpoint remembers the new number. The same number says nothing."""
+    """It says so once: the checkpoint holds the new number."""
     quick(3)
     out = capsys.readouterr().out
     assert "weights: random\ntraining: step 0 to 3\n" in out

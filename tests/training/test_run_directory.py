@@ -65,8 +65,7 @@ def test_killed_command_does_not_export_the_same_again(tmp_path):
         return str(tmp_path / "export" / str(version))
 
     def once(command="python run.py", step=6):
-        given = {"output_dir": str(tmp_path), "command": command}
-        settings = types.SimpleNamespace(**given)
+        settings = types.SimpleNamespace(output_dir=str(tmp_path), command=command)
         path = run_directory.export_once(settings, step, export)
         return settings, path.removeprefix(f"{tmp_path}/export/")
 

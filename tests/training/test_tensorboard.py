@@ -106,7 +106,7 @@ def test_first_call_does_one_step_and_names_its_wait(monkeypatch):
 
 
 def test_time_left_does_not_count_compilation(tmp_path, clock):
-    """Of several processes the chief writes for TensorBoard; each shows progress."""
+    """Processes that are not the chief show progress, and write nothing."""
     stream = io.StringIO()
     reporter = tensorboard.Reporter(str(tmp_path), 41, writes=False, stream=stream)
     reporter.begin()
@@ -125,11 +125,11 @@ def test_time_left_does_not_count_compilation(tmp_path, clock):
 
 def test_shown_rows_are_few_and_spread(monkeypatch, tmp_path):
     monkeypatch.setattr(tensorboard, "MAX_PROJECTED", 3)
-    asked = []
+    rows_read = []
 
     class Predictor:
         def rows(self, examples, rows):
-            asked.extend(rows.tolist())
+            rows_read.extend(rows.tolist())
             return {"vectors": np.eye(3, dtype=np.float32)}
 
     tensorboard.write_projector(
@@ -139,7 +139,7 @@ def test_shown_rows_are_few_and_spread(monkeypatch, tmp_path):
         str(tmp_path),
         writes=True,
     )
-    assert asked == [0, 4, 8]
+    assert rows_read == [0, 4, 8]
     text = (tmp_path / "eval" / "metadata.tsv").read_text()
     assert text == "label\ttext\na\\tb\t0\\n\na\\tb\t4\\n\na\\tb\t8\\n\n"
     assert (tmp_path / "eval" / "vectors.tsv").read_text().splitlines()[1] == "0\t1\t0"

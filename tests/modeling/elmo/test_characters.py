@@ -22,7 +22,7 @@ def words():
 
 
 def sizes(actual):
-    """Instead of a convolution: the characters that a word was given, and of rows."""
+    """Instead of a convolution: the characters of a word, and the number of rows."""
     shape = tf.shape(actual)
     return tf.fill([shape[0], 1], tf.cast(shape[1], tf.float32))
 
@@ -39,8 +39,8 @@ def largest(actual):
     return tf.reduce_max(tf.add_n(parts), 1)
 
 
-def compute_once(convolve, finish, given):
-    return characters.compute_once(convolve, finish, given, WIDEST)
+def compute_once(convolve, finish, ids):
+    return characters.compute_once(convolve, finish, ids, WIDEST)
 
 
 @pytest.mark.parametrize("is_graph", [False, True])

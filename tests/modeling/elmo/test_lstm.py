@@ -79,7 +79,7 @@ def test_gradient_is_that_of_single_operations(case, many_rows, monkeypatch):
 
 
 def test_padding_changes_nothing_and_is_zero():
-    """In its place anything may stand; a token there changes what the rest reads."""
+    """In its place anything may stand; a token there changes what others read."""
     values = tensors(WIDTH)
     expected = run(values, trains=True, mask=MASK)
     other = [tf.where(MASK[..., None] > 0, x, 9.0) for x in values[:2]]

@@ -20,8 +20,8 @@ ROWS = 4  # of the states of the original
 
 
 def hdf5_name(path):
-    part, *rest = path.split("/")[2:] if "characters" in path else path.split("/")[1:]
-    name = rest[-1] if rest else ""
+    part, *names = path.split("/")[2:] if "characters" in path else path.split("/")[1:]
+    name = names[-1] if names else ""
     kind, _, index = part.partition("_")
     match kind:
         case "embedding":
@@ -29,7 +29,7 @@ def hdf5_name(path):
         case "convolution":
             return f"CNN/{name[0].replace('k', 'W')}_cnn_{index}"
         case "highway":
-            return f"CNN_high_{index}/{name[0].replace('k', 'W')}_{rest[0]}"
+            return f"CNN_high_{index}/{name[0].replace('k', 'W')}_{names[0]}"
         case "projection":
             return f"CNN_proj/{name[0].replace('k', 'W')}_proj"
     direction = int(kind == "backward")

@@ -65,7 +65,7 @@ def test_settings_of_generate_without_effect_are_listed_once(
     ) in record.getMessage()
 
 
-def test_run_of_ours_has_names_of_both_sides(seq2seq_model, seq2seq_config, tmp_path):
+def test_run_of_ours_has_names_of_both_sides(seq2seq_model, tmp_path):
     conversion.write_directory(tmp_path, seq2seq_model, "google")
     file = checkpoint.open_file(tmp_path)
     assert len(file.shapes) == 99

@@ -21,7 +21,7 @@ def close(actual, expected, where=..., atol=ROUNDING):
 
 @pytest.fixture(scope="module")
 def real(seq2seq_record):
-    """Which tokens of the targets count, bool [3, 11]."""
+    """True where a token of a target counts, bool [3, 11]."""
     return seq2seq_record["decoder_mask"] == 1
 
 

@@ -46,5 +46,5 @@ def test_each_dropout_of_the_decoder_has_a_site_of_its_own(tiny_config, monkeypa
     decoder = network_lib.Decoder(dataclasses.replace(tiny_config, attention="causal"))
     ids = tf.ones([1, 3], tf.int32)
     decoder(ids, ids, tf.ones([1, 4, 16]), tf.ones([1, 4], tf.int32), seed=seed_of(1))
-    # Of embeddings two, one of which drops nothing; of two blocks three each, and two.
+    # Embeddings have two, one of which drops nothing; two blocks have five each.
     assert sorted(sites) == [0, *range(11)]

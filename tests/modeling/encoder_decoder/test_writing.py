@@ -25,8 +25,10 @@ def write(seq2seq_model):
         def graph(source):
             rows = tf.shape(source["input_ids"])[0]
             start = seq2seq_model.start(rows)
-            given = tf.zeros([rows], tf.int64) if seeds is None else tf.constant(seeds)
-            return decoding.write(seq2seq_model, rules, *start, given, NEW, (source,))
+            numbers = (
+                tf.zeros([rows], tf.int64) if seeds is None else tf.constant(seeds)
+            )
+            return decoding.write(seq2seq_model, rules, *start, numbers, NEW, (source,))
 
         return tf.function(graph, autograph=False)(source)
 

@@ -39,7 +39,7 @@ class Network:
         for place in range(ids.shape[1] or 1):
             new = tf.matmul(state, self.inner) + tf.gather(self.table, ids[:, place])
             new = tf.tanh(new + tf.matmul(rows, self.outer))
-            # What pads a prompt is not read.
+            # Padding of a prompt is not read.
             state = tf.where(is_visible[:, start + place, tf.newaxis], new, state)
         logits = tf.matmul(state, self.output) + self.bias
         return logits[:, tf.newaxis], (state, source)

@@ -81,7 +81,7 @@ def test_prompts_of_any_length_are_continued_together_as_alone(network, wanted):
     assert write(network, PROMPTS, 12) == wanted
     assert write(network, PROMPTS[1:2], 12) == wanted[1:2]
     assert write(network, PROMPTS[::-1], 12, piece=5) == wanted[::-1]
-    # What a prompt says decides: with another first token the texts are others.
+    # The prompt decides: with another first token the texts are others.
     changed = [[7, *prompt[1:]] for prompt in PROMPTS]
     assert write(network, changed, 12) != wanted
 

@@ -52,7 +52,7 @@ def test_usual_top_p_keeps_the_token_that_reaches_it():
     assert kept(shares, top_p=0.8) == [1, 2, 3]
     assert kept(shares, top_p=1e-6) == [1]
     assert kept(shares, top_p=1.0) == [0, 1, 2, 3]
-    # Of what top-k leaves, 0.5 is two thirds.
+    # After top-k, 0.5 is two thirds.
     assert kept(shares, top_p=0.66, top_k=2) == [1]
     assert kept(shares, top_p=0.66) == [1, 3]
 

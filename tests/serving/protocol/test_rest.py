@@ -12,8 +12,8 @@ from serving.protocol import json_tensors, rest, servables
 
 def definition(inputs, outputs):
     actual = meta_graph_pb2.SignatureDef(method_name="tensorflow/serving/predict")
-    for tensors, given in ((actual.inputs, inputs), (actual.outputs, outputs)):
-        for name, (dtype, shape) in given.items():
+    for tensors, specs in ((actual.inputs, inputs), (actual.outputs, outputs)):
+        for name, (dtype, shape) in specs.items():
             tensors[name].name = f"{name}:0"
             tensors[name].dtype = dtype.as_datatype_enum
             tensors[name].tensor_shape.CopyFrom(tf.TensorShape(shape).as_proto())
