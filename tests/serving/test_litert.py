@@ -86,7 +86,7 @@ def test_network_takes_slices_of_the_rows_in_their_order(classifier, monkeypatch
 
 
 def centred_classifier():
-    """A classifier so large that weights are quantized: those of 1024 elements and more."""
+    """A classifier so large that its weights are quantized: from 1024 elements on."""
     keras.utils.set_random_seed(4)
     sizes = {"vocab_size": 3000, "hidden_size": 128, "intermediate_size": 512}
     shape = networks.config_for((), initializer_range=0.2, **sizes)

@@ -47,7 +47,7 @@ def test_learned_mix_is_reported_by_layer(config):
     assert pretrainers.build("none", None, config).learned_mix() == {}
 
 
-# Of each choice, the states [embedding, layer 1, ..., layer 5] that it reads: K of
+# Which of the states [embedding, layer 1, ..., layer 5] each choice reads: K of
 # them, or one that is made of several.
 SEPARATE = {
     "last": [5],
