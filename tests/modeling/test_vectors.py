@@ -66,19 +66,6 @@ def test_texts_are_means_of_their_tokens_or_the_first(net, outputs):
     np.testing.assert_array_equal(actual, wanted)
 
 
-@pytest.mark.parametrize("pooling", vectors.POOLINGS)
-def test_vectors_are_scaled_to_length_one(net, outputs, pooling):
-    wanted = {"combine": "concat_last_4", "pooling": pooling}
-    plain = computed(net, outputs, **wanted)
-    actual = computed(net, outputs, normalize=True, **wanted)
-    norm = np.linalg.norm(plain, axis=-1, keepdims=True)
-    assert np.abs(norm - 1).min() > 0.1
-    np.testing.assert_allclose(actual, plain / norm, atol=1e-6)
-    zeros = np.zeros((2, 4, WIDTH), np.float32)
-    nothing = {"embedding_output": zeros, "layer_outputs": [zeros] * DEPTH}
-    assert not computed(net, nothing, normalize=True, **wanted).any()
-
-
 def test_what_the_network_does_not_have_is_refused(net):
     for wanted, message in (
         ({"layers": (5,)}, r"--layers: layer 5, and the network has 5 .*0\.\.4"),

@@ -14,7 +14,7 @@ from modeling import pretrainers
 from modeling.checkpoints import checkpoint, conversion, google, names, pretrained
 from modeling.configs import config_files
 from modeling.elmo import files, lstm
-from tests.elmo_files import OPTIONS, WEIGHTS, stored, write, write_training
+from tests.elmo_files import OPTIONS, WEIGHTS, stored, write
 from tests.modeling.random_weights import assert_equal, random_model, values
 
 BIAS, CARRY = "CNN/b_cnn_0", "CNN_high_1/W_carry"
@@ -49,29 +49,6 @@ def test_release_is_found_by_its_directory(released, config):
     shutil.copyfile(OPTIONS, released / "other_options.json")
     with pytest.raises(ValueError, match="there is no bert_config"):
         pretrained.locate(released)
-
-
-def test_training_checkpoint_holds_the_same_network(tmp_path, config):
-    write_training(tmp_path)
-    release = pretrained.locate(tmp_path)
-    assert release.checkpoint.endswith("model.ckpt-7")
-    read = conversion.read(
-        release.checkpoint, pretrained.read_config(release.config_file), "none"
-    )
-    assert read.report.global_step == 7 and read.report.missing == ()
-    assert read.report.unused == ("lm/softmax/W", "lm/softmax/b")
-    assert read.num_states == 31 + 2
-    (tmp_path / "dumped").mkdir()
-    conversion.write_directory(tmp_path / "dumped", read.model, "hdf5")
-    again = stored(tmp_path / "dumped" / "weights.hdf5")
-    assert_equal(again, stored(WEIGHTS))
-    assert {array.dtype for array in again.values()} == {np.dtype(np.float32)}
-    written = config_files.read(tmp_path / "dumped" / "options.json")
-    assert written == config.network_alone()
-    for target, number in (("hdf5", 262), ("google", 261)):  # which that trains with
-        conversion.write_directory(tmp_path / "dumped", read.model, target)
-        raw = json.loads((tmp_path / "dumped" / "options.json").read_text())
-        assert raw["char_cnn"]["n_characters"] == number
 
 
 def test_single_lstm_is_read_under_its_own_names(tmp_path, config):
