@@ -16,8 +16,6 @@ MORE = len("[MASK]") - len("a")  # characters of the first word of each text
 
 
 class Model(export.ServedModel):
-    """Signatures of strings, of words in rows, and of numbers."""
-
     def __init__(self):
         @tf.function(input_signature=[tf.TensorSpec([None, None], tf.string, "words")])
         def count(words):
@@ -69,20 +67,7 @@ def test_export_holds_requests_that_its_signatures_answer(tmp_path, monkeypatch)
             np.testing.assert_array_equal(outputs["size"], [size])
 
 
-def test_requests_hold_nothing_that_the_protocol_does_not_know(tmp_path):
-    """Each byte of a record is a field of the public definition."""
-    path = str(tmp_path / warmup.FILE_NAME)
-    warmup.write(path, Model().signatures())
-    for record in tf.data.TFRecordDataset(path):
-        log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
-        known = prediction_log_pb2.PredictionLog.FromString(record.numpy())
-        known.DiscardUnknownFields()
-        assert known == log and log.WhichOneof("log_type") == "predict_log"
-        assert known.SerializeToString(deterministic=True) == record.numpy()
-
-
 def record(signature_name, **inputs):
-    """As others write it, with the protocol's own code."""
     log = prediction_log_pb2.PredictionLog()
     request = log.predict_log.request
     request.model_spec.name = "any"
@@ -92,8 +77,8 @@ def record(signature_name, **inputs):
     return log.SerializeToString()
 
 
-class Asked:
-    """A version that notes what it was asked, and a directory for its export."""
+class Warmed:
+    """A version that notes its requests, and a directory for its export."""
 
     def __init__(self, folder, signatures=test_rest.SIGNATURES):
         self.requests = []
@@ -103,8 +88,8 @@ class Asked:
         self.path.parent.mkdir()
 
     def call(self, name, arrays):
-        found = {key: array.tolist() for key, array in arrays.items()}
-        self.requests.append((name, found))
+        actual = {key: array.tolist() for key, array in arrays.items()}
+        self.requests.append((name, actual))
         return {}
 
     def write(self, *records):
@@ -113,41 +98,40 @@ class Asked:
                 writer.write(one)
 
     def warmed(self):
-        """What it is asked before it takes traffic."""
         servables.warm(self.version, str(self.folder))
         return self.requests
 
 
 @pytest.fixture
-def asked(tmp_path):
-    return Asked(tmp_path)
+def server(tmp_path):
+    return Warmed(tmp_path)
 
 
-def test_version_is_warmed_by_what_its_export_holds(asked):
+def test_version_is_warmed_by_what_its_export_holds(server):
     other = prediction_log_pb2.PredictionLog()
     other.classify_log.request.model_spec.name = "any"
     pair = {"text_a": ["a", "b"], "text_b": [b"\xff", b""]}
-    asked.write(
+    server.write(
         *(record("", text=["x"]), other.SerializeToString(), record("pair", **pair)),
         record("number", x=np.float32([1.5])),
     )
-    assert asked.warmed() == [
+    assert server.warmed() == [
         ("serving_default", {"text": [b"x"]}),
         ("pair", {"text_a": [b"a", b"b"], "text_b": [b"\xff", b""]}),
         ("number", {"x": [1.5]}),
     ]
 
 
-def test_version_whose_export_holds_nothing_is_asked_one_text(asked, tmp_path):
-    assert asked.warmed() == [("serving_default", {"text": [b"a"]})]
+def test_version_whose_export_holds_nothing_is_asked_one_text(server, tmp_path):
+    assert server.warmed() == [("serving_default", {"text": [b"a"]})]
     (tmp_path / "numbers").mkdir()
     numbers = {"serving_default": test_rest.SIGNATURES["number"]}
-    assert Asked(tmp_path / "numbers", numbers).warmed() == []
+    assert Warmed(tmp_path / "numbers", numbers).warmed() == []
 
 
-def cut_off(asked):
-    asked.write(record("", text=["x"]), record("", text=["y"]))
-    asked.path.write_bytes(asked.path.read_bytes()[:-7])
+def cut_off(server):
+    server.write(record("", text=["x"]), record("", text=["y"]))
+    server.path.write_bytes(server.path.read_bytes()[:-7])
 
 
 @pytest.mark.parametrize(
@@ -155,21 +139,28 @@ def cut_off(asked):
     [
         (cut_off, "truncated record"),
         (
-            lambda asked: asked.path.write_bytes(b"not records at all"),
+            lambda server: server.path.write_bytes(b"not records at all"),
             "corrupted record",
         ),
-        (lambda asked: asked.write(record("", text=["x"]), b"\x32\xff"), "no request"),
         (
-            lambda asked: asked.write(record("", text=["x"]), record("of", text=["y"])),
+            lambda server: server.write(record("", text=["x"]), b"\x32\xff"),
+            "no request",
+        ),
+        (
+            lambda server: server.write(
+                record("", text=["x"]), record("of", text=["y"])
+            ),
             'Serving signature name: "of" not found',
         ),
     ],
 )
-def test_requests_that_cannot_be_asked_are_one_warning(spoil, reason, asked, caplog):
-    spoil(asked)
-    requests = asked.warmed()
-    (said,) = [entry.getMessage() for entry in caplog.records]
-    assert said.startswith(f"{asked.folder}: not all warm-up requests were answered (")
-    assert reason in said and "\n" not in said
-    if b"not" not in asked.path.read_bytes():
+def test_requests_that_cannot_be_asked_are_one_warning(spoil, reason, server, caplog):
+    spoil(server)
+    requests = server.warmed()
+    (printed,) = [entry.getMessage() for entry in caplog.records]
+    assert printed.startswith(
+        f"{server.folder}: not all warm-up requests were answered ("
+    )
+    assert reason in printed and "\n" not in printed
+    if b"not" not in server.path.read_bytes():
         assert requests == [("serving_default", {"text": [b"x"]})]
