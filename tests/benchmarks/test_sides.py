@@ -265,14 +265,6 @@ def test_useful_work_is_counted_by_hand():
     )
     expected = 2 * (blocks * (tokens + new - 4) + 2 * 7 * new) / 1e9
     assert gflop == pytest.approx(expected)
-    # Of a pair sources are read once, and each of three beams writes.
-    pair = {"encoder": shape, "decoder": {**shape, "intermediate_size": 11}}
-    writing = dataclasses.replace(job, action="write", head="seq2seq", num_beams=3)
-    gflop = sides.useful_gflop(pair, work, writing)
-    read = blocks + 5 * 2 * 2 * 2  # keys and values of the source for each layer
-    written = 5 * (6 * 2 * 2 + 2 * 2 * 11) + 2 * 2 + 2 * 7
-    new = 4 * sides.NEW_TOKENS["seq2seq"] * 3
-    assert gflop == pytest.approx(2 * (read * tokens + written * new) / 1e9)
 
 
 def test_warm_up_is_not_timed(monkeypatch):

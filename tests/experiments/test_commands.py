@@ -5,7 +5,15 @@ import json
 import pytest
 from absl import flags
 
-from experiments import commands, compare, plans, preparation, shapes, systems, tasks
+from experiments import (
+    commands,
+    compare,
+    comparison,
+    preparation,
+    shapes,
+    systems,
+    tasks,
+)
 from modeling import pretrainers
 from modeling.configs import config as config_lib
 from modeling.elmo import objective
@@ -66,7 +74,7 @@ def parsed(stage):
 def test_scripts_take_all_command_lines(lines):
     stages = [
         *lines.corpus.stages([*preparation.CORPORA, preparation.TEXTS]),
-        *(lines.pretraining(n, plans.TRIAL_STEPS) for n in systems.NETWORKS.values()),
+        *(lines.pretraining(n, comparison.TRIAL_STEPS) for n in systems.NETWORKS.values()),
         lines.encoder_of_pair(),
         *(
             lines.task(system, task)
@@ -139,7 +147,7 @@ def test_a_bert_without_counterparts_is_refused(bert):
 
 def test_networks_read_as_many_tokens_as_the_first():
     tokens = {"a": 1000.0, "b": 2000.0, "c": 1e9}
-    assert plans.equal_steps(1000, tokens) == {"a": 1000, "b": 496, "c": 8}
+    assert comparison.equal_steps(1000, tokens) == {"a": 1000, "b": 496, "c": 8}
 
 
 def test_tokens_of_a_step_are_those_of_any_machine(tmp_path):
@@ -157,6 +165,6 @@ def test_tokens_of_a_step_are_those_of_any_machine(tmp_path):
         }
         record = {"curves": curves, "flags": {"train_batch_size": 8}}
         (tmp_path / "report.json").write_text(json.dumps(record))
-        return plans.tokens_per_step(str(tmp_path))
+        return comparison.tokens_per_step(str(tmp_path))
 
     assert measured(1.0) == measured(0.0437) == sum(counts) / len(counts)
