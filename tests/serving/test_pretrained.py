@@ -265,10 +265,7 @@ def test_odd_texts_have_the_answers_that_they_have_alone(version_dir, name):
 
 def test_server_is_warmed_up_with_masks(version_dir):
     """Without one the network of the masks has nothing to do."""
-    path = f"{version_dir}/assets.extra/{warmup.FILE_NAME}"
-    requests = [found for name, found in warmup.read(path) if name == "fill_mask"]
-    assert len(requests) == len(warmup.LENGTHS)
-    for request in requests:
+    for request in warmup.requests({"text": tf.TensorSpec([None], tf.string)}):
         inputs = {name: tf.constant(array) for name, array in request.items()}
         starts = loaded(version_dir)["fill_mask"](**inputs)["starts"]
         assert starts.numpy().tolist() == [[0]]
