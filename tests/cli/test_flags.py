@@ -122,14 +122,14 @@ PAIR = types.SimpleNamespace(
 )
 
 
-def run_settings(of_adagrad=None):
+def run_settings(adagrad_settings=None):
     return run_flags.run_settings(
         STRATEGY,
         "plan",
         config={"hidden_size": 8},
         init_checkpoint="",
         length_flag="--num_train_steps",
-        of_adagrad=of_adagrad,
+        adagrad_settings=adagrad_settings,
     )
 
 
@@ -458,7 +458,7 @@ def test_plan_follows_the_schedule_of_gpt(parse):
 )
 def test_optimizer_is_the_named_one(parse, name, flag, kind, corrects):
     parse("run_classifier", f"--optimizer={name}", *flag.split())
-    made = run_settings(of_adagrad={"clip_norm": 1.0}).optimizer()
+    made = run_settings(adagrad_settings={"clip_norm": 1.0}).optimizer()
     assert type(made) is kind
     assert getattr(made, "bias_correction", None) is corrects
     assert name != "adagrad" or (made.max_norm, made.gradient_factor) == (1.0, 1.0)
@@ -521,11 +521,11 @@ OF_WEIGHTS = {
 def test_identity_has_every_flag_that_changes_weights(script):
     with tiny.flags_of(script) as names:
         flags.FLAGS([script])
-        before = training_flags.of_weights()
+        before = training_flags.weight_flags()
         changed = set()
         for name in names:
             with command_line.changed({name: "another value"}):
-                if training_flags.of_weights() != before:
+                if training_flags.weight_flags() != before:
                     changed.add(name)
     assert changed == OF_WEIGHTS[script]
     assert changed.isdisjoint(training_flags.CHANGE_NO_WEIGHT)

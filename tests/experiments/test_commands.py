@@ -3,7 +3,15 @@
 import pytest
 from absl import flags
 
-from experiments import commands, compare, plans, preparation, shapes, systems, tasks
+from experiments import (
+    commands,
+    compare,
+    comparison,
+    preparation,
+    shapes,
+    systems,
+    tasks,
+)
 from modeling import pretrainers
 from modeling.configs import config as config_lib
 from modeling.elmo import objective
@@ -63,7 +71,10 @@ def parsed(stage):
 def test_scripts_take_all_command_lines(lines):
     stages = [
         *lines.corpus.stages([*preparation.CORPORA, preparation.TEXTS]),
-        *(lines.pretraining(n, plans.TRIAL_STEPS) for n in systems.NETWORKS.values()),
+        *(
+            lines.pretraining(n, comparison.TRIAL_STEPS)
+            for n in systems.NETWORKS.values()
+        ),
         lines.encoder_of_pair(),
         *(
             lines.task(system, task)
@@ -116,4 +127,4 @@ def test_weights_are_those_of_the_built_network(bert, shape, make, more):
 
 def test_networks_read_as_many_tokens_as_the_first():
     tokens = {"a": 1000.0, "b": 2000.0, "c": 1e9}
-    assert plans.equal_steps(1000, tokens) == {"a": 1000, "b": 496, "c": 8}
+    assert comparison.equal_steps(1000, tokens) == {"a": 1000, "b": 496, "c": 8}

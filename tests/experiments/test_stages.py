@@ -66,7 +66,6 @@ def test_weights_go_where_they_are_not_kept(root):
         folder.mkdir(parents=True)
         for file in ("model.ckpt-3.index", "train.tf_record", "report.json"):
             (folder / file).write_text("")
-        (folder / "feature_cache").mkdir()
     run(root, [stage(root, "kept"), stage(root, "gone", keeps_weights=False)])
-    assert len(os.listdir(root / "kept" / "seed-1")) == 4
+    assert len(os.listdir(root / "kept" / "seed-1")) == 3
     assert os.listdir(root / "gone" / "seed-1") == ["report.json"]
