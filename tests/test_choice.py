@@ -114,42 +114,6 @@ def test_a_choice_is_learned_and_exported(model_dir, table_dir, tmp_path):
 
 
 @pytest.mark.slow
-def test_both_orders_give_a_number_that_does_not_depend_on_the_order(
-    model_dir, tmp_path
-):
-    """A number is how many texts of the pair have the sign "great"."""
-    rows = []
-    for i in range(32):
-        words = [tiny.FILLERS[(i * 7 + j * 3) % 10] for j in range(6)]
-        signs = ["great" if i & bit else "awful" for bit in (1, 2)]
-        first = " ".join([signs[0], *words[: 1 + i // 4 % 4]])
-        second = " ".join([signs[1], *words[:2]])
-        rows.append((first, second, signs.count("great")))
-    for name, part in (("train", rows[:24]), ("dev", rows[24:])):
-        header = ("text_a", "text_b", "label")
-        tiny.write_tsv(tmp_path / f"{name}.tsv", header, part)
-    flags = [
-        *arguments(model_dir, tmp_path, "train", "dev"),
-        *("--problem_type=regression", "--pair_input=both_orders"),
-        *("--learning_rate=3e-3", "--num_train_epochs=12", "--train_batch_size=8"),
-        f"--output_dir={tmp_path}",
-    ]
-    done = tiny.run_classifier(*flags, "--do_train", "--do_eval", "--do_export")
-    assert done.code == 0, done.err
-    assert tiny.eval_results(tmp_path)["eval_pearson"] > 0.75
-    ask = predictor.Predictor(str(tmp_path / "export")).predict
-    first, second = ["great the", "a sea"], ["awful a film", "great it"]
-    here, there = ask(first, second), ask(second, first)
-    assert [row["score"] for row in here] == pytest.approx(
-        [row["score"] for row in there], abs=1e-5
-    )
-    assert abs(here[0]["score"] - ask(first, first)[0]["score"]) > 0.1
-    wrong = [flag for flag in flags if "pair_input" not in flag]
-    done = tiny.run_classifier(*wrong, "--do_eval")
-    assert done.code == 2 and "trained with --pair_input=both_orders" in done.err
-
-
-@pytest.mark.slow
 def test_gpt_2_chooses_from_text_to_served_text(shared_file, table_dir, tmp_path):
     vocab_file = shared_file("golden/gpt2/tiny_model/encoder.json")
     model = tiny_gpt.write(tmp_path / "model", vocab_file)

@@ -203,18 +203,6 @@ def test_checkpoint_without_vocabulary(release, tmp_path):
     assert (tmp_path / "g" / DATA).read_bytes() == (source / DATA).read_bytes()
 
 
-def test_parts_that_lie_apart(release, tmp_path):
-    shutil.copy(release / "bert_model.ckpt.index", tmp_path)
-    shutil.copy(release / DATA, tmp_path)
-    prefix, config_file = tmp_path / "bert_model.ckpt", release / "bert_config.json"
-    files = f"--bert_config_file={config_file}", f"--vocab_file={release}/vocab.txt"
-    convert(prefix, "google", tmp_path / "one", *files)
-    convert(prefix, "google", tmp_path / "two", f"--pretrained={release}")
-    listed = tiny.listing(tmp_path / "two")
-    assert listed == tiny.listing(tmp_path / "one")
-    assert set(listed) >= {"bert_config.json", "vocab.txt", "tokenizer_config.json"}
-
-
 def test_nothing_is_overwritten_unasked(release, tmp_path):
     convert(release, "google", tmp_path / "out")
     error = refusal(release, tmp_path / "out", to="hugging_face")
