@@ -62,15 +62,11 @@ class Questions:
 def read_for_prediction(path: str, *, version_2_with_negative: bool) -> Questions:
     """Reads questions to be answered, with any annotated answers.
 
+    Warns where the file's version and `version_2_with_negative` disagree. A file that
+    is not of the layout raises ValueError.
+
     Differs from google-research/bert: an id that stands there twice is refused, and so
     are a context without words and, in training, an empty answer.
-
-    Warns where the file's version and `version_2_with_negative` disagree.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: it cannot be read, is not JSON or not of the layout, has no
-            question, a context without words, or an id twice.
     """
     questions = _read(path)
     _compare_versions(questions, version_2_with_negative)
@@ -86,10 +82,6 @@ def read_for_training(
     out, here with one warning for all. Of several answers, `multiple_answers` "first"
     takes the first, "all" makes one question of each distinct one, and "" refuses them,
     as the original does.
-
-    Raises:
-        ValueError: as `read_for_prediction`; or no question is left, or one has no
-            answer, an empty one, or several.
     """
     questions = _read(path)
     examples: list[tuple[int, tuple[str, int] | None, tuple[int, int]]] = []
