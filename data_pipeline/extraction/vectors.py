@@ -205,8 +205,8 @@ def _npz(path, layout):
             member.write(names.tobytes())
         if not layout.of_tokens:
             return
-        shape = layout.num_tokens, *token_shape
-        with _member(archive, features.INPUT_IDS, np.int32, shape) as member:
+        ids_shape = layout.num_tokens, *token_shape
+        with _member(archive, features.INPUT_IDS, np.int32, ids_shape) as member:
             ids.seek(0)
             shutil.copyfileobj(ids, member)
         with _member(archive, SPLITS, np.int64, (layout.num_lines + 1,)) as member:
