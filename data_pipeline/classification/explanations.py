@@ -17,13 +17,10 @@ def explain_rows(
     indices: Sequence[int],
     outputs: Mapping[str, np.ndarray],
 ) -> list[dict[str, Any]]:
-    """The predictions for rows of the split `name`, and the weights of their words.
+    """The predictions for K rows of the split `name`, and the weights of their words.
 
-    Args:
-        vocab: tokens in the order of their ids.
-        decide: logits -> probabilities and `Scored.predictions`.
-        indices: K rows of the split.
-        outputs: "weights" float [K, S] of tokens, and "logits" [K, C].
+    `outputs` are "weights" float [K, S] of tokens, and "logits" [K, C], of which
+    `decide` makes probabilities and `Scored.predictions`.
     """
     packed, table = data.splits[name].packed, data.splits[name].table
     _, decisions = decide(outputs["logits"])

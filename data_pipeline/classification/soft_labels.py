@@ -85,12 +85,8 @@ class _DistillationExamples(batching.Examples):
 class SoftLabels:
     """The logits of a teacher for the rows of a student, once for the whole run.
 
-    Args:
-        data: the student's rows.
-        encode: of the teacher's tokenizer and length.
-        predict: of the teacher: batching.Examples, name of the progress -> outputs, of
-            which "logits" are float32 [N, C].
-        identity: differs where the teacher's weights do.
+    `encode` is of the teacher, and so is `predict`: batching.Examples, name of the
+    progress -> "logits", float32 [N, C]. `identity` differs where its weights do.
     """
 
     def __init__(

@@ -109,9 +109,13 @@ class Source:
         Without training rows they are those of `label_map`, the path of the
         label_map.json of a trained run, or "". Where they differ, ValueError is raised.
         """
-        stated = self._stated_labels()
+        stated = None
+        if self.task:
+            stated = self._named(self.task.labels)
+        elif self.label_spec:
+            stated = self._named(label_files.read_labels(self.label_spec))
         if train is not None:
-            return stated or self._labels_in(train)
+            return stated or self._named(self._names_in(train))
         if label_map:
             trained = labels.read_label_map(label_map)
             if stated and stated.names != trained.names:
@@ -154,21 +158,11 @@ class Source:
                 "of choice, to a model of choice alone"
             )
 
-    def _labels_in(self, train: tables.Table) -> labels.Labels:
-        if train.choices:
-            columns = [str(column) for column in self.layout.choices]
-            count = len(train.choices[0])
-            names = labels.choice_names(columns, count, train.labels)
-            return labels.Labels(names, "choice")
-        names = labels.find_labels(train, self.problem_type, self.separator)
-        return self._named(names)
-
-    def _stated_labels(self) -> labels.Labels | None:
-        if self.task:
-            return self._named(self.task.labels)
-        if not self.label_spec:
-            return None
-        return self._named(label_files.read_labels(self.label_spec))
+    def _names_in(self, train: tables.Table) -> tuple[str, ...]:
+        if not train.choices:
+            return labels.find_labels(train, self.problem_type, self.separator)
+        columns = [str(column) for column in self.layout.choices]
+        return labels.choice_names(columns, len(train.choices[0]), train.labels)
 
     def _named(self, names: tuple[str, ...]) -> labels.Labels:
         return labels.Labels(names, self.kind, self.separator, self.pair_input)

@@ -111,9 +111,6 @@ def load(
 
     `label_map` is the path of a trained run's label_map.json, or ""; `default_metrics`,
     by problem type, serve rows of no published task. Longer texts are cut and counted.
-
-    Raises:
-        ValueError: something is wrong with the rows.
     """
     rows: dict[str, tables.Table] = {}
     for name in names:

@@ -88,15 +88,9 @@ def read_table(
     """Reads one file: local or remote, plain or gzip (`.gz`), UTF-8.
 
     TSV is read as the original's `DataProcessor._read_tsv` read it: a quote is an
-    ordinary character, only a line feed ends a line, and carriage returns are dropped
-    (TensorFlow's line reader did that). CSV has RFC 4180 quoting. JSONL has one object
-    a line. A byte-order mark is no part of the first cell. `other_header` is that of
-    another split, if it has one.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: the file is unreadable, empty, not UTF-8, or lacks a column; a row
-            is blank, too short, or has an empty text that is not allowed.
+    ordinary character, only a line feed ends a line, and carriage returns are dropped.
+    CSV has RFC 4180 quoting, JSONL one object a line. A file that lacks a column,
+    labels or texts raises ValueError.
     """
     path = str(path)
     rows, keys, first, has_header = _begin(path, layout, other_header, labels_required)
@@ -149,9 +143,6 @@ def read_tfds(
 
     TensorFlow Datasets prepares it on first use. Columns are names of features; class
     labels become their names, -1 is no label. `lines` number the examples from 1.
-
-    Raises:
-        ValueError: no such data set, split or feature, or as in `read_table`.
     """
     path = f"tfds:{name}:{split}"
     names, rows = text_rows.tfds_rows(path, name, split, data_dir)
@@ -166,11 +157,10 @@ def read_tfds(
 def take(table: Table, is_kept: np.ndarray) -> Table:
     """Some rows of a table, by bool [N]."""
     rows = np.flatnonzero(is_kept)
-    names = ("text_a", "text_b", "choices", "labels", "example_ids", "lines")
     columns: dict[str, Any] = {
-        name: [column[row] for row in rows]
-        for name in names
-        if (column := getattr(table, name)) is not None
+        field.name: [column[row] for row in rows]
+        for field in dataclasses.fields(table)
+        if isinstance(column := getattr(table, field.name), list)
     }
     return dataclasses.replace(table, **columns)
 

@@ -219,10 +219,6 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
 
     Differs from google-research/bert: a test split without labels has `labels` None;
     there each row got the first label ("0", or "contradiction") as a placeholder.
-
-    Raises:
-        FileNotFoundError: the split's file is not in `data_dir`.
-        ValueError: there is no such split, or `tables.read_table` refuses the file.
     """
     if split not in task.splits:
         raise errors.InputError(

@@ -55,7 +55,7 @@ class _Stream:
     """A file for HDF5 that keeps the first error, after which it writes no more.
 
     HDF5 fails again with every object that it lets go of, and at the end of the process
-    with a segmentation fault; so whoever writes has to ask.
+    with a segmentation fault; so whoever writes calls `check`.
     """
 
     def __init__(self, file):

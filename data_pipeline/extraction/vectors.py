@@ -188,8 +188,8 @@ def _npz(path, layout):
         ids, ends = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(2))
         num_tokens, token_shape = 0, ()
 
-        shape = num_rows, len(layout.layers), layout.width
-        with _member(archive, VALUES, np.float32, shape) as member:
+        values_shape = num_rows, len(layout.layers), layout.width
+        with _member(archive, VALUES, np.float32, values_shape) as member:
 
             def write_line(result):
                 nonlocal num_tokens, token_shape

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, outcomes
-from data_pipeline.batches import packing, padding, splits
+from data_pipeline.batches import packing, splits
 from data_pipeline.seq2seq import decoder_features, graph
 from data_pipeline.seq2seq import pairs as text_pairs
 from terminal import progress
@@ -152,12 +152,10 @@ def _read(rows, tokenizer, tokens, limits, *, keeps_texts):
         if keeps_texts:
             sources += [pair.source for pair in pairs]
             targets += [pair.target for pair in pairs if pair.target is not None]
-    parts = [chunk.targets for chunk in chunks if chunk.targets is not None]
     ids = splits = None
-    if parts:
-        ids = np.concatenate([part.values.numpy() for part in parts])
-        lengths = np.concatenate([part.row_lengths().numpy() for part in parts])
-        splits = padding.row_splits(lengths)
+    if rows.has_targets:
+        with_eos = tf.concat([chunk.targets for chunk in chunks], axis=0)
+        ids, splits = with_eos.values.numpy(), with_eos.row_splits.numpy()
     return PairSplit(
         path=rows.path,
         lines=np.array(lines, np.int64),

@@ -117,16 +117,10 @@ def choose(
     tokenizer: base.Tokenizer,
     settings: Settings,
 ) -> Answers:
-    """Chooses an answer for each question.
+    """Chooses answers from logits, float [N, S], of which -inf never competes.
 
     Differs from google-research/bert: where only "no answer" is proposed, that is the
     prediction, with null odds of 1000000.0; there `AttributeError` ends the run.
-
-    Logits are float [N, S]. Padding competes, as in google-research/bert, except
-    where it is -inf.
-
-    Raises:
-        ValueError: logits and windows differ in shape, or a logit is not a number.
     """
     _check(inputs, start_logits, end_logits)
     find_text = _text_finder(inputs, tokenizer, settings)

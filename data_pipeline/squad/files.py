@@ -62,15 +62,11 @@ class Questions:
 def read_for_prediction(path: str, *, version_2_with_negative: bool) -> Questions:
     """Reads questions to be answered, with any annotated answers.
 
+    Warns where the file's version and `version_2_with_negative` disagree. A file that
+    is not of the layout raises ValueError.
+
     Differs from google-research/bert: an id that stands there twice is refused, and so
     are a context without words and, in training, an empty answer.
-
-    Warns where the file's version and `version_2_with_negative` disagree.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: it cannot be read, is not JSON or not of the layout, has no
-            question, a context without words, or an id twice.
     """
     questions = _read(path)
     _compare_versions(questions, version_2_with_negative)
@@ -86,14 +82,10 @@ def read_for_training(
     out, here with one warning for all. Of several answers, `multiple_answers` "first"
     takes the first, "all" makes one question of each distinct one, and "" refuses them,
     as the original does.
-
-    Raises:
-        ValueError: as `read_for_prediction`; or no question is left, or one has no
-            answer, an empty one, or several.
     """
     questions = _read(path)
     examples: list[tuple[int, tuple[str, int] | None, tuple[int, int]]] = []
-    not_found = []
+    misplaced = []
     for row, is_impossible in enumerate(questions.is_impossible):
         if is_impossible and version_2_with_negative:
             examples.append((row, None, (-1, -1)))
@@ -103,15 +95,12 @@ def read_for_training(
             if words := _locate(context, *answer):
                 examples.append((row, answer, words))
             else:
-                not_found.append(questions.ids[row])
-    if not_found:
+                misplaced.append(questions.ids[row])
+    if misplaced:
         logging.warning(
-            "%s: %d of %d answers are left out, because the context does not hold them "
-            "at their answer_start; the first is that of question %r",
-            path,
-            len(not_found),
-            len(not_found) + len(examples),
-            not_found[0],
+            f"{path}: {len(misplaced)} of {len(misplaced) + len(examples)} answers are "
+            "left out, because the context does not hold them at their answer_start; "
+            f"the first is that of question {misplaced[0]!r}"
         )
     if not examples:
         raise errors.InputError(
@@ -133,8 +122,8 @@ def shuffled(questions: Questions) -> Questions:
     """Shuffles questions before train.tf_record is written, as the original does."""
     order = list(range(len(questions)))
     random.Random(_SHUFFLE_SEED).shuffle(order)
-    answer_words = np.asarray(questions.answer_words)[order]
-    return dataclasses.replace(_take(questions, order), answer_words=answer_words)
+    words = np.asarray(questions.answer_words)[order]
+    return dataclasses.replace(_take(questions, order), answer_words=words)
 
 
 def _take(questions: Questions, rows: Sequence[int]) -> Questions:
@@ -142,8 +131,8 @@ def _take(questions: Questions, rows: Sequence[int]) -> Questions:
     columns: dict[str, Any] = {
         name: [getattr(questions, name)[row] for row in rows] for name in names
     }
-    columns["context_index"] = questions.context_index[list(rows)]
-    return dataclasses.replace(questions, **columns)
+    context_index = questions.context_index[list(rows)]
+    return dataclasses.replace(questions, context_index=context_index, **columns)
 
 
 def _training_answers(
@@ -194,18 +183,15 @@ def _words_and_starts(context: str) -> tuple[list[str], list[int]]:
 def _compare_versions(questions: Questions, version_2_with_negative: bool) -> None:
     if version_2_with_negative and not questions.is_version_2:
         logging.warning(
-            "%s: no question has is_impossible, so this is SQuAD 1.1; without "
-            "--version_2_with_negative every question gets an answer",
-            questions.path,
+            f"{questions.path}: no question has is_impossible, so this is SQuAD 1.1; "
+            "without --version_2_with_negative every question gets an answer"
         )
     count = sum(questions.is_impossible)
     if count and not version_2_with_negative:
         logging.warning(
-            "%s: %d of %d questions are marked is_impossible, so this is SQuAD 2.0; "
-            "without --version_2_with_negative every question gets an answer",
-            questions.path,
-            count,
-            len(questions),
+            f"{questions.path}: {count} of {len(questions)} questions are marked "
+            "is_impossible, so this is SQuAD 2.0; without --version_2_with_negative "
+            "every question gets an answer"
         )
 
 

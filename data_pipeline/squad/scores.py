@@ -154,7 +154,7 @@ def score_v1(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
 
     return {
         "exact_match": percent(exact),
-        "f1": percent(lambda right, given: f1(right, given, both_empty=0.0)),
+        "f1": percent(lambda right, answer: f1(right, answer, both_empty=0.0)),
     }
 
 
@@ -166,14 +166,10 @@ def score_v2(
     """Scores of SQuAD 2.0, in percent, and thresholds.
 
     exact, f1 and total are followed by the same for questions with an answer (HasAns_)
-    and without (NoAns_), if there are any. They judge the predictions as they are, like
-    the official script without --na-prob-file. The higher `null_score_diffs`, the
-    likelier there is no answer; they add best_exact, best_exact_thresh, best_f1 and
-    best_f1_thresh, the best scores that a threshold on them gives, although what
-    `predictions` withholds stays withheld.
-
-    Raises:
-        ValueError: there is no question, or one without a prediction or odds.
+    and without (NoAns_), if there are any. The higher `null_score_diffs`, the likelier
+    there is no answer; they add the best scores that a threshold on them gives,
+    best_exact and best_f1, and the thresholds, although what `predictions` withholds
+    stays withheld.
     """
     _check(gold)
     for name, values in (("predictions", predictions), ("null odds", null_score_diffs)):

@@ -45,8 +45,7 @@ def is_header(
     """Whether line 1 of a file holds names of columns.
 
     `has_header` decides, if it is not None. Otherwise line 1 is a header where a column
-    is given by name, or where the cell of a role is one of its `usual` names, which
-    are in lower case. `columns` has that of each role, as `parse` returns it.
+    is given by name, or where the cell of a role is one of its `usual` names.
     """
     by_name = [column for column in columns.values() if isinstance(column, str)]
     if has_header is False and by_name:

@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,13 +97,7 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
     are CoNLL-U: multiword tokens (3-4) and empty nodes (5.1) are no words.
 
     For seq.in and seq.out, `path` is the former or their directory; without a seq.out
-    there are no tags. JSONL has its words under "words" or "tokens", a list, or under
-    "text", which is split at whitespace, and its tags under "tags".
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: the file cannot be read, is not UTF-8, has no sentence, or lacks a
-            column or required tags; a sentence has unequal numbers of words and tags.
+    there are no tags. A file that lacks a column or required tags raises ValueError.
     """
     path = str(path)
     file_format = _format(path, layout.file_format)
@@ -126,18 +120,20 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
         )
         separator = columns.separator
         rows = _column_sentences(path, columns)
-    sentences, num_skipped = _collect(path, rows, tags_required)
-    has_tags = sentences[0].tags is not None
+    read_rows = list(rows)
+    sentences = [sentence for sentence in read_rows if sentence.words]
+    _check_tags(path, sentences, tags_required)
+    documents, words, tags, lines = map(list, zip(*sentences, strict=True))
     return Sentences(
         path=path,
         tag_path=tag_path or path,
         file_format=file_format,
-        words=[sentence.words for sentence in sentences],
-        tags=[sentence.tags or [] for sentence in sentences] if has_tags else None,
-        documents=np.array([s.document for s in sentences], features.INTEGER),
-        lines=[sentence.lines for sentence in sentences],
+        words=words,
+        tags=None if tags[0] is None else tags,
+        documents=np.array(documents, features.INTEGER),
+        lines=lines,
         separator=separator,
-        num_skipped=num_skipped,
+        num_skipped=len(read_rows) - len(sentences),
     )
 
 
@@ -161,32 +157,23 @@ def _format(path: str, file_format: str) -> str:
         return "conll"
 
 
-def _collect(
-    path: str, rows: Iterable[Sentence], tags_required: bool
-) -> tuple[list[Sentence], int]:
-    sentences: list[Sentence] = []
-    num_skipped = 0
-    for sentence in rows:
-        if not sentence.words:
-            num_skipped += 1
-            continue
-        line = sentence.lines[0]
-        if sentence.tags is None and tags_required:
-            raise errors.InputError(
-                f"{path}:{line}: has no tags; give every sentence some"
-            )
-        sentences.append(sentence)
-        if (sentence.tags is None) != (sentences[0].tags is None):
-            raise errors.InputError(
-                f"{path}: of lines {sentences[0].lines[0]} and {line} one has tags and "
-                "one has none; give tags to all sentences, or to none"
-            )
+def _check_tags(path: str, sentences: list[Sentence], tags_required: bool) -> None:
     if not sentences:
         raise errors.InputError(
             f"{path}: there is no sentence; give it one word a line with its tag, or "
             'lines such as {"words": ["a", "b"], "tags": ["O", "O"]}'
         )
-    return sentences, num_skipped
+    for sentence in sentences:
+        line = sentence.lines[0]
+        if sentence.tags is None and tags_required:
+            raise errors.InputError(
+                f"{path}:{line}: has no tags; give every sentence some"
+            )
+        if (sentence.tags is None) != (sentences[0].tags is None):
+            raise errors.InputError(
+                f"{path}: of lines {sentences[0].lines[0]} and {line} one has tags and "
+                "one has none; give tags to all sentences, or to none"
+            )
 
 
 class _Columns(NamedTuple):

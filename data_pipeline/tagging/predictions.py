@@ -96,11 +96,9 @@ def span_lines(
 ) -> Iterator[str]:
     """One JSON object a sentence: its words, their tags, and the spans.
 
-    {"words": [...], "tags": [...], "probabilities": [...], "spans": [{"start": 0,
-    "end": 2, "type": "person", "text": "Ada Byron", "probability": 0.98}]}, and
-    "given", the tags of the file, where it has some, as split.load respells them, with
-    "correct", whether all of them are predicted. A span is words[start:end],
-    its probability the product of its words', rounded to 6 digits; "plain" has none.
+    A span is words[start:end], its probability the product of its words'; "plain" tags
+    have none. "given" are the tags of the file, as split.load respells them, "correct"
+    is whether all of them are predicted.
     """
     for index, words in enumerate(sentences.words):
         row: dict[str, Any] = {

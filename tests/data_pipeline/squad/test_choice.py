@@ -9,10 +9,8 @@ from data_pipeline.squad import windows as context_windows
 from data_pipeline.text import wordpiece
 
 GOLDEN = "golden/squad"
-VOCAB = [
-    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "steve", "smith", "'", "s", "##s"),
-    *("paris", "in", ",", "京", "。"),
-]
+PIECES = "who steve smith ' s ##s paris in , 京 。"
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
 TOKENIZER = wordpiece.BertTokenizer(VOCAB)
 IDS = {token: index for index, token in enumerate(VOCAB)}
 

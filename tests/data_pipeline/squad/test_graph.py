@@ -11,10 +11,8 @@ from data_pipeline.text import elmo, wordpiece
 from tests import served_answers
 from tests.data_pipeline import original_words
 
-VOCAB = [
-    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "##a", "##b", "##c", "x"),
-    *("##x", "i", "s", "σ", "##σ", "中", ".", "-", "(", "한", "ᄒ", "##ᅡ", "$"),
-]
+PIECES = "a b c ##a ##b ##c x ##x i s σ ##σ 中 . - ( 한 ᄒ ##ᅡ $"
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
 LOWER = wordpiece.BertTokenizer(VOCAB)
 CASED = wordpiece.BertTokenizer(VOCAB, do_lower_case=False)
 # Of characters, 8 to a word; some of the words in ROWS are longer.

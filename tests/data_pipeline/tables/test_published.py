@@ -110,7 +110,7 @@ THREE = {**RACE, "options": [["a", "b", "c"]] * 2}
     [
         ("copa", "a.xml", COPA.replace("effect", "reason"), "a.xml:10: asks for 'reas"),
         ("copa", "a.xml", COPA.replace("a1>", "a3>"), "a.xml:4: a1 is None, no text; "),
-        ("copa", "a.xml", COPA[:-9], "a.xml:14: not XML ("),
+        ("copa", "a.xml", COPA[:-9], ": not XML ("),
         ("story_cloze", "s.csv", STORY + "x2,A.\n", "s.csv:3: 2 cells; a story has 8"),
         ("swag", "t.csv", SWAG.replace("ending1", "e"), "t.csv:1: no column ending1; "),
         ("race", "1.txt", json.dumps(THREE), "1.txt: question 0 has ['a', 'b', 'c']"),
