@@ -63,8 +63,8 @@ def test_rows_have_filters_of_their_own():
     values = [(0.5, 0, 0.4), (1.0, 5, 1.0), (2.0, 3, 0.9)]
     columns = map(tf.constant, map(list, zip(*values, strict=True)))
     together = sampling.filtered(logits, Sampling(*columns))
-    for row, of_row in enumerate(values):
-        alone = sampling.filtered(logits[row : row + 1], Sampling(*of_row))
+    for row, row_values in enumerate(values):
+        alone = sampling.filtered(logits[row : row + 1], Sampling(*row_values))
         np.testing.assert_allclose(together[row], alone[0], rtol=1e-6)
 
 
