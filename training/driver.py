@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from contract import file_names, remote_files, wording
+from contract import errors, file_names, remote_files, wording
 from data_pipeline.batches import batching
 from data_pipeline.pretraining import source
 from modeling import losses
@@ -184,6 +185,7 @@ class FineTuningTask(Task):
             name = "evaluating: batch" if split == "dev" else "predicting: batch"
             rows = splits[split]
             outputs = predictor(rows, batch_size=batch_size, name=name)
+            check_finite(outputs, split)
             return self.score(split, outputs, batch_size)
 
         task = dataclasses.replace(self, splits=splits)
@@ -410,6 +412,20 @@ class PretrainingTask(Task):
                 explanations=[],
                 defaults=settings.default_flags,
                 **facts.collect(settings.run, model, self.kind, data, *ended),
+            )
+
+
+def check_finite(outputs: Mapping[str, np.ndarray], split: str) -> None:
+    """Raises errors.NotFinite for outputs that no score can be computed of.
+
+    The last step of training may leave such weights, after a loss that was finite.
+    """
+    for name, values in outputs.items():
+        # -inf stands beyond the end of a text.
+        if values.dtype.kind == "f" and not np.all(values < np.inf):
+            raise errors.NotFinite(
+                f"the model's {name} for the {split} rows are not finite numbers; "
+                "lower --learning_rate and start again with --overwrite_output_dir"
             )
 
 

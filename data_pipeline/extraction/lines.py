@@ -43,12 +43,7 @@ class TextLines:
     needs_tokens: bool = False  # whether a line without any token is an error
 
     def measure(self) -> Size:
-        """Reads the file once.
-
-        Raises:
-            ValueError: it cannot be read or has no line; or a line has no token, or is
-                a pair, and no special token stands around texts.
-        """
+        """Reads the file once; ValueError without lines, or for an empty one."""
         num_lines = num_tokens = num_truncated = 0
         for packed in self._chunks():
             num_lines += len(packed)
@@ -68,13 +63,11 @@ class TextLines:
         pad_to: int | None,
         by_length: bool = True,
     ) -> tf.data.Dataset:
-        """All lines in full batches, in an order that wastes little on padding.
-
-        Unless they are ordered `by_length`: then they come as they stand in the file.
+        """All lines in full batches; `by_length`, in an order that saves padding.
 
         A pool has at most `max_tokens`. All lines of one come before those of the next,
-        so whoever restores the order of lines has to keep so many tokens. `pad_to` is
-        the length of every batch in tokens, or None for its longest line.
+        so whoever restores the order of lines keeps as many tokens. `pad_to` is the
+        length of every batch in tokens, or None for its longest line.
 
         Returns:
             Dicts: input_ids, input_mask, segment_ids int32 [B, S], and unique_ids int64

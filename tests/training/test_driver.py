@@ -3,9 +3,11 @@
 import json
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from training import grid, run
+from contract import errors
+from training import driver, grid, run
 
 
 def settings(output_dir, **changes):
@@ -18,6 +20,16 @@ def settings(output_dir, **changes):
         batch_size=8,
         **changes,
     )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_outputs_that_are_not_finite_are_refused(value):
+    """-inf is padding."""
+    outputs = {"logits": np.array([[0.5, -np.inf]]), "ids": np.array([1])}
+    driver.check_finite(outputs, "dev")
+    outputs["logits"][0, 0] = value
+    with pytest.raises(errors.NotFinite, match="logits for the dev rows are not"):
+        driver.check_finite(outputs, "dev")
 
 
 def test_seeds_are_run_one_by_one_and_summarised(tmp_path, capsys):

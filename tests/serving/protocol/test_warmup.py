@@ -3,7 +3,6 @@
 import sys
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
@@ -16,6 +15,8 @@ MORE = len("[MASK]") - len("a")  # characters of the first word of each text
 
 
 class Model(export.ServedModel):
+    """Signatures of strings, of words in rows, and of numbers."""
+
     def __init__(self):
         @tf.function(input_signature=[tf.TensorSpec([None, None], tf.string, "words")])
         def count(words):
@@ -67,100 +68,52 @@ def test_export_holds_requests_that_its_signatures_answer(tmp_path, monkeypatch)
             np.testing.assert_array_equal(outputs["size"], [size])
 
 
-def record(signature_name, **inputs):
-    log = prediction_log_pb2.PredictionLog()
-    request = log.predict_log.request
-    request.model_spec.name = "any"
-    request.model_spec.signature_name = signature_name
-    for name, value in inputs.items():
-        request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
-    return log.SerializeToString()
+def test_requests_hold_nothing_that_the_protocol_does_not_know(tmp_path):
+    """Each byte of a record is a field of the public definition."""
+    path = str(tmp_path / warmup.FILE_NAME)
+    warmup.write(path, Model().signatures())
+    for record in tf.data.TFRecordDataset(path):
+        log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        known = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        known.DiscardUnknownFields()
+        assert known == log and log.WhichOneof("log_type") == "predict_log"
+        assert known.SerializeToString(deterministic=True) == record.numpy()
 
 
-class Warmed:
-    """A version that notes its requests, and a directory for its export."""
+class Recorder:
+    """A version that records its requests, and a directory for its export."""
 
     def __init__(self, folder, signatures=test_rest.SIGNATURES):
         self.requests = []
         self.version = servables.Version(signatures, self.call)
-        self.folder = folder
-        self.path = folder / "assets.extra" / warmup.FILE_NAME
-        self.path.parent.mkdir()
+        self.folder = str(folder)
 
     def call(self, name, arrays):
-        actual = {key: array.tolist() for key, array in arrays.items()}
-        self.requests.append((name, actual))
+        values = {key: array.tolist() for key, array in arrays.items()}
+        self.requests.append((name, values))
         return {}
 
-    def write(self, *records):
-        with tf.io.TFRecordWriter(str(self.path)) as writer:
-            for one in records:
-                writer.write(one)
 
-    def warmed(self):
-        servables.warm(self.version, str(self.folder))
-        return self.requests
-
-
-@pytest.fixture
-def server(tmp_path):
-    return Warmed(tmp_path)
+def test_each_signature_of_texts_is_warmed_up(tmp_path):
+    recorder = Recorder(tmp_path)
+    servables.warm(recorder.version, recorder.folder)
+    count = len(warmup.LENGTHS)
+    names = [name for name, _ in recorder.requests]
+    assert names.count("serving_default") == names.count("pair") == count
+    assert "number" not in names
+    shortest = recorder.requests[names.index("serving_default")][1]
+    assert shortest == {"text": [b"[MASK] a a a"]}
+    assert recorder.requests[names.index("pair")][1].keys() == {"text_a", "text_b"}
 
 
-def test_version_is_warmed_by_what_its_export_holds(server):
-    other = prediction_log_pb2.PredictionLog()
-    other.classify_log.request.model_spec.name = "any"
-    pair = {"text_a": ["a", "b"], "text_b": [b"\xff", b""]}
-    server.write(
-        *(record("", text=["x"]), other.SerializeToString(), record("pair", **pair)),
-        record("number", x=np.float32([1.5])),
-    )
-    assert server.warmed() == [
-        ("serving_default", {"text": [b"x"]}),
-        ("pair", {"text_a": [b"a", b"b"], "text_b": [b"\xff", b""]}),
-        ("number", {"x": [1.5]}),
-    ]
+def test_model_that_fails_is_one_warning(tmp_path, caplog):
+    recorder = Recorder(tmp_path)
 
+    def fail(name, arrays):
+        raise servables.invalid("no such word\nand a traceback")
 
-def test_version_whose_export_holds_nothing_is_asked_one_text(server, tmp_path):
-    assert server.warmed() == [("serving_default", {"text": [b"a"]})]
-    (tmp_path / "numbers").mkdir()
-    numbers = {"serving_default": test_rest.SIGNATURES["number"]}
-    assert Warmed(tmp_path / "numbers", numbers).warmed() == []
-
-
-def cut_off(server):
-    server.write(record("", text=["x"]), record("", text=["y"]))
-    server.path.write_bytes(server.path.read_bytes()[:-7])
-
-
-@pytest.mark.parametrize(
-    ("spoil", "reason"),
-    [
-        (cut_off, "truncated record"),
-        (
-            lambda server: server.path.write_bytes(b"not records at all"),
-            "corrupted record",
-        ),
-        (
-            lambda server: server.write(record("", text=["x"]), b"\x32\xff"),
-            "no request",
-        ),
-        (
-            lambda server: server.write(
-                record("", text=["x"]), record("of", text=["y"])
-            ),
-            'Serving signature name: "of" not found',
-        ),
-    ],
-)
-def test_requests_that_cannot_be_asked_are_one_warning(spoil, reason, server, caplog):
-    spoil(server)
-    requests = server.warmed()
-    (printed,) = [entry.getMessage() for entry in caplog.records]
-    assert printed.startswith(
-        f"{server.folder}: not all warm-up requests were answered ("
-    )
-    assert reason in printed and "\n" not in printed
-    if b"not" not in server.path.read_bytes():
-        assert requests == [("serving_default", {"text": [b"x"]})]
+    recorder.version.call = fail
+    servables.warm(recorder.version, recorder.folder)
+    (line,) = [entry.getMessage() for entry in caplog.records]
+    assert line.startswith(f"{tmp_path}: not all warm-up requests were answered (no su")
+    assert "\n" not in line
