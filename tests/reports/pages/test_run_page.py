@@ -347,7 +347,7 @@ def test_runs_of_other_flags_and_without_scores_are_in_the_table(tmp_path):
     run_report.write(None, str(tmp_path / "seed-3"), **example_runs.facts())
     older = record.read(str(tmp_path / "seed-2"))
     older["evaluation"]["scores"]["accuracy"] = {"value": 0.8, "interval": None}
-    (tmp_path / "seed-2" / "report.json").write_text(record.text_of(older))
+    (tmp_path / "seed-2" / "report.json").write_text(record.make_text(older))
     run_report.write_all(str(tmp_path))
     said = _Page((tmp_path / "report.html").read_text()).text
     assert "3 runs" in said and "seed-1 7 0.8000" in said
