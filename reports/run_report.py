@@ -40,7 +40,7 @@ def write(rows: outcomes.Outcomes | None, directory: str, **facts: Any) -> None:
     """
     if _is_kept(directory, rows, trains=facts["trains"]):
         return
-    facts["pictures"] = _drawn(rows) if rows is not None else []
+    facts["pictures"] = _draw(rows) if rows is not None else []
     text = record.make_text(record.build(rows, directory=directory, **facts))
     run = json.loads(text)  # as a reader of the file has it
     where = usage.place(directory)
@@ -76,7 +76,7 @@ def _is_kept(directory, rows, *, trains):
     return bool(before["evaluation"]) and before["evaluation"]["split"] == "dev"
 
 
-def _drawn(rows):
+def _draw(rows):
     return [
         {
             "title": name.replace("_", " ").capitalize(),

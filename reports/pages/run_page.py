@@ -106,7 +106,7 @@ def page(record: Mapping[str, Any], where: str) -> str:
     held_out, tested = record["evaluation"] or {}, record["test_evaluation"] or {}
     kind, data = record["kind"], record["data"]
     pictures = [
-        svg.framed(each["svg"], each["title"], each["description"])
+        svg.frame(each["svg"], each["title"], each["description"])
         for each in record["pictures"]
     ]
     for title, histogram in held_out.get("histograms", {}).items():
@@ -216,7 +216,7 @@ def _bars(title, histogram, unit):
 
 
 def _chart(title, description, figure):
-    return svg.framed(svg.element(figure), title, description)
+    return svg.frame(svg.element(figure), title, description)
 
 
 def _labels(data):

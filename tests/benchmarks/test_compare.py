@@ -186,7 +186,7 @@ def test_peak_is_that_of_the_fastest_turn():
         {"seconds": 4.0, "peak_gflops": 50.0},  # something else ran
     ]
     prepared = {"examples": 8, "gflop": 100.0}
-    measured = report.measured(rows.ROWS["classifier"], prepared, runs)
+    measured = report.add_figures(rows.ROWS["classifier"], prepared, runs)
     assert [run["figure"] for run in measured] == [4.0, 2.0]
     assert [run["share_of_peak"] for run in measured] == [0.5, 0.25]
 

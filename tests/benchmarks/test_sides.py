@@ -93,7 +93,7 @@ def test_row_trains_on_its_work(name, chance, model_dir, paths, tmp_path, monkey
     monkeypatch.setattr(preparation, "GPT_2", gpt_2)
     row, prepared, job = prepare(name, model_dir, tmp_path / "row", paths.get(name))
     assert prepared["examples"] == STEPS * BATCH
-    (turn,) = report.measured(row, prepared, [ours.run(job)])
+    (turn,) = report.add_figures(row, prepared, [ours.run(job)])
     assert 0.6 * chance < turn["loss"] < 1.8 * chance
     assert turn["figure"] == pytest.approx(STEPS * BATCH / turn["seconds"])
     share = prepared["gflop"] / turn["seconds"] / turn["peak_gflops"]
@@ -102,7 +102,7 @@ def test_row_trains_on_its_work(name, chance, model_dir, paths, tmp_path, monkey
 
 def test_inference_is_timed(model_dir, tmp_path):
     row, prepared, job = prepare("inference", model_dir, tmp_path / "row")
-    (turn,) = report.measured(row, prepared, [ours.run(job)])
+    (turn,) = report.add_figures(row, prepared, [ours.run(job)])
     assert turn["figure"] == pytest.approx(STEPS * BATCH / turn["seconds"])
     assert sides.Work.load(job.work).targets == {}
 
@@ -113,7 +113,7 @@ def test_latency_is_that_of_an_export(name, is_litert, model_dir, tmp_path):
     row, prepared, job = prepare(name, model_dir, tmp_path / "row")
     assert job.num_classes == 6  # those of the sample messages
     assert litert.is_in(job.work) == is_litert
-    (turn,) = report.measured(row, prepared, [ours.run(job)])
+    (turn,) = report.add_figures(row, prepared, [ours.run(job)])
     assert turn["p99_ms"] >= turn["figure"] == turn["p50_ms"] > 0
     assert {len(text.split()) for text in preparation.SENTENCES} == {16}
 
@@ -131,7 +131,7 @@ def test_texts_are_answered_by_an_export(model_dir, tmp_path):
     assert len(batches) == job.warm_up + STEPS
     assert all(batch in together for batch in batches)
     assert (prepared["examples"], prepared["gflop"]) == (STEPS * BATCH, None)
-    (turn,) = report.measured(row, prepared, [ours.run(job)])
+    (turn,) = report.add_figures(row, prepared, [ours.run(job)])
     assert turn["figure"] == pytest.approx(prepared["examples"] / turn["seconds"])
     assert "share_of_peak" not in turn
 

@@ -74,7 +74,10 @@ def parsed(stage):
 def test_scripts_take_all_command_lines(lines):
     stages = [
         *lines.corpus.stages([*preparation.CORPORA, preparation.TEXTS]),
-        *(lines.pretraining(n, comparison.TRIAL_STEPS) for n in systems.NETWORKS.values()),
+        *(
+            lines.pretraining(n, comparison.TRIAL_STEPS)
+            for n in systems.NETWORKS.values()
+        ),
         lines.encoder_of_pair(),
         *(
             lines.task(system, task)

@@ -31,7 +31,7 @@ def work():
             report(step, 4000, "loss 0.5000", "rate 3.1e-05", f"{{'x' * 30}}", "last")
         for _ in progress.track("ab", 2, "predicting: batch"):
             time.sleep(0.02)
-        progress.say("evaluation at step 2000: accuracy 0.75")
+        progress.print_line("evaluation at step 2000: accuracy 0.75")
         {more}
         report(4000, 4000, "loss 0.2500")
         {after}
@@ -205,7 +205,7 @@ def test_hidden_progress_is_that_of_another_process(clock, monkeypatch, is_hidde
     with progress.Progress("step", stays=True, stream=stream) as report:
         report(0, 1)
         report(1, 1)
-    progress.say("said", stream)
+    progress.print_line("said", stream)
     line = "step 1/1 (100 %)  00:00 left\n"
     assert stream.getvalue() == ("" if is_hidden else line) + "said\n"
 
