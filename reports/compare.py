@@ -43,16 +43,13 @@ _NO_MATTER = frozenset({"output_dir", "overwrite_output_dir"})
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Score:
-    """A score of two runs; interval is that of second minus first.
-
-    If it is None, `note` is the reason.
-    """
+    """A score of two runs."""
 
     name: str
     first: float
     second: float
-    interval: tuple[float, float] | None
-    note: str = ""
+    interval: tuple[float, float] | None  # of second minus first
+    note: str = ""  # the reason where there is none
 
     @property
     def difference(self) -> float:
@@ -69,31 +66,21 @@ class Score:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Two runs, first and second.
+    """Two runs, first and second."""
 
-    Attributes:
-        names: the directories, as the command names them.
-        rows: the number of rows of each run.
-        shared: the number of rows that both have.
-        scores: on all rows; without intervals where these are not the same.
-        counts: rows that (both, only the first, only the second, neither) get right;
-            None for a regression.
-        p: the result of McNemar's test, or None.
-        flags: {flag: (value, value)} that differ.
-        only_first, only_second: rows that only one run gets right, as record.py keeps
-            errors.
-    """
-
-    names: tuple[str, str]
+    names: tuple[str, str]  # the directories, as the command names them
     kind: str
     split: str
-    rows: tuple[int, int]
-    shared: int
+    rows: tuple[int, int]  # their number
+    shared: int  # rows that both have
     resamples: int
-    scores: Sequence[Score]
+    scores: Sequence[Score]  # without intervals where the rows are not the same
+    # Rows that both, only the first, only the second, and neither get right; None for
+    # a regression.
     counts: tuple[int, int, int, int] | None
-    p: float | None
-    flags: Mapping[str, tuple[Any, Any]]
+    p: float | None  # of McNemar's test
+    flags: Mapping[str, tuple[Any, Any]]  # those that differ
+    # Rows that only one run gets right, as record.py keeps errors.
     only_first: Sequence[Mapping[str, Any]]
     only_second: Sequence[Mapping[str, Any]]
 
