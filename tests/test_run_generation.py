@@ -174,8 +174,8 @@ def test_scores_are_those_of_the_export(run, tmp_path):
     servables.warm(opened, str(version))
     with model_server.serving("writer", {1: opened}) as server:
         calls = client.connect(server.rest, "writer", 0, 30, by_rest=True)
-        assert client.ask(calls, "generate", [texts]) == answers
-        nlls = [row["nll"] for row in client.ask(calls, "score", [texts])]
+        assert client.predict(calls, "generate", [texts]) == answers
+        nlls = [row["nll"] for row in client.predict(calls, "score", [texts])]
         np.testing.assert_allclose(nlls, [row["nll"] for row in scored], rtol=1e-6)
 
 

@@ -95,11 +95,13 @@ def test_server_says_what_the_predictor_says(served, protocol):
     expected = predictor.Predictor(directory).predict(exports.TEXTS)
     first = calls(served, protocol, version=1)
     columns = [exports.TEXTS]
-    found = client.ask(first, "serving_default", columns, labels=LABELS, batch_size=2)
+    found = client.predict(
+        first, "serving_default", columns, labels=LABELS, batch_size=2
+    )
     assert [answer["label"] for answer in found] == [a["label"] for a in expected]
     assert [list(a["probabilities"]) for a in found] == [LABELS] * len(exports.TEXTS)
     np.testing.assert_allclose(values(found), values(expected), atol=ROUNDING)
-    newest = client.ask(calls(served, protocol), "serving_default", columns)
+    newest = client.predict(calls(served, protocol), "serving_default", columns)
     sizes = [len(text.encode()) for text in exports.TEXTS]
     # Nobody has named the columns.
     assert newest == [{"probabilities": {"0": n, "1": -n}} for n in sizes]
@@ -108,7 +110,7 @@ def test_server_says_what_the_predictor_says(served, protocol):
 @PROTOCOLS
 def test_pairs_are_asked_by_name(pairs, protocol):
     columns = answers.texts(["good\tbad", "a film\t\u5b57"])
-    found = client.ask(calls(pairs, protocol, "p"), "serving_default", columns)
+    found = client.predict(calls(pairs, protocol, "p"), "serving_default", columns)
     assert found == [{"joined": "good+bad"}, {"joined": "a film+\u5b57"}]
 
 
