@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import pathlib
 import subprocess
 import sys
 
@@ -51,19 +50,6 @@ def build_from(source, tmp_path, *arguments, name="vocab.txt"):
     done = build(f"--input_file={source}", f"--output_file={output}", *arguments)
     assert done.code == 0, done.err
     return base_tokenizer.read_vocab(str(output)), done
-
-
-def build_pairs(source, folder, *arguments):
-    """The tokenizer of byte pairs that the script learns, and what it printed."""
-    output = folder / "vocab.json"
-    done = build(
-        f"--input_file={source}",
-        f"--output_file={output}",
-        "--kind=byte_pair",
-        *arguments,
-    )
-    assert done.code == 0, done.err
-    return opening.open_vocabulary(str(output)), done
 
 
 def unknown_share(vocab, lower, lines):
@@ -162,8 +148,13 @@ def test_any_number_of_workers_and_files_gives_one_vocabulary(tmp_path, corpus_f
 
 def test_byte_pairs_are_those_of_the_library(corpus_file, tmp_path):
     """Which the library learns from the lines themselves, and by its own pattern."""
-    (tmp_path / "out").mkdir()
-    tokenizer, done = build_pairs(corpus_file, tmp_path / "out", "--vocab_size=360")
+    output = tmp_path / "vocab.json"
+    done = build(
+        f"--input_file={corpus_file} --output_file={output} --kind=byte_pair",
+        "--vocab_size=360",
+    )
+    assert done.code == 0, done.err
+    tokenizer = opening.open_vocabulary(str(output))
     assert tokenizer.vocab_size == 360
     assert tokenizer.vocab.index("<|endoftext|>") == tokenizer.document_end_id == 359
     peer = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -188,50 +179,15 @@ def test_byte_pairs_are_those_of_the_library(corpus_file, tmp_path):
     pieces = int(lines["  words"])
     assert float(lines["  pieces_per_word"]) == pytest.approx(len(ids) / pieces, 1e-3)
     assert float(lines["  unknown_word_share"]) == 0
-    assert f"wrote {tmp_path}/out/merges.txt" in done.out
+    assert f"wrote {tmp_path}/merges.txt" in done.out
 
 
-def test_any_number_of_files_gives_the_same_byte_pairs(tmp_path, corpus_file):
-    """Packed ones, too, and counted by two workers."""
-    expected, _ = build_pairs(corpus_file, tmp_path, "--vocab_size=350")
-    folder = tmp_path / "parts"
-    folder.mkdir()
-    # Which range a document is in, and so which worker counts it, changes nothing.
-    (folder / "1.txt").write_text(text(0, 119) + "\n", encoding="utf-8")
-    (folder / "2.txt.gz").write_bytes(gzip.compress(text(119, 81).encode()))
-    whole = tmp_path / "whole.txt"
-    whole.write_text(text(0, 119) + "\n" + text(119, 81), encoding="utf-8")
-    one, _ = build_pairs(whole, tmp_path, "--vocab_size=350")
-    two, _ = build_pairs(f"{folder}/*", tmp_path, "--vocab_size=350")
-    assert one.merges == two.merges
-    other, _ = build_pairs(folder / "1.txt", tmp_path, "--vocab_size=350")
-    assert other.merges != two.merges
-    assert expected.vocab_size == 350
-
-
-def test_small_text_gives_what_it_has(corpus_file, tmp_path):
-    vocab, done = build_from(corpus_file, tmp_path)
-    assert 195 < len(vocab) < 300
-    assert f"{len(vocab)} entries, less than --vocab_size=30522" in done.out
-
-
-def test_bytes_that_are_not_utf8_are_ignored(tmp_path):
+def test_small_text_gives_what_it_has_without_bytes_that_are_not_utf8(tmp_path):
     source = tmp_path / "a.txt"
     source.write_bytes(b"good\xff \xc3(good) b\xe4\xb8\n" * 20)
-    vocab, _ = build_from(source, tmp_path, "--num_unused_tokens=0")
-    assert vocab[5:] == [
-        "(",
-        ")",
-        "b",
-        "d",
-        "g",
-        "o",
-        "##b",
-        "##d",
-        "##g",
-        "##o",
-        "good",
-    ]
+    vocab, done = build_from(source, tmp_path, "--num_unused_tokens=0")
+    assert " ".join(vocab[5:]) == "( ) b d g o ##b ##d ##g ##o good"
+    assert "16 entries, less than --vocab_size=30522" in done.out
 
 
 def test_words_are_by_frequency_behind_the_three_of_an_elmo(tmp_path):
@@ -270,6 +226,7 @@ WRONG = {
     "--input_file={d}/none*": "none*: there is no such file",
     "--input_file={d}/empty.txt": "no word in 1 files of 3 bytes",
     "--input_file={d}/short.gz": "short.gz: not a whole gzip file",
+    "--output_file={d}/out/../good.txt": "is one of --input_file; choose another",
     "--vocab_size=120": "--vocab_size=120 has no room for",
     BASE: "--base_config_file and --output_config_file belong",
     f"{CONFIG} --base_config_file={{d}}/good.txt": "good.txt: ",
@@ -310,13 +267,3 @@ def test_wrong_input_is_one_line_and_writes_nothing(tmp_path, flags):
     )
     assert WRONG[flags] in line
     assert tiny.listing(tmp_path) == before
-
-
-@pytest.mark.parametrize("spelling", ["{0}/{1}", "{0}/../{2}/{1}", "{0}//{1}"])
-def test_output_among_the_input_is_refused(corpus_file, spelling):
-    file = pathlib.Path(corpus_file)
-    output = spelling.format(file.parent, file.name, file.parent.name)
-    done = build(f"--input_file={corpus_file}", f"--output_file={output}")
-    assert done.code == 2
-    assert "is one of --input_file; choose another name" in done.err
-    assert pathlib.Path(corpus_file).read_text(encoding="utf-8") == text()

@@ -17,7 +17,10 @@ import time
 import numpy as np
 import pytest
 
+from data_pipeline.pretraining import metadata
 from data_pipeline.pretraining.creation import job as creation_job
+from data_pipeline.pretraining.creation import runners
+from data_pipeline.vocabularies import processes
 from tests import tiny
 
 SCRIPT = "create_pretraining_data"
@@ -30,6 +33,28 @@ SIZES = {
     "data_pipeline.pretraining.creation.job.UNIT_BYTES": 4096,
     "data_pipeline.pretraining.creation.job.CHUNK_BYTES": 1024,
 }
+SETTINGS = metadata.Metadata(
+    max_seq_length=32,
+    max_predictions_per_seq=5,
+    masking="word_piece",
+    masked_lm_prob=0.15,
+    sentence_task="next",
+    do_lower_case=True,
+    vocab_size=len(VOCAB),
+    vocab_digest=metadata.vocab_digest(VOCAB),
+    dupe_factor=2,
+    short_seq_prob=0.1,
+    random_seed=12345,
+)
+UNMASKED = {"masking": "none", "max_predictions_per_seq": 0, "masked_lm_prob": 0.0}
+LEFT_TO_RIGHT = dataclasses.replace(
+    SETTINGS,
+    objective="left_to_right",
+    sentence_task="none",
+    dupe_factor=1,
+    short_seq_prob=0.0,
+    **UNMASKED,
+)
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload([SCRIPT])
 
@@ -70,6 +95,12 @@ def job_of(settings, source, place, count=1, **changes):
         vocab_file=f"{source}/vocab.txt",
         settings=dataclasses.replace(settings, **changes),
     )
+
+
+def run(job, executor=None):
+    """Runs a job in this process; returns its totals."""
+    executor = executor or processes.InThisProcess()
+    return runners.run_local(job, executor, 1, lambda *_, **__: None)
 
 
 @contextlib.contextmanager

@@ -48,13 +48,21 @@ def test_one_worker_works_in_this_process():
 # --- Several workers, in a process that has no threads of TensorFlow.
 
 
+def warm(directory):
+    """What each worker begins with; its ValueError is for the work to raise again."""
+    pathlib.Path(directory, str(os.getpid())).touch()
+    raise ValueError("too early")
+
+
 def work(directory, results):
-    with processes.start(2) as executor:
-        found = list(executor.map(square, range(20), chunksize=1))
-        results.put([number for number, _ in found])
-        results.put({pid for _, pid in found} - {os.getpid()})
+    with processes.start(2, functools.partial(warm, directory)) as executor:
+        squares = list(executor.map(square, range(20), chunksize=1))
+        results.put([number for number, _ in squares])
+        results.put({pid for _, pid in squares} - {os.getpid()})
         with pytest.raises(ValueError, match="word"):
             executor.submit(fail, "word").result()
+        # Ctrl-C goes to all of them; only the parent answers.
+        executor.submit(end, signal.SIGINT).result()
         assert executor.submit(square, 3).result()[0] == 9
 
 
@@ -77,24 +85,6 @@ def lose(directory, results):
         results.put(str(error))
 
 
-def interrupt(directory, results):
-    """Ctrl-C goes to all of them; only the parent answers."""
-    with processes.start(2) as executor:
-        executor.submit(end, signal.SIGINT).result()
-        results.put(executor.submit(square, 2).result()[0])
-
-
-def warm(directory):
-    """What each worker begins with; its ValueError is for the work to raise again."""
-    pathlib.Path(directory, str(os.getpid())).touch()
-    raise ValueError("too early")
-
-
-def start_warm(directory, results):
-    with processes.start(2, functools.partial(warm, directory)) as executor:
-        results.put(executor.submit(square, 5).result()[0])
-
-
 def run(function, directory):
     """A function in a process of its own; what it has put into `results`."""
     results = SERVER.SimpleQueue()
@@ -102,40 +92,30 @@ def run(function, directory):
     process.start()
     process.join(60)
     assert process.exitcode == 0
-    found = []
+    values = []
     while not results.empty():
-        found.append(results.get())
-    return found
+        values.append(results.get())
+    return values
 
 
-@pytest.mark.slow
-def test_two_workers_give_results_in_order(tmp_path):
+def test_two_workers_begin_with_the_warm_up_and_give_results_in_order(tmp_path):
     numbers, pids = run(work, tmp_path)
     assert numbers == [n * n for n in range(20)]
     assert 1 <= len(pids) <= 2
     assert not any(map(tiny_corpus.is_running, pids))
-
-
-@pytest.mark.slow
-def test_every_worker_begins_with_the_warm_up(tmp_path):
-    assert run(start_warm, tmp_path) == [25]
     assert len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.slow
-def test_rest_is_dropped_after_an_exception(tmp_path):
+def test_tasks_that_have_not_begun_are_dropped_after_an_exception(tmp_path):
     assert run(drop, tmp_path) == ["'stop'"]
     assert len(list(tmp_path.iterdir())) < 20
 
 
 def test_killed_worker_is_explained(tmp_path):
-    (said,) = run(lose, tmp_path)
-    assert "one of 2 workers was killed" in said and "--num_workers" in said
-    assert "run the same command again" in said
-
-
-def test_workers_ignore_interrupts(tmp_path):
-    assert run(interrupt, tmp_path) == [4]
+    (text,) = run(lose, tmp_path)
+    assert "one of 2 workers was killed" in text and "--num_workers" in text
+    assert "run the same command again" in text
 
 
 def wait_for_ever(directory, results):

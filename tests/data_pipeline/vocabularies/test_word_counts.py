@@ -4,6 +4,7 @@ import collections
 import gzip
 
 import pytest
+import tensorflow as tf
 
 from data_pipeline.vocabularies import byte_ranges, processes, word_counts
 from tests.data_pipeline import original_words
@@ -107,16 +108,19 @@ def test_each_worker_has_two_groups_at_most(tmp_path, monkeypatch, num_workers):
     assert max(ahead) == 2 * num_workers and ahead[0] == ahead[-1] == 0
 
 
-def test_gzip_files_are_unpacked(tmp_path):
-    packed = tmp_path / "a.gz"
-    packed.write_bytes(gzip.compress(b"one two\n"))
-    plain = write(tmp_path / "b.txt", ["three"])
-    directory = tmp_path / "unpacked"
-    directory.mkdir()
-    with processes.start(1) as executor:
-        files = word_counts.plain_files([plain, str(packed)], str(directory), executor)
-    assert files[0] == plain
-    assert count(files).words == {"one": 1, "two": 1, "three": 1}
+def test_files_elsewhere_and_packed_ones_are_counted():
+    tf.io.gfile.makedirs("ram://words")
+    for name, data in (("a.txt", b"a b\n"), ("b.txt.gz", gzip.compress(b"b c\n"))):
+        with tf.io.gfile.GFile(f"ram://words/{name}", "wb") as file:
+            file.write(data)
+    counts = word_counts.count_files(
+        byte_ranges.find_files("ram://words/*"),
+        processes.InThisProcess(),
+        1,
+        split=word_counts.Words(True),
+        report=lambda *_, **__: None,
+    )
+    assert counts.words == {"a": 1, "b": 2, "c": 1}
 
 
 @pytest.mark.parametrize("content", ["", "\n \n", "\u200b\x00", "x" * 201])

@@ -17,37 +17,13 @@ import tensorflow as tf
 
 from data_pipeline.pretraining import metadata
 from data_pipeline.pretraining.creation import job as creation_job
-from data_pipeline.pretraining.creation import runners
 from data_pipeline.pretraining.creation import tasks as creation_tasks
-from data_pipeline.vocabularies import byte_ranges, processes, word_counts
+from data_pipeline.vocabularies import byte_ranges, processes
 from tests import tiny, tiny_corpus
 
-SETTINGS = metadata.Metadata(
-    max_seq_length=32,
-    max_predictions_per_seq=5,
-    masking="word_piece",
-    masked_lm_prob=0.15,
-    sentence_task="next",
-    do_lower_case=True,
-    vocab_size=len(tiny_corpus.VOCAB),
-    vocab_digest=metadata.vocab_digest(tiny_corpus.VOCAB),
-    dupe_factor=2,
-    short_seq_prob=0.1,
-    random_seed=12345,
-)
-job_of = functools.partial(tiny_corpus.job_of, SETTINGS)
-UNMASKED = {"masking": "none", "max_predictions_per_seq": 0, "masked_lm_prob": 0.0}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def small_units():
-    with tiny_corpus.sizes(tiny_corpus.SIZES):
-        yield
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    return tiny_corpus.write(tmp_path_factory.mktemp("corpus"))
+job_of = functools.partial(tiny_corpus.job_of, tiny_corpus.SETTINGS)
+run = tiny_corpus.run
+SINGLE = {"sentence_task": "none", "dupe_factor": 1, **tiny_corpus.UNMASKED}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,14 +31,6 @@ def one_tokenizer(source):
     """Building it takes a second, and all jobs here have the same."""
     with tiny_corpus.tokenized_by(job_of(source, source).tokenizer):
         yield
-
-
-def no_report(*_, **__):
-    pass
-
-
-def run(job):
-    return runners.run_local(job, processes.InThisProcess(), 1, no_report)
 
 
 def contents(job):
@@ -88,62 +56,51 @@ def corpus_tokens():
     ]
 
 
-def segments(found):
+def segments(job):
     """(A, B, label) of each record, as lists of the tokens before masking."""
-    ids = (
-        tiny_corpus.restored(found) if "masked_lm_ids" in found else found["input_ids"]
-    )
+    arrays = tiny_corpus.parse(flat(contents(job)))
+    is_masked = "masked_lm_ids" in arrays
+    ids = tiny_corpus.restored(arrays) if is_masked else arrays["input_ids"]
     sep = tiny_corpus.VOCAB.index("[SEP]")
     rows = zip(
         ids,
-        found["input_mask"].sum(1),
-        found["segment_ids"],
-        found["next_sentence_labels"][:, 0],
+        arrays["input_mask"].sum(1),
+        arrays["segment_ids"],
+        arrays["next_sentence_labels"][:, 0],
         strict=True,
     )
     for row, length, segment, label in rows:
         row, segment = row[:length].tolist(), segment[:length]
         first = int((segment == 0).sum())
         assert row[0] == tiny_corpus.VOCAB.index("[CLS]")
-        assert row[first - 1] == row[-1] == sep and row.count(sep) == 1 + (
-            first < length
-        )
+        assert row[first - 1] == row[-1] == sep
+        assert row.count(sep) == 1 + (first < length)
         yield row[1 : first - 1], row[first:-1], int(label)
-
-
-def document_of_word():
-    """{token id of a word: number of its document}."""
-    return {
-        token: number
-        for number, document in enumerate(corpus_tokens())
-        for token in flat(document)
-        if token >= tiny_corpus.FIRST_WORD
-    }
 
 
 def words(tokens):
     return [token for token in tokens if token >= tiny_corpus.FIRST_WORD]
 
 
-def test_text_has_several_units_of_several_chunks(source, tmp_path):
-    job = job_of(source, tmp_path)
-    creation_job.begin(job)
-    plan = creation_job.write_plan(job)
-    assert len(plan.units) >= 3
-    assert all(len(plan.chunks(unit)) >= 2 for unit in range(len(plan.units)))
-    ranges = np.concatenate(plan.units)
-    assert sorted(ranges.tolist()) == list(range(len(plan.text.range_files)))
-    assert ranges.tolist() != sorted(ranges.tolist())  # they are shuffled
-
-
-@pytest.mark.parametrize("count", [1, 3, 9])
-def test_tasks_in_any_order_give_the_same_records(source, tmp_path, count):
-    expected = job_of(source, tmp_path / "a", count)
+@pytest.mark.parametrize(
+    ("count", "settings"),
+    [
+        (1, tiny_corpus.SETTINGS),
+        (3, tiny_corpus.LEFT_TO_RIGHT),
+        (9, tiny_corpus.SETTINGS),
+    ],
+    ids=["1", "3 left to right", "9"],
+)
+def test_tasks_in_any_order_give_the_same_records(source, tmp_path, count, settings):
+    expected = tiny_corpus.job_of(settings, source, tmp_path / "a", count)
     totals = run(expected)
-    job = job_of(source, tmp_path / "b", count)
+    job = tiny_corpus.job_of(settings, source, tmp_path / "b", count)
     creation_job.begin(job)
     plan, rng = creation_job.write_plan(job), random.Random(count)
     units = list(range(len(plan.units)))
+    assert len(units) >= 3 and all(len(plan.chunks(unit)) >= 2 for unit in units)
+    ranges = np.concatenate(plan.units).tolist()
+    assert ranges != sorted(ranges) == list(range(len(plan.text.range_files)))
     for tasks in (
         [
             (creation_tasks.cut, unit, chunk)
@@ -163,98 +120,75 @@ def test_tasks_in_any_order_give_the_same_records(source, tmp_path, count):
             function(job, *numbers)
     assert creation_tasks.totals(job) == totals
     creation_job.end(job)
-    assert contents(job) == contents(expected)
+    assert tiny.listing(tmp_path / "b") == tiny.listing(tmp_path / "a")
     assert totals["instances"] == sum(map(len, contents(job)))
-    names = sorted(path.name for path in (tmp_path / "b").iterdir())
-    assert names == sorted(path.name for path in (tmp_path / "a").iterdir())
 
 
 def test_no_sentence_task_keeps_every_token_exactly_once(source, tmp_path):
-    job = job_of(source, tmp_path, 3, sentence_task="none", dupe_factor=1, **UNMASKED)
+    job = job_of(source, tmp_path, 3, **SINGLE)
     totals = run(job)
-    found = tiny_corpus.parse(flat(contents(job)))
-    assert set(found) == {
-        "input_ids",
-        "input_mask",
-        "segment_ids",
-        "next_sentence_labels",
-    }
-    assert not found["segment_ids"].any() and not found["next_sentence_labels"].any()
-    tokens = flat(a for a, _, _ in segments(found))
+    rows = list(segments(job))
     expected = flat(flat(corpus_tokens()))
-    assert sorted(tokens) == sorted(expected)
+    assert sorted(flat(a for a, _, _ in rows)) == sorted(expected)
+    assert not any(b or label for _, b, label in rows)
     assert totals == {
         "documents": len(corpus_tokens()),
         "sentences": sum(map(len, corpus_tokens())),
         "tokens": len(expected),
-        "instances": len(found["input_ids"]),
+        "instances": len(rows),
     }
 
 
-def test_every_document_is_used_as_often_as_asked(source, tmp_path):
+def test_every_document_is_used_dupe_factor_times(source, tmp_path):
     job = job_of(source, tmp_path, max_seq_length=400, dupe_factor=3)
     run(job)
     times = np.zeros(len(tiny_corpus.VOCAB), int)
-    for a, b, label in segments(tiny_corpus.parse(flat(contents(job)))):
+    for a, b, label in segments(job):
         times[words(a if label else a + b)] += 1
     assert set(times[words(flat(flat(corpus_tokens())))]) == {3}
 
 
-@pytest.mark.parametrize("masking", ["word_piece", "whole_word"])
-def test_b_is_what_the_label_says(source, tmp_path, masking):
-    job = job_of(source, tmp_path, 2, masking=masking)
+def test_label_is_1_for_a_b_of_another_document(source, tmp_path):
+    job = job_of(source, tmp_path, 2)
     run(job)
-    document, labels = document_of_word(), []
-    for a, b, label in segments(tiny_corpus.parse(flat(contents(job)))):
+    document_of = {
+        token: number
+        for number, document in enumerate(corpus_tokens())
+        for token in words(flat(document))
+    }
+    labels = []
+    for a, b, label in segments(job):
         labels.append(label)
         assert a and b and len(a) + len(b) <= 29
         first, second = words(a), words(b)
         # Words are numbered in the order of the text.
         assert first == list(range(first[0], first[0] + len(first))) if first else True
-        assert len({document[word] for word in first}) <= 1
-        assert len({document[word] for word in second}) <= 1
+        owners = [{document_of[word] for word in part} for part in (first, second)]
+        assert max(map(len, owners)) <= 1
         if first and second:
-            is_same = document[first[0]] == document[second[0]]
-            assert is_same != label
+            assert (owners[0] == owners[1]) != label
             # What lies between has been cut off.
             assert label or first[-1] < second[0]
     assert 0.4 < np.mean(labels) < 0.8
 
 
-def test_order_is_what_the_label_says(source, tmp_path):
-    job = job_of(source, tmp_path, sentence_task="order")
-    run(job)
-    document, labels = document_of_word(), []
-    for a, b, label in segments(tiny_corpus.parse(flat(contents(job)))):
-        first, second = words(a), words(b)
-        if first and second:
-            labels.append(label)
-            assert document[first[0]] == document[second[0]]
-            assert (first[0] > second[0]) == label
-    assert abs(np.mean(labels) - 0.5) < 3 * 0.5 / len(labels) ** 0.5
-
-
 def test_records_are_dealt_evenly(source, tmp_path):
-    settings = {"sentence_task": "none", "dupe_factor": 1, **UNMASKED}
-    whole = job_of(source, tmp_path / "1", 1, **settings)
+    whole = job_of(source, tmp_path / "1", 1, **SINGLE)
     run(whole)
     (expected,) = contents(whole)
-    for count in (2, 3, 8, 11):
-        job = job_of(source, tmp_path / f"{count}", count, **settings)
+    for count in (3, 11):
+        job = job_of(source, tmp_path / f"{count}", count, **SINGLE)
         creation_job.begin(job)
         units = len(creation_job.write_plan(job).units)
         run(job)
-        found = contents(job)
+        records = contents(job)
         # Nothing is drawn here after the pairs are shuffled.
-        assert sorted(flat(found)) == sorted(expected)
-        sizes = list(map(len, found))
+        assert sorted(flat(records)) == sorted(expected)
+        sizes = list(map(len, records))
         assert max(sizes) - min(sizes) <= units
-    masked = [job_of(source, tmp_path / f"m{n}", n) for n in (1, 3)]
-    one, three = (run(job)["instances"] for job in masked)
-    assert one == three
 
 
-def test_more_files_than_records(source, tmp_path):
+def test_metadata_are_true_also_of_more_files_than_records(source, tmp_path):
     (tmp_path / "text.txt").write_text("w1 w2 w3\nw4\n\nw5 w6\n")
     job = dataclasses.replace(
         job_of(source, tmp_path, 12, dupe_factor=1),
@@ -264,32 +198,19 @@ def test_more_files_than_records(source, tmp_path):
     assert 3 <= count <= 4
     assert sorted(map(len, contents(job))) == [0] * (12 - count) + [1] * count
     for path, records in zip(job.output_files, contents(job), strict=True):
-        found = metadata.read(path)
-        assert (found.num_instances, found.num_bytes) == (
-            len(records),
-            tf.io.gfile.stat(path).length,
-        )
-
-
-def test_metadata_is_true(source, tmp_path):
-    job = job_of(source, tmp_path, 3)
-    run(job)
-    for path, records in zip(job.output_files, contents(job), strict=True):
         size = tf.io.gfile.stat(path).length
         assert metadata.read(path) == dataclasses.replace(
-            SETTINGS, num_instances=len(records), num_bytes=size
+            job.settings, num_instances=len(records), num_bytes=size
         )
-        assert len(records) > 50
 
 
 def test_seed_decides_the_records(source, tmp_path):
-    found = []
-    for name, seed in (("a", 1), ("b", 1), ("c", 2), ("d", -1)):
-        job = job_of(source, tmp_path / name, random_seed=seed)
+    records = []
+    for seed in (1, 2, -1):
+        job = job_of(source, tmp_path / str(seed), random_seed=seed)
         run(job)
-        found.append(contents(job)[0])
-    assert found[0] == found[1]
-    assert len({tuple(sorted(records)) for records in found}) == 3
+        records.append(contents(job)[0])
+    assert len({tuple(sorted(each)) for each in records}) == 3
 
 
 def test_tasks_are_sent_without_the_names_of_input_files(source, tmp_path):
@@ -300,8 +221,7 @@ def test_tasks_are_sent_without_the_names_of_input_files(source, tmp_path):
             sent.append(pickle.dumps((function, args, kwargs)))
             return super().submit(function, *args, **kwargs)
 
-    job = job_of(source, tmp_path)
-    runners.run_local(job, Sending(), 1, no_report)
+    run(job_of(source, tmp_path), Sending())
     assert len(sent) > 10
     assert not any(b"text.txt" in data for data in sent)
 
@@ -310,16 +230,15 @@ def test_first_records_are_described(source, tmp_path):
     job = job_of(source, tmp_path)
     run(job)
     lines = list(creation_tasks.describe(job, 2))
-    found = tiny_corpus.parse(contents(job)[0][:2])
-    assert len(lines) == 2 * (2 + len(found))
+    arrays = tiny_corpus.parse(contents(job)[0][:2])
+    assert len(lines) == 2 * (2 + len(arrays))
     assert lines[0] == lines[9] == "*** Example ***"
-    words_ = lines[10].removeprefix("tokens: ").split()
-    assert [tiny_corpus.VOCAB.index(word) for word in words_] == (
-        found["input_ids"][1].tolist()
-    )
-    numbers = " ".join(map(str, found["masked_lm_positions"][1].tolist()))
+    tokens = lines[10].removeprefix("tokens: ").split()
+    ids = [tiny_corpus.VOCAB.index(token) for token in tokens]
+    assert ids == arrays["input_ids"][1].tolist()
+    numbers = " ".join(map(str, arrays["masked_lm_positions"][1].tolist()))
     assert f"masked_lm_positions: {numbers}" in lines[11:]
-    assert f"next_sentence_labels: {found['next_sentence_labels'][0, 0]}" in lines[:9]
+    assert f"next_sentence_labels: {arrays['next_sentence_labels'][0, 0]}" in lines[:9]
 
 
 # --- Interruptions.
@@ -348,10 +267,10 @@ def stop_after(patch, names, count):
 # After how many calls of a function a run is stopped; negative ones are from the end,
 # where files are joined.
 STOPS = {
-    "makedirs": (0, 1, 20),
-    "rename": (0, 1, 9, 40, -6, -5, -4, -3, -1),
-    "remove": (0, 4, 8),
-    "rmtree": (0, 1, 2),
+    "makedirs": (0, 20),
+    "rename": (1, 40, -6, -5, -3, -1),
+    "remove": (4,),
+    "rmtree": (0, 1),
 }
 
 
@@ -390,8 +309,8 @@ def test_no_metadata_beside_other_records(source, tmp_path):
             with contextlib.suppress(Stop):
                 creation_tasks.assemble(other, 0)
         is_old = (tmp_path / "0.tfrecord").read_bytes() == old["0.tfrecord"]
-        said = metadata.read(f"{tmp_path}/0.tfrecord")
-        seen.append((is_old, said and said.dupe_factor))
+        about = metadata.read(f"{tmp_path}/0.tfrecord")
+        seen.append((is_old, about and about.dupe_factor))
         if tf.io.gfile.exists(other.file_path(0)):
             break
     steps = [(True, 2), (True, None), (False, None), (False, 1)]
@@ -403,7 +322,7 @@ def test_directory_half_removed_is_begun_anew(source, tmp_path):
     run(expected)
     job = job_of(source, tmp_path / "b")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(creation_job, "end", no_report)
+        patch.setattr(creation_job, "end", lambda job: None)
         run(job_of(source, tmp_path / "b", dupe_factor=1))
     (tmp_path / "b" / "0.tfrecord.incomplete" / "job.json").unlink()
     run(job)
@@ -416,7 +335,7 @@ def test_unpacked_input_alone_does_not_bind_the_next_job(tmp_path):
     packed.write_bytes(whole[:-9])
     tiny_corpus.write(tmp_path)
     job = dataclasses.replace(job_of(tmp_path, tmp_path), input_files=(str(packed),))
-    with pytest.raises(ValueError, match="not a whole gzip file"):
+    with pytest.raises(ValueError, match=r"gz: not a whole gzip file .* copy it"):
         run(job)
     packed.write_bytes(whole)
     assert run(job)["sentences"] == 4
@@ -427,18 +346,16 @@ def test_other_settings_are_refused_while_a_job_is_unfinished(source, tmp_path):
     job = job_of(source, tmp_path)
     creation_job.begin(job)
     creation_job.write_plan(job)
-    for changes, words_ in (
-        ({"dupe_factor": 7}, ["dupe_factor was 2 and is 7"]),
-        ({"masking": "span"}, ["masking was 'word_piece' and is 'span'"]),
-        ({"random_seed": 1}, ["random_seed was 12345 and is 1"]),
+    for changes, message in (
+        ({"dupe_factor": 7}, "dupe_factor was 2 and is 7"),
+        ({"masking": "span"}, "masking was 'word_piece' and is 'span'"),
     ):
         with pytest.raises(ValueError) as error:
             creation_job.begin(job_of(source, tmp_path, **changes))
-        said = str(error.value)
-        assert all(
-            word in said for word in [*words_, "0.tfrecord.incomplete", "delete"]
-        )
-        assert said.count(" and is ") == 1
+        text = str(error.value)
+        for part in (message, "0.tfrecord.incomplete", "delete"):
+            assert part in text
+        assert text.count(" and is ") == 1
     assert creation_job.begin(job) == []
     with open(f"{source}/text.txt", "a") as file:
         file.write("\nw1\n")
@@ -469,17 +386,3 @@ def test_records_made_elsewhere_are_those_made_here(source, tmp_path):
     read = metadata.read
     assert list(map(read, job.output_files)) == list(map(read, here.output_files))
     assert not tf.io.gfile.exists(job.work_dir)
-
-
-def test_words_of_files_elsewhere_are_counted():
-    tf.io.gfile.makedirs("ram://words")
-    for name, data in (("a.txt", b"a b\n"), ("b.txt.gz", gzip.compress(b"b c\n"))):
-        with tf.io.gfile.GFile(f"ram://words/{name}", "wb") as file:
-            file.write(data)
-    files = byte_ranges.find_files("ram://words/*")
-    counts = word_counts.count_files(
-        *(files, processes.InThisProcess(), 1),
-        split=word_counts.Words(True),
-        report=no_report,
-    )
-    assert counts.words == {"a": 1, "b": 2, "c": 1}
