@@ -98,11 +98,7 @@ ROWS = {
 
 
 def named(names: list[str]) -> dict[str, Row]:
-    """Rows by name, all for no names.
-
-    Raises:
-        ValueError: there is no such row.
-    """
+    """Rows by name, all for no names; InputError where there is no such row."""
     if unknown := sorted(set(names) - set(ROWS)):
         raise errors.InputError(
             f"--rows={','.join(unknown)}: rows are {', '.join(ROWS)}"
