@@ -73,7 +73,7 @@ def build_model(opened):
     model = pretrainers.LanguageModel(opened.config)
     model.build()
     source = checkpoint.load_trained(model, opened.files.init_checkpoint)
-    progress.say(f"weights: {source}")
+    progress.print_line(f"weights: {source}")
     return model
 
 

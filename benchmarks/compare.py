@@ -146,7 +146,7 @@ def measure(name, row, directory):
         timed[report.PEER] = turn(FLAGS.peer_python, "peer", best)
     runs = turns.alternate(timed, FLAGS.rounds)
     measured["runs"] = {
-        side: report.measured(row, prepared, each) for side, each in runs.items()
+        side: report.add_figures(row, prepared, each) for side, each in runs.items()
     }
     return measured
 

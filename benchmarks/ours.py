@@ -4,7 +4,6 @@ JOB is a `sides.Job` as JSON. Prints the result of `run` as JSON. A job whose we
 stay the same runs in the environment of a server.
 """
 
-import contextlib
 import json
 import sys
 import time
@@ -22,9 +21,9 @@ import tensorflow as tf
 
 from contract import features
 from data_pipeline.batches import batching, packing
-from modeling import kernels_tf, losses, pretrainers
+from modeling import losses, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
-from modeling.generation import beam_search, decoding, sampling
+from modeling.generation import decoding, sampling
 from serving import formats
 from training import inference, optimizers, train_step
 
@@ -34,7 +33,6 @@ OBJECTIVES = {
     "tagger": losses.tagger,
     "span": losses.span,
     "language_model": losses.next_token,
-    "seq2seq": losses.target_token,
 }
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
@@ -128,56 +126,19 @@ def predict(job):
 
 def write(job):
     """The likeliest NEW_TOKENS after each sequence, by our runs' loop."""
-    model, count = open_model(job.pretrained, job.head), sides.NEW_TOKENS[job.head]
-    written = []
-    batches = sides.Work.load(job.work).batches(job.warm_up + job.steps)
-    with contextlib.ExitStack() as stack:
-        if job.head == "seq2seq":
-            stack.enter_context(kernels_tf.joined_projections(model))  # as in an export
-            follow = seq2seq_writer(model, job.num_beams, count)
-        else:
-            follow = continuation_writer(model, count)
-        seconds = sides.seconds_of(
-            lambda batch: written.append(follow(batch)), batches, job.warm_up
-        )
-    return {"seconds": sum(seconds), "written": written[job.warm_up :]}
-
-
-def continuation_writer(model, count):
-    """A function from a batch to the continuation of each sequence."""
+    model, written = open_model(job.pretrained, job.head), []
     greedy = decoding.GenerationConfig(sampling.Sampling(temperature=0))
     decoder = decoding.Decoder(model, greedy)
 
     def follow(batch):
         ids = batch[features.INPUT_IDS].tolist()
-        numbers = list(range(len(ids)))
+        numbers, count = list(range(len(ids))), sides.NEW_TOKENS
         texts = decoding.generate(decoder, ids, numbers, max_new_tokens=count)
-        return [text for text, _ in texts]
+        written.append([text for text, _ in texts])
 
-    return follow
-
-
-def seq2seq_writer(model, num_beams, count):
-    """A function from a batch to the target of each source, in one graph."""
-    ends = (model.config.eos_token_id,)
-
-    @tf.function(reduce_retracing=True, autograph=False)
-    def write(source):
-        rows = tf.shape(source[features.INPUT_IDS])[0]
-        ids, lengths = model.start(rows)
-        if num_beams > 1:
-            beams = beam_search.BeamConfig(num_beams, end_ids=ends)
-            best = beam_search.search(model, beams, ids, lengths, count, (source,))
-            return best.ids[:, 0]
-        greedy = decoding.GenerationConfig(sampling.Sampling(temperature=0), ends)
-        seeds = tf.zeros([rows], tf.int64)
-        return decoding.write(model, greedy, ids, lengths, seeds, count, (source,))[0]
-
-    def follow(batch):
-        source = {name: tf.constant(batch[name]) for name in features.ENCODER_INPUTS}
-        return write(source).numpy().tolist()
-
-    return follow
+    batches = sides.Work.load(job.work).batches(job.warm_up + job.steps)
+    seconds = sides.seconds_of(follow, batches, job.warm_up)
+    return {"seconds": sum(seconds), "written": written[job.warm_up :]}
 
 
 def answer(job):

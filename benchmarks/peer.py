@@ -23,7 +23,6 @@ MODELS = {
     "tagger": transformers.BertForTokenClassification,
     "span": transformers.BertForQuestionAnswering,
     "language_model": transformers.GPT2LMHeadModel,
-    "seq2seq": transformers.EncoderDecoderModel,
 }
 LIBRARIES = {"PyTorch": torch, "transformers": transformers}
 IGNORED = -100  # the label of a token that has none
@@ -131,11 +130,9 @@ def predict(job, model, precise):
 
 def write(job, model, precise):
     """The likeliest NEW_TOKENS after each sequence, with its cache."""
-    count, written = sides.NEW_TOKENS[job.head], []
-    settings = {"max_new_tokens": count, "num_beams": job.num_beams}
+    count, written = sides.NEW_TOKENS, []
+    settings = {"max_new_tokens": count, "min_new_tokens": count}
     settings |= {"do_sample": False, "use_cache": True, "pad_token_id": 0}
-    if job.head == "language_model":  # no text of the other ends earlier
-        settings["min_new_tokens"] = count
 
     def follow(batch):
         ids = batch["input_ids"]

@@ -29,7 +29,6 @@ from data_pipeline.text import wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import hugging_face, pretrained
 from modeling.configs import gpt_config
-from modeling.encoder_decoder import config as encoder_decoder_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MASKED_TOKENS = 20
@@ -168,7 +167,6 @@ SOURCES = {
     "full": full_sequences,
     "masked": masked_sequences,
     "stretches": stretches,
-    "sources": stretches,
     "sms": table,
     "sst2": table,
     "tagging": tagged_sentences,
@@ -236,44 +234,23 @@ def write_work(source, steps):
     return str(path), work, classes
 
 
-def write_network(directory, head, config):
-    """Writes random weights in Hugging Face's layout; returns their directory."""
-    model = pretrainers.build(head, None, config)
-    if head == "seq2seq":  # no text ends before it is as long as the others
-        bias = model.masked_lm.bias
-        bias.assign(tf.tensor_scatter_nd_update(bias, [[config.eos_token_id]], [-1e4]))
-    hugging_face.save(str(directory), model)
-    return str(directory)
-
-
-def random_network(source):
-    """The config of a network with random weights; None for --pretrained."""
-    if source.row.source == "stretches":
-        return GPT_2
-    if source.row.source != "sources":
-        return None
-    tokens = source.tokenizer
-    special = {"decoder_start_token_id": tokens.start_id, "eos_token_id": tokens.end_id}
-    return encoder_decoder_config.EncoderDecoderConfig.from_berts(
-        source.shape, source.shape, **special
-    )
-
-
 def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
     """Prepares a row, given as the dict of its fields.
 
     `columns` are those of text and label where `path` is a table; `steps` are those to
-    time, or 0 for as many as the row says.
+    time, or 0 for those of the row.
 
     Returns:
         {"job": fields of a sides.Job, "examples": number in the timed steps,
-        "gflop": sides.useful_gflop of them, or None where it is not counted}.
+        "gflop": sides.useful_gflop of them, or None}.
     """
     row = rows.Row(**row)
     pathlib.Path(directory).mkdir(parents=True)
     source = Source(pathlib.Path(directory), pretrained_dir, row, path, tuple(columns))
-    if config := random_network(source):
-        pretrained_dir = write_network(source.directory / "network", row.head, config)
+    if row.source == "stretches":  # random weights
+        pretrained_dir = str(source.directory / "network")
+        model = pretrainers.build(row.head, None, GPT_2)
+        hugging_face.save(pretrained_dir, model)
         source = dataclasses.replace(source, pretrained=pretrained_dir)
     if row.action == "answer":
         (path, classes), work = export(source), None
@@ -293,11 +270,9 @@ def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
         steps=num_steps,
         precision=row.precision,
         texts=texts,
-        num_beams=row.num_beams,
     )
-    gflop = None
-    if work is not None and row.head != "seq2seq":
-        gflop = sides.useful_gflop(dataclasses.asdict(source.shape), work, job)
+    shape = dataclasses.asdict(source.shape)
+    gflop = None if work is None else sides.useful_gflop(shape, work, job)
     return {"job": dataclasses.asdict(job), "examples": examples, "gflop": gflop}
 
 

@@ -51,7 +51,7 @@ def describe_machine(cpu_info=processor.PATH):
     }
 
 
-def measured(row, prepared, runs):
+def add_figures(row, prepared, runs):
     """A side's turns with "figure" and, where work is counted, "share_of_peak".
 
     The peak is the highest of all turns: other load may lower that of one.

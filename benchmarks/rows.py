@@ -25,7 +25,6 @@ class Row(NamedTuple):
     warm_up: int = 3
     has_fixed_shape: bool = False  # so that the peer is compiled, too
     quantization: str = ""  # of a LiteRT export; "" for a SavedModel
-    num_beams: int = 1  # of "write"; 1 for greedy decoding
 
     @property
     def file_flag(self) -> str:
@@ -70,8 +69,6 @@ _WRITING = Row(
     "writing 128 tokens", "stretches", "write", "language_model", 3, "texts/s"
 )
 _WRITING = _WRITING._replace(max_seq_length=16, warm_up=1)
-_SEQ2SEQ = _WRITING._replace(title="64 tokens for 64, greedy", source="sources")
-_SEQ2SEQ = _SEQ2SEQ._replace(head="seq2seq", batch_size=8, max_seq_length=64)
 _LATENCY = Row("one sentence, p50", "sentences", "answer", steps=200, unit="ms")
 _LATENCY = _LATENCY._replace(warm_up=20, has_fixed_shape=True)
 _SQUAD = Row("SQuAD", "squad", head="span", steps=60, unit="windows/s")
@@ -83,8 +80,6 @@ ROWS = {
     "squad": _SQUAD._replace(batch_size=16, max_seq_length=384),
     "writing": _WRITING._replace(batch_size=1),
     "writing_8": _WRITING._replace(batch_size=8),
-    "seq2seq": _SEQ2SEQ,
-    "seq2seq_beams": _SEQ2SEQ._replace(title="64 tokens for 64, 4 beams", num_beams=4),
     "latency": _LATENCY,
     "latency_litert": _LATENCY._replace(
         title="one sentence, LiteRT, p50", quantization="none"
@@ -103,11 +98,7 @@ ROWS = {
 
 
 def named(names: list[str]) -> dict[str, Row]:
-    """Rows by name, all for no names.
-
-    Raises:
-        ValueError: there is no such row.
-    """
+    """Rows by name, all for no names; InputError where there is no such row."""
     if unknown := sorted(set(names) - set(ROWS)):
         raise errors.InputError(
             f"--rows={','.join(unknown)}: rows are {', '.join(ROWS)}"

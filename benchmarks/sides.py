@@ -26,8 +26,7 @@ _VARIABLES = re.compile(
     "TF_(ENABLE|DISABLE|CPU|NUM|XLA|ONEDNN)_|XLA_FLAGS|(TORCH|ATEN|MKL|OMP|ONEDNN)_|"
     "KMP_(AFFINITY|BLOCKTIME)|MALLOC_|LD_PRELOAD"
 )
-# Tokens written after each sequence, by head; no text ends earlier.
-NEW_TOKENS = {"language_model": 128, "seq2seq": 64}
+NEW_TOKENS = 128  # written after each sequence; no text ends earlier
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +42,6 @@ class Job:
     steps: int
     precision: str = "float32"  # or "bfloat16"
     variant: str = ""  # of the peer; see compare.PEER_VARIANTS
-    num_beams: int = 1  # of "write"; 1 for the likeliest token each time
     texts: str = ""  # for "answer" a JSON file of batches of texts
 
     @property
@@ -124,7 +122,7 @@ def useful_gflop(shape: Mapping[str, Any], work: Work, job: Job) -> float:
     if job.head == "language_model":  # each token but the first, by the table alone
         predicted, head = tokens - len(rows), width * shape["vocab_size"]
     if job.action == "write":  # the last token is not read
-        predicted = len(rows) * NEW_TOKENS[job.head]
+        predicted = len(rows) * NEW_TOKENS
         tokens += predicted - len(rows)
     operations = 6 if job.action == "train" else 2
     return float(operations * (blocks * tokens + head * predicted) / 1e9)

@@ -16,19 +16,15 @@ class SideFailed(Exception):
 
 
 def run(command: Sequence[str]) -> Result:
-    """The JSON object that a command prints on its last line.
+    """The JSON object on the last line of a command's output.
 
-    Modules of this checkout can be run: `python -m benchmarks.ours` for example.
+    The command may run modules of this checkout, such as `python -m benchmarks.ours`.
 
     Raises:
         SideFailed: its exit code is not 0.
     """
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         log = done.stderr[-3000:].strip()
         raise SideFailed(f"{' '.join(command[:3])}: exit code {done.returncode}\n{log}")

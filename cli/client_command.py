@@ -75,7 +75,7 @@ def run(argv: Sequence[str]) -> None:
             FLAGS.timeout_seconds,
             by_rest=FLAGS.rest,
         )
-        rows = client.ask(
+        rows = client.predict(
             calls, FLAGS.signature, columns, labels=labels, batch_size=FLAGS.batch_size
         )
         for line in answers.lines(argv[1:], rows, as_json=FLAGS.json):

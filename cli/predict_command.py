@@ -81,7 +81,7 @@ def _reading(path: str) -> Iterator[Callable[[], bytes]]:
     """Yields a function that returns the next bytes, as soon as there are some."""
     if path == "-":
         if sys.stdin.isatty():
-            progress.say("one example a line; Ctrl-D ends")
+            progress.print_line("one example a line; Ctrl-D ends")
         yield lambda: os.read(sys.stdin.fileno(), _BLOCK_BYTES)
         return
     try:
@@ -128,7 +128,7 @@ def _answer_lines(model, read, input_format, write, shows_rate):
             if shows_rate:
                 report(count, None)
     if failed:
-        progress.say(
+        progress.print_line(
             f"lines with an error: {len(failed)}; line {failed[0]['line']}: "
             f"{failed[0]['error']}"
         )
@@ -140,7 +140,7 @@ def serve(export_dir: str, host: str, port: int, model_name: str) -> None:
 
     def load(version_dir):
         text = f"loading and warming up {version_dir} ..."
-        notice = threading.Timer(_SLOW_SECONDS, progress.say, (text,))
+        notice = threading.Timer(_SLOW_SECONDS, progress.print_line, (text,))
         notice.start()
         try:
             version = formats.open_version(version_dir)

@@ -1,4 +1,4 @@
-"""What the packages agree on; it imports none of them, and all may import it.
+"""Names and files that the packages share; it imports none of them.
 
 Names and types of features, names of files that one package writes and another reads,
 files that are whole under their names or absent, and what messages and readers of other

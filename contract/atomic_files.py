@@ -90,7 +90,7 @@ def write_json(path: str, value: Mapping[str, Any], *, shared: bool = False) -> 
 
 
 def check_writable(path: str) -> None:
-    """Raises OSError or ValueError where no file can be written, before long work."""
+    """Raises OSError or InputError where no file can be written, before long work."""
     if path.endswith("/") or tf.io.gfile.isdir(path):
         raise errors.InputError(f"{path} is a directory; name the file to write in it")
     if is_special(path):

@@ -1,4 +1,4 @@
-"""How a program ends: one line and an exit code, or the traceback of a mistake of ours.
+"""Ends of a program: one line and an exit code, or a traceback.
 
 Only `main` exits the process, through `explained`, so notebooks survive.
 """
@@ -21,8 +21,7 @@ SIGNALLED = 128
 class InputError(ValueError):
     """A check refuses the user's input; the message has the value and the remedy.
 
-    Checks raise it and nothing else does, so that a ValueError of a library, which is a
-    mistake of ours, keeps its traceback.
+    Only checks raise it, so that a ValueError of a library keeps its traceback.
     """
 
 

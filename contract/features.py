@@ -55,9 +55,9 @@ class DecoderTokens(NamedTuple):
         return cls(tokenizer.start_id, tokenizer.end_id)
 
 
-# What every encoder takes: int32 [B, S].
+# Inputs of every encoder: int32 [B, S].
 ENCODER_INPUTS = (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)
-# What an encoder-decoder takes besides, and what it learns from.
+# Further inputs of an encoder-decoder, and its targets.
 DECODER_INPUTS = (DECODER_INPUT_IDS, DECODER_MASK, LABELS)
 INTEGER = np.int32
 # The label id of a token that has no label.

@@ -14,19 +14,19 @@ TEST_TAGS = "test_tags"  # and the ending of its format
 RUN = "run.json"
 GRID = "grid.json"
 LABEL_MAP = "label_map.json"
-HEAD = "head.json"  # how a head reads the network, where not as the original's
+HEAD = "head.json"  # the way a head reads the network, where not the original's
 REPORT_JSON = "report.json"
 REPORT_PAGE = "report.html"
 MODEL_CARD = "README.md"
 EXPLANATIONS = "explanations.jsonl"
-FEATURE_CACHE = "feature_cache"  # a directory of outputs of a frozen network
+FEATURE_CACHE = "feature_cache"  # of earlier versions: outputs of a frozen network
 
 # Beside the weights of a pretrained model: Google's name of its config and ours.
 BERT_CONFIG = "bert_config.json"
 HUGGING_FACE_CONFIG = "config.json"
 # In ELMo's releases.
 ELMO_OPTIONS = "options.json"
-# Those of GPT-2's and GPT's releases.
+# In the releases of GPT-2 and GPT.
 HPARAMS, PARAMETER_SHAPES = "hparams.json", "params_shapes.json"
 VOCAB = "vocab.txt"
 # Vocabularies of byte pairs, and the files of their merges: of GPT-2, of Hugging Face

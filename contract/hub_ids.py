@@ -11,13 +11,11 @@ _OWNERS = {
 
 
 def check(spec: str, flag: str) -> None:
-    """Raises ValueError where `spec`, which is no directory, is no id (owner/name)."""
+    """Raises InputError where `spec`, which is no directory, is no id (owner/name)."""
     if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
         return
     owner = next((o for start, o in _OWNERS.items() if spec.startswith(start)), None)
-    hub_id = "owner/name"
-    if owner and "/" not in spec:
-        hub_id = f"{owner}/{spec}"
+    hub_id = f"{owner}/{spec}" if owner and "/" not in spec else "owner/name"
     raise errors.InputError(
         f"{flag}={spec}: no such directory; give the directory of a release, or the id "
         f"of a model on Hugging Face's hub ({hub_id})"

@@ -8,7 +8,6 @@ from typing import Any
 from contract import errors, remote_files
 
 _COPY = "copy it again"
-
 # An escape of half a surrogate pair; of two that belong together, too.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -18,12 +17,11 @@ def parse(
 ) -> Any:
     """The value of a JSON text; bytes may be UTF-8, UTF-16 or UTF-32.
 
-    `from_pairs` makes an object of its keys and values, as they stand in the text.
+    `from_pairs` makes an object of its keys and values, in the order of the text.
 
     Raises:
-        ValueError: it is not JSON, or holds what cannot be used: half a surrogate pair,
-            an integer of thousands of digits, very deep nesting. The message names no
-            file.
+        ValueError: it is not JSON, or has half a surrogate pair, an integer of
+            thousands of digits, or very deep nesting. The message names no file.
     """
     try:
         if isinstance(text, bytes):
@@ -37,28 +35,23 @@ def parse(
         raise errors.InputError(
             f"byte {error.start + 1} is not UTF-8; convert it to UTF-8"
         ) from None
-    except json.JSONDecodeError:
-        raise
     except ValueError as error:
-        if "digits" not in str(error):
-            raise  # of `from_pairs`
+        if isinstance(error, json.JSONDecodeError) or "digits" not in str(error):
+            raise  # the latter of `from_pairs`
         raise errors.InputError(
             "an integer of it has more than 4300 digits; write it as a string"
         ) from None
     if _SURROGATE.search(text):
-        _check_characters(json.dumps(value, ensure_ascii=False))
+        whole = json.dumps(value, ensure_ascii=False)
+        try:
+            whole.encode("utf-8")
+        except UnicodeEncodeError as error:
+            before = whole[max(error.start - 20, 0) : error.start]
+            raise errors.InputError(
+                f"its text has {whole[error.start]!a}, which is half a character, "
+                f"after {before!r}; remove it"
+            ) from None
     return value
-
-
-def _check_characters(text: str) -> None:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        before = text[max(error.start - 20, 0) : error.start]
-        raise errors.InputError(
-            f"its text has {text[error.start]!a}, which is half a character, after "
-            f"{before!r}; remove it"
-        ) from None
 
 
 def read_object(
@@ -67,12 +60,10 @@ def read_object(
     *,
     remedy: str = _COPY,
 ) -> dict[str, Any]:
-    """Reads the object in a local or remote file.
-
-    `from_pairs` makes an object of its keys and values, as they stand in the file.
+    """Reads the object in a local or remote file; `from_pairs` as in `parse`.
 
     Raises:
-        ValueError: there is none, or it cannot be read; ends with the remedy.
+        InputError: there is none, or it cannot be read; ends with the remedy.
     """
     raw = read(path, from_pairs, remedy=remedy)
     if not isinstance(raw, dict):
@@ -86,7 +77,7 @@ def read(
     *,
     remedy: str = _COPY,
 ) -> Any:
-    """As `read_object`, of any value."""
+    """Reads any value; as `read_object`."""
     try:
         with remote_files.open_file(path) as file:
             return parse(file.read(), from_pairs)

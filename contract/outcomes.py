@@ -1,4 +1,4 @@
-"""The rows of a split and what became of each of them, whatever the task."""
+"""The rows of a split and the prediction of each, for all tasks."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Summary:
-    """How many rows a split has, how long they are, and which labels."""
+    """The number of rows of a split, their lengths and labels."""
 
     path: str
     count: int
@@ -24,22 +24,13 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decisions:
-    """Choices among C classes: of one for each of M rows or words, or of several.
+    """Choices of one of C classes, or of several, for each of M rows or words."""
 
-    Attributes:
-        class_names: C names, in the order of the ids.
-        labels: gold labels: int [M] ids, or zeros and ones [M, C] where several
-            classes may be right.
-        predictions: likewise.
-        probabilities: float [M, C], or None where they are not known.
-        confidences: float [M] probability of the prediction; None for several.
-    """
-
-    class_names: Sequence[str]
-    labels: np.ndarray
-    predictions: np.ndarray
-    probabilities: np.ndarray | None = None
-    confidences: np.ndarray | None = None
+    class_names: Sequence[str]  # in the order of the ids
+    labels: np.ndarray  # int [M] ids; or of several classes zeros and ones [M, C]
+    predictions: np.ndarray  # likewise
+    probabilities: np.ndarray | None = None  # float [M, C], if known
+    confidences: np.ndarray | None = None  # float [M], of one class; of the prediction
 
     @property
     def is_multi_label(self) -> bool:
@@ -57,37 +48,23 @@ class Numbers:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcomes:
-    """N rows of a split: texts, gold answers and predictions.
+    """N rows of a split: texts, gold answers and predictions."""
 
-    Attributes:
-        split: such as "dev".
-        texts: of each row, as shown, such as (question, context).
-        expected: of each row, as shown: a label, an answer, tags.
-        predicted: likewise.
-        is_correct: bool [N]; of a regression, whether the number is exactly right.
-        losses: float [N], larger for worse errors.
-        scores: {name: value} over all rows.
-        rescore: int [K] of row numbers, which may repeat -> the scores of these rows.
-        confidences: float [N] probability of the prediction, where a row is not one
-            decision; else None.
-        decisions: None where the task does not choose between classes.
-        numbers: None where the task does not predict numbers.
-        histograms: {title: float [K]}, such as lengths of answers.
-        shares: {name: scale} of the scores that are scale * mean of is_correct.
-        warning: a sentence where the predictions are those of a failed run, or None.
-    """
-
-    split: str
-    texts: Sequence[tuple[str, ...]]
-    expected: Sequence[str]
-    predicted: Sequence[str]
-    is_correct: np.ndarray
-    losses: np.ndarray
-    scores: Mapping[str, float]
+    split: str  # such as "dev"
+    texts: Sequence[tuple[str, ...]]  # shown of each row, such as (question, context)
+    expected: Sequence[str]  # shown of each row: a label, an answer, tags
+    predicted: Sequence[str]  # likewise
+    is_correct: np.ndarray  # bool [N]; in a regression, of a number that is equal
+    losses: np.ndarray  # float [N], larger for worse errors
+    scores: Mapping[str, float]  # over all rows
+    # Row numbers int [K], which may repeat -> the scores of these rows.
     rescore: Callable[[np.ndarray], Mapping[str, float]]
+    # Probability of each prediction, float [N], where a row is not one decision.
     confidences: np.ndarray | None = None
-    decisions: Decisions | None = None
-    numbers: Numbers | None = None
+    decisions: Decisions | None = None  # where the task chooses between classes
+    numbers: Numbers | None = None  # where the task predicts numbers
+    # {title: float [K]}, such as lengths of answers.
     histograms: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # {name: scale} of the scores that are scale * mean of is_correct.
     shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    warning: str | None = None
+    warning: str | None = None  # a sentence where the run has failed

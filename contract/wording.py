@@ -1,4 +1,4 @@
-"""How messages name many things without growing long."""
+"""Parts of messages: counts, scores and short lists."""
 
 import numbers
 from collections.abc import Sequence

@@ -34,7 +34,7 @@ def define_flags():
     text("corpus_files", help="Texts, one sentence a line; globs, by comma.")
     text("held_out_files", help="Texts that nothing is trained on; the same.")
     text("data_dir", help="With a folder for each of --tasks.")
-    integer("steps", None, "Of BERT's pretraining.", lower_bound=8, required=True)
+    integer("steps", None, "Steps of BERT's pretraining.", lower_bound=8, required=True)
     real("num_train_epochs", 3.0, "Passes over each task's rows.")
     flags.DEFINE_string(
         "bert_config_file", DEFAULT_CONFIG, "BERT, whose size all others get."
@@ -42,10 +42,10 @@ def define_flags():
     integer("vocab_size", 5000, "Word pieces, and words of ELMo.", lower_bound=100)
     integer("train_batch_size", 8, "Sequences of a step.", lower_bound=1)
     integer("max_seq_length", 128, "Tokens of a sequence.", lower_bound=16)
-    real("learning_rate", 1e-3, "Of pretraining, but ELMo's.")
-    real("task_learning_rate", 3e-4, "Of tasks.")
-    real("feature_learning_rate", 5e-3, "Of tasks that train the head alone.")
-    flags.DEFINE_list("seeds", ["1", "2", "3"], "Of each task.")
+    real("learning_rate", 1e-3, "The peak in pretraining, but ELMo's.")
+    real("task_learning_rate", 3e-4, "The peak in tasks.")
+    real("feature_learning_rate", 5e-3, "The peak in tasks that train the head alone.")
+    flags.DEFINE_list("seeds", ["1", "2", "3"], "Runs of each task.")
     flags.DEFINE_list("systems", list(systems.SYSTEMS), "Rows of the comparison.")
     flags.DEFINE_list("tasks", list(tasks.TASKS), "Its columns.")
     flags.DEFINE_bool("layers", True, "Compare layers as features of named entities.")
@@ -68,7 +68,7 @@ from modeling.configs import config as config_lib
 
 def _known(flag, known):
     """The values of a list flag, in the order of `known`."""
-    names = FLAGS[flag].value
+    names = FLAGS.flag_values_dict()[flag]
     wrong = [name for name in names if name not in known]
     if wrong or not names:
         raise errors.InputError(
@@ -104,7 +104,7 @@ def settings():
         )
     cores = joblib.cpu_count()  # of those that this process, or its container, may use
     jobs = FLAGS.jobs or (1 if tf.config.list_physical_devices("GPU") else cores)
-    values = {
+    values = FLAGS.flag_values_dict() | {
         "directory": os.path.abspath(FLAGS.output_dir),
         "data_dir": os.path.abspath(FLAGS.data_dir),
         "bert": bert,
@@ -115,12 +115,7 @@ def settings():
         "threads": max(1, cores // jobs),
     }
     fields = [field.name for field in dataclasses.fields(commands.Settings)]
-    return commands.Settings(
-        **{
-            name: values[name] if name in values else FLAGS[name].value
-            for name in fields
-        }
-    )
+    return commands.Settings(**{name: values[name] for name in fields})
 
 
 def _stop(number, _):

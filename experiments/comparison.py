@@ -209,9 +209,9 @@ class Comparison:
             last = steps[system.network or ""]
             curves[system.name, str(last)] = runs[system.name, curve_task.name]
             for part in range(1, commands.CHECKPOINTS):
-                step = last // commands.CHECKPOINTS * part
-                stage = lines.task(system, curve_task, checkpoint_step=step)
-                curves[system.name, str(step)] = stage
+                at = last // commands.CHECKPOINTS * part
+                stage = lines.task(system, curve_task, checkpoint_step=at)
+                curves[system.name, str(at)] = stage
         self._do("tasks", dict.fromkeys([*runs.values(), *curves.values()]))
         scored: dict[str, dict[str, scores.Score]] = {}
         for (name, task), stage in runs.items():

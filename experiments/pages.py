@@ -24,19 +24,14 @@ PICTURES = {  # and what stands in their place for readers who do not see them
 
 
 class Results(NamedTuple):
-    """Scores, reports and settings of a comparison.
-
-    `scored` and `curves` as in claims.rows; `weights` are {network: (weights, weights
-    of tables)}, `steps` {network: steps}, `facts` lines about the command and the
-    machine.
-    """
+    """Scores, reports and settings of a comparison; as in claims.rows."""
 
     scored: claims.SystemScores
     curves: claims.SystemScores
     reports: claims.Reports
-    weights: Mapping[str, tuple[int, int]]
-    facts: Sequence[str]
-    steps: Mapping[str, int]
+    weights: Mapping[str, tuple[int, int]]  # {network: (weights, weights of tables)}
+    facts: Sequence[str]  # lines about the command and the machine
+    steps: Mapping[str, int]  # {network: steps}
 
 
 def write(directory: str, results: Results) -> str:

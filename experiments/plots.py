@@ -61,7 +61,7 @@ def steps(curves: claims.SystemScores) -> str:
 
 def losses(reports: claims.Reports) -> str:
     """Held-out loss of a predicted token by tokens read, of each pretraining."""
-    lines = {}
+    lines: dict[str, list[tuple[float, float, float]]] = {}
     for name, record in reports.items():
         for curve, points in record["curves"].items():
             if curve.startswith("eval/") and curve.endswith(("lm_loss", "n_loss")):

@@ -24,7 +24,7 @@ def equal_sized(
     of the LSTMs and of GPT's and the pair's feed-forward layers.
 
     Raises:
-        ValueError: the BERT has an odd width, or one layer, so nothing equals it.
+        InputError: the BERT has an odd width, or one layer.
     """
     if bert.num_hidden_layers < 2 or bert.hidden_size % 2:
         raise errors.InputError(

@@ -35,15 +35,15 @@ class System(NamedTuple):
 
     @property
     def is_frozen(self) -> bool:
-        """Whether tasks take features from the network and leave it unchanged."""
+        """Whether tasks train the head alone, on features of the network."""
         return "--freeze_encoder" in self.flags
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """Systems of one kind take as long for a step of a task."""
+        """The network's shape and the flags, but for the choice of layers."""
         shape = NETWORKS[self.network].shape if self.network else "bert"
-        mixes = [f for f in self.flags.split() if not f.startswith("--layer_mix")]
-        return shape, *mixes, self.classifier_flags
+        flags = [f for f in self.flags.split() if not f.startswith("--layer_mix")]
+        return shape, *flags, self.classifier_flags
 
 
 # GPT was trained with its own Adam and rates along a cosine.
@@ -73,24 +73,15 @@ NETWORKS = {network.name: network for network in _NETWORKS}
 _BILSTM = "--head=bilstm --bilstm_layers=1"
 _FROZEN = f"--freeze_encoder --feature_cache=none {_BILSTM}"
 _FEATURES = f"{_FROZEN} --layer_mix=learned"
+_ON_TOP = "left to right, with a BiLSTM on top"
+_GPT_ADAM = "--optimizer=gpt_adam --learning_rate_schedule=gpt_linear"
 _SYSTEMS = (
     System("random", "BERT, not pretrained", None),
     System("bert", "BERT", "bert"),
     System("no_nsp", "BERT without NSP", "no_nsp"),
     System("left_to_right", "left to right, without NSP", "left_to_right"),
-    System(
-        name="left_to_right_bilstm",
-        title="left to right, with a BiLSTM on top",
-        network="left_to_right",
-        flags=_BILSTM,
-    ),
-    System(
-        name="gpt",
-        title="GPT",
-        network="gpt",
-        flags="--optimizer=gpt_adam --learning_rate_schedule=gpt_linear",
-        classifier_flags="--lm_loss_weight=0.5",
-    ),
+    System("left_to_right_bilstm", _ON_TOP, "left_to_right", _BILSTM),
+    System("gpt", "GPT", "gpt", _GPT_ADAM, "--lm_loss_weight=0.5"),
     System("elmo", "ELMo, features", "elmo", _FEATURES),
     System("bert_features", "BERT, features", "bert", _FEATURES),
     System("denoising", "encoder of a denoising pair", "denoising"),

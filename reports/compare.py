@@ -43,16 +43,13 @@ _NO_MATTER = frozenset({"output_dir", "overwrite_output_dir"})
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Score:
-    """A score of two runs; interval is that of second minus first.
-
-    If it is None, `note` is the reason.
-    """
+    """A score of two runs."""
 
     name: str
     first: float
     second: float
-    interval: tuple[float, float] | None
-    note: str = ""
+    interval: tuple[float, float] | None  # of second minus first
+    note: str = ""  # the reason where there is none
 
     @property
     def difference(self) -> float:
@@ -69,31 +66,21 @@ class Score:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Two runs, first and second.
+    """Two runs, first and second."""
 
-    Attributes:
-        names: the directories, as the command names them.
-        rows: of each run.
-        shared: rows that both have.
-        scores: on all rows; without intervals where these are not the same.
-        counts: rows that (both, only the first, only the second, neither) get right;
-            None of a regression.
-        p: of McNemar's test, or None.
-        flags: {flag: (value, value)} that differ.
-        only_first: rows that only the first gets right, as record.py keeps errors.
-        only_second: likewise.
-    """
-
-    names: tuple[str, str]
+    names: tuple[str, str]  # the directories, as the command names them
     kind: str
     split: str
-    rows: tuple[int, int]
-    shared: int
+    rows: tuple[int, int]  # their number
+    shared: int  # rows that both have
     resamples: int
-    scores: Sequence[Score]
+    scores: Sequence[Score]  # without intervals where the rows are not the same
+    # Rows that both, only the first, only the second, and neither get right; None for
+    # a regression.
     counts: tuple[int, int, int, int] | None
-    p: float | None
-    flags: Mapping[str, tuple[Any, Any]]
+    p: float | None  # of McNemar's test
+    flags: Mapping[str, tuple[Any, Any]]  # those that differ
+    # Rows that only one run gets right, as record.py keeps errors.
     only_first: Sequence[Mapping[str, Any]]
     only_second: Sequence[Mapping[str, Any]]
 
@@ -101,7 +88,7 @@ class Comparison:
 def compare(
     first: Mapping[str, Any], second: Mapping[str, Any], names: tuple[str, str]
 ) -> Comparison:
-    """Compares two records; raises ValueError where they cannot be compared."""
+    """Compares two records; raises InputError where they cannot be compared."""
     one, other = first["evaluation"], second["evaluation"]
     for name, run in zip(names, (one, other), strict=True):
         if not run:
@@ -116,12 +103,13 @@ def compare(
         )
     places = {key: i for i, key in enumerate(other["keys"])}
     pairs = [(i, places[k]) for i, k in enumerate(one["keys"]) if k in places]
+    rows = len(one["keys"]), len(other["keys"])
     if not pairs:
         raise errors.InputError(
-            f"{names[0]} and {names[1]} share none of their {len(one['keys'])} and "
-            f"{len(other['keys'])} rows; evaluate both on one file"
+            f"{names[0]} and {names[1]} share none of their {rows[0]} and {rows[1]} "
+            "rows; evaluate both on one file"
         )
-    is_same = len(pairs) == len(one["keys"]) == len(other["keys"])
+    is_same = (len(pairs), len(pairs)) == rows
     scores, resamples = _scores(one, other, is_same)
     counts, p, only = None, None, ((), ())
     if one["is_correct"] and other["is_correct"]:
@@ -136,7 +124,7 @@ def compare(
         names=names,
         kind=first["kind"],
         split=one["split"],
-        rows=(len(one["keys"]), len(other["keys"])),
+        rows=rows,
         shared=len(pairs),
         resamples=resamples,
         scores=scores,
@@ -158,21 +146,14 @@ def _scores(one, other, is_same):
         interval, note = None, "not known" if is_same else "not known: other rows"
         if is_same and name in one["resampled"] and name in other["resampled"]:
             # Draws follow from the rows, so these are pairs.
-            both = [record_["resampled"][name] for record_ in (one, other)]
+            both = [run["resampled"][name] for run in (one, other)]
             resamples = min(map(len, both))  # older records had as many as time allowed
-            values = [np.array(each[:resamples], np.float64) for each in both]
-            change = values[1] - values[0]
+            first, second = (np.array(run[:resamples], np.float64) for run in both)
+            change = second - first
             interval = confidence.interval(change)
             note = confidence.why_no_interval(change)
-        scores.append(
-            Score(
-                name=name,
-                first=score["value"],
-                second=theirs["value"],
-                interval=interval,
-                note=note,
-            )
-        )
+        values = {"first": score["value"], "second": theirs["value"]}
+        scores.append(Score(name=name, **values, interval=interval, note=note))
     return scores, resamples
 
 
@@ -202,14 +183,11 @@ def lines(compared: Comparison) -> Iterator[str]:
         interval = score.note
         if score.interval:
             interval = f"{score.interval[0]:+.4f} to {score.interval[1]:+.4f}"
-        numbers = (
-            f"{score.first:.4f}",
-            f"{score.second:.4f}",
-            f"{score.difference:+.4f}",
-        )
+        pair = f"{score.first:.4f}", f"{score.second:.4f}"
         clear = "clear" if score.is_clear else ""
-        table.append((score.name, *numbers, interval, clear))
-    yield from _indented(table)
+        cells = (score.name, *pair, f"{score.difference:+.4f}", interval, clear)
+        table.append(cells)
+    yield from _indent(table)
     if compared.resamples:
         yield f"paired bootstrap over the rows, {compared.resamples} resamples"
     if compared.counts and compared.p is not None:
@@ -221,11 +199,9 @@ def lines(compared: Comparison) -> Iterator[str]:
         )
     yield ""
     yield "flags that differ:" if compared.flags else "no flag differs"
-    yield from _indented([(f"--{n}", *map(str, v)) for n, v in compared.flags.items()])
-    for which, rows in (
-        ("first", compared.only_first),
-        ("second", compared.only_second),
-    ):
+    yield from _indent([(f"--{n}", *map(str, v)) for n, v in compared.flags.items()])
+    only = {"first": compared.only_first, "second": compared.only_second}
+    for which, rows in only.items():
         if rows:
             yield ""
             yield f"only the {which} has these right, {len(rows)} of them:"
@@ -235,7 +211,7 @@ def lines(compared: Comparison) -> Iterator[str]:
             yield f"    {row['expected']}, and not {row['predicted']}"
 
 
-def _indented(rows):
+def _indent(rows):
     table = tabulate.tabulate(rows, tablefmt="plain", disable_numparse=True)
     return textwrap.indent(table, "  ").splitlines()
 

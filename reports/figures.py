@@ -1,4 +1,4 @@
-"""Arrays to matplotlib figures; one function draws one picture.
+"""Draws arrays with matplotlib; one function draws one picture.
 
 Colours are those of Okabe and Ito and the map "cividis", which all eyes tell apart.
 """
@@ -30,8 +30,7 @@ _COLOURS = (_BLUE, "#e69f00", _GREEN, _ORANGE, "#56b4e9", "#cc79a7", "#7f6d00")
 def confusion(counts: np.ndarray, names: Sequence[str]) -> "Figure":
     """A matrix int [C, C] of up to MATRIX_CLASSES classes; else the worst of it.
 
-    A cell's colour is its share of its row, so that a class with most of the rows does
-    not outshine the others.
+    A cell's colour is its share of its row, lest a frequent class outshine the others.
     """
     from matplotlib import colors
 
@@ -46,9 +45,9 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> "Figure":
         if count:
             red, green, blue, _ = mesh.cmap(scale(shares[row, column]))
             is_light = 0.3 * red + 0.59 * green + 0.11 * blue > 0.45
-            colour = "#000000" if is_light else "#ffffff"
-            where = {"ha": "center", "va": "center", "fontsize": 8}
-            axes.text(column + 0.5, row + 0.5, str(count), color=colour, **where)
+            form = {"ha": "center", "va": "center", "fontsize": 8}
+            form["color"] = "#000000" if is_light else "#ffffff"
+            axes.text(column + 0.5, row + 0.5, str(count), **form)
     places = np.arange(len(names)) + 0.5
     shown = [short(name) for name in names]
     axes.set_xticks(places, shown, rotation=45, ha="right", rotation_mode="anchor")
@@ -66,17 +65,15 @@ def _top_confusions(counts: np.ndarray, names: Sequence[str]) -> "Figure":
     errors = int(counts.sum() - np.trace(counts))
     figure, axes = svg.panel(7.0, 1.6 + 0.24 * max(len(worst), 1))
     shown = [f"{short(names[i])} → {short(names[j])}" for i, j, _ in worst]
-    values = [count for _, _, count in worst]
-    axes.barh(np.arange(len(worst)), values, color=_BLUE, height=0.7)
-    axes.set_yticks(np.arange(len(worst)), shown)
+    values, places = [count for _, _, count in worst], np.arange(len(worst))
+    axes.barh(places, values, color=_BLUE, height=0.7)
+    axes.set_yticks(places, shown)
     axes.invert_yaxis()
     axes.bar_label(axes.containers[0], padding=2, fontsize=8, color=svg.INK)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("times, given → predicted")
-    axes.set_title(
-        f"{sum(values)} of {errors} errors; {len(names)} classes are too many for a "
-        "matrix"
-    )
+    title = f"{sum(values)} of {errors} errors; {len(names)} classes are too many"
+    axes.set_title(f"{title} for a matrix")
     return figure
 
 
@@ -92,15 +89,13 @@ def precision_recall(
         curve = curves[index]
         label = f"{short(names[index])}  {curve.average_precision:.3f}"
         # From here on down to the next threshold the precision is the one there.
-        axes.step(
-            curve.recall, curve.precision, color=colour, where="post", label=label
-        )
+        line = {"color": colour, "where": "post", "label": label}
+        axes.step(curve.recall, curve.precision, **line)
     axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1.01), ylim=(0, 1.02))
     axes.grid(True)
-    title = "average precision"
     if shown:
         below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2}
-        axes.legend(title=title, fontsize=8, **below)
+        axes.legend(title="average precision", fontsize=8, **below)
     mean = np.mean([curve.average_precision for curve in curves.values()] or [0.0])
     only = f"; the {len(shown)} lowest are shown" if len(shown) < len(curves) else ""
     axes.set_title(f"mean {mean:.3f} over {len(curves)} classes{only}")
@@ -111,24 +106,13 @@ def precision_recall(
 def reliability(bins: diagnostics.Reliability) -> "Figure":
     """The share of right predictions of each probability, and their counts."""
     figure, (upper, lower) = svg.panel(*_SQUARE, rows=2, height_ratios=(3, 1))
-    width, is_full = np.diff(bins.edges), bins.counts > 0
-    left = bins.edges[:-1]
+    left, width = bins.edges[:-1], np.diff(bins.edges)
+    full = bins.counts > 0
+    accuracy, confidence = bins.accuracy[full], bins.confidence[full]
     upper.plot((0, 1), (0, 1), color=svg.GREY, linestyle="--", label="as sure as right")
-    upper.bar(
-        left[is_full],
-        bins.accuracy[is_full],
-        width[is_full],
-        align="edge",
-        color=_BLUE,
-        alpha=0.35,
-    )
-    upper.plot(
-        bins.confidence[is_full],
-        bins.accuracy[is_full],
-        color=_BLUE,
-        marker="o",
-        label="this model",
-    )
+    bar = {"align": "edge", "color": _BLUE, "alpha": 0.35}
+    upper.bar(left[full], accuracy, width[full], **bar)
+    upper.plot(confidence, accuracy, color=_BLUE, marker="o", label="this model")
     upper.set(ylabel="share that is right", xlim=(0, 1), ylim=(0, 1.03))
     upper.set_title(f"expected calibration error {bins.calibration_error:.3f}")
     upper.legend(loc="upper left")
@@ -144,15 +128,14 @@ def label_counts(counts: diagnostics.LabelCounts, names: Sequence[str]) -> "Figu
     """Rows of each label, given, predicted and both; of many labels, the worst."""
     shown = np.sort(diagnostics.largest(counts.wrong, _BARS))
     figure, axes = svg.panel(6.4, 1.4 + 0.42 * len(shown))
-    bars = (
-        ("given", counts.expected, svg.GREY),
-        ("predicted", counts.predicted, _ORANGE),
-        ("both", counts.right, _BLUE),
-    )
-    for place, (label, values, colour) in enumerate(bars):
-        height = np.arange(len(shown)) + (place - 1) * 0.26
-        axes.barh(height, values[shown], 0.24, color=colour, label=label)
-    axes.set_yticks(np.arange(len(shown)), [short(names[index]) for index in shown])
+    places = np.arange(len(shown))
+    for shift, label, values, colour in (
+        (-0.26, "given", counts.expected, svg.GREY),
+        (0, "predicted", counts.predicted, _ORANGE),
+        (0.26, "both", counts.right, _BLUE),
+    ):
+        axes.barh(places + shift, values[shown], 0.24, color=colour, label=label)
+    axes.set_yticks(places, [short(names[index]) for index in shown])
     axes.invert_yaxis()
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("rows")

@@ -59,15 +59,15 @@ def _decision_pictures(decisions):
     else:
         matrix = diagnostics.confusion(labels, decisions.predictions, len(names))
         chosen["confusion"] = Picture(
-            "What was given, down, and predicted, across. Numbers are counts, colours "
-            f"shares of a row. Of more than {figures.MATRIX_CLASSES} classes the most "
-            "frequent errors are shown instead.",
+            "Given classes, down, and predicted ones, across. Numbers are counts, "
+            "colours shares of a row. Where there are more than "
+            f"{figures.MATRIX_CLASSES} classes, the most frequent errors are shown.",
             lambda: figures.confusion(matrix, names),
         )
     if decisions.probabilities is not None:
         curves = diagnostics.class_curves(labels, decisions.probabilities)
         chosen["precision_recall"] = Picture(
-            "Of each class against the others: the precision that a threshold on its "
+            "Each class against the others: the precision that a threshold on its "
             "probability gives, for each recall. The area is the average precision.",
             lambda: figures.precision_recall(curves, names),
         )

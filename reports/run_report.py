@@ -17,8 +17,8 @@ _AS_TABLE = {"confusion"}  # which can be read aloud, and searched
 _BELOW = ("seed-*", "*=*", "*=*/seed-*")
 
 
-def say(rows: outcomes.Outcomes, kind: str) -> None:
-    """Prints the scores of each class of texts, and what the predictions warn of."""
+def print_scores(rows: outcomes.Outcomes, kind: str) -> None:
+    """Prints the scores of each class of texts, and a warning of the predictions."""
     if rows.decisions is not None and kind == "text-classification":
         chosen = rows.decisions
         named = chosen.class_names, chosen.labels, chosen.predictions
@@ -36,17 +36,16 @@ def write(rows: outcomes.Outcomes | None, directory: str, **facts: Any) -> None:
 
     Args:
         rows: the evaluated rows, or None.
-        directory: of the run.
         **facts: see record.build, without pictures.
     """
     if _is_kept(directory, rows, trains=facts["trains"]):
         return
-    facts["pictures"] = _drawn(rows) if rows is not None else []
-    text = record.text_of(record.build(rows, directory=directory, **facts))
-    run = json.loads(text)  # what a reader of the file has
+    facts["pictures"] = _draw(rows) if rows is not None else []
+    text = record.make_text(record.build(rows, directory=directory, **facts))
+    run = json.loads(text)  # as a reader of the file has it
     where = usage.place(directory)
     files: dict[str, Iterable[str]] = {
-        record.path_of(directory): [text],
+        record.get_path(directory): [text],
         os.path.join(directory, file_names.REPORT_PAGE): [run_page.page(run, where)],
     }
     if run["has_weights"]:
@@ -57,7 +56,7 @@ def write(rows: outcomes.Outcomes | None, directory: str, **facts: Any) -> None:
 
 def write_all(directory: str) -> None:
     """Writes report.html of the runs below a directory, of a grid or of seeds."""
-    patterns = [record.path_of(os.path.join(directory, below)) for below in _BELOW]
+    patterns = [record.get_path(os.path.join(directory, below)) for below in _BELOW]
     places = map(os.path.dirname, sorted(tf.io.gfile.glob(patterns)))
     runs = {place: record.read(place) for place in places}
     if not runs:
@@ -77,7 +76,7 @@ def _is_kept(directory, rows, *, trains):
     return bool(before["evaluation"]) and before["evaluation"]["split"] == "dev"
 
 
-def _drawn(rows):
+def _draw(rows):
     return [
         {
             "title": name.replace("_", " ").capitalize(),

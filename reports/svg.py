@@ -101,7 +101,7 @@ def element(figure: "Figure") -> str:
     return re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", text, flags=re.S)
 
 
-def framed(svg: str, title: str, description: str) -> markupsafe.Markup:
+def frame(svg: str, title: str, description: str) -> markupsafe.Markup:
     """An <svg> as a <figure> of a page, no two of which share a title.
 
     `description` is for readers who do not see it.

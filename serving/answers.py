@@ -1,4 +1,4 @@
-"""A model's outputs as a dict for each example, and as lines for a terminal.
+"""Makes a dict for each example of a model's outputs, and lines for a terminal.
 
 Plain Python: the client of a server needs no TensorFlow.
 """
@@ -29,7 +29,7 @@ _SPAN_LETTERS, _FIRST_LETTERS = tuple("BIESLUM"), tuple("BSU")
 def text_names(inputs: Mapping[str, int]) -> list[str]:
     """The names of the texts of an example, in the order in which a person types them.
 
-    `inputs` are {name: texts of an example}; a name occurs once for each text.
+    `inputs` are {name: number of texts}; a name occurs once for each text.
     """
     order = ("context", "question", "choices") if "choices" in inputs else ("question",)
     ranks = {name: rank for rank, name in enumerate(order)}
@@ -59,8 +59,7 @@ def texts(arguments: Sequence[str]) -> list[list[str]]:
     """The texts of the examples as columns: one, or several where tabs separate them.
 
     Raises:
-        ValueError: an argument is not UTF-8, or has another number of texts than the
-            first.
+        InputError: an argument is not UTF-8, or differs in its number of texts.
     """
     rows = [argument.split("\t") for argument in arguments]
     for argument, row in zip(arguments, rows, strict=True):
@@ -78,7 +77,7 @@ def texts(arguments: Sequence[str]) -> list[list[str]]:
 
 
 def check(columns: Sequence[Sequence[str]], names: Sequence[str], model: str) -> None:
-    """Raises ValueError unless there is one column for each name, all equally long."""
+    """Raises InputError unless there is one column for each name, all equally long."""
     if len(columns) != len(names):
         raise errors.InputError(
             f"{model} takes {', '.join(names)} for each example, {len(columns)} given; "
@@ -92,16 +91,12 @@ def check(columns: Sequence[Sequence[str]], names: Sequence[str], model: str) ->
 
 
 def label_names(label_map: Any) -> list[str]:
-    """The names in label_map.json, in order; none where it holds no names.
-
-    Raises:
-        ValueError: the contents are something else.
-    """
+    """The names in label_map.json, in order; InputError where it is no label map."""
     texts = label_map.values() if isinstance(label_map, dict) else [None]
     if not all(isinstance(text, str) for text in texts):
         raise errors.InputError("it is no object of texts")
     names = {key: name for key, name in label_map.items() if key.isdecimal()}
-    if list(names) != [str(index) for index in range(len(names))]:
+    if list(names) != list(map(str, range(len(names)))):
         raise errors.InputError('its keys are not "0", "1", ... in this order')
     return list(names.values())
 
@@ -115,56 +110,55 @@ def rows(outputs: Mapping[str, Any], labels: Sequence[str] | None) -> list[Answe
             numbers; None where they are unknown, and the keys are "0", "1", ...
     """
     columns = {name: _as_lists(values) for name, values in outputs.items()}
-    fold = next(
-        (_FOLDS[name] for name in _FOLDS if name in columns), lambda row, _: row
-    )
-    return [
-        fold(dict(zip(columns, row, strict=True)), labels)
+    examples = [
+        dict(zip(columns, row, strict=True))
         for row in zip(*columns.values(), strict=True)
     ]
+    fold = next((_FOLDS[name] for name in _FOLDS if name in columns), None)
+    return [fold(example, labels) for example in examples] if fold else examples
 
 
 def _as_lists(values):
     """A NumPy array as nested lists, its bytes as str; lists as they are."""
     if isinstance(values, list):
         return values
-    return _decoded(values.tolist()) if values.dtype == object else values.tolist()
+    return _decode(values.tolist()) if values.dtype == object else values.tolist()
 
 
-def _decoded(value):
+def _decode(value):
     if isinstance(value, list):
-        return [_decoded(inner) for inner in value]
+        return [_decode(inner) for inner in value]
     return value.decode("utf-8", "replace")
 
 
-def _tags(row, _):
+def _fold_tags(row, _):
     count = sum(word != "" for word in row["words"])  # the others are padding
     return {name: row[name][:count] for name in _WORD_OUTPUTS if name in row}
 
 
-def _masks(row, _):
+def _fold_masks(row, _):
     masks = zip(*(row[name] for name in _MASK_OUTPUTS.values()), strict=True)
     shown = [mask for mask in masks if mask[0] >= 0]  # the others are padding
     return {"masks": [dict(zip(_MASK_OUTPUTS, mask, strict=True)) for mask in shown]}
 
 
-def _vectors(row, _):
+def _fold_vectors(row, _):
     tokens = row["tokens"]
     # [SEP] ends every text; a token of the vocabulary may be "".
     count = len(tokens) - tokens[::-1].index("[SEP]")
     return {"tokens": tokens[:count], "vectors": row["vectors"][:count]}
 
 
-def _token_scores(row, _):
+def _fold_pieces(row, _):
     count = row["num_tokens"]
     return {**row, **{name: row[name][:count] for name in ("pieces", "token_nll")}}
 
 
-def _answer(row, _):
+def _fold_answer(row, _):
     return {name: row[name] for name in _ANSWER_OUTPUTS if name in row}
 
 
-def _probabilities(row, labels):
+def _fold_probabilities(row, labels):
     values = row["probabilities"]
     if not labels and ("label" in row or (labels is None and len(values) > 1)):
         labels = [str(place) for place in range(len(values))]
@@ -176,12 +170,12 @@ def _probabilities(row, labels):
 
 # Output of a signature -> a function of a row of all outputs; the first that is there.
 _FOLDS = {
-    "tags": _tags,
-    "filled": _masks,
-    "tokens": _vectors,
-    "pieces": _token_scores,
-    "answer": _answer,
-    "probabilities": _probabilities,
+    "tags": _fold_tags,
+    "filled": _fold_masks,
+    "tokens": _fold_vectors,
+    "pieces": _fold_pieces,
+    "answer": _fold_answer,
+    "probabilities": _fold_probabilities,
 }
 
 
@@ -193,23 +187,27 @@ def lines(
         name, text = "text", argument
         if "answer" in answer:  # the context may be long
             name, text = "question", argument.split("\t")[0]
-        show = next((_SHOWN[name] for name in _SHOWN if name in answer), _show_all)
-        row = {name: text, **answer}
-        yield json.dumps(row, ensure_ascii=False) if as_json else show(text, answer)
+        if as_json:
+            yield json.dumps({name: text, **answer}, ensure_ascii=False)
+        elif "score" in answer and "answer" not in answer:
+            yield f"{answer['score']:.3f}  {text}"
+        elif "scores" in answer:
+            yield f"{' '.join(f'{value:.3f}' for value in answer['scores'])}  {text}"
+        elif "generated" in answer:
+            yield text + answer["generated"]
+        else:
+            show = next((_SHOWN[name] for name in _SHOWN if name in answer), _show_all)
+            yield "\n    ".join([text, *show(text, answer)])
 
 
-def _below(text, shown):
-    return "\n    ".join([text, *shown])
-
-
-def _show_all(text, answer):
-    return _below(text, [json.dumps(answer, ensure_ascii=False)])
+def _show_all(_, answer):
+    return [json.dumps(answer, ensure_ascii=False)]
 
 
 def _show_tags(text, answer):
     pairs = zip(answer["words"], answer["tags"], strict=True)
     tagged = [f"{word}/{tag}" for word, tag in pairs if tag != _OUTSIDE]
-    return _below(text, [" ".join(tagged) or "(no tags)", *_spans(text, answer)])
+    return [" ".join(tagged) or "(no tags)", *_spans(text, answer)]
 
 
 def _spans(text, answer):
@@ -229,23 +227,21 @@ def _spans(text, answer):
     return [f"{name}: {' '.join(text[a:b].split())}" for name, a, b in spans]
 
 
-def _show_answer(text, answer):
+def _show_answer(_, answer):
     shown = " ".join(answer["answer"].split()) or "(no answer)"
-    return _below(text, [f"{shown}  {answer['probability']:.3f}"])
+    return [f"{shown}  {answer['probability']:.3f}"]
 
 
-def _show_masks(text, answer):
-    shown = []
+def _show_masks(_, answer):
     for mask in answer["masks"]:
         pairs = zip(mask["tokens"], mask["probabilities"], strict=True)
         tokens = "  ".join(f'"{token}" {share:.3f}' for token, share in pairs)
-        shown.append(f"[MASK] at {mask['start']}: {tokens}")
-    return _below(text, shown)
+        yield f"[MASK] at {mask['start']}: {tokens}"
 
 
-def _show_vectors(text, answer):
+def _show_vectors(_, answer):
     pairs = zip(answer["tokens"], answer["vectors"], strict=True)
-    return _below(text, [f"{token} {_numbers(vector)}" for token, vector in pairs])
+    return [f"{token} {_numbers(vector)}" for token, vector in pairs]
 
 
 def _numbers(vector):
@@ -256,28 +252,21 @@ def _numbers(vector):
     return f"{shown} ... ({len(vector)} numbers)"
 
 
-def _show_probabilities(text, answer):
+def _show_probabilities(_, answer):
     ranked = sorted(answer["probabilities"].items(), key=lambda item: -item[1])
     if "label" in answer and answer["label"] not in answer["probabilities"]:
         ranked = [(answer["label"], ranked[0][1])]  # the others have no names
-    return _below(text, [", ".join(f"{name} {p:.3f}" for name, p in ranked[:3])])
+    return [", ".join(f"{name} {p:.3f}" for name, p in ranked[:3])]
 
 
-# Key of an answer -> a function of its text and the answer; the first that is there.
+# Key of an answer -> lines of its text and the answer; the first key of the answer.
 _SHOWN = {
     "tags": _show_tags,
     "answer": _show_answer,
-    "score": lambda text, answer: f"{answer['score']:.3f}  {text}",
-    "scores": lambda text, answer: (
-        f"{' '.join(f'{value:.3f}' for value in answer['scores'])}  {text}"
-    ),
     "masks": _show_masks,
-    "vector": lambda text, answer: _below(text, [_numbers(answer["vector"])]),
+    "vector": lambda _, answer: [_numbers(answer["vector"])],
     "vectors": _show_vectors,
-    "generated": lambda text, answer: text + answer["generated"],
-    "written": lambda text, answer: _below(text, [answer["written"]]),
-    "pieces": lambda text, answer: _below(
-        text, [f"perplexity {answer['perplexity']:.4g}"]
-    ),
+    "written": lambda _, answer: [answer["written"]],
+    "pieces": lambda _, answer: [f"perplexity {answer['perplexity']:.4g}"],
     "probabilities": _show_probabilities,
 }

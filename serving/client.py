@@ -34,7 +34,7 @@ def connect(
     return grpc_calls.Calls(address, model, version, timeout_seconds)
 
 
-def ask(
+def predict(
     calls: Any,
     signature: str,
     columns: Sequence[Sequence[str]],

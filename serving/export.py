@@ -52,23 +52,19 @@ class Limits(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Stages:
-    """The way from texts to answers, so that the network may run somewhere else.
+    """The way from texts to answers, so that the network may run somewhere else."""
 
-    Attributes:
-        text_names: the inputs of `encode`, string [B] each; a name that occurs n times
-            is one input, string [B, n].
-        encode: texts -> the features of the network, and a state for `finish`.
-        forward: features -> outputs of the network, numbers alone.
-        finish: the state, outputs -> the answers.
-        ids_shape: the shape of an example's input_ids: (None,) where features are
-            [B, S], (G, None) where they are [B, G, S]; and C behind it, (None, C),
-            where only these are [B, S, C], of characters.
-    """
-
+    # Inputs of `encode`, string [B] each; a name that occurs n times is one input,
+    # string [B, n].
     text_names: Sequence[str]
+    # Texts -> the features of the network, and a state for `finish`.
     encode: Callable[..., tuple[dict[str, tf.Tensor], Any]]
+    # Features -> outputs of the network, numbers alone.
     forward: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
+    # The state, outputs -> the answers.
     finish: Callable[[Any, dict[str, tf.Tensor]], dict[str, tf.Tensor]]
+    # An example's input_ids: (None,) where features are [B, S], (G, None) where they
+    # are [B, G, S], (None, C) where input_ids alone are [B, S, C], of characters.
     ids_shape: Sequence[int | None] = (None,)
 
     def answer(self, *texts):
@@ -287,7 +283,7 @@ def save(
     target = os.path.join(export_dir, str(latest_version(export_dir) + 1))
     temporary = os.path.join(export_dir, "incomplete")
     _remove(temporary)  # of a process that was killed
-    progress.say(f"exporting {target} ...")
+    progress.print_line(f"exporting {target} ...")
     try:
         write(module, temporary)
         extra = os.path.join(temporary, tf_serving.EXTRA_DIR)

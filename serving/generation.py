@@ -16,19 +16,12 @@ _NONE = -1  # among ids: no token
 
 
 class Spelling(NamedTuple):
-    """Texts to ids and back.
+    """Texts to ids and back."""
 
-    Attributes:
-        encode: prompts [B] -> ids, ragged int32 [B, (W)].
-        encode_scored: the same of texts to be scored.
-        decode: ids of prompts, and of what follows -> texts [B] of what follows.
-        tokens: the V tokens, as their names are shown.
-    """
-
-    encode: Callable
-    encode_scored: Callable
-    decode: Callable
-    tokens: Sequence[str]
+    encode: Callable  # prompts [B] -> ids, ragged int32 [B, (W)]
+    encode_scored: Callable  # texts to be scored -> likewise
+    decode: Callable  # ids of prompts, ids of continuations -> continuations [B]
+    tokens: Sequence[str]  # V names, as they are shown
 
 
 class TextGenerator(export.ServedModel):

@@ -10,18 +10,13 @@ from serving import export
 
 
 class MaskFiller(NamedTuple):
-    """Fills the [MASK] of texts.
+    """Fills the [MASK] of texts."""
 
-    Attributes:
-        encode: text [B] -> clozes, whose `features` are those of the encoder and
-            masked_lm_positions int32 [B, M].
-        forward: features -> {masked_lm_logits} float32 [B, M, V].
-        choose: clozes, logits -> tokens for each mask, a dict of [B, M, ...].
-    """
-
+    # text [B] -> clozes, whose `features` are those of the encoder and
+    # masked_lm_positions int32 [B, M].
     encode: Callable
-    forward: Callable
-    choose: Callable
+    forward: Callable  # features -> {masked_lm_logits} float32 [B, M, V]
+    choose: Callable  # clozes, logits -> tokens for each mask, a dict of [B, M, ...]
 
 
 class PretrainedModel(export.ServedModel):

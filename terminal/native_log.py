@@ -16,7 +16,7 @@ import subprocess
 import sys
 from typing import Any
 
-# Of TensorFlow 2.20 and later, and of LiteRT. Notes and warnings begin as in
+# Lines of TensorFlow 2.20 and later, and of LiteRT. Notes and warnings begin as in
 # "I0000 00:00:1795352011.789523   27198 port.cc:153] text".
 _DROPPED = re.compile(
     rb"[IW]\d{4} [\d:.]+ +\d+ |WARNING: All log messages before absl::InitializeLog"
@@ -62,8 +62,8 @@ def begin() -> None:
     assert process.stdin is not None
     os.dup2(process.stdin.fileno(), 2)
     process.stdin.close()
-    settings = {"encoding": sys.stderr.encoding, "errors": sys.stderr.errors}
-    past = os.fdopen(terminal, "w", buffering=1, closefd=False, **settings)
+    encoding, on_error = sys.stderr.encoding, sys.stderr.errors
+    past = os.fdopen(terminal, "w", 1, encoding, on_error, closefd=False)
     _running = os.getpid(), process, sys.stderr, past
     sys.stderr = past
     atexit.register(end)
@@ -75,10 +75,10 @@ def end() -> None:
     Processes that were forked meanwhile stay filtered.
     """
     global _running
-    owner, process, before, past = _running or (0, None, None, None)
-    _running = None
-    if owner != os.getpid():
+    running, _running = _running, None
+    if running is None or running[0] != os.getpid():
         return
+    _, process, before, past = running
     os.dup2(past.fileno(), 2)  # closes the pipe
     if sys.stderr is past:
         sys.stderr = before

@@ -72,7 +72,7 @@ def hide() -> None:
     _is_hidden = True
 
 
-def say(text: str, stream: Any = None) -> None:
+def print_line(text: str, stream: Any = None) -> None:
     """Writes a line to standard error, above the bars if there are any."""
     stream = stream or sys.stderr
     tqdm.tqdm.write(text, file=stream)
@@ -88,7 +88,7 @@ def waiting(name: str, stream: Any = None) -> Iterator[None]:
 
     def explain() -> None:
         if not _is_hidden:
-            say(f"{name} ...", stream)
+            print_line(f"{name} ...", stream)
 
     timer = threading.Timer(_FILE_SECONDS, explain)
     timer.daemon = True

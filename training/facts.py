@@ -51,7 +51,7 @@ def report_hook(
             return
         outcome, step, seconds = ended
         for rows in filter(None, (outcome.rows, outcome.tested)):
-            reports.say(rows, kind)
+            reports.print_scores(rows, kind)
         explanations = []
         if explain:  # on all hosts
             explanations = explain(model, outcome.rows, settings)

@@ -62,14 +62,14 @@ class Interruption:
                 self._answer(data[0])
                 self.stop_requested.assign(1.0)
             elif not select.select([receiver], [], [], _PATIENCE_SECONDS)[0]:
-                progress.say("ended without saving")
+                progress.print_line("ended without saving")
                 os._exit(errors.SIGNALLED + data[0])
         os.close(receiver)
 
     def _answer(self, number):
         when = "" if self._raises else " after this step"
         again = "Ctrl-C again" if number == signal.SIGINT else "a second signal"
-        progress.say(f"stopping{when}; {again} ends without saving")
+        progress.print_line(f"stopping{when}; {again} ends without saving")
 
     def _handle(self, number, _):
         self.number = number

@@ -137,7 +137,7 @@ class Reporter:
 
     def say(self, text: str) -> None:
         """Writes a line above the bar."""
-        progress.say(text, self._stream)
+        progress.print_line(text, self._stream)
 
     def close(self) -> None:
         """Ends the progress and writes out all events."""

@@ -29,16 +29,16 @@ def file(record: Mapping[str, Any], directory: str) -> dict[str, list[str]]:
             if not is_ours(opened.read()):
                 print(f"model card: {path} is not ours, so it stays as it is")
                 return {}
-    return {path: [text_of(record)]}
+    return {path: [make_text(record)]}
 
 
 def is_ours(text: str) -> bool:
-    """Whether `text_of` wrote it, and nobody has changed it since."""
+    """Whether the text is a card of `make_text` that nobody has changed since."""
     mark = _MARKED.search(text)
     return mark is not None and mark[1] == _digest(text.replace(mark[0], "", 1))
 
 
-def text_of(record: Mapping[str, Any]) -> str:
+def make_text(record: Mapping[str, Any]) -> str:
     """The card: metadata as YAML between dashes, then Markdown."""
     front = yaml.safe_dump(metadata(record), sort_keys=False, allow_unicode=True)
     head, body = f"---\n{front}---\n", _body(record)
@@ -82,20 +82,14 @@ def metadata(record: Mapping[str, Any]) -> dict[str, Any]:
 def _body(record: Mapping[str, Any]) -> str:
     kind = usage.KINDS[record["kind"]]
     evaluations = [record["evaluation"], record.get("test_evaluation")]
-    classes, labels = [], set()
+    classes: list[dict[str, Any]] = []
+    labels: set[str] = set()
     if record["kind"] in ("text-classification", "token-classification"):
         classes = (record["evaluation"] or {}).get("classes", [])
         if not classes:  # no rows were scored
-            labels = {
-                name
-                for data in record["data"].values()
-                for name in data.get("labels", ())
-            }
-    program, script, *words = _without_places(record["training_command"])
-    command = [
-        f"{shlex.quote(program)} {shlex.quote(script)}",
-        *map(shlex.quote, words),
-    ]
+            labels.update(*(data.get("labels", ()) for data in record["data"].values()))
+    words = map(shlex.quote, _without_places(record["training_command"]))
+    command = " \\\n  ".join([f"{next(words)} {next(words)}", *words])
     return _TEMPLATES.get_template("card.md.jinja").render(
         record=record,
         kind=kind,
@@ -105,7 +99,7 @@ def _body(record: Mapping[str, Any]) -> str:
         classes=classes,
         labels=sorted(labels),
         uses=usage.uses(record, f"path/to/{record['name']}"),
-        command=" \\\n  ".join(command),
+        command=command,
         page=file_names.REPORT_PAGE,
     )
 

@@ -39,11 +39,10 @@ def build(
     """The record of a run.
 
     Args:
-        rows: Outcomes of what was evaluated, or None.
+        rows: Outcomes of the evaluated rows, or None.
         directory: of the run, with its event files.
-        flags: {flag: value} of all flags of the script.
-        defaults: the same, as they are where nothing is given.
-        facts: what else the page shows: kind, script, command, step, seconds,
+        flags, defaults: {flag: value} of all flags of the script.
+        facts: other facts of the page: kind, script, command, step, seconds,
             environment, results, explanations, has_weights, has_export; pictures,
             [{title, description, svg}]; data, {split: facts}, among them lengths [N];
             and, if any, layer_mix, {gamma and s_j: number}, and tested, an
@@ -106,8 +105,7 @@ def evaluation(rows: Any) -> dict[str, Any]:
 def _summary(rows):
     """The evaluation without the lists of rows."""
     per_row = {"resampled", "histograms", "errors", "keys", "is_correct", "losses"}
-    values = evaluation(rows)
-    return {name: value for name, value in values.items() if name not in per_row}
+    return {k: value for k, value in evaluation(rows).items() if k not in per_row}
 
 
 def _interval(name, rows, resampled):
@@ -202,7 +200,7 @@ def read_curves(directory: str) -> dict[str, list[list[float]]]:
                 if value.metadata.plugin_data.plugin_name == "scalars":
                     number = tensor_util.make_ndarray(value.tensor).item()
                     curves.setdefault(value.tag, {})[event.step] = number
-    return {name: _thinned(sorted(points.items())) for name, points in curves.items()}
+    return {name: _thin(sorted(points.items())) for name, points in curves.items()}
 
 
 def _events(directory):
@@ -216,13 +214,13 @@ def _events(directory):
         yield from loader.Load()
 
 
-def _thinned(points):
+def _thin(points):
     keep = np.unique(np.linspace(0, len(points) - 1, CURVE_POINTS).round().astype(int))
     return [[points[i][0], float(f"{points[i][1]:.6g}")] for i in keep]
 
 
-def text_of(record: Mapping[str, Any]) -> str:
-    """The record as JSON, equal for equal records; what is not a number is null."""
+def make_text(record: Mapping[str, Any]) -> str:
+    """The record as JSON, equal for equal records; NaN and infinities are null."""
     return json.dumps(_finite(record), ensure_ascii=False) + "\n"
 
 
@@ -238,14 +236,14 @@ def _finite(value):
     return value if isinstance(value, (str, int, float, type(None))) else str(value)
 
 
-def path_of(directory: str) -> str:
+def get_path(directory: str) -> str:
     """The file of the record of a run."""
     return os.path.join(directory, file_names.REPORT_JSON)
 
 
 def read(directory: str) -> dict[str, Any]:
-    """The record of a run's directory; raises ValueError where it is damaged."""
-    path = path_of(directory)
+    """The record of a run's directory; raises InputError where it is damaged."""
+    path = get_path(directory)
     record = json_files.read_object(
         path,
         remedy="name the --output_dir of a run that has evaluated and written a report",
@@ -264,5 +262,5 @@ def read(directory: str) -> dict[str, Any]:
 def _check_form(path, values, form):
     for name, kinds in form.items():
         if name not in values or not isinstance(values[name], kinds):
-            what = f"is {values[name]!r:.40}" if name in values else "is missing"
-            raise errors.InputError(f"{path}: {name} {what}; {_REMEDY}")
+            state = f"is {values[name]!r:.40}" if name in values else "is missing"
+            raise errors.InputError(f"{path}: {name} {state}; {_REMEDY}")

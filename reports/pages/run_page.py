@@ -38,8 +38,8 @@ _MEANINGS = {
     "f1_micro": "F1 of the labels of all rows together",
     "mcc": "Matthews correlation of given and predicted classes: 1 is perfect, "
     "0 is chance",
-    "precision": "share of what is predicted that is right",
-    "recall": "share of what is given that is predicted",
+    "precision": "share of the predictions that is right",
+    "recall": "share of the given labels that is predicted",
     "exact": "share that is exactly right, in percent",
     "pearson": "linear correlation of given and predicted numbers: 1 is perfect",
     "spearman": "correlation of their ranks",
@@ -61,29 +61,25 @@ def page_of_runs(records: Mapping[str, Mapping[str, Any]], directory: str) -> st
     differing = [
         n for n in names if len({str(run["flags"].get(n)) for run in runs}) > 1
     ]
-    scores = list(dict.fromkeys(n for run in runs for n in _scores(run)))
-    values = {n: [_scores(run).get(n) for run in runs] for n in scores}
-    summary = {
-        name: {
-            "mean": float(np.mean(known)),
-            "deviation": float(np.std(known, ddof=1)) if len(known) > 1 else None,
-            "least": min(known),
-            "most": max(known),
-        }
-        for name, all_values in values.items()
-        if (known := [value for value in all_values if value is not None])
-    }
+    rows = []
+    for where, run in records.items():
+        held_out = (run["evaluation"] or {"scores": {}})["scores"]
+        scored = {name: score["value"] for name, score in held_out.items()}
+        place = os.path.relpath(where, directory)
+        rows.append({"place": place, "run": run, "scores": scored, "details": held_out})
+    scores = list(dict.fromkeys(name for row in rows for name in row["scores"]))
+    summary = {}
+    for name in scores:
+        values = [row["scores"].get(name) for row in rows]
+        if known := [value for value in values if value is not None]:
+            summary[name] = {
+                "mean": float(np.mean(known)),
+                "deviation": float(np.std(known, ddof=1)) if len(known) > 1 else None,
+                "least": min(known),
+                "most": max(known),
+            }
     main = scores[0] if scores else None
     sign = -1 if main and main.endswith("loss") else 1
-    rows = [
-        {
-            "place": os.path.relpath(where, directory),
-            "run": run,
-            "scores": _scores(run),
-            "main": (run["evaluation"] or {"scores": {}})["scores"].get(main),
-        }
-        for where, run in records.items()
-    ]
 
     def rank(row):
         score = row["scores"].get(main)
@@ -102,11 +98,6 @@ def page_of_runs(records: Mapping[str, Mapping[str, Any]], directory: str) -> st
     )
 
 
-def _scores(run):
-    held_out = run["evaluation"] or {"scores": {}}
-    return {name: score["value"] for name, score in held_out["scores"].items()}
-
-
 def page(record: Mapping[str, Any], where: str) -> str:
     """The page of a record; equal for equal arguments.
 
@@ -115,7 +106,7 @@ def page(record: Mapping[str, Any], where: str) -> str:
     held_out, tested = record["evaluation"] or {}, record["test_evaluation"] or {}
     kind, data = record["kind"], record["data"]
     pictures = [
-        svg.framed(each["svg"], each["title"], each["description"])
+        svg.frame(each["svg"], each["title"], each["description"])
         for each in record["pictures"]
     ]
     for title, histogram in held_out.get("histograms", {}).items():
@@ -144,8 +135,8 @@ def page(record: Mapping[str, Any], where: str) -> str:
         pictures=pictures,
         mix=_mix(record.get("layer_mix")),
         errors=held_out.get("errors", ())[:SHOWN_ERRORS],
-        explanations=[_coloured(each) for each in record["explanations"]],
-        explained=_which_rows(record["explanations"], held_out),
+        explanations=[_colour(each) for each in record["explanations"]],
+        explained=_explain_choice(record["explanations"], held_out),
         uses=usage.uses(record, where),
     )
 
@@ -160,7 +151,7 @@ def _subject(record):
 
 
 def _verdict(kind, held_out):
-    """A sentence of how many rows are right, or ""."""
+    """A sentence with the number of right rows, or ""."""
     if not held_out.get("is_correct") or kind not in _VERDICTS:
         return ""
     right, rows = sum(held_out["is_correct"]), len(held_out["is_correct"])
@@ -168,7 +159,7 @@ def _verdict(kind, held_out):
 
 
 def _classes(kind, classes):
-    """Those of the table: all, or the worst; none of choices, which are places."""
+    """All classes, or the worst; none of choices, which are places."""
     if kind == "multiple-choice":
         return []
     if len(classes) <= SHOWN_LABELS:
@@ -176,7 +167,7 @@ def _classes(kind, classes):
     return sorted(classes, key=lambda row: row["f1"])[:SHOWN_LABELS]
 
 
-def _which_rows(explanations, held_out):
+def _explain_choice(explanations, held_out):
     """A sentence on why these rows are explained."""
     if not held_out:
         return "The first rows."
@@ -216,7 +207,7 @@ def _lines(title, curves):
 
 def _bars(title, histogram, unit):
     edges, counts = histogram["edges"], histogram["counts"]
-    most = max(range(len(counts)), key=counts.__getitem__)
+    most = counts.index(max(counts))
     description = (
         f"{title}: {sum(counts)} values from {edges[0]:.4g} to {edges[-1]:.4g}, "
         f"most between {edges[most]:.4g} and {edges[most + 1]:.4g}"
@@ -225,7 +216,7 @@ def _bars(title, histogram, unit):
 
 
 def _chart(title, description, figure):
-    return svg.framed(svg.element(figure), title, description)
+    return svg.frame(svg.element(figure), title, description)
 
 
 def _labels(data):
@@ -236,19 +227,17 @@ def _labels(data):
     total: collections.Counter[str] = collections.Counter()
     for facts in splits.values():
         total.update(facts["labels"])
+    ranked = sorted(total, key=lambda label: (-total[label], label))
     rows = []
-    for label, _ in sorted(total.items(), key=lambda item: (-item[1], item[0])):
+    for label in ranked[:SHOWN_LABELS]:
         cells = []
-        for facts in splits.values():
-            counts = facts["labels"]
-            count = counts.get(label, 0)
-            share = count / sum(counts.values())
-            cells.append((count, share, count / max(counts.values())))
+        for counts in (facts["labels"] for facts in splits.values()):
+            count, values = counts.get(label, 0), counts.values()
+            cells.append((count, count / sum(values), count / max(values)))
         rows.append((label, cells))
     title = next(iter(splits.values()))["labels_title"]
-    left_out = max(0, len(rows) - SHOWN_LABELS)
-    shown = rows[:SHOWN_LABELS]
-    return {"splits": list(splits), "title": title, "rows": shown, "left_out": left_out}
+    left_out = len(ranked) - len(rows)
+    return {"splits": list(splits), "title": title, "rows": rows, "left_out": left_out}
 
 
 def _confusion(confusion):
@@ -256,8 +245,8 @@ def _confusion(confusion):
     if not confusion:
         return None
     matrix, names = confusion["matrix"], confusion["names"]
-    often = sorted(range(len(names)), key=lambda i: -sum(matrix[i]))[:SHOWN_MATRIX]
-    shown = sorted(often)
+    shown = sorted(range(len(names)), key=lambda i: -sum(matrix[i]))[:SHOWN_MATRIX]
+    shown.sort()
     rows = []
     for i in shown:
         total = sum(matrix[i]) or 1
@@ -281,11 +270,9 @@ def _mix(layer_mix):
     return {"gamma": layer_mix["gamma"], "chart": chart}
 
 
-def _coloured(explanation):
-    """Words with how strong their colour is, from -1 to 1."""
-    weights = [weight for _, weight in explanation["words"]]
-    largest = max(map(abs, weights), default=0.0) or 1.0
-    words = [
-        (w, weight, round(weight / largest, 2)) for w, weight in explanation["words"]
-    ]
+def _colour(explanation):
+    """Words with the strength of their colour, from -1 to 1."""
+    words = explanation["words"]
+    largest = max((abs(weight) for _, weight in words), default=0.0) or 1.0
+    words = [(word, weight, round(weight / largest, 2)) for word, weight in words]
     return {**explanation, "words": words}

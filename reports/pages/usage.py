@@ -10,22 +10,15 @@ from contract import tf_serving
 
 
 class Kind(NamedTuple):
-    """A kind of task.
-
-    Attributes:
-        script: that trains and predicts.
-        rows_flag: of the script, for the file to predict, or "".
-        example: a text for the exported model, or two with a tab between them.
-        title: of headings.
-    """
+    """A kind of task."""
 
     script: str
-    rows_flag: str
-    example: str
+    rows_flag: str  # of the script, for the file to predict, or ""
+    example: str  # a text for the exported model, or two with a tab between them
     title: str
 
 
-_FEATURES = "feature-extraction"  # of an ELMo, which transformers has not
+_FEATURES = "feature-extraction"  # of an ELMo, which transformers does not have
 _TEXT_TO_TEXT = "text2text-generation"  # which bert.py does not open
 # By the name that the hub has for it.
 KINDS = {
@@ -120,35 +113,31 @@ def uses(record: Mapping[str, Any], directory: str) -> list[Use]:
         usable.append(Use("Load it in Python", _loading(record, directory), "python"))
     if record["has_weights"] and kind.rows_flag:
         changed = record["changed_flags"]
-        flags_to_repeat = [n for n in _SHAPES if flags.get(n) and n in changed]
-        arguments = [
-            *(f"--pretrained={where}", "--do_predict", f"--{kind.rows_flag}"),
-            *(_flag(name, flags[name]) for name in flags_to_repeat),
-            f"--output_dir={where}/predictions",
+        repeated = [
+            _flag(n, flags[n]) for n in _SHAPES if flags.get(n) and n in changed
         ]
+        arguments = [f"--pretrained={where}", "--do_predict", f"--{kind.rows_flag}"]
+        arguments += [*repeated, f"--output_dir={where}/predictions"]
         usable.append(Use("Predict rows of a file", _command(kind.script, arguments)))
     if record["has_export"]:
         example = _example(record)
         quoted = "$" + repr(example) if "\t" in example else f'"{example}"'
-        asking = [f"--export_dir={where}/export", quoted]
-        usable.append(Use("Ask the export", _command("-m serving.predictor", asking)))
-        if "://" not in directory:  # docker mounts what is on the machine
+        arguments = [f"--export_dir={where}/export", quoted]
+        answer = _command("-m serving.predictor", arguments)
+        usable.append(Use("Ask the export", answer))
+        if "://" not in directory:  # docker mounts directories of the machine
             serving = _serving(record, where)
             usable.append(Use("Serve it with TensorFlow Serving", serving))
     if record["has_weights"] and record["kind"] == _FEATURES:
-        files = ["--input_file=texts.txt", "--output_file=features.hdf5"]
-        extracting = [f"--pretrained={where}", *files, "--output_format=hdf5"]
-        extract = _command("extract_features.py", extracting)
+        arguments = [f"--pretrained={where}", "--input_file=texts.txt"]
+        arguments += ["--output_file=features.hdf5", "--output_format=hdf5"]
+        extract = _command("extract_features.py", arguments)
         usable.append(Use("Extract features", extract))
     elif record["has_weights"]:
-        converting = [f"--input={where}", "--to=hugging_face"]
-        converting.append(f"--output_dir={where}/hugging_face")
-        usable.append(
-            Use(
-                "Convert it for transformers",
-                _command("convert_checkpoint.py", converting),
-            )
-        )
+        arguments = [f"--input={where}", "--to=hugging_face"]
+        arguments.append(f"--output_dir={where}/hugging_face")
+        convert = _command("convert_checkpoint.py", arguments)
+        usable.append(Use("Convert it for transformers", convert))
     return usable
 
 
@@ -156,19 +145,16 @@ def _example(record):
     names = record.get("text_names") or ()
     if "choices" in names:
         return "\t".join(_TEXTS_OF_A_CHOICE[name] for name in names)
-    return (
-        "One text.\tAnother text." if len(names) > 1 else KINDS[record["kind"]].example
-    )
+    pair = "One text.\tAnother text."
+    return pair if len(names) > 1 else KINDS[record["kind"]].example
 
 
 def _loading(record, directory):
     length = f"max_seq_length={record['flags']['max_seq_length']}"
     # Python's `encode` masks no words.
     example = "A text." if record["kind"] == "fill-mask" else _example(record)
-    texts, choices = (
-        example.split("\t"),
-        (record.get("text_names") or ()).count("choices"),
-    )
+    texts = example.split("\t")
+    choices = (record.get("text_names") or ()).count("choices")
     arguments = [f'["{text}"]' for text in texts[: len(texts) - choices]]
     if choices:
         arguments.append(f"choices=[{json.dumps(texts[-choices:])}]")

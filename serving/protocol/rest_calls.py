@@ -66,16 +66,14 @@ class Calls:
             with refusal:
                 raise errors.InputError(f"{url}: {_message(refusal)}") from refusal
         except (http.client.HTTPException, OSError, ValueError) as failure:
+            port = tf_serving.REST_PORT
             reason = getattr(failure, "reason", failure)  # of an URLError
+            text = f"{url}: the answer is no JSON over HTTP ({failure!r:.80}); is this "
+            text += f"the REST port, {port} by default?"
             if isinstance(reason, TimeoutError):
                 text = too_late(self._address, self._timeout_seconds)
             elif isinstance(failure, error.URLError):
-                text = no_server(self._address, reason, "REST", tf_serving.REST_PORT)
-            else:
-                text = (
-                    f"{url}: the answer is no JSON over HTTP ({failure!r:.80}); is "
-                    f"this the REST port, {tf_serving.REST_PORT} by default?"
-                )
+                text = no_server(self._address, reason, "REST", port)
             raise errors.InputError(text) from failure
 
 

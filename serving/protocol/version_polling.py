@@ -51,7 +51,9 @@ class Poller:
             logging.debug("traceback", exc_info=True)
             names_version = isinstance(error, ValueError)
             reason = str(error) if names_version else f"{newest}: {error!r}"
-            progress.say(f"{self._served} stays in service; " + reason.split("\n")[0])
+            progress.print_line(
+                f"{self._served} stays in service; " + reason.split("\n")[0]
+            )
             return
         self._served = newest
         with contextlib.suppress(BrokenPipeError):  # the reader wanted the address only

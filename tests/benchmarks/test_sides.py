@@ -83,7 +83,7 @@ def test_row_trains_on_its_work(name, chance, model_dir, paths, tmp_path, monkey
     monkeypatch.setattr(preparation, "GPT_2", gpt_2)
     row, prepared, job = prepare(name, model_dir, tmp_path / "row", paths.get(name))
     assert prepared["examples"] == STEPS * BATCH
-    (turn,) = report.measured(row, prepared, [ours.run(job)])
+    (turn,) = report.add_figures(row, prepared, [ours.run(job)])
     assert 0.6 * chance < turn["loss"] < 1.8 * chance
     assert turn["figure"] == pytest.approx(STEPS * BATCH / turn["seconds"])
     share = prepared["gflop"] / turn["seconds"] / turn["peak_gflops"]
@@ -186,7 +186,7 @@ def test_useful_work_is_counted_by_hand():
     predicted = 2 * 7 * (tokens - 4)
     assert gflop == pytest.approx(6 * (blocks * tokens + predicted) / 1e9)
     # Four texts are written, and nothing is asked of their last tokens.
-    new = 4 * sides.NEW_TOKENS["language_model"]
+    new = 4 * sides.NEW_TOKENS
     gflop = sides.useful_gflop(
         shape, work, dataclasses.replace(training, action="write")
     )

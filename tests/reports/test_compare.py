@@ -18,7 +18,7 @@ def run_of(**changes):
     kind = changes.pop("kind", "text-classification")
     rows = example_runs.rows(**changes)
     facts = example_runs.facts(kind=kind, flags=flags)
-    return json.loads(record.text_of(record.build(rows, directory="x", **facts)))
+    return json.loads(record.make_text(record.build(rows, directory="x", **facts)))
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_program_prints_and_writes_a_page(tmp_path, capsys):
 
 
 def write_changed(path, **changes):
-    path.write_text(record.text_of(run_of() | changes))
+    path.write_text(record.make_text(run_of() | changes))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tests.reports import example_runs
 
 def test_scores_of_classes_and_the_warning_are_printed(capsys):
     rows = dataclasses.replace(example_runs.rows(), warning="all are bad; train longer")
-    run_report.say(rows, "text-classification")
+    run_report.print_scores(rows, "text-classification")
     lines = capsys.readouterr().out.splitlines()
     assert lines.pop(0) == "classes of the dev rows:"
     assert lines[0].split() == [
@@ -26,7 +26,7 @@ def test_scores_of_classes_and_the_warning_are_printed(capsys):
 
 def test_other_tasks_print_the_warning_alone(capsys):
     rows = dataclasses.replace(example_runs.rows(), warning="every word is tagged 'O'")
-    run_report.say(rows, "token-classification")
+    run_report.print_scores(rows, "token-classification")
     assert capsys.readouterr().out == "warning: dev rows: every word is tagged 'O'\n"
-    run_report.say(example_runs.rows(), "token-classification")
+    run_report.print_scores(example_runs.rows(), "token-classification")
     assert capsys.readouterr().out == ""

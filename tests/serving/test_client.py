@@ -56,11 +56,13 @@ def test_server_says_what_the_predictor_says(served, protocol):
     expected = predictor.Predictor(directory).predict(exports.TEXTS)
     first = calls(served, protocol, version=1)
     columns = [exports.TEXTS]
-    actual = client.ask(first, "serving_default", columns, labels=LABELS, batch_size=2)
+    actual = client.predict(
+        first, "serving_default", columns, labels=LABELS, batch_size=2
+    )
     assert [answer["label"] for answer in actual] == [a["label"] for a in expected]
     assert [list(a["probabilities"]) for a in actual] == [LABELS] * len(exports.TEXTS)
     np.testing.assert_allclose(values(actual), values(expected), atol=ROUNDING)
-    newest = client.ask(calls(served, protocol), "serving_default", columns)
+    newest = client.predict(calls(served, protocol), "serving_default", columns)
     # Nobody has named the columns.
     assert all(list(answer["probabilities"]) == ["0", "1", "2"] for answer in newest)
     np.testing.assert_allclose(values(newest), values(expected), atol=ROUNDING)

@@ -260,7 +260,7 @@ def test_http_goes_over_to_a_new_version(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err == f"exporting {folder}/1 ...\n"
     monkeypatch.setattr(version_polling, "POLL_SECONDS", 0.02)
     lines, warmed = [], []
-    monkeypatch.setattr(version_polling.progress, "say", lines.append)
+    monkeypatch.setattr(version_polling.progress, "print_line", lines.append)
 
     def ask(server):
         def warm(version, directory):

@@ -30,7 +30,7 @@ def work():
             report(step, 4000, "loss 0.5000", "rate 3.1e-05", f"{{'x' * 30}}", "last")
         for _ in progress.track("ab", 2, "predicting: batch"):
             time.sleep(0.02)
-        progress.say("evaluation at step 2000: accuracy 0.75")
+        progress.print_line("evaluation at step 2000: accuracy 0.75")
         {more}
         report(4000, 4000, "loss 0.2500")
         {after}

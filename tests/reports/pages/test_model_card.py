@@ -28,7 +28,7 @@ def test_metadata_is_yaml_whatever_the_names(tmp_path):
         example_runs.rows(), directory=str(tmp_path / "a: #b"), **example_runs.facts()
     )
     run["data"]["dev"] = {**run["data"]["train"], "path": "x/né: [dev].tsv"}
-    text = model_card.text_of(run)
+    text = model_card.make_text(run)
     actual = yaml.safe_load(text.split("---\n")[1])
     (model,) = actual["model-index"]
     assert model["name"] == "a: #b"
