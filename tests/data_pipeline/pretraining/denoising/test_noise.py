@@ -38,19 +38,6 @@ def assert_equally_likely(found, possible):
 # Each token by itself.
 
 
-def test_iid_noise_has_the_chances_of_coins():
-    lengths = np.full(ROWS, 12)
-    mask = noise.iid(lengths, 0.15, chance(ROWS, 12))
-    spread = math.sqrt(0.15 * 0.85 / ROWS)
-    assert np.abs(mask.mean(axis=0) - 0.15).max() < 4 * spread
-    both = (mask[:, :-1] & mask[:, 1:]).mean()  # neighbours know nothing of each other
-    assert abs(both - 0.15**2) < 4 * 0.15 / math.sqrt(ROWS * 11)
-    counts = np.bincount(mask.sum(axis=1), minlength=13) / ROWS
-    wanted = [math.comb(12, k) * 0.15**k * 0.85 ** (12 - k) for k in range(13)]
-    assert np.abs(counts - wanted).max() < 4 * math.sqrt(0.25 / ROWS)
-    assert abs(noise.iid(lengths, 0.3, chance(ROWS, 12)).mean() - 0.15) > 0.1
-
-
 def test_iid_noise_has_a_bound_that_chance_hardly_reaches():
     most = noise.most_tokens(510, 0.15)
     mean, spread = 510 * 0.15, math.sqrt(510 * 0.15 * 0.85)
@@ -154,13 +141,6 @@ def test_infilling_is_what_is_written_out(mean_length):
     assert (numbers[:, :3] == 0).any()
 
 
-def test_places_of_spans_are_equally_likely():
-    tokens, counts = noise.infilling(np.full(ROWS, 9), 0.3, 50.0, chance(ROWS, 2, 9))
-    assert (counts == 7).all()
-    possible = [[*range(i), -1, *range(i + 3, 9)] for i in range(7)]
-    assert_equally_likely(tokens[:, :7], possible)
-
-
 # What replaces noise, by T5's values.
 
 TRANSFORMS = RECORDED["transforms"]
@@ -207,11 +187,3 @@ def test_transformation_is_that_of_t5(recorded, name):
     found = NAMED[name](*recorded)
     assert rows(found) == [known[name] for known in TRANSFORMS]
     assert found.ids.dtype == np.int32
-
-
-def test_transformation_leaves_its_texts_alone(recorded):
-    texts, is_noise = recorded
-    ids, mask = texts.ids.copy(), is_noise.copy()
-    for make in NAMED.values():
-        make(texts, is_noise)
-    assert np.array_equal(texts.ids, ids) and np.array_equal(is_noise, mask)
