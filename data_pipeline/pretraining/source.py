@@ -114,7 +114,6 @@ class RecordSource:
 
     @property
     def count(self) -> int:
-        """Records of all files."""
         return sum(self.counts)
 
 

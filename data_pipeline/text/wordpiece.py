@@ -144,9 +144,7 @@ class BertTokenizer(base.Tokenizer):
                     "content": token,
                     "normalized": is_normalized,
                     "special": not is_normalized,
-                    "single_word": False,
-                    "lstrip": False,
-                    "rstrip": False,
+                    **dict.fromkeys(("single_word", "lstrip", "rstrip"), False),
                 }
                 for token, is_normalized in self.added_tokens.items()
             }
