@@ -162,9 +162,8 @@ class Loaded:
         self._check_encodes("attention")
         inputs = self.encode([text], None if second is None else [second])
         outputs = self.model.encode(inputs, None)
-        choice = attention_maps.choose(self.model.config)
         maps = attention_maps.compute(
-            self.model.network, outputs, inputs[features.INPUT_MASK], choice
+            self.model.network, outputs, inputs[features.INPUT_MASK]
         )
         return np.asarray(maps)[0]
 

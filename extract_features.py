@@ -29,7 +29,6 @@ import tensorflow as tf
 
 from cli import device_setup, extraction_task, networks
 from contract import atomic_files, errors, wording
-from data_pipeline.extraction import attention
 from data_pipeline.extraction import lines as input_lines
 from data_pipeline.extraction import vectors as vector_files
 from data_pipeline.tables import file_patterns
@@ -59,12 +58,11 @@ def prepare():
             f"--output_file={FLAGS.output_file} is --input_file and would be "
             "overwritten; choose another name"
         )
-    pools = not FLAGS.attention and FLAGS.pooling != "none"
+    pools = FLAGS.pooling != "none"
     lines = input_lines.TextLines(
         FLAGS.input_file, opened.tokenizer, FLAGS.max_seq_length, needs_tokens=pools
     )
     size = lines.measure()
-    attention.check(FLAGS.output_format, FLAGS.input_file, size.num_lines)
     atomic_files.check_writable(FLAGS.output_file)
     return opened, lines, size, choice, strategy
 
@@ -92,7 +90,7 @@ def extract(model, lines, size, choice, strategy):
     )
     batches = lines.batches(
         devices.fitting_batch_size(FLAGS.batch_size, strategy),
-        max_tokens=MAX_WAITING_VALUES // layout.values_per_token(FLAGS.max_seq_length),
+        max_tokens=MAX_WAITING_VALUES // layout.values_per_token,
         pad_to=pad_to,
         by_length=not FLAGS.carry_states,
     )

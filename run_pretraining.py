@@ -61,7 +61,7 @@ def prepare():
         config=task.config.to_dict(),
         init_checkpoint=files.init_checkpoint,
         length_flag="--num_train_steps",
-        of_adagrad=pretraining_flags.of_adagrad(task.config),
+        adagrad_settings=pretraining_flags.adagrad_settings(task.config),
     )
     return task, driver.Settings(
         run=settings,

@@ -9,6 +9,7 @@ a process of its own. Prints a Markdown table and writes all figures of all turn
 its unit of the processor is left out, with a line that names it.
 """
 
+import dataclasses
 import json
 import pathlib
 import sys
@@ -32,9 +33,8 @@ def define_flags():
     flags.DEFINE_list(
         "peer_variants",
         PEER_VARIANTS,
-        "Attention of the peer, with _compiled for torch.compile, which is tried where "
-        "shapes are fixed, _frozen where weights are as well, and _int8 where ours are "
-        "int8; the fastest of a short trial takes part.",
+        "Attention of the peer: _compiled is tried where shapes are fixed, _frozen "
+        "where weights are, too, _int8 where ours are int8; the fastest takes part.",
     )
     flags.DEFINE_string(
         "pretrained", "models/minilm", "Directory of weights, in Hugging Face's layout."
@@ -47,14 +47,14 @@ def define_flags():
     flags.DEFINE_string("squad_file", None, "Questions in SQuAD's layout.")
     flags.DEFINE_string("texts_file", None, "Texts, the first column of each line.")
     flags.DEFINE_integer("rounds", 3, "Turns of each side.")
-    flags.DEFINE_integer("steps", 0, "Steps that are timed; 0: as many as a row says.")
-    flags.DEFINE_integer("max_seq_length", 0, "Tokens; 0: as many as a row says.")
+    flags.DEFINE_integer("steps", 0, "Steps that are timed; 0: those of the row.")
+    flags.DEFINE_integer("max_seq_length", 0, "Tokens; 0: those of the row.")
     flags.DEFINE_string("output_file", "output/benchmark.json", "Where figures go.")
 
 
 def check_input(rows):
     """Raises InputError for a wrong flag before the long work starts."""
-    paths = {row.file_flag: file_of(row)[0] for row in rows.values() if row.file_flag}
+    paths = {row.file_flag: get_file(row)[0] for row in rows.values() if row.file_flag}
     paths |= {"pretrained": FLAGS.pretrained, "peer_python": FLAGS.peer_python}
     for flag, path in paths.items():
         if path and not pathlib.Path(path).exists():
@@ -68,7 +68,7 @@ def check_input(rows):
         raise errors.InputError(f"--rounds={FLAGS.rounds} is below 1; give at least 1")
 
 
-def file_of(row):
+def get_file(row):
     """The file that a flag names for a row, and its columns."""
     if not row.file_flag:
         return None, ()
@@ -78,8 +78,8 @@ def file_of(row):
 
 def turn(python, side, job):
     """A function that takes one turn of a side."""
-    command = [python, "-m", f"benchmarks.{side}", job.to_json()]
-    return lambda: turns.run(command)
+    text = json.dumps(dataclasses.asdict(job))
+    return lambda: turns.run([python, "-m", f"benchmarks.{side}", text])
 
 
 def takes_part(variant, row):
@@ -97,9 +97,7 @@ def fastest_variant(row, job):
     For a variant that does not run here, such as torch.compile without a C++ compiler,
     the trial is the last line of its error.
     """
-    candidates = [
-        variant for variant in FLAGS.peer_variants if takes_part(variant, row)
-    ]
+    candidates = [name for name in FLAGS.peer_variants if takes_part(name, row)]
     if len(candidates) == 1:
         return candidates[0], {}
     trials, seconds = {}, {}
@@ -120,7 +118,7 @@ def fastest_variant(row, job):
 
 def measure(name, row, directory):
     """All turns of a row."""
-    path, columns = file_of(row)
+    path, columns = get_file(row)
     if FLAGS.max_seq_length:
         row = row._replace(max_seq_length=FLAGS.max_seq_length)
     settings = {
@@ -153,17 +151,6 @@ def measure(name, row, directory):
     return measured
 
 
-def main(_):
-    """Times the rows; wrong flags and a side that fails end it without a traceback."""
-    with errors.explained():
-        rows = rows_lib.named(FLAGS.rows)
-        check_input(rows)
-        try:
-            print(report.markdown(measure_all(rows)))
-        except turns.SideFailed as error:
-            sys.exit(str(error))
-
-
 def measure_all(rows):
     """Times the rows, one after the other, and writes figures after each."""
     results = {
@@ -176,15 +163,24 @@ def measure_all(rows):
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:
         for name, row in rows.items():
-            why = rows_lib.missing(
-                row, file_of(row)[0], results["machine"]["instruction_sets"]
-            )
+            sets = results["machine"]["instruction_sets"]
+            why = rows_lib.missing(row, get_file(row)[0], sets)
             print(f"{name}: {f'skipped, {why}' if why else '...'}", file=sys.stderr)
-            results["rows"][name] = (
-                {"skipped": why} if why else measure(name, row, directory)
-            )
+            measured = {"skipped": why} if why else measure(name, row, directory)
+            results["rows"][name] = measured
             output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     return results
+
+
+def main(_):
+    """Times the rows; wrong flags and a side that fails end it without a traceback."""
+    with errors.explained():
+        rows = rows_lib.named(FLAGS.rows)
+        check_input(rows)
+        try:
+            print(report.markdown(measure_all(rows)))
+        except turns.SideFailed as error:
+            sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import time
 from benchmarks import sides
 from cli import environment
 
-JOB = sides.Job.from_json(sys.argv[1]) if __name__ == "__main__" else None
+JOB = sides.Job(**json.loads(sys.argv[1])) if __name__ == "__main__" else None
 # Before TensorFlow is imported.
 environment.prepare(serves=JOB is not None and JOB.keeps_weights)
 
@@ -22,7 +22,6 @@ import tensorflow as tf
 
 from contract import features
 from data_pipeline.batches import batching, packing
-from data_pipeline.text import wordpiece
 from modeling import kernels_tf, losses, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import beam_search, decoding, sampling
@@ -40,22 +39,12 @@ OBJECTIVES = {
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
-def open_tokenizer(directory):
-    """The tokenizer of a directory with weights, uncased where it does not say."""
-    files = pretrained.locate(directory)
-    return wordpiece.BertTokenizer.from_file(
-        files.vocab_file, files.do_lower_case is not False
-    )
-
-
 def open_model(directory, head, num_classes=None):
     """The model of a directory."""
     files = pretrained.look_in(directory)
-    model = pretrainers.build(
-        head, num_classes, pretrained.read_config(files.config_file)
-    )
-    path = checkpoint.find(files.checkpoint)
-    print(checkpoint.load(model, path), file=sys.stderr)
+    config = pretrained.read_config(files.config_file)
+    model = pretrainers.build(head, num_classes, config)
+    print(checkpoint.load(model, checkpoint.find(files.checkpoint)), file=sys.stderr)
     return model
 
 
@@ -201,12 +190,7 @@ def answer(job):
     return sides.time_answers(classify, job)
 
 
-ACTIONS = {
-    "train": train,
-    "predict": predict,
-    "write": write,
-    "answer": answer,
-}
+ACTIONS = {"train": train, "predict": predict, "write": write, "answer": answer}
 
 
 if __name__ == "__main__":

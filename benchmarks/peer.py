@@ -25,6 +25,7 @@ MODELS = {
     "language_model": transformers.GPT2LMHeadModel,
     "seq2seq": transformers.EncoderDecoderModel,
 }
+LIBRARIES = {"PyTorch": torch, "transformers": transformers}
 IGNORED = -100  # the label of a token that has none
 
 
@@ -41,10 +42,7 @@ def run(job):
         **figures,
         "peak_memory_mb": sides.peak_memory_mb(),
         "peak_gflops": peak_gflops(getattr(torch, job.precision)),
-        "versions": {
-            "PyTorch": torch.__version__,
-            "transformers": transformers.__version__,
-        },
+        "versions": {name: module.__version__ for name, module in LIBRARIES.items()},
         "environment": sides.environment(),
     }
 
@@ -161,13 +159,8 @@ def answer(job, model, precise):
         return sides.time_answers(classify, job)
 
 
-ACTIONS = {
-    "train": train,
-    "predict": predict,
-    "write": write,
-    "answer": answer,
-}
+ACTIONS = {"train": train, "predict": predict, "write": write, "answer": answer}
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(sides.Job.from_json(sys.argv[1]))))
+    print(json.dumps(run(sides.Job(**json.loads(sys.argv[1])))))

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 import bert
-from benchmarks import ours, rows, sides
+from benchmarks import rows, sides
 from contract import features
 from data_pipeline.batches import batching, packing
 from data_pipeline.squad import files
@@ -25,6 +25,7 @@ from data_pipeline.squad import split as question_sets
 from data_pipeline.squad import windows as context_windows
 from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import split as sentence_sets
+from data_pipeline.text import wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import hugging_face, pretrained
 from modeling.configs import gpt_config
@@ -68,8 +69,10 @@ class Source:
 
     @property
     def tokenizer(self):
-        """The tokenizer of the weights."""
-        return ours.open_tokenizer(self.pretrained)
+        """The tokenizer of the weights, uncased where no file has the case."""
+        files = pretrained.locate(self.pretrained)
+        is_uncased = files.do_lower_case is not False
+        return wordpiece.BertTokenizer.from_file(files.vocab_file, is_uncased)
 
 
 def random_sequences(count, length, vocab_size):
@@ -111,8 +114,7 @@ def masked_sequences(source):
 
 def stretches(source):
     """`full_sequences` without classes: the next token is to be predicted."""
-    packed, _, _ = full_sequences(source)
-    return packed, {}, None
+    return full_sequences(source)[0], {}, None
 
 
 def table(source):
@@ -157,9 +159,8 @@ def questions(source):
         doc_stride=length // 3,
         max_query_length=length // 6,
     )
-    examples = question_sets.QuestionSplit(
-        source.path, windows.packed, answered, windows
-    ).examples()
+    split = question_sets.QuestionSplit(source.path, windows.packed, answered, windows)
+    examples = split.examples()
     return examples.packed, examples.targets, None
 
 
@@ -216,11 +217,9 @@ def write_work(source, steps):
     if not steps:
         epoch = -(-len(packed) // row.batch_size)
         steps = row.steps or min(rows.NUM_EPOCHS * epoch, rows.MAX_STEPS)
+    size, num_steps = row.batch_size, row.warm_up + steps
     order = batching.training_order(
-        packed.lengths,
-        batch_size=row.batch_size,
-        num_steps=row.warm_up + steps,
-        seed=1,
+        packed.lengths, batch_size=size, num_steps=num_steps, seed=1
     )
     ragged = {n: v for n, v in targets.items() if isinstance(v, tf.RaggedTensor)}
     dense = {n: np.asarray(v) for n, v in targets.items() if n not in ragged}
@@ -247,18 +246,16 @@ def write_network(directory, head, config):
     return str(directory)
 
 
-def network_of(source):
+def random_network(source):
     """The config of a network with random weights; None for --pretrained."""
     if source.row.source == "stretches":
         return GPT_2
     if source.row.source != "sources":
         return None
-    shape, tokens = source.shape, source.tokenizer
+    tokens = source.tokenizer
+    special = {"decoder_start_token_id": tokens.start_id, "eos_token_id": tokens.end_id}
     return encoder_decoder_config.EncoderDecoderConfig.from_berts(
-        shape,
-        shape,
-        decoder_start_token_id=tokens.start_id,
-        eos_token_id=tokens.end_id,
+        source.shape, source.shape, **special
     )
 
 
@@ -270,12 +267,12 @@ def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
 
     Returns:
         {"job": fields of a sides.Job, "examples": number in the timed steps,
-        "gflop": sides.useful_gflop of them, or None}.
+        "gflop": sides.useful_gflop of them, or None where it is not counted}.
     """
     row = rows.Row(**row)
     pathlib.Path(directory).mkdir(parents=True)
     source = Source(pathlib.Path(directory), pretrained_dir, row, path, tuple(columns))
-    if config := network_of(source):
+    if config := random_network(source):
         pretrained_dir = write_network(source.directory / "network", row.head, config)
         source = dataclasses.replace(source, pretrained=pretrained_dir)
     if row.action == "answer":
@@ -287,9 +284,9 @@ def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
         texts, num_steps = "", len(work.order) - row.warm_up
         examples = num_steps * row.batch_size
     job = sides.Job(
-        action=row.action,
-        head=row.head,
-        num_classes=classes,
+        row.action,
+        row.head,
+        classes,
         pretrained=pretrained_dir,
         work=path,
         warm_up=row.warm_up,
@@ -298,8 +295,9 @@ def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
         texts=texts,
         num_beams=row.num_beams,
     )
-    shape = dataclasses.asdict(source.shape)
-    gflop = None if work is None else sides.useful_gflop(shape, work, job)
+    gflop = None
+    if work is not None and row.head != "seq2seq":
+        gflop = sides.useful_gflop(dataclasses.asdict(source.shape), work, job)
     return {"job": dataclasses.asdict(job), "examples": examples, "gflop": gflop}
 
 

@@ -55,48 +55,25 @@ class Row(NamedTuple):
 
 
 _CLASSIFIER = Row("classifier step", "full", steps=20, has_fixed_shape=True)
+_LEFT_TO_RIGHT = Row("left-to-right step", "stretches", "train", "language_model", 10)
 _FIXED = {
     "classifier": _CLASSIFIER,
     "pretraining": _CLASSIFIER._replace(
         title="pretraining step", source="masked", head="pretraining", steps=10
     ),
     "inference": _CLASSIFIER._replace(title="inference", action="predict", steps=40),
-    "left_to_right": Row(
-        title="left-to-right step",
-        source="stretches",
-        head="language_model",
-        steps=10,
-        batch_size=8,
-        max_seq_length=256,
-        has_fixed_shape=True,
+    "left_to_right": _LEFT_TO_RIGHT._replace(
+        batch_size=8, max_seq_length=256, has_fixed_shape=True
     ),
 }
 _WRITING = Row(
-    title="writing 128 tokens",
-    source="stretches",
-    action="write",
-    head="language_model",
-    steps=3,
-    unit="texts/s",
-    max_seq_length=16,
-    warm_up=1,
+    "writing 128 tokens", "stretches", "write", "language_model", 3, "texts/s"
 )
-_SEQ2SEQ = _WRITING._replace(
-    title="64 tokens for 64, greedy",
-    source="sources",
-    head="seq2seq",
-    batch_size=8,
-    max_seq_length=64,
-)
-_LATENCY = Row(
-    title="one sentence, p50",
-    source="sentences",
-    action="answer",
-    steps=200,
-    unit="ms",
-    warm_up=20,
-    has_fixed_shape=True,
-)
+_WRITING = _WRITING._replace(max_seq_length=16, warm_up=1)
+_SEQ2SEQ = _WRITING._replace(title="64 tokens for 64, greedy", source="sources")
+_SEQ2SEQ = _SEQ2SEQ._replace(head="seq2seq", batch_size=8, max_seq_length=64)
+_LATENCY = Row("one sentence, p50", "sentences", "answer", steps=200, unit="ms")
+_LATENCY = _LATENCY._replace(warm_up=20, has_fixed_shape=True)
 _SQUAD = Row("SQuAD", "squad", head="span", steps=60, unit="windows/s")
 ROWS = {
     **_FIXED,

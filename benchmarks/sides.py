@@ -8,6 +8,7 @@ length as in our runs, each padded to its longest sequence.
 import dataclasses
 import json
 import os
+import re
 import resource
 import sys
 import time
@@ -20,24 +21,10 @@ from contract import features
 
 PEAK_SIZE = 1536  # rows and columns of the matrix product that shows a side's peak
 PEAK_ROUNDS = 20
-# Beginnings of variables that decide on kernels, threads and allocators.
-VARIABLES = (
-    "TF_ENABLE_",
-    "TF_DISABLE_",
-    "TF_CPU_",
-    "TF_NUM_",
-    "TF_XLA_",
-    "TF_ONEDNN_",
-    "XLA_FLAGS",
-    "TORCH_",
-    "ATEN_",
-    "MKL_",
-    "OMP_",
-    "KMP_AFFINITY",
-    "KMP_BLOCKTIME",
-    "ONEDNN_",
-    "MALLOC_",
-    "LD_PRELOAD",
+# Variables that decide on kernels, threads and allocators.
+_VARIABLES = re.compile(
+    "TF_(ENABLE|DISABLE|CPU|NUM|XLA|ONEDNN)_|XLA_FLAGS|(TORCH|ATEN|MKL|OMP|ONEDNN)_|"
+    "KMP_(AFFINITY|BLOCKTIME)|MALLOC_|LD_PRELOAD"
 )
 # Tokens written after each sequence, by head; no text ends earlier.
 NEW_TOKENS = {"language_model": 128, "seq2seq": 64}
@@ -64,15 +51,6 @@ class Job:
         """Whether no weight changes, as in a server, so that weights may be packed."""
         return self.action in ("answer", "write")
 
-    def to_json(self) -> str:
-        """The text that `from_json` reads."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> "Job":
-        """The job that `to_json` wrote."""
-        return cls(**json.loads(text))
-
 
 @dataclasses.dataclass(frozen=True)
 class Work:
@@ -87,12 +65,10 @@ class Work:
 
     def save(self, path: str) -> None:
         """Writes an .npz."""
-        columns: dict[str, Any] = {
-            **{f"targets.{name}": value for name, value in self.targets.items()},
-            **{f"token_targets.{name}": v for name, v in self.token_targets.items()},
-        }
-        for name in ("tokens", "splits", "first_lengths", "order"):
-            columns[name] = getattr(self, name)
+        columns: dict[str, Any] = dict(vars(self))
+        for group in ("targets", "token_targets"):
+            values = columns.pop(group)
+            columns |= {f"{group}.{name}": value for name, value in values.items()}
         np.savez(path, **columns)
 
     @classmethod
@@ -113,21 +89,18 @@ class Work:
             is_real = places < lengths
             taken = (self.splits[rows][:, np.newaxis] + places)[is_real]
 
-            def padded(values, filling, taken=taken, is_real=is_real):
+            def pad(values, filling, taken=taken, is_real=is_real):
                 grid = np.full(is_real.shape, filling, values.dtype)
                 grid[is_real] = values[taken]
                 return grid
 
             is_second = is_real & (places >= self.first_lengths[rows][:, np.newaxis])
             yield {
-                features.INPUT_IDS: padded(self.tokens, 0),
+                features.INPUT_IDS: pad(self.tokens, 0),
                 features.INPUT_MASK: is_real.astype(features.INTEGER),
                 features.SEGMENT_IDS: is_second.astype(features.INTEGER),
                 **{name: values[rows] for name, values in self.targets.items()},
-                **{
-                    name: padded(values, features.IGNORED)
-                    for name, values in self.token_targets.items()
-                },
+                **{k: pad(v, features.IGNORED) for k, v in self.token_targets.items()},
             }
 
 
@@ -138,11 +111,8 @@ def useful_gflop(shape: Mapping[str, Any], work: Work, job: Job) -> float:
     of the head that predicts tokens 2 a predicted one, and training three times as
     many. Padding, attention between tokens and everything that is no matrix product do
     not count.
-    `shape` holds the keys of bert_config.json, or under "encoder" and "decoder" those
-    of two.
+    `shape` holds the keys of bert_config.json.
     """
-    if job.head == "seq2seq":
-        return _gflop_of_pairs(shape, work, job)
     width, inner = shape["hidden_size"], shape["intermediate_size"]
     blocks = shape["num_hidden_layers"] * (4 * width**2 + 2 * width * inner)
     head = width**2 + width * shape["vocab_size"]
@@ -158,23 +128,6 @@ def useful_gflop(shape: Mapping[str, Any], work: Work, job: Job) -> float:
         tokens += predicted - len(rows)
     operations = 6 if job.action == "train" else 2
     return float(operations * (blocks * tokens + head * predicted) / 1e9)
-
-
-def _gflop_of_pairs(
-    shape: Mapping[str, Mapping[str, int]], work: Work, job: Job
-) -> float:
-    """`useful_gflop` of "write": sources are read once, and each beam writes."""
-    sides = shape["encoder"], shape["decoder"]
-    width, inner = sides[0]["hidden_size"], [s["intermediate_size"] for s in sides]
-    layers = [side["num_hidden_layers"] for side in sides]
-    # The decoder attends to its text and the source, whose keys and values it projects.
-    read = layers[0] * (4 * width**2 + 2 * width * inner[0]) + layers[1] * 2 * width**2
-    written = layers[1] * (6 * width**2 + 2 * width * inner[1])
-    written += width**2 + width * sides[1]["vocab_size"]
-    rows = work.order[job.warm_up : job.warm_up + job.steps].ravel()
-    new = len(rows) * NEW_TOKENS[job.head] * job.num_beams
-    tokens = np.diff(work.splits)[rows].sum()
-    return float(2 * (read * tokens + written * new) / 1e9)
 
 
 def seconds_of(
@@ -218,6 +171,5 @@ def peak_memory_mb() -> float:
 
 
 def environment() -> dict[str, str]:
-    """The variables of the environment that VARIABLES begins."""
-    names = sorted(name for name in os.environ if name.startswith(VARIABLES))
-    return {name: os.environ[name] for name in names}
+    """The variables of the environment that change speed or memory."""
+    return {k: os.environ[k] for k in sorted(os.environ) if _VARIABLES.match(k)}

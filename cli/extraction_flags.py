@@ -7,7 +7,6 @@ from absl import flags
 from cli import command_line, device_flags, model_flags
 
 FLAGS = flags.FLAGS
-PICTURES = ("png", "svg")  # of --attention
 
 
 @command_line.heading("Vectors")
@@ -17,10 +16,6 @@ def define() -> None:
     device_flags.define(trains=False)
     _define_files()
     model_flags.define_vectors(layers="-1,-2,-3,-4", pooling="none", others=["none"])
-    flags.DEFINE_bool(
-        "attention", False, "Attention probabilities instead; of all layers by default."
-    )
-    flags.DEFINE_list("heads", [], "Wanted heads of --attention, from 0; all if none.")
     flags.DEFINE_bool(
         "carry_states",
         False,
@@ -44,9 +39,9 @@ def _define_files() -> None:
         flags.DEFINE_enum(
             "output_format",
             "jsonl",
-            ["jsonl", "npz", "tfrecord", "hdf5", *PICTURES],
+            ["jsonl", "npz", "tfrecord", "hdf5"],
             "JSON lines as the original writes them, NumPy's .npz, TFRecords, or HDF5 "
-            "as ELMo's dumps; of the --attention of one line a picture.",
+            "as ELMo's dumps.",
         )
     flags.mark_flags_as_required(["input_file", "output_file"])
 
@@ -65,22 +60,7 @@ def check() -> None:
 
 def check_network(config: Any) -> None:
     """Raises ValueError where flags contradict each other, or the network."""
-    wants_picture = not FLAGS.attention and FLAGS.output_format in PICTURES
     command_line.refuse(
-        *(
-            (
-                FLAGS.attention and FLAGS[name].present,
-                f"--{name} and --attention exclude each other",
-            )
-            for name in ("combine", "layer_weights", "pooling", "normalize")
-        ),
-        *(
-            (is_wrong, f"{FLAGS[name].serialize()} is for --attention; add it")
-            for name, is_wrong in (
-                ("heads", FLAGS.heads and not FLAGS.attention),
-                ("output_format", wants_picture),
-            )
-        ),
         (
             FLAGS.carry_states and config.network != "elmo",
             f"--carry_states is for ELMo, and the network is a {config.kind}, without "

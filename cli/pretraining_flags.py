@@ -210,7 +210,7 @@ def streams_config(config: Any, vocab_size: int) -> Any:
     return config
 
 
-def of_adagrad(config: Any) -> dict[str, float]:
+def adagrad_settings(config: Any) -> dict[str, float]:
     """Settings of Adagrad on streams, those of bilm-tf; none for other objectives."""
     if FLAGS.objective != BIDIRECTIONAL_LM:
         return {}

@@ -125,12 +125,12 @@ def run_settings(
     *,
     config: Mapping[str, Any],
     init_checkpoint: str,
-    of_adagrad: Mapping[str, float] | None = None,
+    adagrad_settings: Mapping[str, float] | None = None,
     **others: Any,
 ) -> run.Settings:
     """Settings of any run; `config` is that of the network.
 
-    `of_adagrad` are settings of that optimizer which the task decides.
+    `adagrad_settings` are settings of that optimizer which the task decides.
     """
     return run.Settings(
         output_dir=FLAGS.output_dir,
@@ -143,7 +143,7 @@ def run_settings(
         jit_compile=device_setup.compiles(strategy),
         dtype_policy=device_flags.dtype_policy(),
         optimizer=functools.partial(
-            _OPTIMIZERS[FLAGS.optimizer], **_optimizer_settings(of_adagrad or {})
+            _OPTIMIZERS[FLAGS.optimizer], **_optimizer_settings(adagrad_settings or {})
         ),
         batch_size=FLAGS.train_batch_size,
         micro_batches=FLAGS.gradient_accumulation_steps,
@@ -151,7 +151,7 @@ def run_settings(
         max_to_keep=FLAGS.keep_checkpoint_max,
         identity={
             "config": dict(config),
-            **training_flags.of_weights(),
+            **training_flags.weight_flags(),
             **(checkpoints.identity(init_checkpoint) if FLAGS.do_train else {}),
         },
         flags=command_line.values(),
@@ -161,7 +161,7 @@ def run_settings(
     )
 
 
-def _optimizer_settings(of_adagrad: Mapping[str, float]) -> dict[str, Any]:
+def _optimizer_settings(adagrad_settings: Mapping[str, float]) -> dict[str, Any]:
     name, flag = FLAGS.optimizer, FLAGS["adam_bias_correction"]
     command_line.refuse(
         (
@@ -176,7 +176,7 @@ def _optimizer_settings(of_adagrad: Mapping[str, float]) -> dict[str, Any]:
         ),
     )
     if name == "adagrad":
-        return dict(of_adagrad)
+        return dict(adagrad_settings)
     return {"bias_correction": flag.value or name == "gpt_adam"}
 
 
@@ -261,22 +261,27 @@ def reading(files: networks.ModelFiles, num_texts: int = 1) -> head_config.HeadC
 
 
 def make_task(
-    kind: str, data: Callable[[], Mapping[str, Any]], **particular: Any
+    kind: str,
+    data: Callable[[], Mapping[str, Any]],
+    *,
+    load_weights: Callable[..., tuple[str, int]] | None = None,
+    **particular: Any,
 ) -> driver.FineTuningTask:
     """A Task with what all have in common.
 
     Args:
         kind: what the hub calls this kind of task.
         data: returns {split: facts of its rows}, for reports.
+        load_weights: by default networks.weights_loader.
         particular: other fields of the task.
     """
-    common = {
-        "load_weights": networks.weights_loader(),
-        "store": checkpoint.store,
-        "pictures": pictures.summaries,
-        "report": facts.report_hook(run_report, kind, data),
-    }
-    return driver.FineTuningTask(**(common | particular))
+    return driver.FineTuningTask(
+        load_weights=load_weights or networks.weights_loader(),
+        store=checkpoint.store,
+        pictures=pictures.summaries,
+        report=facts.report_hook(run_report, kind, data),
+        **particular,
+    )
 
 
 def export(

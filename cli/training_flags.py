@@ -195,7 +195,7 @@ def check_actions() -> None:
         )
 
 
-def of_weights() -> dict[str, object]:
+def weight_flags() -> dict[str, object]:
     """{flag: value} of those that decide the weights."""
     values = command_line.values().items()
     return {name: value for name, value in values if name not in CHANGE_NO_WEIGHT}

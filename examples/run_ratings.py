@@ -101,9 +101,9 @@ def squared_error(batch, outputs):
 
 
 def score(splits, split, outputs, _):
-    given, found = splits[split].targets[features.LABEL_IDS], outputs["logits"]
-    scales = zip(given.T, found.T, strict=True)
-    return Rated(found, {"pearson": np.mean([metrics.pearson(*s) for s in scales])})
+    expected, ratings = splits[split].targets[features.LABEL_IDS], outputs["logits"]
+    scales = zip(expected.T, ratings.T, strict=True)
+    return Rated(ratings, {"pearson": np.mean([metrics.pearson(*s) for s in scales])})
 
 
 def write_ratings(rated, settings, _):

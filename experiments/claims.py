@@ -12,7 +12,7 @@ Reports = Mapping[str, Mapping[str, Any]]
 
 
 class Row(NamedTuple):
-    """A claim, the runs behind it, their result, and its meaning at this scale."""
+    """A claim, the runs behind it, their difference, and the meaning at this scale."""
 
     claim: str
     source: str
@@ -36,20 +36,21 @@ class Comparison(NamedTuple):
         both = [name for name in self.tasks if name in worse and name in better]
         if not both:
             return None
-        layered = {s.name: s for s in systems.layer_systems(num_layers=4)}
-        known = {**systems.SYSTEMS, **layered}
-        titles = f"{known[self.better].title} against {known[self.worse].title}"
+        layered = systems.layer_systems(num_layers=4)
+        titles = {s.name: s.title for s in (*systems.SYSTEMS.values(), *layered)}
+        ran = f"{titles[self.better]} against {titles[self.worse]}"
         pairs = {name: (worse[name], better[name]) for name in both}
-        return _row(self.claim, self.source, titles, pairs)
+        return _row(self.claim, self.source, ran, pairs)
 
 
-# The verdict where neither system is above the same answer to all rows.
+# By the sign of a difference; and where neither system is above the same answer to all
+# rows.
+_VERDICTS = {1: "seen", 0: "not decided", -1: "the opposite is seen"}
 UNLEARNED = "nothing is learned"
 
 _BERT, _T5 = "Devlin et al. 2019", "Raffel et al. 2020"
 _TABLE_1, _TABLE_5, _TABLE_7, _TABLE_8 = (f"{_BERT}, table {n}" for n in (1, 5, 7, 8))
 _FEATURE = (systems.FEATURE_TASK,)
-# Columns: claim, source, worse, better, tasks.
 COMPARISONS = (
     Comparison("Pretraining helps", f"{_BERT}, section 1", "random", "bert"),
     Comparison("NSP helps", _TABLE_5, "no_nsp", "bert"),
@@ -71,8 +72,8 @@ COMPARISONS = (
     Comparison(
         "A BiLSTM on top does not make up for one direction",
         _TABLE_5,
-        "left_to_right_bilstm",
-        "no_nsp",
+        worse="left_to_right_bilstm",
+        better="no_nsp",
     ),
     Comparison("BERT beats GPT", _TABLE_1, "gpt", "bert"),
     Comparison("GPT beats ELMo", _TABLE_1, "elmo", "gpt"),
@@ -150,17 +151,6 @@ def rows(scored: SystemScores, reports: Reports, curves: SystemScores) -> list[R
     return [row for row in all_rows if row]
 
 
-def interval(difference: scores.Difference) -> str:
-    """A difference of scores, as tables print it."""
-    return f"{difference.mean:+.1f} ({difference.low:+.1f} to {difference.high:+.1f})"
-
-
-def verdict(difference: scores.Difference) -> str:
-    """What a difference of this size means for the claim."""
-    signs = {1: "seen", 0: "not decided", -1: "the opposite is seen"}
-    return signs[difference.sign]
-
-
 def _row(claim, source, ran, pairs, result="{}"):
     """A row of {task: (worse, better)}, without tasks that neither has learned."""
     learned = [
@@ -173,7 +163,7 @@ def _row(claim, source, ran, pairs, result="{}"):
     if not learned:
         return Row(claim, source, ran, "", UNLEARNED)
     gain = scores.difference([pairs[name] for name in learned])
-    return Row(claim, source, ran, result.format(interval(gain)), verdict(gain))
+    return Row(claim, source, ran, result.format(gain), _VERDICTS[gain.sign])
 
 
 def _titles(before, names):
@@ -198,14 +188,14 @@ def _order_is_harder(reports):
         "The order of two segments is harder to tell than whether one follows",
         "Lan et al. 2020, table 5: SOP 86.5, NSP 90.5",
         f"{shares[0][1]} held-out pairs each: SOP {order:.1f} %, NSP {following:.1f} %",
-        interval(gain),
-        verdict(gain) if learned else UNLEARNED,
+        str(gain),
+        _VERDICTS[gain.sign] if learned else UNLEARNED,
     )
 
 
 def _curve_row(curves, place, claim, *, worse, better):
     """A claim about one checkpoint along the pretraining (BERT, appendix C.1)."""
-    steps = sorted({*curves.get(worse, {})} & {*curves.get(better, {})}, key=int)
+    steps = sorted({*curves.get(worse, ())} & {*curves.get(better, ())}, key=int)
     if not steps:
         return None
     step = steps[place]

@@ -22,7 +22,7 @@ class Settings:
     """The flags of experiments/compare.py, checked.
 
     Learning rates are those of BERT's Adam, in pretraining, in tasks, and where a task
-    trains the head alone. ELMo is pretrained by Adagrad with its paper's rate.
+    trains the head alone. Adagrad pretrains ELMo with the rate of its paper.
     """
 
     directory: str
@@ -47,11 +47,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Commands:
-    """Makes the command lines of a comparison.
-
-    Args:
-        configs: {shape: path}.
-    """
+    """Makes the command lines of a comparison; `configs` are {shape: path}."""
 
     settings: Settings
     corpus: preparation.Corpus
@@ -62,16 +58,13 @@ class Commands:
         return os.path.join(self.settings.directory, "pretrained", network)
 
     def pretraining(
-        self,
-        network: systems.Network,
-        steps: int,
-        *,
-        evaluations: int = EVALUATIONS,
+        self, network: systems.Network, steps: int, *, evaluations: int = EVALUATIONS
     ) -> stages.Stage:
         """Trains a network for so many steps, a multiple of EVALUATIONS."""
-        directory = self.pretrained(network.name)
+        settings, directory = self.settings, self.pretrained(network.name)
         is_elmo = network.shape == "elmo"
         vocab_file = self.corpus.words_file if is_elmo else self.corpus.vocab_file
+        batch = _STREAMS if is_elmo else settings.train_batch_size
         flags = [
             f"--bert_config_file={self.configs[network.shape]}",
             f"--vocab_file={vocab_file}",
@@ -85,47 +78,37 @@ class Commands:
             f"--save_checkpoints_steps={steps // CHECKPOINTS}",
             f"--log_steps={max(1, steps // _LOGGED)}",
             f"--output_dir={directory}",
+            f"--train_batch_size={batch}",
+            f"--eval_batch_size={batch}",
             *network.flags.split(),
         ]
         if is_elmo:
-            flags += [
-                f"--train_batch_size={_STREAMS}",
-                f"--eval_batch_size={_STREAMS}",
-                f"--unroll_steps={_UNROLLED}",
-            ]
+            flags.append(f"--unroll_steps={_UNROLLED}")
         else:
             flags += [
-                f"--train_batch_size={self.settings.train_batch_size}",
-                f"--eval_batch_size={self.settings.train_batch_size}",
-                f"--max_seq_length={self.settings.max_seq_length}",
-                f"--learning_rate={self.settings.learning_rate}",
+                f"--max_seq_length={settings.max_seq_length}",
+                f"--learning_rate={settings.learning_rate}",
                 f"--num_warmup_steps={steps // 10}",
             ]
         if network.shape == "bert":
-            most = round(_MASKED_SHARE * self.settings.max_seq_length)
+            most = round(_MASKED_SHARE * settings.max_seq_length)
             flags.append(f"--max_predictions_per_seq={most}")
-        return stages.Stage(
-            f"pretrain {network.title}",
-            directory,
-            ("run_pretraining.py", *flags),
-        )
+        command = "run_pretraining.py", *flags
+        return stages.Stage(f"pretrain {network.title}", directory, command)
 
     def encoder_of_pair(self) -> stages.Stage:
         """Writes the encoder of the denoising pair as a BERT."""
-        pair = self.pretrained("denoising")
         directory = self.start("denoising")
-        return stages.Stage(
-            "encoder of the denoising pair",
-            f"{directory}.stage",
-            (
-                "convert_checkpoint.py",
-                f"--input={pair}",
-                "--to=google",
-                "--head=none",
-                f"--output_dir={directory}",
-                "--overwrite",
-            ),
+        command = (
+            "convert_checkpoint.py",
+            f"--input={self.pretrained('denoising')}",
+            "--to=google",
+            "--head=none",
+            f"--output_dir={directory}",
+            "--overwrite",
         )
+        title = "encoder of the denoising pair"
+        return stages.Stage(title, f"{directory}.stage", command)
 
     def start(self, network: str) -> str:
         """The directory that tasks open for a pretrained network."""
@@ -141,29 +124,26 @@ class Commands:
     ) -> stages.Stage:
         """Trains a system for a task, once with each seed, and scores its dev split.
 
-        Args:
-            checkpoint_step: of the pretraining, where it is not the last one.
+        It starts from the last checkpoint of the pretraining, or from that of
+        `checkpoint_step`.
         """
-        directory = os.path.join(
-            self.settings.directory, "tasks", system.name, task.name
-        )
+        settings = self.settings
+        parts = "tasks", system.name, task.name
         if checkpoint_step is not None:
-            step = str(checkpoint_step)
-            directory = os.path.join(
-                self.settings.directory, "curves", system.name, step
-            )
-        rate = self.settings.task_learning_rate
+            parts = "curves", system.name, str(checkpoint_step)
+        directory = os.path.join(settings.directory, *parts)
+        rate = settings.task_learning_rate
         if system.is_frozen:
-            rate = self.settings.feature_learning_rate
+            rate = settings.feature_learning_rate
         flags = [
-            *task.data_flags(self.settings.data_dir),
+            *task.data_flags(settings.data_dir),
             *task.flags,
             "--do_train",
             f"--train_batch_size={TASK_BATCH}",
             f"--max_seq_length={task.max_seq_length}",
-            f"--num_train_epochs={self.settings.num_train_epochs:g}",
+            f"--num_train_epochs={settings.num_train_epochs:g}",
             f"--learning_rate={rate}",
-            f"--seeds={','.join(map(str, self.settings.seeds))}",
+            f"--seeds={','.join(map(str, settings.seeds))}",
             "--log_steps=5",
             "--keep_checkpoint_max=1",
             *system.flags.split(),
@@ -171,21 +151,15 @@ class Commands:
             f"--output_dir={directory}",
         ]
         if "--head=bilstm" in system.flags:
-            flags.append(f"--bilstm_units={self.settings.bert.hidden_size}")
+            flags.append(f"--bilstm_units={settings.bert.hidden_size}")
         if system.network is None:
-            flags += [
-                f"--bert_config_file={self.configs['bert']}",
-                f"--vocab_file={self.corpus.vocab_file}",
-            ]
+            flags.append(f"--bert_config_file={self.configs['bert']}")
+            flags.append(f"--vocab_file={self.corpus.vocab_file}")
         else:
             start = self.start(system.network)
             flags.append(f"--pretrained={start}")
             if checkpoint_step is not None:
                 path = os.path.join(start, f"model.ckpt-{checkpoint_step}")
                 flags.append(f"--init_checkpoint={path}")
-        return stages.Stage(
-            f"{system.title}: {task.title}",
-            directory,
-            (task.script, *flags),
-            keeps_weights=False,
-        )
+        title, command = f"{system.title}: {task.title}", (task.script, *flags)
+        return stages.Stage(title, directory, command, keeps_weights=False)

@@ -21,47 +21,24 @@ from experiments import systems, tasks
 
 FLAGS = flags.FLAGS
 ROOT = str(pathlib.Path(__file__).resolve().parents[1])
-# Settings that are flags, too.
-NUMBERS = (
-    "steps",
-    "num_train_epochs",
-    "vocab_size",
-    "train_batch_size",
-    "max_seq_length",
-    "learning_rate",
-    "task_learning_rate",
-    "feature_learning_rate",
-    "layers",
-    "curves",
-)
 DEFAULT_CONFIG = os.path.join(ROOT, "configs", "bert_compared.json")
 
 
 @command_line.heading("What to do")
 def define_flags():
     """Flags: systems, texts, tasks and the length of training."""
-    string, integer, real = (
-        flags.DEFINE_string,
-        flags.DEFINE_integer,
-        functools.partial(command_line.define_float, lower_bound=0),
-    )
-    string("output_dir", None, "Where everything goes.", required=True)
-    string(
-        "corpus_files",
-        None,
-        "Texts, one sentence a line; globs, by comma.",
-        required=True,
-    )
-    string(
-        "held_out_files",
-        None,
-        "Texts that nothing is trained on; the same.",
-        required=True,
-    )
-    string("data_dir", None, "With a folder for each of --tasks.", required=True)
+    text = functools.partial(flags.DEFINE_string, default=None, required=True)
+    real = functools.partial(command_line.define_float, lower_bound=0)
+    integer = flags.DEFINE_integer
+    text("output_dir", help="Where everything goes.")
+    text("corpus_files", help="Texts, one sentence a line; globs, by comma.")
+    text("held_out_files", help="Texts that nothing is trained on; the same.")
+    text("data_dir", help="With a folder for each of --tasks.")
     integer("steps", None, "Of BERT's pretraining.", lower_bound=8, required=True)
     real("num_train_epochs", 3.0, "Passes over each task's rows.")
-    string("bert_config_file", DEFAULT_CONFIG, "BERT, whose size all others get.")
+    flags.DEFINE_string(
+        "bert_config_file", DEFAULT_CONFIG, "BERT, whose size all others get."
+    )
     integer("vocab_size", 5000, "Word pieces, and words of ELMo.", lower_bound=100)
     integer("train_batch_size", 8, "Sequences of a step.", lower_bound=1)
     integer("max_seq_length", 128, "Tokens of a sequence.", lower_bound=16)
@@ -79,6 +56,8 @@ def define_flags():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags)
 
+import dataclasses
+
 import joblib
 import tensorflow as tf
 
@@ -88,8 +67,8 @@ from modeling.configs import config as config_lib
 
 
 def _known(flag, known):
-    """The values of a list flag; ValueError where one is not known."""
-    names = FLAGS.flag_values_dict()[flag]
+    """The values of a list flag, in the order of `known`."""
+    names = FLAGS[flag].value
     wrong = [name for name in names if name not in known]
     if wrong or not names:
         raise errors.InputError(
@@ -103,7 +82,7 @@ def settings():
     """The Settings of the flags.
 
     Raises:
-        ValueError: a flag is wrong, contradicts another, or names what is not there.
+        InputError: a flag is wrong, contradicts another, or names a missing file.
     """
     wrong = [text for text in FLAGS.seeds if not text.strip().isdecimal()]
     if wrong or len(set(FLAGS.seeds)) < len(FLAGS.seeds) or not FLAGS.seeds:
@@ -124,18 +103,23 @@ def settings():
             "--max_seq_length"
         )
     cores = joblib.cpu_count()  # of those that this process, or its container, may use
-    values = FLAGS.flag_values_dict()
     jobs = FLAGS.jobs or (1 if tf.config.list_physical_devices("GPU") else cores)
+    values = {
+        "directory": os.path.abspath(FLAGS.output_dir),
+        "data_dir": os.path.abspath(FLAGS.data_dir),
+        "bert": bert,
+        "systems": _known("systems", systems.SYSTEMS),
+        "tasks": chosen,
+        "seeds": tuple(map(int, FLAGS.seeds)),
+        "jobs": jobs,
+        "threads": max(1, cores // jobs),
+    }
+    fields = [field.name for field in dataclasses.fields(commands.Settings)]
     return commands.Settings(
-        directory=os.path.abspath(FLAGS.output_dir),
-        data_dir=os.path.abspath(FLAGS.data_dir),
-        bert=bert,
-        systems=_known("systems", systems.SYSTEMS),
-        tasks=chosen,
-        seeds=tuple(map(int, FLAGS.seeds)),
-        jobs=jobs,
-        threads=max(1, cores // jobs),
-        **{name: values[name] for name in NUMBERS},
+        **{
+            name: values[name] if name in values else FLAGS[name].value
+            for name in fields
+        }
     )
 
 

@@ -1,7 +1,5 @@
 """A comparison as a page of tables and pictures, and as files for other programs."""
 
-import csv
-import io
 import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -18,7 +16,11 @@ CAUTION = (
     "seeds make it too narrow as well."
 )
 PAGE, TABLE, RECORD = "comparison.md", "scores.csv", "comparison.json"
-PICTURES = ("steps.svg", "losses.svg", "layers.svg")
+PICTURES = {  # and what stands in their place for readers who do not see them
+    "steps.svg": "A task's score along the pretraining",
+    "losses.svg": "Held-out losses along the pretraining",
+    "layers.svg": "Scores of features by layers",
+}
 
 
 class Results(NamedTuple):
@@ -39,22 +41,18 @@ class Results(NamedTuple):
 
 def write(directory: str, results: Results) -> str:
     """Writes the page, the pictures, a table and a record; returns the page's path."""
-    os.makedirs(directory, exist_ok=True)
     rows = claims.rows(results.scored, results.reports, results.curves)
     layered = layer_scores(results.scored)
-    drawn = (
-        plots.steps(results.curves) if results.curves else "",
-        plots.losses(results.reports) if results.reports else "",
-        plots.layers(layered) if layered else "",
-    )
-    for name, picture in zip(PICTURES, drawn, strict=True):
-        if picture:
-            atomic_files.write_text(os.path.join(directory, name), picture)
-    atomic_files.write_text(os.path.join(directory, TABLE), _csv(results.scored))
+    pictures = {
+        "steps.svg": results.curves and plots.steps(results.curves),
+        "losses.svg": results.reports and plots.losses(results.reports),
+        "layers.svg": layered and plots.layers(layered),
+    }
+    drawn = {name: picture for name, picture in pictures.items() if picture}
+    texts = drawn | {TABLE: _csv(results.scored), PAGE: _page(results, rows, drawn)}
+    atomic_files.write({os.path.join(directory, n): [t] for n, t in texts.items()})
     atomic_files.write_json(os.path.join(directory, RECORD), _record(results, rows))
-    path = os.path.join(directory, PAGE)
-    atomic_files.write_text(path, page(results, rows, drawn))
-    return path
+    return os.path.join(directory, PAGE)
 
 
 def layer_scores(scored: claims.SystemScores) -> dict[str, scores.Score]:
@@ -68,21 +66,11 @@ def layer_scores(scored: claims.SystemScores) -> dict[str, scores.Score]:
     }
 
 
-def page(
-    results: Results, rows: Sequence[claims.Row], drawn: Sequence[str] = ("",) * 3
-) -> str:
-    """The page, in Markdown."""
+def _page(results, rows, drawn):
     parts = ["# The comparison", "\n".join(results.facts)]
     parts += ["## Tasks", _task_table(results.scored)]
     parts += ["## Pretraining", _network_table(results)]
-    alternatives = (
-        "A task's score along the pretraining",
-        "Held-out losses along the pretraining",
-        "Scores of features by layers",
-    )
-    for name, picture, text in zip(PICTURES, drawn, alternatives, strict=True):
-        if picture:
-            parts.append(f"![{text}]({name})")
+    parts += [f"![{PICTURES[name]}]({name})" for name in drawn]
     if layered := layer_scores(results.scored):
         cells = [(name, _score(score)) for name, score in layered.items()]
         task = tasks.TASKS[systems.FEATURE_TASK].title
@@ -132,15 +120,13 @@ def _network_table(results):
 
 
 def _csv(scored):
-    with io.StringIO() as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("system", "task", "score", "seed", "value"))
-        for system, each in scored.items():
-            for task, score in each.items():
-                for seed, value in score.values.items():
-                    name = tasks.TASKS[task].score_title
-                    writer.writerow((system, task, name, seed, repr(value)))
-        return file.getvalue()
+    lines = ["system,task,score,seed,value\n"]
+    for system, each in scored.items():
+        for task, score in each.items():
+            title = tasks.TASKS[task].score_title
+            for seed, value in score.values.items():
+                lines.append(f"{system},{task},{title},{seed},{value!r}\n")
+    return "".join(lines)
 
 
 def _record(results, rows):

@@ -32,7 +32,7 @@ class Corpus:
         train, held_out: globs, separated by commas.
 
     Raises:
-        ValueError: a glob has no file, or a file is in both.
+        InputError: a glob has no file, or no file is left to train on.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class Corpus:
         vocab_size: int,
         max_seq_length: int,
     ) -> None:
-        held = files_of("held_out_files", held_out)
-        files = [f for f in files_of("corpus_files", train) if f not in held]
+        held = _match("held_out_files", held_out)
+        files = [f for f in _match("corpus_files", train) if f not in held]
         if not files:
             raise errors.InputError(
                 f"--corpus_files={train} are all among --held_out_files={held_out}; "
@@ -53,7 +53,7 @@ class Corpus:
             )
         self._directory = directory
         self.texts = dict(zip(_SPLITS, (files, held), strict=True))
-        self._sizes = vocab_size, max_seq_length
+        self._vocab_size, self._max_seq_length = vocab_size, max_seq_length
 
     @property
     def vocab_file(self) -> str:
@@ -73,31 +73,29 @@ class Corpus:
             return ",".join(self.texts[split])
         return os.path.join(self._directory, corpus, f"{split}.tfrecord")
 
+    def _vocabulary(self, unit: str, path: str, *flags: str) -> stages.Stage:
+        command = (
+            "build_vocab.py",
+            *flags,
+            f"--input_file={','.join(self.texts['train'])}",
+            f"--vocab_size={self._vocab_size}",
+            f"--output_file={path}",
+        )
+        return stages.Stage(f"vocabulary of {unit}", os.path.dirname(path), command)
+
     def stages(self, corpora: Sequence[str]) -> list[stages.Stage]:
         """Builds vocabularies and the named corpora, in order."""
-        vocab_size, max_seq_length = self._sizes
-        texts = f"--input_file={','.join(self.texts['train'])}"
-        size = f"--vocab_size={vocab_size}"
-        words = "--kind=word", texts, "--split_words=punctuation", size
-        vocabularies: list[tuple[str, str, tuple[str, ...]]]
-        vocabularies = [("vocabulary of word pieces", self.vocab_file, (texts, size))]
+        steps = [self._vocabulary("word pieces", self.vocab_file)]
         if TEXTS in corpora:
-            vocabularies.append(("vocabulary of words", self.words_file, words))
-        steps = [
-            stages.Stage(
-                title,
-                os.path.dirname(path),
-                ("build_vocab.py", *flags, f"--output_file={path}"),
-            )
-            for title, path, flags in vocabularies
-        ]
+            words = "--kind=word", "--split_words=punctuation"
+            steps.append(self._vocabulary("words", self.words_file, *words))
         for corpus, split in ((c, s) for c in corpora if c != TEXTS for s in _SPLITS):
             path = self.path(corpus, split)
             command = (
                 "create_pretraining_data.py",
                 f"--input_file={','.join(self.texts[split])}",
                 f"--vocab_file={self.vocab_file}",
-                f"--max_seq_length={max_seq_length}",
+                f"--max_seq_length={self._max_seq_length}",
                 *CORPORA[corpus],
                 f"--output_file={path}",
             )
@@ -118,10 +116,8 @@ class Corpus:
             output_directory.complete(directory) as place,
             contextlib.ExitStack() as stack,
         ):
-            files = [
-                stack.enter_context(open(os.path.join(place, name), "w", -1, "utf-8"))
-                for name in (f"{number:02d}.txt" for number in range(_TEXT_FILES))
-            ]
+            paths = [os.path.join(place, f"{n:02d}.txt") for n in range(_TEXT_FILES)]
+            files = [stack.enter_context(open(p, "w", -1, "utf-8")) for p in paths]
             turns = itertools.cycle(files)
             for path in self.texts["train"]:
                 for _, text in text_rows.lines(path):
@@ -138,8 +134,8 @@ class Corpus:
         return len(pieces) / len(tokenizer.pretokenize(lines).flat_values)
 
 
-def files_of(flag: str, globs: str) -> list[str]:
-    """The files of globs, sorted; ValueError where one has none."""
+def _match(flag: str, globs: str) -> list[str]:
+    """The files of globs, sorted; InputError where one has none."""
     files: set[str] = set()
     for pattern in filter(None, map(str.strip, globs.split(","))):
         if not (matches := glob.glob(pattern)):

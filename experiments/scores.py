@@ -1,7 +1,6 @@
 """Scores of the runs of a comparison, and intervals of their differences."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,9 +12,7 @@ from experiments import tasks
 from reports.measures import confidence
 
 SEEDS_FILE = "seeds.json"
-# Resamples of the dev rows that count, of those in report.json; older reports have as
-# many as time allowed.
-_ROW_DRAWS = 500
+_ROW_DRAWS = 500  # resamples of the dev rows, of those in report.json
 _DRAWS = 4000
 _SEED = 1
 
@@ -31,6 +28,9 @@ class Difference(NamedTuple):
     def sign(self) -> int:
         """1 or -1 where all of the interval is on one side of 0; else 0."""
         return int(self.low > 0) - int(self.high < 0)
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.1f} ({self.low:+.1f} to {self.high:+.1f})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Score:
 
     @property
     def mean(self) -> float:
-        """Mean over seeds."""
+        """The mean over seeds."""
         return float(np.mean(list(self.values.values())))
 
     @property
@@ -73,13 +73,11 @@ def read(directory: str, task: tasks.Task) -> Score:
 
 def report(directory: str) -> dict[str, Any]:
     """The record of a run."""
-    path = os.path.join(directory, file_names.REPORT_JSON)
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
+    return json_files.read_object(os.path.join(directory, file_names.REPORT_JSON))
 
 
 def difference(pairs: Sequence[tuple[Score, Score]]) -> Difference:
-    """By how much the second of each pair exceeds the first, on average over pairs.
+    """The difference of the second of each pair to the first, on average over pairs.
 
     Dev rows and seeds are drawn with replacement, rows alike for both of a pair. Seeds
     of pretraining are not drawn, for each network is pretrained once.
@@ -109,7 +107,7 @@ def is_learned(score: Score, guessed: float) -> bool:
 def share_difference(
     first: tuple[float, float], second: tuple[float, float]
 ) -> Difference:
-    """By how much a share of n2 records exceeds another of n1; a normal interval."""
+    """The difference of two (share, records); with a normal interval."""
     variance = sum(share * (1 - share) / count for share, count in (first, second))
     mean, around = second[0] - first[0], 1.96 * variance**0.5
     return Difference(100 * mean, 100 * (mean - around), 100 * (mean + around))

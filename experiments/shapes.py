@@ -1,7 +1,6 @@
 """Configs of every kind of network with as many weights as a BERT."""
 
 import dataclasses
-import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,16 +34,13 @@ def equal_sized(
         )
     bert = bert.with_vocab_size(len(vocab))
     wanted = num_weights(bert)
+    half = bert.hidden_size // 2
     return {
         "bert": bert,
         "left_to_right": dataclasses.replace(bert, attention="causal"),
-        "gpt": _nearest(functools.partial(_gpt, bert), wanted, _STEP),
-        "elmo": _nearest(
-            functools.partial(_elmo, bert, num_words), wanted, bert.hidden_size // 2
-        ),
-        "encoder_decoder": _nearest(
-            functools.partial(_pair, bert, vocab), wanted, _STEP
-        ),
+        "gpt": _nearest(lambda inner: _gpt(bert, inner), wanted, _STEP),
+        "elmo": _nearest(lambda inner: _elmo(bert, num_words, inner), wanted, half),
+        "encoder_decoder": _nearest(lambda n: _pair(bert, vocab, n), wanted, _STEP),
     }
 
 
@@ -98,9 +94,9 @@ def num_weights(network: Any) -> int:
     Those tables, also as a softmax's, are `table_weights`. Pooler and masked-LM head
     count; the next-sentence head does not.
     """
-    if network.network == "elmo":
-        return network.num_weights()
     count = network.num_weights()
+    if network.network == "elmo":
+        return count
     square = (network.hidden_size + 1) * network.hidden_size
     if network.network in ("bert", "encoder_decoder"):
         count += square + 2 * network.hidden_size + _num_outputs(network)

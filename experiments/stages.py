@@ -1,15 +1,13 @@
 """Programs that run for hours, one after another or side by side, each once.
 
-A finished stage leaves done.json in its directory, and is not run again. A killed one
-is started with the same command, and the project's scripts resume it to the bit.
+A finished stage leaves done.json in its directory and does not run again. A killed one
+starts with the same command, and the project's scripts resume it to the bit.
 """
 
-import concurrent.futures
 import contextlib
 import fcntl
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -20,6 +18,7 @@ from contract import atomic_files, file_names, json_files
 
 DONE, LOG, LOCK = "done.json", "log.txt", "lock"
 _SHOWN = 15  # lines of the log of a program that failed
+_POLL_SECONDS = 0.1
 # Threads of TensorFlow and of the libraries of products below NumPy.
 _THREADS = (
     "TF_NUM_INTRAOP_THREADS",
@@ -44,7 +43,7 @@ class Failed(Exception):
 
 @contextlib.contextmanager
 def locked(directory: str) -> Iterator[int]:
-    """Keeps a directory for one comparison, and for programs that a killed one left.
+    """Locks a directory for one comparison, and for programs that a killed one left.
 
     Yields a descriptor that programs inherit: the lock is free when the last one ends.
     """
@@ -63,7 +62,7 @@ def locked(directory: str) -> Iterator[int]:
 
 
 class Runner:
-    """Runs stages, so many at once, each with its share of the processor's cores.
+    """Runs stages, `jobs` at once, each with `threads` cores of the processor.
 
     Args:
         root: directory of the project's scripts.
@@ -75,42 +74,38 @@ class Runner:
         self._environment = {**os.environ, **dict.fromkeys(_THREADS, str(threads))}
 
     def run(self, name: str, stages: Sequence[Stage], *, alone: bool = False) -> None:
-        """Runs those stages of a part of the comparison that are not done, in order.
-
-        Args:
-            alone: one after another.
+        """Runs the stages that are not done, in order; with `alone` one at a time.
 
         Raises:
-            Failed: the first that failed, after those beside it have ended.
+            Failed: a program failed; those beside it were stopped.
         """
         left = [stage for stage in stages if not seconds_of(stage)]
-        print(f"{name}: {len(stages)} runs, {len(stages) - len(left)} are done")
-        running: dict[subprocess.Popen[bytes], concurrent.futures.Future] = {}
-        with concurrent.futures.ThreadPoolExecutor() as pool:
-            try:
-                count = len(stages) - len(left)
-                while left or running:
-                    while left and len(running) < (1 if alone else self._jobs):
-                        stage = left.pop(0)
-                        program, size = self._start(stage)
-                        running[program] = pool.submit(_finish, program, stage, size)
-                    concurrent.futures.wait(
-                        running.values(), None, concurrent.futures.FIRST_COMPLETED
-                    )
-                    for program in [p for p, f in running.items() if f.done()]:
-                        stage, seconds = running.pop(program).result()
-                        count += 1
-                        print(
-                            f"  {count}/{len(stages)}  {stage.title}: {seconds:.0f} s",
-                            flush=True,
-                        )
-            except BaseException:
-                for program in running:  # saves and ends
-                    program.terminate()
-                raise
+        count = len(stages) - len(left)
+        print(f"{name}: {len(stages)} runs, {count} are done")
+        running: dict[subprocess.Popen[bytes], tuple[Stage, float, int]] = {}
+        try:
+            while left or running:
+                while left and len(running) < (1 if alone else self._jobs):
+                    stage = left.pop(0)
+                    program, size = self._start(stage)
+                    running[program] = stage, time.monotonic(), size
+                time.sleep(_POLL_SECONDS)
+                for program in [p for p in running if p.poll() is not None]:
+                    stage, begin, size = running.pop(program)
+                    _check(program, stage, size)
+                    seconds = round(time.monotonic() - begin, 3)
+                    _mark_done(stage, seconds)
+                    count += 1
+                    print(f"  {count}/{len(stages)}  {stage.title}: {seconds:.0f} s")
+                    sys.stdout.flush()
+        finally:
+            for program in running:  # saves and ends
+                program.terminate()
+            for program in running:
+                program.wait()
 
     def _start(self, stage: Stage) -> tuple[subprocess.Popen[bytes], int]:
-        """A running program, and the size of its log before."""
+        """The running program, and the size of its log before."""
         os.makedirs(stage.directory, exist_ok=True)
         with open(os.path.join(stage.directory, LOG), "ab") as log:
             size = log.tell()
@@ -126,45 +121,37 @@ class Runner:
             return program, size
 
 
-def _finish(
-    program: subprocess.Popen[bytes], stage: Stage, log_size: int
-) -> tuple[Stage, float]:
-    """Waits for a program, and writes done.json; returns its seconds."""
-    begin = time.monotonic()
-    if code := program.wait():
-        log = os.path.join(stage.directory, LOG)
-        with open(log, "rb") as file:
-            file.seek(log_size)
-            lines = file.read().decode(errors="replace").splitlines()[-_SHOWN:]
-        shown = "\n".join(f"    {line}" for line in lines)
-        raise Failed(
-            f"{stage.title}: ended with exit code {code}. The end of {log}:\n{shown}\n"
-            f"Its command: python {shlex.join(stage.command)}"
-        )
-    seconds = round(time.monotonic() - begin, 3)
-    path = os.path.join(stage.directory, DONE)
+def _check(program: subprocess.Popen[bytes], stage: Stage, log_size: int) -> None:
+    """Raises Failed, with the end of the log, if a program ended with an error."""
+    if not program.returncode:
+        return
+    log = os.path.join(stage.directory, LOG)
+    with open(log, "rb") as file:
+        file.seek(log_size)
+        lines = file.read().decode(errors="replace").splitlines()[-_SHOWN:]
+    shown = "\n".join(f"    {line}" for line in lines)
+    raise Failed(
+        f"{stage.title}: ended with exit code {program.returncode}. The end of {log}:\n"
+        f"{shown}\nIts command: python {shlex.join(stage.command)}"
+    )
+
+
+def _mark_done(stage: Stage, seconds: float) -> None:
     record = {"command": list(stage.command), "seconds": seconds}
-    atomic_files.write_json(path, record)
-    if not stage.keeps_weights:
-        remove_weights(stage.directory)
-    return stage, seconds
+    atomic_files.write_json(os.path.join(stage.directory, DONE), record)
+    if stage.keeps_weights:
+        return
+    for folder, _, files in os.walk(stage.directory):
+        for name in files:
+            is_weight = name.startswith(f"{file_names.CHECKPOINT_PREFIX}-")
+            if is_weight or name.endswith(file_names.TF_RECORD_ENDING):
+                os.remove(os.path.join(folder, name))
 
 
 def seconds_of(stage: Stage) -> float:
-    """How long a stage took; 0 where it is not done, or ran another command."""
+    """How long a stage took; 0 if it is not done or its command has changed."""
     path = os.path.join(stage.directory, DONE)
     if not os.path.exists(path):
         return 0.0
     record = json_files.read_object(path)
     return record["seconds"] if record["command"] == list(stage.command) else 0.0
-
-
-def remove_weights(directory: str) -> None:
-    """Removes checkpoints and records below a directory; scores and reports stay."""
-    for folder, folders, files in os.walk(directory):
-        for name in files:
-            is_weight = name.startswith(f"{file_names.CHECKPOINT_PREFIX}-")
-            if is_weight or name.endswith(file_names.TF_RECORD_ENDING):
-                os.remove(os.path.join(folder, name))
-        if file_names.FEATURE_CACHE in folders:
-            shutil.rmtree(os.path.join(folder, file_names.FEATURE_CACHE))

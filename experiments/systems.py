@@ -50,6 +50,7 @@ class System(NamedTuple):
 _LEFT_TO_RIGHT = "--objective=left_to_right"
 _GPT = f"{_LEFT_TO_RIGHT} --optimizer=gpt_adam --learning_rate_schedule=gpt_cosine"
 _DENOISING = "--objective=denoising --corruption=random_spans"
+_WHOLE_WORD, _MASKS_ALONE = "--masking=whole_word", "--mask_proportions=1,0,0"
 _NETWORKS = (
     Network("bert", "masked LM and NSP", "bert", "next"),
     Network("no_nsp", "masked LM", "bert", "stretches"),
@@ -64,20 +65,8 @@ _NETWORKS = (
     Network("elmo", "ELMo", "elmo", "texts", "--objective=bidirectional_lm"),
     Network("denoising", "denoising", "encoder_decoder", "stretches", _DENOISING),
     Network("order", "masked LM and SOP", "bert", "order"),
-    Network(
-        name="whole_word",
-        title="whole words and NSP",
-        shape="bert",
-        corpus="next",
-        flags="--masking=whole_word",
-    ),
-    Network(
-        name="masks_alone",
-        title="100 % [MASK] and NSP",
-        shape="bert",
-        corpus="next",
-        flags="--mask_proportions=1,0,0",
-    ),
+    Network("whole_word", "whole words and NSP", "bert", "next", _WHOLE_WORD),
+    Network("masks_alone", "100 % [MASK] and NSP", "bert", "next", _MASKS_ALONE),
 )
 NETWORKS = {network.name: network for network in _NETWORKS}
 

@@ -38,56 +38,37 @@ class Task(NamedTuple):
         return [f"--train_file={train}", f"--dev_file={dev}", "--do_eval"]
 
 
-def _classified(name: str, title: str, score: str, score_title: str, **more) -> Task:
-    flags = ("--nowrite_tf_records", "--eval_batch_size=64", *more.pop("flags"))
+def _classified(
+    title: str, score: str, score_title: str, flags: tuple[str, ...] = (), **more
+) -> Task:
+    flags = flags or (f"--task_name={title}",)
     return Task(
-        name=name,
+        name=title.lower().replace("-", ""),
         title=title,
         script="run_classifier.py",
         files=("train.tsv", "dev.tsv"),
         score=f"eval_{score}",
         resampled=score,
         score_title=score_title,
-        flags=flags,
+        flags=("--nowrite_tf_records", "--eval_batch_size=64", *flags),
         **more,
     )
 
 
 _TASKS = (
+    # By columns: files without a header are about as well, as SST-2's.
     _classified(
-        name="sst2",
-        title="SST-2",
-        score="accuracy",
-        score_title="accuracy",
+        "SST-2",
+        "accuracy",
+        "accuracy",
         max_seq_length=64,
+        flags=("--text_a_column=0", "--label_column=1"),
         guessed=100 * 444 / 872,
-        # By columns: files without a header are about as well, as SST-2's.
-        flags=["--text_a_column=0", "--label_column=1"],
     ),
+    _classified("CoLA", "mcc", "Matthews", max_seq_length=64),
+    _classified("STS-B", "spearman", "Spearman", max_seq_length=96),
     _classified(
-        name="cola",
-        title="CoLA",
-        score="mcc",
-        score_title="Matthews",
-        max_seq_length=64,
-        flags=["--task_name=CoLA"],
-    ),
-    _classified(
-        name="stsb",
-        title="STS-B",
-        score="spearman",
-        score_title="Spearman",
-        max_seq_length=96,
-        flags=["--task_name=STS-B"],
-    ),
-    _classified(
-        name="rte",
-        title="RTE",
-        score="accuracy",
-        score_title="accuracy",
-        max_seq_length=128,
-        guessed=100 * 146 / 277,
-        flags=["--task_name=RTE"],
+        "RTE", "accuracy", "accuracy", max_seq_length=128, guessed=100 * 146 / 277
     ),
     Task(
         name="wnut17",
@@ -122,7 +103,7 @@ TASKS = {task.name: task for task in _TASKS}
 
 
 def check(names: Sequence[str], data_dir: str) -> None:
-    """Raises ValueError where a file of a task is missing, with its path."""
+    """Raises InputError where a file of a task is missing."""
     for task in (TASKS[name] for name in names):
         for name in task.files:
             path = os.path.join(data_dir, task.name, name)

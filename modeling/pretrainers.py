@@ -58,17 +58,6 @@ class LanguageModel(token_heads.CausalLMMixin, models.BertModel):
         )
 
 
-def best_words(count, model, features, training):
-    """The likeliest tokens at masked positions of a BertPretrainer.
-
-    Returns:
-        {"ids", "probabilities"} [B, P, count], the best first.
-    """
-    logits = model(features, training=training)["masked_lm_logits"]
-    shares, ids = keras.ops.top_k(keras.ops.softmax(logits), count)
-    return {"ids": ids, "probabilities": shares}
-
-
 HEADS = {
     "none": models.BertModel,
     "pretraining": BertPretrainer,

@@ -61,34 +61,34 @@ def ordinal(number):
 
 def year_words(year, chance):
     """A year as people say it; 2000 to 2009 and the hundreds have ways of their own."""
-    hundreds, rest = divmod(year, 100)
-    if hundreds == 20 and rest < 10:
-        return "two thousand" + (f" and {ONES[rest]}" if rest else "")
-    if rest == 0:
+    hundreds, remainder = divmod(year, 100)
+    if hundreds == 20 and remainder < 10:
+        return "two thousand" + (f" and {ONES[remainder]}" if remainder else "")
+    if remainder == 0:
         return f"{cardinal(hundreds)} hundred"
-    if rest < 10:
-        return f"{cardinal(hundreds)} oh {ONES[rest]}"
+    if remainder < 10:
+        return f"{cardinal(hundreds)} oh {ONES[remainder]}"
     if hundreds == 20 and chance < 0.3:
-        return f"two thousand and {cardinal(rest)}"
-    return f"{cardinal(hundreds)} {cardinal(rest)}"
+        return f"two thousand and {cardinal(remainder)}"
+    return f"{cardinal(hundreds)} {cardinal(remainder)}"
 
 
 def pair(rng):
-    """A date said at random, and "year month day" in digits."""
+    """A date spoken at random, and "year month day" in digits."""
     days = (LAST - FIRST).days + 1
     date = FIRST + datetime.timedelta(int(rng.random() * days))
     template = TEMPLATES[int(rng.random() * len(TEMPLATES))]
-    said = template.format(
+    spoken = template.format(
         day=ordinal(date.day),
         month=MONTHS[date.month - 1],
         year=year_words(date.year, rng.random()),
         weekday=WEEKDAYS[date.weekday()],
     )
-    return said, f"{date.year} {date.month:02} {date.day:02}"
+    return spoken, f"{date.year} {date.month:02} {date.day:02}"
 
 
 def vocabulary():
-    """Every word that can be said, digits, and digits that go on with a number."""
+    """Every word that can be spoken, digits, and digits that go on with a number."""
     words = {*ONES, *TENS.values(), *MONTHS, *WEEKDAYS}
     words |= {*("the", "of", "in", "on", "and", "oh", "hundred", "thousand")}
     words |= {word for day in range(1, 32) for word in ordinal(day).split()}
@@ -128,18 +128,18 @@ def files():
     """{name: text} of every file; no source is in two of them, or twice in one."""
     rng = random.Random(SEED)
     seen = set()
-    found = {}
+    files = {}
     for split, count in COUNTS.items():
         rows = []
         while len(rows) < count:
-            said, digits = pair(rng)
-            if said not in seen:
-                seen.add(said)
-                rows.append(f"{said}\t{digits}\n")
-        found[f"{split}.tsv"] = "source\ttarget\n" + "".join(rows)
-    found["vocab.txt"] = "".join(f"{token}\n" for token in vocabulary())
-    found["config.json"] = json.dumps(config(), indent=2) + "\n"
-    return found
+            spoken, digits = pair(rng)
+            if spoken not in seen:
+                seen.add(spoken)
+                rows.append(f"{spoken}\t{digits}\n")
+        files[f"{split}.tsv"] = "source\ttarget\n" + "".join(rows)
+    files["vocab.txt"] = "".join(f"{token}\n" for token in vocabulary())
+    files["config.json"] = json.dumps(config(), indent=2) + "\n"
+    return files
 
 
 if __name__ == "__main__":

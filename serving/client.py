@@ -15,7 +15,7 @@ from serving.protocol import rest_calls
 def connect(
     address: str, model: str, version: int, timeout_seconds: float, *, by_rest: bool
 ) -> Any:
-    """The calls of a model; ValueError where the extra for gRPC is not installed."""
+    """The calls of a model; InputError where the extra for gRPC is not installed."""
     host, _, port = address.rpartition(":")
     if not (host and port.isascii() and port.isdigit()) or "/" in address:
         raise errors.InputError(
@@ -28,7 +28,7 @@ def connect(
         grpc_calls = importlib.import_module("serving.protocol.grpc_calls")
     except ModuleNotFoundError as error:
         raise errors.InputError(
-            f"gRPC needs {error.name}, which is not installed; ask by --rest, or "
+            f"gRPC needs {error.name}, which is not installed; add --rest, or "
             "install the extra: pip install -c constraints.txt tensorflow-serving-api"
         ) from error
     return grpc_calls.Calls(address, model, version, timeout_seconds)
@@ -42,16 +42,16 @@ def ask(
     labels: Sequence[str] | None = None,
     batch_size: int = 32,
 ) -> list[dict[str, Any]]:
-    """A dict for each example, as `serving.predictor.Predictor.predict` gives them.
+    """A dict for each example, as `serving.predictor.Predictor.predict` returns them.
 
     Args:
         columns: the texts of the examples, a list for each text of an example.
         labels: of label_map.json, in its order; None if unknown.
 
     Raises:
-        ValueError: the server does not answer, or not to such a request.
+        InputError: the server does not answer, or refuses the request.
     """
-    inputs, outputs = _described(calls.signatures(), signature)
+    inputs, outputs = _describe(calls.signatures(), signature)
     answers.check(columns, inputs, f"signature {signature}")
     rows: list[dict[str, Any]] = []
     for start in range(0, len(columns[0]), batch_size):
@@ -68,7 +68,7 @@ def ask(
     return rows
 
 
-def _described(
+def _describe(
     signatures: Mapping[str, Any], wanted: str
 ) -> tuple[list[str], list[str]]:
     """Inputs and outputs of a signature that takes texts."""

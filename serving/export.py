@@ -55,11 +55,11 @@ class Stages:
     """The way from texts to answers, so that the network may run somewhere else.
 
     Attributes:
-        text_names: the inputs of `encode`, string [B] each; a name that is there n
-            times is one input, string [B, n].
-        encode: texts -> the features of the network, and what `finish` needs besides.
+        text_names: the inputs of `encode`, string [B] each; a name that occurs n times
+            is one input, string [B, n].
+        encode: texts -> the features of the network, and a state for `finish`.
         forward: features -> outputs of the network, numbers alone.
-        finish: what `encode` kept, outputs -> the answers.
+        finish: the state, outputs -> the answers.
         ids_shape: the shape of an example's input_ids: (None,) where features are
             [B, S], (G, None) where they are [B, G, S]; and C behind it, (None, C),
             where only these are [B, S, C], of characters.
@@ -73,8 +73,8 @@ class Stages:
 
     def answer(self, *texts):
         """Texts to answers, in one graph."""
-        features, kept = self.encode(*texts)
-        return self.finish(kept, self.run(features))
+        features, state = self.encode(*texts)
+        return self.finish(state, self.run(features))
 
     def run(self, features):
         """The outputs of `forward`, computed slice after slice of the examples.
@@ -106,10 +106,7 @@ class Stages:
 
 
 def with_some(features):
-    """Features with a row and a token more where they have none.
-
-    A convolution and a loop want something to work on.
-    """
+    """Features with a row and a token more where they have none, for convolutions."""
     padded = {}
     for name, grid in features.items():
         missing = tf.maximum(1 - tf.shape(grid), 0)
@@ -155,11 +152,11 @@ class TextClassifier(ServedModel):
         encode: text_a [B], text_b [B] -> {input_ids, input_mask, segment_ids}, as in
             training. None for a tokenizer that is no TensorFlow operation: then `ids`
             is the only signature.
-        forward: features -> `probabilities` float32 [B, C], and what else an export of
-            the network alone puts out.
+        forward: features -> `probabilities` float32 [B, C], and other outputs of an
+            export of the network alone.
         label_names: C names for `label`; () where an example has no single label.
-        text_names, ids_shape: as of `Stages`.
-        limits: as of `ids_function`.
+        text_names, ids_shape: see `Stages`.
+        limits: see `ids_function`.
     """
 
     def __init__(
@@ -181,29 +178,19 @@ class TextClassifier(ServedModel):
                 results["label"] = tf.gather(labels, best)  # [B]
             return results
 
-        ids = ids_function(
-            lambda features: finish((), forward(features)), ids_shape, limits
-        )
+        ids = ids_function(lambda grids: finish((), forward(grids)), ids_shape, limits)
         if encode is None:
             super().__init__(variables, ids=ids)
             return
-        stages = Stages(
-            text_names,
-            lambda *texts: (encode(*texts), ()),
-            forward,
-            finish,
-            ids_shape,
+        whole = Stages(
+            text_names, lambda *texts: (encode(*texts), ()), forward, finish, ids_shape
         )
-        super().__init__(
-            variables,
-            stages,
-            serving_default=text_function(stages.answer, *stages.text_names),
-            ids=ids,
-        )
+        default = text_function(whole.answer, *text_names)
+        super().__init__(variables, whole, serving_default=default, ids=ids)
 
 
 def text_function(function: Callable, *names: str):
-    """A tf.function of texts under these names, as of `Stages.text_names`."""
+    """A tf.function of texts under these names; see `Stages.text_names`."""
     specs = [
         tf.TensorSpec([None, count] if count > 1 else [None], tf.string, name=name)
         for name, count in collections.Counter(names).items()
@@ -216,7 +203,7 @@ def ids_function(
     ids_shape: Sequence[int | None] = (None,),
     limits: Limits | None = None,
 ):
-    """A tf.function of the features of an encoder, int32, as of `Stages.ids_shape`.
+    """A tf.function of the features of an encoder, int32; see `Stages.ids_shape`.
 
     With `limits`, features that the network cannot read raise InvalidArgumentError.
     """
@@ -228,7 +215,7 @@ def ids_function(
         features = dict(zip(names, arrays, strict=True))
         if limits is not None:
             is_character = ids_shape[-1] is not None
-            features = _checked(features, limits, reads_characters=is_character)
+            features = _check(features, limits, reads_characters=is_character)
         outputs = function(with_some(features))
         count = tf.shape(arrays[0])[0]
         return {name: value[:count] for name, value in outputs.items()}
@@ -237,35 +224,32 @@ def ids_function(
     return tf.function(compute, input_signature=specs)
 
 
-def _checked(features, limits, *, reads_characters):
+def _check(features, limits, *, reads_characters):
     """The features, after assertions that the network has a row for each of them."""
     ids, mask, segments = (features[name] for name in feature_names.ENCODER_INPUTS)
     shape, positions = tf.shape(mask), limits.max_position_embeddings
     has_one_shape = tf.reduce_all(tf.shape(segments) == shape)
     has_one_shape &= tf.reduce_all(tf.shape(ids)[: mask.shape.rank] == shape)
+    has_token = (shape[-1] > 0) | (shape[0] == 0)
     conditions = {
         "input_ids, input_mask and segment_ids differ in shape; give each token one of "
         "each": has_one_shape,
         "input_ids have no token; give [CLS] and [SEP] where there is no text": (
-            shape[-1] > 0
-        )
-        | (shape[0] == 0),
+            has_token
+        ),
         f"input_ids have more tokens than {positions}, the positions of the model; "
         "give fewer": shape[-1] <= min(positions, tf.int32.max),
         "input_mask is not 1 for a token and 0 for padding": _is_below(mask, 2),
     }
     if not reads_characters:
-        last = limits.vocab_size - 1
-        text = f"input_ids are not all from 0 to {last}, the rows of the vocabulary"
-        conditions[text] = _is_below(ids, limits.vocab_size)
+        text = f"from 0 to {limits.vocab_size - 1}, the rows of the vocabulary"
+        is_row = _is_below(ids, limits.vocab_size)
+        conditions[f"input_ids are not all {text}"] = is_row
     if limits.type_vocab_size:
-        last = limits.type_vocab_size - 1
-        text = f"segment_ids are not all from 0 to {last}"
+        text = f"segment_ids are not all from 0 to {limits.type_vocab_size - 1}"
         conditions[text] = _is_below(segments, limits.type_vocab_size)
-    asserted = [
-        tf.debugging.Assert(value, [text]) for text, value in conditions.items()
-    ]
-    with tf.control_dependencies(asserted):  # else the network may fail before
+    checks = [tf.debugging.Assert(holds, [text]) for text, holds in conditions.items()]
+    with tf.control_dependencies(checks):  # else the network may fail before
         return {name: tf.identity(value) for name, value in features.items()}
 
 
@@ -292,7 +276,6 @@ def save(
     """Writes the next version, complete or absent; returns its directory.
 
     Args:
-        module: the signatures.
         export_dir: holds versions 1, 2, ... (TF Serving's --model_base_path).
         files: {name: text} for clients, written beside the model.
         server_config: whether to write the files with which a server starts.
@@ -331,12 +314,11 @@ def write_server_config(export_dir: str) -> None:
     name = os.path.basename(os.path.abspath(output_dir))
     quoted = name.replace("\\", "\\\\").replace('"', '\\"')
     folder = os.path.join(output_dir, SERVER_CONFIG_FOLDER)
-    atomic_files.write(
-        {
-            os.path.join(folder, "models.config"): [_SERVER_MODELS.format(name=quoted)],
-            os.path.join(folder, "batching_parameters.txt"): [_SERVER_BATCHING],
-        }
-    )
+    texts = {
+        "models.config": _SERVER_MODELS.format(name=quoted),
+        "batching_parameters.txt": _SERVER_BATCHING,
+    }
+    atomic_files.write({os.path.join(folder, n): [t] for n, t in texts.items()})
 
 
 def _remove(directory: str) -> None:

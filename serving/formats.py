@@ -44,9 +44,9 @@ def save(
 
 
 def check(export_format: str, lstms: str) -> None:
-    """Raises ValueError where a format cannot hold a model.
+    """Raises InputError where a format cannot hold a model.
 
-    `lstms` names the part of it that is made of LSTMs; "" if none is.
+    `lstms` names its part that is made of LSTMs; "" for none.
     """
     if export_format == "litert" and lstms:
         raise errors.InputError(
@@ -58,10 +58,10 @@ def check(export_format: str, lstms: str) -> None:
 def writer(
     export_format: str, quantization: str
 ) -> Callable[[export.ServedModel, str], None]:
-    """The function with which `export.save` writes a format; arguments as of `save`.
+    """The function with which `export.save` writes a format.
 
     Raises:
-        ValueError: a SavedModel is to be quantized.
+        InputError: a SavedModel is to be quantized.
     """
     if export_format == "saved_model":
         if quantization != "none":
@@ -74,12 +74,9 @@ def writer(
 
 
 def network_opener(export_format: str, lstms: str = "") -> Callable[[str], Any]:
-    """A function of an export's path to what takes the model's place when scored.
+    """A function of an export's path to the network that is scored for the model.
 
-    That of a SavedModel gives None, because it computes what the model computes.
-
-    Raises:
-        ValueError: as of `check`; or the format is "litert", which is not installed.
+    It returns None for a SavedModel, because that computes the same numbers.
     """
     check(export_format, lstms)
     if export_format == "saved_model":
@@ -98,7 +95,7 @@ def open_version(directory: str) -> servables.Version:
     """Loads one export.
 
     Raises:
-        ValueError: it is damaged, or LiteRT is needed and not installed.
+        InputError: it is damaged, or LiteRT is needed and not installed.
     """
     opens = servables.open_version
     if litert.is_in(directory):
@@ -120,7 +117,7 @@ def open_version(directory: str) -> servables.Version:
 
 
 def _damaged_file(directory):
-    """Which file of an export that cannot be loaded is missing or damaged."""
+    """The missing or damaged file of an export that cannot be loaded."""
     if litert.is_in(directory):
         try:
             litert.Network(directory)

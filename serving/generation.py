@@ -35,9 +35,8 @@ class TextGenerator(export.ServedModel):
     """Signatures `generate` and `sample`, which write, and `score`.
 
     `generate` takes texts and draws with the export's settings, `sample` with those of
-    each row.
-    `generate_ids` and `score_ids` take ids; there is nothing else where texts cannot
-    become ids in a graph.
+    each row. `generate_ids` and `score_ids` take ids; they are the only ones where
+    texts cannot become ids in a graph.
 
     Args:
         write: ids [B, W], lengths and optional seeds [B] and `draws`, a dict of [B]
@@ -54,26 +53,27 @@ class TextGenerator(export.ServedModel):
         spelling: Spelling | None,
     ):
         # Traced once, however many signatures call them.
-        written = _traced(write, _IDS, _LENGTHS)
-        scored = _traced(score, _IDS, _IDS)
+        written = _trace(write, _IDS, _LENGTHS)
+        scored = _trace(score, _IDS, _IDS)
         functions = {
-            "generate_ids": _ids_function(_writes_ids(written)),
-            "score_ids": _ids_function(functools.partial(_scores, scored)),
+            "generate_ids": _ids_function(functools.partial(_write_ids, written)),
+            "score_ids": _ids_function(functools.partial(_score_ids, scored)),
         }
+
+        def write_drawn(ids, lengths, seeds, *draws):
+            return write(ids, lengths, seeds, dict(zip(_DRAWS, draws, strict=True)))
+
         if spelling is not None:
-            sampled = _traced(
-                lambda ids, lengths, seeds, *draws: write(
-                    ids, lengths, seeds, dict(zip(_DRAWS, draws, strict=True))
-                ),
-                *(_IDS, _LENGTHS, tf.int64, *_DRAWS.values()),
-            )
+            per_row = [tf.TensorSpec([None], dtype) for dtype in _DRAWS.values()]
+            seeds = tf.TensorSpec([None], tf.int64)
+            sampled = _trace(write_drawn, _IDS, _LENGTHS, seeds, *per_row)
             functions |= _text_functions(written, sampled, scored, spelling)
         default = functions.get("generate", functions["generate_ids"])
         super().__init__(variables, serving_default=default, **functions)
 
 
 class TargetWriter(export.ServedModel):
-    """Signature `write`, the default: sources in, what is written for them out.
+    """Signature `write`, the default, from sources to targets.
 
     `text`, string [B], becomes `written`, string [B], and `num_tokens`, int32 [B].
 
@@ -90,23 +90,18 @@ class TargetWriter(export.ServedModel):
         decode: Callable,
         variables: Iterable[tf.Variable],
     ):
-        def written(texts):
+        def write_targets(texts):
             count = tf.shape(texts)[0]
             ids, is_text = write(export.with_some(encode(texts)))
             ids, is_text = ids[:count], is_text[:count]
             ids = tf.where(is_text, ids, _NONE)
             return {"written": decode(ids), "num_tokens": _count(is_text)}
 
-        function = _function(written, [None], {"text": tf.string})
+        function = _function(write_targets, [None], {"text": tf.string})
         super().__init__(variables, serving_default=function, write=function)
 
 
-def _traced(function, *inputs):
-    """A concrete function of specs, or of [B] where these are types."""
-    specs = [
-        tf.TensorSpec([None], each) if isinstance(each, tf.DType) else each
-        for each in inputs
-    ]
+def _trace(function, *specs):
     traced = tf.function(function, input_signature=specs, autograph=False)
     return traced.get_concrete_function()
 
@@ -114,39 +109,37 @@ def _traced(function, *inputs):
 def _text_functions(written, sampled, scored, spelling):
     def write_texts(write, texts, *draws):
         prompts = spelling.encode(texts)
-        ids = tf.ragged.boolean_mask(*write(*_padded(prompts), *draws))
+        ids = tf.ragged.boolean_mask(*write(*_pad(prompts), *draws))
         return {
             "generated": spelling.decode(prompts, ids),
             "num_tokens": tf.cast(ids.row_lengths(), tf.int32),
         }
 
     def score_texts(texts):
-        ids, lengths = _padded(spelling.encode_scored(texts))
+        ids, lengths = _pad(spelling.encode_scored(texts))
         pieces = tf.gather(tf.constant(spelling.tokens), ids[:, 1:])
-        scores = _scores(scored, ids, _mask(ids, lengths))
+        scores = _score_ids(scored, ids, _mask(ids, lengths))
         is_scored = _mask(pieces, scores["num_tokens"]) > 0
         return {**scores, "pieces": tf.where(is_scored, pieces, "")}
 
     text, draws = {"text": tf.string}, {"seed": tf.int64, **_DRAWS}
-    of = functools.partial
+    generate = functools.partial(write_texts, written)
+    sample = functools.partial(write_texts, sampled)
     return {
-        "generate": _function(of(write_texts, written), [None], text),
-        "sample": _function(of(write_texts, sampled), [None], text | draws),
+        "generate": _function(generate, [None], text),
+        "sample": _function(sample, [None], text | draws),
         "score": _function(score_texts, [None], text),
     }
 
 
-def _writes_ids(write):
-    def write_ids(ids, mask):
-        new_ids, is_text = write(ids, tf.reduce_sum(mask, axis=1))
-        new_ids = tf.where(is_text, new_ids, _NONE)
-        return {"generated_ids": new_ids, "num_tokens": _count(is_text)}
-
-    return write_ids
+def _write_ids(write, ids, mask):
+    new_ids, is_text = write(ids, tf.reduce_sum(mask, axis=1))
+    new_ids = tf.where(is_text, new_ids, _NONE)
+    return {"generated_ids": new_ids, "num_tokens": _count(is_text)}
 
 
-def _scores(score, ids, mask):
-    """The scores of ids [B, S]; the first is only read."""
+def _score_ids(score, ids, mask):
+    """The scores of ids [B, S]; the first id has none."""
     is_scored = tf.cast(mask[:, 1:], tf.float32)  # [B, S - 1]
     losses = tf.where(is_scored > 0.0, score(ids, mask), 0.0)
     nll, count = (tf.reduce_sum(x, axis=1) for x in (losses, is_scored))
@@ -158,7 +151,7 @@ def _scores(score, ids, mask):
     }
 
 
-def _padded(ids):
+def _pad(ids):
     """Ragged ids as int32 [B, S], and their lengths [B]."""
     return ids.to_tensor(), tf.cast(ids.row_lengths(), tf.int32)
 

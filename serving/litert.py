@@ -1,8 +1,8 @@
 """Exports for LiteRT: the network in model.tflite, its texts in a graph beside it.
 
-model.tflite takes token ids and puts out numbers, in any program that has LiteRT. What
-leads from text to ids and from numbers to answers needs strings, which LiteRT has no
-operations for: it is a SavedModel without weights.
+model.tflite maps token ids to numbers, in any program that has LiteRT. The way from
+text to ids and from numbers to answers needs strings, for which LiteRT has no
+operations: it is a SavedModel without weights.
 """
 
 import importlib.util
@@ -25,7 +25,7 @@ from serving.protocol import servables
 MODEL = "model.tflite"  # the name that TF Serving's --prefer_tflite_model looks for
 TEXTS = "texts"  # the SavedModel beside it
 _NETWORK = "ids"  # the signature of MODEL
-_KEPT = "kept_"  # by `encode` for `finish`, which a signature passes on one by one
+_KEPT = "kept_"  # parts of the state of `encode` for `finish`
 
 
 def write(module: export.ServedModel, directory: str, quantization: str) -> None:
@@ -42,7 +42,8 @@ def write(module: export.ServedModel, directory: str, quantization: str) -> None
 
 def _converted(module, quantization):
     """The network as the bytes of a flatbuffer; batch and length are free."""
-    network = export.ServedModel(module.variables, ids=_ids_function(module.stages))
+    ids = export.ids_function(module.stages.forward, module.stages.ids_shape)
+    network = export.ServedModel(module.variables, ids=ids)
     with tempfile.TemporaryDirectory() as directory:
         tf.saved_model.save(network, directory, signatures=network.signatures())
         converter = tf.lite.TFLiteConverter.from_saved_model(
@@ -55,31 +56,27 @@ def _converted(module, quantization):
         return converter.convert()
 
 
-def _ids_function(stages):
-    return export.ids_function(stages.forward, stages.ids_shape)
-
-
 def _text_signatures(stages):
     """`encode`, texts to features, and `finish`, numbers to answers.
 
-    Between them a caller runs the network on the features, and hands over its outputs
-    with whatever else `encode` returned.
+    Between them a caller runs the network on the features, and adds its outputs to the
+    other outputs of `encode`.
     """
-    kept: list[Any] = []
+    states: list[Any] = []
 
     def encode(*texts):
         features, state = stages.encode(*texts)
-        kept[:] = [state]
-        return {**features, **_numbered(state)}
+        states[:] = [state]
+        return {**features, **_flatten(state)}
 
     def finish(**arrays):
-        flat = [arrays[name] for name in _numbered(kept[0])]
-        state = tf.nest.pack_sequence_as(kept[0], flat, expand_composites=True)
+        flat = [arrays[name] for name in _flatten(states[0])]
+        state = tf.nest.pack_sequence_as(states[0], flat, expand_composites=True)
         return stages.finish(state, {name: arrays[name] for name in outputs})
 
     encoding = export.text_function(encode, *stages.text_names).get_concrete_function()
-    network = _ids_function(stages).get_concrete_function()
-    outputs = network.structured_outputs
+    network = export.ids_function(stages.forward, stages.ids_shape)
+    outputs = network.get_concrete_function().structured_outputs
     encoded = encoding.structured_outputs
     needed = outputs | {k: v for k, v in encoded.items() if k.startswith(_KEPT)}
     specs = {k: tf.TensorSpec(v.shape, v.dtype, k) for k, v in needed.items()}
@@ -87,13 +84,13 @@ def _text_signatures(stages):
     return {"encode": encoding, "finish": finishing}
 
 
-def _numbered(state):
+def _flatten(state):
     flat = tf.nest.flatten(state, expand_composites=True)
     return {f"{_KEPT}{index}": value for index, value in enumerate(flat)}
 
 
 def check_installed() -> None:
-    """Raises ValueError where LiteRT is missing."""
+    """Raises InputError where LiteRT is missing."""
     if importlib.util.find_spec("ai_edge_litert") is None:
         raise errors.InputError(
             "LiteRT exports are run with a package that is not installed: "
@@ -106,9 +103,6 @@ class Network:
 
     Shapes may change from call to call. Threads take turns, since an interpreter has
     one set of tensors.
-
-    Raises:
-        ValueError: LiteRT is not installed.
     """
 
     def __init__(self, directory: str):
@@ -143,11 +137,7 @@ def is_in(directory: str) -> bool:
 
 
 def open_version(directory: str) -> servables.Version:
-    """Loads one export, whose texts, network and answers are one signature.
-
-    Raises:
-        ValueError: LiteRT is not installed.
-    """
+    """Loads one export, whose texts, network and answers are one signature."""
     network = Network(directory)
     texts = servables.open_version(os.path.join(directory, TEXTS))
     encode, finish = texts.signatures["encode"], texts.signatures["finish"]
@@ -186,15 +176,11 @@ def open_network(path: str) -> Callable[..., dict[str, tf.Tensor]]:
 
 
 def describe_size(module: export.ServedModel, path: str) -> str:
-    """The size of an export beside that of the weights it was made from."""
+    """The size of an export beside that of its weights."""
     before = sum(v.dtype.size * v.shape.num_elements() for v in module.variables)
-    after = _bytes_below(path)
-    return f"{after / 1e6:.1f} MB, {after / before:.0%} of {before / 1e6:.1f}"
-
-
-def _bytes_below(directory):
-    return sum(
+    after = sum(
         tf.io.gfile.stat(os.path.join(folder, name)).length
-        for folder, _, names in tf.io.gfile.walk(directory)
+        for folder, _, names in tf.io.gfile.walk(path)
         for name in names
     )
+    return f"{after / 1e6:.1f} MB, {after / before:.0%} of {before / 1e6:.1f}"

@@ -1,4 +1,4 @@
-r"""A `Predictor` is an export that is loaded once; the command prints its answers.
+r"""A `Predictor` answers texts from an export; the command prints the answers.
 
 python -m serving.predictor --export_dir=output/demo/export "a text" "another"
 """
@@ -23,10 +23,10 @@ from serving import answers, export, formats
 
 
 def find_version(export_dir: str) -> str:
-    """The export that a directory is, or the newest of those it holds.
+    """The newest export below a directory, or the directory if it is an export.
 
     Raises:
-        ValueError: there is none.
+        InputError: there is none.
     """
     version_dir = newest_version(export_dir) or export_dir
     if not formats.is_version(version_dir):
@@ -49,11 +49,11 @@ class Predictor:
     Attributes:
         labels: a classifier's labels, in the order of its probabilities, or a tagger's
             tags, in the order of their ids; else empty.
-        text_names: what an example consists of, such as question and context; of
-            choices, "choices" once for each.
+        text_names: the texts of an example, such as question and context; "choices"
+            once for each choice.
 
     Raises:
-        ValueError: there is no export, or it is damaged, or has no such signature that
+        InputError: there is no export, or it is damaged, or has no such signature that
             takes texts, or LiteRT is needed and not installed.
     """
 
@@ -61,21 +61,21 @@ class Predictor:
         self.export_dir = export_dir = find_version(export_dir)
         self._version = formats.open_version(export_dir)
         self._signature = signature
-        known = self._version.text_signatures()
-        if not known:
+        inputs = self._version.text_signatures()
+        if not inputs:
             raise errors.InputError(
                 f"{export_dir}: takes ids alone, for its tokenizer is no operation of "
                 "TensorFlow; tokenize first, and give a server's signature ids what "
                 "bert.load(...).encode returns"
             )
-        if signature not in known:
+        if signature not in inputs:
             raise errors.InputError(
                 f"--signature={signature}: {export_dir} has no such signature of "
-                f"texts; choose among {', '.join(sorted(known))}"
+                f"texts; choose among {', '.join(sorted(inputs))}"
             )
         outputs = self._version.signatures[signature].outputs
         self.labels = _read_labels(export_dir, outputs)
-        self.text_names = answers.text_names(known[signature])
+        self.text_names = answers.text_names(inputs[signature])
 
     def predict(self, *texts: str | Sequence[str]) -> list[dict[str, Any]]:
         """Classifies texts, tags or fills in their words, or answers questions.
@@ -92,10 +92,10 @@ class Predictor:
         of `tokens`, `probabilities` and `filled` texts. From `embed`: `vector`; from
         `embed_tokens`: `tokens` and `vectors`. From `generate`: `generated` and
         `num_tokens`; from `write`: `written` and `num_tokens`; from `score`: `nll`,
-        `perplexity`, `num_tokens`, and of each token `pieces` and `token_nll`.
+        `perplexity`, `num_tokens`, and lists `pieces` and `token_nll`.
 
         Raises:
-            ValueError: the model takes another number of texts, or lengths differ, or
+            InputError: the model takes another number of texts, or lengths differ, or
                 the model fails.
         """
         texts = tuple([text] if isinstance(text, str) else text for text in texts)
@@ -110,10 +110,7 @@ class Predictor:
 
 
 def _read_labels(directory, outputs):
-    """The names in label_map.json; none where there are none, or no such file.
-
-    A model without the file names the likeliest class in its output `label`.
-    """
+    """The names in label_map.json; [] where there is no such file."""
     path = os.path.join(directory, tf_serving.EXTRA_DIR, file_names.LABEL_MAP)
     if not tf.io.gfile.exists(path):
         return []

@@ -10,13 +10,13 @@ from serving import export
 
 
 class MaskFiller(NamedTuple):
-    """How texts with [MASK] are filled.
+    """Fills the [MASK] of texts.
 
     Attributes:
         encode: text [B] -> clozes, whose `features` are those of the encoder and
             masked_lm_positions int32 [B, M].
         forward: features -> {masked_lm_logits} float32 [B, M, V].
-        choose: clozes, logits -> what fills each mask, a dict of [B, M, ...].
+        choose: clozes, logits -> tokens for each mask, a dict of [B, M, ...].
     """
 
     encode: Callable
@@ -34,8 +34,8 @@ class PretrainedModel(export.ServedModel):
         embed: features, `pools` -> vectors of texts, float32 [B, ..., W], or where it
             does not pool of tokens, [B, S, ..., W].
         spell: features -> tokens, string [B, S].
-        filler: what fills masks, or None where no head was trained for it.
-        limits: as of `export.ids_function`.
+        filler: None where no head was trained for masks.
+        limits: see `export.ids_function`.
     """
 
     def __init__(
@@ -50,14 +50,16 @@ class PretrainedModel(export.ServedModel):
         def fill(text):
             assert filler is not None
             clozes = filler.encode(text)
-            return filler.choose(
-                clozes, filler.forward(clozes.features)["masked_lm_logits"]
-            )
+            outputs = filler.forward(clozes.features)
+            return filler.choose(clozes, outputs["masked_lm_logits"])
 
         def embed_features(features):
             return {"vector": embed(features, pools=True)}
 
-        def embed_pieces(text):
+        def embed_text(text):
+            return embed_features(encode(text))
+
+        def embed_tokens(text):
             features = encode(text)
             vectors = embed(features, pools=False)
             is_token = features[feature_names.INPUT_MASK] > 0
@@ -67,10 +69,8 @@ class PretrainedModel(export.ServedModel):
             return {"tokens": spell(features), "vectors": vectors}
 
         functions = {
-            "embed": export.text_function(
-                lambda text: embed_features(encode(text)), "text"
-            ),
-            "embed_tokens": export.text_function(embed_pieces, "text"),
+            "embed": export.text_function(embed_text, "text"),
+            "embed_tokens": export.text_function(embed_tokens, "text"),
             "ids": export.ids_function(embed_features, limits=limits),
         }
         if filler is not None:

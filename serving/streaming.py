@@ -26,7 +26,7 @@ Predict = Callable[..., Sequence[dict[str, Any]]]
 
 
 class Example(NamedTuple):
-    """One line: its texts or what is wrong; what it has beside is passed on."""
+    """One line: its texts, or an error; other keys are passed on to the answer."""
 
     number: int
     texts: tuple[str, ...] = ()
@@ -54,43 +54,47 @@ def split(read: Callable[[], bytes]) -> Iterator[bytes]:
 
 
 def parse(line: bytes, number: int, names: Sequence[str], input_format: str) -> Example:
-    """The example in a line, from 1 in number.
+    """The example in a line; the first has number 1.
 
     Args:
         names: the model's texts, such as question and context.
-        input_format: "jsonl", an object with `names` or the string of the one, and a
-            list under a name that is there several times; or "lines", text with tabs
+        input_format: "jsonl", an object with `names` or a string for one name, and a
+            list under a name that occurs several times; or "lines", text with tabs
             between the texts.
     """
     try:
-        texts, passed = _parts(line, number, names, input_format)
+        text = _decode(line, is_first=number == 1)
+        parse_text = _parse_tabs if input_format == "lines" else _parse_json
+        return Example(number, *parse_text(text, names))
     except ValueError as error:
         return Example(number, error=str(error))
-    return Example(number, texts, passed)
 
 
-def _parts(line, number, names, input_format):
+def _decode(line, *, is_first):
     if len(line) > MAX_LINE_BYTES:
         raise errors.InputError(f"longer than {MAX_LINE_BYTES} bytes; give less text")
     line = line.removesuffix(b"\r")
-    if number == 1:
+    if is_first:
         line = line.removeprefix(b"\xef\xbb\xbf")
     try:
-        text = line.decode()
+        return line.decode()
     except UnicodeDecodeError as error:
         raise errors.InputError(
             f"not UTF-8 at byte {error.start}; convert the file, e.g. with iconv"
         ) from error
-    if input_format == "lines":
-        texts = tuple(text.split("\t"))
-        if len(texts) != len(names):
-            raise errors.InputError(
-                f"{len(texts)} texts; give {', '.join(names)}, with a tab between two"
-            )
-        return texts, {}
-    value = _json(text)
-    if "\\ud" in text.lower():  # which alone can bring half of a pair
-        _check_unicode(value)
+
+
+def _parse_tabs(text, names):
+    texts = tuple(text.split("\t"))
+    if len(texts) != len(names):
+        raise errors.InputError(
+            f"{len(texts)} texts; give {', '.join(names)}, with a tab between two"
+        )
+    return texts, {}
+
+
+def _parse_json(text, names):
+    value = _load_json(text)
     if isinstance(value, str) and len(names) == 1:
         value = {names[0]: value}
     if not isinstance(value, dict):
@@ -110,9 +114,16 @@ def _parts(line, number, names, input_format):
     return tuple(texts), passed
 
 
-def _json(text):
+def _load_json(text):
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant)
+        if "\\ud" in text.lower():  # which alone can bring half of a pair
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except UnicodeEncodeError as error:
+        raise errors.InputError(
+            "half of a surrogate pair is not Unicode; give both halves or none"
+        ) from error
     except RecursionError as error:
         raise errors.InputError("not JSON: nested too deep") from error
     except ValueError as error:
@@ -124,15 +135,6 @@ def _json(text):
 
 def _refuse_constant(name):
     raise errors.InputError(f"{name} is no number of JSON")
-
-
-def _check_unicode(value):
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise errors.InputError(
-            "half of a surrogate pair is not Unicode; give both halves or none"
-        ) from error
 
 
 class Ahead:
@@ -169,7 +171,7 @@ class Ahead:
     def take(self) -> list[bytes]:
         """The lines read after a full look-ahead, a pause or the end; [] at the end.
 
-        Raises what reading has raised, when all before was taken.
+        An error of reading is raised after the lines before it.
         """
         with self._change:
             self._change.wait_for(lambda: self._lines or self._is_over)
@@ -199,10 +201,10 @@ def answers(
     input_format: str = "jsonl",
     look_ahead_lines: int = LOOK_AHEAD_LINES,
 ) -> Iterator[dict[str, Any]]:
-    """The object that answers each line, in the order of the lines.
+    """Yields an answer for each line, in the order of the lines.
 
-    The object has the line's keys, without a context, and the model's answer; or
-    `error`, and `line`, the number from 1.
+    It has the line's keys, without a context, and the model's answer; or `error`, and
+    `line`, the number from 1.
     """
     ahead = Ahead(lines, look_ahead_lines, LOOK_AHEAD_BYTES)
     number = 0
@@ -228,16 +230,16 @@ def _in_order(examples, names, predict):
         if example.error
     }
     done = 0
-    for batch in batches([example for example in examples if not example.error]):
-        for example, answer in zip(batch, _ask(batch, predict), strict=True):
-            ready[example.number] = _joined(example, names, answer)
+    for batch in _batches([example for example in examples if not example.error]):
+        for example, answer in zip(batch, _answer(batch, predict), strict=True):
+            ready[example.number] = _join(example, names, answer)
         while first + done in ready:
             yield ready.pop(first + done)
             done += 1
     yield from (ready[key] for key in sorted(ready))
 
 
-def batches(examples: Sequence[Example]) -> Iterator[list[Example]]:
+def _batches(examples: Sequence[Example]) -> Iterator[list[Example]]:
     """Examples of similar length, the shortest first."""
     ranked = sorted(examples, key=lambda example: sum(map(len, example.texts)))
     batch: list[Example] = []
@@ -253,28 +255,27 @@ def batches(examples: Sequence[Example]) -> Iterator[list[Example]]:
         yield batch
 
 
-def _ask(batch, predict):
-    """An answer for each example; of one that the model fails on, an error."""
+def _answer(batch, predict):
+    """An answer for each example, or an error where the model fails."""
     columns = [list(column) for column in zip(*(e.texts for e in batch), strict=True)]
     try:
         return predict(*columns)
     except ValueError as error:
         if len(batch) == 1:
             return [_failed(batch[0], str(error))]
-    return [answer for example in batch for answer in _ask([example], predict)]
+    return [answer for example in batch for answer in _answer([example], predict)]
 
 
 def _failed(example, error):
     return {"error": error, "line": example.number}
 
 
-def _joined(example, names, answer):
+def _join(example, names, answer):
     if "error" in answer:
         return answer
     if taken := sorted(example.passed.keys() & answer.keys()):
-        return _failed(
-            example, f"{', '.join(taken)} is what the answer says; name it otherwise"
-        )
+        keys = ", ".join(taken)
+        return _failed(example, f"{keys} is a key of the answer; name it otherwise")
     texts = answer_rows.by_name(names, example.texts)
     texts.pop(_LONG_TEXT, None)
     return {**example.passed, **texts, **answer}

@@ -19,8 +19,7 @@ class QuestionAnswerer(export.ServedModel):
             characters, input_ids are [N, S, C].
         forward: features -> {start_logits, end_logits} float32 [N, S].
         choose: windows, start_logits, end_logits -> the answers, a dict of [B].
-        ids_shape: as of `export.Stages`.
-        limits: as of `export.ids_function`.
+        ids_shape, limits: see `export.Stages` and `export.ids_function`.
     """
 
     def __init__(
@@ -41,12 +40,9 @@ class QuestionAnswerer(export.ServedModel):
 
         texts = ("question", "context")
         stages = export.Stages(texts, cut, forward, finish, ids_shape)
-        super().__init__(
-            variables,
-            stages,
-            serving_default=export.text_function(stages.answer, *stages.text_names),
-            ids=export.ids_function(forward, ids_shape, limits),
-        )
+        default = export.text_function(stages.answer, *texts)
+        ids = export.ids_function(forward, ids_shape, limits)
+        super().__init__(variables, stages, serving_default=default, ids=ids)
 
 
 class WordTagger(export.ServedModel):
@@ -60,8 +56,7 @@ class WordTagger(export.ServedModel):
             {input_ids, input_mask, segment_ids} int32 [N, S], as in training.
         forward: features -> {logits} float32 [N, S, C].
         choose: windows, logits -> {tags string, probabilities float32}, [B, W].
-        ids_shape: as of `export.Stages`.
-        limits: as of `export.ids_function`.
+        ids_shape, limits: see `export.Stages` and `export.ids_function`.
     """
 
     def __init__(
@@ -79,8 +74,8 @@ class WordTagger(export.ServedModel):
             windows = encode(words["words"])
             return windows.features, (words, windows)
 
-        def finish(kept, outputs):
-            words, windows = kept
+        def finish(state, outputs):
+            words, windows = state
             return {**words, **choose(windows, outputs["logits"])}
 
         stages = export.Stages(("text",), cut, forward, finish, ids_shape)
@@ -90,11 +85,11 @@ class WordTagger(export.ServedModel):
             logits = stages.run(windows.features)["logits"]
             return {"words": words, **choose(windows, logits)}
 
-        words = tf.TensorSpec([None, None], tf.string, name="words")
+        spec = tf.TensorSpec([None, None], tf.string, name="words")
         super().__init__(
             variables,
             stages,
-            serving_default=export.text_function(stages.answer, *stages.text_names),
-            words=tf.function(tag_words, input_signature=[words]),
+            serving_default=export.text_function(stages.answer, "text"),
+            words=tf.function(tag_words, input_signature=[spec]),
             ids=export.ids_function(forward, ids_shape, limits),
         )

@@ -1,10 +1,9 @@
-"""Hides the lines that TensorFlow's C++ code logs whenever it starts.
+"""Hides lines that TensorFlow's C++ code logs before it reads TF_CPP_MIN_LOG_LEVEL.
 
-TF_CPP_MIN_LOG_LEVEL, which cli/environment.py sets, hides most. TensorFlow writes some
-lines to file descriptor 2 before it reads the variable, and others as errors. While the
-filter runs, the descriptor is a pipe to a process, this file, that drops these and
-passes on all others at once. A thread could not read while an import holds the
-interpreter's lock, nor after a crash.
+It writes them to file descriptor 2, some of them as errors. While the filter runs, the
+descriptor is a pipe to a process, this file, that drops these and passes on all others
+at once. A thread could not read while an import holds the interpreter's lock, nor after
+a crash.
 """
 
 import atexit
@@ -15,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 # Of TensorFlow 2.20 and later, and of LiteRT. Notes and warnings begin as in
 # "I0000 00:00:1795352011.789523   27198 port.cc:153] text".
@@ -32,16 +31,9 @@ _ABOUT_GPU = re.compile(
 # The driver of an NVIDIA GPU puts these there; dxg is that of Windows' Linux.
 _GPU_FILES = ("/dev/nvidia*", "/dev/dxg", "/proc/driver/nvidia")
 _PATIENCE_SECONDS = 1.0  # to wait for the filter's last line
-
-
-class _Filter(NamedTuple):
-    owner: int  # the process that began it, not one that was forked from it
-    process: Any
-    before: Any  # sys.stderr as it was
-    past: Any  # sys.stderr while the filter runs, which it does not read
-
-
-_running: _Filter | None = None
+# While the filter runs: the id of the process that began it, the filter's process,
+# sys.stderr before, and sys.stderr now, which the filter does not read.
+_running: tuple[int, Any, Any, Any] | None = None
 
 
 def begin() -> None:
@@ -50,9 +42,14 @@ def begin() -> None:
     sys.stderr writes past the filter, and is a terminal if it was one.
     """
     global _running
-    if _running or sys.platform == "win32" or not _is_standard(sys.stderr):
+    if _running or sys.platform == "win32":
         return
     if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2") < "2":  # the user wants to see all
+        return
+    try:
+        if sys.stderr.fileno() != 2:
+            return
+    except (AttributeError, OSError, ValueError):  # none, of a test, or closed
         return
     sys.stderr.flush()
     terminal = os.dup(2)
@@ -65,15 +62,9 @@ def begin() -> None:
     assert process.stdin is not None
     os.dup2(process.stdin.fileno(), 2)
     process.stdin.close()
-    past = open(  # noqa: SIM115  (open to the end)
-        terminal,
-        "w",
-        buffering=1,
-        encoding=sys.stderr.encoding,
-        errors=sys.stderr.errors,
-        closefd=False,
-    )
-    _running = _Filter(os.getpid(), process, sys.stderr, past)
+    settings = {"encoding": sys.stderr.encoding, "errors": sys.stderr.errors}
+    past = os.fdopen(terminal, "w", buffering=1, closefd=False, **settings)
+    _running = os.getpid(), process, sys.stderr, past
     sys.stderr = past
     atexit.register(end)
 
@@ -84,14 +75,15 @@ def end() -> None:
     Processes that were forked meanwhile stay filtered.
     """
     global _running
-    ending, _running = _running, None
-    if ending is None or ending.owner != os.getpid():
+    owner, process, before, past = _running or (0, None, None, None)
+    _running = None
+    if owner != os.getpid():
         return
-    os.dup2(ending.past.fileno(), 2)  # closes the pipe
-    if sys.stderr is ending.past:
-        sys.stderr = ending.before
+    os.dup2(past.fileno(), 2)  # closes the pipe
+    if sys.stderr is past:
+        sys.stderr = before
     with contextlib.suppress(subprocess.TimeoutExpired):
-        ending.process.wait(_PATIENCE_SECONDS)
+        process.wait(_PATIENCE_SECONDS)
 
 
 def has_gpu() -> bool:
@@ -106,13 +98,6 @@ def is_dropped(line: bytes, *, has_gpu: bool) -> bool:
     if _ABOUT_GPU.match(line):
         return not has_gpu
     return _DROPPED.match(line) is not None
-
-
-def _is_standard(stream: Any) -> bool:
-    try:
-        return stream.fileno() == 2
-    except (AttributeError, OSError, ValueError):  # none, of a test, or closed
-        return False
 
 
 if __name__ == "__main__":

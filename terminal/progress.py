@@ -1,13 +1,11 @@
-"""How far a long piece of work is: a bar on a terminal, lines now and then elsewhere.
+"""How far a long piece of work is: tqdm's bar on a terminal, lines elsewhere.
 
-The innermost piece of work has the one bar; lines of text go above it. Work that ends
-within a second has none.
+Lines of text go above the bars. Work that ends within a second has none.
 """
 
 import contextlib
 import itertools
 import os
-import shutil
 import sys
 import threading
 import time
@@ -21,13 +19,11 @@ Item = TypeVar("Item")
 _BAR_SECONDS = 0.2
 _FILE_SECONDS = 10.0
 _SHORT_SECONDS = 1.0  # work that takes less is not worth a bar
-_BAR_CELLS = 8  # of the bar at least, before texts beside it are left out
-_FORMAT = "{desc} {percentage:3.0f} %|{bar}| {n}/{total}{beside}"
-_PERCENT_CELLS = len(" 100 %|| /")
-_ERASE_LINE = "\r\x1b[K"
-# Bars on the terminal, the innermost last.
-_open: list["Progress"] = []
+_BAR = "{desc} {percentage:3.0f} %|{bar}| {n}/{total}  {rate_noinv_fmt}  {remaining} "
+_BAR += "left{postfix}"
+_BAR_WITHOUT_TOTAL = "{desc} {n}  {rate_noinv_fmt}{postfix}"
 _is_hidden = False
+tqdm.tqdm.monitor_interval = 0  # no thread, since processes are forked
 
 
 def is_terminal(stream: Any) -> bool:
@@ -77,14 +73,10 @@ def hide() -> None:
 
 
 def say(text: str, stream: Any = None) -> None:
-    """Writes a line to standard error, above the bar if there is one."""
+    """Writes a line to standard error, above the bars if there are any."""
     stream = stream or sys.stderr
-    if _open:
-        _open[-1].erase()
-    stream.write(text + "\n")
+    tqdm.tqdm.write(text, file=stream)
     stream.flush()
-    if _open:
-        _open[-1].put_back()
 
 
 @contextlib.contextmanager
@@ -119,13 +111,12 @@ class Progress:
     def __init__(self, name: str, *, stays: bool = False, stream: Any = None):
         self._name, self._stays = name, stays
         self._stream = stream or sys.stderr
-        self._is_bar = is_terminal(self._stream)
+        self._bar: tqdm.tqdm | None = None
         self._begin: int | None = None  # units of the first report
         # Time, units and counts of the first report that has advanced. Traces, and what
         # else is made ready once, took the time before: it is not in the speed.
         self._since: tuple[float, int, dict[str, int]] | None = None
-        self._due = 0.0  # time of the next state
-        self._bar = ""  # on the terminal
+        self._due = 0.0  # time of the next line
 
     def __enter__(self) -> "Progress":
         return self
@@ -136,9 +127,7 @@ class Progress:
     def __call__(
         self, done: int, total: int | None, *texts: str, **counts: int
     ) -> None:
-        """Reports `done` of `total` units, if due; the first report's took no time.
-
-        A total of None is not known yet.
+        """Reports `done` of `total` units, if due; None for a total that is not known.
 
         Texts are shown beside it, and counts with how many there are a second.
         """
@@ -146,34 +135,50 @@ class Progress:
             return
         now = time.monotonic()
         if self._begin is None:
-            self._begin = done
-            self._due = now + (_SHORT_SECONDS if self._is_bar else _FILE_SECONDS)
-            if self._is_bar:
-                if _open:
-                    _open[-1].erase()
-                _open.append(self)
+            self._begin, self._due = done, now + _FILE_SECONDS
+            if is_terminal(self._stream):
+                self._bar = self._open_bar(done, total)
         elif self._since is None and done > self._begin:
-            self._since = (now, done, counts)
-        is_first_bar = self._is_bar and not self._bar
+            self._since = now, done, counts
+            if self._bar is not None:
+                self._bar.initial, self._bar.start_t = done, time.time()
+        beside = [*texts, *self._rates(now, counts)]
+        if self._bar is not None:
+            self._bar.total = total
+            self._bar.set_postfix_str("  ".join(beside), refresh=False)
+            self._bar.update(done - self._bar.n)
+            return
         is_last = total is not None and done >= total
-        if now < self._due and not (self._stays and (is_first_bar or is_last)):
+        if now < self._due and not (self._stays and is_last):
             return
-        self._due = now + (_BAR_SECONDS if self._is_bar else _FILE_SECONDS)
-        beside = [*self._pace(now, done, total), *texts, *self._rates(now, counts)]
-        if self._is_bar:
-            self._bar = self._drawn(done, total, beside)
-            self.put_back()
-            return
+        self._due = now + _FILE_SECONDS
         share = "" if total is None else f"/{total} ({100 * done // (total or 1)} %)"
-        self._stream.write("  ".join([f"{self._name} {done}{share}", *beside]) + "\n")
+        parts = [f"{self._name} {done}{share}", *self._pace(now, done, total), *beside]
+        self._stream.write("  ".join(parts) + "\n")
         self._stream.flush()
+
+    def _open_bar(self, done: int, total: int | None) -> tqdm.tqdm:
+        return tqdm.tqdm(
+            desc=self._name,
+            initial=done,
+            total=total,
+            unit="",
+            file=self._stream,
+            leave=self._stays,
+            delay=0 if self._stays else _SHORT_SECONDS,
+            mininterval=_BAR_SECONDS,
+            miniters=1,
+            smoothing=0,  # the mean speed
+            dynamic_ncols=True,
+            bar_format=_BAR_WITHOUT_TOTAL if total is None else _BAR,
+        )
 
     def _pace(self, now: float, done: int, total: int | None) -> list[str]:
         """The speed and the time left, as far as they are known."""
         rate = 0.0
         if self._since and now > self._since[0]:
             rate = (done - self._since[1]) / (now - self._since[0])
-        speed = [_speed(rate)] if rate else []
+        speed = [f"{rate:.0f}/s" if rate >= 100 else f"{rate:.3g}/s"] if rate else []
         if total is None:
             return speed
         left = "--:--"
@@ -190,63 +195,7 @@ class Progress:
             for name, count in counts.items()
         ]
 
-    def _drawn(self, done: int, total: int | None, texts: list[str]) -> str:
-        """The bar, as wide as the terminal is now, with the texts there is room for."""
-        columns = _width(self._stream) - 1  # a full line would be wrapped by some
-        room = columns - len(f"{self._name}{done}{total or ''}")
-        room -= 1 if total is None else _PERCENT_CELLS + _BAR_CELLS
-        beside = ""
-        for text in texts:
-            if len(beside) + 2 + len(text) > room:
-                break
-            beside += f"  {text}"
-        if total is None:
-            return f"{self._name} {done}{beside}"
-        meter = tqdm.tqdm.format_meter(
-            *(done, total, 0),
-            ncols=columns,
-            prefix=self._name,
-            ascii="utf" not in (self._stream.encoding or "").lower(),
-            bar_format=_FORMAT,
-            beside=beside,
-        )
-        return str(meter)
-
-    def erase(self) -> None:
-        """Takes the bar from its line, for a line of text."""
-        if self._bar:
-            self._stream.write(_ERASE_LINE)
-            self._stream.flush()
-
-    def put_back(self) -> None:
-        """Shows the last state of the bar."""
-        if self._bar:
-            self._stream.write(_ERASE_LINE + self._bar)
-            self._stream.flush()
-
     def close(self) -> None:
         """Takes the bar away, or ends its line if it stays."""
-        if self not in _open:
-            return
-        is_innermost = _open[-1] is self
-        if not (is_innermost and self._stays):
-            _open[-1].erase()
-        del _open[_open.index(self) :]  # an exception left those inside open
-        if self._stays:
-            if not is_innermost:
-                self.put_back()
-            self._stream.write("\n")
-            self._stream.flush()
-        elif _open:
-            _open[-1].put_back()
-
-
-def _width(stream: Any) -> int:
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
-    except OSError:  # of a test
-        return shutil.get_terminal_size().columns
-
-
-def _speed(rate: float) -> str:
-    return f"{rate:.0f}/s" if rate >= 100 else f"{rate:.3g}/s"
+        if self._bar is not None:
+            self._bar.close()

@@ -1,7 +1,7 @@
 """Runs that end early and go on, made of one that ended well.
 
 A process that dies leaves the checkpoints it has saved, and the files from before the
-first step. tests/test_killed_runs.py kills real ones.
+first step. tests/test_many_devices.py kills real ones.
 """
 
 import re

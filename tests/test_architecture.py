@@ -8,8 +8,6 @@ import ast
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -17,20 +15,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGES = ("cli", "contract", "data_pipeline", "modeling", "reports", "serving")
 PACKAGES += ("terminal", "training")
 LIBRARY = "bert.py"
-# These start in milliseconds, because they reach neither TensorFlow nor Keras.
-PLAIN_MODULES = (
-    "cli.classifier_flags",
-    "cli.generation_flags",
-    "cli.pretraining_flags",
-    "cli.seq2seq_flags",
-    "cli.squad_flags",
-    "cli.tagger_flags",
-    "data_pipeline.classification.labels",
-    "modeling.configs.config",
-    "serving.answers",
-    "training.schedule",
-    "training.metrics",
-)
 SKIPPED_DIRS = {"__pycache__", "build", "dist", "models", "output"}
 FILE_LINES, SCRIPT_LINES = 510, 155
 # Somebody's home or workplace, and where packages come from: both differ elsewhere.
@@ -128,22 +112,17 @@ def unlisted_differences(root):
     return [f"{path}: {p}" for p, path in paragraphs.items() if p not in listed]
 
 
-# Rule to trees, as path to text, in each of which it must find something.
+# {rule: trees of path to text, in each of which it must find something}
 PLANTED = {
     imported_scripts: [
-        {"run_tagger.py": "from run_squad import main", "run_squad.py": ""},
         {"training/loop.py": "def f():\n    import run_squad", "run_squad.py": ""},
     ],
-    busy_inits: [
-        {"modeling/__init__.py": '"""Network."""\n\nfrom modeling import config'},
-        {"modeling/__init__.py": ""},
-    ],
+    busy_inits: [{"modeling/__init__.py": '"""Network."""\n\nimport modeling'}],
     long_files: [
         {"modeling/a.py": "x = 1\n" * (FILE_LINES + 1)},
         {"run_squad.py": "x = 1\n" * (SCRIPT_LINES + 1)},
     ],
     named_places: [
-        {"README.md": "cd " + "/".join(["", "home", "ann", "bert"])},
         {"docs/a.md": "see " + "pypi" + ".org"},
         {".ci/run": "cat " + "/".join(["", "work", "x"])},
     ],
@@ -178,14 +157,3 @@ def test_checkout_keeps_the_rule(rule, tmp_path):
     assert rule(plant(INNOCENT, tmp_path / "innocent")) == []
     for number, tree in enumerate(PLANTED[rule]):
         assert rule(plant(tree, tmp_path / str(number)))
-
-
-def test_plain_modules_reach_no_tensorflow():
-    program = (
-        f"import sys, {', '.join(PLAIN_MODULES)}\n"
-        "sys.exit(sorted({'keras', 'tensorflow'} & {*sys.modules}) or 0)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ import pytest
 from modeling import models
 from modeling.checkpoints import google
 from modeling.configs import config as config_lib
-from tests import tiny, tiny_elmo, tiny_questions, whole_runs
+from tests import tiny, tiny_elmo, tiny_gpt, tiny_questions, whole_runs
 
 # Commands, with {d} for a directory that `places` fills and {o} for another.
 COMMANDS = {
@@ -21,6 +21,11 @@ COMMANDS = {
         "--vocab_file={d}/model/vocab.txt --init_checkpoint={d}/model/bert_model.ckpt "
         "--train_file={d}/train.tsv --dev_file={d}/dev.tsv --test_file={d}/test.tsv "
         "--output_dir={o} --max_seq_length=16 --train_batch_size=2"
+    ),
+    "choice": (
+        "run_classifier --pretrained={d}/model --choice_columns=one,two --do_train "
+        "--do_eval --train_file={d}/choices.tsv --dev_file={d}/choices.tsv "
+        "--output_dir={o} --max_seq_length=16"
     ),
     "questions": (
         "run_squad --pretrained={d}/model --output_dir={o} --max_seq_length=24 "
@@ -42,6 +47,17 @@ COMMANDS = {
         "--input_file={d}/unmasked.tfrecord --max_seq_length=16 --do_train "
         "--objective=left_to_right --num_train_steps=2"
     ),
+    "denoising": (
+        "run_pretraining --bert_config_file={d}/pairs.json --output_dir={o} "
+        "--vocab_file={d}/model/vocab.txt --input_file={d}/full.tfrecord --do_train "
+        "--objective=denoising --max_seq_length=16 --corruption=drop"
+    ),
+    "convert": "convert_checkpoint --input={d}/model --to=google --output_dir={o}",
+    "features": (
+        "extract_features --pretrained={d}/model --input_file={d}/lines.txt "
+        "--output_file={o} --max_seq_length=16"
+    ),
+    "generation": "run_generation --pretrained={d}/gpt2",
     "streams": (
         "run_pretraining --pretrained={d}/model_streams --output_dir={o} --do_train "
         "--input_file={d}/part-*.txt --objective=bidirectional_lm --num_train_steps=2 "
@@ -59,9 +75,7 @@ MISTAKES = {
         "--do_train --labels=bad,good,bad": "--labels|'bad'|remove one",
         "--do_train --class_weights=1,2": "=1,2|2 numbers for 3 classes",
         "--do_train --class_weights=1,2,x": "--class_weights=1,2,x|'x'|correct it",
-        "--do_train --early_stopping_patience=2": "set --evaluate_steps",
         "--do_train --evaluate_steps=2 --best_metric=bleu": "=bleu|accuracy|loss",
-        "--do_train --seeds=1,1": "--seeds=1,1 has 1 twice|give it once",
         "--do_train --seed=99999999999999999999": "is no seed|up to 4294967295",
         "--do_train --pretrained=nowhere": "--pretrained=nowhere|no such directory",
         "--do_train --text_b_column=label": "--text_a_column",
@@ -74,13 +88,36 @@ MISTAKES = {
         "--do_train --max_seq_length=49": (
             "sequence length 49|up to sequence length 48|bert_config.json|lower --max_"
         ),
+        "--do_train --train_file={d}/god.tsv --labels=bad,good": (
+            "god.tsv:4|'god'|closest: 'good'|['bad', 'good']|--labels"
+        ),
+        "--do_train --train_file={d}/latin.tsv": (
+            "latin.tsv:3|0xe9|number 6|convert the file to UTF-8"
+        ),
+        "--do_train --train_batch_size=64": (
+            "48 training examples|--train_batch_size=64|lower the batch size"
+        ),
+        "--do_train --num_train_epochs=1e20": (
+            "--num_train_epochs=1e+20 of 48 training|more than 2,147,483,647|lower"
+        ),
         "--do_train --dev_share=0.2": (
             "--dev_share=0.2 beside --dev_file={d}/dev.tsv: takes the dev rows from"
         ),
         "--do_train --dev_share=0.2 --dev_file= --train_file=": "=0.2: takes|set that",
         "--do_predict": "what the labels are|--labels|label_map.json",
         "--do_eval --do_train --dev_file={d}/odd.tsv": "odd.tsv:2|'terrible'|--labels",
-        "--do_export --explain=2 --labels=a,b": "add --do_eval or --do_predict",
+        "--do_train --write_tf_records --pretrained={d}/model_streams "
+        "--bert_config_file= --vocab_file= --init_checkpoint=": (
+            "--write_tf_records writes a number for each token"
+        ),
+        "--do_train --grid=learning_rate=1": "set --do_train and --do_ev",
+        "--do_train --do_eval --grid=learning_rate=1,nan": "=nan|not a finite",
+        "--do_train --do_eval --grid=train_batch_size=8,64 --num_train_epochs=0.9": (
+            "48 training examples|--train_batch_size=64"
+        ),
+        "--do_train --profile_steps=1,99": "last step of this run, 72",
+        "--do_train --profile_steps=3": "two ascending steps",
+        "--do_train --write_projector": "add --do_eval",
         **{
             f"--{action} --labels=bad,fine,good": (
                 "bert_model.ckpt|lacks output_weights, output_bias|--do_train"
@@ -88,8 +125,18 @@ MISTAKES = {
             for action in ("do_eval", "do_predict", "do_export")
         },
     },
+    "choice": {
+        "--teacher=there": "--teacher is for labels that all examples share|leave it",
+        "--explain=3": "--explain=3 weighs the words of one sequence|leave it out",
+        "--write_projector": "--write_projector is for labels|leave it out",
+        "--pair_input=both_orders": "these rows have choices|leave it out",
+        "--problem_type=multi_label": "stands beside --choice_columns|leave one",
+        "--class_weights=balanced": "needs a classification, not choice|leave it out",
+        "--lm_loss_weight=0.5": (
+            "=0.5 predicts each token|bert_config.json sees both sides; leave it out"
+        ),
+    },
     "questions": {
-        "": "At least one of `do_train`, `do_predict` or `do_export`",
         "--do_train": "`train_file` must be specified",
         "--do_predict": "`predict_file` must be specified",
         "--do_predict --predict_file={d}/no.json": "no.json: no such",
@@ -102,13 +149,21 @@ MISTAKES = {
         "--do_predict --predict_file={d}/dev.json --doc_stride=0": "--doc_stride=0",
         "--do_train --train_file={d}/train.json --evaluate_steps=1 "
         "--predict_file={d}/dev.json --best_metric=accuracy": "accuracy|f1, exact_",
+        "--do_train --train_file={d}/train.json --bilstm_units=8": (
+            "--bilstm_units=8 is for a BiLSTM, and --head=linear"
+        ),
+        "--do_train --train_file={d}/train.json --pretrained={d}/gpt2 "
+        "--version_2_with_negative": (
+            "first token, which sees nothing in a network|leave it out"
+        ),
+        "--do_train --train_file={d}/train.json --pretrained={d}/gpt2 "
+        "--answer_aligner=original": "tokens of this vocabulary are none|leave it out",
         "--do_train --train_file={d}/lost.json": "none of 1 questions is left",
         "--do_train --train_file={d}/train2.json": (
             "'q0' has 0 answers|--version_2_with_negative"
         ),
     },
     "tags": {
-        "": "At least one of `do_train`",
         "--do_train": "--train_file is not set",
         "--do_train --train_file={d}/none": "none: no such file",
         "--do_train --train_file={d}/short.conll": "short.conll:2|1 column",
@@ -125,19 +180,14 @@ MISTAKES = {
             "seq.in: no such file; name a file, or a directory that holds"
         ),
         "--do_train --train_file={d}/train.conll --window_stride=15": "stride=15|14",
-        "--do_train --train_file={d}/train.conll --best_metric=mcc": (
-            "--best_metric=mcc|f1, precision, recall, accuracy"
-        ),
     },
     "pairs": {
-        "--train_file={d}/pairs.tsv --top_k=3": "--top_k=3 is for drawing tokens",
         "--train_file=x.tsv": "--train_file=x.tsv: no such file; check the path",
         "--train_file={d}/pairs.tsv --max_target_length=49": "the 48 positions of the",
         "--train_file={d}/pairs.tsv": "pairs.tsv:2: the target is empty",
         "": "the train pairs are needed and --train_file is not set",
     },
     "pretraining": {
-        "--nodo_train": "At least one of `do_train`, `do_eval` or `do_export` must be",
         "--output_dir=": "--output_dir is missing",
         "--input_file=": "--input_file is missing",
         "--input_file={d}/none-*": "--input_file={d}/none-*|no",
@@ -145,7 +195,6 @@ MISTAKES = {
         "--bert_config_file=": "--bert_config_file is missing",
         "--max_seq_length=12": "--max_seq_length=12|max_seq_length=16|masked.tfrecord",
         "--max_predictions_per_seq=20": "=20|max_predictions_per_seq=3",
-        "--max_seq_length=64": "Cannot use sequence length 64|up to sequence length 48",
         "--input_file={d}/cut.tfrecord": "cut.tfrecord|truncat",
         "--input_file={d}/text.tfrecord": "text.tfrecord",
         "--masking=span": "--masking|not masked|masked.tfrecord|leave the flags out",
@@ -161,12 +210,73 @@ MISTAKES = {
         "--pretrained={d}/model": "sees the tokens that follow",
         "--input_file={d}/masked.tfrecord": "are masked; make them with",
         "--masking=span": "--masking=span is for --objective=masked_lm",
-        "--do_export": "use run_generation.py",
+    },
+    "denoising": {
+        "--masking=span": "for --objective=masked_lm",
+        "--mean_noise_span_length=2": "but it is drop; leave it out",
+        "--do_export": "run_seq2seq.py --do_export",
+    },
+    "convert": {
+        "--head=span": "has no such head (it has: pretraining)",
+        "--resize_embeddings=3": "none is taken away",
+        "--add_tokens=gone.txt": "gone.txt",
+        "--vocab_file={d}/other.txt": "they belong to different models",
+        "--bert_config_file=gone.json": "gone.json: no such file",
+        "--output_dir={d}/other.txt": "is a file; name a directory",
+        "--output_dir={d}/other.txt/below": "is a file; name a place below",
+        "--output_dir=": "--output_dir is empty",
+        "--input=": "--input is missing",
+        "--input={d}/gone": "gone: no such file; give a prefix such as",
+        "--input={d}": "no checkpoint in this directory",
+        "--to=hdf5": "hdf5: no format for the weights of BERT",
+        "--input={d}/model_streams --to=hugging_face": (
+            "hugging_face: no format for the weights of ELMo; choose"
+        ),
+        "--input={d}/model_streams --head=tagger": "has no such head",
+        "--input={d}/model_streams --resize_embeddings=9": "an ELMo reads char",
+        "--input={d}/model_streams --vocab_file={d}/swapped.txt": (
+            "swapped.txt:1: 'a' is not one of the"
+        ),
+    },
+    "features": {
+        "--input_file=no.txt": "--input_file=no.txt: no such file; check",
+        "--input_file=": "--input_file is empty; name a file",
+        "--output_file=": "--output_file is empty; name a file",
+        "--output_file={d}/./lines.txt": "is --input_file",
+        "--output_file={d}": "is a directory",
+        "--layers=-1,x": "--layers=-1,x are not finite numbers",
+        "--layers=1": "--layers: layer 1, and the network has 1",
+        "--layers=-1 --combine=last": "leave out --layers or --combine",
+        "--layer_weights=1,x": "--layer_weights=1,x are not finite numbers",
+        "--layer_weights=1,nan": "--layer_weights=1,nan are not finite numbers",
+        "--combine=sum_last_4 --layer_weights=1": "has 1 numbers",
+        "--max_seq_length=49": "sequence length 49",
+        "--bert_config_file=no.json": "no.json",
+        "--vocab_file=no.txt": "no.txt: no such file; give the file that",
+        "--init_checkpoint=no.ckpt": "no.ckpt: no such file; give a prefix such",
+        "--input_file={d}/empty": "empty: is empty",
+        "--pretrained= --bert_config_file={d}/one.conll": "--init_checkpoint is miss",
+        "--pretrained={d}/gpt2": "lines.txt:2: is a pair of texts, A ||| B",
+        "--pretrained={d}/gpt2 --pooling=mean --input_file={d}/blank.txt": (
+            "blank.txt:3: has no token"
+        ),
+        "--pretrained={d}/gpt2 --carry_states --input_file={d}/blank.txt": (
+            "--carry_states is for ELMo"
+        ),
+    },
+    "generation": {
+        f"--prompt={'a' * 40}": "a prompt of 40 tokens and 24 new ones",
+        "--score_file={d}/long.txt --score_as=last_word": (
+            "long.txt:1: ['aaaa|is one word"
+        ),
+        "--score_file={d}/longer.txt --score_as=last_word": (
+            "does not fit into the network's context of 48"
+        ),
+        "--prompt=a --pretrained={d}/model": "the network reads in both directions",
     },
     "streams": {
         "--max_seq_length=64": "reads streams of sentences; set --unroll",
         "--masking=span": "--masking=span is for --objective=masked_lm",
-        "--do_export": "use extract_features.py",
         "--objective=left_to_right": "--objective=left_to_right is not for ELMo, which",
         "--num_negative_samples=17": "a sample of 17 words",
         "--nosample_softmax --num_negative_samples=4": "=4 is for a sampled softmax",
@@ -184,16 +294,20 @@ def places(tmp_path_factory):
     place = whole_runs.write(tmp_path_factory.mktemp("bad") / "places")
     (place / "folder.tsv").mkdir()
     (place / "bad.json").write_text("{")
+    tiny_gpt.write_model(place / "gpt2")
     lost = tiny_questions.question(1)
     lost["qas"][0]["answers"][0]["text"] = "nowhere"
     tiny_questions.write(place / "lost.json", [lost])
     tiny_questions.version_2(place / "train2.json", 6)
+    latin = "text\tlabel\na film\tgood\nthe s\xe9a\tbad\n"
+    (place / "latin.tsv").write_bytes(latin.encode("latin-1"))
     data = (place / "masked.tfrecord").read_bytes()
     (place / "cut.tfrecord").write_bytes(data[:-100])
     words = [*tiny.SPECIAL, *(f"word{i}" for i in range(99))]
     tiny_elmo.write_vocab(place / "swapped.txt", tiny_elmo.WORDS[1:])
     tiny_elmo.write_vocab(place / "few.txt", ("<S>", "</S>", "<UNK>", "a"))
     for name, text in {
+        "god.tsv": "text\tlabel\na film\tgood\nthe sea\tbad\nit was\tgod\n",
         "odd.tsv": "text\tlabel\na film\tterrible\n",
         "short.conll": "sea O\nfilm\n",
         "odd.conll": "sea B-odd\n",
@@ -202,6 +316,11 @@ def places(tmp_path_factory):
         "seq.in": "the sea was\n",
         "seq.out": "O O\n",
         "pairs.tsv": "one\t1\ntwo\t\n",
+        "lines.txt": "the film\na b c ||| the sea\n",
+        "blank.txt": "a\nb\n \nc\n",
+        "empty": "",
+        "long.txt": f"{'a' * 60}\n",
+        "longer.txt": f"{'a' * 60} b\n",
         "text.tfrecord": "A sentence that is no record.\n" * 9,
         "other.txt": "".join(f"{word}\n" for word in words),
     }.items():
@@ -251,140 +370,6 @@ def assert_refused(place, flags, *words):
     assert tiny.listing(place) == before
 
 
-ROWS = b"text\tlabel\na film\tgood\nthe sea\tbad\n"
-# Text of train.tsv (bytes), further flags, and words of the line.
-TABLES = {
-    "unknown label": (
-        b"text\tlabel\na film\tgood\nthe sea\tbad\nit was\tgod\n",
-        "--labels=bad,good",
-        "train.tsv:4|'god'|closest: 'good'|['bad', 'good']|--labels",
-    ),
-    "empty text": (
-        b"text\tlabel\na film\tgood\n \tbad\n",
-        "",
-        "train.tsv:3|text_a is empty|--allow_empty_text",
-    ),
-    "too few columns": (
-        b"text\tlabel\na film\tgood\nthe sea\n",
-        "",
-        "train.tsv:3|1 columns|column 1 (label)|correct the row",
-    ),
-    "no such column": (
-        ROWS,
-        "--label_column=labbel",
-        "train.tsv|'labbel'|['text', 'label']|choose",
-    ),
-    "invalid UTF-8": (
-        b"text\tlabel\na film\tgood\nthe s\xe9a\tbad\n",
-        "",
-        "train.tsv:3|0xe9|number 6|convert the file to UTF-8",
-    ),
-    "UTF-16": (
-        "text\tlabel\na film\tgood\n".encode("utf-16"),
-        "",
-        "train.tsv:1|0xff|convert the file to UTF-8",
-    ),
-    "empty file": (b"", "", "train.tsv|is empty|one row per example"),
-    "only a header": (b"text\tlabel\n", "", "train.tsv|no rows|one per example"),
-    "blank line": (
-        b"text\tlabel\na film\tgood\n\nthe sea\tbad\n",
-        "",
-        "train.tsv:3|blank line|remove it",
-    ),
-    "no header": (
-        b"a film\tgood\nthe sea\tbad\n",
-        "",
-        "train.tsv:1|'a film'|--text_a_column",
-    ),
-    "one label": (
-        b"text\tlabel\na film\tgood\nthe sea\tgood\n",
-        "",
-        "classification needs 2 labels or more|'good'|--labels",
-    ),
-    "label that is no number": (
-        b"text\tscore\na film\t1.5\nthe sea\tnan\n",
-        "--problem_type=regression",
-        "train.tsv:3|'nan'|finite number|correct the row",
-    ),
-    "quote in CSV": (
-        b'text,label\n"a film,good\nthe sea,bad\n',
-        "--file_format=csv",
-        "train.tsv:2|CSV|close each quote",
-    ),
-    "line that is no JSON": (
-        b'{"text": "a film", "label": "good"}\n{"text": the sea}\n',
-        "--file_format=jsonl",
-        'train.tsv:2|the sea|JSON object|{"text": "...", "label": "..."}',
-    ),
-    "too few rows for a step": (
-        ROWS,
-        "--train_batch_size=32",
-        "2 training examples|--train_batch_size=32|lower the batch size",
-    ),
-    "epochs without end": (
-        ROWS,
-        "--num_train_epochs=1e20",
-        "--num_train_epochs=1e+20 of 2 training|more than 2,147,483,647|lower",
-    ),
-    "class without rows": (
-        ROWS,
-        "--labels=bad,fine,good --class_weights=balanced",
-        "--class_weights=balanced|'fine'|add some",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", TABLES)
-def test_bad_table_is_refused(place, case):
-    content, flags, words = TABLES[case]
-    (place / "train.tsv").write_bytes(content)
-    assert_refused(place, [flags], *words.split("|"))
-
-
-# Content that looks odd and is none: it trains.
-FINE = {
-    "byte-order mark": b"\xef\xbb\xbf" + ROWS,
-    "CRLF": ROWS.replace(b"\n", b"\r\n"),
-    "quote": b'text\tlabel\n"a film\tgood\nthe "sea\tbad\n',
-    "no last line feed": ROWS[:-1],
-    "BOM, CRLF and no header": b"\xef\xbb\xbfa film\tgood\r\nthe sea\tbad\r\n",
-}
-
-
-@pytest.mark.slow
-def test_odd_tables_are_read(place):
-    """All of them as dev sets of one model; cells are tested with the reader.
-
-    Test rows need neither labels that the model has nor their column.
-    """
-    odd = list(FINE.items())
-    (place / "train.tsv").write_bytes(odd[0][1])
-    (place / "test.tsv").write_text("text\na film\nthe sea\n")
-    flags = ("--do_eval", "--do_predict", "--num_train_epochs=1")
-    done = tiny.succeed(*command(place, *flags, f"--dev_file={place}/train.tsv"))
-    expected = tiny.eval_results(place / "out")
-    predicted = tiny.predictions(place / "out")
-    assert "test_accuracy" not in done.out and len(predicted) == 2
-    assert json.loads((place / "out" / "label_map.json").read_text()) == {
-        "0": "bad",
-        "1": "good",
-        "problem_type": "classification",
-    }
-    (place / "test.tsv").write_text("text\tlabel\na film\t?\nthe sea\t?\n")
-    for name, content in odd[1:]:
-        (place / "dev.tsv").write_bytes(content)
-        flags = ["--do_eval", "--nodo_train"]
-        if b"text" not in content:
-            flags += ["--text_a_column=0", "--label_column=1", "--has_header=false"]
-        flags += ["--do_predict"] if name == "CRLF" else []
-        done = tiny.succeed(*command(place, *flags))
-        assert "test_accuracy" not in done.out
-        if name != "quote":  # which is a word of its own, [UNK] here
-            assert tiny.eval_results(place / "out") == expected, name
-    for row, before in zip(tiny.predictions(place / "out"), predicted, strict=True):
-        assert row == {**before, "given": "?"}
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -398,11 +383,6 @@ def test_unreadable_file_is_refused(place, name, words):
     (place / name).write_bytes(b"\x8b\x1f\xfe not what it should be \xff" * 3)
     flags = [f"--train_file={place}/{name}"] if name == "train.tsv.gz" else []
     assert_refused(place, flags, *words)
-
-
-def test_first_checkpoint_is_needed_where_no_run_is_resumed(place):
-    flags = [f"--init_checkpoint={place}/absent"]
-    assert_refused(place, flags, "absent", "no checkpoint there", "bert_model.ckpt")
 
 
 def change_config(place, **changes):
@@ -422,11 +402,6 @@ def change_config(place, **changes):
             ["bert_model.ckpt", "hidden_size=16 (the file has 32)", "config file of"],
         ),
         (
-            {"hidden_size": 31},
-            ["bert_config.json", "hidden_size=31", "num_attention_heads=2", "correct"],
-        ),
-        ({"hidden_act": "swish"}, ["bert_config.json", "swish", "must be one of"]),
-        (
             {"max_position_embeddings": 12},
             ["sequence length 16", "up to sequence length 12", "--max_seq_length"],
         ),
@@ -435,27 +410,6 @@ def change_config(place, **changes):
 def test_parts_that_disagree_are_refused(place, changes, words):
     change_config(place, **changes)
     assert_refused(place, [], *words)
-
-
-def test_vocabulary_of_another_model_is_refused(place):
-    path = place / "model" / "vocab.txt"
-    path.write_text(path.read_text() + "".join(f"word{i}\n" for i in range(9)))
-    assert_refused(place, [], "vocab.txt has 55 entries", "vocab_size=46")
-
-
-@pytest.mark.parametrize("is_cased", [True, False])
-def test_case_that_contradicts_the_vocabulary_is_refused(place, is_cased):
-    words = [f"{letter}{i}" for i in range(150) for letter in "abcd"]
-    if is_cased:
-        words = [w.capitalize() if i % 4 == 0 else w for i, w in enumerate(words)]
-    path = place / "model" / "vocab.txt"
-    path.write_text("".join(f"{token}\n" for token in [*tiny.SPECIAL, *words]))
-    change_config(place, vocab_size=len(words) + len(tiny.SPECIAL))
-    kind = "a cased vocabulary" if is_cased else "an uncased vocabulary"
-    flag, remedy = (
-        f"--do_lower_case={str(value).lower()}" for value in (is_cased, not is_cased)
-    )
-    assert_refused(place, [flag], flag, path, kind, remedy)
 
 
 def test_head_of_another_number_of_labels_is_refused(place):
@@ -477,10 +431,9 @@ def test_head_of_another_number_of_labels_is_refused(place):
             ["another run", "seed was 7 and is 1"],
         ),
         (None, ["run.json: cannot be read"]),  # a directory
-        ('{"identity":' * 50_000, ["run.json: cannot be read"]),
         ('{"identity": ', ["run.json"]),
     ],
-    ids=["another run", "a directory", "deep", "cut"],
+    ids=["another run", "a directory", "cut"],
 )
 def test_output_directory_of_another_run_is_refused(place, text, words):
     path = place / "out" / "run.json"

@@ -2,15 +2,12 @@
 
 import json
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import bert
-from data_pipeline.batches import batching
 from serving import predictor, streaming
-from tests import parsed_records, resumed_runs, tiny, tiny_gpt
+from tests import tiny, tiny_gpt
 
 CHOICES = ("one", "two", "three")
 LENGTH = 16
@@ -55,27 +52,20 @@ def arguments(model, tables, *splits):
     ]
 
 
-@pytest.fixture(scope="module")
-def trained(model_dir, table_dir, tmp_path_factory):
-    path = tmp_path_factory.mktemp("choice")
-    done = tiny.run_classifier(
-        *arguments(model_dir, table_dir, "train", "dev", "test"),
-        f"--choice_columns={','.join(CHOICES)}",
-        "--do_train --do_eval --do_predict --do_export",
-        "--learning_rate=3e-3 --num_train_epochs=12 --train_batch_size=8",
-        f"--save_checkpoints_steps=20 --output_dir={path}",
-    )
-    assert done.code == 0, done.err
-    return path
-
-
 def shares(path):
     lines = (path / "test_results.tsv").read_text().splitlines()
     return np.array([[float(cell) for cell in line.split("\t")] for line in lines])
 
 
 @pytest.mark.slow
-def test_a_choice_is_learned_and_written(trained, table_dir):
+def test_a_choice_is_learned_and_exported(model_dir, table_dir, tmp_path):
+    trained = tmp_path
+    tiny.succeed(
+        *("run_classifier", *arguments(model_dir, table_dir, "train", "dev", "test")),
+        f"--choice_columns={','.join(CHOICES)} --output_dir={trained}",
+        "--do_train --do_eval --do_predict --do_export",
+        "--learning_rate=3e-3 --num_train_epochs=12 --train_batch_size=8",
+    )
     assert tiny.eval_results(trained)["eval_accuracy"] == 1.0
     assert json.loads((trained / "label_map.json").read_text()) == {
         **{"0": "one", "1": "two", "2": "three"},
@@ -89,25 +79,6 @@ def test_a_choice_is_learned_and_written(trained, table_dir):
         context, *answers, right = line.split("\t")
         assert (said["text_a"], said["choices"]) == (context, answers)
         assert said["label"] == right == CHOICES[values.argmax()] and said["correct"]
-
-
-@pytest.mark.slow
-def test_records_hold_the_sequences_end_to_end(trained):
-    spec = parsed_records.classifier_spec(3 * LENGTH)
-    data = tf.data.TFRecordDataset(str(trained / "train.tf_record"))
-    rows = [tf.io.parse_single_example(record, spec) for record in data]
-    assert len(rows) == 24
-    grids = np.array([row["input_ids"].numpy() for row in rows]).reshape(-1, LENGTH)
-    assert grids.shape == (72, LENGTH)
-    assert set(grids[:, 0]) == {tiny.SPECIAL.index("[CLS]")}
-    great = np.array([5 + 10 + 2 in row for row in grids.tolist()]).reshape(-1, 3)
-    labels = [int(row["label_ids"]) for row in rows]
-    np.testing.assert_array_equal(great.argmax(axis=1), labels)
-    assert great.sum() == 24
-
-
-@pytest.mark.slow
-def test_an_export_answers_as_the_files_say(trained):
     rows = tiny.predictions(trained)
     opened = predictor.Predictor(str(trained / "export"))
     assert opened.text_names == ["context", "choices", "choices", "choices"]
@@ -127,31 +98,11 @@ def test_an_export_answers_as_the_files_say(trained):
     )
     assert first["label"] == rows[0]["label"] and first["choices"] == rows[0]["choices"]
     assert "give a list of 3 strings" in second["error"]
-
-
-@pytest.mark.slow
-def test_a_report_says_how_to_ask(trained):
-    done = tiny.run_again(trained, "--nodo_train", "--write_report", draws=True)
-    assert done.code == 0, done.err
-    record = json.loads((trained / "report.json").read_text())
-    assert record["kind"] == "multiple-choice"
-    assert record["text_names"] == ["context", *["choices"] * 3]
-    card = (trained / "README.md").read_text()
-    assert "--choice_columns=one,two,three" in card
-    assert "pipeline_tag: multiple-choice" in card
-
-
-@pytest.mark.slow
-def test_python_gives_the_same(trained):
-    rows = tiny.predictions(trained)
     loaded = bert.load(trained, max_seq_length=LENGTH)
     contexts, answers = zip(*((r["text_a"], r["choices"]) for r in rows), strict=True)
     found = loaded.predict(contexts, choices=answers)
-    for row, expected in zip(found, rows, strict=True):
-        assert row["label"] == expected["label"]
-        assert row["probabilities"] == pytest.approx(
-            expected["probabilities"], abs=1e-5
-        )
+    python = [[row["probabilities"][name] for name in CHOICES] for row in found]
+    np.testing.assert_allclose(python, served, atol=1e-5)
     with pytest.raises(
         ValueError, match=r"choices: 1 are given .* takes 3; give a list"
     ):
@@ -160,31 +111,23 @@ def test_python_gives_the_same(trained):
         loaded.predict(["a"])
 
 
-@pytest.fixture(scope="module")
-def pairs_dir(tmp_path_factory):
-    """A number is how many texts of the pair say "great"."""
-    directory, start = tmp_path_factory.mktemp("pairs"), 0
-    for name, count in (("train", 24), ("dev", 8)):
-        rows = []
-        for i in range(start, start + count):
-            words = [tiny.FILLERS[(i * 7 + j * 3) % 10] for j in range(6)]
-            signs = ["great" if i & bit else "awful" for bit in (1, 2)]
-            first, second = (
-                f"{s} {' '.join(words[:n])}"
-                for s, n in zip(signs, (1 + i // 4 % 4, 2), strict=True)
-            )
-            rows.append((first, second, str(signs.count("great"))))
-        tiny.write_tsv(directory / f"{name}.tsv", ("text_a", "text_b", "label"), rows)
-        start += count
-    return directory
-
-
 @pytest.mark.slow
 def test_both_orders_give_a_number_that_does_not_depend_on_the_order(
-    model_dir, pairs_dir, tmp_path
+    model_dir, tmp_path
 ):
+    """A number is how many texts of the pair have the sign "great"."""
+    rows = []
+    for i in range(32):
+        words = [tiny.FILLERS[(i * 7 + j * 3) % 10] for j in range(6)]
+        signs = ["great" if i & bit else "awful" for bit in (1, 2)]
+        first = " ".join([signs[0], *words[: 1 + i // 4 % 4]])
+        second = " ".join([signs[1], *words[:2]])
+        rows.append((first, second, signs.count("great")))
+    for name, part in (("train", rows[:24]), ("dev", rows[24:])):
+        header = ("text_a", "text_b", "label")
+        tiny.write_tsv(tmp_path / f"{name}.tsv", header, part)
     flags = [
-        *arguments(model_dir, pairs_dir, "train", "dev"),
+        *arguments(model_dir, tmp_path, "train", "dev"),
         *("--problem_type=regression", "--pair_input=both_orders"),
         *("--learning_rate=3e-3", "--num_train_epochs=12", "--train_batch_size=8"),
         f"--output_dir={tmp_path}",
@@ -199,82 +142,9 @@ def test_both_orders_give_a_number_that_does_not_depend_on_the_order(
         [row["score"] for row in there], abs=1e-5
     )
     assert abs(here[0]["score"] - ask(first, first)[0]["score"]) > 0.1
-    loaded = bert.load(tmp_path, max_seq_length=LENGTH)
-    found = loaded.predict(first, second)
-    assert [row["score"] for row in found] == pytest.approx(
-        [row["score"] for row in here], abs=1e-5
-    )
     wrong = [flag for flag in flags if "pair_input" not in flag]
     done = tiny.run_classifier(*wrong, "--do_eval")
     assert done.code == 2 and "trained with --pair_input=both_orders" in done.err
-
-
-@pytest.mark.parametrize(
-    ("flag", "word"),
-    [
-        ("--teacher=there", "--teacher is for labels that all examples share"),
-        ("--explain=3", "--explain=3 weighs the words of one sequence"),
-        ("--write_projector", "--write_projector is for labels"),
-        ("--pair_input=both_orders", "these rows have choices"),
-        ("--problem_type=multi_label", "stands beside --choice_columns"),
-        ("--class_weights=balanced", "needs a classification, not choice"),
-    ],
-)
-def test_what_suits_no_choice_is_refused(model_dir, table_dir, tmp_path, flag, word):
-    done = tiny.run_classifier(
-        *arguments(model_dir, table_dir, "train", "dev"),
-        f"--choice_columns={','.join(CHOICES)}",
-        *("--do_train", "--do_eval", f"--output_dir={tmp_path}/out", flag),
-    )
-    assert done.code == 2 and done.err.count("\n") == 1, done.err
-    assert (word in done.err and "leave it out" in done.err) or "leave one" in done.err
-    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
-
-
-def test_predicting_tokens_needs_a_network_from_left_to_right(
-    model_dir, table_dir, tmp_path
-):
-    done = tiny.run_classifier(
-        *arguments(model_dir, table_dir, "train"),
-        f"--choice_columns={','.join(CHOICES)} --lm_loss_weight=0.5",
-        f"--do_train --output_dir={tmp_path}",
-    )
-    assert done.code == 2 and done.err.count("\n") == 1, done.err
-    assert "--lm_loss_weight=0.5 predicts each token" in done.err
-    assert "bert_config.json sees both sides; leave it out" in done.err
-
-
-@pytest.mark.slow
-def test_a_left_to_right_bert_learns_its_language_as_well(
-    table_dir, tmp_path_factory, tmp_path
-):
-    causal = tmp_path_factory.mktemp("causal") / "uncased_causal"
-    sizes = {"num_hidden_layers": 1, "hidden_act": "relu", "attention": "causal"}
-    tiny.write_model(causal, **sizes)
-    flags = [
-        *arguments(causal, table_dir, "train", "dev", "test"),
-        *(f"--choice_columns={','.join(CHOICES)}", "--lm_loss_weight=0.5"),
-        *("--do_train", "--do_eval", "--do_predict", f"--output_dir={tmp_path}"),
-        *("--learning_rate=3e-3", "--num_train_epochs=12", "--train_batch_size=8"),
-        *("--log_steps=1", "--save_checkpoints_steps=20"),
-    ]
-    done = tiny.run_classifier(*flags)
-    assert done.code == 0, done.err
-    assert tiny.eval_results(tmp_path)["eval_accuracy"] > 0.5
-    points = tiny.events(tmp_path / "train")
-    values = {name: [v for _, v in points[f"train/{name}"]] for name in NAMES}
-    assert values["lm_loss"][-1] < 0.8 * values["lm_loss"][0]
-    weighted = values["classifier_loss"][0] + 0.5 * values["lm_loss"][0]
-    assert values["loss"][0] == pytest.approx(weighted, rel=1e-5)
-    resumed_runs.assert_ends_as(
-        *(tmp_path, tmp_path_factory.mktemp("again") / "run", 20),
-        ["eval_results.txt", "test_results.tsv"],
-    )
-    other = [flag.replace("weight=0.5", "weight=0.4") for flag in flags]
-    assert "lm_loss_weight" in tiny.run_classifier(*other).err
-
-
-NAMES = ("loss", "classifier_loss", "lm_loss")
 
 
 @pytest.mark.slow
@@ -287,12 +157,20 @@ def test_gpt_2_chooses_from_text_to_served_text(shared_file, table_dir, tmp_path
         *arguments(model, table_dir, "train", "dev", "test")[2:],
         *(f"--choice_columns={','.join(CHOICES)}", "--max_seq_length=60"),
         *("--lm_loss_weight=0.5", "--train_batch_size=8", "--learning_rate=3e-3"),
-        *("--num_train_epochs=12", f"--output_dir={tmp_path}/out"),
+        *("--num_train_epochs=12", f"--output_dir={tmp_path}/out", "--log_steps=1"),
     ]
     actions = ("--do_train", "--do_eval", "--do_predict", "--do_export")
     done = tiny.run_classifier(*flags, *actions)
     assert done.code == 0, done.err
     assert tiny.eval_results(tmp_path / "out")["eval_accuracy"] > 0.5
+    points = tiny.events(tmp_path / "out" / "train")
+    loss, classifier_loss, lm_loss = (
+        [value for _, value in points[f"train/{name}"]]
+        for name in ("loss", "classifier_loss", "lm_loss")
+    )
+    assert lm_loss[-1] < lm_loss[0]
+    weighted = classifier_loss[0] + 0.5 * lm_loss[0]
+    assert loss[0] == pytest.approx(weighted, rel=1e-5)
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     rows = len(json.loads(vocab_file.read_text())) + 3  # GPT's special tokens
     assert config["vocab_size"] == rows
@@ -308,21 +186,3 @@ def test_gpt_2_chooses_from_text_to_served_text(shared_file, table_dir, tmp_path
     assert loaded.tokenizer.ids_to_tokens(ids[0, 0]) == [
         *("_start_", "a", "_delimiter_", "b", "_classify_")
     ]
-
-
-@pytest.mark.slow
-def test_python_learns_a_choice(model_dir, table_dir):
-    files = {split: f"{table_dir}/{split}.tsv" for split in ("train", "dev")}
-    columns = {"text_a": "text", "choices": CHOICES}
-    loaded, data = bert.classifier(
-        model_dir, files, columns=columns, max_seq_length=LENGTH
-    )
-    assert loaded.classes.problem_type == "choice"
-    batches = batching.keras_training(data.examples("train"), 8)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    rate = keras.optimizers.Adam(3e-3)
-    loaded.model.compile(optimizer=rate, loss=loss)
-    loaded.model.fit(batches, epochs=12, verbose=0, shuffle=False)
-    answers = [["great a", "awful the", "okay it"], ["awful a", "okay it", "great sea"]]
-    found = loaded.predict(["a film", "the shop"], choices=answers)
-    assert [row["label"] for row in found] == ["one", "three"]

@@ -2,8 +2,8 @@
 
 A command runs as printed, with three exceptions: paths outside the checkout lead to
 tables and a model of tests/, output goes elsewhere, and runs are short. Every day the
-flags of each command are parsed and one command of each program runs; with -m slow all
-of them run.
+flags of each command are parsed and an example of README.md runs; with -m slow all
+commands run.
 """
 
 import contextlib
@@ -19,10 +19,7 @@ from absl import flags
 
 from cli import client_command, predict_command, predict_flags
 from data_pipeline import tokenization
-from serving import export
-from serving.protocol import servables
 from tests import tiny, tiny_gpt, tiny_questions
-from tests.serving import model_server
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -106,29 +103,20 @@ def test_page_names_only_what_exists(name):
     assert [n for n, _ in programs(markdown) if not program_exists(n)] == []
 
 
-def test_commands_are_found_in_every_dress():
+def test_commands_and_mistakes_are_found(tmp_path):
     markdown = """
 ```bash
 export A=1  # a comment
 TF_CONFIG='{"a": 1}' .venv/bin/python run_a.py \\
   --x=1 "two words" && python3 -m tests.b --noy | head
-pip install x
 ```
 
 ```
 python not_bash.py
 ```
 """
-    assert [our_program(words) for words in bash_commands(markdown)] == [
-        None,
-        ("run_a.py", ["--x=1", "two words"]),
-        ("tests.b", ["--noy"]),
-        None,
-        None,
-    ]
-
-
-def test_mistakes_are_found(tmp_path):
+    expected = [("run_a.py", ["--x=1", "two words"]), ("tests.b", ["--noy"])]
+    assert programs(markdown) == expected
     assert missing_samples("--x=sample_data/b.tsv.", tmp_path) == ["sample_data/b.tsv"]
     page = tmp_path / "a.md"
     page.write_text("# One: `two`-three\n\n```bash\n# no heading\n```\n")
@@ -182,7 +170,7 @@ XNLI_ROWS = [("a film", "it was", "entailment"), ("the sea", "a shop", "neutral"
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "uncased_tiny"
-    return tiny.write_model(path, num_hidden_layers=1)
+    return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
 
 
 @pytest.fixture(scope="module")
@@ -248,16 +236,14 @@ def relocated(argument, environment, model_dir, directory):
     return argument
 
 
-def run_program(name, arguments, directory):
-    """Runs a documented program in this process; what others wrote is in directory."""
+def run_program(name, arguments):
+    """Runs a documented program in this process."""
     if name in SHORT:
         short = SHORT[name].split()
         for objective, refused in REFUSED_BY.items():
             if f"--objective={objective}" in arguments:
                 short = [flag for flag in short if not flag.startswith(refused)]
         return tiny.run_script(name.removesuffix(".py"), *arguments, *short)
-    if name == "serving.client":
-        return run_client(arguments, directory)
     flag, *others = arguments
     value, code = flag.partition("=")[2], 0
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
@@ -278,28 +264,10 @@ def run_program(name, arguments, directory):
     return tiny.Done(code, out.read(), "")
 
 
-def run_client(arguments, directory):
-    """Asks a server of the export that the model is named after."""
-    model = split_flags(arguments)["model"]
-    export_dir = directory / "output" / model / "export"
-    number = export.latest_version(str(export_dir))
-    versions = {number: servables.open_version(str(export_dir / str(number)))}
-    out = io.StringIO()
-    with (
-        model_server.serving(model, versions) as server,
-        contextlib.redirect_stdout(out),
-        defined_flags("serving.client"),
-    ):
-        address = server.rest if "--rest" in arguments else server.grpc
-        argv = ["client", *arguments, f"--address={address}"]
-        client_command.run(flags.FLAGS(argv))
-    return tiny.Done(0, out.getvalue(), "")
-
-
 @functools.cache
 def runnable(page):
     """The programs that a page runs and that are meant to be typed as they are."""
-    names = {*SHORT, *MODULES, "serving.client"}
+    names = {*SHORT, *MODULES}
     commands = programs((ROOT / page).read_text("utf-8"))
     return [
         (name, arguments)
@@ -330,57 +298,13 @@ def split_flags(arguments):
     return {name.lstrip("-"): value for name, _, value in parts}
 
 
-def needed(commands, index):
-    """Indices of the earlier commands of a page that write what this one reads."""
-    options = split_flags(commands[index][1])
-    read = [value for name, value in options.items() if not name.startswith("output_")]
-    read = [value.replace("$TRAINED_CLASSIFIER", "/tmp/mrpc_output") for value in read]
-    indices = set()
-    for earlier in range(index):
-        options = split_flags(commands[earlier][1])
-        written = [v for name, v in options.items() if name.startswith("output_")]
-        if any(r.startswith(w.rstrip("/")) for r in read for w in written):
-            indices |= {earlier, *needed(commands, earlier)}
-    return indices
-
-
-def daily(pages, left_out=()):
-    """Commands of which each program has one, from the first page that runs it.
-
-    Args:
-        pages: {page: [(program, its arguments)]}.
-        left_out: programs whose own tests do every day what the commands do.
-
-    Returns:
-        {page: indices of its commands}, with those that write what the others read.
-    """
-    chosen = {page: set() for page in pages}
-    seen = set(left_out)
-    for page, commands in pages.items():
-        for index, (name, _) in enumerate(commands):
-            if name not in seen:
-                indices = {index, *needed(commands, index)}
-                chosen[page] |= indices
-                seen |= {commands[i][0] for i in indices}
-    return chosen
-
-
 ALL = {page: runnable(page) for page in PAGE_NAMES if runnable(page)}
-# An ELMo takes longer than the networks of the pages that have the same programs.
-QUICK = dict(sorted(ALL.items(), key=lambda item: item[0] == "docs/elmo.md"))
-# Their own tests do every day what the commands do.
-LEFT_OUT = (
-    "serving.client",
-    "run_seq2seq.py",
-    "extract_features.py",
-    "run_tagger.py",
-    "run_squad.py",
-    "create_pretraining_data.py",
-    "run_pretraining.py",
-    "build_vocab.py",
-    "run_generation.py",
-)
-CHOSEN = {page: sorted(indices) for page, indices in daily(QUICK, LEFT_OUT).items()}
+# The first example of README.md: training, predictions, and answers of its export.
+DAILY = [
+    index
+    for index, (_, arguments) in enumerate(ALL["README.md"])
+    if any("output/messages" in word for word in arguments)
+]
 
 
 @contextlib.contextmanager
@@ -417,17 +341,12 @@ def test_commands_of_page_parse(page):
                 assert flags.FLAGS(argv) == positional, shlex.join(words)
 
 
-def test_unknown_flags_are_found():
-    with defined_flags("serving.client"), pytest.raises(flags.Error, match="rset"):
-        flags.FLAGS(["client", "--rset"])
-
-
 @pytest.mark.parametrize(
     ("page", "indices"),
     [
-        *(pytest.param(p, i, id=p) for p, i in CHOSEN.items() if i),
+        pytest.param("README.md", DAILY, id="from training to answers"),
         *(
-            pytest.param(p, range(len(c)), id=f"{p}, all", marks=pytest.mark.slow)
+            pytest.param(p, range(len(c)), id=p, marks=pytest.mark.slow)
             for p, c in ALL.items()
         ),
     ],
@@ -440,16 +359,9 @@ def test_commands_of_page_run(
         arguments = [
             relocated(word, environment, model_dir, tmp_path) for word in words
         ]
-        done = run_program(name, arguments, tmp_path)
+        done = run_program(name, arguments)
         assert done.code == 0, f"{name} {shlex.join(words)}: {done.err[-2000:]}"
         assert done.out
-
-
-def test_each_script_runs_every_day():
-    names = {
-        ALL[page][index][0] for page, indices in CHOSEN.items() for index in indices
-    }
-    assert names == {*SHORT, *MODULES} - {*LEFT_OUT}
 
 
 @pytest.mark.parametrize(

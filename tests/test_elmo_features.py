@@ -97,7 +97,7 @@ def test_dump_has_the_vectors_of_the_original(elmo, extract):
     assert not found
 
 
-@pytest.mark.slow  # test_run_bidirectional_lm.py carries them every day
+@pytest.mark.slow  # test_pretraining_objectives.py carries them every day
 def test_carried_states_are_those_of_one_line_after_another(elmo, extract, one_by_one):
     rows = [*LINES[:3], [], *LINES[3:]]  # a blank line changes states, too
     text = "".join(" ".join(words) + "\n" for words in rows)
@@ -111,35 +111,6 @@ def test_carried_states_are_those_of_one_line_after_another(elmo, extract, one_b
     assert np.abs(found[4] - last).max() > 1e-3
 
 
-@pytest.mark.slow
-def test_published_fixture_gives_its_recorded_dump(shared_file, extract):
-    directory = shared_file("data/others/bilm_fixture/options.json").parent
-    lists = json.loads((directory / "lm_embeddings_sentences.json").read_text())
-    flags = (
-        f"--bert_config_file={directory}/options.json --vocab_file=",
-        f"--init_checkpoint={directory}/lm_weights.hdf5 --carry_states",
-        "--output_format=hdf5 --batch_size=4 --layers=-1",
-    )
-    found = data_sets(*extract("", "\n".join(lists[0]), *flags))
-    with h5py.File(directory / "lm_embeddings_0.hdf5") as file:
-        for number, vectors in enumerate(found):
-            wanted = np.concatenate(file[str(number)][...], axis=-1)
-            np.testing.assert_allclose(vectors[0], wanted, atol=1e-6, rtol=0)
-
-
-@pytest.mark.slow
-def test_words_are_spelled(elmo, extract):
-    flags = ("--split_words=punctuation",)
-    done, path = extract(elmo, "It's caf\u00e9, " + "x" * 60, *flags)
-    assert done.code == 0, done.err
-    (line,) = map(json.loads, path.read_text().splitlines())
-    words = [token["token"] for token in line["features"]]
-    assert words == ["<S>", "It", "'", "s", "café", ",", "x" * 48, "</S>"]
-    layers = line["features"][1]["layers"]
-    assert [layer["index"] for layer in layers] == ["embedding", 0, 1]
-    assert [len(layer["values"]) for layer in layers] == [24] * 3
-
-
 def test_gpt_that_was_never_fine_tuned_reads_texts_alone(gpt, extract):
     flags = ("--max_seq_length=48", "--batch_size=2")
     found = data_sets(*extract(gpt, "a sea\n\nbe", "--output_format=hdf5", *flags))
@@ -149,22 +120,3 @@ def test_gpt_that_was_never_fine_tuned_reads_texts_alone(gpt, extract):
     layers = [outputs["embedding_output"], *outputs["layer_outputs"]]
     for ours, wanted in zip(found[0], layers, strict=True):
         np.testing.assert_allclose(ours, wanted[0], atol=ROUNDING)
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "flags", "message"),
-    [
-        ("gpt", "a\nb ||| c\n", [], "input.txt:2: is a pair of texts, A ||| B"),
-        ("gpt", "a\nb\n \nc\n", ["--pooling=mean"], "input.txt:3: has no token"),
-        ("gpt", "a\n", ["--carry_states"], "--carry_states is for ELMo"),
-        ("elmo", "a\n", ["--attention"], "--attention: the network is an ELMo"),
-    ],
-)
-def test_what_a_network_has_not_is_refused(
-    request, extract, kind, text, flags, message
-):
-    model = request.getfixturevalue(kind)
-    flags = ("--max_seq_length=48", "--layers=-1", *flags)
-    done, path = extract(model, text, *flags)
-    assert (done.code, path.exists()) == (2, False)
-    assert message in done.err and done.err.count("\n") == 1

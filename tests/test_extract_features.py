@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import bert
 import extract_features
 from tests import tiny
 
@@ -67,17 +68,6 @@ def extract(model_dir, input_file, name, *arguments):
 
 def objects(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def vectors_of(path):
-    """Arrays [S, K, W] of each line of JSON."""
-    return [
-        np.array(
-            [[v["values"] for v in token["layers"]] for token in line["features"]],
-            np.float32,
-        )
-        for line in objects(path)
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -144,49 +134,19 @@ def test_output_is_the_originals(minilm_dir, tmp_path):
     assert "5 lines from" in done.out and "1 cut to 32" in done.out
 
 
-def vectors_of_sentences(model_dir, directory, pooling):
-    """Vectors of minilm_sentences.npz, and what they are by the reference."""
-    with np.load(HERE / "minilm_sentences.npz") as reference:
-        texts, wanted = reference["texts"].tolist(), reference["vectors"]
-    (directory / "input.txt").write_text("\n".join(texts), encoding="utf-8")
-    path = directory / "output.npz"
-    done = run(
-        f"--pretrained={model_dir}",
-        f"--input_file={directory}/input.txt",
-        f"--output_file={path}",
-        "--output_format=npz",
-        "--layers=-1",
-        f"--pooling={pooling}",
-        "--normalize",
-        "--batch_size=3",
-    )
-    assert done.code == 0, done.err
-    return np.load(path)["values"][:, 0], wanted
-
-
 @pytest.mark.slow
 def test_vectors_of_sentences_are_those_of_sentence_transformers(minilm_dir, tmp_path):
-    found, wanted = vectors_of_sentences(minilm_dir, tmp_path, "mean")
-    np.testing.assert_allclose(found, wanted, atol=1e-4)
-
-
-def test_defaults_are_the_originals(file_of):
-    found = objects(file_of("jsonl"))
-    assert [line["linex_index"] for line in found] == [0, 1, 2, 3, 4]
-    assert [len(line["features"]) for line in found] == LENGTHS
-    tokens = [token["token"] for token in found[2]["features"]]
-    assert tokens == ["[CLS]", "a", "b", "c", "[SEP]", "the", "sea", "[SEP]"]
-    token = found[0]["features"][0]
-    assert [layer["index"] for layer in token["layers"]] == [-1, -2, -3, -4]
-
-
-def test_layers_are_combined(arrays, all_layers):
-    """tests/modeling/test_vectors.py has the other combinations."""
-    combined = arrays("--combine=sum_last_4", "--layer_weights=0,0,1,2")
-    assert combined["layers"].tolist() == ["sum_last_4"]
-    layers = all_layers["values"]
-    wanted = layers[:, 2] + 2 * layers[:, 1]
-    np.testing.assert_allclose(combined["values"][:, 0], wanted, atol=1e-5)
+    with np.load(HERE / "minilm_sentences.npz") as reference:
+        texts, wanted = reference["texts"].tolist(), reference["vectors"]
+    (tmp_path / "input.txt").write_text("\n".join(texts), encoding="utf-8")
+    path = tmp_path / "output.npz"
+    done = run(
+        f"--pretrained={minilm_dir} --input_file={tmp_path}/input.txt",
+        f"--output_file={path} --output_format=npz --layers=-1 --batch_size=3",
+        "--pooling=mean --normalize",
+    )
+    assert done.code == 0, done.err
+    np.testing.assert_allclose(np.load(path)["values"][:, 0], wanted, atol=1e-4)
 
 
 def means_of_lines(all_layers, layers):
@@ -201,44 +161,34 @@ def means_of_lines(all_layers, layers):
     )
 
 
-def test_normalized_vectors_have_the_length_1(arrays, all_layers):
+def test_vectors_of_lines_are_means_or_those_of_cls(arrays, all_layers):
     found = arrays("--layers=-1", "--pooling=mean", "--normalize")
     means = means_of_lines(all_layers, [4])
     norm = np.linalg.norm(means, axis=-1, keepdims=True)
     np.testing.assert_allclose(found["values"], means / norm, atol=1e-5)
-
-
-def test_cls_is_the_first_token(arrays, all_layers):
     found = arrays("--layers=-1", "--pooling=cls")["values"]
     first = all_layers["values"][all_layers["splits"][:-1], 4:]
     np.testing.assert_allclose(found, first, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "size",
-    [
-        pytest.param(1, marks=pytest.mark.slow),
-        2,
-        pytest.param(64, marks=pytest.mark.slow),
-    ],
-)
-def test_batches_and_stretches_do_not_matter(arrays, all_layers, monkeypatch, size):
-    # At most that many tokens of five layers wait.
-    monkeypatch.setattr(extract_features, "MAX_WAITING_VALUES", 32 * 4 * 5 * size)
-    found = arrays("--layers=0,1,2,3", f"--batch_size={size}")
+def test_batches_and_stretches_do_not_matter(arrays, all_layers, monkeypatch):
+    # At most two tokens of five layers wait.
+    monkeypatch.setattr(extract_features, "MAX_WAITING_VALUES", 32 * 4 * 5 * 2)
+    found = arrays("--layers=0,1,2,3", "--batch_size=2")
     wanted = all_layers["values"][:, 1:]
     np.testing.assert_allclose(found["values"], wanted, atol=1e-5)
     np.testing.assert_array_equal(found["input_ids"], all_layers["input_ids"])
 
 
-def test_json_has_the_values_of_the_arrays(file_of, all_layers):
-    found = np.concatenate(vectors_of(file_of("jsonl")))
-    np.testing.assert_allclose(found, all_layers["values"][:, :0:-1], atol=1e-6)
-
-
-def test_hdf5_has_all_layers_without_cls_and_sep(file_of, all_layers):
+def test_json_and_hdf5_have_the_values_of_the_arrays(file_of, all_layers):
+    vectors = [
+        [[v["values"] for v in token["layers"]] for token in line["features"]]
+        for line in objects(file_of("jsonl"))
+    ]
+    vectors = np.concatenate([np.array(line, np.float32) for line in vectors])
+    np.testing.assert_allclose(vectors, all_layers["values"][:, :0:-1], atol=1e-6)
     ends = all_layers["splits"].tolist()
-    with h5py.File(file_of("hdf5")) as file:
+    with h5py.File(file_of("hdf5")) as file:  # all layers, without [CLS] and [SEP]
         assert len(file) == len(LENGTHS)
         for number, (start, end) in enumerate(itertools.pairwise(ends)):
             wanted = all_layers["values"][start + 1 : end - 1].swapaxes(0, 1)
@@ -254,7 +204,6 @@ def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_
     monkeypatch.chdir(tmp_path)
     (tmp_path / "output").mkdir()
     last, pooled = "--layers=-1", ("--pooling=mean", "--normalize")
-    shutil.copy(file_of("npz", "--attention"), "output/attention.npz")
     shutil.copy(file_of("hdf5"), "output/vectors.hdf5")
     for name, form, flags in (
         ("tokens", "jsonl", ()),
@@ -271,9 +220,6 @@ def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_
     for code in snippets():
         names: dict = {}
         exec(code, names)
-        for found, line in zip(names.get("maps", ()), LENGTHS, strict=False):
-            assert found.shape == (4, 2, line, line)
-            seen.append("maps")
         for found, line in zip(names.get("layers", ()), LENGTHS, strict=False):
             assert found.shape == (5, line - 2, 32)
             seen.append("layers")
@@ -281,169 +227,27 @@ def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_
             value = np.concatenate([np.reshape(v, (-1, 32)) for v in names[name]])
             np.testing.assert_allclose(value, wanted[name], atol=1e-5, err_msg=code)
             seen.append(name)
-    assert seen.count("maps") == seen.count("layers") == len(LENGTHS)
-    seen = [name for name in seen if name not in ("maps", "layers")]
+    assert seen.count("layers") == len(LENGTHS)
+    seen = [name for name in seen if name != "layers"]
     assert sorted(seen) == ["sentences", "sentences", "tokens", "tokens", "tokens"]
 
 
-def maps_of(arrays):
-    """[K, N, S, S] of each line of an .npz file of attention."""
-    ids = np.split(arrays["input_ids"], arrays["splits"][1:-1])
-    panels = len(arrays["layers"]), len(arrays["heads"])
-    ends = np.cumsum([np.prod(panels) * len(line) ** 2 for line in ids])
-    parts = np.split(arrays["values"], ends[:-1])
-    pairs = zip(parts, ids, strict=True)
-    return [part.reshape(*panels, len(line), len(line)) for part, line in pairs]
-
-
-@pytest.fixture(scope="module")
-def attention(arrays):
-    return arrays("--attention")
-
-
-def test_attention_is_of_every_layer_head_and_token(attention, model_dir):
+@pytest.mark.slow
+def test_attention_follows_from_the_weights(model_dir, all_layers):
     """Against NumPy, from the weights in the file and the vectors of the layers."""
-    maps = maps_of(attention)
-    assert [line.shape for line in maps] == [(4, 2, s, s) for s in LENGTHS]
-    assert attention["layers"].tolist() == ["0", "1", "2", "3"]
-    for line in maps:  # two of the lines were padded in their batch
-        np.testing.assert_allclose(line.sum(axis=-1), 1.0, atol=1e-6)
-    assert np.ptp(maps[0], axis=(0, 1)).max() > 0.05  # layers and heads differ
-
-
-def test_attention_of_first_layer_follows_from_the_weights(
-    attention, all_layers, model_dir
-):
+    maps = bert.load(str(model_dir), max_seq_length=16).attention("the film was great")
+    assert maps.shape == (4, 2, 6, 6)
+    hidden = all_layers["values"][: LENGTHS[0]]  # [S, 5, D]
     read = tf.train.load_checkpoint(str(model_dir / "bert_model.ckpt")).get_tensor
-    place = "bert/encoder/layer_1/attention/self"
-    ends = all_layers["splits"]
-    for number, found in enumerate(maps_of(attention)):
-        hidden = all_layers["values"][ends[number] : ends[number + 1], 1]  # of layer 0
+    for layer in range(4):
+        place = f"bert/encoder/layer_{layer}/attention/self"
         query, key = (
-            hidden @ read(f"{place}/{name}/kernel") + read(f"{place}/{name}/bias")
+            hidden[:, layer] @ read(f"{place}/{name}/kernel")
+            + read(f"{place}/{name}/bias")
             for name in ("query", "key")
         )
         query, key = (x.reshape(-1, 2, 16).transpose(1, 0, 2) for x in (query, key))
         scores = np.exp(query @ key.transpose(0, 2, 1) / np.sqrt(16.0))
         wanted = scores / scores.sum(axis=-1, keepdims=True)
-        np.testing.assert_allclose(found[1], wanted, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_attention_of_chosen_layers_and_heads(attention, arrays, file_of):
-    flags = ("--attention", "--layers=-1,0", "--heads=-1")
-    found = maps_of(arrays(*flags))
-    for line, whole in zip(found, maps_of(attention), strict=True):
-        np.testing.assert_allclose(line, whole[[3, 0]][:, 1:], atol=1e-6)
-    lines = objects(file_of("jsonl", *flags))
-    assert [layer["index"] for layer in lines[0]["layers"]] == [-1, 0]
-    assert lines[0]["tokens"] == ["[CLS]", "the", "film", "was", "great", "[SEP]"]
-    for line, array in zip(lines, found, strict=True):
-        heads = [layer["heads"] for layer in line["layers"]]
-        np.testing.assert_allclose(heads, array, atol=1e-6)
-
-
-@pytest.mark.parametrize("form", [pytest.param("png", marks=pytest.mark.slow), "svg"])
-def test_attention_of_one_line_is_a_picture(model_dir, input_file, form):
-    message = refused(model_dir, input_file, "--attention", f"--output_format={form}")
-    assert f"--output_format={form} draws one line, and" in message
-    input_file.write_text("the film was great\n")
-    flags = ("--attention", f"--output_format={form}", "--layers=-1", "--heads=1")
-    path = extract(model_dir, input_file, f"a.{form}", *flags)
-    data = path.read_bytes()
-    if form == "svg":
-        assert data.startswith(b"<?xml") and data.count(b"<image") == 1
-    else:
-        assert data.startswith(b"\x89PNG") and len(data) > 5000
-
-
-def test_pooler_is_not_needed_and_other_weights_are(model_dir, input_file, tmp_path):
-    reader = tf.train.load_checkpoint(str(model_dir / "bert_model.ckpt"))
-    names = [n for n in reader.get_variable_to_shape_map() if n.startswith("bert/")]
-    bare = [name for name in names if "/pooler/" not in name]
-    less = [name for name in bare if "layer_2/output/dense" not in name]
-    for prefix, kept in (("bare", bare), ("less", less)):
-        tf.raw_ops.SaveV2(
-            prefix=str(tmp_path / prefix),
-            tensor_names=kept,
-            shape_and_slices=[""] * len(kept),
-            tensors=[reader.get_tensor(name) for name in kept],
-        )
-
-    def run_on(prefix, output):
-        return run(
-            f"--pretrained={model_dir}",
-            f"--init_checkpoint={tmp_path}/{prefix}",
-            f"--input_file={input_file}",
-            f"--output_file={tmp_path}/{output}",
-            "--max_seq_length=16",
-        )
-
-    done = run_on("bare", "a")
-    assert done.code == 0, done.err
-    assert "newly initialised: bert/pooler/dense/kernel, bert/pooler/de" in done.out
-    done = run_on("less", "b")
-    assert (done.code, (tmp_path / "b").exists()) == (2, False)
-    place = "bert/encoder/layer_2/output/dense"
-    assert f"lacks {place}/kernel, {place}/bias of the 69 variables" in done.err
-
-
-def refused(model_dir, input_file, *arguments):
-    """The message of a run that ends before it writes."""
-    path = input_file.with_name("refused")
-    done = run(
-        f"--pretrained={model_dir}",
-        f"--input_file={input_file}",
-        f"--output_file={path}",
-        "--max_seq_length=16",
-        *arguments,
-    )
-    assert done.code == 2
-    assert not list(path.parent.glob("refused*"))
-    # A busy machine says how far it is before the disk is full.
-    said = [line for line in done.err.splitlines() if "extracting: " not in line]
-    assert len(said) == 1
-    return said[0]
-
-
-WRONG = {
-    "--input_file=no.txt": "--input_file=no.txt: no such file; check",
-    "--input_file=": "--input_file is empty; name a file",
-    "--output_file=": "--output_file is empty; name a file",
-    "--output_file={}/./input.txt": "is --input_file",
-    "--output_file={}": "is a directory",
-    "--layers=-1,x": "--layers=-1,x are not finite numbers",
-    "--layers=4": "--layers: layer 4, and the network has 4",
-    "--layers=-1 --combine=last": "leave out --layers or --combine",
-    "--layer_weights=1,x": "--layer_weights=1,x are not finite numbers",
-    "--layer_weights=1,nan": "--layer_weights=1,nan are not finite numbers",
-    "--combine=sum_last_4 --layer_weights=1": "has 1 numbers",
-    "--max_seq_length=49": "sequence length 49",
-    "--attention --pooling=mean": "--pooling and --attention exclude",
-    "--attention --heads=2": "--heads: there is no 2, the network has 2",
-    "--attention --layers=-5": "--layers: there is no -5, the network has 4",
-    "--heads=0": "--heads=0 is for --attention; add it",
-    "--output_format=png": "--output_format=png is for --attention; add it",
-    "--bert_config_file=no.json": "no.json",
-    "--vocab_file=no.txt": "no.txt: no such file; give the file that",
-    "--init_checkpoint=no.ckpt": "no.ckpt: no such file; give a prefix such",
-    "--input_file={}/empty": "empty: is empty",
-    "--pretrained= --bert_config_file={}/input.txt": "--init_checkpoint is missing",
-}
-
-
-@pytest.mark.parametrize("arguments", WRONG)
-def test_wrong_input_is_refused(model_dir, input_file, tmp_path, arguments):
-    (tmp_path / "empty").write_text("")
-    flags = arguments.format(tmp_path).split()
-    assert WRONG[arguments] in refused(model_dir, input_file, *flags)
-    assert input_file.read_text() == TEXT
-
-
-def test_failure_while_writing_is_one_line(model_dir, input_file, monkeypatch):
-    def full(*_, **__):
-        raise tf.errors.ResourceExhaustedError(None, None, "no space left")
-
-    monkeypatch.setattr(tf.io.gfile, "rename", full)
-    message = refused(model_dir, input_file, "--layers=-1")
-    assert "refused: cannot be written (no space left)" in message
+        np.testing.assert_allclose(maps[layer], wanted, atol=1e-6)
+    assert np.ptp(maps, axis=(0, 1)).max() > 0.05  # layers and heads differ

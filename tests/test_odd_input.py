@@ -324,7 +324,7 @@ def complain(code, text, codes):
         return f"a traceback: {last}"
     if code not in codes:
         return f"exit code {code}: {last}"
-    if code in (1, 2) and "error: " not in text:
+    if code in (1, 2) and "error:" not in text:
         return f"no line says why: {last}"
     return None
 

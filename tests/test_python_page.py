@@ -1,6 +1,5 @@
 """docs/python.md: its blocks run in their order, and give what the page says."""
 
-import functools
 import json
 import pathlib
 import re
@@ -10,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 
-import bert
 from data_pipeline.batches import batching
 from tests import tiny
 
@@ -27,15 +25,12 @@ def model_dir(tmp_path_factory):
     )
 
 
-OWN_TASK = next(block for block in BLOCKS if "class Similarity" in block)
-
-
 @pytest.fixture(scope="module")
-def run_block(model_dir, tmp_path_factory):
-    """A function that runs a block, with a small model, from the checkout."""
+def names(model_dir, tmp_path_factory):
+    """What the blocks define, run with a small model from the checkout."""
     output = tmp_path_factory.mktemp("output")
-
-    def run(block, names):
+    names: dict = {"__name__": "page"}
+    for block in BLOCKS:
         code = block.replace('"models/minilm', f'"{model_dir}')
         code = code.replace('"output/', f'"{output}/')
         code = code.replace("learning_rate=1e-4", "learning_rate=1e-3")
@@ -44,18 +39,7 @@ def run_block(model_dir, tmp_path_factory):
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(ROOT)
             exec(compile(code, "docs/python.md", "exec"), names)
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def names(run_block):
-    """What the blocks define, but for the task of one's own."""
-    found: dict = {"__name__": "page"}
-    for block in BLOCKS:
-        if block != OWN_TASK:
-            run_block(block, found)
-    return found
+    return names
 
 
 def logits(model, features):
@@ -63,17 +47,18 @@ def logits(model, features):
     return np.asarray(found["logits"] if isinstance(found, dict) else found)
 
 
-def test_features_are_those_of_the_scripts(names):
+def test_blocks_leave_what_the_page_prints(names):
     loaded = names["loaded"]
     assert loaded.tokens("a b", "c") == ["[CLS]", "a", "b", "[SEP]", "c", "[SEP]"]
-    features = loaded.encode(["a b"], ["c"])
-    assert np.asarray(features["segment_ids"]).tolist() == [[0, 0, 0, 0, 1, 1]]
     assert "1 layers x 32" in repr(loaded) and "23 of 23 variables" in repr(loaded)
-
-
-def test_vectors_have_length_1(names):
     assert names["embedded"].shape == (3, 32) and names["similarity"].shape == (3, 3)
     np.testing.assert_allclose(np.diag(names["similarity"]), 1.0, atol=1e-6)
+    left = {path.split("/")[2] for path in names["trained"]}
+    assert left == {"block_0", "pooler", "logits"}
+    maps = names["maps"]
+    assert maps.shape == (1, 2, len(names["tokens"]), len(names["tokens"]))
+    np.testing.assert_allclose(maps.sum(axis=-1), 1.0, atol=1e-6)
+    assert names["learned"][-1] < names["learned"][0]
 
 
 def test_fit_learns_and_evaluates(names):
@@ -113,60 +98,6 @@ def test_answers_are_those_of_the_model_and_of_the_export(names):
     assert answers[0]["probabilities"] != answers[1]["probabilities"]
 
 
-def test_frozen_layers_stay(names):
-    left = {path.split("/")[2] for path in names["trained"]}
-    assert left == {"block_0", "pooler", "logits"}
-
-
-def test_own_task_learns(names, run_block):
-    run_block(OWN_TASK, names)
-    assert names["learned"][-1] < names["learned"][0]
-
-
-def test_attention_is_drawn(names):
-    maps = names["maps"]
-    assert maps.shape[:2] == (1, 2)
-    np.testing.assert_allclose(maps.sum(axis=-1), 1.0, atol=1e-6)
-    assert len(names["picture"].axes) == 2 and len(names["one"].axes) == 1
-    labels = [text.get_text() for text in names["one"].axes[0].get_yticklabels()]
-    assert labels == names["loaded"].tokens(names["sentence"])
-
-
-def test_epochs_differ_and_follow_from_the_seed(names):
-    examples = names["data"].examples("train")
-
-    def epochs(seed):
-        dataset = batching.keras_training(examples, 32, seed=seed).take(2)
-        return [[y.numpy().tolist() for _, y in dataset] for _ in range(2)]
-
-    first = epochs(1)
-    assert first[0] != first[1] and first == epochs(1) and first != epochs(2)
-    whole = [y.numpy() for _, y in batching.keras_training(examples, 32)]
-    assert len(whole) == len(examples) // 32 == 16
-    with pytest.raises(ValueError, match="batch_size=541 is more than the 540"):
-        batching.keras_training(examples, 541)
-
-
-def test_wrong_input_is_refused(model_dir, names):
-    for opens in (bert.load, functools.partial(bert.classifier, files={})):
-        with pytest.raises(ValueError, match=r"^directory=nowhere: no such "):
-            opens("nowhere")
-    with pytest.raises(ValueError, match="only trained up to sequence length 128"):
-        bert.load(model_dir, max_seq_length=129)
-    with pytest.raises(ValueError, match="predict is for classifiers"):
-        names["loaded"].predict(["a"])
-
-
-def test_tagger_gets_its_head(model_dir, tmp_path):
-    tagger = bert.load(model_dir, head="tagger", labels=["O", "B-a", "I-a"])
-    assert logits(tagger.model, tagger.encode(["a b"])).shape == (1, 4, 3)
-    tagger.save(tmp_path / "saved")
-    again = bert.load(tmp_path / "saved")
-    assert again.classes.names == ("O", "B-a", "I-a")
-    with pytest.raises(ValueError, match="not empty"):
-        tagger.save(tmp_path / "saved")
-
-
 LATE = """
 import json, os, sys, types, warnings
 for name in [name for name in os.environ if name.startswith("TF_")]:
@@ -191,3 +122,16 @@ def test_settings_that_come_too_late_are_named(when):
     assert len(warned) == (when == "late")
     for message in warned:
         assert "too late for" in message and "TF_CPU_ALLOCATOR_USE_BFC=1" in message
+
+
+def test_epochs_differ_and_follow_from_the_seed(names):
+    examples = names["data"].examples("train")
+
+    def epochs(seed):
+        dataset = batching.keras_training(examples, 32, seed=seed).take(2)
+        return [[y.numpy().tolist() for _, y in dataset] for _ in range(2)]
+
+    first = epochs(1)
+    assert first[0] != first[1] and first == epochs(1) and first != epochs(2)
+    with pytest.raises(ValueError, match="batch_size=541 is more than the 540"):
+        batching.keras_training(examples, 541)

@@ -4,7 +4,6 @@ Here that is TensorFlow's ram://, the memory of this process, which is reached t
 the same interface as gs://.
 """
 
-import json
 import os
 
 import numpy as np
@@ -14,12 +13,12 @@ import tensorflow as tf
 import bert
 from data_pipeline import label_maps
 from data_pipeline.classification import tables
-from data_pipeline.generation import choices, perplexity, prompts
+from data_pipeline.generation import choices, perplexity
 from data_pipeline.seq2seq import pairs
 from data_pipeline.squad import files
 from data_pipeline.tables import label_files, published
 from data_pipeline.tagging import files as tagged_files
-from modeling.checkpoints import checkpoint, hugging_face
+from modeling.checkpoints import checkpoint
 from tests import tiny
 
 
@@ -56,7 +55,7 @@ def upload(directory, remote):
 def remote(tmp_path_factory):
     """A model and tables, local in one directory and remote in another."""
     local = tmp_path_factory.mktemp("local")
-    tiny.write_model(local / "model")
+    tiny.write_model(local / "model", num_hidden_layers=1, hidden_act="relu")
     tiny.write_tables(local / "tables")
     upload(local / "model", "ram://remote/model")
     upload(local / "tables", "ram://remote/tables")
@@ -94,7 +93,7 @@ def test_a_run_leaves_its_files_there(run):
     assert "eval_accuracy" in read(f"{run}/eval_results.txt")
 
 
-def test_a_run_goes_on_there(run, remote):
+def test_a_run_goes_on_there_and_python_reads_it(run, remote):
     done = tiny.run_classifier(
         f"--pretrained={run} --dev_file={remote}/tables/dev.tsv",
         f"--do_eval --max_seq_length=16 --output_dir={remote}/again",
@@ -104,13 +103,8 @@ def test_a_run_goes_on_there(run, remote):
         read(f"{path}/eval_results.txt") for path in (run, f"{remote}/again")
     )
     assert first == again
-
-
-def test_python_reads_it_there(run):
-    loaded = bert.load(run, max_seq_length=16)
-    assert loaded.classes.names == ("bad", "fine", "good")
     rows = tiny.rows(10, 48 + 18)  # those of test.tsv
-    predicted = loaded.predict([text for text, _ in rows])
+    predicted = bert.load(run, max_seq_length=16).predict([text for text, _ in rows])
     stored = [line.split("\t") for line in read(f"{run}/test_results.tsv").splitlines()]
     np.testing.assert_allclose(
         [[*row["probabilities"].values()] for row in predicted],
@@ -121,32 +115,17 @@ def test_python_reads_it_there(run):
 
 FILES = {
     "pairs.csv": "source;target\nGood morning.;Guten Tag.\nYes.;Ja.\n",
-    "rows.jsonl": '{"text": "a film"}\n{"text": "the sea"}\n',
     "names.txt": "b\na\n",
     "label_map.json": '{"0": "bad", "1": "good"}',
     "choices.csv": "context,one,two,label\nIt rains.,Wet.,Dry.,one\n",
     "words.conll": "Ada B-PER\nspoke O\n",
-    "squad.json": json.dumps(
-        {
-            "data": [
-                {
-                    "paragraphs": [
-                        {
-                            "context": "Ada spoke.",
-                            "qas": [{"id": "1", "question": "Who?", "answers": []}],
-                        }
-                    ]
-                }
-            ]
-        }
+    "squad.json": (
+        '{"data": [{"paragraphs": [{"context": "Ada spoke.", "qas": '
+        '[{"id": "1", "question": "Who?", "answers": []}]}]}]}'
     ),
-    "race/1.txt": json.dumps(
-        {
-            "article": "It rains.",
-            "questions": ["Why?"],
-            "options": [["a", "b", "c", "d"]],
-            "answers": ["B"],
-        }
+    "race/1.txt": (
+        '{"article": "It rains.", "questions": ["Why?"], '
+        '"options": [["a", "b", "c", "d"]], "answers": ["B"]}'
     ),
 }
 CHOICES = tables.Layout(text_a="context", choices=("one", "two"), label="label")
@@ -154,10 +133,6 @@ READERS = {
     "pairs": lambda d: list(
         pairs.open_rows(f"{d}/pairs.csv", pairs.Layout(), targets_required=True).rows
     ),
-    "prompts": lambda d: [p.text for p in prompts.read([], f"{d}/rows.jsonl")],
-    "texts": lambda d: [
-        text for text, _ in perplexity.read(f"{d}/rows.jsonl", as_one=False)
-    ],
     "document": lambda d: perplexity.read(f"{d}/names.txt", as_one=True)[0][0],
     "labels": lambda d: label_files.read_labels(f"{d}/names.txt"),
     "label map": lambda d: label_maps.read_classes(
@@ -192,27 +167,11 @@ def test_rows_are_read_there_as_here(tmp_path, name):
     assert here == there and here
 
 
-def save_hugging_face(path, model):
-    hugging_face.save(path, model)
-
-
-def save_keras(path, model):
-    model.save(path / "model.keras")
-
-
-@pytest.mark.parametrize("save", [save_hugging_face, save_keras])
-def test_weights_that_libraries_read_from_disk_are_copied(tmp_path, remote, save):
-    loaded = bert.load(f"{remote}/model", max_seq_length=16)
-    path = tmp_path / save.__name__
-    path.mkdir()
-    save(path, loaded.model)
-    file = checkpoint.open_file(upload(path, f"{remote}/{save.__name__}"))
+@pytest.mark.parametrize("form", ["hugging_face", "keras"])
+def test_weights_that_libraries_read_from_disk_are_copied(tmp_path, remote, form):
+    path = tmp_path / form
+    bert.load(f"{remote}/model", max_seq_length=16).save(path, form)
+    file = checkpoint.open_file(upload(path, f"{remote}/{form}"))
     assert not file.source.startswith("ram://")
     local = checkpoint.open_file(path)
     assert dict(file.shapes) == dict(local.shapes) and file.shapes
-
-
-def test_what_is_not_there_is_named():
-    for path in ("ram://absent/labels.txt", "/absent/labels.txt"):
-        with pytest.raises(FileNotFoundError, match=f"^{path}: no such file; check"):
-            label_files.read_text(path)

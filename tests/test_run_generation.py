@@ -8,13 +8,11 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from data_pipeline.text import opening
-from serving import client, predictor
-from serving.protocol import servables
+from serving import predictor
 from tests import tiny, tiny_gpt
-from tests.serving import exported_ops, model_server
+from tests.serving import exported_ops
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +34,6 @@ def run(model_dir):
     return call
 
 
-def refused(model_dir, *arguments):
-    done = tiny.run_script("run_generation", f"--pretrained={model_dir}", *arguments)
-    assert done.code == 2
-    return done.err
-
-
 def rows(path):
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
@@ -51,16 +43,13 @@ def results(printed):
     return {name: float(value) for name, value in lines}
 
 
-def test_a_text_is_streamed_as_a_file_has_it(run, tmp_path):
+def test_texts_are_streamed_as_files_have_them_whatever_stands_beside(run, tmp_path):
     asked = ("--prompt=The sea", "--max_new_tokens=20", "--seed=3", "--top_p=0.95")
     streamed = run(*asked)
     run(*asked, f"--output_file={tmp_path / 'a.jsonl'}")
     (row,) = rows(tmp_path / "a.jsonl")
     assert streamed == f"The sea{row['text']}\n"
     assert row["prompt"] == "The sea" and 10 < row["num_tokens"] <= 20
-
-
-def test_texts_do_not_depend_on_what_stands_beside_them(run, tmp_path):
     prompts = ["a", "much longer", "grün", "a"]
     (tmp_path / "prompts.txt").write_text("".join(f"{p}\n" for p in prompts))
     asked = ("--max_new_tokens=12", "--num_samples=2", "--temperature=1.3")
@@ -78,26 +67,6 @@ def test_texts_do_not_depend_on_what_stands_beside_them(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_several_texts_are_printed_as_the_release_prints_them(run, tmp_path):
-    prompts = ["a", "much longer", "grün", "a"]
-    given = f"--prompt_file={tmp_path / 'prompts.txt'}"
-    (tmp_path / "prompts.txt").write_text("".join(f"{p}\n" for p in prompts))
-    printed = run("--max_new_tokens=12", "--temperature=0", given).split(" SAMPLE ")
-    texts = [part.split("\n", 1)[1] for part in printed[1:]]
-    assert texts[0].rstrip("=\n ") == texts[3].rstrip("=\n ")
-    for prompt, text in zip(prompts, texts, strict=True):
-        assert text.startswith(prompt) and len(text) > len(prompt) + 4
-
-
-@pytest.mark.slow
-def test_a_text_stops_before_a_stop_text(run):
-    asked = ("--prompt=The sea", "--max_new_tokens=24", "--temperature=0")
-    whole = run(*asked).removesuffix("\n")
-    stop = whole[12:14]
-    assert run(*asked, f"--stop={stop}") == whole[: whole.index(stop, 7)] + "\n"
-
-
-@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error(model_dir):
     script = pathlib.Path(__file__).parents[1] / "run_generation.py"
     asked = (f"--pretrained={model_dir}", "--prompt=a", "--max_new_tokens=40")
@@ -108,29 +77,6 @@ def test_a_reader_that_leaves_early_is_no_error(model_dir):
         said = process.stderr.read().decode()
     assert process.returncode == 128 + signal.SIGPIPE
     assert "Traceback" not in said and "BrokenPipe" not in said
-
-
-def test_without_a_prompt_a_text_is_as_long_as_the_context(run, tmp_path):
-    path = tmp_path / "a.jsonl"
-    run("--nostop_at_end", f"--output_file={path}")
-    (row,) = rows(path)
-    assert (row["prompt"], row["num_tokens"], row["ended"]) == ("", 48, False)
-
-
-def test_wrong_input_is_one_line(model_dir, tmp_path):
-    def error(*arguments):
-        return refused(model_dir, *arguments)
-
-    assert "a prompt of 40 tokens and 24 new ones" in error(f"--prompt={'a' * 40}")
-    assert "the prompt is empty; write one" in error("--prompt= ")
-    path = tmp_path / "a.txt"
-    path.write_text(f"{'a' * 60}\n")
-    asked = (f"--score_file={path}", "--score_as=last_word")
-    assert "a.txt:1: ['aaaa" in error(*asked) and "is one word" in error(*asked)
-    path.write_text(f"{'a' * 60} b\n")
-    assert "does not fit into the network's context of 48" in error(*asked)
-    bert = tiny.write_model(tmp_path / "bert")
-    assert "the network reads in both directions" in refused(bert, "--prompt=a")
 
 
 @pytest.mark.slow
@@ -167,56 +113,6 @@ def test_scores_are_those_of_the_export(run, tmp_path):
         assert answer["perplexity"] == pytest.approx(row["perplexity"], rel=1e-5)
         assert len(answer["pieces"]) == row["num_tokens"]
     assert scored[1]["num_tokens"] == 0 and scored[1]["token_nll"] == []
-    signatures = tf.saved_model.load(str(version)).signatures
-    check_sample(signatures["sample"], texts[::2], run)
-    check_ids(signatures, answers, scored)
-    opened = servables.open_version(str(version))
-    servables.warm(opened, str(version))
-    with model_server.serving("writer", {1: opened}) as server:
-        calls = client.connect(server.rest, "writer", 0, 30, by_rest=True)
-        assert client.ask(calls, "generate", [texts]) == answers
-        nlls = [row["nll"] for row in client.ask(calls, "score", [texts])]
-        np.testing.assert_allclose(nlls, [row["nll"] for row in scored], rtol=1e-6)
-
-
-def check_ids(signatures, answers, scored):
-    """Ids in and out, beside texts."""
-    tokenizer = tiny_gpt.tokenizer()
-    ids = tf.constant([[*b"The sea", 0, 0]])
-    mask = tf.constant([[1] * 7 + [0] * 2])
-    found = signatures["generate_ids"](input_ids=ids, input_mask=mask)
-    new = [index for index in found["generated_ids"][0].numpy().tolist() if index >= 0]
-    assert tokenizer.decode(new) == answers[0]["generated"]
-    ids = tf.pad(ids, [[0, 0], [1, 0]], constant_values=tokenizer.document_end_id)
-    mask = tf.pad(mask, [[0, 0], [1, 0]], constant_values=1)
-    found = signatures["score_ids"](input_ids=ids, input_mask=mask)
-    assert found["nll"].numpy()[0] == pytest.approx(scored[0]["nll"], rel=1e-5)
-    assert found["num_tokens"].numpy()[0] == 7
-    assert not found["token_nll"][0, 7:].numpy().any()
-
-
-def check_sample(sample, texts, run):
-    """Draws follow from a row's own seed, and are those of the script."""
-
-    def drawn(texts, seeds, temperature):
-        count = len(texts)
-        return (
-            sample(
-                text=tf.constant(texts),
-                seed=tf.constant(seeds, tf.int64),
-                temperature=tf.constant(temperature, tf.float32),
-                top_k=tf.constant([0] * count),
-                top_p=tf.constant([1.0] * count),
-            )["generated"]
-            .numpy()
-            .tolist()
-        )
-
-    first = drawn([*texts, texts[0]], [5, 6, 6], [1.0, 1.0, 0.0])
-    assert drawn(texts[:1], [5], [1.0]) == first[:1] != first[2:]
-    assert drawn(texts[:1], [6], [1.0]) != first[:1]
-    printed = run(f"--prompt={texts[0]}", "--max_new_tokens=12", "--seed=5")
-    assert printed == f"{texts[0]}{first[0].decode()}\n"
 
 
 def test_a_labelled_table_is_classified_without_training(run, tmp_path):
@@ -235,17 +131,7 @@ def test_a_labelled_table_is_classified_without_training(run, tmp_path):
     assert found[0]["texts"][0].endswith("\n\ngood film: -")
 
 
-@pytest.mark.slow
-def test_a_left_to_right_bert_writes_and_scores(run, tmp_path):
-    bert = tiny.write_model(tmp_path / "bert", attention="causal")
-    asked = ("--prompt=the film", "--max_new_tokens=8", "--temperature=0")
-    printed = run(*asked, "--nostop_at_end", pretrained=bert)
-    assert printed.startswith("the film ") and len(printed.split()) > 4
-    (tmp_path / "a.txt").write_text("the film was good\na\n")
-    scores = results(run(f"--score_file={tmp_path / 'a.txt'}", pretrained=bert))
-    assert scores["num_tokens"] == 5 and 20 < scores["perplexity"] < 120
-
-
+@pytest.mark.slow  # every day tests/modeling/ has the numbers of these weights
 def test_texts_of_really_trained_weights_are_the_recorded_ones(
     run, shared_file, tmp_path
 ):

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from contract import file_names, remote_files, wording
+from contract import errors, file_names, remote_files, wording
 from data_pipeline.batches import batching
 from data_pipeline.pretraining import source
 from modeling import losses
@@ -184,6 +185,7 @@ class FineTuningTask(Task):
             name = "evaluating: batch" if split == "dev" else "predicting: batch"
             rows = splits[split]
             outputs = predictor(rows, batch_size=batch_size, name=name)
+            check_finite(outputs, split)
             return self.score(split, outputs, batch_size)
 
         task = dataclasses.replace(self, splits=splits)
@@ -288,8 +290,6 @@ class PretrainingTask(Task):
         objective, records: the loss, and what to train and evaluate on; None to export
             alone.
         score: scores of inference.objective_scores -> those to report.
-        shown: model, features, training -> outputs for `show`; None to show nothing.
-        show: features and outputs of a batch -> {name: Markdown}.
         report: writes the report, of keyword arguments.
         states: model -> {name: shape without rows} of what it carries from batch to
             batch, as in carried_states.CarriedStates; None for nothing.
@@ -300,8 +300,6 @@ class PretrainingTask(Task):
     objective: losses.Objective | None = None
     records: source.PretrainingData | None = None
     score: Callable[[dict[str, Any]], dict[str, Any]] = lambda scores: scores
-    shown: Callable[..., dict[str, Any]] | None = None
-    show: Callable[[Any, Any], dict[str, str]] = lambda features, outputs: {}
     report: Callable[..., None]
     states: Callable[[Any], Mapping[str, Sequence[int]]] | None = None
 
@@ -315,7 +313,7 @@ class PretrainingTask(Task):
     def begin(
         self, model: Any, settings: Settings
     ) -> tuple["PretrainingTask", inference.CachedEvaluation]:
-        """The task, and a function that returns scores and texts to show."""
+        """The task, and a function that returns scores."""
         if not self.records:
             return self, inference.CachedEvaluation(dict)
         assert self.objective
@@ -328,20 +326,12 @@ class PretrainingTask(Task):
         count = self.records.num_evaluation_batches(size, settings.max_eval_steps)
         limit = count if settings.max_eval_steps else None
         batches = functools.partial(self.records.evaluation_batches, size, limit)
-        predict = self.shown and inference.predict_function(
-            functools.partial(self.shown, model), strategy, jit_compile=jit_compile
-        )
 
         def evaluate() -> dict[str, Any]:
             if states:
                 states.reset()
-            scores = self.score(
-                inference.objective_scores(function, batches, count, strategy)
-            )
-            if not predict:
-                return scores
-            first = inference.first_batch(predict, batches, strategy)
-            return scores | self.show(*first)
+            scores = inference.objective_scores(function, batches, count, strategy)
+            return self.score(scores)
 
         return self, inference.CachedEvaluation(evaluate)
 
@@ -393,12 +383,7 @@ class PretrainingTask(Task):
         if not settings.evaluates:
             return outcome
         outcome.scores = evaluate.at(step)
-        outcome.results = {
-            name: value
-            for name, value in outcome.scores.items()
-            if not isinstance(value, str)
-        }
-        outcome.results["global_step"] = step
+        outcome.results = {**outcome.scores, "global_step": step}
         outcome.print_results()
         run_directory.record(current, step, outcome.scores, outcome.results)
         if current.writes:
@@ -427,6 +412,20 @@ class PretrainingTask(Task):
                 explanations=[],
                 defaults=settings.default_flags,
                 **facts.collect(settings.run, model, self.kind, data, *ended),
+            )
+
+
+def check_finite(outputs: Mapping[str, np.ndarray], split: str) -> None:
+    """Raises errors.NotFinite for outputs that no score can be computed of.
+
+    The last step of training may leave such weights, after a loss that was finite.
+    """
+    for name, values in outputs.items():
+        # -inf stands beyond the end of a text.
+        if values.dtype.kind == "f" and not np.all(values < np.inf):
+            raise errors.NotFinite(
+                f"the model's {name} for the {split} rows are not finite numbers; "
+                "lower --learning_rate and start again with --overwrite_output_dir"
             )
 
 

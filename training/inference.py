@@ -271,26 +271,6 @@ def _exact_count(part: str, sums: Mapping[str, Any]) -> float:
     return sums["metrics"].get(accuracy, (0, sums["counts"][part]))[1]
 
 
-def first_batch(
-    function: Function, batches: Any, strategy: tf.distribute.Strategy
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The features of one batch and the model's outputs, arrays [B, ...]."""
-    features = next(iter(devices.distributed(strategy, batches)))
-    outputs = function(features)
-    local = {
-        name: np.concatenate(strategy.experimental_local_results(value))
-        for name, value in features.items()
-    }
-
-    def whole(part):
-        return {
-            name: devices.whole_batches(strategy, np.asarray(shares)[None])[0]
-            for name, shares in part.items()
-        }
-
-    return whole(local), whole(outputs)
-
-
 class Extracted(NamedTuple):
     """An example's number from 0, int32 [S] tokens and values [...]."""
 

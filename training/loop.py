@@ -67,7 +67,7 @@ class Loop:
     """The loop over the steps of a run.
 
     Attributes:
-        evaluate: returns scores on held-out data, and texts to show.
+        evaluate: returns scores on held-out data.
         on_evaluated: called with the step after an evaluation of weights that the run
             may end with.
         name_batch: names the examples in the batch of a step, counted from 0.

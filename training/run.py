@@ -87,7 +87,7 @@ class Training:
     Attributes:
         origin: where the model's current weights come from, for the log.
         batches_from: step -> the batches from that step on, for devices.distributed.
-        evaluate: returns scores on held-out data, and Markdown texts to show.
+        evaluate: returns scores on held-out data.
         on_evaluated: as in loop.Loop.
         names: step -> how messages name the examples in its batch.
         watched: returns the few numbers of the model to show while it is trained.

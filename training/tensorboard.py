@@ -66,10 +66,7 @@ class Reporter:
         scalars: Mapping[str, Any],
         group: str | None = None,
     ) -> None:
-        """Adds numbers to the curves `<group>/<name>`, and Markdown to the texts.
-
-        The default group is the kind.
-        """
+        """Adds numbers to the curves `<group>/<name>`, by default `<kind>/<name>`."""
         group = group or kind
         if not self._writes:
             return
@@ -78,10 +75,7 @@ class Reporter:
             self._writer(kind).as_default(step),
         ):
             for name, value in scalars.items():
-                if isinstance(value, str):
-                    tf.summary.text(f"{group}/{name}", value)
-                else:
-                    tf.summary.scalar(f"{group}/{name}", float(value))
+                tf.summary.scalar(f"{group}/{name}", float(value))
 
     def show(self, kind: str, step: int, shown: Mapping[str, Any]) -> None:
         """Adds {name: (PNG, Markdown or float [K] for a histogram, description)}."""
@@ -133,13 +127,9 @@ class Reporter:
         )
 
     def evaluated(self, step: int, scores: Mapping[str, Any]) -> None:
-        """Reports scores and texts of an evaluation during or after training."""
+        """Reports scores of an evaluation during or after training."""
         self.write("eval", step, scores)
-        text = "  ".join(
-            f"{name} {value:.4f}"
-            for name, value in scores.items()
-            if not isinstance(value, str)
-        )
+        text = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
         self.say(f"evaluation at step {step}: {text}")
         if mix := self._watched():
             self.say(mix_line(mix))

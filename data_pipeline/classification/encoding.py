@@ -74,10 +74,7 @@ class Encoder:
 
     @property
     def text_names(self) -> tuple[str, ...]:
-        """Names of an example's texts, which are the inputs of an exported model.
-
-        "choices", one input string [B, C], is repeated once per choice.
-        """
+        """Names of an example's texts; "choices" stands there once per choice."""
         if self.label_set and self._is_choice:
             question = ("question",) if self.has_pairs else ()
             return ("context", *question, *("choices" for _ in self.label_set.names))
@@ -105,12 +102,9 @@ class Encoder:
         *,
         num_texts: int | None = None,
     ) -> tuple[list[str], list[str] | None, Any]:
-        """The arguments of `__call__` as lists, for texts of a user.
+        """The arguments of `__call__` as lists; ValueError where they do not fit.
 
         `num_texts` is 1, or 2 for pairs; None allows both.
-
-        Raises:
-            ValueError: they are not equally many, or not what the network reads.
         """
         if isinstance(texts, str) and choices is not None:
             choices = [choices]

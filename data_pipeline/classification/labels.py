@@ -22,9 +22,6 @@ class Labels:
     """The names of a head's outputs, in the order of their ids; none for regression.
 
     For a choice they name the answers by place; every row has answers.
-
-    Raises:
-        ValueError: names, problem type and separator do not fit together.
     """
 
     names: tuple[str, ...]
@@ -81,13 +78,10 @@ class Labels:
         return self.problem_type in features.ONE_OF_SEVERAL
 
     def encode(self, table: tables.Table) -> np.ndarray:
-        """Turns labels into ids int32 [N], or for regression the numbers, float32 [N].
+        """Labels as ids int32 [N], for regression as numbers float32 [N].
 
-        For multi_label float32 [N, C], 1 for each label that the row has.
-
-        Raises:
-            ValueError: the table has no labels, a label is not in the set, or a
-                regression value is not a finite float32.
+        For multi_label float32 [N, C], 1 for each label that the row has. A label that
+        is not in the set, or no finite float32, raises ValueError.
         """
         rows = _labelled_lines(table)
         if self.problem_type == "regression":
@@ -185,11 +179,7 @@ def _labelled_lines(table: tables.Table) -> list[tuple[int, tables.Label]]:
 def find_labels(
     table: tables.Table, problem_type: str, separator: str = ","
 ) -> tuple[str, ...]:
-    """Collects the labels that occur, sorted; numbers in numeric order.
-
-    Raises:
-        ValueError: the table has no labels, or one is empty or a misplaced list.
-    """
+    """The labels that occur, sorted, numbers by value; ValueError without any."""
     if problem_type == "regression":
         return ()
     is_set = problem_type == "multi_label"
@@ -224,11 +214,7 @@ def choice_names(
 
 
 def label_map_text(label_set: Labels) -> str:
-    """Which id is which label, as JSON: {"0": "negative", "1": "positive", ...}.
-
-    "problem_type" and, where they are not the usual ones, "label_separator" and
-    "pair_input" follow.
-    """
+    """The label of each id, as JSON: {"0": "negative", ...}, and settings."""
     settings = {"problem_type": label_set.problem_type}
     if label_set.pair_input != "joined":
         settings["pair_input"] = label_set.pair_input
@@ -238,10 +224,7 @@ def label_map_text(label_set: Labels) -> str:
 
 
 def read_label_map(path: str) -> Labels:
-    """Reads the text of `label_map_text`; ValueError for any other.
-
-    Without "problem_type" it is classification.
-    """
+    """Reads the text of `label_map_text`; ValueError for any other."""
 
     def make(
         names,
@@ -256,14 +239,11 @@ def read_label_map(path: str) -> Labels:
 
 
 def class_weights(spec: str, label_ids: np.ndarray, label_set: Labels) -> np.ndarray:
-    """How much an example of each class counts in the loss: float32 [C].
+    """The weight of an example of each class in the loss: float32 [C].
 
     `spec` is "balanced", which is N / (C * examples of the class) as scikit-learn
     defines it, or one positive number a class between commas, in id order. `label_ids`
-    are int [N], of the training split.
-
-    Raises:
-        ValueError: not a classification, an empty class, or not C positive numbers.
+    are int [N], of the training split. Anything else raises ValueError.
     """
     if label_set.problem_type != "classification":
         raise errors.InputError(

@@ -52,10 +52,7 @@ def write(
     *,
     writes_labels: bool = True,
 ) -> None:
-    """Writes test_results.tsv, test_predictions.jsonl and label_map.json, or none.
-
-    `writes_labels` is False where label_map.json is that of a trained run.
-    """
+    """Writes test_results.tsv, test_predictions.jsonl and label_map.json, or none."""
     paths = [
         os.path.join(directory, name)
         for name in (file_names.TEST_RESULTS, file_names.TEST_PREDICTIONS)

@@ -21,10 +21,7 @@ def with_unlabelled(
 ) -> split.LabelledData:
     """Adds the table source.unlabelled_file to training rows, as the split UNLABELLED.
 
-    Labels in it are not read.
-
-    Raises:
-        ValueError: it cannot be read, or has pairs where the others have none.
+    Its labels are not read. Pairs where the others have none raise ValueError.
     """
     path = source.unlabelled_file
     if not path or "train" not in data.splits:

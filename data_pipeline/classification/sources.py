@@ -46,11 +46,8 @@ class Source:
     def read(self, split: str, like: tables.Table | None = None) -> tables.Table:
         """Reads "train", "dev" or "test"; a test split need not have labels.
 
-        Each file may have a header or none; `like` is a split that was read before,
-        whose header has names that this one may have.
-
-        Raises:
-            ValueError: no such split was named, or its content is wrong.
+        `like` is a split that was read before, whose header has names that this one may
+        have. A split without a name or with wrong content raises ValueError.
         """
         if self.task and not self.data_dir:
             raise errors.InputError(
@@ -109,11 +106,8 @@ class Source:
     def label_set(self, train: tables.Table | None, label_map: str) -> labels.Labels:
         """The labels of the task, of --labels, or of the training rows.
 
-        Without training rows they are those of `label_map`: the path of the
-        label_map.json beside the model's weights, or "".
-
-        Raises:
-            ValueError: the labels are not known, or the model has others.
+        Without training rows they are those of `label_map`, the path of the
+        label_map.json of a trained run, or "". Where they differ, ValueError is raised.
         """
         stated = self._stated_labels()
         if train is not None:

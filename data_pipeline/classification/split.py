@@ -39,10 +39,7 @@ class LabelledSplit(splits.Split):
         return [] if self.label_ids is None else [self.label_ids]
 
     def names(self, indices: np.ndarray) -> list[str]:
-        """Names int [B] examples by their lines, such as "train.tsv:17 (id 42)".
-
-        In a TensorFlow data set 17 is the number of the example, counted from 1.
-        """
+        """Names int [B] examples by their lines, such as "train.tsv:17 (id 42)"."""
         lines, ids = self.table.lines, self.table.example_ids
         return [f"{self.path}:{lines[i]} (id {ids[i]})" for i in indices]
 
@@ -195,15 +192,13 @@ def write_records(directory: str, data: LabelledData, max_seq_length: int) -> No
     """
     if data.encode.tokenizer.token_shape:
         return
-    for name in filter(data.splits.__contains__, _RECORD_NAMES):
-        packed, label_ids = data.splits[name].packed, data.splits[name].label_ids
-        if label_ids is None:
-            label_ids = np.zeros(len(packed), features.INTEGER)
+    for name, record_name in _RECORD_NAMES.items():
+        if not (split := data.splits.get(name)):
+            continue
+        blank = np.zeros(len(split), features.INTEGER)
         columns = {
-            features.LABEL_IDS: label_ids,
-            features.IS_REAL_EXAMPLE: np.ones(len(packed), features.INTEGER),
+            features.LABEL_IDS: blank if split.label_ids is None else split.label_ids,
+            features.IS_REAL_EXAMPLE: blank + 1,
         }
-        path = os.path.join(
-            directory, f"{_RECORD_NAMES[name]}{file_names.TF_RECORD_ENDING}"
-        )
-        tf_records.write(path, packed, columns, max_seq_length)
+        path = os.path.join(directory, record_name + file_names.TF_RECORD_ENDING)
+        tf_records.write(path, split.packed, columns, max_seq_length)

@@ -45,10 +45,8 @@ class Layout:
     number counted from 0, also as a digit string; the number -1 is the last.
 
     Where `has_header` is None, line 1 is a header if a column here is a name, or if its
-    cell for text_a or label is a usual name (`USUAL_TEXTS`, `USUAL_LABELS`), or that
-    for text_a is a name in the header of another split. Otherwise the reader refuses a
-    line 1 that may be a header: its label alone is no number, or occurs once, or there
-    are no labels and another split has a header.
+    cell for text_a or label is a usual name, or that for text_a is a name in the header
+    of another split. Otherwise the reader refuses a line 1 that may be a header.
     """
 
     # "tsv", "csv", "jsonl", "auto" by the file's name, or one of published.LAYOUTS
@@ -101,31 +99,24 @@ def read_table(
             is blank, too short, or has an empty text that is not allowed.
     """
     path = str(path)
-    rows, keys, first, has_header = _begin(
-        path, layout, other_header, labels_required=labels_required
-    )
-    table = _collect(path, rows, keys, layout, allow_empty_text=allow_empty_text)
+    rows, keys, first, has_header = _begin(path, layout, other_header, labels_required)
+    table = _collect(path, rows, keys, layout, allow_empty_text)
     if isinstance(first, list) and not has_header and layout.has_header is None:
         _refuse_likely_header(table, other_header)
     return dataclasses.replace(table, header=tuple(first) if has_header else ())
 
 
 def check_columns(files: Mapping[str, str], layout: Layout) -> None:
-    """Raises what `read_table` raises of the first rows; needs no TensorFlow.
-
-    `files` has the path of each split; a "test" split needs no labels.
-    """
+    """Raises the errors of `read_table` for the first rows of each split's file."""
     header: tuple[str, ...] = ()
     for split, path in files.items():
         with contextlib.redirect_stdout(None):  # what is printed comes with all rows
-            _, _, first, has_header = _begin(
-                path, layout, header, labels_required=split != "test"
-            )
+            _, _, first, has_header = _begin(path, layout, header, split != "test")
         header = tuple(first) if has_header else header
 
 
 def _begin(
-    path: str, layout: Layout, other_header: Sequence[str], *, labels_required: bool
+    path: str, layout: Layout, other_header: Sequence[str], labels_required: bool
 ) -> tuple[text_rows.NumberedRows, dict[str, Key], text_rows.Row, bool]:
     """Opens a table: its rows, the keys of its cells, row 1, whether it has names."""
     reads = published if layout.file_format in published.LAYOUTS else text_rows
@@ -139,7 +130,7 @@ def _begin(
         path, layout, first, other_header
     )
     names = list(first) if has_header or isinstance(first, dict) else []
-    keys = _choose_columns(path, layout, names, first, labels_required=labels_required)
+    keys = _choose_columns(path, layout, names, first, labels_required)
     if not has_header:
         rows = itertools.chain([(line, first)], rows)
     return rows, keys, first, has_header
@@ -156,9 +147,8 @@ def read_tfds(
 ) -> Table:
     """Reads a split such as "validation[:10%]" of a data set such as "glue/sst2".
 
-    A data set of TensorFlow Datasets is prepared on first use, in `data_dir` or the
-    library's default. Columns are names of features. Class labels become their names;
-    -1 is no label. `lines` number the examples from 1, in stored order.
+    TensorFlow Datasets prepares it on first use. Columns are names of features; class
+    labels become their names, -1 is no label. `lines` number the examples from 1.
 
     Raises:
         ValueError: no such data set, split or feature, or as in `read_table`.
@@ -168,9 +158,9 @@ def read_tfds(
     line, first = next(rows, (0, None))
     if first is None:
         raise errors.InputError(f"{path}: the split is empty; choose another")
-    keys = _choose_columns(path, layout, names, first, labels_required=labels_required)
+    keys = _choose_columns(path, layout, names, first, labels_required)
     rows = itertools.chain([(line, first)], rows)
-    return _collect(path, rows, keys, layout, allow_empty_text=allow_empty_text)
+    return _collect(path, rows, keys, layout, allow_empty_text)
 
 
 def take(table: Table, is_kept: np.ndarray) -> Table:
@@ -196,20 +186,14 @@ def from_memory(
     """A table of rows in memory, whose `lines` count from 1; messages call it `name`.
 
     Rows are dicts {column: value}, a DataFrame of pandas, or as in `_UNNAMED`.
-
-    Raises:
-        ValueError: a row has another form, there is none, or as in `read_table`.
     """
     if hasattr(records, "to_dict"):  # a DataFrame
         records = records.to_dict("records")
     rows = [_named(f"{name}:{line}", row) for line, row in enumerate(records, start=1)]
     if not rows:
         raise errors.InputError(f"{name} has no rows; give it one per example")
-    keys = _choose_columns(
-        name, layout, list(rows[0]), rows[0], labels_required=labels_required
-    )
-    numbered = enumerate(rows, start=1)
-    return _collect(name, numbered, keys, layout, allow_empty_text=allow_empty_text)
+    keys = _choose_columns(name, layout, list(rows[0]), rows[0], labels_required)
+    return _collect(name, enumerate(rows, start=1), keys, layout, allow_empty_text)
 
 
 def _named(place: str, row: Any) -> dict[str, Any]:
@@ -281,7 +265,6 @@ def _choose_columns(
     layout: Layout,
     names: list[str],
     first: text_rows.Row,
-    *,
     labels_required: bool,
 ) -> dict[str, Key]:
     """The key of each role that is there; `first` is the header or else a row."""
@@ -296,9 +279,7 @@ def _choose_columns(
             )
         columns.update(zip(("text_a", "text_b"), texts, strict=False))
     if columns["label"] is None:
-        usual = table_columns.usual_names(
-            names, tuple((name,) for name in USUAL_LABELS)
-        )
+        usual = table_columns.usual_names(names, zip(USUAL_LABELS))
         columns["label"] = usual[0] if usual else None
     label = columns["label"]
     if labels_required and label is None:
@@ -323,22 +304,22 @@ def _collect(
     rows: text_rows.NumberedRows,
     keys: dict[str, Key],
     layout: Layout,
-    *,
     allow_empty_text: bool,
 ) -> Table:
     columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
     choice_roles = [_choice_role(i) for i in range(len(layout.choices))]
     choices: list[tuple[str, ...]] = []
-    kinds, lines = _Kinds(), []
+    kinds: dict[str, str] = {}
+    lines: list[int] = []
     short: list[int] = []
     others: set[str] = set()
     for line, row in rows:
         place = f"{path}:{line}"
         cells = {role: table_columns.cell(row, key) for role, key in keys.items()}
-        if any(value is None for value in cells.values()):
+        missing = next((role for role, value in cells.items() if value is None), None)
+        if missing:
             if not layout.skip_short_rows:
-                role = next(role for role, value in cells.items() if value is None)
-                lack = table_columns.missing_cell_message(row, role, keys[role])
+                lack = table_columns.missing_cell_message(row, missing, keys[missing])
                 raise errors.InputError(f"{place}: {lack}")
             short.append(line)
             continue
@@ -347,14 +328,11 @@ def _collect(
             if kept != layout.keep_rows[1]:
                 others.add(str(kept))
                 continue
-        kinds.check(place, cells.get("label", ""))
+        _check_kind(place, cells.get("label", ""), kinds)
         for role, column in columns.items():
             value = _value(place, role, cells[role])
-            if not allow_empty_text and role.startswith("text") and not value.strip():
-                raise errors.InputError(
-                    f"{place}: {role} is empty; fill it, remove the row, or pass "
-                    "--allow_empty_text"
-                )
+            if role.startswith("text"):
+                _check_filled(place, role, value, allow_empty_text)
             column.append(value)
         if choice_roles:
             answers = [cells[role] for role in choice_roles]
@@ -363,10 +341,8 @@ def _collect(
         lines.append(line)
     if short:
         logging.warning(
-            "%s: left out %d rows with too few columns, the first in line %d",
-            path,
-            len(short),
-            short[0],
+            f"{path}: left out {len(short)} rows with too few columns, the first in "
+            f"line {short[0]}"
         )
     if not lines and layout.keep_rows and others:
         raise errors.InputError(
@@ -386,26 +362,24 @@ def _collect(
     )
 
 
-class _Kinds:
-    """Compares the JSON types of labels: all are strings, or numbers, or booleans."""
+def _check_kind(place: str, label: Any, kinds: dict[str, str]) -> None:
+    """Raises ValueError where a label is of another JSON type than those before.
 
-    def __init__(self) -> None:
-        self._first: tuple[str, str] | None = None
-
-    def check(self, place: str, label: Any) -> None:
-        """Raises ValueError where a label is of another type than those before."""
-        for item in label if isinstance(label, list) else [label]:
-            kind = "a string"
-            if isinstance(item, bool):
-                kind = "true or false"
-            elif isinstance(item, int | float):
-                kind = "a number"
-            self._first = self._first or (kind, place)
-            if kind != self._first[0]:
-                raise errors.InputError(
-                    f"{place}: label {json.dumps(item)} is {kind}, and that of "
-                    f"{self._first[1]} is {self._first[0]}; write all labels alike"
-                )
+    `kinds` has the place of the first of each type, and gets that of this label.
+    """
+    for item in label if isinstance(label, list) else [label]:
+        kind = "a string"
+        if isinstance(item, bool):
+            kind = "true or false"
+        elif isinstance(item, int | float):
+            kind = "a number"
+        kinds.setdefault(kind, place)
+        first = next(iter(kinds))
+        if kind != first:
+            raise errors.InputError(
+                f"{place}: label {json.dumps(item)} is {kind}, and that of "
+                f"{kinds[first]} is {first}; write all labels alike"
+            )
 
 
 def _choices(
@@ -430,12 +404,16 @@ def _choices(
             "before; give each row as many, and 2 at least"
         )
     for index, text in enumerate(row):
-        if not text.strip() and not allow_empty_text:
-            raise errors.InputError(
-                f"{place}: choice {index} is empty; fill it, remove the row, or pass "
-                "--allow_empty_text"
-            )
+        _check_filled(place, f"choice {index}", text, allow_empty_text)
     return row
+
+
+def _check_filled(place: str, role: str, text: str, allow_empty_text: bool) -> None:
+    if not allow_empty_text and not text.strip():
+        raise errors.InputError(
+            f"{place}: {role} is empty; fill it, remove the row, or pass "
+            "--allow_empty_text"
+        )
 
 
 def _value(place: str, role: str, value: Any) -> Any:

@@ -199,11 +199,7 @@ _OTHER_NAMES = {
 
 
 def task_named(name: str, xnli_language: str = "zh") -> Task:
-    """Finds a task such as "MRPC", "sst2" or "mnli-mismatched".
-
-    Raises:
-        ValueError: no task has that name.
-    """
+    """Finds a task such as "MRPC", "sst2" or "mnli-mismatched", or ValueError."""
 
     def squeezed(text: str) -> str:
         return text.lower().replace("-", "").replace("_", "")

@@ -31,7 +31,6 @@ class Size:
     num_lines: int  # blank ones included
     num_tokens: int  # of all lines after cutting, with [CLS] and [SEP]
     num_truncated: int  # lines that are cut to the length limit
-    num_pairs: int  # of tokens of one line, the sum of squared lengths
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,23 +43,17 @@ class TextLines:
     needs_tokens: bool = False  # whether a line without any token is an error
 
     def measure(self) -> Size:
-        """Reads the file once.
-
-        Raises:
-            ValueError: it cannot be read or has no line; or a line has no token, or is
-                a pair, and no special token stands around texts.
-        """
-        num_lines = num_tokens = num_truncated = num_pairs = 0
+        """Reads the file once; ValueError without lines, or for an empty one."""
+        num_lines = num_tokens = num_truncated = 0
         for packed in self._chunks():
             num_lines += len(packed)
             num_tokens += len(packed.tokens)
             num_truncated += packed.num_truncated
-            num_pairs += int(np.sum(packed.lengths**2))
         if not num_lines:
             raise errors.InputError(
                 f"{self.path}: is empty; give a file with a text a line"
             )
-        return Size(num_lines, num_tokens, num_truncated, num_pairs)
+        return Size(num_lines, num_tokens, num_truncated)
 
     def batches(
         self,
@@ -70,13 +63,11 @@ class TextLines:
         pad_to: int | None,
         by_length: bool = True,
     ) -> tf.data.Dataset:
-        """All lines in full batches, in an order that wastes little on padding.
-
-        Unless they are ordered `by_length`: then they come as they stand in the file.
+        """All lines in full batches; `by_length`, in an order that saves padding.
 
         A pool has at most `max_tokens`. All lines of one come before those of the next,
-        so whoever restores the order of lines has to keep so many tokens. `pad_to` is
-        the length of every batch in tokens, or None for its longest line.
+        so whoever restores the order of lines keeps as many tokens. `pad_to` is the
+        length of every batch in tokens, or None for its longest line.
 
         Returns:
             Dicts: input_ids, input_mask, segment_ids int32 [B, S], and unique_ids int64

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 import tensorflow as tf
 
 from contract import atomic_files, errors, features
@@ -42,39 +43,24 @@ class VectorLayout:
     spell: Spell
     frame: tuple[int, int] = (1, 1)  # special tokens before and after a line
 
-    @property
-    def arrays(self) -> dict[str, tuple[int, ...] | tuple[int | str, ...]]:
-        """The shape of the values, and names to write beside them in an .npz file."""
-        rows = self.num_tokens if self.of_tokens else self.num_lines
-        return {VALUES: (rows, len(self.layers), self.width), LAYERS: self.layers}
-
-    @property
-    def formats(self) -> dict[str, Any]:
-        """{name: what opens a file of that format}."""
-        return FORMATS
-
     def cut(self, values: np.ndarray, length: int) -> np.ndarray:
         """A line's values [S, K, W] without padding; [K, W] as they are."""
         return values[:length] if self.of_tokens else values
 
-    def values_per_token(self, max_seq_length: int) -> int:
+    @property
+    def values_per_token(self) -> int:
         """At most, while a line waits for those before it."""
         return len(self.layers) * self.width
 
 
 @contextlib.contextmanager
-def writer(path: str, output_format: str, layout: Any) -> Iterator[Write]:
-    """Opens a file in one of the layout's formats; it replaces `path` if all goes well.
+def writer(path: str, output_format: str, layout: VectorLayout) -> Iterator[Write]:
+    """Opens a file in one of `FORMATS`; it replaces `path` if all goes well.
 
-    Yields:
-        A function that takes the next lines, and writes them while the caller goes on:
-        objects with unique_id, the number of the line, input_ids int32 [S] or, where a
-        token is a row of characters, [S, C], and values
-        float32 [S, K, W], of lines [K, W], or of attention [K, N, S, S].
-
-    Raises:
-        OSError, ValueError: it cannot be written, or the lines are not as many as the
-            layout says; nothing of it stays.
+    Yields a function that takes the next lines, and writes them while the caller goes
+    on: objects with unique_id, the number of the line, input_ids int32 [S] or [S, C],
+    and values float32 [S, K, W] or, of lines, [K, W]. Other lines than the layout has
+    raise ValueError, and nothing stays.
     """
     num_lines = num_tokens = 0
     callers: BaseException | None = None
@@ -92,7 +78,7 @@ def writer(path: str, output_format: str, layout: Any) -> Iterator[Write]:
     try:
         with (
             atomic_files.replacing(path) as (temporary,),
-            layout.formats[output_format](temporary, layout) as write_line,
+            FORMATS[output_format](temporary, layout) as write_line,
         ):
             with _in_background(functools.partial(write, write_line)) as write_later:
                 try:
@@ -100,20 +86,16 @@ def writer(path: str, output_format: str, layout: Any) -> Iterator[Write]:
                 except tf.errors.OpError as error:
                     callers = error
                     raise
-            _check_counts(path, num_lines, num_tokens, layout)
+            if (num_lines, num_tokens) != (layout.num_lines, layout.num_tokens):
+                raise errors.InputError(
+                    f"{path}: {num_lines} lines with {num_tokens} tokens came, "
+                    f"{layout.num_lines} with {layout.num_tokens} were counted before; "
+                    "the input has changed meanwhile: run the command again"
+                )
     except OSError as error:
         if callers and error.__cause__ is callers:  # of a device, not of this file
             raise callers from None
         raise
-
-
-def _check_counts(path, num_lines, num_tokens, layout):
-    if (num_lines, num_tokens) != (layout.num_lines, layout.num_tokens):
-        raise errors.InputError(
-            f"{path}: {num_lines} lines with {num_tokens} tokens came, "
-            f"{layout.num_lines} with {layout.num_tokens} were counted before; the "
-            "input has changed meanwhile: run the command again"
-        )
 
 
 @contextlib.contextmanager
@@ -160,7 +142,7 @@ def _jsonl(path, layout):
 
 
 @contextlib.contextmanager
-def tfrecord(path, layout):
+def _tfrecord(path, layout):
     """A tf.train.Example a line: linex_index, shape, values, of tokens input_ids."""
 
     def record(result):
@@ -190,16 +172,15 @@ def _varint(number):
 
 
 @contextlib.contextmanager
-def npz(path, layout):
+def _npz(path, layout):
     """Arrays: values, layers, and of tokens input_ids and splits as in packing.Packed.
 
     Values are written as they come; ids, a thousandth of them, wait in temporary files.
     """
-    names = dict(layout.arrays)
-    shape = names.pop(VALUES)
+    num_rows = layout.num_tokens if layout.of_tokens else layout.num_lines
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(tf.io.gfile.GFile(path, "wb"))
-        # Nothing but what zipfile needs: a GFile cannot go back in what it wrote.
+        # zipfile needs no more; a GFile cannot go back to bytes that are written.
         stream: Any = types.SimpleNamespace(
             write=lambda data: file.write(data) or len(data), flush=file.flush
         )
@@ -207,6 +188,7 @@ def npz(path, layout):
         ids, ends = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(2))
         num_tokens, token_shape = 0, ()
 
+        shape = num_rows, len(layout.layers), layout.width
         with _member(archive, VALUES, np.float32, shape) as member:
 
             def write_line(result):
@@ -218,14 +200,13 @@ def npz(path, layout):
                 ends.write(np.int64(num_tokens).astype("<i8").tobytes())
 
             yield write_line
-        for name, values in names.items():
-            array = np.array(list(map(str, values)))
-            with _member(archive, name, array.dtype, array.shape) as member:
-                member.write(array.tobytes())
+        names = np.array(list(map(str, layout.layers)))
+        with _member(archive, LAYERS, names.dtype, names.shape) as member:
+            member.write(names.tobytes())
         if not layout.of_tokens:
             return
-        shape = layout.num_tokens, *token_shape
-        with _member(archive, features.INPUT_IDS, np.int32, shape) as member:
+        ids_shape = layout.num_tokens, *token_shape
+        with _member(archive, features.INPUT_IDS, np.int32, ids_shape) as member:
             ids.seek(0)
             shutil.copyfileobj(ids, member)
         with _member(archive, SPLITS, np.int64, (layout.num_lines + 1,)) as member:
@@ -243,77 +224,32 @@ def _member(archive, name, dtype, shape):
         yield member
 
 
-FORMATS = {
-    **{"jsonl": _jsonl, "npz": npz, "tfrecord": tfrecord},
+FORMATS: dict[str, Callable[[str, VectorLayout], Any]] = {
+    "jsonl": _jsonl,
+    "npz": _npz,
+    "tfrecord": _tfrecord,
     "hdf5": hdf5.hdf5,
 }
 
 DIGITS = 6  # after the point, as extract_features.py of the original rounds
-_ONE = 10**DIGITS
-# Numbers from here on are rare in vectors, and written one by one.
-_LIMIT = 1000
-_ENTRY_BYTES = 8
-# Below this many millionths repr has an exponent: 9.9e-05, 0.0001.
-_EXPONENT_BELOW = 100
+# Between these, and for 0, orjson and json.dumps spell a number alike.
+_SPELLED_ALIKE = 1e-4, 1e15
 
 
 def rows_of_text(values: np.ndarray) -> list[bytes]:
-    """Writes each row of float32 [R, C] as json.dumps would, without brackets.
+    """Each row of float32 [R, C] as json.dumps writes it, without brackets.
 
     Each text equals json.dumps([round(float(x), 6) for x in row])[1:-1].
     """
     if not values.size:
         return [b""] * len(values)
-    is_usual = np.abs(values) < _LIMIT
-    usual = values if is_usual.all() else np.where(is_usual, values, 0)
-    words = _words(usual.ravel())
-    text = words.view(np.uint8).reshape(len(values), -1)
-    text[:, 0], text[:, 1] = ord("\n"), 0  # a row begins on a line of its own
-    rows = text.tobytes().translate(None, b"\0").split(b"\n")[1:]
-    for i in np.flatnonzero(~is_usual.all(axis=1)):
-        rounded = [round(float(x), DIGITS) for x in values[i]]
-        rows[i] = json.dumps(rounded)[1:-1].encode()
+    # A product of 24 bits of the number and 20 of 10^6 is exact in a double, so halves
+    # go where Python's round sends them.
+    rounded = np.round(values.astype(np.float64), DIGITS)
+    text = orjson.dumps(rounded, option=orjson.OPT_SERIALIZE_NUMPY)
+    rows = text[2:-2].replace(b",", b", ").split(b"], [")
+    size, (least, most) = np.abs(rounded), _SPELLED_ALIKE
+    is_alike = ((size >= least) & (size < most)) | (size == 0)
+    for i in np.flatnonzero(~is_alike.all(axis=1)):  # few
+        rows[i] = json.dumps(rounded[i].tolist())[1:-1].encode()
     return rows
-
-
-def _words(values):
-    """uint64 [N, 2]: two table entries a number, ", -12" and ".345678"."""
-    wholes, fractions, small = _tables()
-    # Exact, for 24 bits of the number and 14 of 10^6 / 2^6 fit in the 53 of a double;
-    # so halves go to the even neighbour exactly where Python's round sends them.
-    millionths = np.rint(values.astype(np.float64) * _ONE)
-    is_negative = np.signbit(values).astype(np.int32)  # of -0.0, too
-    size = np.abs(millionths).astype(np.int32)
-    whole = size // np.int32(_ONE)  # vectorized, which divmod is not
-    words = np.empty((len(values), 2), np.uint64)
-    words[:, 0] = wholes.take(whole + is_negative * np.int32(_LIMIT + 1))
-    words[:, 1] = fractions.take(size - whole * np.int32(_ONE))
-    tiny = np.flatnonzero((size > 0) & (size < _EXPONENT_BELOW))
-    words[tiny, 0] = wholes[_LIMIT + is_negative[tiny] * (_LIMIT + 1)]
-    words[tiny, 1] = small[size[tiny]]
-    return words
-
-
-@functools.cache
-def _tables():
-    """Text before the point (0..999, none, and negated), after it, and exponents."""
-    wholes = [
-        f", {sign}{digits}"
-        for sign in ("", "-")
-        for digits in (*map(str, range(_LIMIT)), "")
-    ]
-    small = [repr(number / _ONE) for number in range(_EXPONENT_BELOW)]
-    numbers = np.arange(_ONE)
-    fractions = np.zeros((_ONE, _ENTRY_BYTES), np.uint8)
-    fractions[:, 0] = ord(".")
-    for place in range(1, DIGITS + 1):
-        unit = 10 ** (DIGITS - place)
-        fractions[:, place] = ord("0") + numbers // unit % 10
-        if place > 1:  # one digit stays: 2.0
-            fractions[numbers % (10 * unit) == 0, place] = 0
-    return _entries(wholes), fractions.view(np.uint64).ravel(), _entries(small)
-
-
-def _entries(texts):
-    """uint64 [N] of texts of up to 8 characters, filled up with NUL."""
-    return np.array(texts, f"S{_ENTRY_BYTES}").view(np.uint64)

@@ -24,17 +24,11 @@ class Alternative(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Texts to compare.
+    """Texts to compare."""
 
-    Attributes:
-        place: for messages, and the name of the case in files.
-        alternatives: one or more.
-        label: which is right, or None if unknown.
-    """
-
-    place: str
+    place: str  # for messages, and the name of the case in files
     alternatives: Sequence[Alternative]
-    label: int | None = None
+    label: int | None = None  # which is right, or None if unknown
 
 
 class Encoded(NamedTuple):
@@ -55,9 +49,7 @@ def encode(
     """The ids of each alternative, after the token that ends texts, if any.
 
     Beginning and end are tokenized together; a token with characters of both is scored.
-
-    Raises:
-        ValueError: an alternative has nothing to score, or is too long.
+    Nothing to score, or too long a text, raises ValueError.
     """
     start = [] if tokenizer.document_end_id is None else [tokenizer.document_end_id]
     flat = [choice for case in cases for choice in case.alternatives]
@@ -98,20 +90,13 @@ def _truncated(encoded, case, context, truncate_left):
 
 
 class Judged(NamedTuple):
-    """Likelihoods of the alternatives of a case.
-
-    Attributes:
-        case: the texts.
-        whole, part: nats of each alternative, and of its scored end.
-        by_token: nats of the scored end by token.
-        is_greedy: whether each scored token was the likeliest, one an alternative.
-    """
+    """Likelihoods of the alternatives of a case."""
 
     case: Case
-    whole: list[float]
-    part: list[float]
-    by_token: list[float]
-    is_greedy: list[bool]
+    whole: list[float]  # nats of each alternative
+    part: list[float]  # nats of its scored end
+    by_token: list[float]  # the same by token
+    is_greedy: list[bool]  # whether each scored token was the likeliest
 
     def choices(self) -> dict[str, int]:
         """The likeliest alternative by each measure."""
@@ -161,11 +146,7 @@ def accuracies(judged: Sequence[Judged]) -> dict[str, float]:
 
 
 def last_words(path: str) -> list[Case]:
-    """A case of each passage: its last word, after the last space (LAMBADA).
-
-    Raises:
-        FileNotFoundError, ValueError: as of `perplexity.read`, or it is one word.
-    """
+    """A case of each passage: its last word, after the last space (LAMBADA)."""
     cases = []
     for text, place in perplexity.read(path, as_one=False):
         before, space, word = text.rstrip().rpartition(" ")

@@ -18,17 +18,11 @@ _POSSESSIVES = {"his", "her", "its", "their"}
 def read(
     path: str, layout: tables.Layout, label_names: Sequence[str] = ()
 ) -> list[cases.Case]:
-    """The cases of a file of choices.
+    """The cases of a file of choices; ValueError if it is not of the layout.
 
-    Args:
-        layout: with `choices`, or the `file_format` of a published task of choice, or
-            WINOGRAD.
-        label_names: what the label column calls the choices, in their order; by default
-            their columns' names or their numbers, from 0.
-
-    Raises:
-        FileNotFoundError, ValueError: the file cannot be read or is not of the layout;
-            see tables.read_table.
+    `layout` has `choices`, or the `file_format` of a published task of choice, or
+    WINOGRAD. `label_names` are the choices as the label column calls them, in their
+    order; by default their columns' names or their numbers, from 0.
     """
     if layout.file_format == WINOGRAD:
         return _winograd(path)

@@ -8,21 +8,13 @@ _HALF_CHARACTER = "\ufffd"  # what decodes from a part of one
 
 
 class Text(NamedTuple):
-    """A text that follows a prompt.
+    """A text that follows a prompt."""
 
-    Attributes:
-        prompt: "" without one.
-        sample: which text of the prompt it is, from 0.
-        text: what follows the prompt.
-        num_tokens: an end token included.
-        ended: by an end token or a stop text.
-    """
-
-    prompt: str
-    sample: int
-    text: str
-    num_tokens: int
-    ended: bool
+    prompt: str  # "" without one
+    sample: int  # which text of the prompt it is, from 0
+    text: str  # without the prompt
+    num_tokens: int  # an end token included
+    ended: bool  # by an end token or a stop text
 
     def as_json(self) -> str:
         """A line of a .jsonl file."""
@@ -32,10 +24,8 @@ class Text(NamedTuple):
 class Detokenizer:
     """Turns the ids that follow a prompt into text.
 
-    Args:
-        decode: ids -> text, of a tokenizer.
-        end_ids: tokens that end a text and are no part of it.
-        stops: texts before which a text ends.
+    `end_ids` end a text and are no part of it; nor are `stops`, texts before which it
+    ends.
     """
 
     def __init__(
@@ -114,10 +104,7 @@ class StreamPrinter:
 
 
 def lines(texts: Iterable[Text], *, as_json: bool) -> Iterator[str]:
-    """The lines of many texts in a file or on the screen.
-
-    Each text has a rule above it, as GPT-2's release prints; or is a JSON object.
-    """
+    """The lines of texts: JSON objects, or under a rule each as in GPT-2's release."""
     for number, text in enumerate(texts, start=1):
         if as_json:
             yield f"{text.as_json()}\n"

@@ -6,10 +6,7 @@ import tensorflow as tf
 
 
 def encode(tokenizer: Any, texts: tf.Tensor, most: int) -> tf.RaggedTensor:
-    """The last ids of texts [B], int32 [B, (W)].
-
-    A text without a token is the one that ends texts, where there is one.
-    """
+    """The last ids of texts [B], int32 [B, (W)]; one that ends texts where none is."""
     ids = _ids_of(tokenizer, texts)
     if tokenizer.document_end_id is not None:
         missing = tf.cast(ids.row_lengths() == 0, tf.int64)

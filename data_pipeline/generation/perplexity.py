@@ -58,25 +58,13 @@ def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
     """(text, place) of each line, object with `text`, or of the whole file.
 
     Lines without a character but whitespace are no texts.
-
-    Raises:
-        FileNotFoundError, ValueError: the file cannot be read or has no text.
     """
-    if text_rows.is_jsonl(path):
-        rows = [
-            (text_rows.text_of(path, number, row, KEYS), f"{path}:{number}")  # type: ignore[arg-type]
-            for number, row in text_rows.file_rows(path, "jsonl")
-        ]
+    if as_one and not text_rows.is_jsonl(path):
+        rows = [(label_files.read_text(path).replace("\r\n", "\n"), path)]
+    else:
+        rows = list(text_rows.texts(path, KEYS))
         if as_one:
             rows = [("\n".join(text for text, _ in rows), path)]
-    elif as_one:
-        text = label_files.read_text(path)
-        rows = [(text.replace("\r\n", "\n"), path)]
-    else:
-        rows = [
-            (line.rstrip("\r"), f"{path}:{number}")
-            for number, line in text_rows.lines(path)
-        ]
     rows = [(text, place) for text, place in rows if text.strip()]
     if not rows:
         raise errors.InputError(f"{path}: has no text; give one a line")
@@ -84,11 +72,7 @@ def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
 
 
 def encode(rows: Sequence[tuple[str, str]], tokenizer: Any) -> list[Text]:
-    """The ids of texts, each after the token that ends texts, if any.
-
-    Raises:
-        ValueError: nothing stands before the only token of a text.
-    """
+    """The ids of texts, each after the token that ends texts, if any."""
     start = [] if tokenizer.document_end_id is None else [tokenizer.document_end_id]
     tokenized = tokenizer.tokenize([text for text, _ in rows]).to_list()
     texts = []

@@ -28,18 +28,13 @@ class Prompt:
 
 @dataclasses.dataclass(frozen=True)
 class ContextBudget:
-    """How a prompt and the text behind it share the context of the network.
+    """How a prompt and the text behind it share the context of the network."""
 
-    Attributes:
-        context: positions of the network.
-        max_new_tokens: of the flag; None for half of the context, or without a prompt
-            for all of it, which is what GPT-2's release writes.
-        truncate_left: whether too long a prompt loses its beginning, or is refused.
-    """
-
-    context: int
+    context: int  # positions of the network
+    # None for half of the context, or without a prompt for all of it, as in GPT-2's
+    # release.
     max_new_tokens: int | None
-    truncate_left: bool = False
+    truncate_left: bool = False  # whether too long a prompt loses its beginning
 
     def new_tokens(self, *, is_prompted: bool) -> int:
         """The most tokens of a text."""
@@ -48,12 +43,9 @@ class ContextBudget:
         return self.context // 2 if is_prompted else self.context
 
     def max_prompt_tokens(self, *, is_prompted: bool) -> int:
-        """The most tokens of a prompt.
+        """The most tokens of a prompt; ValueError where there is room for none.
 
         The last token of a text has no position: the network never reads it.
-
-        Raises:
-            ValueError: there is room for none.
         """
         new_tokens = self.new_tokens(is_prompted=is_prompted)
         if new_tokens > self.context:
@@ -68,11 +60,7 @@ def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
     """The prompts of --prompt or of --prompt_file; none where neither is given.
 
     A file has one a line, or objects with `prompt` (or `text`) where it ends in .jsonl;
-    "-" is standard input, one a line.
-
-    Raises:
-        FileNotFoundError, ValueError: both are given, the file cannot be read or has
-            none, or a prompt is empty.
+    "-" is standard input, one a line. An empty prompt raises ValueError.
     """
     if arguments and path:
         raise errors.InputError(
@@ -111,26 +99,15 @@ def _read_file(path: str) -> Iterator[Prompt]:
             stream.detach()
         for number, line in lines:
             yield Prompt(line.rstrip("\r\n"), f"standard input:{number}")
-    elif text_rows.is_jsonl(path):
-        for number, row in text_rows.file_rows(path, "jsonl"):
-            assert isinstance(row, dict)
-            yield Prompt(
-                text_rows.text_of(path, number, row, _KEYS), f"{path}:{number}"
-            )
     else:
-        for number, line in text_rows.lines(path):
-            yield Prompt(line.rstrip("\r"), f"{path}:{number}")
+        for text, place in text_rows.texts(path, _KEYS):
+            yield Prompt(text, place)
 
 
 def encode(
     prompts: Sequence[Prompt], tokenizer: Any, budget: ContextBudget
 ) -> list[list[int]]:
-    """The ids of prompts; without prompts, one list with the start token.
-
-    Raises:
-        ValueError: a prompt has no token, or leaves no room for a text, or there is
-            none and the vocabulary has no token to begin with.
-    """
+    """The ids of prompts; without prompts, one list with the start token."""
     new_tokens = budget.new_tokens(is_prompted=bool(prompts))
     most = budget.max_prompt_tokens(is_prompted=bool(prompts))
     if not prompts:
@@ -157,11 +134,7 @@ def encode(
 
 
 def start_token(tokenizer: Any) -> int:
-    """The token that texts without a prompt begin with.
-
-    Raises:
-        ValueError: the vocabulary has none.
-    """
+    """The token that texts without a prompt begin with; ValueError without one."""
     if tokenizer.document_end_id is None:
         raise errors.InputError(
             "the vocabulary has no token that ends a text, so nothing to begin with; "
@@ -171,19 +144,12 @@ def start_token(tokenizer: Any) -> int:
 
 
 class Plan(NamedTuple):
-    """The texts to write.
+    """The texts to write."""
 
-    Attributes:
-        prompts: their texts; [""] without a prompt.
-        ids: of each prompt.
-        rows: (number of the prompt, number of the sample) of each text to write.
-        new_tokens: the most tokens of a text.
-    """
-
-    prompts: list[str]
-    ids: list[list[int]]
-    rows: list[tuple[int, int]]
-    new_tokens: int
+    prompts: list[str]  # [""] without a prompt
+    ids: list[list[int]]  # of each prompt
+    rows: list[tuple[int, int]]  # numbers of the prompt and the sample of each text
+    new_tokens: int  # the most of a text
 
     def batches(self, size: int) -> list[list[tuple[int, int]]]:
         """The rows in batches with prompts of similar length, if not far apart."""

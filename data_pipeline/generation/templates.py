@@ -22,10 +22,7 @@ _BETWEEN = "\n\n"  # of filled examples
 class Template:
     r"""A text with {text} (or {text_a}, {text_b}) and, once, {label}.
 
-    `\n` and `\t` stand for a line feed and a tab.
-
-    Raises:
-        ValueError: a field is unknown or missing.
+    `\n` and `\t` stand for a line feed and a tab. Other fields raise ValueError.
     """
 
     def __init__(self, text: str):
@@ -71,11 +68,7 @@ class Template:
 
 
 def label_words(spec: Sequence[str], label_set: labels.Labels) -> tuple[str, ...]:
-    """The words of each label, in the order of ids: of label=words, or the label.
-
-    Raises:
-        ValueError: a pair names no label, or two labels have one word.
-    """
+    """The words of each label, in the order of ids: of label=words, or the label."""
     words = dict(zip(label_set.names, label_set.names, strict=True))
     for pair in spec:
         name, equals, word = pair.partition("=")
@@ -118,13 +111,7 @@ def examples(
     count: int,
     seed: int,
 ) -> str:
-    """`count` filled rows to stand before a prompt, of all labels in turn.
-
-    The seed decides on the rows.
-
-    Raises:
-        ValueError: the table has fewer rows.
-    """
+    """`count` filled rows to stand before a prompt, of all labels in turn."""
     if count > len(table.lines):
         raise errors.InputError(
             f"{table.path}: has {len(table.lines)} rows, --num_examples={count} asks "

@@ -25,15 +25,10 @@ class Window(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Losses and hits of the scored tokens of some windows, one after another.
+    """Losses and hits of the scored tokens of some windows, one after another."""
 
-    Attributes:
-        losses: float32 [T], in nats.
-        hits: bool [T], whether each was the likeliest.
-    """
-
-    losses: np.ndarray
-    hits: np.ndarray
+    losses: np.ndarray  # float32 [T], in nats
+    hits: np.ndarray  # bool [T], whether each was the likeliest
 
 
 def sliding(ids: Sequence[int], context: int, stride: int) -> list[Window]:

@@ -13,10 +13,7 @@ from data_pipeline.batches import batching, padding
 def append_eos(
     ids: tf.RaggedTensor, tokens: features.DecoderTokens, max_target_length: int
 ) -> tf.RaggedTensor:
-    """Targets [B, (T)] with their end token, int32, cut to `max_target_length`.
-
-    A target that is cut ends with the end token as well, as one that is read does.
-    """
+    """Targets [B, (T)] with their end token, int32, cut to `max_target_length`."""
     end = tf.fill([ids.nrows(), 1], tf.cast(tokens.end, ids.dtype))
     return tf.concat([ids[:, : max_target_length - 1], end], axis=1)
 
@@ -44,21 +41,13 @@ def grids(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairExamples(batching.Examples):
-    """N sources for an encoder with their targets, for training/driver.py.
+    """N sources for an encoder with their targets, for training/driver.py."""
 
-    Attributes:
-        target_ids: int32, targets with end tokens, end to end; None for sources alone.
-        target_splits: int64 [N + 1], where each begins and the last one ends.
-        tokens: of the decoder.
-        max_target_length: of batches whose sources are padded to one length, too.
-        is_numbered: whether batches have unique_ids, the numbers of the examples from
-            0, which seed the draws of sampling.
-    """
-
-    target_ids: np.ndarray | None = None
-    target_splits: np.ndarray | None = None
+    target_ids: np.ndarray | None = None  # int32, with end tokens, end to end
+    target_splits: np.ndarray | None = None  # int64 [N + 1], where they begin and end
     tokens: features.DecoderTokens
-    max_target_length: int
+    max_target_length: int  # of batches whose sources are padded to one length, too
+    # Whether batches have unique_ids, which seed the draws of sampling.
     is_numbered: bool = False
 
     @property

@@ -24,10 +24,7 @@ def pack(tokenizer: Any, sources: tf.Tensor, max_source_length: int) -> Any:
 def encode(
     tokenizer: Any, sources: tf.Tensor, max_source_length: int
 ) -> dict[str, tf.Tensor]:
-    """The encoder's features of texts [B]: int32 [B, S], S of the longest.
-
-    Longer sources are cut to `max_source_length` tokens, special ones included.
-    """
+    """The encoder's features of texts [B]: int32 [B, S], S of the longest, cut."""
     tokens, lengths, _ = pack(tokenizer, sources, max_source_length)
     return packing.pad(tokens, lengths)
 
@@ -36,11 +33,8 @@ def decode(tokenizer: Any, tokens: features.DecoderTokens, ids: tf.Tensor) -> tf
     """Detokenizes the ids of a decoder, int32 [B, N], after its start token.
 
     A text ends before the first end token, or before an id below 0, which stands for
-    none; start and padding tokens leave no trace. Word pieces are joined to words, and
-    a piece that continues a word is one where it comes first. Words, punctuation marks
-    and ideographs have one space between them: how they stood in a text, and in
-    uncased vocabularies its capitals and accents, is not in the ids. `spell` writes a
-    text in this form.
+    none; start and padding tokens leave no trace. Words, punctuation marks and
+    ideographs have one space between them, as `spell` writes a text.
     """
     with tf.device("CPU:0"):  # where string operations are
         is_over = tf.cumsum(tf.cast((ids == tokens.end) | (ids < 0), tf.int32), axis=1)
@@ -52,10 +46,9 @@ def decode(tokenizer: Any, tokens: features.DecoderTokens, ids: tf.Tensor) -> tf
 
 
 def spell(tokenizer: Any, texts: tf.Tensor) -> tf.Tensor:
-    """Texts [B] as `decode` writes them where every word is known: what is compared.
+    """Texts [B] as `decode` writes them where every word is known.
 
-    A word that the vocabulary cannot spell stays as it is, and so never equals the
-    [UNK] that stands for it in a prediction.
+    A word that the vocabulary cannot spell never equals the [UNK] of a prediction.
     """
     if not isinstance(tokenizer, wordpiece.BertTokenizer):
         return tf.convert_to_tensor(texts)

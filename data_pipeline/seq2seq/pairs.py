@@ -49,9 +49,8 @@ class Layout:
     or, where there is no usual name, the first two.
 
     Where `has_header` is None, line 1 is a header if a column here is a name, if it has
-    a usual name at the place of its column or both of a pair anywhere, or if it alone
-    of the first rows has names of languages. Where it alone has one or two words in
-    each cell, as names are, the reader raises an error.
+    usual names, or if it alone has names of languages. Where it alone has one or two
+    words in each cell, the reader raises an error.
     """
 
     file_format: str = "auto"  # "tsv", "csv", "jsonl", or by the file's name
@@ -70,31 +69,19 @@ class Pair(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class PairRows:
-    """The rows of a file, to be iterated once.
-
-    Attributes:
-        path: the file.
-        columns: which were chosen, for people: "columns 'source' and 'target'".
-        has_targets: whether rows have targets; all do, or none does.
-        rows: yields every Pair. Raises ValueError, naming file and line, where a row
-            lacks a text, or one is empty or no text.
-    """
+    """The rows of a file, to be iterated once, which may raise ValueError."""
 
     path: str
-    columns: str
-    has_targets: bool
+    columns: str  # for people: "columns 'source' and 'target'"
+    has_targets: bool  # all rows have them, or none
     rows: Iterator[Pair]
 
 
 def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     """Opens a file: local or remote, plain or gzip, as text_rows.file_rows reads it.
 
-    Without `targets_required`, all rows may lack a target, or have an empty one.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: the file is unreadable or empty, or lacks a column; source and
-            target are the same one; line 1 may be a header or a pair.
+    Without `targets_required`, all rows may lack a target, or have an empty one. A line
+    1 that may be a header or a pair raises ValueError.
     """
     path = str(path)
     rows = text_rows.file_rows(path, layout.file_format)

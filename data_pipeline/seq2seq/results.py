@@ -35,17 +35,11 @@ _DIGITS = 6  # of shares
 
 @dataclasses.dataclass(frozen=True)
 class RowScores:
-    """Counts of each of N texts, from which any of them can be scored together.
+    """Counts of each of N texts, from which any of them can be scored together."""
 
-    Attributes:
-        shares: ROW_NAMES to float64 [N], 0..1.
-        ngrams: int64 [N, 2, 4], right and written n-grams of 1 to 4 words.
-        lengths: int64 [N, 2], words of what is written and of the target.
-    """
-
-    shares: dict[str, np.ndarray]
-    ngrams: np.ndarray
-    lengths: np.ndarray
+    shares: dict[str, np.ndarray]  # ROW_NAMES to float64 [N], 0..1
+    ngrams: np.ndarray  # int64 [N, 2, 4], right and written ones of 1 to 4 words
+    lengths: np.ndarray  # int64 [N, 2], words of the written text and of the target
 
     def score(self, rows: np.ndarray) -> dict[str, float]:
         """Scores over rows, int [K], which may repeat: NAMES but for chrF."""
@@ -54,33 +48,29 @@ class RowScores:
         }
         right, written = self.ngrams[rows].sum(axis=0).tolist()
         length, wanted = self.lengths[rows].sum(axis=0).tolist()
-        # Smoothed as by default; the option counts where nobody writes four words, and
-        # BLEU of four would be 0 whatever is written.
+        # Smoothed as by default; without the option BLEU of texts of fewer than four
+        # words is 0.
         bleu = BLEU.compute_bleu(
-            *(right, written, length, wanted), smooth_method="exp", effective_order=True
+            right,
+            written,
+            length,
+            wanted,
+            smooth_method="exp",
+            effective_order=True,
         )
         return means | {"bleu": float(bleu.score)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
-    """The texts written for the sources of a split, and their scores.
+    """The texts written for the sources of a split; scores where targets are known."""
 
-    Attributes:
-        texts: one for each source.
-        num_tokens: int [N], of each, the end token not counted.
-        rows: counts for scores; None where targets are unknown.
-        losses: float [N], the mean of -log p over the tokens of a target, or None.
-        loss: the mean over all tokens of targets, or None.
-        scores: of `NAMES`; {} where targets are unknown.
-    """
-
-    texts: list[str]
-    num_tokens: np.ndarray
+    texts: list[str]  # one for each source
+    num_tokens: np.ndarray  # int [N], of each, the end token not counted
     rows: RowScores | None = None
-    losses: np.ndarray | None = None
-    loss: float | None = None
-    scores: dict[str, float] = dataclasses.field(default_factory=dict)
+    losses: np.ndarray | None = None  # float [N], means of -log p over a target
+    loss: float | None = None  # the mean over all tokens of targets
+    scores: dict[str, float] = dataclasses.field(default_factory=dict)  # of `NAMES`
 
     def results(self, prefix: str) -> dict[str, float]:
         """The scores and the loss under names such as eval_exact_match."""
@@ -97,8 +87,7 @@ def decide(
 ) -> Scored:
     """Decodes and, where targets are known, scores.
 
-    `outputs` holds "ids", int [N, T], for `decode`, which is graph.decode of a
-    tokenizer; and "losses", float [N], of the targets, where they are known.
+    `outputs` are "ids", int [N, T], for `decode`, and "losses", float [N], of targets.
     """
     ids = outputs["ids"]
     texts: list[str] = []
@@ -163,11 +152,7 @@ def _longest_common(first: Sequence[str], second: Sequence[str]) -> int:
 def score(
     targets: Sequence[str], predictions: Sequence[str], rows: RowScores
 ) -> dict[str, float]:
-    """NAMES to scores over all texts; `rows` are their counts.
-
-    Raises:
-        ValueError: there is no text.
-    """
+    """NAMES to scores over all texts; `rows` are their counts."""
     if not targets:
         raise errors.InputError(
             "there is no target to score with; give rows that have one"
@@ -179,11 +164,7 @@ def score(
 def outcomes(
     name: str, data: split.PairSplit, scored: Scored
 ) -> outcomes_lib.Outcomes | None:
-    """The outcome of each pair of the split `name`; None where targets are unknown.
-
-    The loss of a row is the mean of -log p over the tokens of its target. A row is
-    correct if it matches exactly.
-    """
+    """The outcome of each pair of the split `name`; None where targets are unknown."""
     if scored.rows is None or scored.losses is None:
         return None
     return outcomes_lib.Outcomes(
@@ -212,10 +193,7 @@ def write_all(directory: str, data: split.PairSplit, scored: Scored) -> list[str
 
 
 def text_lines(scored: Scored) -> Iterator[str]:
-    """A line a text, in the order of the rows; an end of a line in it is a space.
-
-    The text for row n of the file is in line n.
-    """
+    """A line a text, in the order of the rows; an end of a line in it is a space."""
     for text in scored.texts:
         yield _LINE_ENDS.sub(" ", text) + "\n"
 
@@ -223,10 +201,8 @@ def text_lines(scored: Scored) -> Iterator[str]:
 def object_lines(data: split.PairSplit, scored: Scored) -> Iterator[str]:
     """One JSON object a row: source, prediction, and where it is known the target.
 
-    {"source": "...", "target": "...", "prediction": "...", "exact_match": true,
-    "rouge1": 1.0, "rouge2": 1.0, "rougeL": 1.0, "loss": 0.01}. Source and target are
-    as the file has them, the prediction is as graph.decode writes it, and scores
-    compare it with the target in the same form. Numbers are rounded to 6 digits.
+    Source and target are as in the file, the prediction is as graph.decode writes it,
+    and scores compare it with the target in the same form. Numbers have 6 digits.
     """
     for index, text in enumerate(scored.texts):
         row: dict[str, Any] = {"source": data.sources[index]}

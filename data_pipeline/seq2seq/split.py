@@ -29,30 +29,19 @@ class Limits(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairSplit(splits.Split):
-    """The N pairs of a split as ids, and as texts where these are looked at again.
+    """The N pairs of a split as ids, `packed` being [CLS] source [SEP], and as texts.
 
-    Attributes:
-        packed: [CLS] source [SEP].
-        lines: int64 [N], where each row begins, from 1.
-        target_ids: int32, targets with their end tokens, end to end; None without them.
-        target_splits: int64 [N + 1], where each begins and the last one ends.
-        num_cut_targets: that lost tokens to max_target_length.
-        num_unknown: tokens of targets that the vocabulary cannot spell.
-        sources: as the file has them; () for training rows, which may be many.
-        target_texts: likewise; () without targets, too.
-        spelled: the targets as graph.spell writes them.
-        tokens: of the decoder.
-        limits: to which rows were cut.
+    Texts are () for training rows, which may be many; those of targets without them.
     """
 
-    lines: np.ndarray
-    target_ids: np.ndarray | None
-    target_splits: np.ndarray | None
+    lines: np.ndarray  # int64 [N], where each row begins, from 1
+    target_ids: np.ndarray | None  # int32, targets with end tokens, end to end
+    target_splits: np.ndarray | None  # int64 [N + 1], where they begin and end
     num_cut_targets: int
-    num_unknown: int
+    num_unknown: int  # tokens of targets that the vocabulary cannot spell
     sources: tuple[str, ...]
     target_texts: tuple[str, ...]
-    spelled: tuple[str, ...]
+    spelled: tuple[str, ...]  # the targets as graph.spell writes them
     tokens: features.DecoderTokens
     limits: Limits
     unit: ClassVar[str] = "pairs"
@@ -128,11 +117,8 @@ def load(
 ) -> dict[str, PairSplit]:
     """Reads the files of "train", "dev" and "test", and prints what was read.
 
-    Rows are turned into ids in chunks; of training rows only ids stay. Longer texts are
-    cut and counted. "test" needs no targets.
-
-    Raises:
-        FileNotFoundError, ValueError: as in text_pairs; or a text has no token.
+    Only ids of training rows stay. Longer texts are cut and counted. "test" needs no
+    targets. A text without a token raises ValueError.
     """
     splits_read = {}
     for name, path in paths.items():

@@ -39,10 +39,7 @@ def split_all(texts: Iterable[str], tokenizer: base.Tokenizer) -> dict[str, list
 
 
 def spell(tokens: Iterable[str]) -> str:
-    """Joins word pieces to normalized text, with single spaces between the parts.
-
-    A span may begin inside a word; its first piece loses its "##" as well.
-    """
+    """Joins word pieces to normalized text, with single spaces between the parts."""
     mark = wordpiece.CONTINUATION
     joined = " ".join(tokens).replace(f" {mark}", "").replace(mark, "")
     return " ".join(joined.split())

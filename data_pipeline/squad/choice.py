@@ -36,8 +36,7 @@ class Inputs:
 
     question_ids: Sequence[str]  # Q keys of answers
     contexts: Sequence[str]  # Q
-    # int [N], of each window, in context order; not all need occur
-    question_index: np.ndarray
+    question_index: np.ndarray  # int [N], never decreasing; not all need occur
     # int [N, S]; None where tokens are rows of characters, which nothing searches for
     input_ids: np.ndarray | None
     grids: context_windows.TokenGrids
@@ -85,10 +84,7 @@ def lay_out(
     length: int,
     tokenizer: base.Tokenizer | None = None,
 ) -> Inputs:
-    """Lays out windows in rows of `length` tokens; no window may be longer.
-
-    With the tokenizer of the windows there are places, which "words" needs.
-    """
+    """Rows of `length` tokens; with the tokenizer of the windows there are places."""
     input_ids = places = None
     if tokenizer:
         places = _places(questions.contexts, windows, length, tokenizer)
@@ -135,12 +131,10 @@ def choose(
     _check(inputs, start_logits, end_logits)
     find_text = _text_finder(inputs, tokenizer, settings)
     answers = Answers({}, {}, {}, {} if settings.version_2_with_negative else None)
-    order = np.argsort(inputs.question_index, kind="stable")
-    bounds = np.searchsorted(
-        inputs.question_index[order], np.arange(len(inputs.question_ids) + 1)
-    )
+    numbers = np.arange(len(inputs.question_ids) + 1)
+    bounds = np.searchsorted(inputs.question_index, numbers)
     for question, question_id in enumerate(inputs.question_ids):
-        rows = order[bounds[question] : bounds[question + 1]]
+        rows = np.arange(bounds[question], bounds[question + 1])
         start = start_logits[rows].astype(np.float64)  # [W, S]
         end = end_logits[rows].astype(np.float64)
         in_context = inputs.grids.word_index[rows] >= 0

@@ -40,8 +40,8 @@ def split_words(context: str) -> list[str]:
 class Questions:
     """The Q questions of a file, in its order, and the distinct contexts they share.
 
-    `answer_words`, first and last of the one answer trained with, index `split_words`;
-    they are -1 where `is_impossible`, and None for prediction.
+    `answer_words`, first and last of the answer in training, index `split_words`; they
+    are -1 where `is_impossible`, and None for prediction.
     """
 
     path: str  # for messages
@@ -130,11 +130,7 @@ def read_for_training(
 
 
 def shuffled(questions: Questions) -> Questions:
-    """Shuffles questions into the original's order, the same for every seed.
-
-    The original shuffles before it writes train.tf_record, since its buffer of 100
-    shuffles too little while training.
-    """
+    """Shuffles questions before train.tf_record is written, as the original does."""
     order = list(range(len(questions)))
     random.Random(_SHUFFLE_SEED).shuffle(order)
     answer_words = np.asarray(questions.answer_words)[order]

@@ -51,8 +51,8 @@ def decide(
     Differs from google-research/bert: padding takes none of the n_best_size places,
     unless every window is padded to one length.
 
-    `logits` are start_logits and end_logits, float32 [N, S]; `pad_to` is the S that
-    every window was padded to, None if the longest of its batch.
+    `logits` are start_logits and end_logits, float32 [N, S]; `pad_to` is S where every
+    window is padded to it, None for the longest of its batch.
     """
     length = logits["start_logits"].shape[1]
     places_by = tokenizer if settings.aligner == "words" else None
@@ -136,12 +136,9 @@ def f1(gold: str, prediction: str, *, both_empty: float = 1.0) -> float:
 
 
 def score_v1(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
-    """Scores of SQuAD 1.1, in percent: exact_match and f1.
+    """Scores of SQuAD 1.1, in percent: exact_match and f1; ValueError without answers.
 
     The right answer closest to the prediction counts; a missing prediction is wrong.
-
-    Raises:
-        ValueError: there is no question, or one without an answer.
     """
     _check(gold)
     if unanswerable := [key for key, answers in gold.items() if not answers]:

@@ -62,11 +62,7 @@ def load(
     tokenizer: base.Tokenizer,
     **limits: int,
 ) -> QuestionSplit:
-    """Cuts the split `name` as windows.make_windows, and prints how much there is.
-
-    Raises:
-        ValueError: a limit leaves no room, or no context has a token.
-    """
+    """Cuts the split `name` as windows.make_windows, and prints how much there is."""
     windows = context_windows.make_windows(questions, tokenizer, **limits)
     if not len(windows):
         raise errors.InputError(

@@ -109,11 +109,7 @@ def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
 
 
 def token_places(windows: ContextWindows, length: int) -> tuple[Any, Any]:
-    """Which places of rows of `length` tokens show a context, and which of its tokens.
-
-    Returns:
-        bool [N, length]; and int64 [places], row by row, indices of `contexts.tokens`.
-    """
+    """Places that show a context, bool [N, length]; their tokens, int64 [places]."""
     first = windows.packed.first_lengths[:, np.newaxis]
     end = first + windows.excerpt_lengths[:, np.newaxis]
     is_context = (np.arange(length) >= first) & (np.arange(length) < end)
@@ -147,8 +143,7 @@ def make_windows(
     """Cuts the contexts of all questions; one without tokens has no window.
 
     Lengths are in tokens: of a window with its special tokens, from one window to the
-    next (at most an excerpt), and of a question after truncation; one that leaves no
-    room raises ValueError.
+    next (at most an excerpt), and of a question after truncation.
     """
     check_lengths(max_seq_length, doc_stride, max_query_length)
     contexts = tokenize_contexts(questions.contexts, tokenizer, questions.path)
@@ -202,12 +197,9 @@ def tokenize_contexts(
 def cut(query_lengths, context_starts, context_ends, max_seq_length, doc_stride):
     """Cuts windows as TensorFlow operations, for training and serving alike.
 
-    Args:
-        query_lengths: int64 [B], tokens of each question.
-        context_starts: int64 [B], its context's first token among those of all.
-        context_ends: int64 [B], the one after its last.
-        max_seq_length: tokens of a window, the special ones included.
-        doc_stride: tokens from one window to the next, at most an excerpt.
+    `query_lengths`, int64 [B], are tokens of questions; a question's context is tokens
+    `context_starts` to `context_ends`, int64 [B]. `max_seq_length` includes special
+    tokens.
 
     Returns:
         int64 [N] each: question and number in it of each window, and its excerpt's

@@ -23,8 +23,7 @@ def find(
 
     Differs from google-research/bert: a file that several of them name is listed once.
 
-    Raises:
-        ValueError: one stands for no file; names `flag` and what is `wanted`.
+    A pattern without a file raises ValueError, with `flag` and what is `wanted`.
     """
     files: list[str] = []
     for pattern in filter(None, map(str.strip, patterns.split(","))):

@@ -13,11 +13,7 @@ Classes = TypeVar("Classes")
 
 
 def read_labels(spec: str) -> tuple[str, ...]:
-    """Reads --labels, in the order of ids: names between commas, or a file of lines.
-
-    Raises:
-        FileNotFoundError, ValueError: no such file, or an empty or repeated label.
-    """
+    """Reads --labels, in the order of ids: names between commas, or a file of lines."""
     if not remote_files.is_remote(spec) and not os.path.isfile(spec):
         if "," not in spec and (os.sep in spec or spec.endswith(".txt")):
             raise FileNotFoundError(
@@ -76,9 +72,6 @@ def read_map(
     """Makes classes of a label_map.json: make(names, **settings).
 
     Messages call the file a `kind` and name its `settings`.
-
-    Raises:
-        FileNotFoundError, ValueError: no such file, or `make` refuses its contents.
     """
     try:
         content = json_files.parse(read_text(path))

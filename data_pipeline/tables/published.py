@@ -5,29 +5,22 @@ id where there is one. `label` is missing where the file does not tell it.
 """
 
 import os
-import xml.sax
-import xml.sax.handler
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
+from xml.etree import ElementTree
 
 from contract import errors, json_files
 from data_pipeline.tables import text_rows
 
-# What stands before an answer of COPA, by what its premise asks for.
+# The word before an answer of COPA, by what its premise asks for.
 CONNECTIVES = {"cause": "because", "effect": "so"}
 _STORY_SENTENCES, _STORY_CELLS = 4, 8
 _RACE_LABELS = "ABCD"
 
 
 def file_rows(path: str, layout: str) -> text_rows.NumberedRows:
-    """Yields (line, row) of a file in one of `LAYOUTS`.
-
-    Of RACE, whose files hold whole articles, the line is the number of the question in
-    all files.
-
-    Raises:
-        FileNotFoundError, ValueError: it cannot be read, or is not of the layout.
-    """
+    """Yields (line, row) of a file in one of `LAYOUTS`; RACE numbers questions."""
     return LAYOUTS[layout](path)
 
 
@@ -73,45 +66,24 @@ def _needed(path: str, line: int, row: dict[str, Any], *names: str) -> list[Any]
     return [row[name] for name in names]
 
 
-class _CopaHandler(xml.sax.handler.ContentHandler):
-    """Collects (line, attributes, {p, a1, a2}) of the items."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.items: list[tuple[int, dict[str, str], dict[str, str]]] = []
-        self._text: list[str] = []
-
-    def setDocumentLocator(self, locator):
-        self._place = locator
-
-    def startElement(self, name, attrs):
-        self._text = []
-        if name == "item":
-            self.items.append((self._place.getLineNumber(), dict(attrs), {}))
-
-    def characters(self, content):
-        self._text.append(content)
-
-    def endElement(self, name):
-        if name != "item" and self.items:
-            self.items[-1][2].setdefault(name, " ".join("".join(self._text).split()))
-
-
 def _copa_items(path: str) -> text_rows.NumberedRows:
-    handler = _CopaHandler()
     text = "\n".join(line for _, line in text_rows.lines(path))
     try:
-        xml.sax.parseString(text.encode(), handler)
-    except xml.sax.SAXParseException as error:
+        items = list(ElementTree.fromstring(text.encode()).iter("item"))
+    except ElementTree.ParseError as error:
         raise errors.InputError(
-            f"{path}:{error.getLineNumber()}: not XML ({error.getMessage()}); restore "
-            "the published file"
+            f"{path}:{error.position[0]}: not XML ({error}); restore the published file"
         ) from error
-    for line, attributes, texts in handler.items:
-        item = {**texts, "asks-for": attributes.get("asks-for")}
-        parts = _needed(path, line, item, "p", "a1", "a2", "asks-for")
-        label = _labelled(attributes.get("most-plausible-alternative"))
-        row_id = attributes.get("id", str(line))
+    starts = (match.start() for match in re.finditer(r"<item\b", text))
+    for item, start in zip(items, starts, strict=False):
+        line = text.count("\n", 0, start) + 1
+        texts: dict[str, Any] = {
+            child.tag: " ".join("".join(child.itertext()).split()) for child in item
+        }
+        texts["asks-for"] = item.get("asks-for")
+        parts = _needed(path, line, texts, "p", "a1", "a2", "asks-for")
+        label = _labelled(item.get("most-plausible-alternative"))
+        row_id = item.get("id", str(line))
         yield line, {**_copa_row(path, line, *parts), **label, "id": row_id}
 
 
@@ -149,9 +121,7 @@ def csv_cells(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yields (line, {column: cell}) of the rows of a CSV file with a header.
 
-    Raises:
-        ValueError: the header lacks a `needed` column, for which the message names the
-            files that are `wanted`; or a row has more or fewer cells.
+    Where a `needed` column is missing, the message names the files that are `wanted`.
     """
     rows = text_rows.file_rows(path, "csv")
     line, header = next(rows, (1, []))

@@ -10,11 +10,7 @@ Key = int | str  # of a cell in a row
 
 
 def parse(column: Key | None, *, keyed: bool) -> Key | None:
-    """The column of a flag or layout: a name where rows are `keyed`, or a number.
-
-    Raises:
-        ValueError: a number in a flag's text is negative.
-    """
+    """The column of a flag or layout: a name where rows are `keyed`, or a number."""
     if column is None:
         return None
     if keyed:
@@ -51,9 +47,6 @@ def is_header(
     `has_header` decides, if it is not None. Otherwise line 1 is a header where a column
     is given by name, or where the cell of a role is one of its `usual` names, which
     are in lower case. `columns` has that of each role, as `parse` returns it.
-
-    Raises:
-        ValueError: a column is given by name, but there are no names.
     """
     by_name = [column for column in columns.values() if isinstance(column, str)]
     if has_header is False and by_name:
@@ -71,13 +64,10 @@ def is_header(
 
 
 def key(path: str, role: str, column: Key, names: Sequence[str], *, keyed: bool) -> Key:
-    """The key of the cell of a column, as `parse` returns it, in a row.
+    """The key of the cell of a column, as `parse` returns it; ValueError without one.
 
     `names` are those of a header or of the keys of the first row, `role` is the name of
     the column in messages.
-
-    Raises:
-        ValueError: the name is not there, or more than once.
     """
     if isinstance(column, int):
         return column

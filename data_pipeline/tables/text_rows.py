@@ -28,9 +28,6 @@ def tfds_rows(
 
     Returns the names of its features, and pairs of (number from 1, example) with labels
     by name, None for -1. Messages call the split `path`.
-
-    Raises:
-        ValueError: no such data set or split.
     """
     # Slow to import, and rarely needed.
     import tensorflow as tf
@@ -77,9 +74,7 @@ def lines(path: str) -> Iterator[tuple[int, str]]:
     """Yields number and text of each line; a line ends at LF and nothing else.
 
     Reads what `tf.io.gfile` opens, plain or gzip, and drops a leading byte-order mark.
-
-    Raises:
-        FileNotFoundError, ValueError: no such file, it cannot be read or is not UTF-8.
+    What is not UTF-8 raises ValueError.
     """
     number = 0
     begun: list[bytes] = []  # pieces of a line whose end is not read yet
@@ -207,25 +202,28 @@ def is_jsonl(path: str) -> bool:
     return path.lower().removesuffix(".gz").endswith((".jsonl", ".json"))
 
 
-def text_of(path: str, number: int, row: dict[str, Any], keys: Sequence[str]) -> str:
-    """The text under the first of some keys that a row has; ValueError without one."""
-    for key in keys:
-        if isinstance(row.get(key), str):
-            return row[key]
-    raise errors.InputError(
-        f"{path}:{number}: no text under {' or '.join(map(repr, keys))} in "
-        f"{json.dumps(row, ensure_ascii=False):.60}; give the row one"
-    )
+def texts(path: str, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yields (text, place) of each line, or of each JSON object by one of its keys."""
+    if not is_jsonl(path):
+        for number, line in lines(path):
+            yield line.rstrip("\r"), f"{path}:{number}"
+        return
+    for number, row in file_rows(path, "jsonl"):
+        assert isinstance(row, dict)
+        text = next((row[key] for key in keys if isinstance(row.get(key), str)), None)
+        if text is None:
+            raise errors.InputError(
+                f"{path}:{number}: no text under {' or '.join(map(repr, keys))} in "
+                f"{json.dumps(row, ensure_ascii=False):.60}; give the row one"
+            )
+        yield text, f"{path}:{number}"
 
 
 def file_rows(path: str, file_format: str) -> NumberedRows:
     """Yields (line that it begins in, row) of each row of a file, as `lines` reads it.
 
-    The format is "tsv", "csv", "jsonl", or "auto" to go by the file's name.
-
-    Raises:
-        FileNotFoundError, ValueError: the file cannot be read, its format is unknown, a
-            row is not of the format, or a blank line lies between rows.
+    The format is "tsv", "csv", "jsonl", or "auto" to go by the file's name. A blank
+    line between rows raises ValueError.
     """
     if file_format == "auto":
         ending = path.lower().removesuffix(".gz").rpartition(".")[2]

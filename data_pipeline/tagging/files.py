@@ -202,10 +202,7 @@ class _Columns(NamedTuple):
 
 
 def _cells(line: str, separator: str = " ") -> list[str]:
-    """The cells of a line; runs of spaces count as one separator.
-
-    Only spaces and tabs separate: U+3000, for one, is a word of Chinese texts.
-    """
+    """The cells of a line. U+3000, a word of Chinese texts, separates nothing."""
     line = line.rstrip("\r")
     if separator == "\t":
         return [cell.strip(" ") for cell in line.split("\t")]
@@ -215,13 +212,9 @@ def _cells(line: str, separator: str = " ") -> list[str]:
 def _find_columns(
     path: str, word_column: int, tag_column: int, *, tags_required: bool
 ) -> _Columns:
-    """Reads a whole file to find its columns: only its end tells what "#" means.
+    """Reads a whole file to find its columns: only its end decides on "#".
 
-    _Columns are counted from 0, or from -1 at the end. A tag column that is missing, or
-    is the words', means that there are no tags.
-
-    Raises:
-        ValueError: the file cannot be read, or lacks a column that is required.
+    A tag column that is missing, or is the words', means that there are no tags.
     """
     no_row = ("#", _DOCUMENT_MARK)
     numbered = (
@@ -293,11 +286,7 @@ def _is_comment(line: str, row: list[str], columns: _Columns, at_start: bool) ->
 
 
 def _column_sentences(path: str, columns: _Columns) -> Iterator[Sentence]:
-    """Yields the sentences of a file with the columns that `_find_columns` returned.
-
-    Raises:
-        ValueError: a row has other columns than the first, or an empty word or tag.
-    """
+    """Yields the sentences of a file; ValueError for a row with other columns."""
     document = 0
     words: list[str] = []
     tags: list[str] = []

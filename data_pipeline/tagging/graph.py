@@ -27,16 +27,14 @@ class WindowTensors(NamedTuple):
 
 
 def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Splits texts at whitespace, and before and after punctuation.
+    """Splits texts [B], UTF-8, at whitespace, and before and after punctuation.
 
-    As in the tokenizer, each punctuation mark, symbol and Chinese character is a word.
-    `text` is [B] string, UTF-8; invalid bytes are ignored.
+    As in the tokenizer, each punctuation mark, symbol and Chinese character is a word;
+    invalid bytes are ignored.
 
     Returns:
-        A dict of [B, W], W being the most words of a text:
-
-        * words: string, as written; padded with "".
-        * starts, ends: int32, the characters of a word in the text; padded with -1.
+        [B, W] each: words, string as written, padded with ""; starts and ends, int32,
+        the characters of a word in the text, padded with -1.
     """
     with tf.device("CPU:0"):  # where string operations are
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
@@ -72,10 +70,7 @@ def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
 def encoder(
     tokenizer: base.Tokenizer, *, max_seq_length: int, stride: int = 0
 ) -> Callable[[tf.Tensor], WindowTensors]:
-    """A function of words, string [B, W], "" being none, that cuts windows.
-
-    A sentence without words has no window. `sentence_windows.limits` checks the limits.
-    """
+    """A function of words, string [B, W], "" being none, that cuts windows."""
     room, step = sentence_windows.limits(max_seq_length, stride)
 
     def encode(words):
@@ -108,9 +103,8 @@ def chooser(
 ) -> Callable[[WindowTensors, tf.Tensor], dict[str, tf.Tensor]]:
     """Chooses tags as scores.decide does: the likeliest, repaired.
 
-    It returns a function of windows and logits, float32 [N, S, C], to "tags", string
-    [B, W], and "probabilities" of the likeliest tags, float32 [B, W], 0..1. Where no
-    word is, they are "" and 0.
+    Returns a function of windows and logits, float32 [N, S, C], to "tags", string [B,
+    W], and "probabilities", float32 [B, W]; "" and 0 where no word is.
     """
     spell = _speller(tag_set)
 

@@ -45,10 +45,7 @@ class Span(NamedTuple):
 
 @functools.lru_cache(maxsize=1 << 16)
 def parse(tag: str, scheme: str) -> tuple[str, str]:
-    """A word's role, a letter of "BIES" or "O", and the type of its span.
-
-    Tags of another scheme raise ValueError.
-    """
+    """A word's role, a letter of "BIES" or "O", and the type of its span."""
     if tag == OUTSIDE:
         return OUTSIDE, ""
     letter, hyphen, span_type = tag.partition("-")
@@ -99,20 +96,14 @@ def all_tags(types: Iterable[str], scheme: str) -> tuple[str, ...]:
 
 
 def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
-    """The scheme of `SCHEMES` that all tags belong to; "plain" where no other does.
-
-    Tags of several belong to the first of them.
-    """
+    """The first of `SCHEMES` that all tags belong to; "plain" where no other does."""
     names = {tag for tags in sentences for tag in tags} - {OUTSIDE}
     schemes = schemes_of(names) if names else []
     return schemes[0] if schemes else PLAIN
 
 
 def spans(tags: Sequence[str], scheme: str) -> list[Span]:
-    """The spans of a sentence, in order; none where the scheme is "plain".
-
-    Tags of another scheme raise ValueError.
-    """
+    """The spans of a sentence, in order; none where the scheme is "plain"."""
     result: list[Span] = []
     if scheme == PLAIN:
         return result
@@ -150,10 +141,7 @@ def spell_spans(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
 
 
 def respell(tags: Sequence[str], scheme: str) -> list[str]:
-    """Repairs tags that break their scheme, such as I where a span begins with B.
-
-    The spans stay, and so do "plain" tags. Tags of another scheme raise ValueError.
-    """
+    """Repairs tags that break their scheme, such as I where a span begins with B."""
     if scheme == PLAIN:
         return list(tags)
     return spell_spans(spans(tags, scheme), len(tags), scheme)
@@ -165,9 +153,6 @@ class TagNames:
 
     Lists of tags that other programs have written may begin with PAD and UNK. Such
     placeholders keep their ids; where one is predicted, "O" is written.
-
-    Raises:
-        ValueError: tags are too few, repeated or not of the scheme, or no such scheme.
     """
 
     names: tuple[str, ...]
@@ -211,12 +196,9 @@ class TagNames:
     ) -> np.ndarray:
         """The id of each word's tag, sentence after sentence: int32 [words].
 
-        Where the sentences are only scored, not for training, tags that the model
-        cannot predict have features.IGNORED: those of a known type that are not named,
-        and with `accepts_unknown` those of any type.
-
-        Raises:
-            ValueError: there are no tags, or one is not in the set.
+        Where the sentences are only scored, tags that the model cannot predict have
+        features.IGNORED: those of a known type, and with `accepts_unknown` of any type.
+        Other tags raise ValueError.
         """
         ids = {name: index for index, name in enumerate(self.names)}
         known_types = types_of(
@@ -250,10 +232,7 @@ class TagNames:
         )
 
     def decode(self, ids: Iterable[Sequence[int]]) -> list[list[str]]:
-        """The tags of sentences from the ids of their words.
-
-        Predicted tags that break their scheme are repaired as those of files are.
-        """
+        """The tags of sentences from the ids of their words, repaired."""
         names = self.output_names()
         return [respell([names[index] for index in row], self.scheme) for row in ids]
 
@@ -266,15 +245,8 @@ def find_tags(
 ) -> TagNames:
     """The tags to learn from training sentences: "O" first, the others sorted.
 
-    Each type of span that the sentences have gets every tag of the scheme.
-
-    Args:
-        sentences: as split.respell returns them.
-        names: from --labels, all tags in the order of their ids.
-        scheme: of the sentences.
-
-    Raises:
-        ValueError: the sentences have no tags, or not those of `names` and `scheme`.
+    Each type of span that the sentences have gets every tag of the scheme. `names` come
+    from --labels, the sentences from split.respell.
     """
     if names:
         return TagNames(tuple(names), scheme)

@@ -74,9 +74,6 @@ def score(gold: Tags, predicted: Tags, scheme: str) -> dict[str, float]:
     """f1, precision, recall (micro averages over spans) and accuracy of tags, 0..1.
 
     The scheme "plain" has accuracy alone. Division by zero gives 0.
-
-    Raises:
-        ValueError: a tag is not of the scheme, or the numbers of words differ.
     """
     if list(map(len, gold)) != list(map(len, predicted)):
         raise errors.InputError(
@@ -158,10 +155,7 @@ def outcomes(
 
 
 def _differing(words: list[str], gold: list[str], tags: list[str]) -> tuple[str, str]:
-    """The wrongly tagged words with their tags, gold and predicted.
-
-    If all are right, the words that have another tag than "O".
-    """
+    """The words with wrong tags, gold and predicted; without any, those with a tag."""
     wrong = [i for i in range(len(words)) if gold[i] != tags[i]]
     tagged = [i for i in range(len(words)) if gold[i] != schemes.OUTSIDE]
     places = wrong or tagged

@@ -74,9 +74,6 @@ def load(
 
     With `accepts_unknown`, tags outside the set may be scored, but not trained on. The
     limits are those of windows.make_windows.
-
-    Raises:
-        ValueError: a tag is not in the set, or a limit leaves no room.
     """
     return {
         name: _cut(name, rows, tag_set, tokenizer, accepts_unknown, limits)
@@ -109,13 +106,7 @@ def _cut(name, sentences, tag_set, tokenizer, accepts_unknown, limits) -> Senten
 
 
 def respell(sentences: files.Sentences, scheme: str) -> tuple[files.Sentences, int]:
-    """Repairs tags that break their scheme, such as I where a span begins in BIO.
-
-    Returns the sentences and how many of their tags differ from the file's.
-
-    Raises:
-        ValueError: a tag is of another scheme.
-    """
+    """Repairs tags that break their scheme; returns how many differ from the file's."""
     rows = sentences.tags or []
     try:
         tags = [schemes.respell(row, scheme) for row in rows]
@@ -141,9 +132,6 @@ def find_tags(
 
     `names` and `scheme` come from --labels and --tag_scheme, () and "" where absent;
     `label_map` is the path of a trained run's label_map.json, or "".
-
-    Raises:
-        ValueError: the tags are not known, or the trained run had others.
     """
     if train is not None:
         scheme = scheme or schemes.find_scheme(train.tags or [])

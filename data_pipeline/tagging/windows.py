@@ -42,10 +42,7 @@ class SentenceWindows:
         return len(self.packed)
 
     def targets(self) -> dict[str, tf.RaggedTensor]:
-        """label_ids for batching.batches, ragged int32 [N, (S)]; {} without tags.
-
-        A word's tag stands at its place, features.IGNORED everywhere else.
-        """
+        """label_ids, ragged int32 [N, (S)], IGNORED but at words; {} without tags."""
         if self.tag_ids is None:
             return {}
         num_tokens = len(self.packed.tokens)
@@ -55,11 +52,7 @@ class SentenceWindows:
         return {features.LABEL_IDS: rows}
 
     def by_word(self, outputs: np.ndarray) -> np.ndarray:
-        """Outputs of the windows, [N, S, ...] padded on the right, to [W, ...].
-
-        Raises:
-            ValueError: there are not N rows, or the longest window has more tokens.
-        """
+        """Outputs of the windows, [N, S, ...] padded on the right, to [W, ...]."""
         longest = int(self.packed.lengths.max(initial=0))
         if len(outputs) != len(self) or outputs.shape[1] < longest:
             raise errors.InputError(
@@ -99,9 +92,6 @@ def make_windows(
 
     `tag_ids` are int32 [W]. With `document_context` each window is filled on both sides
     with the words around it in the document, up to max_seq_length.
-
-    Raises:
-        ValueError: as in `limits`.
     """
     room, step = limits(max_seq_length, stride)
     counts = [len(words) for words in sentences.words]
@@ -129,10 +119,7 @@ def make_windows(
 def limits(max_seq_length: int, stride: int) -> tuple[int, int]:
     """Tokens of a window without the special ones, and from one window to the next.
 
-    `max_seq_length` includes the special tokens; `stride` 0 means half a window.
-
-    Raises:
-        ValueError: a length leaves no room, or the stride skips tokens.
+    `stride` 0 means half a window; one that skips tokens raises ValueError.
     """
     room = max_seq_length - 2  # [CLS] and [SEP]
     if room < 1:
@@ -167,12 +154,12 @@ def cut(
     """Cuts sentences into windows of whole words.
 
     Each word is predicted from the first window that maximizes min(tokens before,
-    tokens after). A word that tokenizes to nothing is [UNK].
+    tokens after). A word that tokenizes to nothing is [UNK], or else the end token.
 
     Args:
         pieces: ragged int32 [W, (pieces)], of each word; or with tokens int16 [C].
         sentence: int64 [W], of each word; never decreasing.
-        tokenizer: whose unk_id stands for a word without pieces, or else its end_id.
+        tokenizer: of the pieces.
         room: most tokens of a window, without the special ones.
         step: tokens from one window of a sentence to the next.
     """

@@ -96,7 +96,7 @@ def find(path):
     """
     path = os.fspath(path)
     prefix = google.strip_ending(path)
-    if tf.io.gfile.exists(prefix + google.INDEX_ENDING):
+    if _is_file(prefix + google.INDEX_ENDING):
         return prefix
     is_one = keras_files.is_keras(path) or elmo_files.is_elmo(path)
     if _is_file(path) and (is_one or _is_gpt_release(path)):

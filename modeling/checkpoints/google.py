@@ -141,7 +141,8 @@ def strip_ending(path):
 def find_prefixes(directory):
     """The prefixes of all checkpoints in a directory."""
     paths = tf.io.gfile.glob(os.path.join(directory, f"*{INDEX_ENDING}"))
-    return sorted(path.removesuffix(INDEX_ENDING) for path in paths)
+    files = [path for path in paths if not tf.io.gfile.isdir(path)]
+    return sorted(path.removesuffix(INDEX_ENDING) for path in files)
 
 
 def variables(model):

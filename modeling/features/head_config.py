@@ -60,12 +60,12 @@ class HeadConfig:
         return self.layer_mix == LAST and self.head == LINEAR
 
     def chosen(self) -> dict[str, Any]:
-        """What differs from the original; {} for that."""
+        """The values that differ from the original's; {} for those."""
         values, default = dataclasses.asdict(self), dataclasses.asdict(ORIGINAL)
         return {name: values[name] for name in values if values[name] != default[name]}
 
     def files(self) -> dict[str, str]:
-        """What lies beside weights that were trained for it: {file name: text}."""
+        """{file name: text} to store beside weights that were trained for it."""
         if not (chosen := self.chosen()):
             return {}
         return {file_names.HEAD: json.dumps(chosen, indent=2, sort_keys=True) + "\n"}
@@ -100,7 +100,7 @@ def name_lstms(config: Any, reading: HeadConfig) -> str:
 
 
 def read_beside(weights: str) -> HeadConfig:
-    """What weights were trained for, by the path of a checkpoint or a directory.
+    """The HeadConfig that weights were trained for, by their path or directory.
 
     Raises:
         ValueError: their head.json cannot be read.

@@ -36,7 +36,7 @@ class Calls:
         self._stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
 
     def signatures(self) -> dict[str, Any]:
-        """{name: SignatureDef as JSON} of what the model offers."""
+        """{name: SignatureDef as JSON} of the model."""
         request = get_model_metadata_pb2.GetModelMetadataRequest(
             model_spec=self._spec, metadata_field=[_METADATA_FIELD]
         )

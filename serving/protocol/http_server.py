@@ -71,7 +71,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             left -= read
 
     def handle_expect_100(self):
-        """Lets the client send its body, at once: what is written here is buffered."""
+        """Lets the client send its body at once, past the buffer."""
         super().handle_expect_100()
         self.wfile.flush()
         return True
@@ -97,13 +97,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Listens from its creation on; port 0 takes one that is free.
+    """Listens from its creation on; port 0 takes a port that is free.
 
     Attributes:
-        model: what answers; a request keeps that with which it began.
+        model: answers requests; each keeps the model with which it began.
 
     Raises:
-        ValueError: the address cannot be had.
+        InputError: the address is not available.
     """
 
     request_queue_size = 1024  # connections that wait to be accepted
@@ -134,7 +134,7 @@ class Server(http.server.ThreadingHTTPServer):
         return f"http://{place}:{port}/v1/models/{self.model.name}"
 
     def answer(self, method: str, path: str, body: bytes = b"") -> tuple[int, str]:
-        """Status and JSON text; a mistake of ours is a status of 500, and logged."""
+        """Status and JSON text; an unexpected exception is logged, with status 500."""
         try:
             with self._turn:
                 return rest.answer(self.model, method, path, body)
@@ -144,13 +144,13 @@ class Server(http.server.ThreadingHTTPServer):
             return HTTPStatus.INTERNAL_SERVER_ERROR, text
 
     def handle_error(self, request, client_address):
-        """Says nothing of clients that are gone."""
+        """Prints no traceback of clients that are gone."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
 
 def run(server: Server) -> None:
-    """Answers until Ctrl-C, or SIGTERM, with which services are stopped."""
+    """Answers until Ctrl-C or SIGTERM."""
 
     def stop(*_):
         raise KeyboardInterrupt

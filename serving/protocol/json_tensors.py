@@ -1,7 +1,7 @@
 """Tensors as TensorFlow Serving's REST API writes them in JSON.
 
-A string that is not text is `{"b64": ...}`; numbers have the fewest digits, of six or
-nine (17), that give the same number again.
+A string that is not text is `{"b64": ...}`; numbers have six digits, or nine (17 of
+float64) where six do not give the same number again.
 """
 
 import base64
@@ -80,9 +80,9 @@ def rows(values: Sequence[Any], dtype: tf.DType) -> np.ndarray:
 def _scalar(value, dtype):
     if dtype == tf.string:
         if is_bytes(value):
-            return _decoded(value[_BASE64])
+            return _decode(value[_BASE64])
         if isinstance(value, str):
-            return _encoded(value)
+            return _encode(value)
     elif dtype == tf.bool:
         if isinstance(value, bool):
             return value
@@ -95,13 +95,13 @@ def _scalar(value, dtype):
 
 
 def _number(value, dtype):
-    is_floating, smallest, largest = _range(dtype)
-    if not is_floating:
-        fits = isinstance(value, int) and smallest <= value <= largest
+    least, most = _range(dtype)
+    if dtype.is_integer:
+        fits = isinstance(value, int) and least <= value <= most
     elif isinstance(value, int):
         fits = abs(value) <= _EXACT[dtype]
     else:  # NaN and infinities are numbers for TensorFlow Serving, too
-        fits = smallest <= value <= largest or not math.isfinite(value)
+        fits = least <= value <= most or not math.isfinite(value)
     if not fits:
         raise servables.invalid(
             f"JSON Value: {shown(value)} is not of expected type: {dtype.name}, which "
@@ -112,12 +112,11 @@ def _number(value, dtype):
 
 @functools.cache
 def _range(dtype):
-    """Whether a type is of floating-point numbers, and its least and largest number."""
     kind = float if dtype.is_floating else int
-    return dtype.is_floating, kind(dtype.min), kind(dtype.max)
+    return kind(dtype.min), kind(dtype.max)
 
 
-def _encoded(text):
+def _encode(text):
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -127,7 +126,7 @@ def _encoded(text):
         ) from error
 
 
-def _decoded(text):
+def _decode(text):
     try:
         return base64.b64decode(text, validate=True)
     except (TypeError, ValueError, binascii.Error) as error:
@@ -138,7 +137,7 @@ def _decoded(text):
 
 def _type_name(value):
     if value is None or isinstance(value, bool):
-        return {None: "Null", False: "False", True: "True"}[value]
+        return "Null" if value is None else str(value)
     names = {str: "String", list: "Array", dict: "Object"}
     return names.get(type(value), "Number")
 
@@ -182,12 +181,12 @@ def by_row(arrays: Mapping[str, np.ndarray]) -> str:
         )
     if len(arrays) == 1:
         return by_column(arrays)
-    writers = {name: _writer(name, values.dtype) for name, values in arrays.items()}
-    columns = [[_text(v, writers[n]) for v in a.tolist()] for n, a in arrays.items()]
-    objects = [
-        _object(dict(zip(arrays, texts, strict=True)))
-        for texts in zip(*columns, strict=True)
-    ]
+    columns = []
+    for name, values in arrays.items():
+        write = _writer(name, values.dtype)
+        columns.append([_text(value, write) for value in values.tolist()])
+    rows = zip(*columns, strict=True)
+    objects = [_object(dict(zip(arrays, texts, strict=True))) for texts in rows]
     return f"[{', '.join(objects)}]"
 
 

@@ -1,7 +1,7 @@
 """The REST API of TensorFlow Serving, as a function of a request.
 
-What its documentation promises (RESTful API): status, metadata and `:predict`, rows as
-`instances` or columns as `inputs`, errors as `{"error": ...}`.
+As its documentation (RESTful API): status, metadata and `:predict`, rows as `instances`
+or columns as `inputs`, errors as `{"error": ...}`.
 """
 
 import json
@@ -16,14 +16,9 @@ from google.protobuf import json_format
 from contract import atomic_files
 from serving.protocol import json_tensors, servables
 
-_PREDICTION = re.compile(
-    r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?:(classify|regress|predict)",
-    re.IGNORECASE,
-)
-_STATUS = re.compile(
-    r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?(/metadata)?",
-    re.IGNORECASE,
-)
+_MODEL = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
+_PREDICTION = re.compile(f"{_MODEL}:(classify|regress|predict)", re.IGNORECASE)
+_STATUS = re.compile(f"{_MODEL}(/metadata)?", re.IGNORECASE)
 _MAX_VERSION = 2**63 - 1
 _CODES = {
     tf.errors.InvalidArgumentError: HTTPStatus.BAD_REQUEST,
@@ -91,36 +86,25 @@ def _model_version(match):
 def _status(model, name, number):
     model.version(name, number)
     versions = sorted(model.versions, reverse=True) if number is None else [number]
-    states = [
-        {
-            "version": str(version),
-            "state": "AVAILABLE",
-            "status": {"error_code": "OK", "error_message": ""},
-        }
-        for version in versions
-    ]
+    ok = {"error_code": "OK", "error_message": ""}
+    states = [{"version": str(v), "state": "AVAILABLE", "status": ok} for v in versions]
     return json.dumps({"model_version_status": states}, indent=1)
 
 
 def _metadata(model, name, number):
     version = model.version(name, number)
     number = max(model.versions) if number is None else number
+    form = {
+        "preserving_proto_field_name": True,
+        "always_print_fields_with_no_presence": True,
+    }
     definitions = {
-        key: json_format.MessageToDict(
-            definition,
-            preserving_proto_field_name=True,
-            always_print_fields_with_no_presence=True,
-        )
+        key: json_format.MessageToDict(definition, **form)
         for key, definition in version.signatures.items()
     }
     spec = {"name": name, "signature_name": "", "version": str(number)}
-    return json.dumps(
-        {
-            "model_spec": spec,
-            "metadata": {"signature_def": {"signature_def": definitions}},
-        },
-        indent=1,
-    )
+    metadata = {"signature_def": {"signature_def": definitions}}
+    return json.dumps({"model_spec": spec, "metadata": metadata}, indent=1)
 
 
 def _parse(body: bytes) -> dict[str, Any]:
@@ -152,23 +136,22 @@ def _predict(model, name, number, request):
     version = model.version(name, number)
     infos = version.signature(signature_name).inputs
     dtypes = {key: tf.as_dtype(infos[key].dtype) for key in sorted(infos)}
-    keys = {"instances", "inputs"} & {*request}
-    if keys == {"instances"}:
-        arrays = _arrays_by_row(request["instances"], dtypes)
+    if "instances" in request and "inputs" in request:
+        raise servables.invalid(
+            "expecting only one of 'inputs' or 'instances' keys to exist"
+        )
+    if "instances" in request:
+        arrays = _read_rows(request["instances"], dtypes)
         outputs = version.predict(signature_name, arrays)
         return f'{{"predictions": {json_tensors.by_row(outputs)}}}'
-    if keys == {"inputs"}:
-        arrays = _arrays_by_column(request["inputs"], dtypes)
+    if "inputs" in request:
+        arrays = _read_columns(request["inputs"], dtypes)
         outputs = version.predict(signature_name, arrays)
         return f'{{"outputs": {json_tensors.by_column(outputs)}}}'
-    raise servables.invalid(
-        "expecting only one of 'inputs' or 'instances' keys to exist"
-        if keys
-        else "Missing 'inputs' or 'instances' key"
-    )
+    raise servables.invalid("Missing 'inputs' or 'instances' key")
 
 
-def _arrays_by_row(instances, dtypes):
+def _read_rows(instances, dtypes):
     if not isinstance(instances, list):
         raise servables.invalid("Excepting 'instances' to be an list/array")
     if not instances:
@@ -202,7 +185,7 @@ def _arrays_by_row(instances, dtypes):
     }
 
 
-def _arrays_by_column(inputs, dtypes):
+def _read_columns(inputs, dtypes):
     if not _is_object(inputs):
         if len(dtypes) > 1:
             raise servables.invalid(
@@ -210,10 +193,11 @@ def _arrays_by_column(inputs, dtypes):
                 f"object with {', '.join(dtypes)}"
             )
         inputs = dict.fromkeys(dtypes, inputs)
-    for name in dtypes:
-        if name not in inputs:
-            raise servables.invalid(f"Missing named input: {name} in 'inputs' object.")
-    return {name: json_tensors.array(inputs[name], dtypes[name]) for name in dtypes}
+    if missing := [name for name in dtypes if name not in inputs]:
+        raise servables.invalid(
+            f"Missing named input: {missing[0]} in 'inputs' object."
+        )
+    return {n: json_tensors.array(inputs[n], dtype) for n, dtype in dtypes.items()}
 
 
 def _is_object(value):

@@ -15,8 +15,7 @@ _SHOWN = 300  # characters of a message
 class Calls:
     """A model of a server; `version` 0 is the newest.
 
-    Raises from every method:
-        ValueError: the server does not answer, or refuses the request.
+    Every method raises InputError where the server does not answer, or refuses.
     """
 
     def __init__(
@@ -34,7 +33,7 @@ class Calls:
             self._model += f"/versions/{version}"
 
     def signatures(self) -> dict[str, Any]:
-        """{name: SignatureDef as JSON} of what the model offers."""
+        """{name: SignatureDef as JSON} of the model."""
         answer = self._call("/metadata")
         return self._part(answer, "metadata", "signature_def", "signature_def")
 
@@ -81,7 +80,6 @@ class Calls:
 
 
 def _message(refusal: error.HTTPError) -> str:
-    """The server's reason, on one line."""
     text = refusal.read().decode("utf-8", "replace")
     with contextlib.suppress(ValueError, TypeError, KeyError):  # a proxy's, perhaps
         text = json.loads(text)["error"]

@@ -37,15 +37,13 @@ class Version:
         self.call = call
 
     def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
-        """A signature with inputs; "" is the default one.
+        """The signature of this name, if it has inputs; "" is the default one.
 
         Raises:
-            tf.errors.InvalidArgumentError: there is none of this name.
+            tf.errors.InvalidArgumentError: there is no such signature.
         """
         name = name or tf_serving.DEFAULT_SIGNATURE
-        signatures = {
-            key: value for key, value in self.signatures.items() if value.inputs
-        }
+        signatures = {k: v for k, v in self.signatures.items() if v.inputs}
         if name not in signatures:
             raise invalid(
                 f'Serving signature name: "{name}" not found in signature def; there '
@@ -60,7 +58,7 @@ class Version:
         """
         signatures = {}
         for name, definition in self.signatures.items():
-            counts = {key: _texts(info) for key, info in definition.inputs.items()}
+            counts = {k: _count_texts(info) for k, info in definition.inputs.items()}
             if counts and all(counts.values()):
                 signatures[name] = counts
         return signatures
@@ -94,7 +92,7 @@ class Model(NamedTuple):
         """The version with this number, or the newest.
 
         Raises:
-            tf.errors.NotFoundError: of another name or number.
+            tf.errors.NotFoundError: the name or the number is another.
         """
         wanted = max(self.versions) if number is None else number
         if name == self.name and wanted in self.versions:
@@ -125,32 +123,27 @@ def open_version(directory: str) -> Version:
 
 
 def number(directory: str) -> int:
-    """That of a version: the name of its directory, or else 1."""
+    """The number of a version: the name of its directory, or else 1."""
     folder = os.path.basename(directory.rstrip("/"))
     return int(folder) if folder.isdigit() else 1
 
 
 def warm(version: Version, directory: str) -> None:
-    """Answers the warm-up requests of an export, or a text "a" where it has none.
+    """Answers texts of a few lengths, for the first answers take some seconds.
 
-    For the first answers take some seconds. What is wrong with them is a warning.
+    An error of the model is a warning.
     """
-    path = os.path.join(directory, tf_serving.EXTRA_DIR, warmup.FILE_NAME)
     try:
-        if tf.io.gfile.exists(path):
-            for name, arrays in warmup.read(path):
+        for name, definition in version.signatures.items():
+            specs = {key: _spec(info) for key, info in definition.inputs.items()}
+            for arrays in warmup.requests(specs):
                 version.predict(name, arrays)
-        elif names := version.text_signatures().get(tf_serving.DEFAULT_SIGNATURE):
-            one = {
-                name: np.full([1, n][: min(n, 2)], b"a", object)
-                for name, n in names.items()
-            }
-            version.predict("", one)
     except (ValueError, tf.errors.OpError) as error:
         logging.warning(
             "%s: not all warm-up requests were answered (%s), so first answers may "
             "take longer; export the model again",
-            *(directory, atomic_files.reason(error)),
+            directory,
+            atomic_files.reason(error),
         )
 
 
@@ -158,8 +151,8 @@ def _spec(info):
     return tf.TensorSpec(info.tensor_shape, tf.as_dtype(info.dtype))
 
 
-def _texts(info):
-    """The number of texts of an example in an input; 0 if it takes something else."""
+def _count_texts(info):
+    """The number of texts of an example in an input; 0 if it takes no texts."""
     spec = _spec(info)
     if spec.dtype != tf.string or spec.shape.rank not in (1, 2):
         return 0
@@ -167,17 +160,15 @@ def _texts(info):
 
 
 def _check(name, array, info):
-    taken = _spec(info)
+    spec = _spec(info)
     dtype = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
-    if dtype != taken.dtype:
+    if dtype != spec.dtype:
         raise invalid(
-            f"{name} is of type {dtype.name}, the model takes {taken.dtype.name}"
+            f"{name} is of type {dtype.name}, the model takes {spec.dtype.name}"
         )
-    if not taken.shape.is_compatible_with(array.shape):
-        raise invalid(
-            f"{name} has shape {list(array.shape)}, the model takes "
-            f"{[size if size is not None else -1 for size in taken.shape.as_list()]}"
-        )
+    if not spec.shape.is_compatible_with(array.shape):
+        sizes = [-1 if size is None else size for size in spec.shape.as_list()]
+        raise invalid(f"{name} has shape {list(array.shape)}, the model takes {sizes}")
 
 
 def invalid(text: str) -> tf.errors.InvalidArgumentError:

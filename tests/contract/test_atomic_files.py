@@ -18,19 +18,6 @@ def test_parts_become_files_in_new_directories(tmp_path):
     assert tiny.listing(tmp_path) == {"a/b.txt": "é\n2".encode(), "c": b"3"}
 
 
-def test_file_may_be_made_of_the_one_it_replaces(tmp_path):
-    path = tmp_path / "a"
-    path.write_text("x\n" * 1_000_000)  # more than is read at once
-
-    def lines():
-        with open(path) as file:
-            for line in file:
-                yield line.upper()
-
-    atomic_files.write({str(path): lines()})
-    assert path.read_text() == "X\n" * 1_000_000
-
-
 def fails(parts):
     yield from parts
     raise KeyError("as the second file is made")
@@ -50,26 +37,6 @@ def test_one_that_cannot_be_written_leaves_all_as_they_were(tmp_path, is_full):
         with pytest.raises(KeyError):
             atomic_files.write({a: ["new"], b: fails(["new"])})
     assert tiny.listing(tmp_path) == {"a": b"old", "b": b"old"}
-
-
-def test_place_that_is_no_directory(tmp_path):
-    (tmp_path / "a").write_text("a file")
-    with pytest.raises(OSError, match="cannot be written"):
-        atomic_files.write({f"{tmp_path}/a/b": ["text"]})
-    assert tiny.listing(tmp_path) == {"a": b"a file"}
-
-
-def test_text_is_whole_or_absent(tmp_path, monkeypatch):
-    path = tmp_path / "a.txt"
-    atomic_files.write_text(str(path), "first")
-
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tf.io.gfile, "rename", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        atomic_files.write_text(str(path), "second")
-    assert path.read_text("utf-8") == "first"
 
 
 def test_place_where_nothing_can_be_written_is_refused(tmp_path):

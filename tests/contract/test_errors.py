@@ -19,11 +19,6 @@ def test_wrong_input_is_one_line_and_exit_code_2(capsys, error):
     assert capsys.readouterr().err == f"error: {line}\n"
 
 
-def test_refused_input_is_a_value_error_for_python_users():
-    with pytest.raises(ValueError, match="no such row"):
-        raise errors.InputError("no such row")
-
-
 def test_exception_that_has_an_explanation_is_wrong_input():
     with (
         pytest.raises(errors.InputError, match="row 3 of x") as caught,
@@ -75,9 +70,3 @@ def test_ctrl_c_is_one_line(capsys, text, line):
         raise KeyboardInterrupt(text)
     assert caught.value.code == 130
     assert capsys.readouterr().err == f"\ninterrupted{line}\n"
-
-
-def test_no_error_passes_through():
-    with errors.explained():
-        value = 3
-    assert value == 3

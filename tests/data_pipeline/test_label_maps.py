@@ -1,5 +1,3 @@
-"""Tests of data_pipeline/label_maps.py."""
-
 import json
 
 import pytest
@@ -32,11 +30,14 @@ def test_classes_are_read_as_they_were_written(tmp_path, classes):
     assert read(path, len(classes.names) or 1) == classes
     with pytest.raises(ValueError, match="but the head has 7 classes"):
         read(path, 7)
+    assert label_maps.find(str(tmp_path)) == str(path)
+    assert label_maps.find(f"{tmp_path}/model.ckpt-10") == str(path)
+    assert label_maps.find("") == label_maps.find(f"{tmp_path}/a/b") == ""
     is_tagger = isinstance(classes, schemes.TagNames)
     assert label_maps.find_head(str(path)) == ("tagger" if is_tagger else "auto")
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "3", '{"0": "a", "2": "b"}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"0": "a", "2": "b"}'])
 def test_what_is_no_label_map(tmp_path, text):
     path = tmp_path / "label_map.json"
     path.write_text(text)

@@ -1,11 +1,17 @@
 """Command lines of a comparison, and networks of one size."""
 
-import json
-
 import pytest
 from absl import flags
 
-from experiments import commands, compare, plans, preparation, shapes, systems, tasks
+from experiments import (
+    commands,
+    compare,
+    comparison,
+    preparation,
+    shapes,
+    systems,
+    tasks,
+)
 from modeling import pretrainers
 from modeling.configs import config as config_lib
 from modeling.elmo import objective
@@ -66,7 +72,10 @@ def parsed(stage):
 def test_scripts_take_all_command_lines(lines):
     stages = [
         *lines.corpus.stages([*preparation.CORPORA, preparation.TEXTS]),
-        *(lines.pretraining(n, plans.TRIAL_STEPS) for n in systems.NETWORKS.values()),
+        *(
+            lines.pretraining(n, comparison.TRIAL_STEPS)
+            for n in systems.NETWORKS.values()
+        ),
         lines.encoder_of_pair(),
         *(
             lines.task(system, task)
@@ -98,20 +107,6 @@ def test_runs_differ_in_nothing_but_their_system(lines):
     assert masked["save_checkpoints_steps"] == 20
 
 
-def test_a_checkpoint_along_the_pretraining_is_named(lines):
-    system = systems.SYSTEMS["no_nsp"]
-    stage = lines.task(system, tasks.TASKS["sst2"], checkpoint_step=250)
-    values = parsed(stage)
-    assert values["init_checkpoint"] == f"{values['pretrained']}/model.ckpt-250"
-
-
-def test_networks_are_of_one_size(bert):
-    networks = shapes.equal_sized(bert, VOCAB, 900)
-    sizes = {name: shapes.num_weights(network) for name, network in networks.items()}
-    assert sizes["left_to_right"] == sizes["bert"]
-    assert max(sizes.values()) < 1.01 * min(sizes.values())
-
-
 @pytest.mark.parametrize(
     ("shape", "make", "more"),
     [
@@ -131,32 +126,6 @@ def test_weights_are_those_of_the_built_network(bert, shape, make, more):
     assert counted == built
 
 
-def test_a_bert_without_counterparts_is_refused(bert):
-    small = config_lib.BertConfig.from_dict({**bert.to_dict(), "num_hidden_layers": 1})
-    with pytest.raises(ValueError, match="a BERT of 1 layers of 128 has no counter"):
-        shapes.equal_sized(small, VOCAB, 900)
-
-
 def test_networks_read_as_many_tokens_as_the_first():
     tokens = {"a": 1000.0, "b": 2000.0, "c": 1e9}
-    assert plans.equal_steps(1000, tokens) == {"a": 1000, "b": 496, "c": 8}
-
-
-def test_tokens_of_a_step_are_those_of_any_machine(tmp_path):
-    counts = [971, 1013, 1024, 968, 999, 1001]  # tokens of a step of 8 rows
-
-    def measured(machine):
-        rates = [(7.1 * machine, 7.1 * machine * count / 8) for count in counts]
-        examples, tokens = (
-            [[step, float(f"{rate[part]:.6g}")] for step, rate in enumerate(rates, 1)]
-            for part in (0, 1)
-        )
-        curves = {
-            "train/examples_per_second": examples,
-            "train/tokens_per_second": tokens,
-        }
-        record = {"curves": curves, "flags": {"train_batch_size": 8}}
-        (tmp_path / "report.json").write_text(json.dumps(record))
-        return plans.tokens_per_step(str(tmp_path))
-
-    assert measured(1.0) == measured(0.0437) == sum(counts) / len(counts)
+    assert comparison.equal_steps(1000, tokens) == {"a": 1000, "b": 496, "c": 8}

@@ -145,13 +145,6 @@ def test_wrong_flags_are_named_before_anything_runs(read_settings, flag, message
         read_settings(flag)
 
 
-def test_machine_without_affinities_has_cores(read_settings, monkeypatch):
-    """As macOS, whose os has no sched_getaffinity."""
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    monkeypatch.setattr(compare.joblib, "cpu_count", lambda: 6)
-    assert read_settings("--jobs=2").threads == 3
-
-
 def test_another_comparison_in_the_directory_is_refused(read_settings, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("One line.\n")

@@ -15,7 +15,6 @@ GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "tiny_uncased"
 
 @pytest.fixture(scope="session")
 def golden_dir():
-    """A release of Google's, but for the vocabulary."""
     return GOLDEN
 
 

@@ -20,7 +20,7 @@ GPT_SHAPE = {
     "intermediate_size": 128,
     "max_position_embeddings": 24,
 }
-# Of a layer: paths here, and the original's names.
+# Paths within a layer, and the original's names.
 _LAYER = {
     "attention/query_key_value": "attn/c_attn",
     "attention/output": "attn/c_proj",
@@ -51,14 +51,12 @@ def original_name(path):
 
 
 def named(model):
-    """{original name: variable} of a built model."""
     paths = [variable.path.split("/", 1)[1] for variable in model.trainable_variables]
     names = map(original_name, paths)
     return dict(zip(names, model.trainable_variables, strict=True))
 
 
 def filled(model, values, prefix=""):
-    """The model, built, with the arrays of an .npz by their original names."""
     model.build()
     for name, variable in named(model).items():
         variable.assign(values[prefix + name])
@@ -66,25 +64,21 @@ def filled(model, values, prefix=""):
 
 
 def gpt(record, head=pretrainers.LanguageModel, **changes):
-    """The recorded GPT as released, or with other values of its config."""
     config = gpt_config.GptConfig(**{**GPT_SHAPE, "joined_table": True, **changes})
     return filled(head(config), record, "param/")
 
 
 def features(ids, mask=None):
-    """The three features of int ids [B, S]."""
     ids = np.asarray(ids, np.int32)
     mask = np.ones_like(ids) if mask is None else np.asarray(mask, np.int32)
     return {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(ids)}
 
 
 def choice(config):
-    """One logit an answer, as the original's classifier has it."""
     return models.BertClassifier(config, 1)
 
 
 def gpt_2(index_file, head=pretrainers.LanguageModel):
-    """The recorded GPT-2; its files are those of a release."""
     directory = index_file.parent
     reader = tf.train.load_checkpoint(str(directory / "model.ckpt"))
     config = config_files.read(directory / "hparams.json")
@@ -93,7 +87,6 @@ def gpt_2(index_file, head=pretrainers.LanguageModel):
 
 
 def bert(config_file, head=pretrainers.LanguageModel, attention="causal"):
-    """The decoder of the recorded encoder-decoder, without its cross-attention."""
     raw = json.loads(config_file.read_text("utf-8"))["decoder"]
     del raw["add_cross_attention"]
     config = config_lib.BertConfig.from_dict(raw)
@@ -106,3 +99,23 @@ def bert(config_file, head=pretrainers.LanguageModel, attention="causal"):
         if "pooler" not in key:  # which no decoder has
             variable.assign(name.from_hugging_face(weights[key]))
     return model
+
+
+def read_in_steps(model, ids, sizes, capacity, hidden_columns=0, source=()):
+    """Logits [B, S, V] through the cache, where `sizes` tokens are read at once."""
+    cache = model.empty_cache(len(ids), capacity, *source)
+    is_visible = np.arange(capacity)[None] >= np.full((len(ids), 1), hidden_columns)
+    logits, start = [], 0
+    for size in sizes:
+        places = np.tile(np.arange(start, start + size, dtype=np.int32), (len(ids), 1))
+        some, cache = model.extend(
+            tf.constant(ids[:, start : start + size]),
+            tf.constant(places),
+            start + hidden_columns,
+            tf.constant(is_visible),
+            cache,
+        )
+        logits.append(some)
+        start += size
+    assert start == ids.shape[1]
+    return np.concatenate(logits, axis=1)

@@ -26,13 +26,11 @@ ELMO = elmo_config.ElmoConfig(
 
 
 def configs(bert):
-    """{network: config} of small networks of every kind."""
     pair = fitting(bert, "seq2seq")
     return {"bert": bert, "gpt": GPT, "gpt2": GPT_2, "elmo": ELMO, "pair": pair}
 
 
 def fitting(config, head):
-    """The config, left to right or twice where the head wants that."""
     if head == "seq2seq" and config.network == "bert":
         return encoder_decoder_config.EncoderDecoderConfig.from_berts(
             config, config, decoder_start_token_id=1, eos_token_id=2
@@ -61,7 +59,6 @@ def values(model):
 
 
 def assert_equal(actual, expected):
-    """Compares two dicts of `values` bit by bit."""
     assert actual.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(actual[name], value, err_msg=name)

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import special
 
 from modeling import losses
 
@@ -24,30 +25,25 @@ def xent(row, label):
     return math.log(sum(math.exp(value) for value in row)) - row[label]
 
 
-def test_cross_entropy_is_the_formula_and_does_not_overflow():
+def test_losses_are_the_formula_and_do_not_overflow():
     expected = [xent(LOGITS[0].tolist(), 1), xent(LOGITS[1].tolist(), 0)]
-    actual = losses.cross_entropy(LOGITS, np.array([1, 0]))
-    np.testing.assert_allclose(actual, expected, rtol=1e-6)
-    far = losses.cross_entropy(np.array([[1e4, -1e4]], np.float32), np.array([1]))
-    np.testing.assert_allclose(far, [2e4])
-
-
-def test_regression_is_the_squared_error():
-    labels = np.array([0.5, 2.0], np.float32)
-    actual = losses.classifier_losses("regression", LOGITS[:, :1], labels)
-    np.testing.assert_allclose(actual, [0.25, 4.0])
-
-
-def test_multi_label_is_a_binary_cross_entropy_a_label():
+    each = losses.cross_entropy(LOGITS, np.array([1, 0]))
+    np.testing.assert_allclose(each, expected, rtol=1e-6)
+    far = np.array([[1e4, -1e4]], np.float32)
+    np.testing.assert_allclose(losses.cross_entropy(far, np.array([1])), [2e4])
+    numbers = np.array([0.5, 2.0], np.float32)
+    each = losses.classifier_losses("regression", LOGITS[:, :1], numbers)
+    np.testing.assert_allclose(each, [0.25, 4.0])
     labels = np.array([[1, 0, 1], [0, 1, 0]], np.float32)
-    actual = losses.classifier_losses("multi_label", LOGITS, labels)
     p = 1 / (1 + np.exp(-LOGITS.astype(np.float64)))
     expected = -(labels * np.log(p) + (1 - labels) * np.log(1 - p))
-    np.testing.assert_allclose(actual, expected, rtol=1e-5)
-    large = losses.classifier_losses(
-        "multi_label", np.array([[200.0, -200.0]], np.float32), np.array([[0.0, 0.0]])
-    )
-    np.testing.assert_allclose(large, [[200.0, 0.0]])
+    each = losses.classifier_losses("multi_label", LOGITS, labels)
+    np.testing.assert_allclose(each, expected, rtol=1e-5)
+    each = losses.classifier_losses("multi_label", far, np.zeros((1, 2)))
+    np.testing.assert_allclose(each, [[1e4, 0.0]])
+    for problem_type in ("classification", "multi_label"):
+        soft = losses.soft_losses(problem_type, far, -far, 1.0)
+        assert np.isfinite(soft).all()
 
 
 @pytest.mark.parametrize("weights", [None, (3.0, 0.5, 9.0)])
@@ -73,16 +69,12 @@ def test_classifier_loss_is_a_mean_weighted_by_class(weights):
 def test_class_weights_of_multi_label_count_columns():
     labels = np.array([[1, 0, 1], [0, 1, 0]], np.float32)
     each = np.asarray(losses.classifier_losses("multi_label", LOGITS, labels))
-    plain, weighted = (
-        total_and_count(
-            losses.classifier("multi_label", weights),
-            {"label_ids": labels},
-            {"logits": LOGITS},
-        )["classifier_loss"]
-        for weights in (None, np.array([1.0, 0.0, 2.0]))
-    )
-    assert plain == (pytest.approx(each.sum()), 6.0)
-    assert weighted == (pytest.approx((each * [1, 0, 2]).sum()), 6.0)
+    for weights in (None, np.array([1.0, 0.0, 2.0])):
+        objective = losses.classifier("multi_label", weights)
+        features, outputs = {"label_ids": labels}, {"logits": LOGITS}
+        total = (each * (1 if weights is None else weights)).sum()
+        parts = total_and_count(objective, features, outputs)
+        assert parts == {"classifier_loss": (pytest.approx(total), 6.0)}
 
 
 def test_span_loss_is_half_of_both_ends():
@@ -94,137 +86,61 @@ def test_span_loss_is_half_of_both_ends():
     assert parts == {"span_loss": (pytest.approx((start + end) / 2), 2.0)}
 
 
-def tagged_batch():
-    features = {"label_ids": np.array([[-1, 1, 0], [-1, 2, -1]], np.int32)}
-    logits = np.stack([np.roll(LOGITS[[0, 1, 0]], i, axis=1) for i in range(2)])
-    return features, {"logits": logits}
-
-
 def test_tagger_loss_is_a_mean_over_labelled_tokens():
-    features, outputs = tagged_batch()
-    rows = outputs["logits"].tolist()
-    total = xent(rows[0][1], 1) + xent(rows[0][2], 0) + xent(rows[1][1], 2)
-    parts = total_and_count(losses.tagger(), features, outputs)
-    assert parts == {"tagger_loss": (pytest.approx(total), 3.0)}
-
-
-def test_batch_without_labels_adds_nothing():
-    _, outputs = tagged_batch()
-    nothing = {"label_ids": np.full((2, 3), -1, np.int32)}
-    assert total_and_count(losses.tagger(), nothing, outputs) == {
-        "tagger_loss": (0.0, 0.0)
-    }
-
-
-def test_tokens_without_a_label_have_no_gradient():
-    features, outputs = tagged_batch()
-    logits = tf.Variable(outputs["logits"])
+    features = {"label_ids": np.array([[-1, 1, 0], [-1, 2, -1]], np.int32)}
+    rows = np.stack([np.roll(LOGITS[[0, 1, 0]], i, axis=1) for i in range(2)])
+    total = sum(
+        xent(rows[i][j].tolist(), k) for i, j, k in ((0, 1, 1), (0, 2, 0), (1, 1, 2))
+    )
+    logits = tf.Variable(rows)
     with tf.GradientTape() as tape:
         totals = losses.tagger().totals(features, {"logits": logits})
+    parts = total_and_count(losses.tagger(), features, {"logits": rows})
+    assert parts == {"tagger_loss": (pytest.approx(total), 3.0)}
     gradient = tape.gradient(totals["tagger_loss"], logits).numpy()
+    moved = np.abs(gradient).sum(-1) > 0
+    np.testing.assert_array_equal(moved, features["label_ids"] >= 0)
     assert np.isfinite(gradient).all()
-    assert (np.abs(gradient).sum(-1) > 0).tolist() == [
-        [False, True, True],
-        [False, True, False],
-    ]
 
 
-@pytest.mark.parametrize("shape", [(2,), (2, 1)])
-def test_pretraining_weighs_words_and_not_sentences(shape):
-    features = {
-        "masked_lm_ids": np.array([[1, 2], [0, 0]], np.int32),
-        "masked_lm_weights": np.array([[1, 1], [1, 0]], np.float32),
-        "next_sentence_labels": np.array([1, 0], np.int32).reshape(shape),
-    }
-    outputs = {
-        "masked_lm_logits": np.stack([LOGITS, LOGITS]),
-        "next_sentence_logits": LOGITS[:, :2],
-    }
-    parts = total_and_count(losses.pretraining(), features, outputs)
-    rows = LOGITS.tolist()
-    words = xent(rows[0], 1) + xent(rows[1], 2) + xent(rows[0], 0)
-    order = xent(rows[0][:2], 1) + xent(rows[1][:2], 0)
-    assert parts == {
-        "masked_lm_loss": (pytest.approx(words), pytest.approx(3.00001)),
-        "next_sentence_loss": (pytest.approx(order), 2.0),
-    }
-
-
-def test_pairs_without_a_label_do_not_count():
-    features, outputs = pretraining_batch()
-    both = {"next_sentence_loss", "next_sentence_accuracy"}
-    for labels, kept in (([1, -1], [0]), ([-1, 1], [1])):
-        less = {**features, "next_sentence_labels": np.array(labels, np.int32)}
-        one = {name: value[kept] for name, value in features.items()}
-        logits = {name: value[kept] for name, value in outputs.items()}
-        objective = losses.pretraining()
-        for found, wanted in (
-            (objective.counts(less), objective.counts(one)),
-            (objective.totals(less, outputs), objective.totals(one, logits)),
-            (objective.metrics(less, outputs), objective.metrics(one, logits)),
-        ):
-            for name in both & found.keys():
-                np.testing.assert_allclose(found[name], wanted[name], rtol=1e-6)
-
-
-def pretraining_batch():
+def test_pretraining_counts_words_by_weight_and_pairs_with_a_label():
     features = {
         "masked_lm_ids": np.array([[1, 2], [2, 2]], np.int32),
         "masked_lm_weights": np.array([[1, 1], [1, 0]], np.float32),
-        "next_sentence_labels": np.array([1, 1], np.int32),
     }
     outputs = {
         "masked_lm_logits": np.stack([LOGITS, LOGITS]),
         "next_sentence_logits": LOGITS[:, :2],
     }
-    return features, outputs
-
-
-def test_accuracies_count_what_is_weighed():
-    features, outputs = pretraining_batch()
-    found = losses.pretraining().metrics(features, outputs)
-    numbers = {name: (float(a), float(b)) for name, (a, b) in found.items()}
+    rows = LOGITS.tolist()
+    words = xent(rows[0], 1) + xent(rows[1], 2) + xent(rows[0], 2)
+    first, second = xent(rows[0][:2], 1), xent(rows[1][:2], 1)
+    masked = {"masked_lm_loss": (pytest.approx(words), pytest.approx(3.00001))}
     # Words: 1 for 1, 2 for 2, 1 for 2, and a fourth without weight. Order: 1, 0.
-    assert numbers == {
-        "masked_lm_accuracy": (2.0, 3.0),
-        "next_sentence_accuracy": (1.0, 2.0),
-    }
+    for labels, order, hits, count in (
+        ([1, 1], first + second, 1, 2),
+        ([[1], [1]], first + second, 1, 2),
+        ([1, -1], first, 1, 1),
+        ([-1, 1], second, 0, 1),
+    ):
+        features["next_sentence_labels"] = np.array(labels, np.int32)
+        parts = total_and_count(losses.pretraining(), features, outputs)
+        order = pytest.approx(order), pytest.approx(count)
+        assert parts == {**masked, "next_sentence_loss": order}
+        metrics = losses.pretraining().metrics(features, outputs)
+        assert {name: tuple(map(float, pair)) for name, pair in metrics.items()} == {
+            "masked_lm_accuracy": (2.0, 3.0),
+            "next_sentence_accuracy": (hits, pytest.approx(count)),
+        }
+    del features["next_sentence_labels"], outputs["next_sentence_logits"]
+    words_alone = losses.pretraining(False)
+    assert total_and_count(words_alone, features, outputs) == masked
+    assert [*words_alone.metrics(features, outputs)] == ["masked_lm_accuracy"]
     assert losses.classifier("classification").metrics({}, {}) == {}
 
 
-def test_without_a_sentence_task_only_words_count():
-    features, outputs = pretraining_batch()
-    with_both, words_alone = losses.pretraining(), losses.pretraining(False)
-    both = total_and_count(with_both, features, outputs)
-    metrics = with_both.metrics(features, outputs)
-    for part in (features, outputs):
-        part.pop("next_sentence_labels", None)
-        part.pop("next_sentence_logits", None)
-    alone = total_and_count(words_alone, features, outputs)
-    assert alone == {"masked_lm_loss": both["masked_lm_loss"]}
-    found = words_alone.metrics(features, outputs)
-    assert list(found) == ["masked_lm_accuracy"]
-    np.testing.assert_array_equal(*(m["masked_lm_accuracy"] for m in (found, metrics)))
-
-
-def test_a_batch_without_predictions_has_a_finite_loss():
-    features = {
-        "masked_lm_ids": np.zeros((1, 2), np.int32),
-        "masked_lm_weights": np.zeros((1, 2), np.float32),
-        "next_sentence_labels": np.zeros(1, np.int32),
-    }
-    outputs = {
-        "masked_lm_logits": LOGITS[None],
-        "next_sentence_logits": LOGITS[:1, :2],
-    }
-    parts = total_and_count(losses.pretraining(), features, outputs)
-    total, count = parts["masked_lm_loss"]
-    assert total / count == 0.0
-    assert count == pytest.approx(losses.MASKED_LM_EPSILON)
-
-
 def test_next_tokens_count_where_they_are_real():
-    """What stands at padding, such as these 100s, counts nothing."""
+    """Values at padding, such as these 100s, count nothing."""
     features = {"input_mask": np.array([[1, 1, 1], [1, 1, 0], [0, 0, 0]])}
     outputs = {
         "next_token_losses": np.array([[0.5, 1.5], [2.5, 100.0], [100.0] * 2]),
@@ -232,8 +148,8 @@ def test_next_tokens_count_where_they_are_real():
     }
     outputs = {name: value.astype(np.float32) for name, value in outputs.items()}
     objective = losses.next_token()
-    found = total_and_count(objective, features, outputs)
-    assert found == {"next_token_loss": (4.5, 3.0)}
+    actual = total_and_count(objective, features, outputs)
+    assert actual == {"next_token_loss": (4.5, 3.0)}
     right, count = objective.metrics(features, outputs)["next_token_accuracy"]
     assert (float(right), float(count)) == (2.0, 3.0)
 
@@ -248,29 +164,22 @@ LABELS = {
 TEMPERATURE = 3.0
 
 
-def softmax(values):
-    shares = np.exp(values - values.max(axis=1, keepdims=True))
-    return shares / shares.sum(axis=1, keepdims=True)
-
-
 def expected_soft_losses(problem_type):
-    student, teacher = STUDENT.astype(np.float64), TEACHER.astype(np.float64)
+    student, teacher = (x.astype(np.float64) / TEMPERATURE for x in (STUDENT, TEACHER))
     if problem_type == "regression":
-        return (student[:, 0] - teacher[:, 0]) ** 2
+        return (STUDENT[:, 0] - TEACHER[:, 0]) ** 2
     if problem_type == "classification":
-        shares, own = softmax(teacher / TEMPERATURE), softmax(student / TEMPERATURE)
-        return -(TEMPERATURE**2) * (shares * np.log(own)).sum(axis=1)
-    shares, own = (1 / (1 + np.exp(-x / TEMPERATURE)) for x in (teacher, student))
-    return -(TEMPERATURE**2) * (shares * np.log(own) + (1 - shares) * np.log(1 - own))
-
-
-def width(problem_type):
-    return 1 if problem_type == "regression" else 3
+        shares = special.softmax(teacher, axis=1)
+        each = (shares * special.log_softmax(student, axis=1)).sum(axis=1)
+    else:
+        shares = special.expit(teacher)
+        each = shares * special.log_expit(student)
+        each += (1 - shares) * special.log_expit(-student)
+    return -(TEMPERATURE**2) * each
 
 
 def batch(problem_type, is_labelled=(1, 1, 1)):
-    """Features and outputs of three rows."""
-    columns = slice(width(problem_type))
+    columns = slice(1 if problem_type == "regression" else 3)
     features = {
         "label_ids": LABELS[problem_type],
         "teacher_logits": TEACHER[:, columns],
@@ -280,24 +189,7 @@ def batch(problem_type, is_labelled=(1, 1, 1)):
 
 
 @pytest.mark.parametrize("problem_type", LABELS)
-def test_soft_losses_are_the_formula(problem_type):
-    features, outputs = batch(problem_type)
-    logits = outputs["logits"], features["teacher_logits"]
-    found = losses.soft_losses(problem_type, *logits, TEMPERATURE)
-    np.testing.assert_allclose(found, expected_soft_losses(problem_type), rtol=1e-5)
-    colder = losses.soft_losses(problem_type, *logits, 1.0)
-    assert np.allclose(found, colder) is (problem_type == "regression")
-
-
-def test_soft_losses_do_not_overflow():
-    far = np.array([[1e4, -1e4]], np.float32)
-    assert np.isfinite(losses.soft_losses("classification", far, -far, 1.0)).all()
-    assert np.isfinite(losses.soft_losses("multi_label", far, -far, 1.0)).all()
-
-
-@pytest.mark.parametrize("problem_type", LABELS)
 def test_student_learns_shares_of_both_losses(problem_type):
-    """A row counts alike beside labelled and unlabelled ones."""
     weights = np.array([2.0, 1.0, 0.5]) if problem_type != "regression" else None
     objective = losses.distillation(problem_type, TEMPERATURE, 0.7, weights)
     features, outputs = batch(problem_type, [1, 0, 1])
@@ -311,11 +203,11 @@ def test_student_learns_shares_of_both_losses(problem_type):
     expected = 0.7 * soft.sum() + 0.3 * labelled[[0, 2]].sum()
     np.testing.assert_allclose(total, expected, rtol=1e-5)
     assert float(objective.counts(features)["classifier_loss"]) == soft.size
-    found = {
+    actual = {
         name: float(total) / float(count)
         for name, (total, count) in objective.metrics(features, outputs).items()
     }
-    assert found == {
+    assert actual == {
         "soft_loss": pytest.approx(soft.mean(), rel=1e-5),
         "label_loss": pytest.approx(labelled[[0, 2]].mean(), rel=1e-5),
     }
@@ -324,13 +216,12 @@ def test_student_learns_shares_of_both_losses(problem_type):
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 @pytest.mark.parametrize("problem_type", LABELS)
 def test_share_of_nothing_does_not_count(problem_type, weight):
-    """Of labels at 1 and of the teacher at 0, to the bit."""
     objective = losses.distillation(problem_type, TEMPERATURE, weight)
     features, outputs = batch(problem_type)
 
     def total(**changes):
-        found = objective.totals({**features, **changes}, outputs)
-        return float(found["classifier_loss"])
+        actual = objective.totals({**features, **changes}, outputs)
+        return float(actual["classifier_loss"])
 
     other_teacher = {"teacher_logits": features["teacher_logits"] * -2}
     other_labels = {"label_ids": np.zeros_like(features["label_ids"])}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses, pretrainers
+from modeling import pretrainers
 
 # Rounding of float32, and what an input that is read changes at the least.
 ROUNDING, VISIBLE = 1e-5, 1e-2
@@ -36,7 +36,6 @@ def grids():
 
 
 def of_sequence(grids, example, number):
-    """One sequence as a batch of its own, without padding."""
     length = int(grids["input_mask"][example, number].sum())
     return {k: v[example, number : number + 1, :length] for k, v in grids.items()}
 
@@ -86,30 +85,3 @@ def test_dropout_takes_the_same_entries_from_all_choices(tiny_config):
     assert np.abs(dropped - kept).max() > VISIBLE
     again = np.asarray(head(np.tile(vector[:1], (2, 3, 1)), seed=SEED, is_shared=True))
     assert np.abs(again[0] - again[1]).max() > VISIBLE
-
-
-def test_the_language_models_loss_is_a_mean_over_sequences():
-    """L3 = L2 + weight * L1 (GPT section 3.2); a long text counts as a short one."""
-    rng = np.random.default_rng(4)
-    mask = np.array([[[1, 1, 1, 1], [1, 1, 0, 0]], [[1, 1, 1, 0], [1, 0, 0, 0]]])
-    token_losses = rng.uniform(1, 9, (2, 2, 3)).astype(np.float32)
-    features = {"input_mask": mask.astype(np.int32), "label_ids": np.array([0, 1])}
-    outputs = {
-        "logits": rng.normal(size=(2, 2)).astype(np.float32),
-        "next_token_losses": token_losses,
-    }
-    alone = losses.classifier("choice")
-    objective = losses.with_next_tokens(alone, 0.5)
-    means = [
-        token_losses[0, 0].mean(),
-        token_losses[0, 1, 0],
-        token_losses[1, 0, :2].mean(),
-        0.0,  # one token predicts none
-    ]
-    counts, totals = objective.counts(features), objective.totals(features, outputs)
-    found = {name: float(totals[name] / counts[name]) for name in totals}
-    (expected,) = alone.totals(features, outputs).values()
-    assert found["classifier_loss"] == pytest.approx(float(expected) / 2)
-    assert found["weighted_lm_loss"] == pytest.approx(0.5 * np.mean(means), rel=1e-6)
-    total, count = objective.metrics(features, outputs)["lm_loss"]
-    assert float(total / count) == pytest.approx(np.mean(means), rel=1e-6)

@@ -1,6 +1,7 @@
 """modeling/vectors.py against NumPy, on outputs made up for it."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -30,15 +31,7 @@ def computed(net, outputs, **wanted):
     return np.asarray(vectors.compute(outputs, MASK, vectors.choose(net, **wanted)))
 
 
-def test_layers_are_counted_as_the_original_does(net, outputs):
-    layers = outputs["layer_outputs"]
-    found = computed(net, outputs, layers=(-1, 0, 4, -5))
-    wanted = np.stack([layers[i] for i in (4, 0, 4, 0)], axis=2)
-    np.testing.assert_array_equal(found, wanted)
-    assert vectors.choose(net, layers=(-1, 0)).names == (-1, 0)
-
-
-def test_combinations_are_those_of_the_paper(net, outputs):
+def test_layers_are_counted_and_combined_as_in_the_paper(net, outputs):
     first, layers = outputs["embedding_output"], outputs["layer_outputs"]
     wanted = {
         "embedding": first,
@@ -50,70 +43,42 @@ def test_combinations_are_those_of_the_paper(net, outputs):
     }
     assert wanted.keys() == layer_choices.COMBINATIONS.keys()
     for name, value in wanted.items():
-        found = computed(net, outputs, combine=name)
-        np.testing.assert_allclose(found[:, :, 0], value, atol=1e-5, err_msg=name)
+        vector = computed(net, outputs, combine=name)[:, :, 0]
+        np.testing.assert_allclose(vector, value, atol=1e-5, err_msg=name)
         choice = vectors.choose(net, combine=name)
         assert (choice.names, choice.width) == ((name,), value.shape[-1])
-
-
-def test_weights_count_from_the_last_layer(net, outputs):
-    layers = outputs["layer_outputs"]
-    found = computed(net, outputs, combine="sum_last_4", weights=(1, 2, 3, 4))
-    wanted = layers[4] + 2 * layers[3] + 3 * layers[2] + 4 * layers[1]
-    np.testing.assert_allclose(found[:, :, 0], wanted, atol=1e-5)
-    found = computed(net, outputs, combine="sum_all", weights=(0, 0, 0, 0, 2))
-    np.testing.assert_allclose(found[:, :, 0], 2 * layers[0], atol=1e-5)
+    vector = computed(net, outputs, combine="sum_last_4", weights=(1, 2, 3, 4))
+    weighted = layers[4] + 2 * layers[3] + 3 * layers[2] + 4 * layers[1]
+    np.testing.assert_allclose(vector[:, :, 0], weighted, atol=1e-5)
+    stack = np.stack([layers[i] for i in (4, 0, 4, 0)], axis=2)
+    vector = computed(net, outputs, layers=(-1, 0, 4, -5))
+    np.testing.assert_array_equal(vector, stack)
 
 
 def test_texts_are_means_of_their_tokens_or_the_first(net, outputs):
     layer, other = outputs["layer_outputs"][4], outputs["layer_outputs"][3]
-    found = computed(net, outputs, layers=(-1,), pooling="mean")
+    actual = computed(net, outputs, layers=(-1,), pooling="mean")
     wanted = np.stack([layer[0].mean(axis=0), layer[1, :2].mean(axis=0)])
-    np.testing.assert_allclose(found[:, 0], wanted, atol=1e-6)
-    assert not np.allclose(found[1, 0], layer[1].mean(axis=0), atol=1e-2)
-    found = computed(net, outputs, layers=(-1, -2), pooling="cls")
+    np.testing.assert_allclose(actual[:, 0], wanted, atol=1e-6)
+    assert not np.allclose(actual[1, 0], layer[1].mean(axis=0), atol=1e-2)
+    actual = computed(net, outputs, layers=(-1, -2), pooling="cls")
     wanted = np.stack([layer[:, 0], other[:, 0]], axis=1)
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(actual, wanted)
 
 
-@pytest.mark.parametrize("pooling", vectors.POOLINGS)
-def test_vectors_are_scaled_to_length_one(net, outputs, pooling):
-    wanted = {"combine": "concat_last_4", "pooling": pooling}
-    plain = computed(net, outputs, **wanted)
-    found = computed(net, outputs, normalize=True, **wanted)
-    norm = np.linalg.norm(plain, axis=-1, keepdims=True)
-    assert np.abs(norm - 1).min() > 0.1
-    np.testing.assert_allclose(found, plain / norm, atol=1e-6)
-    zeros = np.zeros((2, 4, WIDTH), np.float32)
-    nothing = {"embedding_output": zeros, "layer_outputs": [zeros] * DEPTH}
-    assert not computed(net, nothing, normalize=True, **wanted).any()
-
-
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [
+def test_what_the_network_does_not_have_is_refused(net):
+    for wanted, message in (
         ({"layers": (5,)}, r"--layers: layer 5, and the network has 5 .*0\.\.4"),
         ({"layers": (-1, -6)}, r"--layers: layer -6, .*-5\.\.-1"),
         ({"layers": ()}, "--layers is empty"),
         ({"weights": (1.0,)}, "no meaning with --combine=none"),
-        ({"combine": "last", "weights": (1.0,)}, "no meaning with --combine=last"),
         ({"combine": "concat_last_4", "weights": (1.0,) * 4}, "no meaning"),
         ({"combine": "sum_last_4", "weights": (1.0, 2.0)}, "2 numbers, .*sums 4"),
-        ({"combine": "sum_all", "weights": (1.0,) * 4}, "4 numbers, .*sums 5"),
-        (
-            {"combine": "sum_last_4", "weights": (1.0, float("nan"), 1.0, 1.0)},
-            "--layer_weights=1.0,nan,1.0,1.0 are not all finite",
-        ),
-    ],
-)
-def test_what_the_network_does_not_have_is_refused(net, wanted, message):
-    with pytest.raises(ValueError, match=message):
-        vectors.choose(net, **wanted)
-
-
-def test_shallow_networks_lack_four_layers(net):
+        ({"combine": "sum_all", "weights": (math.nan,) * 5}, "nan are not all finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            vectors.choose(net, **wanted)
     shallow = dataclasses.replace(net, num_hidden_layers=3)
-    message = r"--combine=sum_last_4 needs layer -4, .*has 3"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"=sum_last_4 needs layer -4, .*has 3"):
         vectors.choose(shallow, combine="sum_last_4")
     assert vectors.choose(shallow, combine="sum_all").states == (3, 2, 1)

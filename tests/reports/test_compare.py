@@ -28,7 +28,8 @@ def found():
     return compare.compare(first, second, NAMES)
 
 
-def test_rows_are_told_apart_by_who_gets_them_right(found):
+def test_rows_are_parted_by_which_run_is_right(found):
+    assert found.flags == {"learning_rate": (2e-5, 3e-5)}
     assert found.counts == (48, 0, 6, 6) and found.shared == 60
     assert found.p == pytest.approx(2 / 2**6)
     texts = [row["texts"][0] for row in found.only_second]
@@ -56,21 +57,6 @@ def test_equal_verdicts_have_no_interval_without_width():
     assert [score.interval for score in found.scores] == [None, None]
     text = "\n".join(compare.lines(found))
     assert "+0.0000     no spread over the resamples" in text
-
-
-def test_flags_that_differ_are_named(found):
-    assert found.flags == {"learning_rate": (2e-5, 3e-5)}
-
-
-def test_other_order_of_rows_changes_nothing(found):
-    first = run_of(wrong_every=5)
-    order = np.random.default_rng(1).permutation(60)
-    shuffled = run_of(wrong_every=10, flags={"learning_rate": 3e-5})
-    rows = shuffled["evaluation"]
-    for name in ("keys", "is_correct", "losses"):
-        rows[name] = [rows[name][i] for i in order]
-    again = compare.compare(first, shuffled, NAMES)
-    assert again.counts == found.counts and again.scores == found.scores
 
 
 def test_rows_that_only_one_has_are_left_out():
@@ -122,14 +108,9 @@ def write_changed(path, **changes):
     "prepare, message",
     [
         (lambda path: None, "cannot be read"),
-        (lambda path: path.write_text("{"), "cannot be read"),
         (lambda path: path.write_text('{"schema": 99}'), "is of schema 99, and 1"),
         (
             lambda path: path.write_text("null"),
-            "report.json: the file holds no JSON object; name the --output_dir",
-        ),
-        (
-            lambda path: path.write_text("[]"),
             "report.json: the file holds no JSON object; name the --output_dir",
         ),
         (

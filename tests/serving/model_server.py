@@ -18,8 +18,6 @@ from serving.protocol import http_server, servables
 
 
 class Servicer(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """Predict and GetModelMetadata over a model; the others are UNIMPLEMENTED."""
-
     def __init__(self, model):
         self._model = model
 
@@ -59,8 +57,6 @@ def _as_status(context):
 
 @dataclasses.dataclass(frozen=True)
 class Server:
-    """Addresses, HOST:PORT."""
-
     grpc: str
     rest: str
 
@@ -77,13 +73,15 @@ def serving(name, versions):
     )
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    with http_server.Server(model, "127.0.0.1", 0) as rest:
-        thread = threading.Thread(target=rest.serve_forever, args=(0.05,), daemon=True)
+    with http_server.Server(model, "127.0.0.1", 0) as by_rest:
+        thread = threading.Thread(
+            target=by_rest.serve_forever, args=(0.05,), daemon=True
+        )
         thread.start()
         try:
-            rest_port = rest.server_address[1]
+            rest_port = by_rest.server_address[1]
             yield Server(f"127.0.0.1:{port}", f"127.0.0.1:{rest_port}")
         finally:
-            rest.shutdown()
+            by_rest.shutdown()
             server.stop(grace=None).wait(60)
             thread.join(60)

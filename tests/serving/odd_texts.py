@@ -34,16 +34,16 @@ def assert_alone(signature, columns):
 
 
 def _ask(signature, columns):
-    found = signature(**{k: tf.constant(v, tf.string) for k, v in columns.items()})
-    return {name: values.numpy() for name, values in found.items()}
+    actual = signature(**{k: tf.constant(v, tf.string) for k, v in columns.items()})
+    return {name: values.numpy() for name, values in actual.items()}
 
 
 def _assert_same(alone, batched, where):
     kept = tuple(slice(0, size) for size in alone.shape)
-    rest = np.ones(batched.shape, bool)
-    rest[kept] = False
+    is_padding = np.ones(batched.shape, bool)
+    is_padding[kept] = False
     kind = "S" if batched.dtype == object else batched.dtype.kind
-    assert (batched[rest] == PADDING[kind]).all(), where
+    assert (batched[is_padding] == PADDING[kind]).all(), where
     if kind == "f":
         np.testing.assert_allclose(batched[kept], alone, atol=ROUNDING, err_msg=where)
     else:
@@ -56,14 +56,14 @@ def assert_no_rows(signatures):
         taken = signature.structured_input_signature[1]
         widths = (0, 3) if any(s.shape.rank == 2 for s in taken.values()) else (0,)
         for width in widths:
-            found = signature(
+            actual = signature(
                 **{
                     key: tf.zeros([0, width][: spec.shape.rank], spec.dtype)
                     for key, spec in taken.items()
                 }
             )
-            assert found.keys() == signature.structured_outputs.keys()
-            for key, values in found.items():
+            assert actual.keys() == signature.structured_outputs.keys()
+            for key, values in actual.items():
                 spec = signature.structured_outputs[key]
                 assert values.shape[0] == 0, (name, key)
                 assert spec.is_compatible_with(values), (name, key, values.shape)

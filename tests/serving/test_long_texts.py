@@ -7,35 +7,28 @@ import random
 import subprocess
 import sys
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from data_pipeline.squad import choice, graph
 from data_pipeline.tagging import graph as tagging_graph
 from data_pipeline.tagging import schemes
 from data_pipeline.text import wordpiece
 from modeling import models
-from modeling.configs import config
 from serving import export, formats, windowed
-from tests.serving import odd_texts
+from tests.serving import networks, odd_texts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PIECES = "the fair of paris opens on monday , . and it was far away"
 TOKENIZER = wordpiece.BertTokenizer(
     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
 )
-# Attention alone takes 4 x 128 x 128 floats a window: 0.8 GB for 3,300 windows.
-CONFIG = config.BertConfig(
-    vocab_size=len(TOKENIZER.vocab),
+CONFIG = networks.config_for(
+    TOKENIZER.vocab,
     hidden_size=32,
-    num_hidden_layers=1,
     num_attention_heads=4,
     intermediate_size=64,
     max_position_embeddings=128,
-    type_vocab_size=2,
-    initializer_range=0.5,
 )
 FEW_MB, MANY_MB = 600, 1200
 ROUNDING = 1e-5  # of float32; two graphs multiply matrices of different sizes
@@ -59,35 +52,26 @@ print(json.dumps([peak() - before, answer]))
 
 
 def tagger():
-    keras.utils.set_random_seed(3)
     tags = schemes.TagNames(("O", "B-place", "I-place", "B-day", "I-day"), "BIO")
-    model = models.BertTagger(CONFIG, len(tags.names))
+    model, tensors = networks.build(lambda: models.BertTagger(CONFIG, len(tags.names)))
     return windowed.WordTagger(
         tagging_graph.split_words,
         tagging_graph.encoder(TOKENIZER, max_seq_length=128),
         functools.partial(model, training=False),
         tagging_graph.chooser(tags),
-        built(model),
+        tensors,
     )
 
 
 def answerer():
-    keras.utils.set_random_seed(3)
-    model = models.BertSpanPredictor(CONFIG)
+    model, tensors = networks.build(lambda: models.BertSpanPredictor(CONFIG))
     limits = {"max_seq_length": 128, "doc_stride": 64, "max_query_length": 8}
     return windowed.QuestionAnswerer(
         graph.encoder(TOKENIZER, **limits),
         functools.partial(model, training=False),
         graph.chooser(choice.Settings(aligner="words")),
-        built(model),
+        tensors,
     )
-
-
-def built(model):
-    model.build()
-    kernel = next(v for v in model.variables if v.path.endswith("logits/kernel"))
-    kernel.assign(tf.random.stateless_normal(kernel.shape, [1, 2]))
-    return [variable.value for variable in model.variables]
 
 
 def megabytes_and_answer(path):
@@ -104,13 +88,13 @@ def megabytes_and_answer(path):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def assert_same(found, expected):
-    assert found.keys() == expected.keys()
+def assert_same(actual, expected):
+    assert actual.keys() == expected.keys()
     for name, values in expected.items():
         if name in ("probability", "probabilities", "score"):
-            np.testing.assert_allclose(found[name], values, atol=ROUNDING)
+            np.testing.assert_allclose(actual[name], values, atol=ROUNDING)
         else:
-            assert found[name] == values
+            assert actual[name] == values
 
 
 @pytest.mark.slow

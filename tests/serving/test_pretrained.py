@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 
 from cli import predict_command
+from data_pipeline.pretraining import cloze
 from data_pipeline.text import wordpiece
 from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint, google, pretrained
 from serving import export, predictor
-from serving.protocol import warmup
 from tests import tiny
 from tests.serving import exported_ops, odd_texts
 
@@ -36,7 +36,7 @@ def model_dir(tmp_path_factory):
 
 
 def exported(model, directory, *more):
-    """What run_pretraining.py --do_export prints, without records."""
+    """Runs run_pretraining.py --do_export without records."""
     done = tiny.run_script(
         "run_pretraining",
         *(f"--pretrained={model}", f"--output_dir={directory}", "--do_export"),
@@ -74,7 +74,6 @@ def network(model_dir):
 
 
 def expected_masks(model_dir, text):
-    """What fills each mask, from the network and Python's own strings."""
     model, tokenizer = network(model_dir)
     pieces, ids = text.split("[MASK]"), [tokenizer.cls_id]
     for number, piece in enumerate(pieces):
@@ -111,48 +110,39 @@ def test_masks_are_filled_by_the_network(model_dir, version_dir):
     assert [len(answer["masks"]) for answer in answers] == [2, 0, 0, 3, 0, 1]
     for text, answer in zip(TEXTS, answers, strict=True):
         wanted = expected_masks(model_dir, text)
-        for found, mask in zip(answer["masks"], wanted, strict=True):
-            shares = found.pop("probabilities"), mask.pop("probabilities")
+        for actual, mask in zip(answer["masks"], wanted, strict=True):
+            shares = actual.pop("probabilities"), mask.pop("probabilities")
             np.testing.assert_allclose(*shares, atol=ROUNDING)
-            assert found == mask
+            assert actual == mask
     first, second = answers[0]["masks"]
     assert first["tokens"] != second["tokens"]  # each has its own
 
 
 def test_pieces_of_words_are_filled_in_without_their_sign():
-    """With a vocabulary that has them, and where a mask continues a word."""
-    from data_pipeline.pretraining import cloze
-
     vocab = [*tiny.SPECIAL, "film", "##s", "##"]
-    tokenizer = wordpiece.BertTokenizer(vocab)
-    clozes = cloze.encoder(tokenizer, 8, 2)(tf.constant(["film[MASK]!"]))
+    clozes = cloze.encoder(wordpiece.BertTokenizer(vocab), 8, 2)
     logits = tf.constant([[[0, 0, 0, 0, 0, 1.0, 2.0, 0, 9.0]]])  # of one more row
-    found = cloze.chooser(vocab, 2)(clozes, logits)
-    assert found["tokens"].numpy().tolist() == [[[b"##s", b"film"]]]
-    assert found["filled"].numpy().tolist() == [[[b"films!", b"filmfilm!"]]]
+    masks = cloze.chooser(vocab, 2)(clozes(tf.constant(["film[MASK]!"])), logits)
+    assert masks["tokens"].numpy().tolist() == [[[b"##s", b"film"]]]
+    assert masks["filled"].numpy().tolist() == [[[b"films!", b"filmfilm!"]]]
 
 
 def test_what_cannot_be_chosen_is_refused(model_dir, tmp_path):
-    arguments = (
-        *(f"--pretrained={model_dir}", f"--output_dir={tmp_path}"),
-        *(f"--max_seq_length={LENGTH}", "--do_export"),
-    )
-    done = tiny.run_script("run_pretraining", *arguments, "--top_k=50")
-    assert done.code == 2 and "--top_k=50 exceeds the 46 tokens" in done.err
-    done = tiny.run_script("run_pretraining", *arguments, "--layers=7")
-    assert done.code == 2 and "the network has 2" in done.err
-    done = tiny.run_script("run_pretraining", *arguments[:3], "--do_eval", "--top_k=3")
-    assert done.code == 2 and "--top_k=3 is for --do_export; add it" in done.err
+    arguments = f"--pretrained={model_dir} --output_dir={tmp_path} --do_export".split()
+    arguments.append(f"--max_seq_length={LENGTH}")
     config = f"--bert_config_file={model_dir}/bert_config.json"
     vocab = f"--vocab_file={model_dir}/vocab.txt"
-    done = tiny.run_script("run_pretraining", config, vocab, *arguments[1:])
-    assert done.code == 2 and "no trained model in --output_dir" in done.err
+    for flags, message in (
+        ((*arguments, "--top_k=50"), "--top_k=50 exceeds the 46 tokens"),
+        ((*arguments, "--layers=7"), "the network has 2"),
+        ((config, vocab, *arguments[1:]), "no trained model in --output_dir"),
+    ):
+        assert message in tiny.refuse("run_pretraining", *flags)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture(scope="module")
 def extracted(model_dir, tmp_path_factory):
-    """Tokens of TEXTS, and their vectors [S, 2, W] each, by extract_features.py."""
     directory = tmp_path_factory.mktemp("extracted")
     (directory / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS))
     done = tiny.run_script(
@@ -162,16 +152,16 @@ def extracted(model_dir, tmp_path_factory):
         *(f"--output_file={directory}/vectors.npz", "--layers=-1,0"),
     )
     assert done.code == 0, done.err
-    found = np.load(directory / "vectors.npz")
-    tokens = network(model_dir)[1].ids_to_tokens(found["input_ids"])
-    return tokens, np.split(found["values"], found["splits"][1:-1])
+    actual = np.load(directory / "vectors.npz")
+    tokens = network(model_dir)[1].ids_to_tokens(actual["input_ids"])
+    return tokens, np.split(actual["values"], actual["splits"][1:-1])
 
 
 def test_vectors_are_those_of_extract_features(extracted, version_dir):
     tokens, vectors = extracted
     wanted = np.stack([rows[:, 0].mean(axis=0) for rows in vectors])
-    found = loaded(version_dir)["embed"](text=tf.constant(TEXTS))["vector"]
-    np.testing.assert_allclose(found, wanted, atol=ROUNDING)
+    actual = loaded(version_dir)["embed"](text=tf.constant(TEXTS))["vector"]
+    np.testing.assert_allclose(actual, wanted, atol=ROUNDING)
     assert np.abs(wanted[0] - wanted[1]).max() > 1e-2
     answers = asking(version_dir, "embed_tokens").predict(TEXTS)
     assert [token for answer in answers for token in answer["tokens"]] == tokens
@@ -182,7 +172,6 @@ def test_vectors_are_those_of_extract_features(extracted, version_dir):
 def test_choices_are_those_of_extract_features(
     model_dir, extracted, tmp_path, monkeypatch
 ):
-    """Several layers, and a head that the weights lack."""
     model, tokenizer = network(model_dir)
     plain = models.BertModel(model.config)
     plain.build()
@@ -205,8 +194,8 @@ def test_choices_are_those_of_extract_features(
     assert functions["serving_default"] is functions["embed"]
     wanted = np.stack([rows[0] for rows in extracted[1]])  # [B, 2, W]
     wanted /= np.linalg.norm(wanted, axis=-1, keepdims=True)
-    found = functions["embed"](tf.constant(TEXTS))["vector"]
-    np.testing.assert_allclose(found, wanted, atol=ROUNDING)
+    actual = functions["embed"](tf.constant(TEXTS))["vector"]
+    np.testing.assert_allclose(actual, wanted, atol=ROUNDING)
     none = tf.zeros([0, 0], tf.int32)
     assert functions["ids"](none, none, none)["vector"].shape == (0, 2, 32)
 
@@ -234,44 +223,16 @@ def test_model_server_can_answer(version_dir):
     }
 
 
-def test_ids_give_the_vectors(model_dir, version_dir):
-    _, tokenizer = network(model_dir)
-    row = [2, *tokenizer.tokenize([TEXTS[1]]).to_list()[0][: LENGTH - 2], 3, 0]
-    features = {
-        "input_ids": tf.constant([row]),
-        "input_mask": tf.constant([[1] * (len(row) - 1) + [0]]),
-        "segment_ids": tf.zeros([1, len(row)], tf.int32),
-    }
-    found = loaded(version_dir)["ids"](**features)["vector"]
-    wanted = loaded(version_dir)["embed"](text=tf.constant([TEXTS[1]]))["vector"]
-    np.testing.assert_allclose(found, wanted, atol=ROUNDING)
-    unmasked = {**features, "input_mask": tf.ones([1, len(row)], tf.int32)}
-    assert (
-        np.abs(loaded(version_dir)["ids"](**unmasked)["vector"] - wanted).max() > 1e-3
-    )
-
-
 @pytest.mark.parametrize("name", ["fill_mask", "embed", "embed_tokens"])
 def test_odd_texts_have_the_answers_that_they_have_alone(version_dir, name):
     masked = [b"a\x00 [MASK]\xff film \xc3[MASK]", b"[MASK] " + odd_texts.LONG]
     texts = [TEXTS[0].encode(), *odd_texts.ODD, *masked, odd_texts.LONG]
-    found = odd_texts.assert_alone(loaded(version_dir)[name], {"text": texts})
+    actual = odd_texts.assert_alone(loaded(version_dir)[name], {"text": texts})
     if name == "fill_mask":
-        assert (found["starts"][7:] >= 0).sum(axis=1).tolist() == [2, 1, 0]
-        filled, token = found["filled"][7, 1, 0], found["tokens"][7, 1, 0]
+        assert (actual["starts"][7:] >= 0).sum(axis=1).tolist() == [2, 1, 0]
+        filled, token = actual["filled"][7, 1, 0], actual["tokens"][7, 1, 0]
         assert filled == b"a\x00 [MASK] film " + token
-        assert len(found["filled"][8, 0, 0]) > odd_texts.MEGABYTE
-
-
-def test_server_is_warmed_up_with_masks(version_dir):
-    """Without one the network of the masks has nothing to do."""
-    path = f"{version_dir}/assets.extra/{warmup.FILE_NAME}"
-    requests = [found for name, found in warmup.read(path) if name == "fill_mask"]
-    assert len(requests) == len(warmup.LENGTHS)
-    for request in requests:
-        inputs = {name: tf.constant(array) for name, array in request.items()}
-        starts = loaded(version_dir)["fill_mask"](**inputs)["starts"]
-        assert starts.numpy().tolist() == [[0]]
+        assert len(actual["filled"][8, 0, 0]) > odd_texts.MEGABYTE
 
 
 def test_other_signatures_are_asked_by_name(version_dir, capsys):

@@ -62,10 +62,3 @@ def test_interrupted_import_is_one_line(run, monkeypatch):
     assert said[0] == "loading TensorFlow ..."
     # What went through the filter may come later.
     assert sorted(said[1:]) == sorted([UNKNOWN, "", "interrupted"])
-
-
-def test_verbose_program_shows_all(run):
-    arguments = ("--input_file=README.md", "--output_file=b", "--verbosity=1")
-    environment, *said = run("build_vocab.py", *arguments)[0]
-    assert environment.startswith("environment: ")
-    assert said == ["loading TensorFlow ...", KNOWN, UNKNOWN]

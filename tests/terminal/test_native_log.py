@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from terminal import native_log
 from tests import tiny
 
 # Recorded from TensorFlow 2.21 without a GPU, from LiteRT 2.3, and from reports.
@@ -18,21 +17,10 @@ OF_EVERY_START = (
     "I0000 00:00:1795352007.225621   27198 port.cc:153] oneDNN custom operations are "
     "on. You may see slightly different numerical results due to floating-point "
     "round-off errors",
-    "I0000 00:00:1795352234.074691   30512 cpu_feature_guard.cc:227] This TensorFlow "
-    "binary is optimized to use available CPU instructions in performance-critical "
-    "operations.",
     "To enable the following instructions: AVX2 FMA, in other operations, rebuild "
     "TensorFlow with the appropriate compiler flags.",
     "E0000 00:00:1795352012.109592   27198 util.cc:131] oneDNN supports DT_INT64 only "
     "on platforms with AVX-512. Falling back to the default Eigen-based implementation",
-    "W0000 00:00:1736841518.537290   68237 computation_placer.cc:177] computation "
-    "placer already registered. Please check linkage and avoid linking the same "
-    "target more than once.",
-    "I0000 00:00:1795352237.882822   30512 service.cc:153] XLA service 0x55a770c93e90 "
-    "initialized for platform Host (this does not guarantee that XLA will be used).",
-    "I0000 00:00:1795352237.882855   30512 service.cc:161]   StreamExecutor [0]: Host",
-    "I0000 00:00:1795352237.930034   30512 device_compiler.h:208] Compiled cluster "
-    "using XLA!  This line is logged at most once for the lifetime of the process.",
     "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.",
 )
 WITHOUT_GPU = (
@@ -43,10 +31,6 @@ WITHOUT_GPU = (
     "W0000 00:00:1795352011.929802   27198 gpu_device.cc:2365] Cannot dlopen some GPU "
     "libraries. Please make sure the missing libraries are installed",
     "Skipping registering GPU devices...",
-)
-NOTES = (
-    "I0000 00:00:1795352007.225621   27198 other.cc:1] no one knows this note",
-    "W0000 00:00:1795352007.225621   27198 other.cc:1] nor this warning",
 )
 UNKNOWN = (
     "E0000 00:00:1795352011.789523   27198 cuda_platform.cc:52] no such device",
@@ -83,15 +67,6 @@ def lines(*parts):
     return "".join(f"{line}\n" for part in parts for line in part)
 
 
-@pytest.mark.parametrize("line", (*OF_EVERY_START, *NOTES, *WITHOUT_GPU, *UNKNOWN))
-def test_lines_that_are_dropped(line):
-    line_bytes = line.encode()
-    of_every_start = line in (*OF_EVERY_START, *NOTES)
-    assert native_log.is_dropped(line_bytes, has_gpu=True) == of_every_start
-    dropped = of_every_start or line in WITHOUT_GPU
-    assert native_log.is_dropped(line_bytes, has_gpu=False) == dropped
-
-
 @pytest.fixture
 def environment(tmp_path):
     """Variables of a process; a GPU is there where `nvidia-smi` is."""
@@ -117,12 +92,11 @@ def test_unknown_lines_pass_and_known_ones_do_not(
     assert (process.returncode, out) == (0, b"out\n")
 
 
-@pytest.mark.parametrize("ending", ["os.kill(os.getpid(), 4)", "os.abort()"])
-def test_crash_keeps_what_was_written(ending):
-    process = start(lines(OF_EVERY_START, UNKNOWN) + "no end", ending)
+def test_crash_keeps_what_was_written():
+    process = start(lines(OF_EVERY_START, UNKNOWN) + "no end", "os.abort()")
     err = process.communicate(timeout=60)[1]
     assert err.decode() == lines(UNKNOWN) + "no end"
-    assert process.returncode in (-signal.SIGILL, -signal.SIGABRT)
+    assert process.returncode == -signal.SIGABRT
 
 
 def test_more_than_a_pipe_holds_is_passed_on_while_the_interpreter_is_locked():
@@ -168,11 +142,3 @@ def test_standard_error_stays_a_terminal():
     assert process.communicate(timeout=60)[0] == b""
     assert (process.returncode, os.read(ours, 999)) == (0, b"other\r\n")
     os.close(ours)
-
-
-def test_captured_standard_error_is_left_alone(capfd):
-    stream = sys.stderr
-    native_log.begin()
-    os.write(2, OF_EVERY_START[0].encode())
-    assert sys.stderr is stream
-    assert capfd.readouterr().err == OF_EVERY_START[0]

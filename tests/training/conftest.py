@@ -63,8 +63,6 @@ def tiny_config():
 
 @pytest.fixture(scope="session")
 def build_classifier(tiny_config):
-    """A function that builds the same small classifier again and again."""
-
     def build(**changes):
         keras.utils.set_random_seed(5)
         model = models.BertClassifier(dataclasses.replace(tiny_config, **changes), 3)
@@ -76,8 +74,6 @@ def build_classifier(tiny_config):
 
 @pytest.fixture(scope="session")
 def build_pretrainer(tiny_config):
-    """A function that builds the same small pretrainer, without dropout by default."""
-
     def build(dropout=0.0):
         keras.utils.set_random_seed(5)
         rates = {"hidden_dropout_prob": dropout}

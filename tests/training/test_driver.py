@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from contract import errors
 from training import driver, grid, run
 
 
@@ -21,29 +22,14 @@ def settings(output_dir, **changes):
     )
 
 
-@pytest.mark.parametrize(
-    ("split", "name"), [("dev", "evaluating: batch"), ("test", "predicting: batch")]
-)
-def test_progress_says_whether_rows_are_evaluated_or_predicted(
-    monkeypatch, tmp_path, split, name
-):
-    """The bar of --do_eval read "predicting"."""
-    seen = []
-
-    def predict(examples, **options):
-        seen.append((examples, options))
-        return "outputs"
-
-    monkeypatch.setattr(driver.Settings, "predictor", lambda *_: predict)
-    task = driver.FineTuningTask(
-        splits={split: "rows"},
-        score=lambda *arguments: arguments,
-        **dict.fromkeys(("model", "load_weights", "store", "objective")),
-        **dict.fromkeys(("predict", "export")),
-    )
-    _, score = task.begin(None, driver.Settings(run=settings(tmp_path)))
-    assert score(split, 8) == (split, "outputs", 8)
-    assert seen == [("rows", {"batch_size": 8, "name": name})]
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_outputs_that_are_not_finite_are_refused(value):
+    """-inf is padding."""
+    outputs = {"logits": np.array([[0.5, -np.inf]]), "ids": np.array([1])}
+    driver.check_finite(outputs, "dev")
+    outputs["logits"][0, 0] = value
+    with pytest.raises(errors.NotFinite, match="logits for the dev rows are not"):
+        driver.check_finite(outputs, "dev")
 
 
 def test_seeds_are_run_one_by_one_and_summarised(tmp_path, capsys):

@@ -18,7 +18,6 @@ GB = 10**9
 
 
 def rows(seed=0, num_sequences=1, label=0):
-    """Examples of 3 to 8 tokens a sequence; batches of 4 fill the last one up."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(3, 9, ROWS * num_sequences)
     packed = packing.Packed(
@@ -32,8 +31,6 @@ def rows(seed=0, num_sequences=1, label=0):
 
 
 class Model:
-    """States that are easy to tell: a token's id times 1 and times a weight."""
-
     reads_texts = False
 
     def __init__(self, weight=2.0, trainable=False, identity="last"):
@@ -51,14 +48,11 @@ class Model:
 
 
 class Work:
-    """Reads splits as a run does, and notes what was computed."""
-
     def __init__(self, kind="auto"):
         self.cache = feature_cache.FeatureCache(kind)
         self.computed = []
 
     def batches(self, model, *, size=4, pad_to=None, **splits):
-        """{split: all batches, in the order of evaluations}."""
         current = run.Settings(
             output_dir="",
             seed=1,
@@ -77,7 +71,6 @@ class Work:
 
 @pytest.fixture
 def work(monkeypatch):
-    """A function that makes a Work."""
     collect = feature_cache._FrozenNetwork.batches
 
     def start(kind="auto"):
@@ -95,10 +88,7 @@ def work(monkeypatch):
 
 @pytest.mark.parametrize(
     ("kind", "num_sequences", "pad_to"),
-    [
-        ((models.BertTagger,), 1, None),
-        ((models.BertClassifier, "compared"), 2, 10),
-    ],
+    [((models.BertTagger,), 1, None), ((models.BertClassifier, "compared"), 2, 10)],
 )
 def test_outputs_are_those_of_the_network(
     tiny_config, work, kind, num_sequences, pad_to
@@ -109,10 +99,10 @@ def test_outputs_are_those_of_the_network(
     model = kind[0](tiny_config, 3, *kind[1:], reading=reading)
     model.build()
     examples = rows(num_sequences=num_sequences)
-    found = work().batches(model, pad_to=pad_to, train=examples)["train"]
+    actual = work().batches(model, pad_to=pad_to, train=examples)["train"]
     wanted = examples.batches(examples.evaluation_order(4), pad_to)
-    assert len(found) == len(wanted) == 3
-    batch, cached = list(wanted)[-1], found[-1]  # which has a row of no example
+    assert len(actual) == len(wanted) == 3
+    batch, cached = list(wanted)[-1], actual[-1]  # which has a row of no example
     states = cached.pop("layer_states")
     assert cached.keys() == batch.keys()
     for name, value in batch.items():
@@ -139,8 +129,8 @@ def test_states_serve_equal_rows_and_weights(work):
 
     def computed(model, **splits):
         before = len(work.computed)
-        found = work.batches(model, **splits)
-        for batch in found[next(iter(splits))]:
+        actual = work.batches(model, **splits)
+        for batch in actual[next(iter(splits))]:
             ids, states = batch["input_ids"].numpy(), batch["layer_states"].numpy()
             np.testing.assert_array_equal(states[:, :, 0, 0], ids)
             np.testing.assert_array_equal(states[:, :, 1, 0], model.weight * ids)
@@ -164,17 +154,14 @@ def test_auto_takes_a_quarter_of_free_memory_for_all_splits(
 ):
     total = 4 * 2 * (rows().packed.lengths.sum() + rows(seed=1).packed.lengths.sum())
     monkeypatch.setattr(feature_cache, "free_memory", lambda: free * total // 2)
-    found = work().batches(Model(), train=rows(), dev=rows(seed=1))
+    actual = work().batches(Model(), train=rows(), dev=rows(seed=1))
     has_states = {
-        "layer_states" in batch for split in found.values() for batch in split
+        "layer_states" in batch for split in actual.values() for batch in split
     }
     assert has_states == {fits}
     out = capsys.readouterr().out
     assert out.count("numbers of the frozen network, 0.00 GB in memory\n") == 2 * fits
     assert out.count("; the network runs in each step\n") == (not fits)
-
-
-def test_memory_that_is_too_small_is_refused(work, monkeypatch):
     monkeypatch.setattr(feature_cache, "free_memory", lambda: 100)
     with pytest.raises(errors.InputError, match=r"=memory: .* of memory are free"):
         work("memory").batches(Model(), train=rows())

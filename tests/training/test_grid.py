@@ -15,8 +15,6 @@ RATES = (1e-3, 2e-3)
 
 @dataclasses.dataclass
 class Rows:
-    """Examples that have nothing but a digest."""
-
     text: str
 
     def digest(self):
@@ -127,13 +125,6 @@ def test_killed_grid_goes_on(trials):
     assert trials() == whole
 
 
-def test_runs_of_other_values_stay_in_the_record_and_out_of_the_table(trials):
-    trials()
-    record = trials((7e-3,))
-    assert trials.done == [(7e-3, 1, True, "evaluates")]
-    assert len(record["runs"]) == 3 and len(record["combinations"]) == 1
-
-
 def test_other_rows_are_refused_or_replaced(trials):
     trials()
     with pytest.raises(errors.InputError, match="another run: data was 'a' and is 'b'"):
@@ -156,15 +147,6 @@ def test_seeds_are_averaged_and_the_best_run_is_of_the_best_mean(trials, capsys)
     assert "0.6250 +- 0.1768  best" in capsys.readouterr().out
     below = trials.place / "learning_rate=0.001" / "seeds.json"
     assert json.loads(below.read_text())["summary"]["eval_f1"]["mean"] == 0.5
-
-
-@pytest.mark.parametrize(("metric", "rate"), [("loss", 1e-3), ("f1", 2e-3)])
-def test_of_losses_the_lowest_is_best(trials, metric, rate):
-    trials.scores = {(1e-3, 1): 0.75, (2e-3, 1): 0.5}
-    if metric == "f1":
-        trials.scores = {(1e-3, 1): 0.25, (2e-3, 1): 0.5}
-    record = trials(metric=metric)
-    assert record["best"]["values"] == {"learning_rate": rate}
 
 
 def test_runs_that_are_not_finite_are_out(trials, capsys):
@@ -201,15 +183,7 @@ def test_runs_that_nothing_else_scores_predict_each(trials):
     assert trials.done == [(rate, 1, True, "predicts") for rate in RATES]
 
 
-def test_only_the_chief_writes(trials, monkeypatch):
-    monkeypatch.setattr(run.Settings, "writes", property(lambda _: False))
-    with pytest.raises(FileNotFoundError):
-        trials()
-    assert len(trials.done) == 2
-    assert not list(trials.place.glob("**/*.hparams")) and not trials.records
-
-
-def test_directory_names_do_not_depend_on_the_order():
+def test_names_of_directories_do_not_depend_on_the_order():
     values = {"train_batch_size": 16, "adam_bias_correction": True}
     place = "out/adam_bias_correction=true,train_batch_size=16"
     assert grid.directory_of(values, "out") == place

@@ -21,7 +21,6 @@ def plan(num_train_steps=10, save_steps=4, log_steps=100, **changes):
 
 
 def without_schedule(state):
-    """The state but for what all have, of which there is a test."""
     names = ("num_train_steps", "learning_rate")
     return {name: value for name, value in state.items() if name not in names}
 
@@ -35,7 +34,7 @@ class Stage:
 
     def __init__(self, losses=(), scores=(), norms=(), stop_requested=None, skipped=0):
         self.calls, self.saved, self.reported = [], [], []
-        self.evaluated_at, self.said, self.results = [], [], []
+        self.evaluated_at, self.messages, self.results = [], [], []
         self.losses, self.norms, self.scores = dict(losses), dict(norms), list(scores)
         self.stop_requested, self.skipped = (
             stop_requested or (lambda step: 0.0),
@@ -69,10 +68,9 @@ class Stage:
         self.evaluated_at.append(step)
 
     def say(self, text):
-        self.said.append(text)
+        self.messages.append(text)
 
     def evaluate(self):
-        """The next score, which may be a function that gives it."""
         score = self.scores.pop(0)
         return {"accuracy": score() if callable(score) else score}
 
@@ -95,18 +93,12 @@ class Stage:
         return [step for step, _ in self.saved]
 
 
-@pytest.mark.parametrize(
-    ("step", "expected"),
-    [(0, 4), (3, 4), (4, 5), (5, 8), (8, 10), (9, 10), (10, 12), (12, 13)],
-)
-def test_next_stop_is_the_first_thing_to_do(step, expected):
+def test_next_stop_is_the_first_thing_to_do():
     stops = plan(13, save_steps=4, log_steps=5, max_steps_per_call=100)
-    assert stops.next_stop(step) == expected
-
-
-def test_next_stop_counts_both_ends_of_a_trace():
-    stops = plan(100, save_steps=40, profile_steps=(10, 12))
-    assert [stops.next_stop(step) for step in (0, 10, 12)] == [10, 12, 40]
+    expected = {0: 4, 3: 4, 4: 5, 5: 8, 8: 10, 9: 10, 10: 12, 12: 13}
+    assert {step: stops.next_stop(step) for step in expected} == expected
+    traced = plan(100, save_steps=40, profile_steps=(10, 12))
+    assert [traced.next_stop(step) for step in (0, 10, 12)] == [10, 12, 40]
 
 
 def test_every_step_is_done_once_with_its_batch_and_rate():
@@ -119,7 +111,9 @@ def test_every_step_is_done_once_with_its_batch_and_rate():
     ]
     assert stage.saved == [(4, {}), (8, {}), (10, {})]
     assert stage.reported == [(4, 3), (8, 7), (10, 9)]
-    assert stage.evaluated_at == [] and stage.said == []
+    assert stage.evaluated_at == [] and stage.messages == []
+    rate = plan().learning_rate(9)
+    assert stage.final == {"step": 10, "num_train_steps": 10, "learning_rate": rate}
 
 
 def test_resumed_run_goes_on_with_its_step():
@@ -157,21 +151,17 @@ def test_best_checkpoint_is_saved_when_it_is_found():
     ("metric", "kept"), [("accuracy", [3, 6]), ("", [3, 6, 9, 10])]
 )
 def test_evaluations_that_may_be_the_last_are_kept(metric, kept):
-    """The best so far; without a metric the newest."""
-    found = []
+    actual = []
     stage = Stage(scores=[0.5, 0.7, 0.6, 0.7])
     run_plan = plan(save_steps=100, evaluate_steps=3, best_metric=metric)
-    stage.run(run_plan, evaluates=True, on_evaluated=found.append)
-    assert found == kept
+    stage.run(run_plan, evaluates=True, on_evaluated=actual.append)
+    assert actual == kept
 
 
 def test_of_losses_the_lowest_is_best():
-    stage = Stage(scores=[0.5, 0.7, 0.4, 0.6])
-    run_plan = plan(save_steps=100, evaluate_steps=3, best_metric="accuracy")
-    assert stage.run(run_plan, evaluates=True)["best_step"] == 6
     losses = plan(save_steps=100, evaluate_steps=3, best_metric="loss")
-    found = iter([{"loss": x} for x in (0.5, 0.7, 0.4, 0.6)])
-    final = Stage().run(losses, evaluate=found.__next__)
+    scores = iter([{"loss": x} for x in (0.5, 0.7, 0.4, 0.6)])
+    final = Stage().run(losses, evaluate=scores.__next__)
     assert final["best_step"] == 9 and final["best_score"] == 0.4
 
 
@@ -183,27 +173,25 @@ def test_stops_early_and_says_so():
     final = stage.run(early, evaluates=True)
     assert final["step"] == 9 and final["best_step"] == 3
     assert stage.saved_steps == [3, 9]  # the last, so that resuming knows it is over
-    assert stage.said == [
+    assert stage.messages == [
         "stopped at step 9: no better accuracy than 0.5000 (step 3) in 2 evaluations"
     ]
     resumed = Stage(scores=[0.9])
     state = dict(stage.saved[-1][1])
     assert resumed.run(early, step=9, state=state, evaluates=True) == final
     assert resumed.calls == []
-
-
-def test_patience_survives_a_resumed_run():
-    stage = Stage(scores=[0.4, 0.9])
-    early = plan(
-        20, save_steps=100, evaluate_steps=3, best_metric="accuracy", patience=2
-    )
-    state = {"best_step": 3, "best_score": 0.5, "evaluations_since_best": 1}
-    state["evaluated_step"] = 6
-    assert stage.run(early, step=6, state=state, evaluates=True)["step"] == 9
+    # Evaluations before an interruption count.
+    state |= {"evaluations_since_best": 1, "evaluated_step": 6}
+    again = Stage(scores=[0.4, 0.9]).run(early, step=6, state=state, evaluates=True)
+    assert again["step"] == 9
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_loss_that_is_no_number_stops_and_saves_nothing(bad):
+    """The batch of step 6 is number 5 counted from 0."""
+    named = Stage(losses={6: bad})
+    with pytest.raises(errors.NotFinite, match="step 6, of the batch train-5; the"):
+        named.run(plan(), name_batch=lambda step: f"train-{step}")
     stage = Stage(losses={6: bad}, scores=[0.5, 0.6])
     with pytest.raises(errors.NotFinite) as caught:
         stage.run(plan(evaluate_steps=4, best_metric="accuracy"), evaluates=True)
@@ -216,20 +204,6 @@ def test_loss_that_is_no_number_stops_and_saves_nothing(bad):
     assert stage.reported == [(4, 3)]
 
 
-def test_examples_of_a_bad_loss_are_named():
-    """Those of the batch of step 6, which is number 5 counted from 0."""
-    stage = Stage(losses={6: float("nan")})
-    with pytest.raises(errors.NotFinite, match="step 6, of the batch train-5; the"):
-        stage.run(plan(), name_batch=lambda step: f"train-{step}")
-
-
-def test_state_has_the_last_rate_and_the_schedule_it_is_of():
-    stage = Stage()
-    stage.run(plan())
-    rate = plan().learning_rate(9)
-    assert stage.final == {"step": 10, "num_train_steps": 10, "learning_rate": rate}
-
-
 def test_loss_scale_is_part_of_the_state():
     """The stand-in halves it in each call and adds 3 to the good steps."""
     stage = Stage(skipped=1)
@@ -240,12 +214,9 @@ def test_loss_scale_is_part_of_the_state():
     assert shown == [(2.0**14, 1.0), (2.0**13, 1.0), (2.0**12, 1.0)]
     resumed = Stage()
     assert resumed.run(plan(), *stage.saved[0], scales_loss=True) == final
-
-
-def test_steps_that_were_all_skipped_have_no_results():
+    # The last call is of two steps, both of which are skipped here.
     stage = Stage(skipped=2)
     stage.run(plan(), scales_loss=True)
-    # The last call is of two steps, the others of four.
     assert [step for step, _ in stage.reported] == [4, 8]
 
 
@@ -268,7 +239,7 @@ def test_run_that_is_asked_to_stop_saves_first():
         stage.run(plan())
     assert caught.value.number == signal.SIGTERM
     assert stage.saved == [(4, {}), (6, {})] and stage.reported[-1] == (6, 5)
-    assert stage.said == [
+    assert stage.messages == [
         "asked to stop (SIGTERM): saved run/model.ckpt-6 at step 6 of 10; the same "
         "command goes on from there"
     ]
@@ -281,26 +252,21 @@ SCORES = [0.5, 0.7, 0.6, 0.65]
 EVALUATED = plan(save_steps=100, evaluate_steps=3, best_metric="accuracy")
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_evaluation_is_broken_off_and_done_first_later(send, name):
+def test_evaluation_is_broken_off_and_done_first_later(send):
     """At step 6: the resumed run ends as one that nobody interrupted."""
-    number = signal.Signals[name]
 
     def interrupted():
-        send(number)
+        send(signal.SIGINT)
         time.sleep(20)
 
     whole = Stage(scores=SCORES)
     final = whole.run(EVALUATED, evaluates=True)
     stage = Stage(scores=[SCORES[0], interrupted])
-    with (
-        interruption.Interruption() as watch,
-        pytest.raises(errors.Stopped) as caught,
-    ):
+    with interruption.Interruption() as watch, pytest.raises(errors.Stopped) as caught:
         stage.run(EVALUATED, evaluates=True, watch=watch)
-    assert caught.value.number == number
-    assert stage.said == [
-        f"asked to stop ({name}): saved run/model.ckpt-6 at step 6 of 10; the same "
+    assert caught.value.number == signal.SIGINT
+    assert stage.messages == [
+        "asked to stop (SIGINT): saved run/model.ckpt-6 at step 6 of 10; the same "
         "command goes on from there"
     ]
     step, state = stage.saved[-1]
@@ -323,8 +289,6 @@ def test_last_evaluation_is_done_even_if_no_step_is_left():
 
 
 def test_evaluation_that_others_take_part_in_is_finished(send):
-    """Then the next call stops after one step, which all of them do."""
-
     def interrupted():
         send()
         while float(watch.stop_requested) == 0.0:
@@ -335,10 +299,7 @@ def test_evaluation_that_others_take_part_in_is_finished(send):
         scores=[SCORES[0], interrupted],
         stop_requested=lambda step: float(watch.stop_requested),
     )
-    with (
-        interruption.Interruption() as watch,
-        pytest.raises(errors.Stopped),
-    ):
+    with interruption.Interruption() as watch, pytest.raises(errors.Stopped):
         stage.run(EVALUATED, evaluates=True, watch=watch, raises=False)
     assert stage.evaluated_at == [3, 6] and stage.calls[-1] == (6, [6], [6])
     step, state = stage.saved[-1]

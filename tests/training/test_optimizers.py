@@ -16,7 +16,8 @@ from modeling import losses, models, pretrainers
 from modeling.checkpoints import names
 from modeling.elmo import objective
 from tests import elmo_streams
-from training import carried_states, optimizers, schedule, train_step
+from tests.training import steps
+from training import carried_states, optimizers, schedule
 from training.distribution import devices
 
 # optimization.py: exclude_from_weight_decay.
@@ -24,36 +25,6 @@ ORIGINAL_EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
 # Softmax ignores what is added to all keys alike, so a key's bias has no gradient but
 # rounding (norm 5e-9), of which Adam without warm start makes steps of full size.
 NO_GRADIENT = re.compile("attention/self/key/bias$")
-
-STRATEGY = tf.distribute.get_strategy()
-
-
-def repeated(features):
-    return iter(tf.data.Dataset.from_tensors(features).repeat())
-
-
-def train_function(model, adam, objective, seed=1):
-    adam.build(model.trainable_variables)
-    return train_step.TrainStep(
-        model,
-        adam,
-        objective,
-        tf.distribute.get_strategy(),
-        seed=seed,
-        jit_compile=False,
-    )
-
-
-def call(run, batches, rates, step=0, count=None):
-    """Does some steps; `rates` may be longer than their count."""
-    results, _ = run(
-        batches,
-        tf.constant(rates, tf.float32),
-        tf.constant(len(rates) if count is None else count),
-        tf.constant(step, tf.int64),
-        train_step.Scaling.from_state({}),
-    )
-    return {name: float(value) for name, value in results.items()}
 
 
 def weights(model):
@@ -70,11 +41,8 @@ def features_of(record):
 
 
 def recorded_rates(record):
-    rate = schedule.linear_with_warmup(
-        float(record["learning_rate"]),
-        int(record["num_train_steps"]),
-        int(record["num_warmup_steps"]),
-    )
+    names = ("learning_rate", "num_train_steps", "num_warmup_steps")
+    rate = schedule.linear_with_warmup(*(record[name].item() for name in names))
     return [rate(step) for step in range(12)]
 
 
@@ -90,29 +58,23 @@ def largest_difference(final, record):
 
 @pytest.fixture(scope="module")
 def recorded_run(make_pretrainer, forward_record, optimizer_record):
-    """The recorded 12 steps, each in a call of its own, and then all in one call."""
     model = make_pretrainer()
     adam = optimizers.BertAdam()
-    run = train_function(model, adam, losses.pretraining())
+    run = steps.make(model, losses.pretraining(), adam)
     rates = recorded_rates(optimizer_record)
-    iterator = repeated(features_of(forward_record))
+    batches = steps.repeat(features_of(forward_record))
     state = [v for slot in adam.slots() for v in slot]
     before = [np.asarray(v).copy() for v in state]
     results = []
     for step in range(12):
         shifted = [*rates[step:], *rates[:step]]
-        results.append(call(run, iterator, shifted, step, count=1))
-        if step == 0:
-            first_means = [np.asarray(mean, np.float64) for _, mean, _ in adam.slots()]
-            first_weights = weights(model)
+        results.append(steps.call(run, batches, shifted, step=step, count=1)[0])
     one_by_one = weights(model)
     for variable, value in zip(state, before, strict=True):
         variable.assign(value)
-    at_once_results = call(run, iterator, rates)
+    at_once_results, _ = steps.call(run, batches, rates)
     return {
         "results": results,
-        "first_means": dict(zip(one_by_one, first_means, strict=True)),
-        "first_weights": first_weights,
         "one_by_one": one_by_one,
         "at_once": weights(model),
         "at_once_results": at_once_results,
@@ -146,63 +108,19 @@ def test_one_call_equals_twelve(recorded_run, optimizer_record):
     assert result["examples"] == 12 * 8
 
 
-def train_eagerly(model, adam, features, rates):
-    """The same steps without compiling anything."""
-    adam.build(model.trainable_variables)
-    objective = losses.pretraining()
-    counts = objective.counts(features)
-    for step, rate in enumerate(rates):
-        with tf.GradientTape() as tape:
-            totals = objective.totals(features, model(features))
-            loss = tf.add_n([totals[name] / counts[name] for name in totals])
-        variables = [variable.value for variable in model.trainable_variables]
-        adam.apply_reduced(tape.gradient(loss, variables), rate, step)
-
-
-@pytest.mark.slow  # every day test_update_is_the_formula tells both apart
-def test_bias_correction_is_told_apart(
-    make_pretrainer, forward_record, optimizer_record
-):
-    """The twin of the two tests above."""
-    model, adam = make_pretrainer(), optimizers.BertAdam(bias_correction=True)
-    rates = recorded_rates(optimizer_record)
-    train_eagerly(model, adam, features_of(forward_record), rates)
-    assert largest_difference(weights(model), optimizer_record) > 1e-2
-
-
-def test_first_gradients_equal_the_originals(
-    recorded_run, make_pretrainer, optimizer_record
-):
-    """After one step m is (1 - beta_1) * g, clipped; its rate of 0 moves no weight."""
-    scale = 0.1 / recorded_run["results"][0]["gradient_norm"]
-    for name, mean in recorded_run["first_means"].items():
-        norm = np.linalg.norm(mean) / scale
-        expected = float(optimizer_record[f"gradient_norm/{name}"])
-        # Norms of up to 1.3, sums of up to a million terms.
-        assert norm == pytest.approx(expected, abs=1e-4), name
-    for name, value in weights(make_pretrainer()).items():
-        np.testing.assert_array_equal(recorded_run["first_weights"][name], value)
-
-
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda config: models.BertClassifier(config, 3),
-        lambda config: models.BertTagger(config, 3),
-        models.BertSpanPredictor,
-        pretrainers.BertPretrainer,
-    ],
-    ids=["classifier", "tagger", "span", "pretrainer"],
-)
-def test_what_decays_is_what_decayed_in_the_original(tiny_config, build):
-    model = build(tiny_config)
-    model.build()
-    decayed = set()
-    for name, variable in names.named_variables(model):
-        is_decayed = optimizers.is_decayed(variable.path)
-        assert is_decayed == (not ORIGINAL_EXCLUDED.search(name.google)), name
-        decayed.add(is_decayed)
-    assert decayed == {True, False}
+def test_what_decays_is_what_decayed_in_the_original(tiny_config):
+    for model in (
+        models.BertTagger(tiny_config, 3),
+        models.BertSpanPredictor(tiny_config),
+        pretrainers.BertPretrainer(tiny_config),
+    ):
+        model.build()
+        decayed = set()
+        for name, variable in names.named_variables(model):
+            is_decayed = optimizers.is_decayed(variable.path)
+            assert is_decayed == (not ORIGINAL_EXCLUDED.search(name.google)), name
+            decayed.add(is_decayed)
+        assert decayed == {True, False}
 
 
 def reference(p, g, m, v, *, kind, rate, decay, step, correct):
@@ -224,16 +142,15 @@ def variable_of(values, name):
 
 
 @pytest.mark.parametrize(
-    ("kind", "correct"),
+    ("kind", "correct", "clip_norm"),
     [
-        (optimizers.BertAdam, False),
-        (optimizers.BertAdam, True),
-        (optimizers.BertLamb, False),
-        (optimizers.BertLamb, True),
-        (optimizers.GptAdam, True),
+        (optimizers.BertAdam, False, 1.0),
+        (optimizers.BertAdam, True, 0.0),
+        (optimizers.BertLamb, False, 0.0),
+        (optimizers.BertLamb, True, 1.0),
+        (optimizers.GptAdam, True, 1.0),
     ],
 )
-@pytest.mark.parametrize("clip_norm", [0.0, 1.0])
 def test_update_is_the_formula(kind, correct, clip_norm):
     rng = np.random.default_rng(1)
     variables = [
@@ -270,43 +187,24 @@ def test_update_is_the_formula(kind, correct, clip_norm):
         np.testing.assert_allclose(square, v, atol=1e-6)
 
 
-def first_step(kind, values, gradients, **settings):
-    """A kernel and a bias after one update of rate 0.1."""
-    variables = [variable_of(values[0], "kernel"), variable_of(values[1], "bias")]
-    made = kind(**settings)
-    made.build(variables)
-    made.apply_reduced([tf.constant(g, tf.float32) for g in gradients], 0.1, 0)
-    return [np.asarray(variable) for variable in variables]
-
-
-def test_step_of_lamb_is_a_share_of_the_weights_norm_whatever_the_gradients():
-    rng = np.random.default_rng(1)
-    values, gradients = rng.normal(size=(2, 4, 3))
-    for scale in (1e-3, 1e3):
-        pair = [gradients * scale, np.ones(3)]
-        kernel, _ = first_step(
-            optimizers.BertLamb, [values, np.ones(3)], pair, clip_norm=0.0
-        )
-        moved = np.linalg.norm(kernel - values)
-        assert moved == pytest.approx(0.1 * np.linalg.norm(values), rel=1e-5)
-
-
-def test_trust_ratio_is_1_where_a_norm_is_0():
-    zeros, ones = [np.zeros((4, 3)), np.zeros(3)], [np.ones((4, 3)), np.ones(3)]
-    kernel, _ = first_step(optimizers.BertLamb, zeros, ones)
-    adam, _ = first_step(optimizers.BertAdam, zeros, ones)
-    np.testing.assert_allclose(kernel, adam, atol=3e-5)
-    assert np.abs(kernel).min() > 0.01
-    for weights in first_step(optimizers.BertLamb, zeros, zeros):
-        np.testing.assert_array_equal(weights, 0.0)
-
-
 def test_small_gradients_are_not_scaled_up():
     variable = variable_of([1.0, 2.0], "bias")
     adam = optimizers.BertAdam(clip_norm=1.0)
     adam.build([variable])
     adam.apply_reduced([tf.constant([0.3, 0.4])], 0.1, 0)
     np.testing.assert_allclose(adam.slots()[0][1], [0.03, 0.04], rtol=1e-6)
+
+
+def test_trust_ratio_is_1_where_a_norm_is_0():
+    for gradient in (np.zeros((4, 3)), np.ones((4, 3))):
+        moved = []
+        for made in (optimizers.BertLamb(), optimizers.BertAdam()):
+            kernel = variable_of(np.zeros((4, 3)), "kernel")
+            made.build([kernel])
+            made.apply_reduced([tf.constant(gradient, tf.float32)], 0.1, 0)
+            moved.append(np.asarray(kernel))
+        np.testing.assert_allclose(*moved, atol=1e-7)
+        assert np.all((np.abs(moved[0]) > 0.01) == (gradient > 0))
 
 
 def test_variable_without_a_gradient_is_left_alone():
@@ -332,7 +230,6 @@ BIAS = tf.constant([3.0, 0.0])
 
 
 def after_a_step(made, gradients):
-    """Values and slots of a table and a bias; the norm before clipping."""
     variables = [
         variable_of(np.linspace(-1, 1, 8).reshape(4, 2), "table"),
         variable_of([0.5, -0.5], "bias"),
@@ -413,22 +310,16 @@ def test_optimizer_is_made_again_from_its_config(made):
     assert float(again.learning_rate) == float(made.learning_rate) > 0
 
 
-def test_gpt_adam_without_correction_is_refused():
-    with pytest.raises(ValueError, match="GPT's Adam corrects the bias"):
-        optimizers.GptAdam(bias_correction=False)
-
-
 def test_dropout_follows_from_the_step(build_classifier, classifier_batch):
-    """And from the seed and the replica: test_two_replicas.py."""
     model, adam = build_classifier(), optimizers.BertAdam()
-    run = train_function(model, adam, losses.classifier("classification"))
+    run = steps.make(model, losses.classifier("classification"), adam)
     state = [v for slot in adam.slots() for v in slot]
     start = [np.asarray(v).copy() for v in state]
 
     def trained(first_step):
         for variable, value in zip(state, start, strict=True):
             variable.assign(value)
-        call(run, repeated(classifier_batch), [0.01] * 3, first_step)
+        steps.call(run, steps.repeat(classifier_batch), [0.01] * 3, step=first_step)
         return np.concatenate([np.ravel(v) for v in state])
 
     first = trained(0)
@@ -436,25 +327,12 @@ def test_dropout_follows_from_the_step(build_classifier, classifier_batch):
     assert np.abs(trained(3) - first).max() > 1e-3
 
 
-ADAGRAD = {"clip_norm": 5.0, "gradient_factor": 2.0}
-
-
-def test_slices_do_to_adagrad_what_the_whole_gradient_does():
-    """Row 1 has two slices, which count as their sum."""
-    (rows, norm), (whole, norm_of_whole) = (
-        after_a_step(optimizers.Adagrad(**ADAGRAD), [gradient, BIAS])
-        for gradient in (SLICES, tf.convert_to_tensor(SLICES))
-    )
-    for one, other in zip(rows, whole, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
-    assert norm == pytest.approx(2 * np.sqrt(SQUARES_OF_SUMS + 9), rel=1e-6)
-    assert norm_of_whole == pytest.approx(norm, rel=1e-6)
-
-
 def test_step_of_adagrad_is_that_of_the_formula():
     (table, squares, bias, _), norm = after_a_step(
-        optimizers.Adagrad(**ADAGRAD), [SLICES, BIAS]
+        optimizers.Adagrad(clip_norm=5.0, gradient_factor=2.0), [SLICES, BIAS]
     )
+    # Row 1 has two slices, which count as their sum.
+    assert norm == pytest.approx(2 * np.sqrt(SQUARES_OF_SUMS + 9), rel=1e-6)
     gradient = np.array([[0, 0], [6, 8], [3, 4], [0, 0]]) * 2 * 5 / norm
     np.testing.assert_allclose(squares, 1 + gradient**2, rtol=1e-6)
     start = np.linspace(-1, 1, 8).reshape(4, 2)
@@ -466,78 +344,26 @@ def test_step_of_adagrad_is_that_of_the_formula():
     np.testing.assert_allclose(bias, [expected, -0.5], rtol=1e-6)
 
 
-def test_limit_that_no_norm_reaches_is_none():
-    free, wide, tight = (
-        after_a_step(optimizers.Adagrad(clip_norm=norm), [SLICES, BIAS])[0]
-        for norm in (0.0, 100.0, 1.0)
+def test_three_steps_of_elmo_are_the_originals():
+    record, strategy = elmo_streams.record(), tf.distribute.get_strategy()
+    model = elmo_streams.model(record)
+    adagrad = optimizers.Adagrad(clip_norm=1.0, gradient_factor=6.0)
+    adagrad.build(model.trainable_variables)
+    run = carried_states.CarryingTrainStep(
+        carried_states.CarriedStates.make(model.states, 2, strategy),
+        *(model, adagrad, objective.objective(), strategy),
+        seed=1,
+        jit_compile=False,
     )
-    for one, other in zip(free, wide, strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert np.abs(tight[0] - free[0]).max() > 1e-2
-
-
-class ElmoTrainer:
-    """The recorded network, trained as it was recorded."""
-
-    def __init__(self, record, *, micro_batches=1, **changes):
-        self.model = elmo_streams.model(record, **changes)
-        self.optimizer = optimizers.Adagrad(clip_norm=1.0, gradient_factor=6.0)
-        self.optimizer.build(self.model.trainable_variables)
-        self.run = carried_states.CarryingTrainStep(
-            carried_states.CarriedStates.make(self.model.states, 2, STRATEGY),
-            *(self.model, self.optimizer, objective.objective(), STRATEGY),
-            seed=1,
-            jit_compile=False,
-            micro_batches=micro_batches,
-        )
-
-    def __call__(self, batches, first_step=0):
-        """Losses and norms of steps, one a call."""
-        found = []
-        for step, features in enumerate(batches, first_step):
-            data = tf.data.Dataset.from_tensors(features)
-            results, _ = self.run(
-                iter(devices.distributed(STRATEGY, data)),
-                tf.constant([0.2]),
-                tf.constant(1),
-                tf.constant(step, tf.int64),
-                train_step.Scaling.from_state({}),
-            )
-            found.append((float(results["loss"]), float(results["gradient_norm"])))
-        return found
-
-    def weights(self):
-        return {
-            elmo_streams.original_name(v): np.array(v)
-            for v in self.model.trainable_variables
-        }
-
-
-@pytest.fixture(scope="module")
-def elmo_record():
-    return elmo_streams.record()
-
-
-def assert_recorded(weights, record, step):
-    assert len(weights) == 31
-    for name, value in weights.items():
-        expected = record[f"train/after_{step}/{name}"]
-        np.testing.assert_allclose(value, expected, atol=1e-5, err_msg=name)
-
-
-def in_parts(features, parts):
-    """The batch with words for each part, of which the pipeline makes a table each."""
-    table = np.concatenate([features["distinct_words"]] * parts)
-    return features | {"distinct_words": table}
-
-
-@pytest.mark.parametrize("parts", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_three_steps_of_elmo_are_the_originals(elmo_record, parts):
-    """Weights, losses, norms before clipping; also of rows one after another."""
-    trainer = ElmoTrainer(elmo_record, micro_batches=parts)
-    batches = [in_parts(elmo_streams.batch(elmo_record, n), parts) for n in range(3)]
-    found = trainer(batches[:1])
-    assert_recorded(trainer.weights(), elmo_record, 1)
-    found += trainer(batches[1:], 1)
-    assert_recorded(trainer.weights(), elmo_record, 3)
-    np.testing.assert_allclose(found, elmo_record["train/losses_and_norms"], rtol=1e-5)
+    for step, numbers in enumerate(record["train/losses_and_norms"]):
+        data = tf.data.Dataset.from_tensors(elmo_streams.batch(record, step))
+        batches = devices.distributed(strategy, data)
+        results, _ = steps.call(run, batches, [0.2], step=step)
+        pair = results["loss"], results["gradient_norm"]
+        np.testing.assert_allclose(pair, numbers, rtol=1e-5)
+        if step in (0, 2):
+            assert len(model.trainable_variables) == 31
+            for variable in model.trainable_variables:
+                name = elmo_streams.original_name(variable)
+                expected = record[f"train/after_{step + 1}/{name}"]
+                np.testing.assert_allclose(variable, expected, atol=1e-5, err_msg=name)

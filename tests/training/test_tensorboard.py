@@ -7,7 +7,6 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorboard.backend.event_processing import event_accumulator
 
 from terminal import progress
 from tests import tiny
@@ -18,88 +17,36 @@ RESULTS = {"loss": 0.5, "gradient_norm": 2.0, "examples": 64, "tokens": 640}
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that shows what the test sets."""
     hands = {"now": 100.0}
     monkeypatch.setattr(tensorboard.time, "monotonic", lambda: hands["now"])
     return hands
 
 
-def events(directory):
-    """What TensorBoard reads there."""
-    accumulator = event_accumulator.EventAccumulator(
-        str(directory), size_guidance={"tensors": 0}
-    )
-    return accumulator.Reload()
-
-
-def test_scalars_reach_tensorboard(tmp_path, clock):
-    reporter = tensorboard.Reporter(str(tmp_path), 40, stream=io.StringIO())
-    clock["now"] += 2
-    reporter.train(20, RESULTS, 1e-3)
-    clock["now"] += 1
-    reporter.evaluated(20, {"accuracy": 0.75})
-    clock["now"] += 4  # the next interval begins after the evaluation
-    reporter.train(40, {**RESULTS, "loss": 0.25}, 5e-4)
-    reporter.close()
-    train = tiny.events(tmp_path / "train")
-    assert train["train/loss"] == [(20, 0.5), (40, 0.25)]
-    assert train["train/gradient_norm"] == [(20, 2.0), (40, 2.0)]
-    assert train["train/learning_rate"] == [
-        (20, pytest.approx(1e-3)),
-        (40, pytest.approx(5e-4)),
-    ]
-    assert train["train/examples_per_second"] == [(20, 32.0), (40, 16.0)]
-    assert train["train/tokens_per_second"] == [(20, 320.0), (40, 160.0)]
-    assert len(train) == 5
-    assert tiny.events(tmp_path / "eval") == {"eval/accuracy": [(20, 0.75)]}
-
-
-def test_mix_of_layers_is_shown(tmp_path, clock):
-    """Where the network's layers are mixed; else nothing is (above)."""
+def test_curves_and_the_mix_of_layers_reach_tensorboard(tmp_path, clock):
     stream, mix = io.StringIO(), {"gamma": 1.0, "s_0": 0.5, "s_1": 0.5}
     reporter = tensorboard.Reporter(
         str(tmp_path), 40, stream=stream, watched=lambda: mix
     )
-    reporter.train(20, RESULTS, 1e-3)
+    clock["now"] += 2
+    reporter.train(20, RESULTS, 0.5)
     mix |= {"gamma": 1.25, "s_0": 0.125}
+    clock["now"] += 1
     reporter.evaluated(20, {"accuracy": 0.75})
-    reporter.train(40, RESULTS, 1e-3)
+    clock["now"] += 4
+    reporter.train(40, RESULTS, 0.5)
     reporter.close()
     train = tiny.events(tmp_path / "train")
+    assert train["train/loss"] == [(20, 0.5), (40, 0.5)]
+    assert train["train/learning_rate"] == [(20, 0.5), (40, 0.5)]
+    assert train["train/gradient_norm"] == [(20, 2.0), (40, 2.0)]
+    # Speeds do not count the time of the evaluation.
+    assert train["train/examples_per_second"] == [(20, 32.0), (40, 16.0)]
+    assert train["train/tokens_per_second"] == [(20, 320.0), (40, 160.0)]
+    assert tiny.events(tmp_path / "eval") == {"eval/accuracy": [(20, 0.75)]}
     assert train["layer_mix/gamma"] == [(20, 1.0), (40, 1.25)]
     assert train["layer_mix/s_0"] == [(20, 0.5), (40, 0.125)]
     line = "layer mix: gamma 1.2500  s_0 0.1250  s_1 0.5000\n"
     assert f"evaluation at step 20: accuracy 0.7500\n{line}" in stream.getvalue()
-
-
-def test_texts_reach_tensorboard_and_not_the_terminal(tmp_path, clock):
-    stream = io.StringIO()
-    reporter = tensorboard.Reporter(str(tmp_path), 40, stream=stream)
-    for step, text in ((20, "| a |"), (40, "| b |")):
-        reporter.evaluated(step, {"loss": 0.5, "blanks": text})
-    reporter.close()
-    accumulator = events(tmp_path / "eval")
-    assert [
-        (event.step, tf.make_ndarray(event.tensor_proto).item())
-        for event in accumulator.Tensors("eval/blanks")
-    ] == [(20, b"| a |"), (40, b"| b |")]
-    assert "text" in str(accumulator.SummaryMetadata("eval/blanks"))
-    assert stream.getvalue().splitlines()[0] == "evaluation at step 20: loss 0.5000"
-
-
-def test_process_that_does_not_write_still_shows_its_progress(tmp_path, clock):
-    """Of several processes the chief writes for TensorBoard."""
-    stream = io.StringIO()
-    reporter = tensorboard.Reporter(str(tmp_path), 40, writes=False, stream=stream)
-    reporter.begin()
-    clock["now"] += 20
-    reporter.train(20, RESULTS, 1e-3)
-    reporter.evaluated(20, {"accuracy": 0.75, "blanks": "| a |"})
-    reporter.close()
-    assert list(tmp_path.iterdir()) == []
-    step, evaluation = stream.getvalue().splitlines()
-    assert step.startswith("step 20/40 (50 %)  --:-- left  loss 0.5000")
-    assert evaluation == "evaluation at step 20: accuracy 0.7500"
 
 
 def test_progress_in_a_file(tmp_path, clock):
@@ -127,7 +74,7 @@ def test_progress_in_a_file(tmp_path, clock):
 def test_first_call_does_one_step_and_names_its_wait(monkeypatch):
     """It compiles; in a file nothing was written until 20 steps were done."""
     monkeypatch.setattr(progress, "_FILE_SECONDS", 0.05)
-    said, counts, stream = [], [], io.StringIO()
+    printed, counts, stream = [], [], io.StringIO()
     monkeypatch.setattr(progress.sys, "stderr", stream)
 
     def train_steps(iterator, rates, count, step, scaling):
@@ -135,80 +82,42 @@ def test_first_call_does_one_step_and_names_its_wait(monkeypatch):
         time.sleep(0 if len(counts) > 1 else 0.3)
         return {"steps": tf.cast(count, tf.float32)}, scaling
 
-    timed = tensorboard.TimedSteps(train_steps, (), 0, "", said.append)
+    timed = tensorboard.TimedSteps(train_steps, (), 0, "", printed.append)
     for count in (20, 19, 20):
         results, scaling = timed(None, None, tf.constant(count), 0, "scaling")
         assert (int(results["steps"]), scaling) == (counts[-1], "scaling")
     assert counts == [1, 19, 20]
     assert stream.getvalue() == "compiling the first step ...\n"
-    assert [re.sub(r"0\.[3-9]", "0.3", line) for line in said] == [
+    assert [re.sub(r"0\.[3-9]", "0.3", line) for line in printed] == [
         "first step done after 0.3 s"
     ]
 
 
 def test_time_left_does_not_count_compilation(tmp_path, clock):
+    """Processes that are not the chief show progress, and write nothing."""
     stream = io.StringIO()
     reporter = tensorboard.Reporter(str(tmp_path), 41, writes=False, stream=stream)
     reporter.begin()
     for step, seconds in ((1, 100), (21, 20)):
         clock["now"] += seconds
         reporter.train(step, RESULTS, 1e-5)
+    reporter.evaluated(21, {"accuracy": 0.75})
+    reporter.show("eval", 7, {"table": ("| a |", "A table.")})
     reporter.close()
-    first, second = stream.getvalue().splitlines()
+    assert not list(tmp_path.iterdir())
+    first, second, evaluation = stream.getvalue().splitlines()
+    assert evaluation == "evaluation at step 21: accuracy 0.7500"
     assert first.startswith("step 1/41 (2 %)  --:-- left  loss 0.5000")
     assert second.startswith("step 21/41 (51 %)  1/s  00:20 left  loss 0.5000")
 
 
-def test_pictures_and_histograms_reach_tensorboard(tmp_path, clock):
-    """With their descriptions; a picture that is a pixel stays it."""
-    pixel = tf.io.encode_png(tf.constant([[[10, 200, 30]]], tf.uint8)).numpy()
-    reporter = tensorboard.Reporter(str(tmp_path), 40)
-    reporter.show(
-        "eval",
-        7,
-        {
-            "one": (pixel, "A pixel."),
-            "table": ("| a |", "A table."),
-            "odds": (np.array([1.0, 2.0, 2.0]), "Odds."),
-        },
-    )
-    reporter.close()
-    accumulator = events(tmp_path / "eval")
-    found = {
-        tag: accumulator.SummaryMetadata(tag) for tag in accumulator.Tags()["tensors"]
-    }
-    plugins = {tag: data.plugin_data.plugin_name for tag, data in found.items()}
-    assert plugins == {
-        "eval/one": "images",
-        "eval/table": "text",
-        "eval/odds": "histograms",
-    }
-    assert found["eval/odds"].summary_description == "Odds."
-    (event,) = accumulator.Tensors("eval/one")
-    *_, picture = tf.make_ndarray(event.tensor_proto)
-    assert event.step == 7
-    assert tf.io.decode_png(picture).numpy().tolist() == [[[10, 200, 30]]]
-    (event,) = accumulator.Tensors("eval/odds")
-    assert tf.make_ndarray(event.tensor_proto)[:, 2].sum() == 3
-
-
-def test_nothing_to_show_writes_nothing(tmp_path, clock):
-    tensorboard.Reporter(str(tmp_path), 40).close()
-    for writes, shown in ((True, {}), (False, {"table": ("| a |", "A table.")})):
-        reporter = tensorboard.Reporter(str(tmp_path), 40, writes=writes)
-        reporter.show("eval", 7, shown)
-        reporter.close()
-    assert not list(tmp_path.iterdir())
-
-
 def test_shown_rows_are_few_and_spread(monkeypatch, tmp_path):
-    """Of many rows; cells cannot break the table."""
     monkeypatch.setattr(tensorboard, "MAX_PROJECTED", 3)
-    asked = []
+    rows_read = []
 
     class Predictor:
         def rows(self, examples, rows):
-            asked.extend(rows.tolist())
+            rows_read.extend(rows.tolist())
             return {"vectors": np.eye(3, dtype=np.float32)}
 
     tensorboard.write_projector(
@@ -218,7 +127,7 @@ def test_shown_rows_are_few_and_spread(monkeypatch, tmp_path):
         str(tmp_path),
         writes=True,
     )
-    assert asked == [0, 4, 8]
+    assert rows_read == [0, 4, 8]
     text = (tmp_path / "eval" / "metadata.tsv").read_text()
     assert text == "label\ttext\na\\tb\t0\\n\na\\tb\t4\\n\na\\tb\t8\\n\n"
     assert (tmp_path / "eval" / "vectors.tsv").read_text().splitlines()[1] == "0\t1\t0"

@@ -157,8 +157,8 @@ class WordIds:
 
     @property
     def count(self) -> int:
-        """Words of the vocabulary."""
-        return len(self._rows)
+        """Lines of the vocabulary, a word's repetitions included."""
+        return len(self._tokenizer.vocab)
 
     def digest(self) -> str:
         """16 hexadecimal digits of the words."""

@@ -1,5 +1,3 @@
-"""Rows with a choice of answers, and pairs in both orders, to packed sequences."""
-
 import json
 import re
 
@@ -7,8 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import packing
-from data_pipeline.classification import labels, predictions, sources, tables
+from data_pipeline.classification import labels, sources, tables
 from data_pipeline.classification import split as row_splits
 from data_pipeline.text import wordpiece
 
@@ -26,8 +23,6 @@ def tokenizer():
 
 @pytest.fixture
 def load(tmp_path, tokenizer):
-    """Reads a text as the training rows, with the other settings of a Source."""
-
     def read(content, *, name="train.csv", split="train", length=16, known="", **more):
         (tmp_path / name).write_text(content)
         layout = {"choices": COLUMNS, **more.pop("layout", {})}
@@ -81,11 +76,11 @@ def test_a_question_stands_before_each_choice(load):
     expected = [ids("a b | g h c"), ids("a b | g h d e")]
     assert sequences(data.splits["train"].packed) == expected
     assert data.encode.text_names == ("context", "question", "choices", "choices")
-    found = data.encode.features(
-        *(tf.constant(["a b"]), tf.constant(["g h"]), tf.constant([["c", "d e"]]))
+    inputs = data.encode.features(
+        tf.constant(["a b"]), tf.constant(["g h"]), tf.constant([["c", "d e"]])
     )
-    np.testing.assert_array_equal(found["input_ids"][0, 1], expected[1])
-    np.testing.assert_array_equal(found["input_ids"][0, 0, :-1], expected[0])
+    np.testing.assert_array_equal(inputs["input_ids"][0, 1], expected[1])
+    np.testing.assert_array_equal(inputs["input_ids"][0, 0, :-1], expected[0])
 
 
 @pytest.mark.parametrize(
@@ -119,46 +114,27 @@ def test_one_column_of_lists(load):
     text = "".join(json.dumps(row) + "\n" for row in rows)
     with refused("t.jsonl:2", "3 choices, 2 are needed", "give each row as many"):
         load(text, name="t.jsonl", layout={"choices": ("answers",)})
-
-
-WRONG = {
-    "no choice is right": (
-        TABLE.replace(",three\n", ",four\n"),
-        ["train.csv:2", "'two'", "none of the 3 choices", "'0'", "--labels"],
-    ),
-    "no label": (
-        TABLE.replace(",three\n", ",\n").replace(",two\n", ",1\n"),
-        ["train.csv:3", "label ''", "none of the 3 choices"],
-    ),
-    "counted from 1": (
-        TABLE.replace(",three\n", ",3\n").replace(",two\n", ",1\n"),
-        ["train.csv:3", "label '3'", "say with --labels"],
-    ),
-    "an empty choice": (
-        TABLE.replace("d e", " "),
-        ["train.csv:2", "choice 1 is empty", "--allow_empty_text"],
-    ),
-    "a row too short": (
-        TABLE + "a,b\n",
-        ["train.csv:4", "2 columns", "column 4 (label)"],
-    ),
-    "no such column": (
-        TABLE.replace("three,label", "four,label"),
-        ["'three' (choice 2)", "'four'"],
-    ),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_named_with_its_line(load, case):
-    content, parts = WRONG[case]
-    with refused(*parts):
-        load(content)
-
-
-def test_one_column_of_texts_is_no_choice(load):
     with refused("train.csv:2", "'c' is one choice", "--choice_columns"):
         load(TABLE, layout={"choices": ("one",)})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        (
+            ",three\n",
+            ",four\n",
+            ["train.csv:2", "'two'", "none of the 3 choices", "'0'", "--labels"],
+        ),
+        (",two\n", ",\n", ["train.csv:2", "label ''", "none of the 3 choices"]),
+        ("d e", " ", ["train.csv:2", "choice 1 is empty", "--allow_empty_text"]),
+        ("b,c d,e,f g", "a,b", ["train.csv:3", "3 columns", "column 4 (label)"]),
+        ("three,label", "four,label", ["'three' (choice 2)", "'four'"]),
+    ],
+)
+def test_wrong_rows_are_named_with_their_line(load, old, new, parts):
+    with refused(*parts):
+        load(TABLE.replace(old, new))
 
 
 def test_rows_of_another_form_than_the_model_are_refused(load, tmp_path):
@@ -190,38 +166,3 @@ def test_a_pair_in_both_orders(load):
     assert sequences(joined.splits["train"].packed) == [ids("a b | c"), ids("d | e f")]
     with refused("--pair_input=both_orders", "the rows have one", "--text_b_column"):
         load("text,label\na,0\nb,1\n", layout={"choices": ()}, pair_input="both_orders")
-
-
-def test_examples_are_counted_where_one_of_their_sequences_is_cut(load):
-    packed = load(TABLE, length=6).splits["train"].packed
-    assert packed.num_truncated == 1  # "a b | d e" alone is longer than 6
-    assert packed.lengths.tolist() == [6, 6]
-
-
-def test_predictions_show_the_choices(load):
-    data = load(TABLE)
-    shares = np.array([[0.2, 0.5, 0.3], [0.7, 0.2, 0.1]], np.float32)
-    decisions = predictions.decide(data.label_set, shares, 0.5)
-    scored = predictions.Scored(shares, decisions, {}, np.zeros(2))
-    rows = data.splits["train"]
-    first, second = map(json.loads, predictions.prediction_lines(rows, scored))
-    assert first == {
-        "id": "0",
-        "text_a": "a b",
-        "choices": ["c", "d e", "f"],
-        "label": "two",
-        "probabilities": {"one": 0.2, "two": 0.5, "three": 0.3},
-        "given": "two",
-        "correct": True,
-    }
-    assert second["label"] == "one" and not second["correct"]
-    found = predictions.outcomes("train", rows, scored, lambda labels, decisions: {})
-    assert found.texts[1] == ("b", "c d", "e", "f g")
-    np.testing.assert_allclose(found.decisions.confidences, [0.5, 0.7])
-
-
-def test_packed_examples_join(load):
-    packed = load(TABLE).splits["train"].packed
-    twice = packing.concatenate([packed, packed])
-    assert len(twice) == 4 and twice.num_sequences == 3
-    assert sequences(twice) == 2 * sequences(packed)

@@ -1,5 +1,3 @@
-"""Tests of data_pipeline/classification/soft_labels.py, with a teacher made up."""
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from data_pipeline.classification import (
     split,
 )
 from data_pipeline.text import wordpiece
-from tests import parsed_records, tiny
+from tests import tiny
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
 TEACHERS = [*VOCAB[:4], "film", "bad"]
@@ -20,7 +18,6 @@ METRICS = {"classification": ("accuracy",), "multi_label": ("f1_micro",)}
 
 @pytest.fixture
 def taught(tmp_path):
-    """A function that gives the student's rows, its SoftLabels, and what was asked."""
     header = ("text", "label")
     train = [("a good film", "good"), ("bad", "bad")]
     more = [("a film", "not read"), ("a bad film", "bad"), ("a a", "")]
@@ -31,32 +28,34 @@ def taught(tmp_path):
 
     def make(identity="0123"):
         tokenizer = wordpiece.BertTokenizer(VOCAB)
-        rest = {"label_map": "", "default_metrics": METRICS}
-        data = split.load(source, ["train"], tokenizer, 8, **rest)
+        options = {"label_map": "", "default_metrics": METRICS}
+        data = split.load(source, ["train"], tokenizer, 8, **options)
         data = soft_labels.with_unlabelled(data, source)
-        asked = []
+        predicted = []
 
         def predict(rows, name):
-            """The number of the teacher's words in a row, and its place."""
-            asked.append(name)
+            predicted.append(name)
             words = rows.packed.tokens >= 4
             counts = np.add.reduceat(words, rows.packed.splits[:-1], dtype=np.float32)
             return {"logits": np.stack([counts, np.arange(len(counts))], axis=1)}
 
         encode = encoding.Encoder(wordpiece.BertTokenizer(TEACHERS), 8)
-        return data, soft_labels.SoftLabels(data, encode, predict, identity), asked
+        return data, soft_labels.SoftLabels(data, encode, predict, identity), predicted
 
     return make
 
 
 def test_rows_without_labels_follow_those_with(taught, tmp_path):
-    data, soft, asked = taught()
+    data, soft, predicted = taught()
     rows = soft.training_examples(2.0, 0.5)["train"]
-    assert len(rows) == 5 and asked == []  # until batches are wanted
+    assert len(rows) == 5 and predicted == []  # until batches are wanted
     order = np.array([[4, 0], [1, 2], [3, 3]], np.int32)
     for _ in range(2):
         first, second, third = rows.batches(order, None).as_numpy_iterator()
-    assert asked == ["teacher, train rows: batch", "teacher, unlabelled rows: batch"]
+    assert predicted == [
+        "teacher, train rows: batch",
+        "teacher, unlabelled rows: batch",
+    ]
     # As the student tokenizes them: a a; a good film; bad; a film; a bad film.
     assert first["input_ids"].tolist() == [[2, 7, 7, 3, 0], [2, 7, 4, 6, 3]]
     assert second["input_ids"].tolist() == [[2, 5, 3, 0], [2, 7, 6, 3]]
@@ -73,6 +72,12 @@ def test_rows_without_labels_follow_those_with(taught, tmp_path):
     ]
     assert soft.logits("train").tolist() == [[1.0, 0.0], [1.0, 1.0]]
     assert data.splits["unlabelled"].table.labels is None
+    split.write_records(str(tmp_path), data, 8)
+    assert [path.name for path in tmp_path.glob("*.tf_record")] == ["train.tf_record"]
+    del data.splits["train"]
+    assert soft.training_examples(2.0, 0.5) == {}
+    source = sources.Source(unlabelled_file="missing.tsv")
+    assert soft_labels.with_unlabelled(data, source) is data
 
 
 def test_digest_tells_teachers_and_rows_apart(taught, tmp_path):
@@ -90,29 +95,14 @@ def test_digest_tells_teachers_and_rows_apart(taught, tmp_path):
     assert len({first, *others}) == 4 and "4567" in digest(taught("4567")[1], 2.0, 0.5)
 
 
-def test_without_training_rows_nothing_is_added(taught):
-    data, soft, _ = taught()
-    del data.splits["train"]
-    assert soft.training_examples(2.0, 0.5) == {}
-    source = sources.Source(unlabelled_file="missing.tsv")
-    assert soft_labels.with_unlabelled(data, source) is data
-
-
 def test_teacher_needs_the_classes_of_its_student():
     ours = labels.Labels(("bad", "good"))
     soft_labels.check_classes("t", labels.Labels(("bad", "good")), ours)
-    for theirs, said in (
+    for theirs, message in (
         (None, "nothing says what its classes are called; put a label_map.json"),
         (labels.Labels(("good", "bad")), "--labels=good,bad gives the student"),
         (labels.Labels((), "regression"), "trained for regression"),
         (object(), "trained for tagging"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             soft_labels.check_classes("t", theirs, ours)
-
-
-def test_records_have_no_rows_without_labels(taught, tmp_path):
-    data, *_ = taught()
-    split.write_records(str(tmp_path), data, 8)
-    assert [path.name for path in tmp_path.glob("*.tf_record")] == ["train.tf_record"]
-    assert len(list(parsed_records.serialized(tmp_path / "train.tf_record"))) == 2

@@ -1,5 +1,3 @@
-"""Tests of tables.py; every text here was written for them."""
-
 import gzip
 import re
 
@@ -30,14 +28,13 @@ def read(tmp_path):
 
 
 def refused(*parts):
-    """Expects a one-line ValueError that holds the parts in this order."""
     return pytest.raises(
         ValueError, match="^[^\n]*" + "[^\n]*".join(map(re.escape, parts)) + "[^\n]*$"
     )
 
 
 def test_tsv_with_usual_names(read):
-    table = read("label\tid\tText\nyes\tx\tone two\nno\ty\tthree\n")
+    table = read("label\tid\tText\nyes\tx\tone two\nno\ty\tthree")
     assert table.text_a == ["one two", "three"]
     assert table.text_b is None
     assert table.labels == ["yes", "no"]
@@ -50,14 +47,10 @@ def test_tsv_with_usual_names(read):
 @pytest.mark.parametrize(
     ("header", "texts"),
     [
-        ("sentence1\tsentence2\tlabel", ("a", "b")),
         ("text_a\ttext_b\tlabel", ("a", "b")),
-        ("question\tsentence\tlabel", ("a", "b")),
         ("sentence\tquestion\tgold_label", ("b", "a")),
         ("QUESTION1\tquestion2\tClass", ("a", "b")),
-        ("sentence\tindex\tlabel", ("a", None)),
         ("idx\ttext_a\tscore", ("b", None)),
-        ("text\tsentence\tlabel", ("a", None)),
     ],
 )
 def test_usual_names_are_tried_in_order(read, header, texts):
@@ -66,94 +59,62 @@ def test_usual_names_are_tried_in_order(read, header, texts):
     assert table.labels == ["c"]
 
 
-def test_named_columns_beat_usual_names(read):
-    table = read(
-        "text\ttweet\tlabel\tmood\tkey\na\tb\tc\td\te\n",
-        text_a="tweet",
-        text_b="text",
-        label="mood",
-        example_id="key",
-    )
-    assert (table.text_a, table.text_b) == (["b"], ["a"])
-    assert (table.labels, table.example_ids) == (["d"], ["e"])
+ODD = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\x00h"  # a line feed alone ends a line
+PAIR = {"text_a": "1", "text_b": "2", "label": "0"}
 
 
-def test_columns_of_flags_are_counted_from_0(read):
-    with refused("column -1: columns are counted from 0; give the column's name, or 0"):
-        read("x\ta\ny\tc\n", text_a="1", label="-1")
-
-
-def test_capitals_of_columns_are_named(read):
-    with refused("no column 'text' (text_a); there is 'TEXT' (capitals count); its "):
-        read("TEXT\tLABEL\nx\ta\n", text_a="text")
-
-
-def test_a_named_text_does_not_bring_a_second_one(read):
-    table = read("sentence1\tsentence2\tlabel\na\tb\tc\n", text_a="sentence1")
-    assert table.text_b is None
-
-
-@pytest.mark.parametrize("columns", [(1, 2, 0), ("1", "2", "0"), (-2, -1, -3)])
-def test_columns_by_number(read, columns):
-    text_a, text_b, label = columns
-    table = read(
-        "x\ta\tb\ny\tc\td\nx\te\tf\ny\tg\th\n",
-        text_a=text_a,
-        text_b=text_b,
-        label=label,
-    )
-    assert table.text_a == ["a", "c", "e", "g"]
-    assert table.text_b == ["b", "d", "f", "h"]
-    assert table.labels == ["x", "y", "x", "y"]
-    assert table.lines == [1, 2, 3, 4]
-    assert table.header == ()
-
-
-def test_quotes_are_ordinary_in_tsv(read):
-    table = read(
-        'text\tlabel\n"open\t1\n"both"\t0\na "b" c\t1\n""\t0\nend"\t1\n', empty=True
-    )
-    assert table.text_a == ['"open', '"both"', 'a "b" c', '""', 'end"']
-    assert table.labels == ["1", "0", "1", "0", "1"]
-
-
-def test_tsv_equals_pythons_csv_reader_as_the_original_called_it(read):
-    import csv
-
-    content = 'text\tlabel\ta\n"q\t1\t"x\n \t\t\n\'s\' "t" \t2\t\tmore\n'
-    expected = list(csv.reader(content.splitlines(), delimiter="\t", quotechar=None))
-    table = read(content, empty=True)
-    assert table.text_a == [row[0] for row in expected[1:]]
-    assert table.labels == [row[1] for row in expected[1:]]
-
-
-def test_only_line_feeds_end_lines(read):
-    odd = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\x00h"
-    table = read(f"text\tlabel\n{odd}\t1\nplain\t0\n")
-    assert table.text_a == [odd, "plain"]
-    assert table.lines == [2, 3]
-
-
-def test_carriage_returns_are_dropped_as_by_the_original_reader(read):
-    table = read("text\tlabel\r\none\ttrue\r\ntw\ro\tfalse\r\n")
-    assert table.text_a == ["one", "two"]
-    assert table.labels == ["true", "false"]
-
-
-@pytest.mark.parametrize("name", ["t.tsv", "t.csv", "t.jsonl"])
-def test_byte_order_mark_is_no_part_of_the_first_cell(read, name):
-    content = {
-        "t.tsv": "2\tone\n1\ttwo\n",
-        "t.csv": "2,one\n1,two\n",
-        "t.jsonl": '{"0": 2, "1": "one"}\n{"0": 1, "1": "two"}\n',
-    }[name]
-    table = read("\ufeff" + content, name, text_a=1, label=0)
-    assert table.labels == ["2", "1"]
-
-
-def test_last_line_needs_no_end_and_blank_lines_at_the_end_are_ignored(read):
-    assert read("text\tlabel\na\t1\nb\t0").text_a == ["a", "b"]
-    assert read("text\tlabel\na\t1\nb\t0\n\n\r\n\n").text_a == ["a", "b"]
+@pytest.mark.parametrize(
+    ("name", "content", "layout", "texts", "labels"),
+    [
+        ("t.tsv", 'text\tlabel\n"a\t1\n"b"\t0\n""\t0', {}, ['"a', '"b"', '""'], "100"),
+        ("t.tsv", f"text\tlabel\n{ODD}\t1\nb\t0\n", {}, [ODD, "b"], "10"),
+        # Carriage returns vanish, as in the original's reader.
+        (
+            "t.tsv",
+            "text\tlabel\r\na\t1\r\ntw\ro\t0\r\n\n\r\n\n",
+            {},
+            ["a", "two"],
+            "10",
+        ),
+        ("t.tsv", "\ufeff2\ta\n1\tb\n", {"text_a": 1, "label": 0}, ["a", "b"], "21"),
+        ("t.csv", "\ufeff2,a\n1,b\n", {"text_a": 1, "label": 0}, ["a", "b"], "21"),
+        ("t.json", '\ufeff{"text": "a", "label": 2}', {}, ["a"], "2"),
+        ("t.TXT", "text\tlabel\na,b\t1\n", {}, ["a,b"], "1"),
+        ("t.tsv.gz", gzip.compress(b"text\tlabel\na,b\t1\n"), {}, ["a,b"], "1"),
+        ("t.part", "text,label\na,1\n", {"file_format": "csv"}, ["a"], "1"),
+        ("t.tsv", "x\ta\tb\ny\tc\td\n", PAIR, ["a", "c"], "xy"),
+        (
+            "t.tsv",
+            "x\ta\tb\ny\tc\td\n",
+            {"text_a": -2, "text_b": -1, "label": -3},
+            ["a", "c"],
+            "xy",
+        ),
+        # Names beat usual names, and bring no second text.
+        (
+            "t.tsv",
+            "text_a\ttext_b\tlabel\tmood\na\tb\tc\td\n",
+            {"text_a": "text_b", "label": "mood"},
+            ["b"],
+            "d",
+        ),
+        # Labels by which line 1 is no header.
+        ("t.tsv", "a\tx\n", {"text_a": 0, "label": 1}, ["a"], "x"),
+        ("t.tsv", "a\tx\nb\ty\n", {"text_a": 0, "label": 1}, ["a", "b"], "xy"),
+        (
+            "t.tsv",
+            "a\t1\nb\t2\nc\t2",
+            {"text_a": 0, "label": 1},
+            ["a", "b", "c"],
+            "122",
+        ),
+    ],
+)
+def test_tables_are_read(read, name, content, layout, texts, labels):
+    table = read(content, name, empty=True, **layout)
+    assert (table.text_a, table.labels) == (texts, list(labels))
+    assert table.lines[-1] == len(texts) + bool(table.header)
+    assert table.text_b == (["b", "d"] if "text_b" in layout else None)
 
 
 def test_lines_that_cross_a_read_boundary(read, monkeypatch):
@@ -162,32 +123,16 @@ def test_lines_that_cross_a_read_boundary(read, monkeypatch):
     assert table.text_a == ["好好好", "長い文"]
 
 
-@pytest.mark.parametrize("name", ["t.tsv", "t.tsv.gz", "t.txt", "t.TXT"])
-def test_gzip_and_names_that_mean_tsv(read, name):
-    data = b"text\tlabel\na,b\t1\nc\t0\n"
-    table = read(gzip.compress(data) if name.endswith("gz") else data, name)
-    assert table.text_a == ["a,b", "c"]
-
-
 def test_csv_quoting_and_line_numbers(read):
+    book = "word " * 30_000
     table = read(
-        'text,label\r\n"one, ""two""\r\nthree",yes\r\nplain,no\r\n"x\n\n\ny",no\n'
-        "last,yes\n\n",
+        f'text,label\r\n"one, ""two""\r\nthree",yes\r\n{book},no\r\n"x\n\n\ny",no\n'
+        "a\u2028b,yes\n\n",
         "t.csv",
     )
-    assert table.text_a == ['one, "two"\r\nthree', "plain", "x\n\n\ny", "last"]
+    assert table.text_a == ['one, "two"\r\nthree', book, "x\n\n\ny", "a\u2028b"]
     assert table.labels == ["yes", "no", "no", "yes"]
     assert table.lines == [2, 4, 5, 9]
-
-
-def test_csv_keeps_unicode_line_separators(read):
-    assert read("text,label\na\u2028b,1\n", "t.csv").text_a == ["a\u2028b"]
-
-
-@pytest.mark.parametrize("bad", ['"never closed,1\nmore,0\n', '"a"b,1\n'])
-def test_csv_with_a_stray_quote_is_refused(read, bad):
-    with refused("t.csv:3: not a row of CSV", "close each quote"):
-        read("text,label\nfine,1\n" + bad, "t.csv")
 
 
 def test_jsonl_values(read):
@@ -207,14 +152,8 @@ def test_jsonl_values(read):
     assert table.lines == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_cell_of_any_length_is_read(read):
-    text = "word " * 30_000
-    table = read(f'text,label\n"{text}",a\nb,b\n', "t.csv")
-    assert table.text_a == [text, "b"]
-
-
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "separators"),
     [
         ("ID;Text;Label\n1;well, yes;a\n2;no;b\n", "semicolons"),
         ('ID;Text;Label\n1;"well, yes";a\n2;no;b\n' * 20, "semicolons"),
@@ -222,16 +161,13 @@ def test_a_cell_of_any_length_is_read(read):
         ("Text,Label;\nwell; yes,a\nno,b\n", ""),
     ],
 )
-def test_separators_of_spreadsheets_are_recognised(read, capsys, content, said):
-    asked = {"text_a": "Text", "label": "Label" if said else 1}
-    table = read(content, "t.csv", **asked)
-    texts = ["well, yes", "no"] if said else ["well; yes", "no"]
+def test_separators_of_spreadsheets_are_recognised(read, capsys, content, separators):
+    table = read(content, "t.csv", text_a="Text", label="Label" if separators else 1)
+    texts = ["well, yes", "no"] if separators else ["well; yes", "no"]
     assert (table.text_a[:2], table.labels[:2]) == (texts, ["a", "b"])
     printed = capsys.readouterr().out
-    assert printed.endswith(
-        f"t.csv: its cells are separated by {said}\n" if said else ""
-    )
-    assert bool(printed) == bool(said)
+    wanted = f"t.csv: its cells are separated by {separators}\n" if separators else ""
+    assert printed.endswith(wanted) and bool(printed) == bool(separators)
 
 
 def test_a_semicolon_in_a_text_separates_nothing(read):
@@ -247,56 +183,22 @@ def test_a_semicolon_in_a_text_separates_nothing(read):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("text,label\na,b\n".encode("utf-16"), "looks like UTF-16: save it as"),
-        ("text,label\nun café noir,b\n".encode("cp1252"), "iconv -f WINDOWS-1252 -t"),
-        ("text,label\n好好好,b\n".encode("gbk"), "is not UTF-8; convert the file"),
-        (b"PK\x03\x04\x14\xff", "looks like a workbook (.xlsx): save the table as"),
-    ],
-)
-def test_encodings_are_named(read, content, message):
-    with refused("t.csv:", "is not UTF-8; ", message.removeprefix("is not UTF-8; ")):
-        read(content, "t.csv")
-
-
-def test_workbooks_are_refused_by_name(read):
-    with refused('t.xlsx: is a workbook; save its table as "CSV UTF-8" and give'):
-        read("a", "t.xlsx")
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (("true", "false", "1"), "t.jsonl:3: label 1 is a number, and that of "),
-        (("1", '"1"'), 't.jsonl:2: label "1" is a string, and that of '),
-        (('["a"]', '["b", true]'), "label true is true or false, and that of "),
-        (('"a"', '"b"', "NaN"), "t.jsonl:3: label NaN is a number, and that of "),
-        (("1", "NaN"), "t.jsonl:2: label is nan, no finite number; correct it"),
-    ],
-)
-def test_labels_of_several_types_are_refused(read, labels, message):
-    rows = [f'{{"text": "a", "label": {label}}}\n' for label in labels]
-    with refused(message):
-        read("".join(rows), "t.jsonl")
-
-
-def test_json_file_name_means_jsonl_and_format_beats_name(read):
-    assert read('{"text": "a", "label": 1}', "t.json").text_a == ["a"]
-    table = read("text,label\na,1\n", "data.part", file_format="csv")
-    assert table.text_a == ["a"]
-
-
-@pytest.mark.parametrize(
     ("content", "parts"),
     [
         ('{"text": "a", "label": 1}\n[1]\n', ("t.jsonl:2: [1]", "not a JSON object")),
         ('{"text": "a", "label": 1}\n{"text"\n', ("t.jsonl:2:", "one per line")),
         ('[\n{"text": "a"}\n]', ("t.jsonl:1: [", "not a JSON object")),
-        ('{"text": "good \\ud83d film", "label": 1}', ("l:1: its text has '\\ud83d'",)),
         ('{"text": "a", "label": "\\udc00"}', ("t.jsonl:1: its text has '\\udc00'",)),
         ('{"text": "a", "label": ' + "[" * 50_000, ("t.jsonl:1: its brackets are",)),
-        ('{"a": ' + "1" * 5000 + "}", ("t.jsonl:1:", "more than 4300 digits")),
+        (
+            '{"text": "a", "label": 1}\n{"text": "b", "label": "1"}\n',
+            ('t.jsonl:2: label "1" is a string, and that of ',),
+        ),
+        (
+            '{"text": "a", "label": ["a"]}\n{"text": "a", "label": ["b", true]}',
+            ("label true is true or false, and that of ",),
+        ),
+        ('{"text": "a", "label": NaN}', ("label is nan, no finite number; correct",)),
         (
             '{"text": "a", "label": 1}\n{"text": "b"}\n',
             ("t.jsonl:2:", "no value under 'label' (label)"),
@@ -308,24 +210,11 @@ def test_json_file_name_means_jsonl_and_format_beats_name(read):
         ('{"text": 12, "label": 1}', ("t.jsonl:1: text_a is 12", "quote it")),
         ('{"text": "a", "label": {"b": 1}}', ("t.jsonl:1: label is {'b': 1};",)),
         ('{"text": "a", "label": [[1]]}', ("t.jsonl:1:", "item of label is [1];")),
-        (
-            '{"text": "a", "label": 1}\n\n{"text": "b", "label": 1}\n',
-            ("t.jsonl:2: blank line between rows; remove it",),
-        ),
     ],
 )
 def test_bad_jsonl_is_refused(read, content, parts):
     with refused(*parts):
         read(content, "t.jsonl")
-
-
-def test_too_few_columns_name_file_line_and_column(read):
-    with refused("t.tsv:2: 2 columns, column 3 (text_a) is needed", "counted from 0;"):
-        read("a\tb\tc\td\na\tb\n", text_a=3, label=1)
-    with refused("t.tsv:3: 1 columns, column 1 (label) is needed", "correct the row"):
-        read("text\tlabel\na\t1\nb\n")
-    with refused("t.tsv:1: 2 columns, column -3 (text_a) is needed"):
-        read("a\tb\n", text_a=-3, label=0)
 
 
 def test_short_rows_can_be_left_out_with_a_count(read, caplog):
@@ -335,65 +224,21 @@ def test_short_rows_can_be_left_out_with_a_count(read, caplog):
     assert "left out 2 rows with too few columns, the first in line 3" in caplog.text
 
 
-def test_unknown_and_repeated_names_list_the_header(read):
-    with refused("no column 'tweet' (text_a); its columns are ['text', 'label']"):
-        read("text\tlabel\na\t1\n", text_a="tweet")
-    with refused(
-        "2 columns are called 'text' (text_a), among ['text', 'text', 'label'];"
-    ):
-        read("text\ttext\tlabel\na\tb\t1\n", text_a="text")
-    with refused("no column 'mood' (label); its columns are ['text', 'label']"):
-        read('{"text": "a", "label": 1}', "t.jsonl", label="mood")
-
-
-def test_columns_are_not_guessed_without_a_header(read):
-    with refused("t.tsv:1: ['nice', '1']", "--text_a_column and --label_column"):
-        read("nice\t1\nbad\t0\n")
-    with refused("pass --text_a_column"):
-        read("nice\t1\nbad\t0\n", has_header=True)
-    with refused("pass --text_a_column"):
-        read("text\tlabel\nbad\t0\n", text_b="label")
-    with refused("label's column is not given", "pass --label_column"):
-        read("text\tmood\nnice\t1\n")
-    with refused("label's column is not given", "pass --label_column"):
-        read("nice\t1\nbad\t0\n", text_a=0)
-
-
-def test_names_without_header_are_refused(read):
-    with refused("column 'text' is a name, but --has_header=false", "by number"):
-        read("text\tlabel\na\t1\n", text_a="text", has_header=False)
-
-
-@pytest.mark.parametrize(
-    ("header", "layout"),
-    [
-        ("sentence\twhat", {}),
-        ("Tweet\tLABEL", {}),
-        ("tweet\tmood", {"has_header": True}),
-    ],
-)
-def test_header_is_recognised_with_columns_by_number(read, header, layout):
-    table = read(f"{header}\na\tx\nb\ty\nc\tx\nd\ty\n", text_a=0, label=1, **layout)
+@pytest.mark.parametrize("header", ["sentence\twhat", "Tweet\tLABEL", "tweet\tmood"])
+def test_header_is_recognised_with_columns_by_number(read, header):
+    has_header = True if "mood" in header else None
+    content = f"{header}\na\tx\nb\ty\nc\tx\nd\ty\n"
+    table = read(content, text_a=0, label=1, has_header=has_header)
     assert table.lines == [2, 3, 4, 5]
     assert table.header == tuple(header.split("\t"))
 
 
-@pytest.mark.parametrize(
-    "more", ["a\tx\nb\ty\nc\tx\nd\ty\n", "a\t1\nb\t0.5\n", "a\t1\nb\t1\nc\t0\n"]
-)
-def test_line_that_may_be_a_header_is_asked_about(read, more):
+@pytest.mark.parametrize("more", ["a\tx\nb\ty\nc\tx\nd\ty\n", "a\t1\nb\t0.5\n"])
+def test_line_that_may_be_a_header_is_refused(read, more):
     with refused("t.tsv:1: 'mood' is the label of no other row", "--has_header=true"):
         read(f"tweet\tmood\n{more}", text_a=0, label=1)
     table = read(f"tweet\tmood\n{more}", text_a=0, label=1, has_header=False)
     assert table.labels[0] == "mood"
-
-
-@pytest.mark.parametrize(
-    "labels", [["x"], ["x", "y"], ["1.5", "2.5", "2.5"], ["x", "y", "z", "z"]]
-)
-def test_labels_that_say_nothing_about_a_header_pass(read, labels):
-    content = "".join(f"text {label}\t{label}\n" for label in labels)
-    assert read(content, text_a=0, label=1).labels == labels
 
 
 def test_missing_labels_are_none_unless_required(read):
@@ -408,12 +253,11 @@ def test_missing_labels_are_none_unless_required(read):
         read("text\na\n", label="label")
 
 
-@pytest.mark.parametrize("text", ["", "  ", "\u3000"])
-def test_empty_text_is_refused_unless_allowed(read, text):
-    content = f"text_a\ttext_b\tlabel\na\tb\t1\na\t{text}\t0\n"
+def test_empty_text_is_refused_unless_allowed(read):
+    content = "text_a\ttext_b\tlabel\na\tb\t1\na\t\u3000\t0\n"
     with refused("t.tsv:3: text_b is empty", "--allow_empty_text"):
         read(content)
-    assert read(content, empty=True).text_b == ["b", text]
+    assert read(content, empty=True).text_b == ["b", "\u3000"]
 
 
 def test_rows_are_kept_by_value(read):
@@ -429,54 +273,94 @@ def test_rows_are_kept_by_value(read):
     assert read(content, "t.jsonl", keep_rows=("ok", "true")).text_a == ["a"]
 
 
-def test_blank_line_between_rows_is_refused(read):
-    with refused("t.tsv:3: blank line between rows; remove it"):
-        read("text\tlabel\na\t1\n\nb\t0\n")
-    with refused("t.csv:3: blank line between rows; remove it"):
-        read("text,label\na,1\n\nb,0\n", "t.csv")
+@pytest.mark.parametrize(
+    ("content", "layout", "parts"),
+    [
+        ("x\ta\ny\tc\n", {"text_a": "1", "label": "-1"}, ("column -1: columns are",)),
+        (
+            "TEXT\tLABEL\nx\ta\n",
+            {"text_a": "text"},
+            ("no column 'text' (text_a); there is 'TEXT' (capitals count); its ",),
+        ),
+        (
+            "text\tlabel\na\t1\n",
+            {"text_a": "tweet"},
+            ("no column 'tweet' (text_a); its columns are ['text', 'label']",),
+        ),
+        (
+            "text\ttext\tlabel\na\tb\t1\n",
+            {"text_a": "text"},
+            ("2 columns are called 'text' (text_a), among ['text', 'text', 'label'];",),
+        ),
+        (
+            "text\tlabel\na\t1\n",
+            {"text_a": "text", "has_header": False},
+            ("column 'text' is a name, but --has_header=false", "by number"),
+        ),
+        ("nice\t1\nbad\t0\n", {}, ("t.tsv:1: ['nice', '1']", "--text_a_column and")),
+        ("nice\t1\nbad\t0\n", {"has_header": True}, ("pass --text_a_column",)),
+        ("text\tlabel\nbad\t0\n", {"text_b": "label"}, ("pass --text_a_column",)),
+        ("text\tmood\nnice\t1\n", {}, ("label's column is not", "--label_column")),
+        ("nice\t1\nbad\t0\n", {"text_a": 0}, ("label's column is not given",)),
+        (
+            "a\tb\tc\td\na\tb\n",
+            {"text_a": 3, "label": 1},
+            ("t.tsv:2: 2 columns, column 3 (text_a) is needed", "counted from 0;"),
+        ),
+        ("text\tlabel\na\t1\nb\n", {}, ("t.tsv:3: 1 columns, column 1 (label)",)),
+        ("a\tb\n", {"text_a": -3, "label": 0}, ("t.tsv:1: 2 columns, column -3",)),
+        ("text\tlabel\n", {}, ("t.tsv: no rows but a header; give one per example",)),
+        ("text\tlabel\na\t1\n\nb\t0\n", {}, ("t.tsv:3: blank line between rows; rem",)),
+        ("\ufeff\n\n", {}, ("t.tsv: the file is empty; give it one row per",)),
+    ],
+)
+def test_tables_that_lack_something_are_refused(read, content, layout, parts):
+    with refused(*parts):
+        read(content, **layout)
 
 
-@pytest.mark.parametrize("name", ["t.tsv", "t.csv", "t.jsonl", "t.tsv.gz"])
-@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xef\xbb\xbf"])
-def test_empty_file_is_refused(read, name, content):
-    data = gzip.compress(content) if name.endswith("gz") else content
-    with refused(f"{name}: the file is empty; give it one row per example"):
-        read(data, name)
-
-
-def test_file_with_only_a_header_is_refused(read):
-    with refused("t.tsv: no rows but a header; give one per example"):
-        read("text\tlabel\n")
+@pytest.mark.parametrize(
+    ("name", "content", "parts"),
+    [
+        ("t.xlsx", "a", ('t.xlsx: is a workbook; save its table as "CSV UTF-8" and',)),
+        ("t.dat", "text\n", ("t.dat: format 'dat' is not one of ['csv'", "--file")),
+        (
+            "t.csv",
+            'text,label\nfine,1\n"never closed,1\nmore,0\n',
+            ("t.csv:3: not a row of CSV", "close each quote"),
+        ),
+        ("t.csv", 'text,label\nfine,1\n"a"b,1\n', ("t.csv:3: not a row of CSV",)),
+        (
+            "t.csv",
+            "text,label\na,b\n".encode("utf-16"),
+            ("t.csv:1:", "looks like UTF-16: save it as"),
+        ),
+        (
+            "t.csv",
+            "text,label\nun café noir,b\n".encode("cp1252"),
+            ("t.csv:2: byte 0xe9, number 7 of the line", "iconv -f WINDOWS-1252 -t"),
+        ),
+        (
+            "t.csv",
+            "text,label\n好好好,b\n".encode("gbk"),
+            ("t.csv:2:", "is not UTF-8; convert the file"),
+        ),
+        ("t.csv", b"PK\x03\x04\x14\xff", ("looks like a workbook (.xlsx): save",)),
+    ],
+)
+def test_files_that_are_no_tables_are_refused(read, name, content, parts):
+    with refused(*parts):
+        read(content, name)
 
 
 def test_missing_and_unreadable_files_are_named(read, tmp_path):
     options = {"labels_required": True, "allow_empty_text": False}
     with pytest.raises(FileNotFoundError, match=r"nowhere\.tsv: no such file"):
         tables.read_table(str(tmp_path / "nowhere.tsv"), Layout(), **options)
-    with refused(": cannot be read (", "; check that it is a complete"):
-        tables.read_table(str(tmp_path), Layout(file_format="tsv"), **options)
     with refused("t.gz: cannot be read (", "; check that it is a complete"):
         read(gzip.compress(b"text\tlabel\na\t1\n" * 9)[:-12], "t.gz", file_format="tsv")
     with refused("t.gz: cannot be read (", "; check that it is a complete"):
         read(b"text\tlabel\n", "t.gz", file_format="tsv")
-
-
-def test_unknown_format_is_refused(read):
-    with refused("t.dat: format 'dat' is not one of ['csv', 'jsonl', 'tsv']", "--file"):
-        read("text\tlabel\na\t1\n", "t.dat")
-
-
-@pytest.mark.parametrize("name", ["t.tsv", "t.csv", "t.jsonl"])
-def test_bytes_that_are_not_utf8_are_named(read, name):
-    with refused(f"{name}:2: byte 0xe9, number 4 of the line", "convert the file"):
-        read(b'{"0": "a", "1": 1}\ncaf\xe9\t1\n', name, text_a=0, label=0)
-
-
-def test_messages_stay_short(read):
-    header = "\t".join(f"column{n}" for n in range(500))
-    with pytest.raises(ValueError, match=r"column19' and 480 more\]") as caught:
-        read(f"{header}\n", text_a="text")
-    assert len(str(caught.value)) < 600
 
 
 def test_tfds(tmp_path):
@@ -486,29 +370,21 @@ def test_tfds(tmp_path):
     def classes(*names):
         return tfds.features.ClassLabel(names=names)
 
-    features = {
-        "sentence": tfds.features.Text(),
-        "label": classes("bad", "good"),
-        "tags": tfds.features.Sequence(classes("long", "short")),
-        "score": np.float32,
-        "flag": np.bool_,
-        "hidden": classes("a", "b"),
-        "idx": np.int32,
+    columns = {
+        "sentence": (tfds.features.Text(), ["one 好", "two"]),
+        "label": (classes("bad", "good"), [1, 0]),
+        "tags": (tfds.features.Sequence(classes("long", "short")), [[0, 1], [1, 1]]),
+        "score": (np.float32, [3.8, 0.1]),
+        "flag": (np.bool_, [True, False]),
+        "hidden": (classes("a", "b"), [-1, -1]),  # of test splits
+        "idx": (np.int32, [7, 8]),
     }
-    rows = {
-        "sentence": ["one 好", "two"],
-        "label": [1, 0],
-        "tags": [[0, 1], [1, 1]],
-        "score": [3.8, 0.1],
-        "flag": [True, False],
-        "hidden": [-1, -1],  # of test splits
-        "idx": [7, 8],
-    }
+    rows = {name: values for name, (_, values) in columns.items()}
     tfds.dataset_builders.store_as_tfds_dataset(
         name="tiny_reviews",
         version="1.0.0",
         data_dir=str(tmp_path),
-        features=tfds.features.FeaturesDict(features),
+        features=tfds.features.FeaturesDict({k: v[0] for k, v in columns.items()}),
         split_datasets={"train": tf.data.Dataset.from_tensor_slices(rows)},
         disable_shuffling=True,
     )
@@ -527,39 +403,16 @@ def test_tfds(tmp_path):
     assert table.text_a == ["one 好", "two"] and table.labels == ["good", "bad"]
     assert table.example_ids == ["7", "8"] and table.lines == [1, 2]
     assert table.path == "tfds:tiny_reviews:train[:2]"
-    assert read(label="tags").labels == [("long", "short"), ("short", "short")]
-    assert read(label="score").labels == ["3.8", "0.1"]
-    assert read(label="flag").labels == ["true", "false"]
-    assert read(label="hidden", required=False).labels is None
-    assert read("train[:1]").text_a == ["one 好"]
+    for column, expected in {
+        "tags": [("long", "short"), ("short", "short")],
+        "score": ["3.8", "0.1"],
+        "flag": ["true", "false"],
+        "hidden": None,
+    }.items():
+        assert read(label=column, required=False).labels == expected
     with refused("tfds:tiny_reviews:train:1: no value under 'hidden' (label)"):
         read(label="hidden")
-    with refused("no column 'tweet' (text_a); its columns are ["):
-        read(text_a="tweet")
     with refused("tfds:tiny_reviews:nope: TensorFlow Datasets cannot load it", "check"):
         read("nope")
     with refused("tfds:no_such_set:train: TensorFlow Datasets cannot load it", "check"):
         read(name="no_such_set")
-
-
-@pytest.mark.parametrize(
-    ("path", "layout", "rows", "first"),
-    [
-        ("sst2/train.tsv", {"text_a": 0, "label": 1}, 6920, ("a stirring", "1")),
-        ("sst2/test.tsv", {"text_a": 0, "label": 1}, 1821, ("no movement", "0")),
-        ("cola/dev.tsv", {"text_a": 3, "label": 1}, 1043, ("The sailors", "1")),
-        ("rte/dev.tsv", {}, 277, ("Dana Reeve", "not_entailment")),
-        ("stsb/dev.tsv", {}, 1500, ("A man with", "5.000")),
-        ("chnsenticorp/dev.tsv", {}, 1200, ("這間酒店", "1")),
-    ],
-)
-def test_published_tables(shared_file, path, layout, rows, first):
-    table = tables.read_table(
-        str(shared_file(f"data/{path}")),
-        Layout(**layout),
-        labels_required=True,
-        allow_empty_text=False,
-    )
-    assert len(table.text_a) == len(table.labels) == len(table.lines) == rows
-    assert table.text_a[0].startswith(first[0])
-    assert table.labels[0] == first[1]

@@ -1,5 +1,3 @@
-"""Cases: where a scored end begins, and what is the likeliest."""
-
 import json
 
 import numpy as np
@@ -56,8 +54,6 @@ def test_what_does_not_fit_is_refused_or_loses_its_beginning():
 
 
 def run_of(losses):
-    """Gives windows losses by text, the first token's last."""
-
     def run(cut):
         return [
             windows.Scores(

@@ -1,4 +1,4 @@
-"""Tables of choices and Winograd schemas as texts to compare."""
+import json
 
 import pytest
 
@@ -16,10 +16,7 @@ def test_columns_of_a_table_are_answers(tmp_path):
     layout = tables.Layout(choices=("one", "two"))
     (case,) = choices.read(str(path), layout)
     assert case.label == 1 and case.place == f"{path}:2"
-    assert texts(case) == [
-        ("It rains.", " Take a coat."),
-        ("It rains.", " Swim"),
-    ]
+    assert texts(case) == [("It rains.", " Take a coat."), ("It rains.", " Swim")]
     path.write_text("context,one,two,label\nIt rains.,a,b,1\n")
     assert choices.read(str(path), layout)[0].label == 1
     assert choices.read(str(path), layout, ["1", "0"])[0].label == 0
@@ -31,40 +28,29 @@ def test_columns_of_a_table_are_answers(tmp_path):
 
 
 def test_copa_is_one_sentence_with_a_connective(tmp_path):
-    path = tmp_path / "copa-dev.xml"
+    path = tmp_path / "val.jsonl"
+    names = "premise", "choice1", "choice2", "question", "label"
+    rows = [
+        ("The lake froze.", "It was June.", "Anna left.", "cause", 1),
+        ("I fell.", "I cried.", "The sun rose.", "effect", 0),
+    ]
     path.write_text(
-        """<copa-corpus version="1.0">
-<item id="1" asks-for="cause" most-plausible-alternative="2">
-<p>The lake froze.</p><a1>It was June.</a1><a2>Anna left.</a2>
-</item>
-<item id="2" asks-for="effect" most-plausible-alternative="1">
-<p>I fell.</p><a1>I cried.</a1><a2>The sun rose.</a2>
-</item></copa-corpus>
-"""
+        "".join(json.dumps(dict(zip(names, r, strict=True))) + "\n" for r in rows)
     )
     first, second = choices.read(str(path), tables.Layout(file_format="copa"))
     assert (first.label, second.label) == (1, 0)
-    assert texts(first) == [
-        ("The lake froze because", " it was June."),
-        ("The lake froze because", " Anna left."),
-    ]
-    assert texts(second) == [
-        ("I fell so", " I cried."),
-        ("I fell so", " the sun rose."),
-    ]
-
-
-def test_any_other_word_begins_a_sentence_of_its_own(tmp_path):
+    before = "The lake froze because"
+    assert texts(first) == [(before, " it was June."), (before, " Anna left.")]
+    before = "I fell so"
+    assert texts(second) == [(before, " I cried."), (before, " the sun rose.")]
+    # Any other word begins a sentence.
     path = tmp_path / "a.csv"
     path.write_text("text,ask,one,two,label\nIt rains.,he,Swims.,The end.,0\n")
     layout = tables.Layout(
         text_a="text", text_b="ask", choices=("one", "two"), label="label"
     )
     (case,) = choices.read(str(path), layout)
-    assert texts(case) == [
-        ("It rains. he", " Swims."),
-        ("It rains. he", " The end."),
-    ]
+    assert texts(case) == [("It rains. he", " Swims."), ("It rains. he", " The end.")]
 
 
 SCHEMAS = """,txt1,pron,txt2,answer_0,answer_1,label
@@ -79,18 +65,17 @@ def test_schemas_have_each_answer_in_the_place_of_the_pronoun(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(SCHEMAS)
     layout = tables.Layout(file_format=choices.WINOGRAD)
-    found = choices.read(str(path), layout)
-    assert [case.label for case in found] == [0, 1, None, 1]
-    assert texts(found[0]) == [
-        ("The cup does not fit the box because the cup", " is large."),
-        ("The cup does not fit the box because the box", " is large."),
+    schemas = choices.read(str(path), layout)
+    assert [case.label for case in schemas] == [0, 1, None, 1]
+    before = "The cup does not fit the box because the"
+    ends = [f"{before} cup", f"{before} box"]
+    assert texts(schemas[0]) == [(end, " is large.") for end in ends]
+    assert texts(schemas[1])[1] == ("Ann met Sue. The other", " left.")
+    assert [before for before, _ in texts(schemas[2])] == [
+        "Tom gave Jess Tom's",
+        "Tom gave Jess Jess'",
     ]
-    assert texts(found[1])[1] == ("Ann met Sue. The other", " left.")
-    assert texts(found[2]) == [
-        ("Tom gave Jess Tom's", " hat."),
-        ("Tom gave Jess Jess'", " hat."),
-    ]
-    assert texts(found[3])[0] == ("They kept the dog", ".")
+    assert texts(schemas[3])[0] == ("They kept the dog", ".")
     path.write_text(SCHEMAS.replace(",0\n", ",2\n"))
     with pytest.raises(ValueError, match=r"a.csv:2: label '2' is none of 0, 1"):
         choices.read(str(path), layout)

@@ -1,5 +1,3 @@
-"""Ids after a prompt as text: ends, stop texts, and what is settled while it grows."""
-
 import json
 
 import pytest

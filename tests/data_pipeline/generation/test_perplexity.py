@@ -1,5 +1,3 @@
-"""Perplexities of texts, by hand."""
-
 import json
 import math
 
@@ -14,11 +12,8 @@ TOKENIZER = byte_tokenizer.ByteTokenizer()
 
 def run(cut):
     """A loss of a tenth of each scored id."""
-    found = []
-    for window in cut:
-        ids = np.array(window.ids[window.first :])
-        found.append(windows.Scores(ids / 10, ids == 97))
-    return found
+    ids = [np.array(window.ids[window.first :]) for window in cut]
+    return [windows.Scores(scored / 10, scored == 97) for scored in ids]
 
 
 def scored(path, context, stride=0, **how):
@@ -59,36 +54,24 @@ def test_a_document_is_one_text_whatever_the_stride(tmp_path):
         scored(path, 8, 8, as_one=True)
 
 
-def test_ends_of_lines_do_not_count(tmp_path):
+def test_texts_are_lines_objects_or_files(tmp_path):
     for ends, path in (("\n", tmp_path / "a.txt"), ("\r\n", tmp_path / "b.txt")):
         path.write_bytes(ends.join(["one", "two", ""]).encode())
         texts = [text for text, _ in perplexity.read(str(path), as_one=False)]
         assert texts == ["one", "two"]
         assert perplexity.read(str(path), as_one=True)[0][0] == "one\ntwo\n"
-
-
-@pytest.mark.parametrize("as_one", [True, False])
-def test_a_missing_file_is_named(tmp_path, as_one):
     with pytest.raises(FileNotFoundError, match=r"absent\.txt: .*check the path"):
-        perplexity.read(f"{tmp_path}/absent.txt", as_one=as_one)
-
-
-def test_what_nothing_predicts_is_refused(tmp_path):
+        perplexity.read(f"{tmp_path}/absent.txt", as_one=True)
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "ab"}\n{"text": "c"}\n')
-    found = perplexity.read(str(path), as_one=False)
-    assert found == [("ab", f"{path}:1"), ("c", f"{path}:2")]
-    assert [text.ids for text in perplexity.encode(found, TOKENIZER)] == [
-        [256, 97, 98],
-        [256, 99],
-    ]
+    rows = perplexity.read(str(path), as_one=False)
+    assert rows == [("ab", f"{path}:1"), ("c", f"{path}:2")]
+    texts = perplexity.encode(rows, TOKENIZER)
+    assert [text.ids for text in texts] == [[256, 97, 98], [256, 99]]
     without = byte_tokenizer.ByteTokenizer(has_end=False)
     with pytest.raises(ValueError, match=r":2: \['c'\] is 1 token, which nothing"):
-        perplexity.encode(found, without)
+        perplexity.encode(rows, without)
     (tmp_path / "b.txt").write_text(" \n")
     with pytest.raises(ValueError, match="has no text; give one a line"):
         perplexity.read(str(tmp_path / "b.txt"), as_one=False)
-
-
-def test_a_perplexity_too_large_for_a_number_is_infinite():
     assert perplexity.exp(1e4) == math.inf

@@ -1,5 +1,3 @@
-"""Prompts of arguments, files and standard input; what does not fit is refused."""
-
 import io
 import sys
 import types
@@ -85,8 +83,5 @@ def test_without_a_prompt_a_text_begins_where_another_ended():
     without = byte_tokenizer.ByteTokenizer(has_end=False)
     with pytest.raises(ValueError, match=r"no token that ends a text.*give a --prompt"):
         encode([], without)
-
-
-def test_a_prompt_without_a_token_is_refused():
     with pytest.raises(ValueError, match=r"here:1: .* has no token"):
         encode(["", "a"])

@@ -1,12 +1,10 @@
-"""Windows score each token once, with as many tokens before it as fit."""
-
 import numpy as np
 import pytest
 
 from data_pipeline.generation import windows
 
 
-@pytest.mark.parametrize("count", [2, 7, 8, 9, 10, 11, 29, 30])
+@pytest.mark.parametrize("count", [2, 8, 9, 11, 30])
 @pytest.mark.parametrize("stride", [1, 3, 7])
 def test_each_token_is_scored_once_in_a_window_that_fits(count, stride):
     ids = list(range(100, 100 + count))

@@ -1,5 +1,3 @@
-"""Pairs of a small vocabulary, and what reads them."""
-
 import pytest
 
 from contract import features
@@ -19,8 +17,6 @@ def tokenizer():
 
 @pytest.fixture
 def load(tmp_path, tokenizer):
-    """A function of {split: text of a TSV} to {split: PairSplit}."""
-
     def load_files(texts, lengths=(16, 8), tokens=None, **layout):
         paths = {}
         for split, text in texts.items():

@@ -1,11 +1,8 @@
-"""Tests of data_pipeline/seq2seq/decoder_features.py."""
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import batching
 from data_pipeline.seq2seq import decoder_features
 
 TOKENS = features.DecoderTokens(start=2, end=3)
@@ -15,8 +12,8 @@ TARGETS = [[8, 10], [9], [8, 11, 10, 12]]
 
 def grids(limit=8, tokens=TOKENS, **options):
     closed = decoder_features.append_eos(tf.ragged.constant(TARGETS), tokens, limit)
-    found = decoder_features.grids(closed, tokens, **options)
-    return [found[name].numpy().tolist() for name in NAMES]
+    batch = decoder_features.grids(closed, tokens, **options)
+    return [batch[name].numpy().tolist() for name in NAMES]
 
 
 def test_targets_are_shifted_right_behind_the_start():
@@ -24,6 +21,11 @@ def test_targets_are_shifted_right_behind_the_start():
     assert inputs == [[2, 8, 10, 0, 0], [2, 9, 0, 0, 0], [2, 8, 11, 10, 12]]
     assert mask == [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]
     assert labels == [[8, 10, 3, 0, 0], [9, 3, 0, 0, 0], [8, 11, 10, 12, 3]]
+    _, _, labels = grids(length=7)
+    assert labels[0] == [8, 10, 3, 0, 0, 0, 0]
+    inputs, mask, labels = grids(limit=3)  # a target that is cut has an end, too
+    assert labels == [[8, 10, 3], [9, 3, 0], [8, 11, 3]]
+    assert inputs[2] == [2, 8, 11] and mask[2] == [1, 1, 1]
 
 
 def test_features_are_those_that_transformers_makes():
@@ -36,18 +38,12 @@ def test_features_are_those_that_transformers_makes():
     targets = tf.ragged.constant([row[:-1] for row in labels])
     closed = decoder_features.append_eos(targets, TOKENS, 9)
     assert closed.to_list() == labels
-    found = decoder_features.grids(closed, TOKENS)
-    mask = found["decoder_mask"].numpy()
+    batch = decoder_features.grids(closed, TOKENS)
+    mask = batch["decoder_mask"].numpy()
     assert mask.sum(axis=1).tolist() == [9, 5]
-    inputs = found["decoder_input_ids"].numpy()
+    inputs = batch["decoder_input_ids"].numpy()
     np.testing.assert_array_equal(inputs * mask, np.array(recorded) * mask)
     assert not np.array_equal(inputs, recorded)  # only where the mask is 0
-
-
-def test_a_target_that_is_cut_ends_like_others():
-    inputs, mask, labels = grids(limit=3)
-    assert labels == [[8, 10, 3], [9, 3, 0], [8, 11, 3]]
-    assert inputs[2] == [2, 8, 11] and mask[2] == [1, 1, 1]
 
 
 def test_config_may_have_other_tokens():
@@ -55,13 +51,6 @@ def test_config_may_have_other_tokens():
     inputs, mask, labels = grids(tokens=other)
     assert inputs[1] == [5, 9, 7, 7, 7] and labels[1] == [9, 6, 7, 7, 7]
     assert mask == grids()[1]
-
-
-def test_batches_of_one_length():
-    inputs, mask, labels = grids(length=7)
-    assert np.shape(labels) == (3, 7)
-    assert labels[0] == [8, 10, 3, 0, 0, 0, 0] and sum(mask[0]) == 3
-    assert inputs[2] == [2, 8, 11, 10, 12, 0, 0]
 
 
 SOURCES = ["one", "two", "one two six", "two two"]
@@ -90,38 +79,27 @@ def test_batches_have_sources_and_targets_of_their_own_lengths(examples):
     }
     # -1 stands for any example, whose decoder sees something.
     assert second["labels"] == [[8, 3], [8, 3]]
-
-
-def test_static_shapes(examples):
     for batch in examples.batches(np.array([[0, 1], [2, 3]], np.int32), 16):
         assert batch["input_ids"].shape == (2, 16)
         assert batch["labels"].shape == batch["decoder_mask"].shape == (2, 8)
 
 
-def test_sources_alone_have_no_decoder_features(load):
-    examples = load({"test": "one\ntwo six\n"})["test"].examples()
-    (batch,) = examples.batches(np.array([[0, 1]], np.int32), None)
-    assert set(batch) == {"input_ids", "input_mask", "segment_ids"}
-    assert examples.training_order(batch_size=1, num_steps=2, seed=1).shape == (2, 1)
-
-
-def test_examples_are_numbered_where_it_is_asked_for(load):
+def test_sources_alone_may_be_numbered(load):
     data = load({"test": "one\ntwo six\n"})["test"]
     order = np.array([[1, -1, 0]], np.int32)
     (batch,) = data.examples(is_numbered=True).batches(order, None)
-    assert batch["unique_ids"].numpy().tolist() == [1, 0, 0]
-    assert batch["unique_ids"].dtype == tf.int32
+    assert batch.pop("unique_ids").numpy().tolist() == [1, 0, 0]
+    assert set(batch) == {"input_ids", "input_mask", "segment_ids"}
+    examples = data.examples()
+    assert examples.training_order(batch_size=1, num_steps=2, seed=1).shape == (2, 1)
 
 
 def test_equally_long_sources_are_ordered_by_their_targets(load):
-    """Which saves padding of targets; sources come first, for they are longer."""
     rng = np.random.default_rng(3)
     rows = [(rng.integers(1, 4), rng.integers(1, 7)) for _ in range(400)]
     text = "".join(f"{'one ' * a}\t{'1 ' * b}\n" for a, b in rows)
     examples = load({"train": text})["train"].examples()
-    settings = {"batch_size": 8, "num_steps": 50, "seed": 1}
-    grouped = examples.training_order(**settings)
-    by_source = batching.training_order(examples.packed.lengths, **settings)
+    grouped = examples.training_order(batch_size=8, num_steps=50, seed=1)
 
     def padding(lengths, order):
         batches = lengths[order]
@@ -129,5 +107,4 @@ def test_equally_long_sources_are_ordered_by_their_targets(load):
 
     assert padding(examples.packed.lengths, grouped) < 0.01
     assert padding(examples.target_lengths, grouped) < 0.08
-    assert padding(examples.target_lengths, by_source) > 0.25
     assert sorted(grouped.ravel()) == list(range(400))

@@ -1,5 +1,3 @@
-"""Tests of data_pipeline/seq2seq/graph.py."""
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,8 +10,8 @@ TOKENS = features.DecoderTokens(start=2, end=3)
 
 
 def decode(tokenizer, rows, tokens=TOKENS):
-    found = graph.decode(tokenizer, tokens, tf.constant(rows, tf.int32))
-    return [text.decode() for text in found.numpy()]
+    texts = graph.decode(tokenizer, tokens, tf.constant(rows, tf.int32))
+    return [text.decode() for text in texts.numpy()]
 
 
 def spell(tokenizer, *texts):
@@ -31,26 +29,15 @@ def test_a_text_ends_at_its_end_token(tokenizer):
     # and no other token ends it
     other = features.DecoderTokens(start=2, end=9, padding=8)
     assert decode(tokenizer, [[4, 8, 3, 4, 9, 4]], other) == ["one [SEP] one"]
-
-
-def test_start_and_padding_leave_no_trace(tokenizer):
     assert decode(tokenizer, [[2, 8, 0, 2, 9, 0]]) == ["1 2"]
-
-
-def test_a_piece_that_comes_first_is_a_word(tokenizer):
-    assert decode(tokenizer, [[10, 11, 8]]) == ["06 1"]
-
-
-def test_rows_may_be_none(tokenizer):
-    assert decode(tokenizer, np.zeros([0, 4])) == []
+    assert decode(tokenizer, [[10, 11, 8]]) == ["06 1"]  # a piece comes first
     assert decode(tokenizer, np.zeros([2, 0])) == ["", ""]
 
 
 @pytest.mark.parametrize(
-    "text", ["26-20", " ONE  Two\ttwoty", "one-one\n2one 1", "1-\u200d-2", "É 2"]
+    "text", [" ONE  Two\ttwoty", "one-one\n2one 1", "1-\u200d-2", "É 2"]
 )
 def test_texts_are_spelled_as_they_are_decoded(tokenizer, text):
-    """What is compared is equal where the network writes the target."""
     wide = wordpiece.BertTokenizer([*tokenizer.vocab, "e"])
     ids = wide.tokenize([text]).to_tensor()
     assert wide.unk_id not in ids.numpy()
@@ -68,19 +55,8 @@ def test_encoding_is_that_of_training(load, tokenizer):
     text = "".join(f"{source}\t1\n" for source in sources)
     examples = load({"train": text}, lengths=(5, 8))["train"].examples()
     (wanted,) = examples.batches(np.array([[0, 1, 2]], np.int32), None)
-    found = graph.encode(tokenizer, tf.constant(sources), 5)
-    assert set(found) == {"input_ids", "input_mask", "segment_ids"}
-    for name, value in found.items():
+    encoded = graph.encode(tokenizer, tf.constant(sources), 5)
+    assert set(encoded) == {"input_ids", "input_mask", "segment_ids"}
+    for name, value in encoded.items():
         np.testing.assert_array_equal(value, wanted[name])
-    assert found["input_ids"].numpy()[0].tolist() == [2, 4, 5, 5, 3]
-
-
-def test_both_ways_work_in_a_graph(tokenizer):
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def there_and_back(texts):
-        found = graph.encode(tokenizer, texts, 16)
-        ids = tf.where(found["input_mask"] == 1, found["input_ids"], -1)
-        return graph.decode(tokenizer, TOKENS, ids[:, 1:])
-
-    found = there_and_back(tf.constant(["26 - one", "", "one  ONE"]))
-    assert found.numpy().tolist() == [b"26 - one", b"", b"one one"]
+    assert encoded["input_ids"].numpy()[0].tolist() == [2, 4, 5, 5, 3]

@@ -1,5 +1,3 @@
-"""Tests of data_pipeline/seq2seq/results.py."""
-
 import json
 
 import numpy as np
@@ -28,69 +26,42 @@ def test_scores_by_hand():
     assert found["bleu"] == pytest.approx(100 * mean)
     # Letters 1 of 2, pairs 0 of 1; longer ones do not exist. F with beta 2.
     assert score(["ac"], ["ab"])["chrf"] == pytest.approx(25.0)
-
-
-@pytest.mark.parametrize(
-    ("target", "prediction", "wanted"),
-    [
-        # The examples in the tests of rouge-score.
-        ("testing one two", "testing", {"rouge1": 1 / 2}),
-        ("first text", "text first", {"rouge1": 1.0, "rouge2": 0.0, "rougeL": 0.5}),
-        ("", "testing", {"rouge1": 0.0, "rouge2": 0.0, "rougeL": 0.0}),
-    ],
-)
-def test_published_examples_of_rouge(target, prediction, wanted):
-    found = results.count([target], [prediction]).shares
-    assert {name: found[name][0] for name in wanted} == pytest.approx(wanted)
+    brief = score(["a b c d e f g h"], ["a b c d"])
+    assert brief["bleu"] == pytest.approx(100 * np.exp(1 - 8 / 4))
+    assert set(score(["a b c d", "e"], ["", ""]).values()) == {0.0}
+    with pytest.raises(ValueError, match="no target to score"):
+        score([], [])
+    # ROUGE sees the letters a to z alone.
+    other = score(["Ωραία μέρα σήμερα εδώ"], ["Ωραία μέρα σήμερα εδώ"])
+    assert other["rouge1"] == 0.0
+    assert other["exact_match"] == 1.0 and other["bleu"] == pytest.approx(100.0)
 
 
 def test_rouge_is_that_of_the_library():
     rng = np.random.default_rng(6)
     rouge = rouge_scorer.RougeScorer(results.ROUGE)
-    for size in (1, 2, 5, 40):  # different words
-        for length in (0, 1, 3, 64, 65, 200):
+    for size in (1, 5, 40):  # different words
+        for length in (0, 1, 64, 65, 200):
             lengths = length, rng.integers(0, length + 2)
             texts = [
                 " ".join(f"w{i}" for i in rng.integers(0, size, n)) for n in lengths
             ]
-            found = results.count(*([text] for text in texts)).shares
+            shares = results.count(*([text] for text in texts)).shares
             for name, wanted in rouge.score(*texts).items():
-                assert found[name].tolist() == [wanted.fmeasure]
-
-
-def test_brevity_is_penalised():
-    found = score(["a b c d e f g h"], ["a b c d"])
-    assert found["bleu"] == pytest.approx(100 * np.exp(1 - 8 / 4))
-    assert score(["a b c d"], ["a b c d"])["bleu"] == pytest.approx(100.0)
+                assert shares[name].tolist() == [wanted.fmeasure]
 
 
 def test_texts_shorter_than_four_words_have_a_bleu():
-    """sacrebleu's own is 0 where no row has a fourth word."""
     assert score(["1984 05 03"], ["1984 05 03"])["bleu"] == pytest.approx(100.0)
     assert score(["1984 05 03"], ["1984 05 04"])["bleu"] < 70
     assert BLEU().corpus_score(["1984 05 03"], [["1984 05 03"]]).score == 0.0
-
-
-def test_bleu_and_chrf_are_those_of_the_library():
-    rng = np.random.default_rng(5)
-    words = np.array(["the", "cat", "sat,", "on", "a", "mat.", "Über"])
-    rows = [
-        [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(30)]
-        for _ in range(2)
-    ]
-    found = score(*rows)
-    targets, predictions = rows
-    bleu, chrf = BLEU(), CHRF()
-    assert found["bleu"] == pytest.approx(
-        bleu.corpus_score(predictions, [targets]).score
-    )
-    assert found["chrf"] == pytest.approx(
-        chrf.corpus_score(predictions, [targets]).score
-    )
-    assert 0 < found["bleu"] < 100
     # Defaults that papers name; a release with others changes what is reported.
-    assert "case:mixed|eff:no|tok:13a|smooth:exp" in str(bleu.get_signature())
-    assert "case:mixed|eff:yes|nc:6|nw:0|space:no" in str(chrf.get_signature())
+    for metric, signature in (
+        (BLEU(), "case:mixed|eff:no|tok:13a|smooth:exp"),
+        (CHRF(), "case:mixed|eff:yes|nc:6|nw:0|space:no"),
+    ):
+        metric.corpus_score(["a"], [["a"]])
+        assert signature in str(metric.get_signature())
 
 
 def test_some_rows_are_scored_like_a_file_of_them():
@@ -104,26 +75,11 @@ def test_some_rows_are_scored_like_a_file_of_them():
     assert rows.score(np.array([1, 2, 3])) != pytest.approx(wanted)
 
 
-def test_nothing_written_is_worth_nothing():
-    assert set(score(["a b c d", "e"], ["", ""]).values()) == {0.0}
-    with pytest.raises(ValueError, match="no target to score"):
-        score([], [])
-
-
-def test_other_scripts_have_no_rouge():
-    """As the module says: only chrF, BLEU and exact match see them."""
-    found = score(["Ωραία μέρα σήμερα εδώ"], ["Ωραία μέρα σήμερα εδώ"])
-    assert found["rouge1"] == 0.0
-    assert found["exact_match"] == 1.0 and found["chrf"] == pytest.approx(100.0)
-    assert found["bleu"] == pytest.approx(100.0)
-
-
 TEXTS = ["1", "2\n6\r\n\u2028\x85-", ""]
 
 
 @pytest.fixture
 def scored(load):
-    """A PairSplit, and what was written for it."""
     data = load({"dev": 'One\t1\n"two"\t26-1\nsix\t6\n'})["dev"]
     rows = results.count(data.spelled, TEXTS)
     scores = results.score(data.spelled, TEXTS, rows)
@@ -133,7 +89,6 @@ def scored(load):
 
 
 def test_each_text_has_one_line(scored, tmp_path):
-    """Or whatever is behind it would belong to other rows."""
     data, written = scored
     paths = results.write_all(str(tmp_path), data, written)
     assert [path.rpartition("/")[2] for path in paths] == [
@@ -166,14 +121,14 @@ def test_objects_hold_what_is_known(scored, load):
 
 def test_a_report_gets_rows_and_their_scores(scored):
     data, written = scored
-    found = results.outcomes("dev", data, written)
-    assert found.texts == [("One",), ('"two"',), ("six",)]
-    assert found.expected == ["1", "26 - 1", "6"]
-    assert found.predicted == TEXTS
-    assert found.is_correct.tolist() == [True, False, False]
-    again = found.rescore(np.arange(3))
+    seen = results.outcomes("dev", data, written)
+    assert seen.texts == [("One",), ('"two"',), ("six",)]
+    assert seen.expected == ["1", "26 - 1", "6"]
+    assert seen.predicted == TEXTS
+    assert seen.is_correct.tolist() == [True, False, False]
+    again = seen.rescore(np.arange(3))
     assert again == pytest.approx({n: written.scores[n] for n in again})
-    assert set(found.scores) - set(again) == {"chrf"}
-    assert found.rescore(np.array([0, 0]))["exact_match"] == 1.0
-    assert found.histograms["words, written"].tolist() == [1, 3, 0]
-    assert found.histograms["words, wanted"].tolist() == [1, 3, 1]
+    assert set(seen.scores) - set(again) == {"chrf"}
+    assert seen.rescore(np.array([0, 0]))["exact_match"] == 1.0
+    assert seen.histograms["words, written"].tolist() == [1, 3, 0]
+    assert seen.histograms["words, wanted"].tolist() == [1, 3, 1]

@@ -1,5 +1,3 @@
-"""Tests of data_pipeline/squad/scores.py."""
-
 import math
 import types
 
@@ -73,13 +71,6 @@ def test_scores_of_version_2():
     }
 
 
-def test_groups_without_questions_are_left_out():
-    assert set(answer_scores.score_v2({"a": ["x"]}, {"a": "x"})) == {
-        *("exact", "f1", "total", "HasAns_exact", "HasAns_f1", "HasAns_total")
-    }
-    assert answer_scores.score_v2({"a": []}, {"a": "x"})["NoAns_f1"] == 0.0
-
-
 def thresholds(gold, given, odds):
     scores = answer_scores.score_v2(gold, given, odds)
     return [
@@ -98,52 +89,29 @@ def test_best_thresholds():
     ]
 
 
-def test_order_of_odds_decides():
-    odds = {"a": -2.0, "b": -3.0, "c": 4.0, "d": -9.0, "e": 3.0}
-    # d first costs a point; with b, a and e it is won back for F1 only.
-    assert thresholds(GOLD, GIVEN, odds) == [
-        *(60.0, 3.0),
-        *(pytest.approx(100 * (2 - 1 + 2 / 3 + 1 + 1) / 5, rel=1e-12), 3.0),
-    ]
-
-
 def test_equal_odds_are_taken_one_by_one():
     gold, given = {"a": ["x"], "b": []}, {"a": "x", "b": "y"}
     assert thresholds(gold, given, {"a": 7.0, "b": 7.0})[:2] == [100.0, 7.0]
     assert thresholds(gold, given, {"b": 7.0, "a": 7.0})[:2] == [50.0, 0.0]
-
-
-def test_answering_nothing_is_a_threshold_of_zero():
     assert thresholds({"a": []}, {"a": "x"}, {"a": -5.0}) == [100.0, 0.0, 100.0, 0.0]
+    # Odds of other questions, and groups without questions, do not count.
+    odds = {"other": -9.0, "a": 1.0}
+    assert thresholds({"a": ["x"]}, {"a": "x"}, odds)[:2] == [100.0, 1.0]
+    scores = answer_scores.score_v2({"a": []}, {"a": "x"})
+    assert scores["NoAns_f1"] == 0.0 and "HasAns_f1" not in scores
 
 
-def test_odds_of_other_questions_are_passed_over():
-    gold, given = {"a": ["x"]}, {"a": "x"}
-    assert thresholds(gold, given, {"other": -9.0, "a": 1.0})[:2] == [100.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("score", "message"),
-    [
-        (lambda: answer_scores.score_v1({}, {}), "no question to score"),
-        (lambda: answer_scores.score_v2({}, {}), "no question to score"),
-        (
-            lambda: answer_scores.score_v1({"a": ["x"], "b": []}, {}),
-            r"1 of 2 questions have no answer \(the first is b\).*version_2_with_neg",
-        ),
-        (
-            lambda: answer_scores.score_v2({"a": [], "b": []}, {"a": ""}),
-            r"the predictions lack 1 of 2 questions \(the first is b\)",
-        ),
-        (
-            lambda: answer_scores.score_v2({"a": []}, {"a": ""}, {}),
-            r"the null odds lack 1 of 1 questions \(the first is a\)",
-        ),
-    ],
-)
-def test_what_cannot_be_scored_is_refused(score, message):
-    with pytest.raises(ValueError, match=message):
-        score()
+def test_lacking_questions_and_answers_are_refused():
+    with pytest.raises(ValueError, match="no question to score"):
+        answer_scores.score_v1({}, {})
+    with pytest.raises(
+        ValueError, match=r"1 of 2 .* no answer \(the first is b\).*2_w"
+    ):
+        answer_scores.score_v1({"a": ["x"], "b": []}, {})
+    with pytest.raises(ValueError, match=r"predictions lack 1 of 2 .*\(the first is b"):
+        answer_scores.score_v2({"a": [], "b": []}, {"a": ""})
+    with pytest.raises(ValueError, match=r"null odds lack 1 of 1 .*\(the first is a\)"):
+        answer_scores.score_v2({"a": []}, {"a": ""}, {})
 
 
 QUESTIONS = types.SimpleNamespace(
@@ -184,38 +152,22 @@ def test_rows_are_questions():
     assert seen.predicted == ["Ada", "London", "wrote"]
     assert seen.is_correct.tolist() == [True, False, False]
     assert seen.confidences.tolist() == [0.5, 0.9, 0.75]
-
-
-def test_losses_follow_the_probability_of_right_answers():
-    """Two entries are right for q1, none for q2, the empty one for q3."""
-    expected = [-math.log(0.7), -math.log(0.02), -math.log(0.25)]
-    assert collect().losses.tolist() == pytest.approx(expected)
-
-
-def test_scores_of_some_questions_are_means_in_percent():
-    seen = collect()
-    assert seen.rescore(np.array([0, 1])) == {
-        "exact": 50.0,
-        "f1": pytest.approx(100 * (1 + 2 / 3) / 2),
-    }
+    # Two entries are right for q1, none for q2, the empty one for q3.
+    losses = [-math.log(0.7), -math.log(0.02), -math.log(0.25)]
+    assert seen.losses.tolist() == pytest.approx(losses)
+    f1 = pytest.approx(100 * (1 + 2 / 3) / 2)
+    assert seen.rescore(np.array([0, 1])) == {"exact": 50.0, "f1": f1}
     assert seen.rescore(np.array([1, 1]))["exact"] == 0.0
-
-
-def test_whether_there_is_an_answer_is_a_decision():
-    decisions = collect().decisions
-    assert decisions.labels.tolist() == [0, 0, 1]
-    assert decisions.predictions.tolist() == [0, 0, 0]
-    assert decisions.probabilities[:, 1].tolist() == [0.3, 0.08, 0.25]
-
-
-def test_lengths_and_odds_are_shown():
-    """Odds that only say that nothing was proposed are left out."""
-    found = {name: values.tolist() for name, values in collect().histograms.items()}
-    assert found == {
+    assert seen.decisions.labels.tolist() == [0, 0, 1]
+    assert seen.decisions.predictions.tolist() == [0, 0, 0]
+    assert seen.decisions.probabilities[:, 1].tolist() == [0.3, 0.08, 0.25]
+    # Odds that only stand for nothing that was proposed are left out.
+    assert {name: values.tolist() for name, values in seen.histograms.items()} == {
         "answer words, predicted": [1, 1, 1],
         "answer words, annotated": [1, 2],
         "null odds, with an answer": [-1.0, -2.5],
     }
+    assert collect(scores={}) is None
 
 
 def test_version_1_has_neither_decisions_nor_odds():
@@ -235,7 +187,3 @@ def test_share_of_right_answers_is_named_and_lone_answer_warned_of():
     open_ones = types.SimpleNamespace(**vars(QUESTIONS))
     open_ones.answer_texts = [[], [], []]
     assert collect(open_ones, predictions=nothing).warning is None
-
-
-def test_questions_without_answers_show_nothing():
-    assert collect(scores={}) is None

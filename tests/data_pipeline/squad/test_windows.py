@@ -1,32 +1,23 @@
-"""Tests of data_pipeline/squad/windows.py.
-
-The golden files are what the original's convert_examples_to_features makes of a
-small file of SQuAD 2.0; the reference below says the same rules once more, one
-question and one token at a time.
-"""
-
-import dataclasses
 import json
-import random
 
 import numpy as np
 import pytest
 
 from data_pipeline.squad import files
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import elmo, wordpiece
+from data_pipeline.text import wordpiece
 
 PIECES = "the fair opens on monday japanese a b ab ##b ##c c ( ) - . 1895 1943 中 文"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
 TOKENIZER = wordpiece.BertTokenizer(VOCAB)
-ARRAYS = ("question_index", "window_index", "excerpt_starts")
-PACKED = ("tokens", "splits", "first_lengths")
+ARRAYS = ("question_index", "window_index", "excerpt_starts", "start_positions")
 
 
 def ask(*rows):
     """Questions for training, of (context, question, answer or None, start)."""
     contexts = list(dict.fromkeys(row[0] for row in rows))
-    questions = files.Questions(
+    words = [(-1, -1) if row[2] is None else words_of(row[0], *row[2:]) for row in rows]
+    return files.Questions(
         path="questions.json",
         contexts=contexts,
         ids=[str(number) for number in range(len(rows))],
@@ -36,22 +27,13 @@ def ask(*rows):
         answer_starts=[[] if row[2] is None else [row[3]] for row in rows],
         is_impossible=[row[2] is None for row in rows],
         is_version_2=True,
+        answer_words=np.array(words, np.int32),
     )
-    words = [
-        (-1, -1) if answer is None else words_of(context, start, start + len(answer))
-        for context, _, answer, start in rows
-    ]
-    return dataclasses.replace(questions, answer_words=np.array(words, np.int32))
 
 
-def words_of(context, start, end):
-    """First and last word of context[start:end], which begins and ends with one."""
-    first = len(files.split_words(context[: start + 1])) - 1
-    return first, len(files.split_words(context[:end])) - 1
-
-
-def words_about(questions, number):
-    return files.split_words(questions.contexts[questions.context_index[number]])
+def words_of(context, answer, start):
+    ends = start + 1, start + len(answer)
+    return [len(files.split_words(context[:end])) - 1 for end in ends]
 
 
 def cut(questions, max_seq_length=16, doc_stride=4, max_query_length=3):
@@ -68,117 +50,13 @@ def pieces(text, tokenizer=TOKENIZER):
     return tokenizer.tokenize(text).numpy().tolist()
 
 
-def one_by_one(questions, max_seq_length, doc_stride, max_query_length):
-    """Yields what a window is, as a dict, one question and one token at a time."""
-    for number, text in enumerate(questions.texts):
-        query = pieces(text)[:max_query_length]
-        document, token_word, word_token = [], [], []
-        for index, word in enumerate(words_about(questions, number)):
-            word_token.append(len(document))
-            for piece in pieces(word):
-                document.append(piece)
-                token_word.append(index)
-        word_token.append(len(document))
-        span = None
-        if not questions.is_impossible[number]:
-            first, last = questions.answer_words[number]
-            span = word_token[first], word_token[last + 1] - 1
-            span = narrowed(document, span, pieces(questions.answer_texts[number][0]))
-        room = max_seq_length - len(query) - 3
-        ranges = []
-        start = 0
-        while start < len(document):
-            ranges.append(range(start, min(start + room, len(document))))
-            if ranges[-1].stop == len(document):
-                break
-            start += min(room, doc_stride)
-        for index, shown in enumerate(ranges):
-            position = (0, 0)
-            if span and span[0] >= shown.start and span[1] < shown.stop:
-                shift = len(query) + 2 - shown.start
-                position = span[0] + shift, span[1] + shift
-            yield {
-                "question": number,
-                "window": index,
-                "tokens": [2, *query, 3, *(document[i] for i in shown), 3],
-                "first_length": len(query) + 2,
-                "words": [token_word[i] for i in shown],
-                "is_max": [best_range(ranges, i) == index for i in shown],
-                "position": position,
-            }
-
-
-def narrowed(document, span, answer):
-    """The first tokens within a span that equal the answer, or the span."""
-    first, last = span
-    for start in range(first, last + 1):
-        for end in range(last, start - 1, -1):
-            if document[start : end + 1] == answer:
-                return start, end
-    return span
-
-
-def best_range(ranges, token):
-    """Which range shows the token with most context on its poorer side."""
-    scores = [
-        (min(token - s.start, s.stop - 1 - token) + 0.01 * len(s), -index)
-        for index, s in enumerate(ranges)
-        if token in s
-    ]
-    return -max(scores)[1]
-
-
 def excerpts(windows):
-    """Of each window's excerpt: words, and whether tokens count."""
     grids = context_windows.token_grids(windows, windows.packed.lengths.max())
     firsts, lengths = windows.packed.first_lengths, windows.excerpt_lengths
     return [
         [grid[window, first : first + length].tolist() for grid in grids]
         for window, (first, length) in enumerate(zip(firsts, lengths, strict=True))
     ]
-
-
-def described(windows):
-    """The same dicts from what `make_windows` returns."""
-    for window, (words, is_max) in enumerate(excerpts(windows)):
-        begin, end = windows.packed.splits[window : window + 2]
-        first_length = windows.packed.first_lengths[window]
-        tokens = windows.packed.tokens[begin:end].tolist()
-        start = windows.excerpt_starts[window]
-        excerpt = windows.contexts.tokens[start:][: windows.excerpt_lengths[window]]
-        assert tokens[first_length:-1] == excerpt.tolist()
-        yield {
-            "question": windows.question_index[window],
-            "window": windows.window_index[window],
-            "tokens": tokens,
-            "first_length": first_length,
-            "words": words,
-            "is_max": is_max,
-            "position": (
-                windows.start_positions[window],
-                windows.end_positions[window],
-            ),
-        }
-
-
-def random_questions(seed, count=40):
-    rng = random.Random(seed)
-    words = ["ab", "abb", "b.", "(1895-1943).", "c", "zz", "\u200b", "中文", "Fair"]
-    rows = []
-    context = ""
-    for _ in range(count):
-        if not context or rng.random() < 0.6:
-            context = "".join(
-                rng.choice(words) + rng.choice([" ", "  ", "\t", "\u202f", "\n "])
-                for _ in range(rng.randint(1, 25))
-            )
-        inside = [i for i, letter in enumerate(context) if not letter.isspace()]
-        start, last = sorted(rng.choices(inside, k=2))
-        last = min(last, max(i for i in inside if i < start + 12))
-        answer = None if rng.random() < 0.2 else context[start : last + 1]
-        text = " ".join(rng.choices(words, k=rng.randint(0, 4)))
-        rows.append((context, text, answer, start))
-    return ask(*rows)
 
 
 def golden(name, shared_file):
@@ -208,6 +86,7 @@ def golden(name, shared_file):
 
 @pytest.mark.parametrize("name", ["train", "predict"])
 def test_windows_equal_those_of_the_original(name, shared_file):
+    """Golden files hold the results of its convert_examples_to_features."""
     windows, questions, expected, length = golden(name, shared_file)
     assert len(windows) == len(expected) == 82
     word_grid, max_grid = context_windows.token_grids(windows, length)
@@ -218,7 +97,7 @@ def test_windows_equal_those_of_the_original(name, shared_file):
         first_length = windows.packed.first_lengths[window]
         tokens = windows.packed.tokens[begin:end].tolist()
         numbers = [str(place) for place in range(first_length, len(tokens) - 1)]
-        found = {
+        features = {
             "unique_id": windows.unique_ids[window],
             "example_index": windows.question_index[window],
             "doc_span_index": windows.window_index[window],
@@ -229,62 +108,29 @@ def test_windows_equal_those_of_the_original(name, shared_file):
             "token_is_max_context": dict(zip(numbers, is_max, strict=True)),
         }
         if name == "train":
-            found["start_position"] = windows.start_positions[window]
-            found["end_position"] = windows.end_positions[window]
+            features["start_position"] = windows.start_positions[window]
+            features["end_position"] = windows.end_positions[window]
             question = windows.question_index[window]
-            found["is_impossible"] = questions.is_impossible[question]
-        assert found == expected[window]
+            features["is_impossible"] = questions.is_impossible[question]
+        assert features == expected[window]
     assert np.sum(word_grid >= 0) == windows.excerpt_lengths.sum()
     assert not max_grid[word_grid < 0].any()
     if name == "predict":
         assert windows.start_positions is windows.end_positions is None
 
 
-@pytest.mark.parametrize(
-    ("max_seq_length", "doc_stride", "max_query_length"),
-    [(16, 4, 3), (9, 1, 5), (12, 50, 2), (7, 2, 0), (64, 16, 9)],
-)
-def test_windows_equal_a_reference(max_seq_length, doc_stride, max_query_length):
-    limits = (max_seq_length, doc_stride, max_query_length)
-    questions = random_questions(seed=max_seq_length)
-    expected = list(one_by_one(questions, *limits))
-    assert list(described(cut(questions, *limits))) == expected
-    inside = [window["position"] != (0, 0) for window in expected]
-    assert sum(inside) > 5
-    assert inside.count(False) > 5
-
-
-def test_long_window_counts_for_more_than_a_token_of_context():
-    """A hundredth of the length matters where windows differ by over 100 tokens."""
-    questions = ask((" ".join("a" * 340), "fair", "a", 0))
-    windows = cut(questions, max_seq_length=304, doc_stride=190)
-    assert windows.excerpt_lengths.tolist() == [300, 150]
-    # Token 245 has 54 others after it in window 0, and 55 before it in window 1.
-    assert np.flatnonzero(excerpts(windows)[0][1])[-1] == 245
-    assert list(described(windows)) == list(one_by_one(questions, 304, 190, 3))
-    # The last token has none after it, and stands right behind a window twice as long.
-    questions = ask((" ".join("a" * 301), "fair", "a", 0))
-    windows = cut(questions, max_seq_length=304, doc_stride=190)
-    assert excerpts(windows)[1][1][-1]
-    assert list(described(windows)) == list(one_by_one(questions, 304, 190, 3))
-
-
-def same(ours, theirs):
-    """Whether two ContextWindows are equal, entry by entry."""
-    names = (*ARRAYS, "start_positions", "end_positions")
-    pairs = [(getattr(ours, name), getattr(theirs, name)) for name in names]
-    pairs += [(getattr(ours.packed, n), getattr(theirs.packed, n)) for n in PACKED]
-    return all(np.array_equal(one, other) for one, other in pairs) and (
-        ours.packed.num_truncated == theirs.packed.num_truncated
-    )
-
-
 def test_chunks_do_not_change_windows(monkeypatch):
-    questions = random_questions(seed=1)
+    contexts = ("a b. ab c " * 5, "Fair (1895-1943).", "\u200b", "on Monday")
+    rows = [(context, "the fair", context[:1], 0) for context in contexts]
+    questions = ask(*rows, *((context, "c", None, 0) for context in contexts))
     whole = cut(questions)
     monkeypatch.setattr(context_windows, "_CHUNK_ROWS", 3)
-    assert same(cut(questions), whole)
-    assert not same(cut(questions, doc_stride=5), whole)
+    chunked = cut(questions)
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(chunked, name), getattr(whole, name))
+    for name in ("tokens", "splits", "first_lengths", "num_truncated"):
+        found, expected = getattr(chunked.packed, name), getattr(whole.packed, name)
+        np.testing.assert_array_equal(found, expected)
 
 
 YEARS = "The fair (1895-1943). Monday"
@@ -318,6 +164,23 @@ def test_answer_outside_of_a_window_is_nowhere():
     assert windows.excerpt_lengths.tolist() == [5, 5, 5, 4] * 2
     assert windows.start_positions.tolist() == [0, 5, 3, 0] + [0] * 4
     assert windows.end_positions.tolist() == [0, 6, 4, 0] + [0] * 4
+    # Windows are never further apart than they are long, and need no question.
+    windows = cut(questions, max_seq_length=9, doc_stride=50)
+    assert windows.excerpt_starts.tolist() == [0, 5] * 2
+    windows = cut(questions, max_seq_length=9, doc_stride=6, max_query_length=0)
+    assert windows.excerpt_starts.tolist() == [0, 6] * 2
+    assert windows.window_index.tolist() == [0, 1] * 2
+
+
+def test_long_window_counts_for_more_than_a_token_of_context():
+    windows = cut(ask((" ".join("a" * 340), "fair", "a", 0)), 304, 190)
+    assert windows.excerpt_lengths.tolist() == [300, 150]
+    # Token 245 has 54 others after it in window 0, and 55 before it in window 1.
+    (_, first), (_, second) = excerpts(windows)
+    assert np.flatnonzero(first)[-1] == 245 and np.flatnonzero(second)[0] == 56
+    # The last token has none after it, and stands right behind a window twice as long.
+    windows = cut(ask((" ".join("a" * 301), "fair", "a", 0)), 304, 190)
+    assert excerpts(windows)[1][1][-1]
 
 
 def test_long_question_is_cut_and_counted():
@@ -353,33 +216,3 @@ def test_lengths_that_leave_no_room_are_refused(limits, message):
     with pytest.raises(ValueError, match=message):
         cut(questions, *limits)
     assert len(cut(questions, 16, 4, 12)) == 1
-
-
-def test_answers_are_found_among_words_of_characters():
-    """Words that are longer than their token differ where they are cut, no sooner."""
-    split = elmo.ElmoTokenizer((), "punctuation", 6)
-    text = "Born (1895-1943), caf\u00e9s; the 18951 and 1895s of June. 1895"
-    rows = [
-        (text, "when?", "1943", text.index("1943")),
-        (text, "", "caf\u00e9s", text.index("caf")),
-        (text, "a b c d", "1895", text.rindex("1895")),
-        (text, "no?", None, 0),
-    ]
-    questions = ask(*rows)
-    windows = context_windows.make_windows(
-        questions, split, max_seq_length=32, doc_stride=4, max_query_length=3
-    )
-    assert windows.packed.tokens.shape == (windows.packed.splits[-1], 6)
-    words = split.ids_to_tokens(windows.packed.tokens)
-    starts = windows.packed.splits[:-1]
-    found = [
-        words[start + first : start + last + 1] if first else None
-        for start, first, last in zip(
-            starts, windows.start_positions, windows.end_positions, strict=True
-        )
-    ]
-    assert found == [["1943"], ["caf"], ["1895"], None]  # two of six are marks
-    assert windows.packed.first_lengths.tolist() == [4, 2, 5, 4]
-    ends = windows.packed.tokens[starts], windows.packed.tokens[starts + 1]
-    assert (ends[0] == split.start_id).all()
-    assert (ends[1][1] == split.delimiter_id).all()  # of the question without words

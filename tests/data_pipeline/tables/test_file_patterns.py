@@ -1,5 +1,3 @@
-"""Tests of file_patterns.py; more in the tests of those that use it."""
-
 import os
 import threading
 

@@ -1,11 +1,9 @@
-"""Tests of published.py: the layouts in which tasks of choice are published."""
-
 import json
 import re
 
 import pytest
 
-from data_pipeline.classification import labels, tables, tasks
+from data_pipeline.classification import labels, tasks
 from data_pipeline.tables import published
 
 COPA = """<?xml version="1.0" encoding="UTF-8"?>
@@ -53,50 +51,38 @@ def rows(tmp_path, name, content, layout):
     return list(published.file_rows(str(path), layout))
 
 
-def test_copa_of_the_publisher(tmp_path):
-    first, second = rows(tmp_path, "copa-dev.xml", COPA, "copa")
-    assert first == (
-        4,
-        {
-            "context": "The shop was & stayed shut.",
-            "question": "because",
-            "choices": ["It was noon.", "It was a holiday."],
-            "label": "2",
-            "id": "7",
-        },
-    )
-    assert second[0] == 10 and second[1]["question"] == "so"
+COPA_ROWS = [
+    (4, "The shop was & stayed shut.", "because", "It was noon.", "2", "7"),
+    (10, "It rained.", "so", "I got wet.", "1", "8"),
+]
 
 
-def test_copa_of_superglue_counts_as_the_publisher_does(tmp_path):
-    unlabelled = {k: v for k, v in SUPERGLUE.items() if k != "label"}
-    content = json.dumps(SUPERGLUE) + "\n" + json.dumps(unlabelled) + "\n"
-    (_, first), (line, second) = rows(tmp_path, "val.jsonl", content, "copa")
-    assert first["label"] == 1 and first["question"] == "so" and first["id"] == 3
-    assert first["choices"] == ["I got wet.", "I sang."]
-    assert line == 2 and "label" not in second
-
-
-def test_story_cloze_joins_its_four_sentences(tmp_path):
-    ((line, row),) = rows(tmp_path, "s.csv", STORY, "story_cloze")
-    assert line == 2
-    assert row == {
-        "id": "x1",
-        "context": "A. B. C. D.",
-        "choices": ["Good.", "Bad."],
-        "label": "1",
-    }
-
-
-def test_swag_has_a_beginning_that_each_ending_continues(tmp_path):
-    ((line, row),) = rows(tmp_path, "train.csv", SWAG, "swag")
-    assert line == 2
-    assert row == {
-        "context": "A man sits.",
-        "question": "He",
-        "choices": ["eats.", "flies.", "swims.", "melts."],
-        "label": "2",
-    }
+@pytest.mark.parametrize(
+    ("layout", "name", "content", "expected"),
+    [
+        ("copa", "copa-dev.xml", COPA, COPA_ROWS),
+        # SuperGLUE counts labels from 0, and the publisher from 1.
+        (
+            "copa",
+            "val.jsonl",
+            json.dumps(SUPERGLUE) + "\n" + json.dumps(SUPERGLUE | {"label": None}),
+            [
+                (1, "It rained.", "so", "I got wet.", 1, 3),
+                (2, "It rained.", "so", "I got wet.", None, 3),
+            ],
+        ),
+        ("story_cloze", "s.csv", STORY, [(2, "A. B. C. D.", None, "Good.", "1", "x1")]),
+        ("swag", "t.csv", SWAG, [(2, "A man sits.", "He", "eats.", "2", None)]),
+    ],
+)
+def test_layouts_become_rows(tmp_path, layout, name, content, expected):
+    found = rows(tmp_path, name, content, layout)
+    keys = "context", "question", "label", "id"
+    shown = [(line, *(row.get(key) for key in keys)) for line, row in found]
+    assert shown == [(a, b, c, label, key) for a, b, c, _, label, key in expected]
+    assert [row["choices"][0] for _, row in found] == [each[3] for each in expected]
+    last = {"copa": "I sang.", "story_cloze": "Bad.", "swag": "melts."}[layout]
+    assert found[-1][1]["choices"][-1] == last
 
 
 def test_race_has_an_article_for_several_questions(tmp_path):
@@ -105,51 +91,39 @@ def test_race_has_an_article_for_several_questions(tmp_path):
         article = {**RACE, "answers": [answer, "A"], "id": f"high{number}.txt"}
         path = tmp_path / "train" / "high" / f"{number}.txt"
         path.write_text(json.dumps(article, indent=1))
-    found = list(published.file_rows(str(tmp_path / "train"), "race"))
-    assert [(line, row["id"], row["label"]) for line, row in found] == [
+    numbered = list(published.file_rows(str(tmp_path / "train"), "race"))
+    assert [(line, row["id"], row["label"]) for line, row in numbered] == [
         (1, "high1.txt-0", "C"),
         (2, "high1.txt-1", "A"),
         (3, "high2.txt-0", "B"),
         (4, "high2.txt-1", "A"),
     ]
-    assert found[1][1]["question"] == "Where?"
-    assert found[1][1]["choices"] == ["e", "f", "g", "h"]
+    assert numbered[1][1]["question"] == "Where?"
+    assert numbered[1][1]["choices"] == ["e", "f", "g", "h"]
 
 
-WRONG = {
-    "an unknown question": (
-        *("copa", "a.xml", COPA.replace("effect", "reason")),
-        ["a.xml:10", "'reason'", "cause, effect"],
-    ),
-    "no alternative": (
-        *("copa", "a.xml", COPA.replace("a1>", "a3>")),
-        ["a.xml:4", "a1 is None", "give the row one"],
-    ),
-    "cut XML": ("copa", "a.xml", COPA[:-9], ["a.xml:", "not XML", "restore"]),
-    "short story": (
-        *("story_cloze", "s.csv", STORY + "x2,A.,B.\n"),
-        ["s.csv:3", "3 cells", "has 8"],
-    ),
-    "no endings": (
-        *("swag", "t.csv", SWAG.replace("ending1", "end1")),
-        ["t.csv:1", "no column ending1"],
-    ),
-    "three options": (
-        *("race", "1.txt", json.dumps({**RACE, "options": [["a", "b", "c"]] * 2})),
-        ["1.txt", "question 0", "['a', 'b', 'c']", "give 4 texts"],
-    ),
-    "no article": ("race", "1.txt", "{}", ["1.txt", "not an article of RACE"]),
-    "an answer too few": (
-        *("race", "1.txt", json.dumps({**RACE, "answers": ["A"]})),
-        ["1.txt", "not an article of RACE"],
-    ),
-}
+THREE = {**RACE, "options": [["a", "b", "c"]] * 2}
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_named_with_its_place(tmp_path, case):
-    layout, name, content, parts = WRONG[case]
-    with pytest.raises(ValueError, match=".*".join(map(re.escape, parts))):
+@pytest.mark.parametrize(
+    ("layout", "name", "content", "message"),
+    [
+        ("copa", "a.xml", COPA.replace("effect", "reason"), "a.xml:10: asks for 'reas"),
+        ("copa", "a.xml", COPA.replace("a1>", "a3>"), "a.xml:4: a1 is None, no text; "),
+        ("copa", "a.xml", COPA[:-9], "a.xml:14: not XML ("),
+        ("story_cloze", "s.csv", STORY + "x2,A.\n", "s.csv:3: 2 cells; a story has 8"),
+        ("swag", "t.csv", SWAG.replace("ending1", "e"), "t.csv:1: no column ending1; "),
+        ("race", "1.txt", json.dumps(THREE), "1.txt: question 0 has ['a', 'b', 'c']"),
+        (
+            "race",
+            "1.txt",
+            json.dumps({**RACE, "answers": ["A"]}),
+            "not an article of R",
+        ),
+    ],
+)
+def test_mistakes_are_named_with_their_place(tmp_path, layout, name, content, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         rows(tmp_path, name, content, layout)
 
 
@@ -167,18 +141,17 @@ def test_published_copa(shared_file):
 
 
 @pytest.mark.parametrize(
-    ("name", "files", "label"),
+    ("name", "path", "content", "label"),
     [
-        ("copa", {"val.jsonl": json.dumps(SUPERGLUE) + "\n"}, "1"),
-        ("story_cloze", {"dev.csv": STORY}, "1"),
-        ("swag", {"val.csv": SWAG}, "2"),
-        ("race", {"dev/1.txt": json.dumps(RACE)}, "C"),
+        ("copa", "val.jsonl", json.dumps(SUPERGLUE), "1"),
+        ("story_cloze", "dev.csv", STORY, "1"),
+        ("swag", "val.csv", SWAG, "2"),
+        ("race", "dev/1.txt", json.dumps(RACE), "C"),
     ],
 )
-def test_tasks_find_their_files(tmp_path, name, files, label):
-    for path, content in files.items():
-        (tmp_path / path).parent.mkdir(exist_ok=True)
-        (tmp_path / path).write_text(content)
+def test_tasks_read_their_files(tmp_path, name, path, content, label):
+    (tmp_path / path).parent.mkdir(exist_ok=True)
+    (tmp_path / path).write_text(content)
     table = tasks.read_split(tasks.task_named(name), str(tmp_path), "dev")
-    assert table.labels[0] == label and isinstance(table, tables.Table)
+    assert table.labels[0] == label
     assert len(table.choices[0]) == len(tasks.task_named(name).labels)

@@ -1,5 +1,3 @@
-"""Tests of data_pipeline/tagging/predictions.py."""
-
 import json
 
 import pytest
@@ -16,8 +14,6 @@ def read(path, *, tags_required=False):
 
 @pytest.fixture
 def rewritten(tmp_path):
-    """A function from a file's text to that with predicted tags, which is read back."""
-
     def write(text, name="a.conll", again="b.conll"):
         (tmp_path / name).write_bytes(text.encode())
         sentences = read(tmp_path / name)
@@ -53,15 +49,6 @@ def test_rows_of_conllu_that_are_no_words_keep_their_columns(tmp_path):
     layout = files.Layout(word_column=1, tag_column=-1)
     again = files.read(str(tmp_path / "b.conllu"), layout, tags_required=True)
     assert (again.words, again.tags) == ([["de", "le"]], [["X", "Y"]])
-
-
-def test_file_that_is_read_may_be_written(rewritten, tmp_path):
-    """As where the predictions of a run are tagged once more in its directory."""
-    word = "a" * 2_000_000  # a file of some kilobytes is read at once, and safe
-    text = f"{word} O\n{word} O\n\n{word} O\n"
-    wanted = f"{word} O O\n{word} O B-x\n\n{word} O I-x\n"
-    assert rewritten(text, "a.conll", "a.conll") == wanted
-    assert [path.name for path in tmp_path.iterdir()] == ["a.conll"]
 
 
 def test_lines_of_words_get_lines_of_tags(rewritten, tmp_path):
@@ -117,9 +104,6 @@ def test_spans_are_written_with_their_words(tmp_path):
     }
     assert second["spans"][0]["probability"] == 0.123457
     assert second["given"] == ["O"] and second["correct"] is False
-
-
-def test_plain_tags_have_no_spans(tmp_path):
     rows = spans(tmp_path, "a\nb\n", [["NN", "VB"]], [[0.5, 0.75]], "plain")
     assert rows == [
         {"words": ["a", "b"], "tags": ["NN", "VB"], "probabilities": [0.5, 0.75]}

@@ -1,5 +1,3 @@
-"""Tests of data_pipeline/tagging/schemes.py."""
-
 import json
 import random
 
@@ -23,72 +21,33 @@ SPELLED = {
 def test_schemes_spell_the_same_spans(scheme):
     tags = SPELLED[scheme].split()
     assert tag_schemes.spans(tags, scheme) == SPANS
-    found = [tag_schemes.Span(*span) for span in SPANS]
-    assert tag_schemes.spell_spans(found, len(tags), scheme) == tags
+    spans = [tag_schemes.Span(*span) for span in SPANS]
+    assert tag_schemes.spell_spans(spans, len(tags), scheme) == tags
     assert tag_schemes.find_scheme([["O"], tags]) == scheme
 
 
-@pytest.mark.parametrize(
-    ("scheme", "tags"),
-    [
-        ("BIO", "O B B-x-y I I-x-y"),
-        ("BILOU", "O B B-x-y I I-x-y L L-x-y U U-x-y"),
-        ("BMES", "O B B-x-y E E-x-y M M-x-y S S-x-y"),
-    ],
-)
-def test_schemes_have_every_tag_of_a_type(scheme, tags):
-    tags = tuple(tags.split())
-    assert tag_schemes.all_tags({"x-y", ""}, scheme) == tags
-    assert tag_schemes.types_of(tags, scheme) == {"x-y", ""}
-    assert tag_schemes.types_of(["O"], scheme) == set()
+def test_schemes_have_every_tag_of_a_type():
+    tags = ("O", *["B", "B-x-y", "E", "E-x-y", "M", "M-x-y", "S", "S-x-y"])
+    assert tag_schemes.all_tags({"x-y", ""}, "BMES") == tags
+    assert tag_schemes.types_of(tags, "BMES") == {"x-y", ""}
     assert tag_schemes.types_of(["NN", "VB"], "plain") == set()
 
 
 @pytest.mark.parametrize(
-    ("tags", "schemes"),
+    ("scheme", "tags", "repaired"),
     [
-        ("O I-x", ["BIO", "BIOES", "BILOU"]),
-        ("S-x", ["BIOES", "BMES"]),
-        ("S-x L-x", []),
+        ("BIO", "I-x I-x O I-y", "B-x I-x O B-y"),
+        ("BIO", "B-x I-y I-y O", "B-x B-y I-y O"),
+        ("BIO", "I-x I-x B-x O I-y", "B-x I-x B-x O B-y"),  # of IOB1
+        ("BIOES", "S-x I-x B-x", "S-x S-x S-x"),
+        ("BILOU", "I-x I-x U-x", "B-x L-x U-x"),
+        ("BIO", "B I O I B", "B I O B B"),
+        ("BIO", "", ""),
+        ("plain", "NN I-x", "NN I-x"),
     ],
 )
-def test_tags_may_be_of_several_schemes(tags, schemes):
-    assert tag_schemes.schemes_of(tags.split()) == schemes
-
-
-@pytest.mark.parametrize(
-    ("tags", "spans"),
-    [
-        ("I-x I-x O", [(0, 2, "x")]),
-        ("B-x I-y I-y", [(0, 1, "x"), (1, 3, "y")]),
-        ("O I-x B-x", [(1, 2, "x"), (2, 3, "x")]),
-        ("I-x I-y", [(0, 1, "x"), (1, 2, "y")]),
-        ("B I O I B", [(0, 2, ""), (3, 4, ""), (4, 5, "")]),
-        ("O O", []),
-        ("", []),
-    ],
-)
-def test_spans_of_careless_tags(tags, spans):
-    assert tag_schemes.spans(tags.split(), "BIO") == spans
-
-
-@pytest.mark.parametrize(
-    ("scheme", "tags", "repaired", "count"),
-    [
-        ("BIO", "I-x I-x O I-y", "B-x I-x O B-y", 2),
-        ("BIO", "B-x I-y O", "B-x B-y O", 1),
-        ("BIO", "I-x I-x B-x O I-y", "B-x I-x B-x O B-y", 2),  # of IOB1
-        ("BIOES", "B-x O I-x E-x", "S-x O B-x E-x", 2),
-        ("BIOES", "S-x I-x B-x", "S-x S-x S-x", 2),
-        ("BILOU", "I-x I-x U-x", "B-x L-x U-x", 2),
-        ("BIO", "I O I", "B O B", 2),
-        ("plain", "NN I-x", "NN I-x", 0),
-    ],
-)
-def test_broken_tags_are_repaired(scheme, tags, repaired, count):
-    found = tag_schemes.respell(tags.split(), scheme)
-    assert found == repaired.split()
-    assert sum(map(str.__ne__, tags.split(), found)) == count
+def test_broken_tags_are_repaired(scheme, tags, repaired):
+    assert tag_schemes.respell(tags.split(), scheme) == repaired.split()
 
 
 @pytest.mark.parametrize("scheme", SPELLED)
@@ -98,10 +57,10 @@ def test_respelling_keeps_the_spans_of_any_tags(scheme):
     changed = 0
     for _ in range(300):
         tags = rng.choices(names, k=rng.randrange(1, 12))
-        found = tag_schemes.respell(tags, scheme)
-        assert tag_schemes.spans(found, scheme) == tag_schemes.spans(tags, scheme)
-        assert tag_schemes.respell(found, scheme) == found
-        changed += sum(map(str.__ne__, tags, found))
+        repaired = tag_schemes.respell(tags, scheme)
+        assert tag_schemes.spans(repaired, scheme) == tag_schemes.spans(tags, scheme)
+        assert tag_schemes.respell(repaired, scheme) == repaired
+        changed += sum(map(str.__ne__, tags, repaired))
     assert changed > 100
 
 
@@ -110,9 +69,6 @@ def test_respelling_keeps_the_spans_of_any_tags(scheme):
     [
         ("B-x I-x O|I-x", "BIO"),  # a mistake in a file of BIO
         ("I-x B-x|I-y", "BIO"),  # as IOB1 spells spans
-        ("B-x O", "BIO"),
-        ("O|B-x|I-x", "BIO"),  # names alone
-        ("O|B-x|I-x|E-x", "BIOES"),
         ("S-x O", "BIOES"),
         ("U-x O", "BILOU"),
         ("B I O", "BIO"),
@@ -127,20 +83,7 @@ def test_schemes_are_found(sentences, scheme):
     assert tag_schemes.find_scheme(s.split() for s in sentences.split("|")) == scheme
 
 
-@pytest.mark.parametrize(
-    ("tag", "expected"),
-    [("PAD", True), ("[CLS]", True), ("b-x", True), ("S-x", False), ("O", False)],
-)
-def test_placeholders_are_of_no_scheme(tag, expected):
-    assert tag_schemes.is_placeholder(tag) is expected
-
-
-def test_types_may_have_hyphens():
-    tags = ["B-creative-work", "I-creative-work"]
-    assert tag_schemes.spans(tags, "BIO") == [(0, 2, "creative-work")]
-
-
-@pytest.mark.parametrize("tag", ["E-x", "B-", "x", "BI-x", "-x", "", "o"])
+@pytest.mark.parametrize("tag", ["E-x", "B-", "BI-x", "-x", "", "o"])
 def test_tags_of_no_scheme_are_refused(tag):
     with pytest.raises(ValueError, match=r"is not of the scheme BIO \(B-type, I-type"):
         tag_schemes.spans(["O", tag], "BIO")
@@ -178,16 +121,6 @@ def test_tags_are_found_with_all_that_their_scheme_has(tags, scheme, names):
     assert found == tag_schemes.TagNames(tuple(names.split()), scheme)
 
 
-def test_given_names_keep_their_ids():
-    names = ["B-x", "O", "I-x", "I-y"]
-    found = tag_schemes.find_tags(sentences("B-x O"), names=names, scheme="BIO")
-    assert found == tag_schemes.TagNames(tuple(names), "BIO")
-    with pytest.raises(ValueError, match="'L-x' is not of the scheme BIO "):
-        tag_schemes.find_tags(
-            sentences("B-x O"), names=["O", "L-x", "S-x"], scheme="BIO"
-        )
-
-
 def test_nothing_to_learn_is_refused():
     message = r"a\.conll: every word has the tag 'O', and there is nothing to learn"
     for scheme in ("plain", "BIO"):
@@ -196,22 +129,16 @@ def test_nothing_to_learn_is_refused():
 
 
 def test_placeholders_keep_their_ids_and_are_outside():
-    """PAD and UNK head the list of tags of many published data sets."""
     names = ["PAD", "O", "B-x", "[CLS]"]
-    found = tag_schemes.find_tags(sentences("B-x O"), names=names, scheme="BIO")
-    assert found == tag_schemes.TagNames(tuple(names), "BIO")
-    assert found.placeholders() == ("PAD", "[CLS]")
-    assert found.encode(sentences("O B-x")).tolist() == [1, 2]
-    assert found.decode([[0, 1, 2, 3]]) == [["O", "O", "B-x", "O"]]
+    tag_set = tag_schemes.find_tags(sentences("B-x O"), names=names, scheme="BIO")
+    assert tag_set == tag_schemes.TagNames(tuple(names), "BIO")
+    assert tag_set.placeholders() == ("PAD", "[CLS]")
+    ids = tag_set.encode(sentences("O B-x"))
+    assert ids.tolist() == [1, 2] and ids.dtype == np.int32
+    assert tag_set.decode([[0, 1, 2, 3], [2]]) == [["O", "O", "B-x", "O"], ["B-x"]]
     # Where each tag is for itself, all are tags.
     plain = tag_schemes.TagNames(tuple(names), "plain")
     assert plain.placeholders() == () and plain.decode([[0, 3]]) == [["PAD", "[CLS]"]]
-
-
-def test_ids_follow_the_names():
-    ids = BIO.encode(sentences("B-x I-x O", "O"))
-    assert ids.tolist() == [1, 2, 0, 0] and ids.dtype == np.int32
-    assert BIO.decode([[1, 2, 0], [0]]) == [["B-x", "I-x", "O"], ["O"]]
 
 
 def test_unknown_tags_are_refused_with_their_place():
@@ -220,13 +147,8 @@ def test_unknown_tags_are_refused_with_their_place():
         BIO.encode(sentences("O O", "O B-xx"))
     with pytest.raises(ValueError, match=r"a\.conll: has no tags"):
         BIO.encode(sentences("O", has_tags=False))
-
-
-def test_unknown_tags_may_be_accepted_for_scoring():
     scored = {"is_training": False, "accepts_unknown": True}
     assert BIO.encode(sentences("O B-y"), **scored).tolist() == [0, -1]
-    plain = tag_schemes.TagNames(("NN", "VB"), "plain")
-    assert plain.encode(sentences("VB X"), **scored).tolist() == [1, -1]
     with pytest.raises(ValueError, match=r"a\.conll:1: tag 'B-y' is not one of"):
         BIO.encode(sentences("O B-y"), accepts_unknown=True)
 
@@ -272,14 +194,11 @@ def test_map_is_read_as_written(tmp_path):
     path.write_text(tag_schemes.map_text(tag_set), "utf-8")
     assert tag_schemes.read_map(str(path)) == tag_set
     assert '"1": "B-été"' in path.read_text("utf-8")
-
-
-def test_map_of_an_earlier_version_is_read(tmp_path):
-    path = tmp_path / "label_map.json"
-    for scheme, more in (("BIO", {"file_scheme": "BIOES"}), ("IOB1", {})):
-        content = json.loads(tag_schemes.map_text(BIO)) | {"tag_scheme": scheme} | more
-        path.write_text(json.dumps(content))
-        assert tag_schemes.read_map(str(path)) == BIO
+    # A map of an earlier version.
+    content = json.loads(tag_schemes.map_text(BIO))
+    content |= {"tag_scheme": "IOB1", "file_scheme": "BIOES"}
+    path.write_text(json.dumps(content))
+    assert tag_schemes.read_map(str(path)) == BIO
 
 
 @pytest.mark.parametrize(
@@ -290,13 +209,10 @@ def test_map_of_an_earlier_version_is_read(tmp_path):
         '{"0": "O", "1": "B-x", "problem_type": "tagging"}',
         '{"0": "O", "1": "B-x", "problem_type": "tagging", "tag_scheme": "BIO", '
         '"other": "plain"}',
-        "[]",
-        "{",
-        b"\xff",
     ],
 )
 def test_other_files_are_refused(tmp_path, text):
     path = tmp_path / "label_map.json"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    path.write_text(text)
     with pytest.raises(ValueError, match=r"label_map\.json: not a map of tags"):
         tag_schemes.read_map(str(path))

@@ -2,35 +2,21 @@
 
 import dataclasses
 import re
-import shutil
-import time
 import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import models, pretrainers
-from modeling.checkpoints import (
-    checkpoint,
-    conversion,
-    google,
-    hugging_face,
-    names,
-    pretrained,
-)
-from tests.modeling.random_weights import (
-    assert_equal,
-    configs,
-    random_model,
-    values,
-)
+from modeling import pretrainers
+from modeling.checkpoints import checkpoint, conversion, google, names, pretrained
+from tests.modeling.random_weights import assert_equal, configs, random_model, values
 
 FORMATS = ("google", "hugging_face", "keras")
 FIRST = "bert/embeddings/word_embeddings"
 HEAD = ("output_weights", "output_bias")
-POOLER = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")
 BILLION = 10**9
+WEIGHTS = {"w": np.ones(2, np.float32)}
 
 
 def stored(prefix):
@@ -46,10 +32,6 @@ def write(folder, model, target):
     return folder / conversion.FILES[target]
 
 
-def w(value=0.0):
-    return {"w": np.full(2, value, np.float32)}
-
-
 @pytest.fixture(scope="module")
 def golden_values(golden_dir):
     return stored(golden_dir / "bert_model.ckpt")
@@ -62,7 +44,6 @@ def model(tiny_config):
 
 @pytest.fixture(scope="module", params=FORMATS)
 def path(request, model, tmp_path_factory):
-    """A checkpoint of two layers in each of the formats."""
     return write(tmp_path_factory.mktemp("written"), model, request.param)
 
 
@@ -112,7 +93,6 @@ def test_report_accounts_for_every_name(tiny_config, tmp_path):
 
 @pytest.fixture(scope="module")
 def networks(tiny_config, tmp_path_factory):
-    """{network: (its config, a checkpoint)} of every kind."""
     folder = tmp_path_factory.mktemp("networks")
     paths = {}
     for network, config in configs(tiny_config).items():
@@ -120,19 +100,6 @@ def networks(tiny_config, tmp_path_factory):
         google.save(folder / network, random_model(config, head))
         paths[network] = config, folder / network
     return paths
-
-
-def test_network_of_another_kind_is_refused(networks):
-    for one, (config, _) in networks.items():
-        for other, (theirs, path) in networks.items():
-            message = (
-                f"has weights of {theirs.kind}, but the config is of {config.kind};"
-            )
-            if one == other:
-                checkpoint.check(config, path)
-                continue
-            with pytest.raises(ValueError, match=f"^{path}: {message} give the config"):
-                checkpoint.check(config, path)
 
 
 SIZES = [
@@ -156,70 +123,65 @@ SIZES = [
 ]
 
 
-@pytest.mark.parametrize(("network", "key", "value", "in_file"), SIZES)
-def test_each_size_is_compared(networks, network, key, value, in_file):
-    config, path = networks[network]
-    *side, field = key.split(".")
-    changed = dataclasses.replace(
-        getattr(config, side[0]) if side else config, **{field: value}
-    )
-    other = dataclasses.replace(config, **{side[0]: changed}) if side else changed
-    message = f"{config.key_in_file(key)}={value} (the file has {in_file})"
-    for allows in (None, True):
-        with pytest.raises(ValueError, match=f"the config says .*{re.escape(message)}"):
-            checkpoint.check(other, path, allows_missing=allows)
+def test_kind_and_each_size_are_compared(networks):
+    for one, (config, _) in networks.items():
+        for other, (theirs, path) in networks.items():
+            message = (
+                f"has weights of {theirs.kind}, but the config is of {config.kind};"
+            )
+            if one == other:
+                checkpoint.check(config, path)
+                continue
+            with pytest.raises(ValueError, match=f"^{path}: {message} give the config"):
+                checkpoint.check(config, path)
+    for network, key, value, in_file in SIZES:
+        config, path = networks[network]
+        *side, field = key.split(".")
+        changed = dataclasses.replace(
+            getattr(config, side[0]) if side else config, **{field: value}
+        )
+        other = dataclasses.replace(config, **{side[0]: changed}) if side else changed
+        message = f"{config.key_in_file(key)}={value} (the file has {in_file})"
+        for allows in (None, True):
+            with pytest.raises(ValueError, match=f"config says .*{re.escape(message)}"):
+                checkpoint.check(other, path, allows_missing=allows)
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "in_file"), [row[1:] for row in SIZES if row[0] == "bert"]
-)
-def test_each_format_has_the_sizes(path, tiny_config, key, value, in_file):
+def test_each_format_has_the_sizes(path, tiny_config):
+    """They are compared before a network is built: no memory holds some of these."""
     checkpoint.check(tiny_config, path)
-    other = dataclasses.replace(tiny_config, **{key: value})
-    message = rf"the config says {key}={value} \(the file has {in_file}\); give the con"
-    with pytest.raises(ValueError, match=message):
-        checkpoint.check(other, path)
-
-
-@pytest.mark.parametrize("layers", [3, BILLION])
-def test_deeper_config_is_refused_before_a_network_is_built(path, tiny_config, layers):
-    other = dataclasses.replace(tiny_config, num_hidden_layers=layers)
-    message = f"the config says num_hidden_layers={layers}, but the file has 2; give"
-    started = time.monotonic()
+    for _, key, value, in_file in (row for row in SIZES if row[0] == "bert"):
+        other = dataclasses.replace(tiny_config, **{key: value})
+        message = rf"config says {key}={value} \(the file has {in_file}\); give the con"
+        with pytest.raises(ValueError, match=message):
+            checkpoint.check(other, path)
+    other = dataclasses.replace(tiny_config, num_hidden_layers=BILLION)
+    message = f"config says num_hidden_layers={BILLION}, but the file has 2; give"
     with pytest.raises(ValueError, match=f"{message} .* or --allow_missing_weights to"):
         checkpoint.check(other, path, allows_missing=False)
-    assert time.monotonic() - started < 5  # building three layers takes a tenth
     with pytest.raises(ValueError, match=f"{message} [^-]*$"):
         checkpoint.check(other, path)
     checkpoint.check(other, path, allows_missing=True)
 
 
-def test_missing_layer_is_random_only_where_it_is_allowed(model, tiny_config, tmp_path):
-    google.save(tmp_path / "a.ckpt", model)
+def test_missing_weights_are_random_only_where_it_is_allowed(
+    model, tiny_config, tmp_path
+):
+    name = "bert/encoder/layer_0/output/dense/bias"
+    google.save(tmp_path / "a.ckpt", model, left_out=[name])
+    with pytest.raises(ValueError, match=f"lacks {name} of the 37 variables of embe"):
+        checkpoint.check(tiny_config, tmp_path / "a.ckpt")
     deeper = random_model(dataclasses.replace(tiny_config, num_hidden_layers=4), "none")
     before = values(deeper)
     with pytest.raises(ValueError, match="num_hidden_layers=4, but the file has 2"):
         checkpoint.load(deeper, tmp_path / "a.ckpt")
     report = checkpoint.load(deeper, tmp_path / "a.ckpt", allows_missing=True)
-    assert len(report.missing) == 32
+    assert len(report.missing) == 33
     assert str(report).endswith(
-        "39 of 71 variables assigned; newly initialised: layers 2 to 3"
+        f"38 of 71 variables assigned; newly initialised: layers 2 to 3, {name}"
     )
     kept = {name: before[name] for name in report.missing}
     assert_equal(values(deeper), {**values(model), **kept})
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["bert/embeddings/LayerNorm/beta", "bert/encoder/layer_0/output/dense/bias"],
-)
-def test_every_variable_of_the_encoder_is_needed(model, tiny_config, tmp_path, name):
-    google.save(tmp_path / "a.ckpt", model, left_out=[name])
-    with pytest.raises(ValueError, match=f"lacks {name} of the 37 variables of embe"):
-        checkpoint.check(tiny_config, tmp_path / "a.ckpt")
-    again = random_model(tiny_config, "none", seed=2)
-    report = checkpoint.load(again, tmp_path / "a.ckpt", allows_missing=True)
-    assert str(report).endswith(f"newly initialised: {name}")
 
 
 def test_layers_beyond_the_config_are_one_warning(tmp_path, tiny_config, caplog):
@@ -238,25 +200,7 @@ def test_layers_beyond_the_config_are_one_warning(tmp_path, tiny_config, caplog)
     )
 
 
-@pytest.mark.parametrize(
-    ("keys", "text"),
-    [
-        ([], ""),
-        (["a", "b"], "a, b"),
-        (["a", "bert/encoder/layer_1/b"], "a, bert/encoder/layer_1/b"),
-        (
-            [row.google for i in (9, 10, 12) for row in names._bert_layer(i)],
-            "layers 9 to 10 and 12",
-        ),
-        (["z", *(row.hugging_face for row in names._bert_layer(0))], "layers 0, z"),
-        ([row.google for row in names._gpt_layer(2)], "layers 2"),
-    ],
-)
-def test_whole_layers_are_listed_by_their_numbers(keys, text):
-    assert checkpoint.list_keys(keys) == text
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
 def test_weights_that_are_not_finite_are_named(path, tiny_config, tmp_path, value):
     (target,) = (form for form, name in conversion.FILES.items() if name == path.name)
     damaged = random_model(tiny_config, "none")
@@ -266,10 +210,9 @@ def test_weights_that_are_not_finite_are_named(path, tiny_config, tmp_path, valu
     kernel.assign(array)
     damaged_path = write(tmp_path, damaged, target)
     (row,) = (row for row, v in names.named_variables(damaged) if v is kernel)
-    again = pretrainers.build("none", None, tiny_config)
     message = f"{row.key(target)} has 2 of 384 numbers that are nan or infinite in flo"
     with pytest.raises(ValueError, match=f"{path.name}: {message}"):
-        checkpoint.load(again, damaged_path)
+        checkpoint.load(damaged, damaged_path)
 
 
 @pytest.mark.parametrize("target", ["google", "hugging_face"])
@@ -287,56 +230,24 @@ def test_head_of_other_labels_is_left_out_and_reported(tiny_config, tmp_path, ta
         checkpoint.load_trained(model, "")
 
 
-@pytest.mark.parametrize(("kind", "is_whole"), [("span", True), ("classifier", False)])
-def test_trained_model_needs_the_pooler_only_where_it_reads_it(
-    tiny_config, tmp_path, kind, is_whole
-):
-    """Hugging Face's files of spans and of tags have none."""
-    hugging_face.save(tmp_path, random_model(tiny_config, kind), left_out=POOLER)
-    again = random_model(tiny_config, kind, seed=2)
-    if is_whole:
-        assert checkpoint.load_trained(again, tmp_path).missing == POOLER
-    else:
-        with pytest.raises(ValueError, match=r"lacks bert/pooler/dense/kernel, bert"):
-            checkpoint.load_trained(again, tmp_path)
-
-
 def test_path_without_a_checkpoint_is_refused(tiny_config, tmp_path):
     absent = tmp_path / "gone" / "bert_model.ckpt"
     with pytest.raises(ValueError, match=f"no checkpoint there .*{absent}.index"):
         checkpoint.find(absent)
     with pytest.raises(ValueError, match="no checkpoint in this directory; give a"):
         checkpoint.find(tmp_path)
+    (tmp_path / "bert_model.ckpt.index").mkdir()
+    for path in (tmp_path, tmp_path / "bert_model.ckpt"):
+        with pytest.raises(ValueError, match="no checkpoint"):
+            checkpoint.find(path)
     google.write(tmp_path / "b.ckpt", {"resnet/w": np.zeros(2, np.float32)})
     with pytest.raises(ValueError, match="none of its 1 variables belongs to a BERT"):
         checkpoint.load(random_model(tiny_config), tmp_path)
-    google.write(tmp_path / "a.ckpt", w())
+    google.write(tmp_path / "a.ckpt", WEIGHTS)
     with pytest.raises(ValueError, match=r"2 checkpoints there \(.*a\.ckpt, .*b\.ckpt"):
         checkpoint.find(tmp_path)
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "b.ckpt"\n', "utf-8")
     assert checkpoint.find(tmp_path) == str(tmp_path / "b.ckpt")
-
-
-@pytest.mark.parametrize("damage", ["header", "cut", "changed", "absent"])
-def test_damaged_files_are_one_line(golden_dir, golden_pretrainer, tmp_path, damage):
-    for path in golden_dir.glob("bert_model.ckpt.*"):
-        shutil.copy(path, tmp_path)
-    index = tmp_path / "bert_model.ckpt.index"
-    data = tmp_path / "bert_model.ckpt.data-00000-of-00001"
-    content = data.read_bytes()
-    if damage == "header":
-        index.write_bytes(index.read_bytes()[:700])
-    elif damage == "cut":
-        data.write_bytes(content[:1000])
-    elif damage == "changed":
-        data.write_bytes(content[:-3] + bytes([content[-3] ^ 8]) + content[-2:])
-    else:
-        data.unlink()
-    message = (
-        f"^{tmp_path}/bert_model.ckpt: not a readable TensorFlow checkpoint [^\n]+$"
-    )
-    with pytest.raises(ValueError, match=message):
-        checkpoint.load(golden_pretrainer, tmp_path)
 
 
 @pytest.mark.parametrize("fails_at", [0, 1])
@@ -353,41 +264,16 @@ def test_interrupted_writing_leaves_nothing_to_read(tmp_path, monkeypatch, fails
     monkeypatch.setattr(tf.io.gfile, "rename", interrupted)
     prefix = tmp_path / "model.ckpt"
     with pytest.raises(KeyboardInterrupt):
-        google.write(prefix, w())
-    assert not (tmp_path / "model.ckpt.index").exists()
+        google.write(prefix, WEIGHTS)
     with pytest.raises(ValueError, match="no checkpoint"):
         checkpoint.find(prefix)
     monkeypatch.undo()
-    google.write(prefix, w(1))
-    np.testing.assert_array_equal(stored(prefix)["w"], [1, 1])
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "model.ckpt.data-00000-of-00001",
-        "model.ckpt.index",
-    ]
-
-
-def test_names_are_of_all_weights_whatever_the_model_is_called(tiny_config):
-    """The seed of `fit` is no variable of any checkpoint; all others are."""
-    first, second = (models.BertClassifier(tiny_config, 3, name=n) for n in ("a", None))
-    first.build()
-    second.build()
-    assert google.variables(first).keys() == values(second).keys()
-    first.network.trainable = False
-    named = names.named_variables(first)
-    assert len(named) == 2 * 16 + 7 + 2
-    left_out = {v.path for v in first.variables} - {v.path for _, v in named}
-    assert len(left_out) == 1 and "fit_seed" in left_out.pop()
-
-
-def test_network_that_no_memory_holds_is_refused(tiny_config):
-    pretrained.check_memory(tiny_config, "c.json")
-    huge = dataclasses.replace(tiny_config, num_hidden_layers=BILLION)
-    with pytest.raises(ValueError, match=r"^c\.json: describes a network of 1,9\d\d,"):
-        pretrained.check_memory(huge, "c.json")
+    google.write(prefix, WEIGHTS)
+    assert_equal(stored(prefix), WEIGHTS)
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_config_is_compared_when_it_is_opened(model, tiny_config, tmp_path):
-    """Before data are read, and again where weights are loaded."""
     google.save(tmp_path / "a.ckpt", model)
     deep = dataclasses.replace(tiny_config, num_hidden_layers=BILLION)
     (tmp_path / "config.json").write_text(deep.to_json_string())

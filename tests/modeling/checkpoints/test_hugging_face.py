@@ -8,18 +8,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from data_pipeline.text import wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, hugging_face
-from modeling.configs import config as config_lib
-from modeling.configs import gpt_config
-from tests import tiny_gpt
-from tests.modeling.random_weights import (
-    assert_equal,
-    configs,
-    random_model,
-    values,
-)
+from tests.modeling.random_weights import assert_equal, configs, random_model, values
 
 DECODER = "cls.predictions.decoder"
 TABLE = "bert.embeddings.word_embeddings.weight"
@@ -27,7 +18,6 @@ TABLE = "bert.embeddings.word_embeddings.weight"
 
 @pytest.fixture
 def saved(tiny_config, tmp_path):
-    """A directory, the model in it, and its tensors."""
     model = random_model(tiny_config, "pretraining")
     hugging_face.save(tmp_path, model)
     path = tmp_path / "model.safetensors"
@@ -47,64 +37,17 @@ def assert_loads(folder, model, dtype=np.float32, missing=(), unused=()):
     assert_equal(values(again), {**wanted, **{name: before[name] for name in missing}})
 
 
-@pytest.mark.parametrize("kind", ["classifier", "tagger", "span", "pretraining"])
-def test_round_trip_is_exact(tiny_config, tmp_path, kind):
-    model = random_model(tiny_config, kind)
-    hugging_face.save(tmp_path, model, labels=("a", "b", "c"))
-    again = random_model(tiny_config, kind, seed=2)
-    report = checkpoint.load(again, tmp_path)
-    assert report.missing == report.unused == ()
-    assert_equal(values(again), values(model))
-    raw = json.loads((tmp_path / "config.json").read_text("utf-8"))
-    assert raw["id2label"] == {"0": "a", "1": "b", "2": "c"}
-    assert raw["label2id"] == {"a": 0, "b": 1, "c": 2}
-    read = config_lib.BertConfig.from_json_file(tmp_path / "config.json")
-    assert read.network_alone() == tiny_config
-
-
-def test_file_is_as_pytorch_stores_it(tiny_config, tmp_path):
-    """Linear layers are [out, in] there; embeddings and classifiers are not turned."""
-    vocab = tmp_path / "words.txt"
-    vocab.write_text("[PAD]\n", encoding="utf-8")
-    model = random_model(tiny_config)
-    folder = tmp_path / "new" / "hf"
-    hugging_face.save(folder, model, vocab_file=vocab)
-    assert (folder / "vocab.txt").read_text("utf-8") == "[PAD]\n"
-    modes = {(folder / n).stat().st_mode for n in ("config.json", "model.safetensors")}
-    assert len(modes) == 1  # who may read the one may read the other
-    tensors = safetensors.numpy.load_file(folder / "model.safetensors")
-    ours = values(model)
-    assert len(tensors) == len(ours)
-    kernel = tensors["bert.encoder.layer.1.intermediate.dense.weight"]
-    assert kernel.shape == (24, 16)
-    for theirs, name in (
-        (kernel.T, "bert/encoder/layer_1/intermediate/dense/kernel"),
-        (tensors["classifier.weight"], "output_weights"),
-        (
-            tensors["bert.embeddings.LayerNorm.weight"],
-            "bert/embeddings/LayerNorm/gamma",
-        ),
-    ):
-        np.testing.assert_array_equal(theirs, ours[name])
-
-
-def test_bare_encoder_with_old_names_of_norms_loads(saved):
+def test_bare_encoder_with_old_names_and_buffers_loads(saved):
     folder, model, tensors = saved
     bare = {k.removeprefix("bert."): v for k, v in tensors.items() if k[:5] == "bert."}
     for new, old in (("weight", "gamma"), ("bias", "beta")):
         bare = {k.replace(f"Norm.{new}", f"Norm.{old}"): v for k, v in bare.items()}
     assert "embeddings.LayerNorm.gamma" in bare
+    bare["embeddings.position_ids"] = np.arange(32)[None]
+    bare["dropout.scale"] = np.zeros(1, np.float32)
     rewrite(folder, bare)
     heads = tuple(name for name in values(model) if name.startswith("cls/"))
-    assert_loads(folder, model, missing=heads)
-
-
-def test_buffers_are_not_reported(saved):
-    folder, model, tensors = saved
-    tensors["bert.embeddings.position_ids"] = np.arange(32)[None]
-    tensors["dropout.scale"] = np.zeros(1, np.float32)
-    rewrite(folder, tensors)
-    assert_loads(folder, model, unused=("dropout.scale",))
+    assert_loads(folder, model, missing=heads, unused=("dropout.scale",))
 
 
 TIED = {  # network: head, and pairs of a copy and its original
@@ -113,10 +56,7 @@ TIED = {  # network: head, and pairs of a copy and its original
         (f"{DECODER}.weight", TABLE),
         (f"{DECODER}.bias", "cls.predictions.bias"),
     ),
-    "gpt": (
-        "language_model",
-        ("lm_head.weight", "transformer.tokens_embed.weight"),
-    ),
+    "gpt": ("language_model", ("lm_head.weight", "transformer.tokens_embed.weight")),
     "gpt2": ("language_model", ("lm_head.weight", "transformer.wte.weight")),
     "pair": (
         "seq2seq",
@@ -150,7 +90,6 @@ def test_either_of_two_tied_arrays_is_enough(tiny_config, tmp_path, network):
 
 
 def shard(folder, tensors, number=3):
-    """Spreads the tensors over files, as save_pretrained does with large models."""
     (folder / "model.safetensors").unlink()
     weight_map = {}
     for i in range(number):
@@ -180,22 +119,10 @@ def test_shards_are_read_if_they_are_whole(saved):
         ValueError, match=f"{weight_map[TABLE]}: not a readable safetensors file"
     ):
         checkpoint.load(model, folder)
-    for text in ("{", "[]", "{}", '{"weight_map": {"a": 3}}'):
+    for text in ("{", "{}", '{"weight_map": {"a": 3}}'):
         index.write_text(text)
         with pytest.raises(ValueError, match=r"index\.json: .*copy it again"):
             checkpoint.load(model, folder)
-
-
-@pytest.mark.parametrize(
-    "begin", [b"", b"\0" * 7, b"\xff" * 8, (2**62).to_bytes(8, "little"), b"PK\3\4"]
-)
-def test_damaged_file_is_named(saved, begin):
-    """Empty, cut, with a header of 2^62 bytes, or an archive."""
-    folder, model, _ = saved
-    path = folder / "model.safetensors"
-    path.write_bytes(begin + (path.read_bytes()[len(begin) :] if begin[7:] else b""))
-    with pytest.raises(ValueError, match=f"^{path}: not a readable safe[^\n]+$"):
-        checkpoint.load(model, folder)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
@@ -205,7 +132,7 @@ def test_half_precision_is_widened(saved, dtype):
     assert_loads(folder, model, dtype)
 
 
-@pytest.mark.parametrize("kind", ["I8", "U8", "F8_E4M3"])
+@pytest.mark.parametrize("kind", ["U8", "F8_E4M3"])
 def test_quantized_weights_are_refused(saved, kind):
     folder, model, tensors = saved
     key = "bert.encoder.layer.0.output.dense.weight"
@@ -218,19 +145,6 @@ def test_quantized_weights_are_refused(saved, kind):
     path.write_bytes(length.to_bytes(8, "little") + content[8:])
     with pytest.raises(ValueError, match=f"{key} is of type {kind}, as in a quantized"):
         checkpoint.load(model, folder)
-
-
-@pytest.mark.parametrize("network", ["bert", "gpt"])
-def test_tokenizer_is_that_of_the_vocabulary(tiny_config, network):
-    config = tiny_config
-    if network == "gpt":
-        config = gpt_config.GptConfig(norm_first=True, vocab_size=257)
-    words = wordpiece.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
-    raw = hugging_face.tokenizer_config(config, words)
-    assert (raw["tokenizer_class"], raw["strip_accents"]) == ("BertTokenizer", None)
-    raw = hugging_face.tokenizer_config(config, tiny_gpt.tokenizer())
-    assert raw["tokenizer_class"] == "GPT2Tokenizer" and "strip_accents" not in raw
-    assert raw["model_max_length"] == config.max_position_embeddings
 
 
 CLASSIFIER = {"architectures": ["BertForSequenceClassification"]}
@@ -263,26 +177,3 @@ def test_config_describes_the_model(
     assert ("id2label" in raw) == (head != "none" and not is_choice)
     stated = problem_type if problem_type == "regression" else None
     assert raw.get("problem_type") == expected.get("problem_type", stated)
-
-
-@pytest.mark.parametrize(
-    ("extra", "num_classes", "expected"),
-    [
-        ({}, 3, ("classification", ())),
-        ({}, 1, ("regression", ())),
-        ({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}, 2, ("classification", ())),
-        ({"id2label": {"1": "b", "0": "a"}}, 2, ("classification", ("a", "b"))),
-        ({"id2label": {"0": "a"}}, 1, ("regression", ())),
-        ({"id2label": {"0": "a"}, **MULTI_LABEL}, 1, ("multi_label", ("a",))),
-        ({"id2label": {"0": "a", "1": "a"}}, 3, None),
-        ({"id2label": dict.fromkeys("123", "a")}, 3, None),
-        ({"id2label": ["a", "b", "c"]}, 3, None),
-    ],
-)
-def test_labels_in_a_config(tiny_config, extra, num_classes, expected):
-    config = dataclasses.replace(tiny_config, extra=extra)
-    if expected:
-        assert hugging_face.read_labels(config, num_classes) == expected
-    else:
-        with pytest.raises(ValueError, match=r"has the keys .*, but the head has 3"):
-            hugging_face.read_labels(config, num_classes)

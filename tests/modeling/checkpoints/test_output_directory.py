@@ -17,7 +17,6 @@ def names(folder):
 
 @pytest.fixture
 def target(tmp_path):
-    """A directory with an earlier output."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "w.index").touch()
     return tmp_path / "out"
@@ -62,7 +61,6 @@ def test_what_is_no_directory_is_refused(target, path, message):
 
 
 def busy(old, new, rename=output_directory.os.rename):
-    """os.rename between whose two calls something happens."""
     if str(old).endswith(".incomplete"):
         raise OSError(16, "Device or resource busy", old)
     rename(old, new)
@@ -74,10 +72,7 @@ def refuse(path, *_):
 
 @pytest.mark.parametrize(
     ("name", "function", "message"),
-    [
-        *(("makedirs", refuse, "denied"), ("rename", refuse, "denied")),
-        ("rename", busy, "resource busy"),
-    ],
+    [("makedirs", refuse, "denied"), ("rename", busy, "resource busy")],
 )
 def test_failure_keeps_what_was_there(target, monkeypatch, name, function, message):
     monkeypatch.setattr(output_directory.os, name, function)

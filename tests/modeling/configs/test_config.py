@@ -2,9 +2,6 @@
 
 import json
 import math
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -55,33 +52,24 @@ def test_only_the_vocabulary_has_no_default():
         read({"hidden_size": 12})
 
 
-@pytest.mark.parametrize(
-    ("written", "google", "hugging_face"),
-    [
-        ("gelu", "gelu_tanh", "gelu_erf"),
+def test_activation_means_what_its_world_means():
+    for written, google, hugging_face in (
         ("GELU", "gelu_tanh", "gelu_erf"),
-        ("relu", "relu", "relu"),
-        ("tanh", "tanh", "tanh"),
-        ("linear", "linear", "linear"),
         ("gelu_erf", "gelu_erf", None),
-        ("", "linear", None),
         (None, "linear", None),
         ("gelu_new", None, "gelu_tanh"),
         ("gelu_pytorch_tanh", None, "gelu_tanh"),
-        ("swish", None, None),
         (["gelu"], None, None),
-        (True, None, None),
-    ],
-)
-def test_activation_means_what_its_world_means(written, google, hugging_face):
-    raw = {**SIZES, "hidden_act": written}
-    theirs = {**raw, "model_type": "bert"}
-    for dialect, expected in ((raw, google), (theirs, hugging_face)):
-        if expected is None:
-            with pytest.raises(ValueError, match="Unsupported activation: "):
-                read(dialect)
-        else:
-            assert read(dialect).hidden_act == expected
+        *((name, name, name) for name in ("relu", "tanh", "linear")),
+    ):
+        raw = {**SIZES, "hidden_act": written}
+        theirs = {**raw, "model_type": "bert"}
+        for dialect, expected in ((raw, google), (theirs, hugging_face)):
+            if expected is None:
+                with pytest.raises(ValueError, match="Unsupported activation: "):
+                    read(dialect)
+            else:
+                assert read(dialect).hidden_act == expected
 
 
 @pytest.mark.parametrize(
@@ -107,22 +95,18 @@ def test_other_networks_are_refused(key, value, message):
         ("vocab_size", None, WHOLE),
         ("hidden_size", 12.0, WHOLE),
         ("num_attention_heads", True, WHOLE),
-        ("num_attention_heads", 0, WHOLE),
-        ("type_vocab_size", -2, WHOLE),
-        ("num_hidden_layers", [2], WHOLE),
+        ("type_vocab_size", 0, WHOLE),
         ("hidden_dropout_prob", "0.1", RATE),
-        ("hidden_dropout_prob", None, RATE),
         ("hidden_dropout_prob", 1, RATE),
         ("attention_probs_dropout_prob", -0.1, RATE),
-        ("attention_probs_dropout_prob", 1.0, RATE),
         ("initializer_range", float("nan"), "a number of 0 or more"),
         ("layer_norm_eps", 0.0, "a number greater than 0"),
     ],
 )
 def test_what_is_no_such_number_is_refused(key, value, wanted):
-    with pytest.raises(ValueError) as caught:
+    message = f"^{key}={value!r} is not {wanted}; correct the config$"
+    with pytest.raises(ValueError, match=message):
         read({**SIZES, key: value})
-    assert str(caught.value) == f"{key}={value!r} is not {wanted}; correct the config"
     rates = read({**SIZES, "hidden_dropout_prob": 0, "initializer_range": 1})
     assert (rates.hidden_dropout_prob, rates.initializer_range) == (0, 1)
 
@@ -158,38 +142,15 @@ def test_config_survives_either_format(activation):
     as_hugging_face = ours.to_hugging_face()
     kept = {**raw, "layer_norm_eps": 1e-5}
     assert {key: as_hugging_face[key] for key in kept} == kept
+    assert "is_decoder" not in as_hugging_face and "attention" not in as_google
     again = read(as_hugging_face)
     assert again.to_hugging_face() == as_hugging_face
     assert again.hidden_act == ours.hidden_act
-
-
-def test_direction_is_kept():
     causal = read({"vocab_size": 5, "attention": "causal"})
     assert causal.to_dict()["attention"] == "causal"
     theirs = causal.to_hugging_face()
     assert theirs["is_decoder"] is True and "attention" not in theirs
     assert read(theirs).is_left_to_right
-    plain = read({"vocab_size": 5})  # the original's files have no such key
-    assert "attention" not in plain.to_dict()
-    assert "is_decoder" not in plain.to_hugging_face()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "Expecting property name"),
-        ("[]", "the file holds no JSON object"),
-        ('{"hidden_size": 12}', "the key vocab_size is missing"),
-        ('{"vocab_size": 9, "hidden_size": "32"}', "hidden_size='32' is not a whole"),
-    ],
-)
-def test_errors_name_the_file(tmp_path, text, message):
-    path = tmp_path / "some_config.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=f"^{path}: {message}"):
-        config.BertConfig.from_json_file(path)
-    with pytest.raises(OSError, match=r"cannot be read .*; give the bert_c"):
-        config.BertConfig.from_json_file(tmp_path)
 
 
 def test_weights_are_counted():
@@ -201,13 +162,3 @@ def test_weights_are_counted():
     assert len(encoder) == 2 * 16 + 5
     counted = sum(math.prod(variable.shape) for variable in encoder)
     assert config.BertConfig(**SIZES).num_weights() == counted
-
-
-def test_config_needs_no_tensorflow():
-    code = (
-        "import sys; from modeling.configs import config; "
-        "config.BertConfig.from_dict({'vocab_size': 9}).to_json_string(); "
-        "sys.exit(bool({'tensorflow', 'keras', 'numpy'} & set(sys.modules)))"
-    )
-    root = pathlib.Path(config.__file__).parents[2]
-    assert subprocess.call([sys.executable, "-c", code], cwd=root) == 0

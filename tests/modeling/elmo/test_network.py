@@ -20,9 +20,8 @@ ROWS = 4  # of the states of the original
 
 
 def hdf5_name(path):
-    """What the original's file calls the variable at a path of ours."""
-    part, *rest = path.split("/")[2:] if "characters" in path else path.split("/")[1:]
-    name = rest[-1] if rest else ""
+    part, *names = path.split("/")[2:] if "characters" in path else path.split("/")[1:]
+    name = names[-1] if names else ""
     kind, _, index = part.partition("_")
     match kind:
         case "embedding":
@@ -30,7 +29,7 @@ def hdf5_name(path):
         case "convolution":
             return f"CNN/{name[0].replace('k', 'W')}_cnn_{index}"
         case "highway":
-            return f"CNN_high_{index}/{name[0].replace('k', 'W')}_{rest[0]}"
+            return f"CNN_high_{index}/{name[0].replace('k', 'W')}_{names[0]}"
         case "projection":
             return f"CNN_proj/{name[0].replace('k', 'W')}_proj"
     direction = int(kind == "backward")
@@ -39,8 +38,6 @@ def hdf5_name(path):
 
 
 class Original(NamedTuple):
-    """A network with the weights of the original's, and what that gave."""
-
     model: models.BertModel
     record: dict
 
@@ -67,7 +64,6 @@ def close(actual, expected, where=...):
 
 
 def batches(record):
-    """(prefix of its values, features, which words are real) of each batch."""
     for i in range(3):
         ids = record[f"batch{i}/char_ids"].astype(np.int32)
         mask = (ids[..., 0] > 0).astype(np.int32)
@@ -124,7 +120,6 @@ def test_states_are_carried_as_in_the_original(original):
 
 
 def test_streams_of_training_are_the_originals():
-    """The reverse stream reads other sentences; here it lies in the text's order."""
     network, record = load("skip").model.network, np.load(GOLDEN / "training.npz")
     states = None
     for i in range(3):
@@ -136,16 +131,3 @@ def test_streams_of_training_are_the_originals():
         forward, backward = network.top(layers)
         close(forward, record[f"eval/lstm_top_forward_{i}"])
         close(np.asarray(backward)[:, ::-1], record[f"eval/lstm_top_backward_{i}"])
-
-
-def test_variables_have_the_names_of_other_files_and_are_counted(original):
-    model = original.model
-    paths = [w.path[w.path.index("elmo/") :] for w in model.trainable_variables]
-    assert "elmo/characters/convolution_1/kernel" in paths
-    assert "elmo/backward_1/kernel" in paths
-    assert ("elmo/forward_0/projection" in paths) == model.config.has_projection
-    assert ("elmo/characters/highway_1/carry/bias" in paths) == (
-        model.config.num_highway == 2
-    )
-    counted = sum(int(np.prod(w.shape)) for w in model.trainable_variables)
-    assert model.config.num_weights() == counted

@@ -10,12 +10,7 @@ import pytest
 import safetensors.numpy
 
 from modeling import pretrainers
-from modeling.checkpoints import (
-    checkpoint,
-    conversion,
-    pretrained,
-    warm_start,
-)
+from modeling.checkpoints import checkpoint, conversion, pretrained, warm_start
 from modeling.encoder_decoder import config as encoder_decoder_config
 from tests.modeling.random_weights import assert_equal, random_model, values
 
@@ -25,7 +20,6 @@ def arrays(directory):
 
 
 def changed(source, target, edit):
-    """A copy of a directory whose {name: array} went through `edit`."""
     shutil.copytree(source, target)
     tensors = arrays(source)
     edit(tensors)
@@ -51,7 +45,6 @@ def test_transformers_directory_is_written_as_it_was(
 def test_settings_of_generate_without_effect_are_listed_once(
     seq2seq_dir, tmp_path, caplog
 ):
-    """Those of generation_config.json come before those of an older config.json."""
     raw = json.loads((seq2seq_dir / "config.json").read_text("utf-8"))
     path = tmp_path / "config.json"
     path.write_text(json.dumps(raw), "utf-8")
@@ -72,7 +65,7 @@ def test_settings_of_generate_without_effect_are_listed_once(
     ) in record.getMessage()
 
 
-def test_run_of_ours_has_names_of_both_sides(seq2seq_model, seq2seq_config, tmp_path):
+def test_run_of_ours_has_names_of_both_sides(seq2seq_model, tmp_path):
     conversion.write_directory(tmp_path, seq2seq_model, "google")
     file = checkpoint.open_file(tmp_path)
     assert len(file.shapes) == 99
@@ -91,21 +84,6 @@ def test_run_of_ours_has_names_of_both_sides(seq2seq_model, seq2seq_config, tmp_
     block.assign(read.model.network.decoder.blocks[1].cross_attention.query.kernel)
     with pytest.raises(ValueError, match=r"crossattention/self/query.*not kept"):
         conversion.compare(seq2seq_model, read.model)
-
-
-def test_copies_and_poolers_of_other_releases_are_no_hindrance(
-    seq2seq_dir, seq2seq_config, seq2seq_model, tmp_path
-):
-    def edit(tensors):
-        tensors["encoder.pooler.dense.weight"] = np.ones((32, 32), np.float32)
-        bias = tensors["decoder.cls.predictions.bias"]
-        tensors["decoder.cls.predictions.decoder.bias"] = bias
-
-    path = changed(seq2seq_dir, tmp_path / "more", edit)
-    read = conversion.read(path, seq2seq_config)
-    assert_equal(values(read.model), values(seq2seq_model))
-    assert read.report.unused == ("encoder.pooler.dense.weight",)
-    assert read.num_states == 1
 
 
 def test_other_heads_and_lost_variables_are_refused(
@@ -138,16 +116,9 @@ def pair_of(encoder, decoder):
     )
 
 
-@pytest.mark.parametrize(
-    "formats",
-    [
-        pytest.param(("google",), marks=pytest.mark.slow, id="one"),
-        pytest.param(("hugging_face", "google"), id="two"),
-    ],
-)
-def test_both_sides_are_filled_from_berts(tiny_config, tmp_path, formats):
+def test_both_sides_are_filled_from_berts(tiny_config, tmp_path):
     berts, paths = [], []
-    for seed, target in enumerate(formats):
+    for seed, target in enumerate(("hugging_face", "google")):
         bert = random_model(tiny_config, "pretraining", seed=seed)
         path = tmp_path / target
         path.mkdir()
@@ -207,58 +178,3 @@ def test_vocabulary_and_script_have_to_fit(seq2seq_dir, seq2seq_config):
         pretrained.check_sizes(other, 67, files, 40)
     with pytest.raises(ValueError, match="no tokens can be added"):
         other.with_vocab_size(80)
-
-
-@pytest.mark.parametrize("source_format", ["hugging_face", "google", "keras"])
-def test_encoder_alone_is_a_bert(
-    seq2seq_config, seq2seq_model, seq2seq_features, tmp_path, source_format
-):
-    path = tmp_path / "pair"
-    path.mkdir()
-    conversion.write_directory(path, seq2seq_model, source_format)
-    read = conversion.read(path, seq2seq_config, "none")
-    assert (read.format, read.head) == (source_format, "none")
-    assert "converted: 37 variables (encoder 37)\nmissing: bert/pooler" in str(read)
-    assert read.model.config == conversion.select_config(seq2seq_config, "none")
-    conversion.write_directory(
-        tmp_path, read.model, "google", left_out=read.report.missing
-    )
-    config = pretrained.read_config(pretrained.look_in(tmp_path).config_file)
-    assert config.network == "bert" and not config.is_left_to_right
-    model = pretrainers.build("classifier", 3, config)
-    report = checkpoint.load(model, tmp_path)
-    poolers = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")
-    assert report.missing == (*poolers, "output_weights", "output_bias")
-    assert not report.unused
-    wanted = seq2seq_model.encode(seq2seq_features, None)["encoder_outputs"]
-    outputs = model.encode(seq2seq_features, None)
-    layers = outputs["layer_outputs"], wanted["layer_outputs"]
-    for ours, theirs in zip(*layers, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    # The twin: the other side has other layers.
-    table = np.asarray(seq2seq_model.network.decoder.embeddings.word_embeddings)
-    assert not np.array_equal(model.network.embeddings.word_embeddings, table)
-
-
-def test_pooler_goes_with_the_encoder_if_it_is_whole(
-    seq2seq_dir, seq2seq_config, tmp_path
-):
-    kernel = np.arange(32 * 32, dtype=np.float32).reshape(32, 32)
-    pooler = {"weight": kernel, "bias": np.arange(32, dtype=np.float32)}
-    named = {f"encoder.pooler.dense.{key}": value for key, value in pooler.items()}
-    path = changed(
-        seq2seq_dir, tmp_path / "whole", lambda tensors: tensors.update(named)
-    )
-    read = conversion.read(path, seq2seq_config, "none")
-    assert not read.report.missing
-    copied = read.model.network.pooler
-    np.testing.assert_array_equal(copied.kernel, kernel.T)
-    np.testing.assert_array_equal(copied.bias, pooler["bias"])
-    del named["encoder.pooler.dense.bias"]
-    path = changed(
-        seq2seq_dir, tmp_path / "half", lambda tensors: tensors.update(named)
-    )
-    with pytest.raises(
-        ValueError, match=r"\(encoder\): lacks bert/pooler/dense/bias, "
-    ):
-        conversion.read(path, seq2seq_config, "none")

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from modeling import losses
 from modeling.checkpoints import names
+from tests.modeling import left_to_right
 
 ROUNDING = 1e-5
 
@@ -20,7 +21,7 @@ def close(actual, expected, where=..., atol=ROUNDING):
 
 @pytest.fixture(scope="module")
 def real(seq2seq_record):
-    """Which tokens of the targets count, bool [3, 11]."""
+    """True where a token of a target counts, bool [3, 11]."""
     return seq2seq_record["decoder_mask"] == 1
 
 
@@ -69,14 +70,14 @@ def test_gradients_are_the_recorded_ones(
     rows = names.named_variables(seq2seq_model)
     with tf.GradientTape() as tape:
         loss = loss_of(seq2seq_features, seq2seq_model(seq2seq_features))
-    found = tape.gradient(loss, [variable.value for _, variable in rows])
-    found = list(map(tf.convert_to_tensor, found))
-    for (name, _), gradient in zip(rows, found, strict=True):
+    actual = tape.gradient(loss, [variable.value for _, variable in rows])
+    actual = list(map(tf.convert_to_tensor, actual))
+    for (name, _), gradient in zip(rows, actual, strict=True):
         expected = seq2seq_record[f"grad/{name.hugging_face}"]
         close(name.to_hugging_face(gradient.numpy()), expected)
     recorded = {key for key in seq2seq_record if key.startswith("grad/")}
     assert recorded == {f"grad/{name.hugging_face}" for name, _ in rows}
-    close(tf.linalg.global_norm(found), seq2seq_record["grad_global_norm"])
+    close(tf.linalg.global_norm(actual), seq2seq_record["grad_global_norm"])
 
 
 def test_a_token_depends_on_the_source_and_those_before_it(
@@ -85,12 +86,11 @@ def test_a_token_depends_on_the_source_and_those_before_it(
     logits = seq2seq_record["logits"]
 
     def moved(name, place):
-        """Where logits are others with another value of a feature at a place."""
         value = seq2seq_features[name].numpy()
         value[:, place] = (value[:, place] + 1) % (2 if "mask" in name else 60)
         changed = {**seq2seq_features, name: value}
-        found = np.asarray(seq2seq_model.logits(changed))
-        return (np.abs(found - logits) > 1e-3).any(-1)
+        actual = np.asarray(seq2seq_model.logits(changed))
+        return (np.abs(actual - logits) > 1e-3).any(-1)
 
     later = moved("decoder_input_ids", 4)
     assert not later[:, :4].any() and later[:, 4].all()
@@ -101,35 +101,15 @@ def test_a_token_depends_on_the_source_and_those_before_it(
     assert moved("input_mask", 3).all()
 
 
-def read_in_steps(model, features, sizes, capacity, hidden_columns=0):
-    """Logits through the cache, where so many target tokens are read at once."""
-    ids = features["decoder_input_ids"].numpy()
-    cache = model.empty_cache(len(ids), capacity, features)
-    is_visible = np.arange(capacity)[None] >= np.full((len(ids), 1), hidden_columns)
-    logits, start = [], 0
-    for size in sizes:
-        places = np.tile(np.arange(start, start + size, dtype=np.int32), (len(ids), 1))
-        some, cache = model.extend(
-            *(tf.constant(ids[:, start : start + size]), tf.constant(places)),
-            *(start + hidden_columns, tf.constant(is_visible), cache),
-        )
-        logits.append(some)
-        start += size
-    return np.concatenate(logits, axis=1)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "hidden"),
-    [
-        pytest.param([1] * 11, 0, marks=pytest.mark.slow),
-        ([4, 6, 1], 2),
-    ],
-)
 def test_cache_gives_the_recorded_logits(
-    seq2seq_model, seq2seq_features, seq2seq_record, real, sizes, hidden
+    seq2seq_model, seq2seq_features, seq2seq_record, real
 ):
-    found = read_in_steps(seq2seq_model, seq2seq_features, sizes, 15, hidden)
-    close(found, seq2seq_record["incremental_logits"], real)
+    def read(features, *sizes):
+        ids = features["decoder_input_ids"].numpy()
+        return left_to_right.read_in_steps(seq2seq_model, ids, *sizes, [features])
+
+    logits = read(seq2seq_features, [4, 6, 1], 15, 2)
+    close(logits, seq2seq_record["incremental_logits"], real)
     # The last source alone is shorter than its padding, which changes nothing.
     short = {n: value[2:, :6] for n, value in seq2seq_features.items()}
-    close(read_in_steps(seq2seq_model, short, [6], 6), found[2:, :6], real[2:, :6])
+    close(read(short, [6], 6, 0), logits[2:, :6], real[2:, :6])

@@ -1,86 +1,22 @@
-"""An encoder-decoder in training: dropout, memory, half types."""
+"""Dropout of an encoder-decoder."""
 
 import dataclasses
 
-import keras
-import numpy as np
-import pytest
 import tensorflow as tf
 
-from modeling import kernels_tf, losses, pretrainers
-from modeling.encoder_decoder import config as encoder_decoder_config
+from modeling import kernels_tf
 from modeling.encoder_decoder import network as network_lib
-
-NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-HIGH = {"hidden_dropout_prob": 0.5, "attention_probs_dropout_prob": 0.0}
-
-
-@pytest.fixture
-def build(tiny_config):
-    """A function from changes of both sides' configs to a model, always the same."""
-
-    def make(recompute=False, **changes):
-        keras.utils.set_random_seed(5)
-        shape = {"num_hidden_layers": 1, "initializer_range": 0.3}
-        side = dataclasses.replace(tiny_config, **shape, **changes)
-        config = encoder_decoder_config.EncoderDecoderConfig.from_berts(
-            side, side, decoder_start_token_id=1, eos_token_id=2
-        )
-        return pretrainers.build("seq2seq", None, config, recompute=recompute)
-
-    return make
-
-
-@pytest.fixture
-def features(tiny_features):
-    return {name: tf.constant(value) for name, value in tiny_features.items()}
+from tests.modeling import random_weights
 
 
 def seed_of(number):
     return tf.constant([1, number], tf.int64)
 
 
-def loss_and_gradients(model, features, seed):
-    objective = losses.target_token()
-    with tf.GradientTape() as tape:
-        (loss,) = objective.totals(features, model(features, seed=seed)).values()
-    variables = [variable.value for variable in model.trainable_variables]
-    return [loss, *map(tf.convert_to_tensor, tape.gradient(loss, variables))]
-
-
-def difference(ours, theirs):
-    pairs = zip(ours, theirs, strict=True)
-    return max(float(tf.reduce_max(tf.abs(a - b))) for a, b in pairs)
-
-
-def test_training_without_dropout_computes_what_inference_does(build, features):
-    """Fused operations and those of an export; with dropout it follows the seed."""
-    plain = build(**NO_DROPOUT)
-    expected = loss_and_gradients(plain, features, None)
-    scale = max(float(tf.reduce_max(tf.abs(value))) for value in expected)
-    found = loss_and_gradients(plain, features, seed_of(1))
-    assert difference(found, expected) < 1e-5 * scale
-    model = build()
-    dropped = loss_and_gradients(model, features, seed_of(1))
-    assert difference(dropped, expected) > 0.1
-    again = loss_and_gradients(model, features, seed_of(1))
-    assert difference(dropped, again) == 0
-    losses = (model(features, seed=seed_of(n))["next_token_losses"] for n in (1, 2))
-    assert difference(*([loss] for loss in losses)) > 0.1
-
-
-@pytest.mark.slow
-def test_what_is_computed_again_has_the_masks_of_the_first_time(build, features):
-    """The source of a block, too, gets its gradient."""
-    kept, again = (
-        loss_and_gradients(build(recompute=recompute), features, seed_of(1))
-        for recompute in (False, True)
-    )
-    assert difference(kept, again) < 1e-4
-
-
-def test_sides_drop_different_entries(build, features, monkeypatch):
-    model = build(**HIGH)
+def test_sides_drop_different_entries(tiny_config, tiny_features, monkeypatch):
+    features = {name: tf.constant(value) for name, value in tiny_features.items()}
+    side = dataclasses.replace(tiny_config, hidden_dropout_prob=0.5)
+    model = random_weights.random_model(side, "seq2seq")
     same = {
         **features,
         "decoder_input_ids": features["input_ids"],
@@ -110,23 +46,5 @@ def test_each_dropout_of_the_decoder_has_a_site_of_its_own(tiny_config, monkeypa
     decoder = network_lib.Decoder(dataclasses.replace(tiny_config, attention="causal"))
     ids = tf.ones([1, 3], tf.int32)
     decoder(ids, ids, tf.ones([1, 4, 16]), tf.ones([1, 4], tf.int32), seed=seed_of(1))
-    # Of embeddings two, one of which drops nothing; of two blocks three each, and two.
+    # Embeddings have two, one of which drops nothing; two blocks have five each.
     assert sorted(sites) == [0, *range(11)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_cache_is_of_the_half_type(build, features, set_policy, policy):
-    set_policy(policy)
-    model = build()
-    source = {n: features[n] for n in ("input_ids", "input_mask", "segment_ids")}
-    cache = model.empty_cache(2, 5, source)
-    half = policy.removeprefix("mixed_")
-    assert {value.dtype.name for value in tf.nest.flatten(cache[:2])} == {half}
-    places = tf.tile(tf.range(5)[None], [2, 1])
-    visible = tf.ones([2, 5], tf.bool)
-    ids = features["decoder_input_ids"]
-    logits, _ = model.extend(ids, places, 0, visible, cache)
-    assert logits.dtype == tf.float32
-    expected = model.logits({**features, "decoder_mask": tf.ones_like(ids)})
-    np.testing.assert_allclose(logits, expected, atol=0.05 * np.abs(expected).max())

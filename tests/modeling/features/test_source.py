@@ -11,8 +11,7 @@ import tensorflow as tf
 from contract import features as names
 from modeling import pretrainers
 from modeling.checkpoints import google
-from modeling.elmo import config as elmo_config
-from modeling.features import attribution, head_config, layer_choices, source
+from modeling.features import head_config, layer_choices, source
 
 ROUNDING = 1e-5
 SKIP = pathlib.Path(__file__).parents[2] / "golden" / "elmo" / "skip.npz"
@@ -21,7 +20,6 @@ LSTM = {"head": "bilstm", "bilstm_units": 5}
 
 @pytest.fixture(scope="module")
 def config(tiny_config):
-    """Layers enough for the last four to be some of them."""
     return dataclasses.replace(tiny_config, num_hidden_layers=5, hidden_act="relu")
 
 
@@ -49,7 +47,7 @@ def test_learned_mix_is_reported_by_layer(config):
     assert pretrainers.build("none", None, config).learned_mix() == {}
 
 
-# Of each choice, the states [embedding, layer 1, ..., layer 5] that it reads: K of
+# Which of the states [embedding, layer 1, ..., layer 5] each choice reads: K of
 # them, or one that is made of several.
 SEPARATE = {
     "last": [5],
@@ -73,88 +71,11 @@ def test_layer_states_are_those_that_a_mix_names(config, tiny_features):
     wanted |= {name: [merge(states)] for name, merge in MERGED.items()}
     for name, expected in wanted.items():
         model.source.states, model.source.merge = layer_choices.choose_mix(config, name)
-        found = np.asarray(model.source.layer_states(tiny_features))
-        assert found.dtype == np.float32
+        actual = np.asarray(model.source.layer_states(tiny_features))
+        assert actual.dtype == np.float32
         np.testing.assert_allclose(
-            found, np.stack(expected, axis=2), atol=ROUNDING, err_msg=name
+            actual, np.stack(expected, axis=2), atol=ROUNDING, err_msg=name
         )
-
-
-@pytest.mark.parametrize("head", ["tagger", "classifier"])
-def test_model_with_layer_states_runs_no_network(config, tiny_features, head):
-    model = build(head, config, freeze_encoder=True)
-    expected = model(tiny_features)["logits"]
-    states = np.asarray(model.source.layer_states(tiny_features))
-    assert states.shape == (2, 10 if head == "tagger" else 1, 1, config.hidden_size)
-    mask = {names.INPUT_MASK: tiny_features[names.INPUT_MASK]}
-    cached = model({**mask, names.LAYER_STATES: states})["logits"]
-    np.testing.assert_array_equal(cached, expected)
-    others = model({**mask, names.LAYER_STATES: states[:, ::-1, :, ::-1]})["logits"]
-    assert np.abs(others - expected).max() > 1e-2
-
-
-def test_places_of_answers_are_read_of_the_layers_that_a_mix_names(
-    config, tiny_features
-):
-    found = {}
-    for mix in ("last", "second_to_last", "concat_last_4"):
-        model = build("span", config, layer_mix=mix, freeze_encoder=True)
-        states = np.asarray(model.source.layer_states(tiny_features))[:, :, 0]
-        kernel, bias = (np.asarray(v) for v in model.span.logits.variables)
-        expected = states @ kernel.T + bias
-        outputs = model(tiny_features)
-        for i, name in enumerate(("start_logits", "end_logits")):
-            np.testing.assert_allclose(
-                outputs[name], expected[..., i], atol=1e-4, err_msg=mix
-            )
-        found[mix] = expected
-    assert np.abs(found["last"] - found["second_to_last"]).max() > 1e-2
-    plain = build("span", config)
-    assert google.variables(plain).keys() - google.variables(
-        pretrainers.build("none", None, config)
-    ).keys() == {"cls/squad/output_weights", "cls/squad/output_bias"}
-
-
-def test_lstms_under_the_places_of_answers_are_trained_alone(config, tiny_features):
-    model = build("span", config, layer_mix="learned", freeze_encoder=True, **LSTM)
-    assert model.span.logits.kernel.shape == (2, 10)
-    seed = tf.constant([1, 2], tf.int64)
-    with tf.GradientTape() as tape:
-        outputs = model(tiny_features, training=True, seed=seed)
-        loss = tf.reduce_sum(outputs["start_logits"] + outputs["end_logits"] ** 2)
-    gradients = tape.gradient(loss, model.trainable_variables)
-    assert len(gradients) == 12 and all(g is not None for g in gradients)
-    given = {
-        names.INPUT_MASK: tiny_features[names.INPUT_MASK],
-        names.LAYER_STATES: model.source.layer_states(tiny_features),
-    }
-    expected = model(tiny_features)
-    for name, value in model(given).items():
-        np.testing.assert_allclose(value, expected[name], atol=ROUNDING, err_msg=name)
-    assert expected.keys() == {"start_logits", "end_logits"}
-
-
-def test_lstms_read_the_segment_where_the_network_does_not(config, tiny_features):
-    elmo = elmo_config.ElmoConfig(projection_dim=6, lstm_dim=6, vocab_size=60)
-    keras.utils.set_random_seed(7)
-    for network, reads_segments in ((elmo, True), (config, False)):
-        reading = head_config.HeadConfig(**LSTM, freeze_encoder=True)
-        model = pretrainers.build("span", None, network, reading=reading)
-        width = network.hidden_size
-        cells = model.bilstm.forward
-        assert cells[0].kernel.shape == (width + reads_segments + 5, 20)
-        assert cells[1].kernel.shape == (10 + 5, 20)
-        states = model.source.layer_states(tiny_features)
-        given = {**tiny_features, names.LAYER_STATES: states}
-        segments = np.asarray(tiny_features[names.SEGMENT_IDS])
-        assert segments.any() and not segments.all()
-        expected = model(given)["start_logits"]
-        found = model({**given, names.SEGMENT_IDS: 1 - segments})["start_logits"]
-        assert (np.abs(found - expected).max() > 1e-4) == reads_segments
-    tagger = pretrainers.build(
-        "tagger", 3, elmo, reading=head_config.HeadConfig(**LSTM)
-    )
-    assert tagger.bilstm.forward[0].kernel.shape == (12 + 5, 20)
 
 
 @pytest.fixture(scope="module")
@@ -215,11 +136,11 @@ def test_bilstm_is_a_stack_of_keras_layers():
     expected = vectors
     for layer in keras_lstms(head, 6):
         expected = layer(expected, mask=mask)
-    found = np.asarray(head(vectors, mask.astype(np.int32)))
-    assert found.shape == (3, 7, 8) and not found[~mask].any()
-    np.testing.assert_allclose(found[mask], np.asarray(expected)[mask], atol=ROUNDING)
+    actual = np.asarray(head(vectors, mask.astype(np.int32)))
+    assert actual.shape == (3, 7, 8) and not actual[~mask].any()
+    np.testing.assert_allclose(actual[mask], np.asarray(expected)[mask], atol=ROUNDING)
     others = np.asarray(head(vectors, np.ones((3, 7), np.int32)))
-    assert np.abs(others - found)[1, :4].max() > 1e-2
+    assert np.abs(others - actual)[1, :4].max() > 1e-2
 
 
 def test_heads_of_bilstm_read_the_largest_values_of_segments():
@@ -234,12 +155,12 @@ def test_heads_of_bilstm_read_the_largest_values_of_segments():
         ],
         np.float32,
     )
-    found = source.largest_of_segments(vectors, features, joins_pairs=False)
-    np.testing.assert_allclose(found, [[0.5, 0.4], [0.6, 0.3]], atol=ROUNDING)
-    found = source.largest_of_segments(vectors, features, joins_pairs=True)
+    actual = source.largest_of_segments(vectors, features, joins_pairs=False)
+    np.testing.assert_allclose(actual, [[0.5, 0.4], [0.6, 0.3]], atol=ROUNDING)
+    actual = source.largest_of_segments(vectors, features, joins_pairs=True)
     u, v = np.array([[0.1, -0.5], [0.6, 0.3]]), np.array([[0.5, 0.4], [-1.0, -1.0]])
     expected = np.concatenate([u, v, np.abs(u - v), u * v], axis=1)
-    np.testing.assert_allclose(found, expected, atol=ROUNDING)
+    np.testing.assert_allclose(actual, expected, atol=ROUNDING)
 
 
 def test_parts_have_names_in_checkpoints(config):
@@ -309,21 +230,3 @@ def test_dropout_of_features_comes_before_and_between_lstms(config, tiny_feature
     assert np.abs(first - vectors(**LSTM, bilstm_layers=1)).max() > 1e-2
     # Nothing is dropped of what the last of them puts out; a closed gate may give 0.
     assert max(np.mean(x[0] == 0.0) for x in (first, second)) < 0.4
-
-
-def test_words_of_a_frozen_network_have_weights(config, tiny_features):
-    expected, found = (
-        attribution.token_weights(
-            build("classifier", config, freeze_encoder=frozen), tiny_features
-        )["weights"]
-        for frozen in (False, True)
-    )
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
-    assert np.abs(found).max() > 1e-4
-
-
-def test_networks_of_few_layers_are_refused(tiny_config):
-    with pytest.raises(ValueError, match="--layer_mix=concat_last_4 needs layer -3"):
-        build("tagger", tiny_config, layer_mix="concat_last_4")
-    with pytest.raises(ValueError, match="--layer_mix=all is none of embedding, "):
-        build("tagger", tiny_config, layer_mix="all")

@@ -11,9 +11,9 @@ Sampling = sampling.Sampling
 
 @pytest.fixture(scope="module")
 def recorded(shared_file):
-    with np.load(shared_file("golden/gpt2/tiny_gpt2.npz")) as found:
+    with np.load(shared_file("golden/gpt2/tiny_gpt2.npz")) as actual:
         wanted = ("logits", "top_", "temperature")
-        return {name: found[name] for name in found if name.startswith(wanted)}
+        return {name: actual[name] for name in actual if name.startswith(wanted)}
 
 
 @pytest.mark.parametrize(
@@ -31,18 +31,18 @@ def recorded(shared_file):
     ],
 )
 def test_filters_are_the_releases(recorded, name, wanted):
-    found = sampling.filtered(tf.constant(recorded["logits"][:, -1]), wanted)
-    np.testing.assert_array_equal(found == sampling.REMOVED, recorded[name] <= -1e10)
-    np.testing.assert_allclose(found, recorded[name], rtol=1e-6, atol=1e-6)
+    actual = sampling.filtered(tf.constant(recorded["logits"][:, -1]), wanted)
+    np.testing.assert_array_equal(actual == sampling.REMOVED, recorded[name] <= -1e10)
+    np.testing.assert_allclose(actual, recorded[name], rtol=1e-6, atol=1e-6)
     if f"{name}_probabilities" in recorded:
-        shares = tf.nn.softmax(found).numpy()
+        shares = tf.nn.softmax(actual).numpy()
         np.testing.assert_allclose(shares, recorded[f"{name}_probabilities"], atol=1e-6)
 
 
 def kept(shares, **values):
     logits = tf.math.log(tf.constant([shares], tf.float32))
-    found = sampling.filtered(logits, Sampling(**values))
-    return np.flatnonzero(found[0] > -1e9).tolist()
+    actual = sampling.filtered(logits, Sampling(**values))
+    return np.flatnonzero(actual[0] > -1e9).tolist()
 
 
 def test_usual_top_p_keeps_the_token_that_reaches_it():
@@ -52,7 +52,7 @@ def test_usual_top_p_keeps_the_token_that_reaches_it():
     assert kept(shares, top_p=0.8) == [1, 2, 3]
     assert kept(shares, top_p=1e-6) == [1]
     assert kept(shares, top_p=1.0) == [0, 1, 2, 3]
-    # Of what top-k leaves, 0.5 is two thirds.
+    # After top-k, 0.5 is two thirds.
     assert kept(shares, top_p=0.66, top_k=2) == [1]
     assert kept(shares, top_p=0.66) == [1, 3]
 
@@ -76,9 +76,9 @@ def drawn(logits, rows, *, seed=7, step=0, samples=None, **values):
     )
     logits = tf.constant(logits, tf.float32)
     step = tf.constant(step, tf.int64)
-    found = sampling.next_tokens(logits, Sampling(**values), streams, step)
-    assert found.dtype == tf.int32
-    return found.numpy().tolist()
+    actual = sampling.next_tokens(logits, Sampling(**values), streams, step)
+    assert actual.dtype == tf.int32
+    return actual.numpy().tolist()
 
 
 def test_a_draw_follows_from_seed_row_and_step_alone():
@@ -95,14 +95,13 @@ def test_a_draw_follows_from_seed_row_and_step_alone():
     assert drawn(logits, [row + 1 for row in rows]) != whole
 
 
-@pytest.mark.slow
 def test_draws_have_the_shares_of_the_tokens():
     shares = np.array([0.05, 0.2, 0.0, 0.75])
     with np.errstate(divide="ignore"):
         logits = np.maximum(np.log(shares), sampling.REMOVED)
     rows = list(range(2000))
-    found = drawn(np.tile(logits, (2000, 1)), rows)
-    counts = np.bincount(found, minlength=4) / len(rows)
+    actual = drawn(np.tile(logits, (2000, 1)), rows)
+    counts = np.bincount(actual, minlength=4) / len(rows)
     np.testing.assert_allclose(counts, shares, atol=0.03)
     assert counts[2] == 0
 

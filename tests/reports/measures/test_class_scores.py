@@ -48,18 +48,3 @@ def test_table_for_a_terminal_has_four_digits():
         "  macro average                         0.7500  0.8333  0.7333",
         "  weighted average                      0.8750  0.7500  0.7667",
     ]
-
-
-def test_of_many_classes_the_worst_are_shown():
-    labels = np.repeat(np.arange(25), 2)
-    predictions = np.where(labels % 7 == 3, 0, labels)  # 3, 10, 17, 24 are wrong
-    names = [f"class {i}" for i in range(25)]
-    note, _, *shown = class_scores.lines(
-        *class_scores.collect(names, labels, predictions)
-    )
-    assert note == "  the 10 of 25 classes with the lowest F1:"
-    first = [line.split()[1] for line in shown[:5]]
-    assert first == ["3", "10", "17", "24", "0"] and len(shown) == 12
-    # twin
-    few = class_scores.collect(names[:20], labels[:40], predictions[:40])
-    assert len(list(class_scores.lines(*few))) == 23

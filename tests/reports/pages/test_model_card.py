@@ -42,15 +42,6 @@ def test_card_names_no_place_of_ones_own_machine(tmp_path):
     assert "| accuracy | 0.8000 |" in text
 
 
-def test_each_of_several_places_is_cut_to_its_name():
-    command = (
-        "python s.py --input_file=/Users/me/a.tfrecord,~/b.tfrecord,c/d --rate=0.1"
-    )
-    assert model_card._without_places(command) == [
-        *("python", "s.py", "--input_file=a.tfrecord,b.tfrecord,c/d", "--rate=0.1")
-    ]
-
-
 def test_card_of_a_person_stays(tmp_path, capsys):
     path = written(tmp_path)
     ours = path.read_text()

@@ -18,33 +18,23 @@ def named(kind, index, **hosts):
     return {"cluster": hosts, "task": {"type": kind, "index": index}}
 
 
-@pytest.mark.parametrize("index", [0, 2])
-def test_workers_are_numbered_as_they_are_listed(index):
-    found = read(named("worker", index, worker=HOSTS))
-    assert found == cluster.Cluster(tuple(HOSTS), index)
+def test_processes_are_numbered_as_they_are_listed_the_chief_first():
+    for index in (0, 2):
+        record = named("worker", index, worker=HOSTS)
+        assert read(record) == cluster.Cluster(tuple(HOSTS), index)
+    for kind, index, task in (("chief", 0, 0), ("worker", 0, 1), ("worker", 1, 2)):
+        record = named(kind, index, worker=HOSTS[:2], chief=HOSTS[2:])
+        assert read(record) == cluster.Cluster((HOSTS[2], *HOSTS[:2]), task)
 
 
-@pytest.mark.parametrize(
-    ("kind", "index", "task"), [("chief", 0, 0), ("worker", 0, 1), ("worker", 1, 2)]
-)
-def test_chief_is_the_first_wherever_it_is_listed(kind, index, task):
-    record = named(kind, index, worker=HOSTS[:2], chief=HOSTS[2:])
-    assert read(record) == cluster.Cluster((HOSTS[2], *HOSTS[:2]), task)
-
-
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {},
-        {"TF_CONFIG": ""},
-        {"TF_CONFIG": " \n"},
-        {"TF_CONFIG": json.dumps(named("worker", 0, worker=HOSTS[:1]))},
-        {"TF_CONFIG": json.dumps(named("chief", 0, chief=HOSTS[:1], worker=[]))},
-    ],
-    ids=str,
-)
-def test_one_process_is_no_cluster(environment):
-    assert cluster.read(environment) is None
+def test_one_process_is_no_cluster():
+    assert cluster.read({}) is None
+    for record in (
+        " \n",
+        named("worker", 0, worker=HOSTS[:1]),
+        named("chief", 0, chief=HOSTS[:1], worker=[]),
+    ):
+        assert read(record) is None
 
 
 @pytest.mark.parametrize(
@@ -53,12 +43,6 @@ def test_one_process_is_no_cluster(environment):
         ("worker0:2222", "JSONDecodeError: Expecting value: line 1 column 1 (char 0)"),
         ("[]", "TypeError: list indices must be integers or slices, not str"),
         ('{"task": {"type": "worker", "index": 0}}', "KeyError: 'cluster'"),
-        ('{"cluster": {"worker": ["a:1", "b:1"]}}', "KeyError: 'task'"),
-        ('{"cluster": {"worker": ["a:1"]}, "task": {"index": 0}}', "KeyError: 'type'"),
-        (
-            '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}',
-            "KeyError: 'index'",
-        ),
         (
             '{"cluster": {"worker": ["a:1"]}, "task": {"type": "chief", "index": "x"}}',
             "ValueError: invalid literal for int() with base 10: 'x'",
@@ -66,10 +50,6 @@ def test_one_process_is_no_cluster(environment):
         (
             '{"cluster": {"worker": "a:1"}, "task": {"type": "worker", "index": 0}}',
             "TypeError: addresses must be a list",
-        ),
-        (
-            '{"cluster": ["a:1"], "task": {"type": "worker", "index": 0}}',
-            "AttributeError: 'list' object has no attribute 'items'",
         ),
     ],
 )
@@ -84,30 +64,17 @@ def test_what_cannot_be_understood_is_shown_beside_an_example(text, reason):
     assert read(str(caught.value).split("look like ")[1]).task == 0  # it does
 
 
-@pytest.mark.parametrize(
-    ("record", "strange"),
-    [
-        (named("worker", 0, worker=HOSTS[:2], ps=HOSTS[2:]), "ps"),
-        (named("evaluator", 0, worker=HOSTS), "evaluator"),
-        (named("ps", 0, worker=HOSTS, master=[], ps=[]), "master, ps"),
-    ],
-)
-def test_processes_that_do_something_else_are_refused(record, strange):
-    with pytest.raises(ValueError) as caught:
-        read(record)
-    assert str(caught.value) == (
-        f"TF_CONFIG has {strange}; a run has only chief and worker, all of which "
-        "compute: no parameter servers"
+def test_other_processes_and_tasks_are_refused():
+    message = (
+        "^TF_CONFIG has master, ps; a run has only chief and worker, all of which "
+        "compute: no parameter servers$"
     )
-
-
-@pytest.mark.parametrize(
-    ("kind", "index"), [("worker", 2), ("worker", -1), ("chief", 1)]
-)
-def test_task_that_is_not_in_the_cluster_is_refused(kind, index):
-    with pytest.raises(ValueError) as caught:
-        read(named(kind, index, worker=HOSTS[:2], chief=HOSTS[2:]))
-    assert str(caught.value) == (
-        f"TF_CONFIG: task {kind} {index} is none of the cluster's: chief 0, worker 0, "
-        "worker 1"
-    )
+    with pytest.raises(ValueError, match=message):
+        read(named("ps", 0, worker=HOSTS, master=[], ps=[]))
+    for kind, index in (("worker", 2), ("worker", -1), ("chief", 1)):
+        message = (
+            f"^TF_CONFIG: task {kind} {index} is none of the cluster's: chief 0, "
+            "worker 0, worker 1$"
+        )
+        with pytest.raises(ValueError, match=message):
+            read(named(kind, index, worker=HOSTS[:2], chief=HOSTS[2:]))

@@ -38,41 +38,34 @@ def of_two(monkeypatch):
 
 
 def test_one_device_is_described(monkeypatch):
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
+    gpus = []
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: gpus)
     monkeypatch.setattr(devices.joblib, "cpu_count", lambda: 3)
     assert devices.describe(STRATEGY) == (
         "devices: CPU with 3 cores, no GPU found; strategy: one device, 1 replica"
     )
-    gpu = types.SimpleNamespace(name="/device:GPU:0")
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [gpu])
+    gpus.append(types.SimpleNamespace(name="/device:GPU:0"))
     assert devices.describe(STRATEGY) == (
         "devices: 1 GPU; strategy: one device, 1 replica"
     )
-
-
-def test_steps_are_compiled_on_gpus_with_one_length(monkeypatch):
-    gpu = types.SimpleNamespace(name="/device:GPU:0")
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [gpu])
     assert devices.compiles_steps(STRATEGY, static_length=128)
     assert not devices.compiles_steps(STRATEGY, static_length=None)
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "replicas", "fitting"), [(8, 1, 8), (8, 2, 8), (7, 2, 8), (1, 8, 8)]
-)
-def test_batch_size_is_a_multiple_of_the_replicas(batch_size, replicas, fitting):
-    strategy = types.SimpleNamespace(num_replicas_in_sync=replicas)
-    assert devices.fitting_batch_size(batch_size, strategy) == fitting
+def test_batch_size_is_a_multiple_of_the_replicas():
+    for batch_size, replicas, fitting in ((8, 1, 8), (8, 2, 8), (7, 2, 8), (1, 8, 8)):
+        strategy = types.SimpleNamespace(num_replicas_in_sync=replicas)
+        assert devices.fitting_batch_size(batch_size, strategy) == fitting
 
 
 def test_devices_are_those_of_the_named_strategy(monkeypatch):
     made = []
-    found = {"GPU": [], "CPU": []}
-    for kind in found:
+    actual = {"GPU": [], "CPU": []}
+    for kind in actual:
         for i in range(2):
             device = types.SimpleNamespace(name=f"/device:{kind}:{i}")
-            found[kind].append(device)
-    monkeypatch.setattr(tf.config, "list_logical_devices", found.__getitem__)
+            actual[kind].append(device)
+    monkeypatch.setattr(tf.config, "list_logical_devices", actual.__getitem__)
     monkeypatch.setattr(
         tf.distribute, "MirroredStrategy", lambda names: made.append(names) or "mirror"
     )
@@ -81,11 +74,11 @@ def test_devices_are_those_of_the_named_strategy(monkeypatch):
     for kind in ("auto", "mirrored"):
         assert devices.strategy_for(kind) == "mirror"
         assert made.pop() == ["/device:GPU:0", "/device:GPU:1"]
-    found["GPU"].pop()  # one is used alone, unless told otherwise
+    actual["GPU"].pop()  # one is used alone, unless a flag names several
     assert devices.strategy_for("auto") is tf.distribute.get_strategy()
     assert devices.strategy_for("mirrored") == "mirror"
     assert made.pop() == ["/device:GPU:0"]
-    found["GPU"].pop()
+    actual["GPU"].pop()
     assert devices.strategy_for("mirrored") == "mirror"
     assert made.pop() == ["/device:CPU:0", "/device:CPU:1"]
 
@@ -94,33 +87,30 @@ def test_devices_are_those_of_the_named_strategy(monkeypatch):
 def test_cluster_is_used_and_waited_for(of_two, capsys, kind):
     own = type(of_two(1))
     assert type(devices.strategy_for(kind)) is own
-    said = "worker 1 of 2 (chief: a:1) waits for a:1\n"
-    assert capsys.readouterr().err == said
+    printed = "worker 1 of 2 (chief: a:1) waits for a:1\n"
+    assert capsys.readouterr().err == printed
 
 
-@pytest.mark.parametrize("kind", ["one_device", "mirrored"])
-def test_strategy_of_one_host_refuses_a_cluster(of_two, kind):
-    of_two(0)
-    with pytest.raises(ValueError) as caught:
-        devices.strategy_for(kind)
-    assert str(caught.value) == (
-        f"--distribution_strategy={kind} is for one host, but TF_CONFIG names 2 "
-        "processes; unset it, or set --distribution_strategy=multi_worker_mirrored"
+def test_strategy_has_to_fit_the_hosts(of_two):
+    message = (
+        "^--distribution_strategy=multi_worker_mirrored needs to know the hosts: set "
+        "TF_CONFIG on each, see docs/distributed.md$"
     )
-
-
-def test_strategy_of_many_hosts_needs_to_know_them():
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match=message):
         devices.strategy_for("multi_worker_mirrored")
-    assert str(caught.value) == (
-        "--distribution_strategy=multi_worker_mirrored needs to know the hosts: set "
-        "TF_CONFIG on each, see docs/distributed.md"
-    )
+    of_two(0)
+    for kind in ("one_device", "mirrored"):
+        message = (
+            f"^--distribution_strategy={kind} is for one host, but TF_CONFIG names 2 "
+            "processes; unset it, or set --distribution_strategy=multi_worker_mirrored$"
+        )
+        with pytest.raises(ValueError, match=message):
+            devices.strategy_for(kind)
 
 
 def test_tpu_that_does_not_answer_is_said_in_one_line(monkeypatch):
-    def resolver(**asked):
-        raise ValueError(f"nothing at {asked['tpu']}")
+    def resolver(tpu, **_):
+        raise ValueError(f"nothing at {tpu}")
 
     monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", resolver)
     with pytest.raises(ValueError) as caught:
@@ -132,7 +122,6 @@ def test_tpu_that_does_not_answer_is_said_in_one_line(monkeypatch):
 
 
 def test_cpu_is_split_before_it_is_used():
-    """That it is split: test_two_replicas.py."""
     tf.constant(1.0) + 1.0
     with pytest.raises(ValueError) as caught:
         devices.split_cpu(3)
@@ -142,30 +131,29 @@ def test_cpu_is_split_before_it_is_used():
     )
 
 
-def test_one_process_is_the_chief_and_agrees_with_itself(capsys):
+def test_first_process_of_several_is_the_chief(of_two, monkeypatch, capsys):
+    gathered = []
+    monkeypatch.setattr(devices, "gathered", lambda *found: gathered.append(found))
+    for task, printed in (
+        (0, ""),
+        (1, "worker 1 of 2 (chief: a:1) waits for the chief"),
+    ):
+        strategy = of_two(task)
+        assert devices.has_workers(strategy)
+        assert devices.is_chief(strategy) is (task == 0)
+        devices.wait_for_all(strategy, "save")
+        assert capsys.readouterr().err == (f"{printed} to save\n" if printed else "")
+    assert len(gathered) == 2
+    monkeypatch.undo()  # a process alone is the chief and agrees with itself
     assert devices.is_chief(STRATEGY) and not devices.has_workers(STRATEGY)
-    assert devices.gathered(STRATEGY, 7).tolist() == [7]
     devices.check_agreement(STRATEGY, 7, "anything")
     devices.wait_for_all(STRATEGY, "do something")
     assert capsys.readouterr().err == ""
 
 
-def test_first_process_of_several_is_the_chief(of_two, monkeypatch, capsys):
-    gathered = []
-    monkeypatch.setattr(devices, "gathered", lambda *found: gathered.append(found))
-    for task, said in ((0, ""), (1, "worker 1 of 2 (chief: a:1) waits for the chief")):
-        strategy = of_two(task)
-        assert devices.has_workers(strategy)
-        assert devices.is_chief(strategy) is (task == 0)
-        devices.wait_for_all(strategy, "save")
-        assert capsys.readouterr().err == (f"{said} to save\n" if said else "")
-    assert len(gathered) == 2
-    assert devices.is_chief(STRATEGY) and not devices.has_workers(STRATEGY)
-
-
 def test_hosts_that_do_not_agree_are_refused(monkeypatch):
-    found = np.array([5, 5, 6, 6])
-    monkeypatch.setattr(devices, "gathered", lambda strategy, number: found)
+    actual = np.array([5, 5, 6, 6])
+    monkeypatch.setattr(devices, "gathered", lambda strategy, number: actual)
     with pytest.raises(ValueError) as caught:
         devices.check_agreement(STRATEGY, 5, "the checkpoint to go on from")
     assert str(caught.value) == (
@@ -173,7 +161,7 @@ def test_hosts_that_do_not_agree_are_refused(monkeypatch):
         "replica; start all with the same command, and let --output_dir be one "
         "directory that all of them see"
     )
-    found[:] = 6
+    actual[:] = 6
     devices.check_agreement(STRATEGY, 6, "the checkpoint to go on from")
 
 
@@ -187,8 +175,6 @@ def test_hosts_that_do_not_agree_are_refused(monkeypatch):
 )
 @pytest.mark.parametrize("makes_own", [False, True])
 def test_hosts_keep_their_shares_of_each_batch(pipelines, expected, makes_own):
-    """Together they have the batch, in its order, whatever their number."""
-
     def host(number):
         return types.SimpleNamespace(
             num_replicas_in_sync=4,
@@ -219,18 +205,6 @@ def test_hosts_keep_their_shares_of_each_batch(pipelines, expected, makes_own):
             np.testing.assert_array_equal(part["y"], -part["x"])
 
 
-def test_shares_keep_what_is_known_of_shapes():
-    """TPUs need all of it."""
-    own = types.SimpleNamespace(num_input_pipelines=2, input_pipeline_id=0)
-    strategy = types.SimpleNamespace(
-        num_replicas_in_sync=4, distribute_datasets_from_function=lambda f: f(own)
-    )
-    batches = tf.data.Dataset.from_tensors({"x": np.zeros((8, 3), np.float32)})
-    assert devices.distributed(strategy, batches).element_spec == {
-        "x": tf.TensorSpec((2, 3), tf.float32)
-    }
-
-
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_no_thread_tunes_what_a_run_reads(replicas):
     """An iterator waits for it at its end, up to a minute: an autotuner's period."""
@@ -242,5 +216,8 @@ def test_no_thread_tunes_what_a_run_reads(replicas):
     )
     made = tf.data.Dataset.from_tensors({"x": np.zeros((8, 3), np.float32)})
     for batches in (made, lambda _: made):
-        found = devices.distributed(strategy, batches)
-        assert found.options().autotune.enabled is False
+        dataset = devices.distributed(strategy, batches)
+        assert dataset.options().autotune.enabled is False
+    # TPUs need all that is known of shapes.
+    shape = (8 // replicas, 3)
+    assert devices.distributed(strategy, made).element_spec["x"].shape == shape

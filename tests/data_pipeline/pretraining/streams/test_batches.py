@@ -217,3 +217,12 @@ def test_words_to_predict_need_a_vocabulary():
     for tokenizer in (None, elmo.ElmoTokenizer()):
         with pytest.raises(ValueError, match="--vocab_file is missing; its words"):
             sentence_files.WordIds(tokenizer)
+
+
+def test_a_repeated_word_counts_as_a_line_of_the_vocabulary():
+    """Its id is that of the last line, so the softmax has a row for each line."""
+    words = sentence_files.WordIds(
+        elmo.ElmoTokenizer(("<S>", "</S>", "<UNK>", "a", "b", "a"))
+    )
+    assert words.count == 6
+    assert words.target_ids(["a", "b"]).tolist() == [5, 4]

@@ -1,0 +1,207 @@
+"""Scores of run_pretraining.py's other objectives, from the outputs of its networks.
+
+Masked words: test_run_pretraining.py. Files, resumed and refused runs: test_scripts.py.
+"""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline.pretraining.denoising import batches as denoising_batches
+from data_pipeline.pretraining.denoising import corruptions
+from data_pipeline.pretraining.streams import batches as stream_batches
+from data_pipeline.pretraining.streams import files as sentence_files
+from data_pipeline.text import elmo, wordpiece
+from modeling import pretrainers
+from modeling.checkpoints import checkpoint, pretrained
+from modeling.configs import config_files
+from modeling.elmo import objective
+from tests import tiny, tiny_elmo, whole_runs
+
+HELD_OUT, NUM_WORDS, NUM_BYTES = 14, 90, 500
+STEPS = 12
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """The data of tests/whole_runs.py, and records and sentences that are held out."""
+    path = whole_runs.write(tmp_path_factory.mktemp("data"))
+    held_out = tiny.records(HELD_OUT, 2, is_masked=False)
+    tiny.write_described(
+        path / "held-out",
+        held_out,
+        path / "model" / "vocab.txt",
+        **tiny.FULL,
+        num_predictions=int(held_out["input_mask"][:, 1:].sum()),
+        num_words=NUM_WORDS,
+        num_text_bytes=NUM_BYTES,
+    )
+    tiny_elmo.write_sentences(path / "held-out.txt", 9, 5)
+    return path
+
+
+def run(name, data, output_dir, *more):
+    """A run that is evaluated on all that is held out."""
+    held_out = "held-out.txt" if name == "streams" else "held-out"
+    return tiny.succeed(
+        "run_pretraining",
+        *whole_runs.arguments(name, data, steps=STEPS),
+        f"--eval_input_file={data}/{held_out} --output_dir={output_dir}",
+        *("--evaluate_steps=6 --eval_batch_size=4 --log_steps=2", *more),
+    )
+
+
+def test_scores_of_next_words_are_exact(data, tmp_path):
+    """14 records in batches of 4, the last of which counts as much as it holds."""
+    run("left_to_right", data, tmp_path)
+    config = config_files.read(tmp_path / "bert_config.json")
+    model = pretrainers.LanguageModel(config)
+    model.build()
+    checkpoint.load(model, tmp_path)
+    rows = tiny.records(HELD_OUT, 2, is_masked=False)
+    names = ("input_ids", "input_mask", "segment_ids")
+    logits = model.logits({name: tf.constant(rows[name], tf.int32) for name in names})
+    logits = np.asarray(logits, np.float64)[:, :-1]
+    labels, mask = rows["input_ids"][:, 1:], rows["input_mask"][:, 1:]
+    top = logits.max(-1, keepdims=True)
+    normalized = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
+    own = np.take_along_axis(normalized, labels[..., None], -1)[..., 0]
+    nats = -(own * mask).sum()
+    hits = ((logits.argmax(-1) == labels) * mask).sum()
+    loss = nats / mask.sum()
+    assert tiny.eval_results(tmp_path) == pytest.approx(
+        {
+            **{"loss": loss, "next_token_loss": loss, "perplexity": math.exp(loss)},
+            "next_token_accuracy": hits / mask.sum(),
+            "word_perplexity": math.exp(nats / NUM_WORDS),
+            "bits_per_byte": nats / math.log(2) / NUM_BYTES,
+            "global_step": STEPS,
+        },
+        rel=1e-5,
+    )
+    train, held_out = (tiny.events(tmp_path / kind) for kind in ("train", "eval"))
+    assert [step for step, _ in held_out["eval/bits_per_byte"]] == [6, 12, 12]
+    losses, perplexities = (
+        [value for _, value in train[f"train/{name}"]]
+        for name in ("next_token_loss", "perplexity")
+    )
+    assert len(losses) == 7
+    assert perplexities == pytest.approx(np.exp(losses), rel=1e-5)
+
+
+def test_scores_of_denoised_texts_are_means_over_their_targets(data, tmp_path):
+    """The noise is the same at each evaluation; here the rows are read one by one."""
+    done = run("denoising", data, tmp_path)
+    config = config_files.read(tmp_path / "config.json")
+    model = pretrainers.build("seq2seq", None, config)
+    checkpoint.load(model, tmp_path)
+    vocab_file = f"{tmp_path}/vocab.txt"
+    texts = denoising_batches.load(
+        {"input_file": f"{data}/full.tfrecord", "eval_input_file": f"{data}/held-out"},
+        wordpiece.BertTokenizer.from_file(vocab_file, do_lower_case=True),
+        corruptions.rule("random_spans"),
+        **{"max_seq_length": 16, "vocab_size": config.vocab_size, "spare_rows": 0},
+        tokens=config.decoder_tokens,
+    )
+    total = right = count = 0.0
+    for batch in texts.evaluation_batches(1, HELD_OUT):
+        outputs, mask = model(batch), batch["decoder_mask"].numpy()
+        total += float((outputs["next_token_losses"].numpy() * mask).sum())
+        right += float((outputs["next_token_hits"].numpy() * mask).sum())
+        count += mask.sum()
+    assert count > 3 * HELD_OUT
+    loss = total / count
+    assert tiny.eval_results(tmp_path) == pytest.approx(
+        {
+            **{"loss": loss, "target_token_loss": loss, "perplexity": math.exp(loss)},
+            **{"target_token_accuracy": right / count, "global_step": STEPS},
+        },
+        rel=1e-5,
+    )
+    assert "texts: up to 14 tokens; sources up to 15, targets up to 4" in done.out
+
+
+def expected_stream_scores(data, directory):
+    """All held-out words, with states that are carried by hand."""
+    model = objective.BidirectionalLM(config_files.read(directory / "options.json"))
+    model.build()
+    checkpoint.load(model, directory)
+    vocab = elmo.read_vocab(str(directory / "vocab.txt"))
+    words = sentence_files.WordIds(elmo.ElmoTokenizer(vocab))
+    specs = {"eval_input_file": str(data / "held-out.txt")}
+    sets = stream_batches.load(specs, words, steps_per_batch=5)
+    states = {n: np.zeros((4, *s), np.float32) for n, s in model.states.items()}
+    totals, count = np.zeros(2), 0
+    for features in sets.evaluation_batches(4, sets.num_evaluation_batches(4, None)):
+        outputs = model({**features, **states})
+        states = {name: outputs[name] for name in states}
+        mask = features["input_mask"].numpy()
+        losses = [outputs[f"{name}_losses"] for name in ("forward", "backward")]
+        totals += [float((np.float64(each) * mask).sum()) for each in losses]
+        count += mask.sum()
+    forward, backward = totals / count
+    loss = (forward + backward) / 2
+    return {
+        **{"loss": loss, "next_token_loss": loss, "perplexity": np.exp(loss)},
+        **{"forward_loss": forward, "forward_perplexity": np.exp(forward)},
+        **{"backward_loss": backward, "backward_perplexity": np.exp(backward)},
+        "global_step": STEPS,
+    }
+
+
+def test_scores_of_streams_are_exact_and_their_states_are_kept(data, tmp_path):
+    done = run("streams", data, tmp_path)
+    results = tiny.eval_results(tmp_path)
+    assert results == pytest.approx(expected_stream_scores(data, tmp_path), rel=1e-5)
+    curve = tiny.events(tmp_path / "eval")["eval/perplexity"]
+    assert [step for step, _ in curve] == [6, 12, 12]
+    assert curve[-1][1] == pytest.approx(results["perplexity"], rel=1e-6)
+    assert "50 of " in done.out and "4 lines without a word" in done.out
+    # Defaults are those of the original.
+    record = json.loads((tmp_path / "run.json").read_text())
+    names = ("optimizer", "learning_rate", "learning_rate_schedule", "num_warmup_steps")
+    defaults = [record["flags"][name] for name in names]
+    assert defaults == ["adagrad", 0.2, "gpt_constant", 0]
+    assert record["identity"]["config"]["unroll_steps"] == 5  # of options.json
+    rates = tiny.events(tmp_path / "train")["train/learning_rate"]
+    assert {value for _, value in rates} == {np.float32(0.2)}
+    # The directory is a pretrained model.
+    files = pretrained.locate(str(tmp_path))
+    assert files.config_file.endswith("options.json")
+    file = checkpoint.open_file(files.checkpoint)
+    carried = {"carried/cell_states", "carried/hidden_states", "lm/softmax/W/Adagrad"}
+    assert carried <= file.states
+    assert file.shapes["carried/cell_states"] == (8, 2, 2, 12)
+    values = whole_runs.variables(tmp_path, STEPS)
+    assert np.abs(values["carried/cell_states"]).min(axis=(1, 2, 3)).max() > 0
+    sums = values["lm/softmax/W/Adagrad"]
+    assert sums.min() >= 1 and sums.max() > 1
+
+
+@pytest.mark.slow
+def test_parts_of_a_batch_of_streams_add_up(data, tmp_path):
+    """Without dropout, whatever is sampled: the sample is the batch's."""
+    for parts in (1, 2):
+        more = (f"--pretrained={data}/still_streams", "--num_train_steps=5")
+        parts_flag = f"--gradient_accumulation_steps={parts}"
+        run("streams", data, tmp_path / str(parts), *more, parts_flag)
+    one, two = (whole_runs.variables(tmp_path / str(n), 5) for n in (1, 2))
+    assert whole_runs.largest_difference(one, two) < 1e-5
+    assert np.abs(one["carried/hidden_states"]).max() > 1e-3
+
+
+@pytest.mark.slow
+def test_words_as_input_share_the_softmax(data, tmp_path):
+    options = {k: v for k, v in tiny_elmo.OPTIONS.items() if k != "char_cnn"}
+    options["share_embedding_softmax"] = True
+    (tmp_path / "options.json").write_text(json.dumps(options))
+    files = f"--pretrained= --bert_config_file={tmp_path}/options.json"
+    vocab = f"--vocab_file={data}/model_streams/vocab.txt"
+    run("streams", data, tmp_path / "out", *files.split(), vocab)
+    names = whole_runs.variables(tmp_path / "out", STEPS)
+    assert {"lm/embedding", "lm/softmax/b"} <= names.keys()
+    assert "lm/softmax/W" not in names
+    assert tiny.eval_results(tmp_path / "out")["perplexity"] < 17
