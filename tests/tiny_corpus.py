@@ -61,7 +61,7 @@ _SERVER.set_forkserver_preload([SCRIPT])
 
 def documents(count=50, seed=0):
     """Lists of sentences; the words count upwards, some of them of two pieces."""
-    rng, number, found = random.Random(seed), 0, []
+    rng, number, actual = random.Random(seed), 0, []
     for _ in range(count):
         sentences = []
         for _ in range(rng.randint(1, 12)):
@@ -70,13 +70,13 @@ def documents(count=50, seed=0):
                 words.append(f"w{number}" + rng.choice(["", "", "", "x", "y"]))
                 number += 1
             sentences.append(" ".join(words))
-        found.append(sentences)
+        actual.append(sentences)
     assert number <= NUM_WORDS
-    return found
+    return actual
 
 
-def text(found):
-    return "\n\n".join("\n".join(sentences) for sentences in found) + "\n"
+def text(actual):
+    return "\n\n".join("\n".join(sentences) for sentences in actual) + "\n"
 
 
 def write(directory, count=50):
@@ -208,20 +208,20 @@ def parse(records):
     """{feature: [N, L]} of serialized records."""
     import tensorflow as tf
 
-    found = {}
+    actual = {}
     for record in records:
         for name, value in tf.train.Example.FromString(record).features.feature.items():
             numbers = value.int64_list.value or value.float_list.value
-            found.setdefault(name, []).append(np.array(numbers))
-    return {name: np.stack(values) for name, values in found.items()}
+            actual.setdefault(name, []).append(np.array(numbers))
+    return {name: np.stack(values) for name, values in actual.items()}
 
 
-def restored(found):
+def restored(actual):
     """input_ids of parsed records with what was hidden back in place."""
-    ids = found["input_ids"].copy()
-    row, column = np.nonzero(found["masked_lm_weights"])
-    places = found["masked_lm_positions"][row, column]
-    ids[row, places] = found["masked_lm_ids"][row, column]
+    ids = actual["input_ids"].copy()
+    row, column = np.nonzero(actual["masked_lm_weights"])
+    places = actual["masked_lm_positions"][row, column]
+    ids[row, places] = actual["masked_lm_ids"][row, column]
     return ids
 
 

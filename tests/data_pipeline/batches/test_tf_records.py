@@ -26,7 +26,7 @@ EDGES = [
 
 def expected(arrays):
     """One serialized message a row, by tf.train.Example."""
-    found = []
+    actual = []
     for row in range(len(next(iter(arrays.values())))):
         example = tf.train.Example()
         for name, values in arrays.items():
@@ -35,8 +35,8 @@ def expected(arrays):
                 feature.float_list.value.extend(values[row])
             else:
                 feature.int64_list.value.extend(int(v) for v in values[row])
-        found.append(example.SerializeToString(deterministic=True))
-    return found
+        actual.append(example.SerializeToString(deterministic=True))
+    return actual
 
 
 def encoded(arrays):

@@ -74,8 +74,8 @@ def train(source, num_steps, *, seed=1, start_step=0, batch_size=4, mask=None):
 
 
 def numbers(batches):
-    found = [tiny_records.number_of(batch["input_ids"]) for batch in batches]
-    return np.concatenate(found).tolist()
+    actual = [tiny_records.number_of(batch["input_ids"]) for batch in batches]
+    return np.concatenate(actual).tolist()
 
 
 def assert_equal(batches, wanted):
@@ -315,8 +315,8 @@ def test_left_to_right_an_evaluation_has_every_record_once(left_to_right):
     assert most == 4  # 29 records
     batches = read(evaluation_batches(left_to_right, 8, most))
     is_real = [batch["input_mask"].any(axis=1) for batch in batches]
-    found = np.array(numbers(batches))[np.concatenate(is_real)]
-    assert found.tolist() == [*range(TOTAL)]
+    actual = np.array(numbers(batches))[np.concatenate(is_real)]
+    assert actual.tolist() == [*range(TOTAL)]
     assert [int(real.sum()) for real in is_real] == [8, 8, 8, 5]
     assert {batch["input_ids"].shape for batch in batches} == {(8, 8)}
     assert sets(left_to_right).num_evaluation_batches(8, 3) == 3

@@ -126,10 +126,10 @@ def test_lengths_of_records_must_be_one(tmp_path):
 
 def starts(path):
     """The byte at which each record begins, and the size of the file."""
-    found = [0]
+    actual = [0]
     for record in tf.data.TFRecordDataset(path):
-        found.append(found[-1] + len(record.numpy()) + 16)
-    return found
+        actual.append(actual[-1] + len(record.numpy()) + 16)
+    return actual
 
 
 @pytest.mark.parametrize("block", [8, 200])

@@ -47,10 +47,10 @@ def test_source_says_what_the_records_hold(tmp_path, has_masks):
         tiny_records.write_numbered(tmp_path / "a", 0, 3, said=said),
         tiny_records.write_numbered(tmp_path / "b", 3, 8, said=said),
     ]
-    found = source_lib.check_records(
+    actual = source_lib.check_records(
         paths, **GIVEN, vocab=tiny_records.VOCAB, do_lower_case=True
     )
-    assert found == source_lib.RecordSource(
+    assert actual == source_lib.RecordSource(
         files=tuple(paths),
         counts=(3, 5),
         sentence_task="order",

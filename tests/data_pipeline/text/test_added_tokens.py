@@ -84,9 +84,9 @@ def test_added_tokens_are_found_as_hugging_face_finds_them(lower):
 
 def test_words_and_offsets_know_added_tokens():
     context = "a covids-x CoVax, the"
-    found = offsets_lib.tokenize(tf.constant([context]), tokenizer())
-    points = "".join(map(chr, found.points.numpy()))
-    spans = zip(found.begins.numpy(), found.ends.numpy(), strict=True)
+    actual = offsets_lib.tokenize(tf.constant([context]), tokenizer())
+    points = "".join(map(chr, actual.points.numpy()))
+    spans = zip(actual.begins.numpy(), actual.ends.numpy(), strict=True)
     texts = [points[begin:end] for begin, end in spans]
     assert texts == ["a", "covid", "s", "-", "x", "CoVax", ",", "the"]
     words = context.split()
@@ -124,13 +124,13 @@ def test_file_beside_the_vocabulary_is_read(folder):
         folder,
         added_tokens={"<y>": SIZE + 1, "[MASK]": 4, "the": SIZE - 2, "<X>": SIZE},
     )
-    found = opened(folder)
-    assert found.vocab == [*BASE, "<X>", "<y>"]
+    actual = opened(folder)
+    assert actual.vocab == [*BASE, "<X>", "<y>"]
     # [MASK] in a text is four letters in brackets, as in the original.
-    assert found.added_tokens == {"<y>": True, "the": True, "<X>": True}
-    ids = found.tokenize("a<x>[MASK]Xthe").numpy().tolist()
-    assert found.ids_to_tokens(ids)[:4] == ["a", "<X>", "[", "m"]
-    assert found.ids_to_tokens(ids)[-2:] == ["x", "the"]
+    assert actual.added_tokens == {"<y>": True, "the": True, "<X>": True}
+    ids = actual.tokenize("a<x>[MASK]Xthe").numpy().tolist()
+    assert actual.ids_to_tokens(ids)[:4] == ["a", "<X>", "[", "m"]
+    assert actual.ids_to_tokens(ids)[-2:] == ["x", "the"]
 
 
 AS_WRITTEN = {"content": "<X>", "normalized": False}
@@ -152,10 +152,10 @@ def test_special_tokens_are_found_as_they_are_written(folder, files):
     write(folder, added_tokens={"<X>": SIZE})
     assert opened(folder).added_tokens == {"<X>": True}
     write(folder, **files)
-    found = opened(folder)
-    assert found.added_tokens == {"<X>": False}
-    assert found.tokenize("<X>").numpy().tolist() == [SIZE]
-    assert SIZE not in found.tokenize("<x>").numpy()
+    actual = opened(folder)
+    assert actual.added_tokens == {"<X>": False}
+    assert actual.tokenize("<X>").numpy().tolist() == [SIZE]
+    assert SIZE not in actual.tokenize("<x>").numpy()
 
 
 @pytest.mark.parametrize(

@@ -140,8 +140,8 @@ def files(directory, options=None, vocab=None, **settings):
 
 
 def opened(*arguments, **settings):
-    found = files(*arguments, **settings)
-    return opening.open_tokenizer(found, checks_case=True)
+    actual = files(*arguments, **settings)
+    return opening.open_tokenizer(actual, checks_case=True)
 
 
 def test_options_say_what_is_read(tmp_path):
@@ -149,9 +149,9 @@ def test_options_say_what_is_read(tmp_path):
     short = {"char_cnn": {"max_characters_per_token": 12}, "lstm": {}}
     assert opened(tmp_path, CHARACTERS).token_spec.shape == (None, 50)
     assert opened(tmp_path, short).tokenize("a" * 20).shape == (1, 12)
-    found = opened(tmp_path, WORDS, f"{begin}a\n!!!MAXTERMID\nb\na\n")
-    assert found.tokenize("a b").numpy().tolist() == [6, 5]
-    assert found.token_spec.dtype == tf.int32
+    actual = opened(tmp_path, WORDS, f"{begin}a\n!!!MAXTERMID\nb\na\n")
+    assert actual.tokenize("a b").numpy().tolist() == [6, 5]
+    assert actual.token_spec.dtype == tf.int32
     with pytest.raises(ValueError, match=r"--vocab_file is missing; .*options\.json"):
         opened(tmp_path, WORDS)
     with pytest.raises(ValueError, match="--vocab_file is missing; set it, or"):
@@ -167,15 +167,15 @@ def test_stored_files_open_the_same_tokenizer(tmp_path, options, split):
     again.mkdir()
     for name, text in first.files().items():
         (again / name).write_text(text, encoding="utf-8")
-    found = files(again, options)
-    found.vocab_file = str(again / file_names.VOCAB)
-    second = opening.open_tokenizer(found, checks_case=True)
+    actual = files(again, options)
+    actual.vocab_file = str(again / file_names.VOCAB)
+    second = opening.open_tokenizer(actual, checks_case=True)
     assert second.definition() == first.definition()
     text = "the boat, <S>"
     np.testing.assert_array_equal(second.tokenize(text), first.tokenize(text))
     # A flag overrides what is stored; without a vocabulary that lies by the options.
-    found.split_words = elmo.SPLITS[split == elmo.SPLITS[0]]
-    other = opening.open_tokenizer(found, checks_case=True)
+    actual.split_words = elmo.SPLITS[split == elmo.SPLITS[0]]
+    other = opening.open_tokenizer(actual, checks_case=True)
     assert other.definition() != first.definition()
 
 

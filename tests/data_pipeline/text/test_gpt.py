@@ -312,18 +312,18 @@ def parts_of(tokenizer, words):
     """[[(part, its tokens)]] of words, by starts_pretoken and pretokenize."""
     tokens = tokenizer.tokenize_words(words)
     begins = tokenizer.starts_pretoken(tokens.values)
-    found = []
+    actual = []
     for row, flags in zip(
         tokens.to_list(), tokens.with_values(begins).to_list(), strict=True
     ):
         groups = []
         for token, flag in zip(tokenizer.ids_to_tokens(row), flags, strict=True):
             groups.append([token]) if flag else groups[-1].append(token)
-        found.append(groups)
+        actual.append(groups)
     spelled = tokenizer.pretokenize(tf.constant(words)).to_list()
     return [
         [(part.decode(), group) for part, group in zip(*row, strict=True)]
-        for row in zip(spelled, found, strict=True)
+        for row in zip(spelled, actual, strict=True)
     ]
 
 

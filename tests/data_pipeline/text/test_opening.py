@@ -142,8 +142,8 @@ def test_tokens_are_found_in_text(tmp_path):
     assert longer.do_lower_case
     # Uncased text loses its accents, so nothing becomes thé.
     assert never == ["thé"]
-    found = longer.tokenize(["Kettle teapot teaspoon thé"]).to_list()
-    assert found == [[8, 5, 6, 5, 9, 1]]
+    actual = longer.tokenize(["Kettle teapot teaspoon thé"]).to_list()
+    assert actual == [[8, 5, 6, 5, 9, 1]]
     before = wordpiece.BertTokenizer(SMALL).tokenize(["Kettle teaspoon"]).to_list()
     assert before == [[1, 1]]
     assert add(tmp_path, "Mug\n[E1]\nmug\n茶\n")[1] == ["Mug", "[E1]"]

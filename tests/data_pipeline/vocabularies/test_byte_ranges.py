@@ -42,12 +42,12 @@ def cuts(path):
 
 def ends_of_blank_lines(content):
     """Where each blank line ends; the plain reference."""
-    found, place = set(), 0
+    actual, place = set(), 0
     for line in content.split(b"\n"):
         place += len(line) + 1
         if not line.strip(b" \t\r\f\v"):
-            found.add(place)
-    return found
+            actual.add(place)
+    return actual
 
 
 def bound(monkeypatch, range_bytes, max_document_bytes):
@@ -108,19 +108,19 @@ def test_boundaries_are_found_in_one_pass_where_reading_finds_them(
         path.write_bytes(content)
         step, limit = rng.choice([(5, 20), (7, 300), (32, 64), (16, 1 << 12)])
         bound(monkeypatch, step, limit)
-        found = byte_ranges.find_boundaries([str(path)], [len(content)]).get("0", [])
+        actual = byte_ranges.find_boundaries([str(path)], [len(content)]).get("0", [])
         with open(path, "rb") as file:
             places = range(step, len(content), step)
-            assert found == [
+            assert actual == [
                 byte_ranges._boundary(file, p, len(content)) for p in places
             ]
         text = byte_ranges.Corpus.from_files(
-            [str(path)], None, {"0": found} if found else None
+            [str(path)], None, {"0": actual} if actual else None
         )
         read = [text.read(i) for i in range(len(text.range_files))]
         assert read == ranges(path)
-        num_places += len(found)
-        num_cut += sum(place not in ends_of_blank_lines(content) for place in found)
+        num_places += len(actual)
+        num_cut += sum(place not in ends_of_blank_lines(content) for place in actual)
     assert num_places > 500 and num_cut > 100
 
 

@@ -130,7 +130,7 @@ def test_words_with_rare_characters_are_not_learned():
 def test_coverage_counts_running_words():
     vocab = ["[UNK]", "[CLS]", "[SEP]", "ab", "a", "##c"]
     words = {"ab": 6, "acc": 2, "z": 1, "c": 1}
-    found = learn_wordpiece.coverage(wordpiece.BertTokenizer(vocab), counts_of(words))
-    assert found.whole_share == 0.6
-    assert found.unknown_share == 0.2
-    assert found.pieces_per_word == pytest.approx((6 + 2 * 3 + 2) / 10)
+    actual = learn_wordpiece.coverage(wordpiece.BertTokenizer(vocab), counts_of(words))
+    assert actual.whole_share == 0.6
+    assert actual.unknown_share == 0.2
+    assert actual.pieces_per_word == pytest.approx((6 + 2 * 3 + 2) / 10)

@@ -54,7 +54,7 @@ def rows(pairs):
 
 def slow_next(sentences, target, rng):
     """[(A, B or None)] of a document: lists of sentences, each a list of tokens."""
-    found, chunk, place = [], [], 0
+    actual, chunk, place = [], [], 0
     while place < len(sentences):
         chunk.append(sentences[place])
         place += 1
@@ -64,12 +64,12 @@ def slow_next(sentences, target, rng):
         if len(chunk) > 1:
             size_a += int(rng.random() * (len(chunk) - 1))
         if len(chunk) == 1 or rng.random() < 0.5:
-            found.append((chunk[:size_a], None))
+            actual.append((chunk[:size_a], None))
             place -= len(chunk) - size_a
         else:
-            found.append((chunk[:size_a], chunk[size_a:]))
+            actual.append((chunk[:size_a], chunk[size_a:]))
         chunk = []
-    return [(flat(a), None if b is None else flat(b)) for a, b in found]
+    return [(flat(a), None if b is None else flat(b)) for a, b in actual]
 
 
 def flat(lists):
@@ -101,7 +101,7 @@ def test_pairs_are_those_of_the_plain_account(short_seq_prob):
         }
         documents = documents_of(lengths)
         tokens = documents.tokens.tolist()
-        found = [
+        actual = [
             (
                 document,
                 target,
@@ -112,7 +112,7 @@ def test_pairs_are_those_of_the_plain_account(short_seq_prob):
                 cut(documents, seed=str(trial), **settings)
             )
         ]
-        assert found == list(slow_cut(lengths, str(trial), **settings))
+        assert actual == list(slow_cut(lengths, str(trial), **settings))
 
 
 def test_no_token_is_lost_and_none_is_used_twice_in_a_pass():
@@ -231,13 +231,13 @@ def tokenizer():
 
 def read(lines, tokenizer):
     """Documents as lists of sentences, each the text of its tokens."""
-    found = sentence_pairs.read_documents(lines, tokenizer)
-    assert found.tokens.dtype == np.int32
-    tokens = tokenizer.ids_to_tokens(found.tokens)
+    actual = sentence_pairs.read_documents(lines, tokenizer)
+    assert actual.tokens.dtype == np.int32
+    tokens = tokenizer.ids_to_tokens(actual.tokens)
     sentences = [
-        " ".join(tokens[a:b]) for a, b in itertools.pairwise(found.sentence_ends)
+        " ".join(tokens[a:b]) for a, b in itertools.pairwise(actual.sentence_ends)
     ]
-    return [sentences[a:b] for a, b in itertools.pairwise(found.document_ends)]
+    return [sentences[a:b] for a, b in itertools.pairwise(actual.document_ends)]
 
 
 def plain_rule(lines):

@@ -156,18 +156,20 @@ def test_evaluation_has_every_record_once_and_always_the_same_noise(load):
     assert sets.num_evaluation_batches(4, 2) == 2
     batches = read(sets.evaluation_batches(4, 3))
     assert_equal(read(sets.evaluation_batches(4, 3)), batches)
-    found = {name: np.concatenate([b[name] for b in batches]) for name in NAMES}
+    actual = {name: np.concatenate([b[name] for b in batches]) for name in NAMES}
     for row in range(12):
         words = [
             token
             for ids, mask in (("input_ids", "input_mask"), ("labels", "decoder_mask"))
-            for token in text_records.unframed(found[ids][[row]], found[mask][[row]])[0]
+            for token in text_records.unframed(actual[ids][[row]], actual[mask][[row]])[
+                0
+            ]
             if token >= FIRST_WORD
         ]
         wanted = sorted(text_records.words(40 + row)) if row < HELD_OUT else []
         assert sorted(words) == wanted
     for name in NAMES:  # a row that fills the last batch
-        assert not found[name][HELD_OUT].any()
+        assert not actual[name][HELD_OUT].any()
 
 
 # Lengths.
@@ -207,9 +209,9 @@ def test_record_of_text_alone_is_cut_to_what_others_hold(load):
     train = load("mass").train_corruptor
     ids = np.arange(FIRST_WORD, FIRST_WORD + 20, dtype=np.int32)[np.newaxis]
     drawn = np.ones((1, 1, 18))  # no noise
-    found = train.features(ids, np.ones_like(ids), drawn)
-    assert found["input_ids"].tolist() == [[CLS, *ids[0, :18], SEP]]
-    assert found["labels"].tolist() == [[*ids[0, :18], SEP]]
+    actual = train.features(ids, np.ones_like(ids), drawn)
+    assert actual["input_ids"].tolist() == [[CLS, *ids[0, :18], SEP]]
+    assert actual["labels"].tolist() == [[*ids[0, :18], SEP]]
 
 
 # What is said of the records, and what is refused.

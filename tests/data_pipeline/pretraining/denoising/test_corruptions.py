@@ -104,11 +104,11 @@ def test_full_inputs_are_those_of_t5():
             "around_source": known["extra_inputs"],
             "after_target": known["extra_targets"],
         }
-        found = corruptions.longest_text(known["inputs_length"], rule, **around)
-        target = corruptions.max_lengths(found, rule).target + known["extra_targets"]
-        if (found, target) == (known["tokens_length"], known["targets_length"]):
+        actual = corruptions.longest_text(known["inputs_length"], rule, **around)
+        target = corruptions.max_lengths(actual, rule).target + known["extra_targets"]
+        if (actual, target) == (known["tokens_length"], known["targets_length"]):
             continue
-        assert found == known["tokens_length"] - 1
+        assert actual == known["tokens_length"] - 1
         there = corruptions.max_lengths(known["tokens_length"], rule)
         assert there.source + known["extra_inputs"] == known["inputs_length"] + 1
         assert there.sentinels == 1
@@ -122,8 +122,8 @@ def test_longest_text_fits_and_a_longer_one_does_not(name):
     for most in (8, 64, 512):
         longest = corruptions.longest_text(most, rule)
         fits = [
-            found.source + 2 <= most and found.target + 1 <= most
-            for found in (corruptions.max_lengths(longest + i, rule) for i in (0, 1))
+            actual.source + 2 <= most and actual.target + 1 <= most
+            for actual in (corruptions.max_lengths(longest + i, rule) for i in (0, 1))
         ]
         assert fits == [True, False]
     assert longest == (567 if name == "random_spans" else 510)

@@ -24,12 +24,12 @@ def runs(mask):
     return (np.diff(np.pad(mask, [(0, 0), (1, 0)]).astype(int), axis=1) == 1).sum(1)
 
 
-def assert_equally_likely(found, possible):
+def assert_equally_likely(actual, possible):
     """Rows are the possible ones, each about as often: chi squared, of fixed draws."""
     counts = dict.fromkeys(map(tuple, possible), 0)
-    for row in np.asarray(found).tolist():
+    for row in np.asarray(actual).tolist():
         counts[tuple(row)] += 1  # KeyError: one that is not possible
-    expected = len(found) / len(counts)
+    expected = len(actual) / len(counts)
     squares = sum((count - expected) ** 2 for count in counts.values()) / expected
     freedom = len(counts) - 1
     assert squares < freedom + 5 * math.sqrt(2 * freedom), counts
@@ -56,9 +56,9 @@ def test_iid_noise_has_a_bound_that_chance_hardly_reaches():
 def test_counts_of_spans_are_those_of_t5():
     for known in RECORDED["random_span_counts"]:
         given = known["density"], known["mean_span"]
-        found = noise.span_counts(np.array([known["length"]]), *given)
+        actual = noise.span_counts(np.array([known["length"]]), *given)
         wanted = known["noise_tokens"], known["noise_spans"]
-        assert tuple(int(count[0]) for count in found) == wanted, known
+        assert tuple(int(count[0]) for count in actual) == wanted, known
 
 
 @pytest.mark.parametrize("density", [0.15, 0.5, 0.9])
@@ -120,12 +120,12 @@ def infilled(length, hidden, lengths, keys):
     is_span = [False] * places
     for place in sorted(range(places), key=lambda i: keys[i])[: len(spans)]:
         is_span[place] = True
-    found, token = [], 0
+    actual, token = [], 0
     for span in is_span:
-        found.append(-1 if span else token)
+        actual.append(-1 if span else token)
         token += spans.pop(0) if span else 1
     assert token == length and not spans
-    return found
+    return actual
 
 
 @pytest.mark.parametrize("mean_length", [1.0, 3.0])
@@ -163,8 +163,8 @@ NAMED = {
 def batch(rows, dtype, filling):
     """Rows of several lengths in one array, with something else beyond them."""
     width = max(map(len, rows)) + 2
-    found = [[*row, *[filling] * (width - len(row))] for row in rows]
-    return np.array(found, dtype)
+    actual = [[*row, *[filling] * (width - len(row))] for row in rows]
+    return np.array(actual, dtype)
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +184,6 @@ def rows(texts):
 
 @pytest.mark.parametrize("name", NAMED)
 def test_transformation_is_that_of_t5(recorded, name):
-    found = NAMED[name](*recorded)
-    assert rows(found) == [known[name] for known in TRANSFORMS]
-    assert found.ids.dtype == np.int32
+    actual = NAMED[name](*recorded)
+    assert rows(actual) == [known[name] for known in TRANSFORMS]
+    assert actual.ids.dtype == np.int32

@@ -47,9 +47,9 @@ def training(sets, first, last, seed=3, **context):
     return arrays(sets.training_batches(ROWS, seed, first, last, **context))
 
 
-def assert_equal(found, expected):
-    assert len(found) == len(expected) > 0
-    for one, other in zip(found, expected, strict=True):
+def assert_equal(actual, expected):
+    assert len(actual) == len(expected) > 0
+    for one, other in zip(actual, expected, strict=True):
         assert one.keys() == other.keys()
         for name, value in other.items():
             np.testing.assert_array_equal(one[name], value, err_msg=name)
@@ -61,21 +61,21 @@ def test_batches_are_the_originals():
     words = sentence_files.WordIds(elmo.ElmoTokenizer(vocab))
     specs = {"input_file": str(GOLDEN / "train_text.txt")}
     sets = stream_batches.load(specs, words, steps_per_batch=6)
-    for number, found in enumerate(arrays(sets.evaluation_batches(2, 3))):
-        assert found["input_mask"].all()
+    for number, actual in enumerate(arrays(sets.evaluation_batches(2, 3))):
+        assert actual["input_mask"].all()
         for name, ending in DIRECTIONS:
-            ids = found["distinct_words"][found[f"{name}_words"]] - 1
+            ids = actual["distinct_words"][actual[f"{name}_words"]] - 1
             expected = record[f"batch{number}/tokens_characters{ending}"]
             np.testing.assert_array_equal(ids, expected)
             expected = record[f"batch{number}/next_token_id{ending}"]
-            np.testing.assert_array_equal(found[f"{name}_targets"], expected)
+            np.testing.assert_array_equal(actual[f"{name}_targets"], expected)
 
 
 def spelled(features, name):
     """The texts of the rows of a batch."""
     ids = features["distinct_words"][features[f"{name}_words"]]
-    found = [elmo.ElmoTokenizer().ids_to_tokens(row) for row in ids]
-    return [" ".join(row) for row in found]
+    actual = [elmo.ElmoTokenizer().ids_to_tokens(row) for row in ids]
+    return [" ".join(row) for row in actual]
 
 
 def test_batches_from_any_step_on_are_those_of_the_whole_run(sets):
@@ -110,22 +110,22 @@ def test_evaluation_has_each_word_once_and_ends(sets, words):
     assert real == source.num_words + source.count
     assert batches[-1]["input_mask"].any() and not batches[-1]["input_mask"].all()
     for name, _ in DIRECTIONS:
-        found = np.concatenate(
+        actual = np.concatenate(
             [f[f"{name}_targets"][f["input_mask"] > 0] for f in batches]
         )
         ends = 1 if name == "forward" else 0
-        assert np.count_nonzero(found == ends) == source.count
+        assert np.count_nonzero(actual == ends) == source.count
 
 
 def test_parts_have_their_own_words(sets):
     (whole,) = training(sets, 7, 8)
     parts = dataclasses.replace(sets, micro_batches=2)
-    (found,) = training(parts, 7, 8, num_replicas_in_sync=2)
-    tables = found["distinct_words"].reshape(4, -1, 50)
+    (actual,) = training(parts, 7, 8, num_replicas_in_sync=2)
+    tables = actual["distinct_words"].reshape(4, -1, 50)
     for name, _ in DIRECTIONS:
         rows = whole["distinct_words"][whole[f"{name}_words"]]
         for row, table in enumerate(tables):
-            own = table[found[f"{name}_words"][row]]
+            own = table[actual[f"{name}_words"][row]]
             np.testing.assert_array_equal(own, rows[row])
     hosts = [
         training(
@@ -150,8 +150,8 @@ def test_long_sentence_goes_on_and_empty_lines_are_counted(tmp_path, words):
     assert sets.describe() == (
         "sentences: 2 of 25 words in 1 file(s); 3 lines without a word are passed over"
     )
-    found = arrays(sets.evaluation_batches(1, sets.num_evaluation_batches(1, None)))
-    text = " ".join(spelled(f, "forward")[0] for f in found).split()
+    actual = arrays(sets.evaluation_batches(1, sets.num_evaluation_batches(1, None)))
+    text = " ".join(spelled(f, "forward")[0] for f in actual).split()
     assert text[:27] == ["<S>", *long.split(), "<S>", "it", "rains"]
 
 
