@@ -169,9 +169,7 @@ def _counter(split: Split) -> Callable:
     return count
 
 
-def _without_rare(
-    table: collections.Counter[bytes], rare: collections.Counter[str], limit: int
-) -> tuple[collections.Counter[bytes], int]:
+def _without_rare(table, rare, limit):
     """The table without its rarest words, and the lowest count that stays."""
     numbers = np.fromiter(table.values(), np.int64, len(table))
     least = int(np.partition(numbers, len(table) - limit)[len(table) - limit]) + 1

@@ -288,9 +288,7 @@ def noise_tokens(
     return corruptions.NoiseTokens(tokenizer.mask_id, sentinels, tokenizer.vocab_size)
 
 
-def _checked_width(
-    records: source.RecordSource, rule: corruptions.Rule, max_seq_length: int
-) -> int:
+def _checked_width(records, rule, max_seq_length):
     """The tokens of text that records have room for."""
     first_file = wording.first_of(records.files, 1)
     if records.sentence_task != "none":

@@ -4,8 +4,8 @@ Each distinct word of both streams is in a batch once.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -109,12 +109,7 @@ class StreamSets(source.PretrainingData):
             wanted=source.rows_of_host(batch_size, context),
         )
 
-    def _dataset(
-        self,
-        batches: Callable[[], Iterator[dict[str, np.ndarray]]],
-        more: list[str],
-        shape: Shape,
-    ) -> tf.data.Dataset:
+    def _dataset(self, batches, more, shape):
         def generate():
             try:
                 yield from batches()
@@ -175,26 +170,13 @@ def load(
     return StreamSets(opened[0], opened[-1], words, steps_per_batch, micro_batches)
 
 
-def _training_streams(
-    sentences: files.SentenceFiles,
-    num_rows: int,
-    steps: int,
-    seed: int,
-    first_batch: int,
-    read: Any = None,
-) -> list[rows.WordStream]:
+def _training_streams(sentences, num_rows, steps, seed, first_batch, read=None):
     """The forward and the reversed stream of a run, each in an order of its own."""
     orders = [rows.shuffle(sentences.lengths, seed, number) for number in (1, 2)]
     return _streams(orders, num_rows, steps, first_batch, read)
 
 
-def _streams(
-    orders: Sequence[Iterator[rows.Sentence]],
-    num_rows: int,
-    steps: int,
-    first_batch: int,
-    read: Any,
-) -> list[rows.WordStream]:
+def _streams(orders, num_rows, steps, first_batch, read):
     """A forward stream of the first order, and a reversed one of the second."""
     return [
         rows.WordStream(
@@ -208,13 +190,7 @@ def _streams(
     ]
 
 
-def _training(
-    sentences: files.SentenceFiles,
-    words: files.WordIds,
-    shape: Shape,
-    seed: int,
-    steps: Sequence[int],
-) -> Iterator[dict[str, np.ndarray]]:
+def _training(sentences, words, shape, seed, steps):
     """Features of consecutive steps of a run."""
     first = steps[0] if steps else 0
     streams = _training_streams(
@@ -227,12 +203,7 @@ def _training(
         yield batch | {features.SAMPLING_SEED: np.tile(drawn, (count, 1))}
 
 
-def _evaluation(
-    sentences: files.SentenceFiles,
-    words: files.WordIds,
-    shape: Shape,
-    num_batches: int,
-) -> Iterator[dict[str, np.ndarray]]:
+def _evaluation(sentences, words, shape, num_batches):
     """Features of all sentences in their order.
 
     input_mask is 0 where the sentences of a row have ended.
