@@ -11,7 +11,6 @@ import tokenizers
 
 from data_pipeline.text import base as base_tokenizer
 from data_pipeline.text import opening, wordpiece
-from data_pipeline.vocabularies import byte_ranges, processes, word_counts
 from modeling.configs import config
 from tests import tiny
 
@@ -92,33 +91,6 @@ def test_config_is_the_base_with_the_size_of_the_vocabulary(corpus_file, tmp_pat
     assert expected.pop("vocab_size") != written.pop("vocab_size") == len(vocab) == 180
     assert written == expected
     assert f"wrote {output}" in done.out
-
-
-def test_summary_says_how_the_corpus_is_spelled(corpus_file, tmp_path):
-    """Against tokenizing the corpus with what was written."""
-    vocab, done = build_from(
-        corpus_file, tmp_path, "--vocab_size=170", "--min_character_frequency=60"
-    )
-    lines = dict(line.split(" = ") for line in done.out.splitlines() if " = " in line)
-    with_all = word_counts.count(
-        byte_ranges.Corpus.from_files([str(corpus_file)]),
-        processes.InThisProcess(),
-        1,
-        split=word_counts.Words(True),
-        report=lambda *_, **__: None,
-    )
-    tokenizer = wordpiece.BertTokenizer(vocab)
-    ids = tokenizer.tokenize(text().splitlines()).flat_values.numpy().tolist()
-    words = with_all.num_words
-    assert int(lines["  words"]) == words
-    assert int(lines["  different_words"]) == len(with_all.words)
-    assert int(lines["  entries"]) == len(vocab) == 170
-    assert float(lines["  pieces_per_word"]) == pytest.approx(
-        len(ids) / words, abs=1e-4
-    )
-    share = ids.count(tokenizer.unk_id) / words
-    assert float(lines["  unknown_word_share"]) == pytest.approx(share, abs=1e-5)
-    assert share > 0.01
 
 
 @pytest.mark.slow

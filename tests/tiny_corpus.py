@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import pathlib
 import random
-import resource
 import signal
 import time
 
@@ -26,6 +25,7 @@ from tests import tiny
 SCRIPT = "create_pretraining_data"
 NUM_WORDS = 3000
 VOCAB = [*tiny.SPECIAL, "##x", "##y", *(f"w{i}" for i in range(NUM_WORDS))]
+FIRST_PIECE = len(tiny.SPECIAL)
 FIRST_WORD = len(VOCAB) - NUM_WORDS
 # So small that the text has several units, each of several chunks.
 SIZES = {
@@ -144,9 +144,9 @@ def create(directory, *, small=True, **flags):
 class Started:
     """The script in a process of its own, forked where it is already imported."""
 
-    def __init__(self, directory, *, file_bytes=None, **flags):
+    def __init__(self, directory, **flags):
         self.log = pathlib.Path(directory) / f"log-{time.monotonic_ns()}"
-        supplied = (arguments(directory, **flags), str(self.log), file_bytes)
+        supplied = (arguments(directory, **flags), str(self.log))
         self.process = _SERVER.Process(target=_main, args=supplied)
         self.process.start()
 
@@ -171,7 +171,7 @@ class Started:
         return self.wait()
 
 
-def _main(supplied, log, file_bytes):
+def _main(supplied, log):
     from absl import flags
 
     output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
@@ -179,9 +179,6 @@ def _main(supplied, log, file_bytes):
     os.dup2(output, 2)
     # A shell ignores it for what it starts in the background, and tests inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if file_bytes is not None:  # as if the disk were full: writing more is an error
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
     with sizes(SIZES):
         script = importlib.import_module(SCRIPT)
         script.define_flags()

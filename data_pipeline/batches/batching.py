@@ -143,15 +143,12 @@ class Examples:
         return packing.digest(self.packed, self.packed.first_lengths)
 
     def training_order(self, **settings: Any) -> np.ndarray:
-        """As `training_order`."""
         return training_order(self.packed.lengths, **settings)
 
     def evaluation_order(self, batch_size: int) -> np.ndarray:
-        """As `evaluation_order`."""
         return evaluation_order(self.packed.lengths, batch_size)
 
     def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
-        """As `batches`."""
         return batches(self.packed, order, targets=self.targets, pad_to=pad_to)
 
 

@@ -45,10 +45,9 @@ class RecordSets(source.PretrainingData):
         num_steps: int,
         context: tf.distribute.InputContext = source.ONE_HOST,
     ) -> tf.data.Dataset:
-        """The batches of a run, from a step on, in the order of `shuffling.windows`.
+        """The batches of a run, in the order of `shuffling.windows`.
 
         Batches are full, and may hold the end of one epoch and the start of the next.
-        Steps count from 0. `mask` draws by seed and step.
 
         Raises:
             ValueError: the records are not masked, and there is no `mask`; or the hosts
@@ -61,7 +60,6 @@ class RecordSets(source.PretrainingData):
         return self._parsed(self.train, records, rows, batch_size, seed, start_step)
 
     def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
-        """Names the records of one batch, such as "records/part-3:17"."""
         read = shuffling.numbers_of(self.train.counts)
         (batch,) = _in_order(read, self.train, batch_size, seed, step).take(1)
         begins = padding.row_splits(self.train.counts)
@@ -73,7 +71,6 @@ class RecordSets(source.PretrainingData):
         ]
 
     def num_evaluation_batches(self, batch_size: int, most: int | None) -> int:
-        """How many batches an evaluation has, at most `most`; None for all records."""
         if self.held_out.is_masked and most is not None:
             return most  # for they are repeated
         every = -(-self.held_out.count // batch_size)
@@ -119,17 +116,13 @@ class RecordSets(source.PretrainingData):
         return batches.enumerate().map(count_once, num_parallel_calls=1)
 
     def digest(self) -> str:
-        """Number, and a digest of the names and counts of files, to train on."""
         names = [os.path.basename(file) for file in self.train.files]
         text = repr((names, self.train.counts)).encode("utf-8")
         digest = hashlib.sha256(text).hexdigest()[:16]
         return f"{self.train.count} records, digest {digest}"
 
     def explain(self, error: Exception) -> str | None:
-        """One line on which file made reading fail; TensorFlow does not name it.
-
-        Reads the files again up to the one to blame; None if reading is not to blame.
-        """
+        """Names the damaged file, which TensorFlow does not; reads the files again."""
         for records in dict.fromkeys((self.train, self.held_out)):
             if damage := _explain(error, records):
                 return damage

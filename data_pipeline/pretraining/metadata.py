@@ -113,14 +113,13 @@ _NO_EXAMPLE = "Could not parse example input"
 _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Contents:
     """The content of one file."""
 
     file: str
     count: int  # of records
-    shared: dict[str, Any]  # by the names of SHARED; without what is unknown
-    text_counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    known: dict[str, Any]  # by the names of Metadata
     largest_id: int | None = None  # of the first records; None: not looked at
 
 
@@ -150,12 +149,7 @@ def _from_metadata(file, size, recorded):
             f"{recorded.num_bytes}; it is truncated or was changed: copy both files "
             "again, or make them again with create_pretraining_data.py"
         )
-    return Contents(
-        file=file,
-        count=recorded.num_instances,
-        shared={name: getattr(recorded, name) for name in SHARED},
-        text_counts={name: getattr(recorded, name) for name in TEXT_COUNTS},
-    )
+    return Contents(file, recorded.num_instances, vars(recorded))
 
 
 def _from_records(file, size):
@@ -188,14 +182,14 @@ def _from_records(file, size):
                     f"{file}: {name} has {values[0]} values in record 0, but {value} "
                     f"in record {number}; make the file again with one setting"
                 )
-    shared = {
+    known = {
         "max_seq_length": lengths[0],
         "max_predictions_per_seq": predictions[0],
         "sentence_task": "next",  # of the original, whose records have no metadata
     }
     if not predictions[0]:
-        shared["masking"] = UNMASKED
-    return Contents(file=file, count=count, shared=shared, largest_id=max(largest))
+        known["masking"] = UNMASKED
+    return Contents(file, count, known, max(largest))
 
 
 def _measure(serialized, where):

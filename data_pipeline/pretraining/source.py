@@ -24,14 +24,10 @@ class PretrainingData(abc.ABC):
 
     Seeds are not negative. Each host of a `context` gets equally many consecutive rows
     of every batch; all hosts together have the batches that one would have.
-
-    Attributes:
-        train: has `files`.
-        held_out: the same as `train`, where there is no other.
     """
 
-    train: Any
-    held_out: Any
+    train: Any  # has `files` and `count`
+    held_out: Any  # the same as `train`, where there is no other
     unit: ClassVar[str] = "records"  # what is counted
 
     @abc.abstractmethod
@@ -118,7 +114,6 @@ class RecordSource:
 
     @property
     def count(self) -> int:
-        """Records of all files."""
         return sum(self.counts)
 
 
@@ -190,8 +185,7 @@ def check_records(
         )
     text_counts = {}
     for name in metadata.TEXT_COUNTS:
-        numbers = [content.text_counts.get(name, 0) for content in contents]
-        numbers = [n for n, count in zip(numbers, counts, strict=True) if count]
+        numbers = [each.known.get(name, 0) for each in contents if each.count]
         text_counts[name] = sum(numbers) if all(numbers) else 0
     return RecordSource(
         files=tuple(files),
@@ -210,7 +204,7 @@ def _agreed(contents, flag):
     shared: dict[str, Any] = {}
     for name in metadata.SHARED:
         for content in contents:
-            if (value := content.shared.get(name)) is None:
+            if (value := content.known.get(name)) is None:
                 continue
             first, file = shared.setdefault(name, (value, content.file))
             if value != first:

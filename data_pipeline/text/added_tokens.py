@@ -45,7 +45,8 @@ def read(vocab_file: str, vocab: Sequence[str]) -> tuple[list[str], dict[str, bo
             f"they are empty, or {os.path.basename(vocab_file)} has them with other "
             "ids; correct or remove them"
         )
-    longer = [*vocab, *_by_id(new, len(vocab), path)]
+    remedy = "correct them, or remove the file to do without its tokens"
+    longer = [*vocab, *sort_by_id(new, path, remedy, first=len(vocab))]
     return longer, check_settings(ids, _read_settings(directory), path)
 
 
@@ -70,13 +71,19 @@ def check_settings(
     return are_normalized
 
 
-def _by_id(ids: Mapping[str, Any], first: int, path: str) -> list[str]:
-    """The tokens in the order of their ids, which run from `first` without a gap."""
-    wanted = range(first, first + len(ids))
-    if sorted(ids.values(), key=repr) != sorted(wanted, key=repr):
+def sort_by_id(
+    ids: Mapping[str, Any], path: str, remedy: str, first: int = 0
+) -> list[str]:
+    """The tokens of a file in the order of their ids.
+
+    Raises:
+        ValueError: the ids do not run from `first` without a gap; names the remedy.
+    """
+    wanted = range(first, max(first + len(ids), 1))
+    if sorted(map(repr, ids.values())) != sorted(map(repr, wanted)):
         raise errors.InputError(
             f"{path}: the ids of its {len(ids)} tokens are not {first}, {first + 1}, "
-            "...; correct them, or remove the file to do without its tokens"
+            f"...; {remedy}"
         )
     return sorted(ids, key=ids.__getitem__)
 

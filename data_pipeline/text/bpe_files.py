@@ -18,6 +18,7 @@ from data_pipeline.text import added_tokens
 END_OF_WORD = "</w>"  # ends a word's last token in GPT's vocabulary
 HEADER = "#version: 0.2"
 _SPACE = "Ġ"  # how byte-level vocabularies write a space
+_COPY = "copy the file again"
 _REMEDY = "give the two files of one release"
 
 
@@ -48,7 +49,7 @@ def read(vocab_file: str) -> BytePairs:
     name = os.path.basename(vocab_file)
     if name.endswith(file_names.TOKENIZER):
         return _read_tokenizer(vocab_file)
-    learned = _in_order(_object(vocab_file), vocab_file)
+    learned = added_tokens.sort_by_id(_object(vocab_file), vocab_file, _COPY)
     vocab, _ = added_tokens.read(vocab_file, learned)
     merges_file = merges_of(vocab_file)
     if not tf.io.gfile.exists(merges_file):
@@ -104,30 +105,6 @@ def _object(path: str) -> dict[str, Any]:
     return json_files.read_object(path, unique)
 
 
-def _in_order(ids: Mapping[str, Any], path: str) -> list[str]:
-    """The tokens by id."""
-    wrong = [(t, i) for t, i in ids.items() if type(i) is not int or i < 0]
-    if wrong:
-        raise errors.InputError(
-            f"{path}: {wrong[0][0]!r} has the id {wrong[0][1]!r}, which is no number "
-            "from 0; copy the file again"
-        )
-    tokens = {index: token for token, index in ids.items()}
-    if len(tokens) < len(ids):
-        token = next(t for t, i in ids.items() if tokens[i] != t)
-        raise errors.InputError(
-            f"{path}: {token!r} and {tokens[ids[token]]!r} both have the id "
-            f"{ids[token]}; copy the file again"
-        )
-    missing = next((i for i in range(len(tokens)) if i not in tokens), None)
-    if missing is not None or not tokens:
-        raise errors.InputError(
-            f"{path}: no token has the id {missing or 0}, but {len(ids)} tokens have "
-            "ids; they must be 0, 1, ... without a gap: copy the file again"
-        )
-    return [tokens[index] for index in range(len(tokens))]
-
-
 def _lines(path: str) -> list[str]:
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
@@ -154,7 +131,7 @@ def _checked(
         if len(parts) != 2 or not all(parts):
             raise errors.InputError(
                 f"{place}: {line!r} is no merge, which is two tokens with a space "
-                "between them; copy the file again"
+                f"between them; {_COPY}"
             )
         pair = (parts[0], parts[1])
         for token in (*pair, "".join(pair)):
@@ -201,7 +178,7 @@ def _read_tokenizer(path: str) -> BytePairs:
             f"{path}: is not laid out as tokenizers 0.23 writes it ({error!r}); "
             f"{_other_files(path)}"
         ) from error
-    tokens = _in_order(vocab, path)
+    tokens = added_tokens.sort_by_id(vocab, path, _COPY)
     places = [(f"{path}: model.merges[{i}]", line) for i, line in enumerate(lines)]
     return BytePairs(tokens, _checked(places, tokens, path), is_byte_level)
 

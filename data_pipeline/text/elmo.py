@@ -134,10 +134,7 @@ class ElmoTokenizer(base.Tokenizer):
     def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """The texts [B] of ids [B, (S), ...]: words with a space between them."""
         with tf.device("CPU:0"):
-            words = tf.gather(self._spelled, tf.cast(ids, tf.int32))
-            if self.max_characters is not None:
-                words = tf.strings.reduce_join(words, axis=-1)
-            return tf.strings.reduce_join(words, axis=-1, separator=" ")
+            return tf.strings.reduce_join(self._words(ids), axis=-1, separator=" ")
 
     def decode(self, ids: Iterable[Any]) -> str:
         """The text of tokens, [S, ...]."""
@@ -146,9 +143,7 @@ class ElmoTokenizer(base.Tokenizer):
     def ids_to_tokens(self, ids: Iterable[Any]) -> list[str]:
         """The words of tokens [S, ...], as far as their characters go."""
         with tf.device("CPU:0"):
-            words = tf.gather(self._spelled, np.asarray(ids, np.int32))
-            if self.max_characters is not None:
-                words = tf.strings.reduce_join(words, axis=-1)
+            words = self._words(np.asarray(ids))
         return [word.decode("utf-8", "ignore") for word in words.numpy().tolist()]
 
     def definition(self) -> list[str]:
@@ -175,6 +170,13 @@ class ElmoTokenizer(base.Tokenizer):
             return base.constant(["", *self.vocab])
         table = [b"", *(bytes([byte]) for byte in range(_BYTES)), BEGIN, END]
         return base.constant(table + [b""] * (_FILLING - _END))
+
+    def _words(self, ids):
+        """The words of tokens, as far as their characters go."""
+        words = tf.gather(self._spelled, tf.cast(ids, tf.int32))
+        if self.max_characters is not None:
+            words = tf.strings.reduce_join(words, axis=-1)
+        return words
 
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are
@@ -207,12 +209,8 @@ class ElmoTokenizer(base.Tokenizer):
         with tf.init_scope(), tf.device("CPU:0"):
             hashes = _hashed(tf.constant(words)).numpy()
         order = np.argsort(hashes)
-        columns = (
-            hashes[order],
-            words[order],
-            np.array([*ids.values()], np.int32)[order],
-        )
-        return [base.constant(column) for column in columns]
+        columns = hashes, words, np.array([*ids.values()], np.int32)
+        return [base.constant(column[order]) for column in columns]
 
     def _word_ids(self, words):
         hashes, known, ids = self._table

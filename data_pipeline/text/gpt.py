@@ -116,17 +116,11 @@ class GptTokenizer(gpt2.BytePairTokenizer):
                 "the tokenizer of GPT finds words in Python, so no graph can contain "
                 "it; tokenize before, and give the graph ids"
             )
-        strings = [text.decode("utf-8", "replace") for text in texts.numpy()]
-        if self._split is None:
-            return gpt2.encode(self._pairs, strings)
-        words = [self._split(text) for text in strings]
-        return gpt2.encode(self._pairs, words, is_pretokenized=True)
+        return gpt2.encode(self._pairs, texts, self._split)
 
 
 # text_utils.py, text_standardize.
-_SIGNS = str.maketrans(
-    {"—": "-", "–": "-", "―": "-", "…": "...", "´": "'"},
-)
+_SIGNS = str.maketrans({"—": "-", "–": "-", "―": "-", "…": "...", "´": "'"})
 # A backslash was meant to be among them, but the original's pattern lost it.
 _RUN = re.compile(r"(-+|~+|!+|\"+|;+|\?+|\++|,+|\)+|\(+|/+|\*+|\[+|\]+|}+|{+|\|+|_+)")
 _LINE_END = re.compile(r"\s*\n\s*")

@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ class Gpt2Tokenizer(BytePairTokenizer):
     It consists of TensorFlow operations, so one object serves eager code, tf.data and
     an exported SavedModel. No special token is recognised in a text: "<|endoftext|>" is
     13 characters there, as in the original. What is not UTF-8 becomes U+FFFD. A byte
-    that the vocabulary lacks, as a vocabulary of its own training may, is left out.
+    that the vocabulary lacks is left out.
     """
 
     def __init__(self, vocab: Sequence[str], merges: Sequence[tuple[str, str]]):
@@ -148,18 +148,28 @@ class Gpt2Tokenizer(BytePairTokenizer):
             rows = texts.numpy().tolist()
             spaces = sum(row.count(b" ") for row in rows)
             if sum(map(len, rows)) > _BYTES_A_SPACE * (spaces + 1):
-                return encode(
-                    self._pairs, [row.decode("utf-8", "replace") for row in rows]
-                )
+                return encode(self._pairs, texts)
         with tf.device("CPU:0"):  # where string operations are
             # Compiled, once for all tokenizers.
             ids = bpe_graph.tokenize(texts, self._table)
             return ids.with_row_splits_dtype(tf.int64)
 
 
-def encode(pairs: tokenizers.Tokenizer, rows: list, **settings: bool):
-    """Cuts texts [B] by the library `tokenizers` into int32 ids [B, (S)]."""
-    encoded = pairs.encode_batch_fast(rows, add_special_tokens=False, **settings)
+def encode(
+    pairs: tokenizers.Tokenizer,
+    texts: tf.Tensor,
+    split: Callable[[str], list[str]] | None = None,
+) -> tf.RaggedTensor:
+    """Cuts texts [B] by the library `tokenizers` into int32 ids [B, (S)].
+
+    `split` finds the words of a text, if not the library does.
+    """
+    rows: list = [text.decode("utf-8", "replace") for text in texts.numpy()]
+    if split:
+        rows = list(map(split, rows))
+    encoded = pairs.encode_batch_fast(
+        rows, is_pretokenized=bool(split), add_special_tokens=False
+    )
     rows = [row.ids for row in encoded]
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     ids = np.fromiter((i for row in rows for i in row), np.int32, lengths.sum())

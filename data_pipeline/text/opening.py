@@ -91,11 +91,6 @@ def open_tokenizer(files: Any, *, checks_case: bool) -> base.Tokenizer:
     return tokenizer
 
 
-def open_for_tasks(files: Any, *, checks_case: bool) -> base.Tokenizer:
-    """`open_tokenizer` with the special tokens that stand around texts."""
-    return open_tokenizer(files, checks_case=checks_case).with_special_tokens()
-
-
 def _elmo_options(config_file: str) -> dict[str, Any] | None:
     """The content of options.json of an ELMo; None of any other config, or none."""
     if not config_file or not tf.io.gfile.exists(config_file):

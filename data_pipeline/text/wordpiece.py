@@ -55,12 +55,7 @@ def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
         raise errors.InputError(
             f"{path}: not a tokenizer of word pieces; give --vocab_file=vocab.txt"
         )
-    if sorted(ids.values(), key=repr) != sorted(range(len(ids)), key=repr):
-        raise errors.InputError(
-            f"{path}: the ids of its {len(ids)} tokens are not 0, 1, ...; give "
-            "--vocab_file=vocab.txt"
-        )
-    vocab = sorted(ids, key=ids.__getitem__)
+    vocab = matching.sort_by_id(ids, path, "give --vocab_file=vocab.txt")
     return vocab, matching.check_settings(added, added, path)
 
 
@@ -149,9 +144,7 @@ class BertTokenizer(base.Tokenizer):
                     "content": token,
                     "normalized": is_normalized,
                     "special": not is_normalized,
-                    "single_word": False,
-                    "lstrip": False,
-                    "rstrip": False,
+                    **dict.fromkeys(("single_word", "lstrip", "rstrip"), False),
                 }
                 for token, is_normalized in self.added_tokens.items()
             }

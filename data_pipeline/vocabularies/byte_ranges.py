@@ -118,7 +118,6 @@ class Corpus:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all files."""
         return sum(self.sizes)
 
     def range_sizes(self, chosen: Any = slice(None)) -> np.ndarray:

@@ -46,10 +46,8 @@ def learn(
         show_progress=False,
     )
     report(f"learning from {len(counts.words)} different words")
-    words = {gpt2.to_byte_chars(word): n for word, n in counts.words.items()}
-    words = {
-        word: n for word, n in words.items() if len(word) > 1
-    }  # others have no pair
+    spelled = ((gpt2.to_byte_chars(word), n) for word, n in counts.words.items())
+    words = {word: n for word, n in spelled if len(word) > 1}  # others have no pair
     learned.train_from_iterator(_running_text(_at_most(words, MAX_CHARS)), trainer)
     model = json.loads(learned.to_str())["model"]
     vocab = sorted(model["vocab"], key=model["vocab"].__getitem__)

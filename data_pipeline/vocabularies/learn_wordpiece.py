@@ -12,7 +12,6 @@ of training, its 8,000 entries need 1.369 pieces a word, those learned here 1.31
 """
 
 import bisect
-import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -67,11 +66,16 @@ def learn(
             "lower it"
         )
     alphabet = _alphabet(chars)
-    if len(fixed) + len(alphabet) > vocab_size:
-        raise errors.InputError(
-            _too_many_characters(counts, len(fixed), len(alphabet), vocab_size)
-        )
     room = vocab_size - len(fixed) - len(alphabet)
+    if room < 0:
+        fitting = _fitting_frequency(counts, vocab_size - len(fixed))
+        rarer = f", or set --min_character_frequency={fitting}, so that rarer ones "
+        raise errors.InputError(
+            f"--vocab_size={vocab_size} has no room for {len(alphabet)} characters, "
+            f"alone and inside of words, and {len(fixed)} special tokens, with those "
+            f"of --num_unused_tokens; raise it above {len(fixed) + len(alphabet)}"
+            + (f"{rarer}become [UNK]" if fitting else "")
+        )
     words = sorted(
         (
             (word, count)
@@ -80,8 +84,13 @@ def learn(
         ),
         key=lambda pair: (-pair[1], pair[0]),
     )
-    pieces = _search(_bounded(words, report), room, report) if room and words else []
-    return [*fixed, *alphabet, *pieces[:room]]
+    if not (room and words):
+        return [*fixed, *alphabet]
+    lengths = np.array([len(word) for word, _ in words], np.int64)
+    substrings = np.cumsum(lengths * (lengths + 1) // 2)
+    learned = words[: int(np.searchsorted(substrings, MAX_SUBSTRINGS))]
+    report(f"learning from {len(learned)} of {len(words)} different words")
+    return [*fixed, *alphabet, *_search(learned, room, report)[:room]]
 
 
 def _frequent(counts: word_counts.WordCounts, least: int) -> set[str]:
@@ -97,40 +106,15 @@ def _alphabet(chars: set[str]) -> list[str]:
     return [*sorted(chars), *itertools.compress(inner, is_found)]
 
 
-def _too_many_characters(
-    counts: word_counts.WordCounts,
-    num_special: int,
-    num_characters: int,
-    vocab_size: int,
-) -> str:
-    """A message that names the lowest frequency of characters for which they fit."""
+def _fitting_frequency(counts: word_counts.WordCounts, room: int) -> int | None:
+    """The lowest frequency of characters from which all fit, if there is one."""
 
     def fits(least):
-        return num_special + len(_alphabet(_frequent(counts, least))) <= vocab_size
+        return len(_alphabet(_frequent(counts, least))) <= room
 
     frequencies = sorted(set(counts.characters.values()))
     place = bisect.bisect_left(frequencies, True, key=fits)
-    remedy = f"raise it above {num_special + num_characters}"
-    if place < len(frequencies):
-        remedy += (
-            f", or set --min_character_frequency={frequencies[place]}, so that rarer "
-            "ones become [UNK]"
-        )
-    return (
-        f"--vocab_size={vocab_size} has no room for {num_characters} characters, alone "
-        f"and inside of words, and {num_special} special tokens, with those of "
-        f"--num_unused_tokens; {remedy}"
-    )
-
-
-def _bounded(
-    words: list[tuple[str, int]], report: Callable[[str], None]
-) -> list[tuple[str, int]]:
-    lengths = np.array([len(word) for word, _ in words], np.int64)
-    substrings = np.cumsum(lengths * (lengths + 1) // 2)
-    count = int(np.searchsorted(substrings, MAX_SUBSTRINGS))
-    report(f"learning from {count} of {len(words)} different words")
-    return words[:count]
+    return frequencies[place] if place < len(frequencies) else None
 
 
 def _search(
@@ -234,8 +218,7 @@ def _piece_starts(word: str, kept: _Substrings) -> list[int]:
     return starts
 
 
-@dataclasses.dataclass(frozen=True)
-class Coverage:
+class Coverage(NamedTuple):
     """How a vocabulary spells running words: shares that are one piece, or [UNK]."""
 
     whole_share: float  # 0..1

@@ -18,7 +18,6 @@ class InThisProcess(concurrent.futures.Executor):
     """An executor for one worker: it does the work at once."""
 
     def submit(self, function: Callable, /, *args: Any, **kwargs: Any):
-        """Calls the function; its result or exception is in the future."""
         future: concurrent.futures.Future = concurrent.futures.Future()
         try:
             future.set_result(function(*args, **kwargs))

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 from typing import Any
 
@@ -15,7 +15,7 @@ import tensorflow as tf
 from contract import errors
 from data_pipeline.tables import file_patterns
 from data_pipeline.text import bpe_graph, elmo, normalization
-from data_pipeline.vocabularies import byte_ranges, word_counts
+from data_pipeline.vocabularies import byte_ranges
 
 GROUP_BYTES = 1 << 22  # of a group of ranges, which a worker counts at a time
 # Different words in memory, about 150 bytes each, before the rarest are dropped.
@@ -68,30 +68,16 @@ class WordCounts:
     dropped_below: int  # below it, words were dropped to save memory; 0: none was
 
 
-def plain_files(
-    files: list[str], directory: str, executor: futures.Executor
-) -> list[str]:
-    """The same files, with those of gzip unpacked into a directory by `unpack`."""
-    plain = [
-        os.path.join(directory, f"{index}.txt") if byte_ranges.is_packed(path) else path
-        for index, path in enumerate(files)
-    ]
-    unpacked = [
-        executor.submit(byte_ranges.unpack, path, destination)
-        for path, destination in zip(files, plain, strict=True)
-        if path != destination
-    ]
-    for done in unpacked:
-        done.result()
-    return plain
-
-
 def count_files(
     files: list[str], executor: futures.Executor, num_workers: int, **settings: Any
 ) -> WordCounts:
     """`count` of files, of which those of gzip are unpacked while it lasts."""
     with tempfile.TemporaryDirectory() as directory:
-        plain = plain_files(files, directory, executor)
+        packed = {path: "" for path in files if byte_ranges.is_packed(path)}
+        for index, path in enumerate(packed):
+            packed[path] = os.path.join(directory, f"{index}.txt")
+        list(executor.map(byte_ranges.unpack, packed.keys(), packed.values()))
+        plain = [packed.get(path, path) for path in files]
         sizes = file_patterns.sizes(plain)
         boundaries = byte_ranges.find_boundaries(plain, sizes)
         corpus = byte_ranges.Corpus.from_files(plain, sizes, boundaries)
@@ -105,11 +91,10 @@ def count(
     *,
     split: Split,
     report: Callable[..., None],
-    max_words: int = MAX_WORDS,
 ) -> WordCounts:
     """Counts the words of a corpus on all workers; the result does not depend on them.
 
-    Memory is bounded: when there are more than `max_words` different words, the rarest
+    Memory is bounded: when there are more than MAX_WORDS different words, the rarest
     are dropped until at most half as many are left, as in lossy counting. So rare words
     hardly influence a vocabulary; their characters stay counted. Each of `num_workers`
     has two groups of ranges at most. `report` is called with ranges done, of how many,
@@ -125,12 +110,13 @@ def count(
     sizes = corpus.range_sizes()
     groups = corpus.groups(np.arange(total), GROUP_BYTES)
     report(0, total, MB=0, words=0)
-    counted = _in_order(corpus, groups, executor, 2 * num_workers, split)
+    parts = (executor.submit(count_ranges, corpus.part(g), split) for g in groups)
+    counted = _ahead(parts, 2 * num_workers)
     for group, (words, counts) in zip(groups, counted, strict=True):
         for word, number in zip(words, counts, strict=True):
             table[word] += number
-        if len(table) > max_words:
-            table, least = _without_rare(table, rare, max_words // 2)
+        if len(table) > MAX_WORDS:
+            table, least = _without_rare(table, rare, MAX_WORDS // 2)
             dropped_below = max(dropped_below, least)
         num_words += sum(counts)
         num_ranges += len(group)
@@ -146,18 +132,12 @@ def count(
     return WordCounts(decoded, dict(characters), num_words, dropped_below)
 
 
-def _in_order(
-    corpus: byte_ranges.Corpus,
-    groups: list[np.ndarray],
-    executor: futures.Executor,
-    ahead: int,
-    split: Split,
-) -> Iterator[tuple[list[bytes], list[int]]]:
-    """Counts groups of ranges; at most `ahead` others are being counted."""
+def _ahead(submitted: Iterable[futures.Future], count: int) -> Iterator[Any]:
+    """The results of tasks in order; at most `count` others have been submitted."""
     running: collections.deque[futures.Future] = collections.deque()
-    for group in groups:
-        running.append(executor.submit(count_ranges, corpus.part(group), split))
-        if len(running) > ahead:
+    for future in submitted:
+        running.append(future)
+        if len(running) > count:
             yield running.popleft().result()
     while running:
         yield running.popleft().result()
@@ -189,9 +169,7 @@ def _counter(split: Split) -> Callable:
     return count
 
 
-def _without_rare(
-    table: collections.Counter[bytes], rare: collections.Counter[str], limit: int
-) -> tuple[collections.Counter[bytes], int]:
+def _without_rare(table, rare, limit):
     """The table without its rarest words, and the lowest count that stays."""
     numbers = np.fromiter(table.values(), np.int64, len(table))
     least = int(np.partition(numbers, len(table) - limit)[len(table) - limit]) + 1
@@ -214,7 +192,7 @@ _SPECIAL = (elmo.BEGIN, elmo.END, elmo.UNKNOWN)
 
 
 def learn_words(
-    counts: word_counts.WordCounts, vocab_size: int, split_words: str
+    counts: WordCounts, vocab_size: int, split_words: str
 ) -> elmo.ElmoTokenizer:
     """The tokenizer of <S>, </S>, <UNK> and words, the most frequent first.
 

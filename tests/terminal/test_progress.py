@@ -167,7 +167,7 @@ def test_lines_in_a_file_count_from_the_first_report(clock, monkeypatch, is_hidd
         report(30, 40, instances=510)
         clock["now"] += 20
         report(31, None, "a text")
-    progress.say("end", stream)
+    progress.print_line("end", stream)
     shown = [
         "writing: task 20/40 (50 %)  --:-- left  300 instances",
         "writing: task 30/40 (75 %)  0.5/s  00:20 left  510 instances, 10/s",

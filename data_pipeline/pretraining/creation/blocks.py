@@ -102,16 +102,12 @@ class Unit:
 
     tokens: np.ndarray  # int32 [T], the documents with their ends
     numbers: np.ndarray  # int64 [N], of the blocks, as shuffled
-    text_counts: dict[str, int]
+    counts: dict[str, int]  # documents, words, bytes and tokens of the text
     special: SpecialTokens
     max_seq_length: int  # S
 
     def __len__(self):
         return len(self.numbers)
-
-    def counts(self) -> dict[str, int]:
-        """Documents, words, bytes and tokens of the text."""
-        return self.text_counts
 
     def in_metadata(self, chosen: np.ndarray, first: int) -> tuple[int, ...]:
         """The values of IN_METADATA, of blocks of which `first` come before.
@@ -123,7 +119,7 @@ class Unit:
         whole, end = max(len(self), 1), first + len(chosen)
         shares = (
             total * end // whole - total * first // whole
-            for total in (self.text_counts["words"], self.text_counts["bytes"])
+            for total in (self.counts["words"], self.counts["bytes"])
         )
         return predictions, *shares
 
@@ -158,10 +154,8 @@ def join(
     job: creation_job.Job, unit: int, chunks: Sequence[Mapping[str, np.ndarray]]
 ) -> Unit:
     """The unit whose chunks `cut` has made."""
-    special, length = (
-        SpecialTokens.from_tokenizer(job.tokenizer),
-        job.settings.max_seq_length,
-    )
+    special = SpecialTokens.from_tokenizer(job.tokenizer)
+    length = job.settings.max_seq_length
     parts = [arrays["tokens"] for arrays in chunks]
     num_predicted = sum(map(len, parts))
     if not special.size and special.end_id is not None:
@@ -174,7 +168,7 @@ def join(
     return Unit(
         tokens=np.concatenate(parts),
         numbers=np.random.default_rng(job.seed(1, unit)).permutation(count),
-        text_counts=dict(zip(COUNTS[:-1], totals, strict=True)),
+        counts=dict(zip(COUNTS[:-1], totals, strict=True)),
         special=special,
         max_seq_length=length,
     )

@@ -82,7 +82,6 @@ class Job:
         return [self.settings.random_seed % (1 << 64), *numbers]
 
     def path(self, *names: str) -> str:
-        """A file in the work directory."""
         return os.path.join(self.work_dir, *names)
 
     def chunk_path(self, unit: int, chunk: int) -> str:
@@ -110,7 +109,6 @@ class Job:
         return self.path(f"complete-{file:05}.json")
 
     def unpacked_path(self, index: int) -> str:
-        """An unpacked input file."""
         return self.path(f"input-{index:05}.txt")
 
 

@@ -292,6 +292,7 @@ class Unit:
     def __len__(self):
         return len(self.pairs)
 
+    @property
     def counts(self) -> dict[str, int]:
         """Documents, sentences and tokens of the text."""
         return {

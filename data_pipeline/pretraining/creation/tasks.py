@@ -33,10 +33,7 @@ from data_pipeline.pretraining.creation import job as creation_job
 
 BATCH_ROWS = 2048  # assembled at a time: some megabytes, which stay in the cache
 _COPY_BYTES = 1 << 24
-_INSTANCES = {
-    metadata.MASKED_LM: sentence_pairs,
-    metadata.LEFT_TO_RIGHT: blocks,
-}
+_INSTANCES = {metadata.MASKED_LM: sentence_pairs, metadata.LEFT_TO_RIGHT: blocks}
 
 
 def _instances(job: creation_job.Job) -> Any:
@@ -67,7 +64,7 @@ def write(job: creation_job.Job, unit: int, task: int) -> dict[str, int]:
     rng = np.random.default_rng(job.seed(2, unit, task))
     counts = dict.fromkeys(_instances(job).COUNTS, 0)
     if task == 0:
-        counts |= instances.counts()
+        counts |= instances.counts
     files, shard, shards = job.shards(task)
     for file in files:
         first, chosen = _share(job, len(instances), file, shard, shards)

@@ -1,5 +1,1 @@
-"""Texts with noise, and what an encoder-decoder has to write of them.
-
-In: unmasked pretraining records. Out: batches of sources and targets, in which the
-noise follows from seed, step and row.
-"""
+"""Texts with noise as sources, and the targets of an encoder-decoder."""

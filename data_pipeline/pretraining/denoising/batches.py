@@ -27,18 +27,13 @@ _NAMES = (*features.ENCODER_INPUTS, *_TARGET_FEATURES)
 
 @dataclasses.dataclass(frozen=True)
 class Corruptor:
-    """Makes sources and targets of records that have at most W tokens of text.
-
-    `pads_to_longest` gives each batch, or a host's share of one, the lengths of its
-    longest source and target; else lengths are those below.
-    """
+    """Makes sources and targets of records that have at most W tokens of text."""
 
     rule: corruptions.Rule
     noise_tokens: corruptions.NoiseTokens
     around_source: tuple[int, int]  # the ids of [CLS] and [SEP]
     tokens: features.DecoderTokens
     width: int  # W
-    pads_to_longest: bool = False
 
     @property
     def source_length(self) -> int:
@@ -94,8 +89,6 @@ class Corruptor:
         """Ids [N, length] with tokens around those of records, and which are real."""
         *before, after = around
         lengths = np.where(is_record, texts.lengths + len(before) + 1, 0)
-        if self.pads_to_longest:
-            length = max(int(lengths.max(initial=0)), 1)  # Keras takes no 0 columns
         width, first = texts.ids.shape[1], len(before)
         shape = len(lengths), max(length, width + first)
         ids: np.ndarray = np.zeros(shape, features.INTEGER)
@@ -135,9 +128,7 @@ class Corruptor:
             read = [batch[name] for name in (features.INPUT_IDS, features.INPUT_MASK)]
             values = tf.numpy_function(corrupt, [step, *read], [tf.int32] * len(_NAMES))
             batch = {
-                name: tf.ensure_shape(
-                    value, [count, None if self.pads_to_longest else lengths[name]]
-                )
+                name: tf.ensure_shape(value, [count, lengths[name]])
                 for name, value in zip(_NAMES, values, strict=True)
             }
             is_real = batch[features.DECODER_MASK] > 0
@@ -166,7 +157,6 @@ class DenoisingSets(record_batches.RecordSets):
         num_steps: int,
         context: tf.distribute.InputContext = source.ONE_HOST,
     ) -> tf.data.Dataset:
-        """The records of RecordSets.training_batches; noise follows from the step."""
         return self.train_corruptor.corrupt(
             super().training_batches(batch_size, seed, start_step, num_steps, context),
             rows=source.rows_of_host(batch_size, context),
@@ -181,10 +171,7 @@ class DenoisingSets(record_batches.RecordSets):
         num_batches: int | None,
         context: tf.distribute.InputContext = source.ONE_HOST,
     ) -> tf.data.Dataset:
-        """The held-out records in their order, each once.
-
-        Rows that fill the last batch are padding alone.
-        """
+        """Rows that fill the last batch are padding alone."""
         return self.held_out_corruptor.corrupt(
             super().evaluation_batches(batch_size, num_batches, context),
             rows=source.rows_of_host(batch_size, context),
@@ -221,7 +208,6 @@ def load(
     vocab_size: int,
     spare_rows: int,
     tokens: features.DecoderTokens | None = None,
-    pads_to_longest: bool = False,
 ) -> DenoisingSets:
     """Opens the records to train on, and those to evaluate on.
 
@@ -234,7 +220,6 @@ def load(
         vocab_size: rows of the network's table.
         spare_rows: of them, at most so many beyond the vocabulary.
         tokens: of the decoder; None for those of the tokenizer.
-        pads_to_longest: as in Corruptor; not where batches need one shape, as on TPU.
 
     Raises:
         ValueError: as in source.check_records; the vocabulary is not of word pieces, or
@@ -263,7 +248,6 @@ def load(
             around_source=(tokenizer.cls_id, tokenizer.sep_id),
             tokens=tokens or features.DecoderTokens.from_tokenizer(tokenizer),
             width=width,
-            pads_to_longest=pads_to_longest,
         )
     return DenoisingSets(
         **vars(records),
@@ -304,9 +288,7 @@ def noise_tokens(
     return corruptions.NoiseTokens(tokenizer.mask_id, sentinels, tokenizer.vocab_size)
 
 
-def _checked_width(
-    records: source.RecordSource, rule: corruptions.Rule, max_seq_length: int
-) -> int:
+def _checked_width(records, rule, max_seq_length):
     """The tokens of text that records have room for."""
     first_file = wording.first_of(records.files, 1)
     if records.sentence_task != "none":

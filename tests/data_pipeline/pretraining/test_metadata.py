@@ -44,37 +44,23 @@ def test_spec_is_the_originals():
 
 def test_metadata_are_believed(tmp_path):
     path = tiny_records.write_numbered(tmp_path / "a", 0, 3, said={"masking": "span"})
-    shared = {name: tiny_records.METADATA[name] for name in metadata.SHARED}
-    assert metadata.describe(path) == metadata.Contents(
-        file=path,
-        count=3,
-        shared=shared | {"masking": "span"},
-        text_counts=dict.fromkeys(metadata.TEXT_COUNTS, 0),
-    )
+    contents = metadata.describe(path)
+    assert (contents.file, contents.count, contents.largest_id) == (path, 3, None)
+    assert contents.known == vars(metadata.read(path))
 
 
 @pytest.mark.parametrize("has_masks", [True, False])
 def test_records_without_metadata_are_probed(tmp_path, has_masks):
     path = tiny_records.write_numbered(tmp_path / "a", 0, 7, has_masks=has_masks)
-    assert metadata.describe(path) == metadata.Contents(
-        file=path,
-        count=7,
-        shared={
-            "max_seq_length": 8,
-            "max_predictions_per_seq": 2 if has_masks else 0,
-            "sentence_task": "next",
-            **({} if has_masks else {"masking": "none"}),
-        },
-        largest_id=11,  # of record 6: 5 + 6
-    )
-
-
-def test_recorded_file_of_the_original(shared_file):
-    path = str(shared_file("golden/pretraining/original.tfrecord"))
-    found = metadata.describe(path)
-    shared = {"max_seq_length": 128, "max_predictions_per_seq": 20}
-    assert (found.count, found.shared) == (400, shared | {"sentence_task": "next"})
-    assert 20_000 < found.largest_id < 30_522
+    known = {
+        "max_seq_length": 8,
+        "max_predictions_per_seq": 2 if has_masks else 0,
+        "sentence_task": "next",
+    }
+    if not has_masks:
+        known["masking"] = "none"
+    # The largest id is of record 6: 5 + 6.
+    assert metadata.describe(path) == metadata.Contents(path, 7, known, 11)
 
 
 def test_changed_size_is_refused(tmp_path):
@@ -140,13 +126,13 @@ def test_lengths_of_records_must_be_one(tmp_path):
 
 def starts(path):
     """The byte at which each record begins, and the size of the file."""
-    found = [0]
+    actual = [0]
     for record in tf.data.TFRecordDataset(path):
-        found.append(found[-1] + len(record.numpy()) + 16)
-    return found
+        actual.append(actual[-1] + len(record.numpy()) + 16)
+    return actual
 
 
-@pytest.mark.parametrize("block", [8, 11, 200, 1 << 22])
+@pytest.mark.parametrize("block", [8, 200])
 def test_counting_walks_over_blocks(tmp_path, monkeypatch, block):
     monkeypatch.setattr(metadata, "_BLOCK_BYTES", block)
     path = tiny_records.write_numbered(tmp_path / "a", 0, 9)
@@ -155,7 +141,7 @@ def test_counting_walks_over_blocks(tmp_path, monkeypatch, block):
     assert metadata.count_records(path, size) == 9
 
 
-@pytest.mark.parametrize("left", [1, 7, 8, 50])
+@pytest.mark.parametrize("left", [7, 50])
 def test_truncated_file_is_refused(tmp_path, left):
     path = tiny_records.write_numbered(tmp_path / "a", 0, 5)
     begin = starts(path)[3]
@@ -186,47 +172,13 @@ def test_damage_is_found(tmp_path, monkeypatch):
     )
 
 
-# The first two are quoted in TensorFlow's message, one of them so that Python cannot
-# read it; the others are an Example, of no such features.
-STRANGERS = {
-    "plain": b"This is plain text.",
-    "binary": b"\xff\xfe\xff\xff" * 9,
-    "empty": b"",
-    "of another kind": tiny_records.serialized({"input_ids": [1]}),
-}
-
-
-@pytest.mark.parametrize("kind", STRANGERS)
-def test_record_of_something_else_is_found(tmp_path, kind):
-    records = [tiny_records.values(0), STRANGERS[kind], tiny_records.values(2)]
-    path = tiny_records.write(tmp_path / "a", records)
-    text = metadata.find_damage(path, parse)
-    assert text.startswith(f"{path}: damaged between records 0 and 1023 (")
-    is_example = kind in ("empty", "of another kind")
-    assert is_example != text.endswith("(one is no tf.train.Example)")
-    assert is_example == ("input_ids" in text) and "\n" not in text
-
-
 # The file of metadata.
 
-EXAMPLE = metadata.Metadata(
-    max_seq_length=128,
-    max_predictions_per_seq=20,
-    masking="word_piece",
-    masked_lm_prob=0.15,
-    sentence_task="next",
-    do_lower_case=True,
-    vocab_size=5,
-    vocab_digest="0123456789abcdef",
-    dupe_factor=10,
-    short_seq_prob=0.1,
-    random_seed=12345,
-    num_instances=3,
-    num_bytes=99,
-)
+EXAMPLE = metadata.Metadata(**tiny_records.METADATA, num_instances=3, num_bytes=99)
 
 
 def test_what_is_written_is_read(tmp_path):
+    assert EXAMPLE.mask_proportions == (0.8, 0.1, 0.1)
     path = f"{tmp_path}/a.tfrecord"
     metadata.write(path, EXAMPLE)
     assert metadata.read(path) == EXAMPLE
@@ -240,9 +192,7 @@ def test_what_is_written_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("", "Expecting value"),
         ('{"max_seq_length": 1', "delimiter"),
-        ("[]", "Metadata"),
         ("7", "Metadata"),
         ('{"max_seq_length": 128}', "missing"),
         (json.dumps(dataclasses.asdict(EXAMPLE) | {"new": 1}), "new"),
@@ -261,12 +211,8 @@ def test_records_of_before_the_flag_were_masked_as_by_default(tmp_path):
     del text["mask_proportions"]
     (tmp_path / "a.metadata.json").write_text(json.dumps(text))
     assert metadata.read(f"{tmp_path}/a") == EXAMPLE
-    assert EXAMPLE.mask_proportions == (0.8, 0.1, 0.1)
 
 
 def test_digest_is_of_all_tokens_in_order():
     digest = metadata.vocab_digest(["[PAD]", "海", "b"])
     assert digest == hashlib.sha256("[PAD]\n海\nb\n".encode()).hexdigest()[:16]
-    assert metadata.vocab_digest(["b", "海", "[PAD]"]) != digest
-    assert metadata.vocab_digest(["[PAD]", "海"]) != digest
-    assert metadata.vocab_digest(["[PAD]", "海", "b", ""]) != digest

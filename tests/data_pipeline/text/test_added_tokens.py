@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.squad import alignment
-from data_pipeline.text import added_tokens, wordpiece
 from data_pipeline.text import offsets as offsets_lib
+from data_pipeline.text import wordpiece
 from tests.data_pipeline import word_offsets
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -82,23 +82,11 @@ def test_added_tokens_are_found_as_hugging_face_finds_them(lower):
     assert len(changed) >= 8
 
 
-def test_thousand_tokens_are_found():
-    added = {f"w{i}w".encode(): i for i in range(1000)}
-    texts = tf.constant(["w7w w70w-w999w", "w1000w"])
-    found = added_tokens.tokenize(
-        texts,
-        added,
-        lambda t: tf.RaggedTensor.from_tensor(-tf.strings.length(t)[:, tf.newaxis]),
-    )
-    rows = [[number for number in row if number] for row in found.to_list()]
-    assert rows == [[7, -1, 70, -1, 999], [-6]]
-
-
 def test_words_and_offsets_know_added_tokens():
     context = "a covids-x CoVax, the"
-    found = offsets_lib.tokenize(tf.constant([context]), tokenizer())
-    points = "".join(map(chr, found.points.numpy()))
-    spans = zip(found.begins.numpy(), found.ends.numpy(), strict=True)
+    actual = offsets_lib.tokenize(tf.constant([context]), tokenizer())
+    points = "".join(map(chr, actual.points.numpy()))
+    spans = zip(actual.begins.numpy(), actual.ends.numpy(), strict=True)
     texts = [points[begin:end] for begin, end in spans]
     assert texts == ["a", "covid", "s", "-", "x", "CoVax", ",", "the"]
     words = context.split()
@@ -136,38 +124,27 @@ def test_file_beside_the_vocabulary_is_read(folder):
         folder,
         added_tokens={"<y>": SIZE + 1, "[MASK]": 4, "the": SIZE - 2, "<X>": SIZE},
     )
-    found = opened(folder)
-    assert found.vocab == [*BASE, "<X>", "<y>"]
+    actual = opened(folder)
+    assert actual.vocab == [*BASE, "<X>", "<y>"]
     # [MASK] in a text is four letters in brackets, as in the original.
-    assert found.added_tokens == {"<y>": True, "the": True, "<X>": True}
-    ids = found.tokenize("a<x>[MASK]Xthe").numpy().tolist()
-    assert found.ids_to_tokens(ids)[:4] == ["a", "<X>", "[", "m"]
-    assert found.ids_to_tokens(ids)[-2:] == ["x", "the"]
+    assert actual.added_tokens == {"<y>": True, "the": True, "<X>": True}
+    ids = actual.tokenize("a<x>[MASK]Xthe").numpy().tolist()
+    assert actual.ids_to_tokens(ids)[:4] == ["a", "<X>", "[", "m"]
+    assert actual.ids_to_tokens(ids)[-2:] == ["x", "the"]
+
+
+AS_WRITTEN = {"content": "<X>", "normalized": False}
 
 
 @pytest.mark.parametrize(
     "files",
     [
         {"special_tokens_map": {"additional_special_tokens": ["<X>"]}},
-        {
-            "special_tokens_map": {
-                "additional_special_tokens": [{"content": "<X>", "normalized": False}]
-            }
-        },
-        {"tokenizer": {"added_tokens": [{"content": "<X>", "normalized": False}]}},
-        {
-            "tokenizer_config": {
-                "added_tokens_decoder": {
-                    "9": {"content": "<X>", "normalized": False, "special": True}
-                }
-            }
-        },
+        {"special_tokens_map": {"additional_special_tokens": [AS_WRITTEN]}},
         {  # the newest counts
             "special_tokens_map": {"additional_special_tokens": []},
-            "tokenizer": {"added_tokens": [{"content": "<X>", "normalized": True}]},
-            "tokenizer_config": {
-                "added_tokens_decoder": {"9": {"content": "<X>", "normalized": False}}
-            },
+            "tokenizer": {"added_tokens": [AS_WRITTEN | {"normalized": True}]},
+            "tokenizer_config": {"added_tokens_decoder": {"9": AS_WRITTEN}},
         },
     ],
 )
@@ -175,22 +152,17 @@ def test_special_tokens_are_found_as_they_are_written(folder, files):
     write(folder, added_tokens={"<X>": SIZE})
     assert opened(folder).added_tokens == {"<X>": True}
     write(folder, **files)
-    found = opened(folder)
-    assert found.added_tokens == {"<X>": False}
-    assert found.tokenize("<X>").numpy().tolist() == [SIZE]
-    assert SIZE not in found.tokenize("<x>").numpy()
+    actual = opened(folder)
+    assert actual.added_tokens == {"<X>": False}
+    assert actual.tokenize("<X>").numpy().tolist() == [SIZE]
+    assert SIZE not in actual.tokenize("<x>").numpy()
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            {"<x>": SIZE + 1},
-            "the ids of its 1 tokens are not 70, 71, ...; correct them",
-        ),
-        ({"<x>": SIZE, "<y>": SIZE + 2}, "the ids of its 2 tokens are not 70, 71, ..."),
+        ({"<x>": SIZE + 1}, "the ids of its 1 tokens are not 70, 71, ...; correct t"),
         ({"<x>": SIZE, "<y>": SIZE}, "the ids of its 2 tokens are not 70, 71, ..."),
-        ({"<x>": str(SIZE)}, "the ids of its 1 tokens are not 70, 71, ..."),
         ({"the": SIZE}, "['the'] cannot be added with these ids, because"),
         ({" ": SIZE}, "[' '] cannot be added with these ids, because they are empty"),
         ([], "the file holds no JSON object; copy it again"),
@@ -209,10 +181,7 @@ def test_wrong_settings_are_named(folder):
     write(folder, tokenizer={"added_tokens": [{"content": "<x>", "single_word": True}]})
     with pytest.raises(ValueError, match="'<x>' is to match whole words alone"):
         opened(folder)
-    for wrong in (["x"], [{"id": 1}], 3):
+    for wrong in (["x"], 3):
         write(folder, tokenizer={"added_tokens": wrong})
         with pytest.raises(ValueError, match=r"tokenizer\.json: does not describe tok"):
             opened(folder)
-    (folder / "tokenizer.json").write_text("{")
-    with pytest.raises(ValueError, match=r"tokenizer\.json: cannot be read"):
-        opened(folder)

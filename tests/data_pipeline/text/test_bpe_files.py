@@ -103,10 +103,6 @@ def test_a_merges_file_may_lack_its_header(tmp_path, ending):
     (tmp_path / "merges.txt").write_bytes(text.encode())
     assert bpe_files.read(path).merges[0] == ("a", "b")
     assert len(bpe_files.read(path).merges) == 3
-
-
-def test_added_tokens_beside_a_vocabulary_belong_to_it(tmp_path):
-    path = write(tmp_path)
     (tmp_path / "added_tokens.json").write_text('{"_start_": 8}', encoding="utf-8")
     assert opening.open_vocabulary(path).start_id == 8
 
@@ -117,9 +113,7 @@ def test_added_tokens_beside_a_vocabulary_belong_to_it(tmp_path):
         ("c b", "merge 'c b' needs the token 'cb', which "),
         ("x a", "merge 'x a' needs the token 'x', which "),
         ("a b", "merge 'a b' is there already, at {folder}/merges.txt:2; give the two"),
-        ("abc", "'abc' is no merge, which is two tokens with a space between them; "),
-        ("a  b", "'a  b' is no merge, "),
-        ("a b c", "'a b c' is no merge, "),
+        ("a  b", "'a  b' is no merge, which is two tokens with a space between them; "),
         (" a", "' a' is no merge, "),
     ],
 )
@@ -134,13 +128,9 @@ def test_wrong_merge_is_named_with_its_line(tmp_path, line, said):
 @pytest.mark.parametrize(
     ("vocab", "said"),
     [
-        ('{"a": 0, "b": 0}', "'a' and 'b' both have the id 0; copy the file again"),
-        ('{"a": 0, "b": 2}', "no token has the id 1, but 2 tokens have ids; "),
-        ('{"a": 1, "b": 2}', "no token has the id 0, but 2 tokens have ids; "),
-        ("{}", "no token has the id 0, but 0 tokens have ids; "),
-        ('{"a": 0, "b": "1"}', "'b' has the id '1', which is no number from 0; "),
-        ('{"a": 0, "b": true}', "'b' has the id True, which is no number from 0; "),
-        ('{"a": 0, "b": -1}', "'b' has the id -1, which is no number from 0; "),
+        ('{"a": 0, "b": 0}', "the ids of its 2 tokens are not 0, 1, ...; copy the f"),
+        ('{"a": 0, "b": true}', "the ids of its 2 tokens are not 0, 1, ...; copy the"),
+        ("{}", "the ids of its 0 tokens are not 0, 1, ...; copy the file again"),
         ('{"a": 0, "b": 1, "a": 2}', "cannot be read ('a' is there twice); copy it"),
         ('["a", "b"]', "the file holds no JSON object; copy it again"),
         ('{"a": 0', "cannot be read ("),
@@ -157,9 +147,6 @@ def test_missing_merges_are_named(tmp_path):
     text = complaint(path)
     assert text.startswith(f"{tmp_path}/merges.txt: there is no such file")
     assert text.endswith(f"merges of {path}; copy it beside the vocabulary")
-
-
-def test_unknown_name_is_refused(tmp_path):
     path = write(tmp_path, names=("tokens.json", "merges.txt"))
     assert complaint(path).startswith(
         f"{path}: a vocabulary of byte pairs has a name that ends in encoder.json, "
@@ -167,11 +154,20 @@ def test_unknown_name_is_refused(tmp_path):
     )
 
 
+def test_what_a_tokenizer_needs_besides_its_files(tmp_path):
+    path = write(tmp_path, ["a", "b</w>", "ab</w>"], ["a b</w>"])
+    with pytest.raises(ValueError, match="3 tokens lacks <unk>; give the one of"):
+        opening.open_vocabulary(path)
+    path = write(tmp_path, ["<unk>", "b</w>"], [])
+    (tmp_path / "tokenizer_config.json").write_text('{"gpt_tokenizer": "mine"}')
+    with pytest.raises(ValueError, match="gpt_tokenizer='mine' is unknown; choose one"):
+        opening.open_vocabulary(path)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"version": "2.0"}, "version '2.0' of the format is not known, which is 1.0"),
-        ({"model": {"type": "BPE"}}, "is not laid out as tokenizers 0.23 writes it"),
         ({"model__merges": [1]}, "is not laid out as tokenizers 0.23 writes it"),
         ({"model__type": "Unigram"}, "model.type is 'Unigram', but GPT and GPT-2"),
         ({"model__byte_fallback": True}, "model.byte_fallback is True, but GPT and"),
@@ -191,16 +187,3 @@ def test_unknown_name_is_refused(tmp_path):
 def test_other_tokenizer_is_refused(tmp_path, changes, said):
     path = write_tokenizer(tmp_path, **changes)
     assert complaint(path).startswith(f"{path}: {said}")
-
-
-def test_gpts_vocabulary_needs_its_unknown_token(tmp_path):
-    path = write(tmp_path, ["a", "b</w>", "ab</w>"], ["a b</w>"])
-    with pytest.raises(ValueError, match="3 tokens lacks <unk>; give the one of"):
-        opening.open_vocabulary(path)
-
-
-def test_unknown_words_of_gpt_are_refused(tmp_path):
-    path = write(tmp_path, ["<unk>", "b</w>"], [])
-    (tmp_path / "tokenizer_config.json").write_text('{"gpt_tokenizer": "mine"}')
-    with pytest.raises(ValueError, match="gpt_tokenizer='mine' is unknown; choose one"):
-        opening.open_vocabulary(path)

@@ -41,24 +41,24 @@ def parts_of(documents):
 
 
 def test_tokens_are_those_of_training(tokenizer):
-    found = offsets_lib.tokenize(tf.constant(LINES), tokenizer)
+    actual = offsets_lib.tokenize(tf.constant(LINES), tokenizer)
     documents = windows.tokenize_contexts(LINES, tokenizer)
-    np.testing.assert_array_equal(found.ids.values, documents.tokens)
-    np.testing.assert_array_equal(found.ids.row_splits, documents.splits)
+    np.testing.assert_array_equal(actual.ids.values, documents.tokens)
+    np.testing.assert_array_equal(actual.ids.row_splits, documents.splits)
 
 
 def test_places_are_those_of_the_offsets(tokenizer):
-    found = offsets_lib.tokenize(tf.constant(LINES), tokenizer)
+    actual = offsets_lib.tokenize(tf.constant(LINES), tokenizer)
     documents = windows.tokenize_contexts(LINES, tokenizer)
     words = [files.split_words(line) for line in LINES]
     lower = tokenizer.do_lower_case
     parts = alignment.split_all((word for row in words for word in row), tokenizer)
     offsets = word_offsets.Offsets(parts, lower)
     part_index = parts_of(documents)
-    begins, ends = found.begins.numpy(), found.ends.numpy()
+    begins, ends = actual.begins.numpy(), actual.ends.numpy()
     changed = whole = 0
     for row, line in enumerate(LINES):
-        start = int(found.starts[row])
+        start = int(actual.starts[row])
         for token in range(*documents.splits[row : row + 2]):
             word = words[row][documents.token_words[token]]
             part = part_index[token]
@@ -73,15 +73,15 @@ def test_places_are_those_of_the_offsets(tokenizer):
 def test_places_of_parts():
     tokenizer = wordpiece.BertTokenizer(VOCAB)
     line = "(Cafe\u0301)\u202fa\xadb\xa0\U0001f600\tİstanbul"
-    found = offsets_lib.tokenize(tf.constant(["a", line]), tokenizer)
-    assert found.starts.numpy().tolist() == [0, 2]  # after "a" and a space
+    actual = offsets_lib.tokenize(tf.constant(["a", line]), tokenizer)
+    assert actual.starts.numpy().tolist() == [0, 2]  # after "a" and a space
     texts = [
         line[begin - 2 : end - 2]
         for begin, end in zip(
-            found.begins.numpy()[1:], found.ends.numpy()[1:], strict=True
+            actual.begins.numpy()[1:], actual.ends.numpy()[1:], strict=True
         )
     ]
-    tokens = tokenizer.ids_to_tokens(found.ids[1].numpy())
+    tokens = tokenizer.ids_to_tokens(actual.ids[1].numpy())
     assert list(zip(tokens, texts, strict=True)) == [
         ("(", "("),
         ("cafe", "Cafe\u0301"),
@@ -97,9 +97,9 @@ def test_places_of_parts():
 def test_bytes_that_are_no_text_do_not_count():
     tokenizer = wordpiece.BertTokenizer(VOCAB)
     broken = [b"\xff a\xe6\x9d b", b"\xed\xa0\x80a"]
-    found = offsets_lib.tokenize(tf.constant(broken), tokenizer)
+    actual = offsets_lib.tokenize(tf.constant(broken), tokenizer)
     sound = offsets_lib.tokenize(tf.constant([" a b", "a"]), tokenizer)
-    for one, other in zip(found, sound, strict=True):
+    for one, other in zip(actual, sound, strict=True):
         tf.debugging.assert_equal(
             getattr(one, "values", one), getattr(other, "values", other)
         )

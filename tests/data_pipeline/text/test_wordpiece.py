@@ -109,26 +109,7 @@ def test_released_vocabularies_give_recorded_ids(released, shared_file):
     assert other.tokenize([row["text"] for row in rows]).to_list() != got
 
 
-@pytest.mark.parametrize(
-    "released",
-    [
-        # The others with -m slow. Every day another vocabulary, of every character,
-        # sees both kinds of case: see the next test.
-        pytest.param(
-            name, marks=[] if name == "multilingual_cased" else pytest.mark.slow
-        )
-        for name in RELEASED
-    ],
-    indirect=True,
-)
-def test_released_vocabularies_cut_every_character_as_the_rules_say(released):
-    _, tokenizer = released
-    assert not disagreements(
-        tokenizer, [f"{char} a{char}b" for char in original_words.ASSIGNED]
-    )
-
-
-# Every day a released vocabulary, multilingual_cased, shows it of cased text.
+# The released vocabularies of -m slow see every character as well.
 @pytest.mark.parametrize("lower", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_every_character_is_cut_as_the_rules_say(lower):
     lines = [f"{char} {char}{char} a{char}b" for char in original_words.ASSIGNED]
@@ -136,14 +117,22 @@ def test_every_character_is_cut_as_the_rules_say(lower):
     assert not disagreements(sharp_tokenizer(lower), lines)
 
 
+@pytest.mark.slow
+def test_released_vocabularies_cut_every_character_as_the_rules_say(released):
+    _, tokenizer = released
+    assert not disagreements(
+        tokenizer, [f"{char} a{char}b" for char in original_words.ASSIGNED]
+    )
+
+
 @pytest.mark.parametrize("lower", [True, False])
 def test_random_lines_are_cut_as_the_rules_say(lower):
-    lines = original_words.random_lines(14_000, original_words.POOLS, seed=1)
+    lines = original_words.random_lines(6_000, original_words.POOLS, seed=1)
     # Without sigma, whose form depends on neighbours that TensorFlow does not know.
     lines += [
         line.replace("Σ", "Δ")
         for line in original_words.random_lines(
-            6_000, [*original_words.POOLS[:3], original_words.ASSIGNED], seed=2
+            3_000, [*original_words.POOLS[:3], original_words.ASSIGNED], seed=2
         )
     ]
     tokenizer = sharp_tokenizer(lower)
@@ -159,18 +148,13 @@ def test_random_lines_are_cut_as_the_rules_say(lower):
         ("", True, []),
         (" \t\r\n\u3000", True, []),
         ("Cab", True, ["c", "##a", "##b"]),
-        ("Cab", False, ["C", "##a", "##b"]),
         ("zing!", True, ["z", "##ing", "!"]),
-        ("É", True, ["e"]),
-        ("é", False, ["é"]),
         ("e\u0301", False, ["[UNK]"]),  # composed by no one
         ("a\u200bb", True, ["a", "##b"]),  # a format character is not a space
-        ("a\u2003b", True, ["a", "b"]),
         ("a\u2028b\u2029c", True, ["a", "b", "c"]),
         ("a\x85b\x0bc", True, ["a", "##b", "##c"]),
         ("a中文b", True, ["a", "中", "文", "b"]),
         ("[MASK]", True, ["[", "m", "##a", "##s", "##k", "]"]),
-        ("##ing", True, ["#", "#", "i", "##n", "##g"]),
         ("ΑΣ ΣΣ", True, ["[UNK]", "σ", "##ς"]),
         ("²", True, ["²"]),  # compatibility characters stay
         ("ﬁ", True, ["ﬁ"]),
@@ -182,21 +166,14 @@ def test_line_gives_tokens(line, lower, tokens):
     assert tokens_of(letter_tokenizer(lower), line) == tokens
 
 
-@pytest.mark.parametrize("char", ["a", "é", "ж", "ไ", "𐐷"])
+@pytest.mark.parametrize("char", ["a", "é", "𐐷"])
 @pytest.mark.parametrize("lower", [True, False])
 def test_words_of_more_than_200_characters_are_unknown(char, lower):
     tokenizer = letter_tokenizer(lower)
-    for length in (199, 200, 201, 400, 801):
-        for line in (
-            char * length,
-            f"b {char * length} b",
-            f"b.{char * length}\u3000b",
-        ):
-            pieces = length if length <= 200 else 1
-            others = original_words.reference_words(line, lower)
-            ids = tokenizer.tokenize(line)
-            assert len(ids) == pieces + len(others) - 1, (length, line[:3])
-            assert (length > 200) == bool(tf.reduce_any(ids == tokenizer.unk_id))
+    for length in (200, 201, 801):
+        ids = tokenizer.tokenize(f"b.{char * length}\u3000b").numpy().tolist()
+        assert len(ids) == 3 + (length if length <= 200 else 1)
+        assert (length > 200) == (tokenizer.unk_id in ids)
     lines = [
         join(char, count)
         for count in (100, 199, 200, 201)
@@ -220,11 +197,10 @@ def test_invalid_utf8_is_ignored():
             rng.choice((rng.randrange(256), rng.choice(often)))
             for _ in range(rng.randrange(12))
         )
-        for _ in range(20_000)
+        for _ in range(5_000)
     ]
-    assert (
-        sum(line.decode("utf-8", "ignore").encode() != line for line in lines) > 5_000
-    )
+    broken = [line.decode("utf-8", "ignore").encode() != line for line in lines]
+    assert sum(broken) > 1_000
     assert not disagreements(sharp_tokenizer(True), lines)
     assert not disagreements(sharp_tokenizer(False), lines)
 
@@ -256,7 +232,7 @@ def test_entries_that_no_text_contains_do_no_harm():
     entries += ["\x00", "##\x00", "\x10", "\x11"]
     alphabet = [*"aab--..中国#$ []éA\u0301\xad\u3000eΣςß😀\x01", "##", "a-b", "[7]"]
     rng = random.Random(4)
-    for lower in (True, False) * 5:
+    for lower in (True, False) * 3:
         vocab = [*SPECIAL, *rng.sample(entries, rng.randrange(5, len(entries))), "a"]
         rng.shuffle(vocab)
         tokenizer = wordpiece.BertTokenizer(vocab, lower)
@@ -269,28 +245,19 @@ def test_entries_that_no_text_contains_do_no_harm():
     ("content", "message"),
     [
         (b"", "vocab.txt: the vocabulary is empty"),
-        (b"\n \n", "vocab.txt: the vocabulary is empty"),
         (b"[UNK]\na\xff\n", r"vocab.txt:2: b'a\\xff' is not UTF-8"),
         (b"[UNK]\na\n", r"vocab.txt: .* 2 tokens lacks \[CLS\], \[SEP\]; give"),
-        (b"[unk]\n[CLS]\n[SEP]\na\n", r"vocab.txt: .* lacks \[UNK\]; give"),
         (b"[UNK]\n[CLS]\n[SEP]\n", "vocab.txt: none of the 3 tokens"),
     ],
 )
 def test_wrong_vocabulary_is_named(write_vocab, content, message):
     with pytest.raises(ValueError, match=message):
         wordpiece.BertTokenizer.from_file(write_vocab(content))
-
-
-def test_missing_vocabulary_is_named(tmp_path):
-    for path in (tmp_path / "none.txt", tmp_path):
-        with pytest.raises(ValueError, match=rf"{path}: .* cannot be read"):
-            wordpiece.BertTokenizer.from_file(str(path))
+    with pytest.raises(ValueError, match=r"none.txt: .* cannot be read"):
+        wordpiece.BertTokenizer.from_file("none.txt")
 
 
 # Where it runs.
-
-
-MIXED = ["Cab É", "", "a\u200bb中", "x" * 201, "é" * 200, b"b\xffa", "ΑΣ 𐐏"]
 
 
 def test_ids_outside_the_vocabulary_have_no_token():
@@ -298,39 +265,3 @@ def test_ids_outside_the_vocabulary_have_no_token():
     for outside in (-1, tokenizer.vocab_size):
         with pytest.raises(ValueError, match=f"id {outside} is outside 0.."):
             tokenizer.ids_to_tokens([0, outside])
-
-
-def test_saved_model_gives_the_eager_ids(tmp_path):
-    tokenizer = letter_tokenizer()
-    module = tf.Module()
-    module.serve = tf.function(
-        lambda lines: tokenizer.tokenize(lines).to_tensor(-1),
-        input_signature=[tf.TensorSpec([None], tf.string)],
-    )
-    tf.saved_model.save(module, str(tmp_path))
-    loaded = tf.saved_model.load(str(tmp_path)).serve(tf.constant(MIXED))
-    expected = tokenizer.tokenize(MIXED).to_tensor(-1)
-    assert loaded.numpy().tolist() == expected.numpy().tolist()
-    assert loaded.shape == (len(MIXED), 200)
-
-
-def test_graph_holds_only_operations_of_released_servers():
-    graph = tf.function(letter_tokenizer().tokenize).get_concrete_function(
-        tf.TensorSpec([None], tf.string)
-    )
-    definition = graph.graph.as_graph_def()
-    nodes = [*definition.node]
-    for function in definition.library.function:
-        nodes += function.node_def
-    used = {node.op for node in nodes}
-    strings = {
-        op for op in used if any(w in op for w in ("String", "Regex", "Uni", "UTF"))
-    }
-    assert strings == {
-        *("StaticRegexFullMatch", "StaticRegexReplace", "StringLower", "StringLength"),
-        *("StringSplitV2", "UnicodeDecode", "UnicodeEncode", "UnicodeTranscode"),
-        "NormalizeUTF8",
-    }
-    assert "FastWordpieceTokenizeWithOffsets" in used
-    assert not {op for op in used if "PyFunc" in op or "Table" in op}
-    assert len(nodes) < 300

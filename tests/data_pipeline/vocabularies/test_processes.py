@@ -28,11 +28,6 @@ def end(signal_number):
     os.kill(os.getpid(), signal_number)
 
 
-def touch(path):
-    time.sleep(0.2)
-    pathlib.Path(path).touch()
-
-
 def test_one_worker_works_in_this_process():
     with processes.start(1) as executor:
         future = executor.submit(square, 7)
@@ -66,17 +61,6 @@ def work(directory, results):
         assert executor.submit(square, 3).result()[0] == 9
 
 
-def drop(directory, results):
-    """After an exception what has not begun is dropped."""
-    try:
-        with processes.start(2) as executor:
-            for number in range(40):
-                executor.submit(touch, f"{directory}/{number}")
-            raise KeyError("stop")
-    except KeyError as error:
-        results.put(str(error))
-
-
 def lose(directory, results):
     try:
         with processes.start(2) as executor:
@@ -104,12 +88,6 @@ def test_two_workers_begin_with_the_warm_up_and_give_results_in_order(tmp_path):
     assert 1 <= len(pids) <= 2
     assert not any(map(tiny_corpus.is_running, pids))
     assert len(list(tmp_path.iterdir())) == 2
-
-
-@pytest.mark.slow
-def test_tasks_that_have_not_begun_are_dropped_after_an_exception(tmp_path):
-    assert run(drop, tmp_path) == ["'stop'"]
-    assert len(list(tmp_path.iterdir())) < 20
 
 
 def test_killed_worker_is_explained(tmp_path):

@@ -33,11 +33,11 @@ def write(path, lines, end="\n"):
     return str(path)
 
 
-def count(files, lower=True, report=lambda *_, **__: None, **limits):
+def count(files, lower=True, report=lambda *_, **__: None):
     with processes.start(1) as executor:
         text = byte_ranges.Corpus.from_files(files)
         return word_counts.count(
-            text, executor, 1, split=word_counts.Words(lower), report=report, **limits
+            text, executor, 1, split=word_counts.Words(lower), report=report
         )
 
 
@@ -73,39 +73,14 @@ def test_rare_words_are_dropped_where_memory_is_short(tmp_path, monkeypatch):
     lines = [f"often often again again w{i}q" for i in range(40)]
     lines = [line for text in lines for line in (text, "")]
     path = write(tmp_path / "a", lines)
-    full, short = count([path]), count([path], max_words=10)
+    full = count([path])
+    monkeypatch.setattr(word_counts, "MAX_WORDS", 10)
+    short = count([path])
     assert short.dropped_below == 2
     assert len(short.words) < 20 < len(full.words) == 42
     assert short.words["often"] == short.words["again"] == 80
     assert short.characters == full.characters
     assert short.num_words == full.num_words == 200
-
-
-class Recorder(processes.InThisProcess):
-    def __init__(self):
-        self.calls = []
-
-    def submit(self, function, /, *args, **kwargs):
-        self.calls.append(function)
-        return super().submit(function, *args, **kwargs)
-
-
-@pytest.mark.parametrize("num_workers", [1, 3])
-def test_each_worker_has_two_groups_at_most(tmp_path, monkeypatch, num_workers):
-    monkeypatch.setattr(byte_ranges, "RANGE_BYTES", 100)
-    monkeypatch.setattr(word_counts, "GROUP_BYTES", 100)
-    text = byte_ranges.Corpus.from_files([write(tmp_path / "a", LINES * 20)])
-    recorder, begun = Recorder(), []
-
-    def report(*_, **__):
-        begun.append(len(recorder.calls))
-
-    word_counts.count(
-        text, recorder, num_workers, split=word_counts.Words(True), report=report
-    )
-    ahead = [count - done for done, count in enumerate(begun)]
-    assert len(ahead) > 20
-    assert max(ahead) == 2 * num_workers and ahead[0] == ahead[-1] == 0
 
 
 def test_files_elsewhere_and_packed_ones_are_counted():

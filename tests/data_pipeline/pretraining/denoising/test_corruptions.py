@@ -57,51 +57,6 @@ def test_bert_style_writes_masks_and_any_entry():
     assert others.min() < 10 and others.max() > VOCAB_SIZE - 10
 
 
-def joined(source, target):
-    """The text that a source and its target are of, sentinel by sentinel."""
-    spans, sentinel = {}, None
-    for token in target:
-        if token < FIRST_WORD:
-            sentinel = token
-            spans[sentinel] = []
-        else:
-            spans[sentinel].append(token)
-    return [
-        word
-        for token in source
-        for word in (spans[token] if token < FIRST_WORD else [token])
-    ]
-
-
-def test_iid_spans_are_found_only_where_texts_begin_without_noise(texts):
-    (source, target), drawn = corrupted("replace_spans", texts)
-    is_noise = noise.iid(texts.lengths, 0.15, drawn[:, 0])
-    agree = []
-    for one, other, text, mask in zip(
-        rows(source), rows(target), rows(texts), is_noise, strict=True
-    ):
-        if mask.any():
-            wanted = [], []
-            for name, sentinel in ((0, True), (1, False)):
-                run = 0
-                for i, word in enumerate(text):
-                    if mask[i] != sentinel:
-                        wanted[name].append(word)
-                    elif not i or mask[i - 1] != sentinel:
-                        wanted[name].append(199 - run)
-                        run += 1
-            assert (one, other) == wanted
-            agree.append((not mask[0], joined_or_none(one, other) == text))
-    assert {(begins, same) for begins, same in agree} == {(True, True), (False, False)}
-
-
-def joined_or_none(source, target):
-    try:
-        return joined(source, target)
-    except KeyError:
-        return None
-
-
 def test_dropped_tokens_are_the_target(texts):
     (source, target), _ = corrupted("drop", texts)
     for one, other, text in zip(rows(source), rows(target), rows(texts), strict=True):
@@ -149,11 +104,11 @@ def test_full_inputs_are_those_of_t5():
             "around_source": known["extra_inputs"],
             "after_target": known["extra_targets"],
         }
-        found = corruptions.longest_text(known["inputs_length"], rule, **around)
-        target = corruptions.max_lengths(found, rule).target + known["extra_targets"]
-        if (found, target) == (known["tokens_length"], known["targets_length"]):
+        actual = corruptions.longest_text(known["inputs_length"], rule, **around)
+        target = corruptions.max_lengths(actual, rule).target + known["extra_targets"]
+        if (actual, target) == (known["tokens_length"], known["targets_length"]):
             continue
-        assert found == known["tokens_length"] - 1
+        assert actual == known["tokens_length"] - 1
         there = corruptions.max_lengths(known["tokens_length"], rule)
         assert there.source + known["extra_inputs"] == known["inputs_length"] + 1
         assert there.sentinels == 1
@@ -167,19 +122,11 @@ def test_longest_text_fits_and_a_longer_one_does_not(name):
     for most in (8, 64, 512):
         longest = corruptions.longest_text(most, rule)
         fits = [
-            found.source + 2 <= most and found.target + 1 <= most
-            for found in (corruptions.max_lengths(longest + i, rule) for i in (0, 1))
+            actual.source + 2 <= most and actual.target + 1 <= most
+            for actual in (corruptions.max_lengths(longest + i, rule) for i in (0, 1))
         ]
         assert fits == [True, False]
     assert longest == (567 if name == "random_spans" else 510)
-
-
-def test_rule_is_that_of_the_paper():
-    assert corruptions.rule("infilling") == corruptions.Rule("infilling", 0.3, 3.0)
-    assert corruptions.rule("random_spans", 0.5, 10.0) == corruptions.Rule(
-        "random_spans", 0.5, 10.0
-    )
-    assert corruptions.rule("drop") == corruptions.Rule("drop", 0.15, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -194,3 +141,7 @@ def test_rule_is_that_of_the_paper():
 def test_rule_that_cannot_be_is_refused(given, message):
     with pytest.raises(ValueError, match=message):
         corruptions.rule(*given)
+    rule = corruptions.Rule
+    assert corruptions.rule("infilling") == rule("infilling", 0.3, 3.0)
+    assert corruptions.rule("random_spans", 0.5, 10.0) == rule("random_spans", 0.5, 10)
+    assert corruptions.rule("drop") == rule("drop", 0.15, 0.0)
