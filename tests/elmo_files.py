@@ -14,7 +14,6 @@ OPTIONS, WEIGHTS = GOLDEN / "skip_options.json", GOLDEN / "skip_weights.hdf5"
 
 
 def stored(path):
-    """{name: array} of an HDF5 file."""
     arrays = {}
 
     def visit(key, item):
@@ -27,7 +26,6 @@ def stored(path):
 
 
 def write(path, arrays):
-    """Writes what `stored` reads."""
     with h5py.File(path, "w") as file:
         for key, value in arrays.items():
             file[key] = value

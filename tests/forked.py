@@ -36,11 +36,11 @@ class Job:
     def text(self):
         return self.log.read_text(errors="replace")
 
-    def wait_for(self, said):
+    def wait_for(self, shown):
         """Returns when the log has this text."""
         end = time.monotonic() + PATIENCE
-        while said not in self.text():
-            assert time.monotonic() < end, f"no {said!r} in {self.text()}"
+        while shown not in self.text():
+            assert time.monotonic() < end, f"no {shown!r} in {self.text()}"
             assert self._server.ask("code", self.pid) is None, self.text()
             time.sleep(0.01)
 
@@ -107,7 +107,6 @@ class Server:
         return self.start(program, *arguments, constants={"": "program"})
 
     def start_workers(self, count, script, *arguments, **more):
-        """The same script in `count` processes, which find each other by TF_CONFIG."""
         return [
             self.start(script, *arguments, environment=environment, **more)
             for environment in cluster(count)
@@ -144,7 +143,6 @@ def _free_ports(count):
 
 
 def _run(script, arguments, constants, environment, log):
-    """What a forked process does."""
     with open(log, "w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -177,8 +175,8 @@ def _serve():
         else:
             pid = rest[0]
             if codes[pid] is None:
-                found, status = os.waitpid(pid, os.WNOHANG)
-                codes[pid] = os.waitstatus_to_exitcode(status) if found else None
+                actual, status = os.waitpid(pid, os.WNOHANG)
+                codes[pid] = os.waitstatus_to_exitcode(status) if actual else None
             answer = codes[pid]
         print(json.dumps(answer), flush=True)
 

@@ -6,7 +6,6 @@ SCALAR = tf.io.FixedLenFeature([], tf.int64)
 
 
 def classifier_spec(max_seq_length):
-    """Of run_classifier.py, file_based_input_fn_builder."""
     sequence = tf.io.FixedLenFeature([max_seq_length], tf.int64)
     return {
         "input_ids": sequence,
@@ -22,7 +21,6 @@ def serialized(path):
 
 
 def parsed(path, spec):
-    """A dict of numbers and lists for each record of a file."""
     return [
         {
             name: value.numpy().tolist()

@@ -17,8 +17,8 @@ def of_card(directory):
 def of_page(directory):
     """{title: code} that report.html of a run shows."""
     text = (directory / "report.html").read_text("utf-8")
-    found = re.findall(r"<h3>([^<]*)</h3>\s*<pre><code>(.*?)</code></pre>", text, re.S)
-    return {html.unescape(title): html.unescape(code) for title, code in found}
+    actual = re.findall(r"<h3>([^<]*)</h3>\s*<pre><code>(.*?)</code></pre>", text, re.S)
+    return {html.unescape(title): html.unescape(code) for title, code in actual}
 
 
 def words(code):
@@ -33,7 +33,6 @@ def words(code):
 
 
 def ask(code):
-    """What `python -m serving.predictor --export_dir=DIR TEXT` prints."""
     from cli import predict_command  # and with it TensorFlow
 
     python, module, name, export_dir, *texts = words(code)

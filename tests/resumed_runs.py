@@ -26,11 +26,11 @@ def cut_off(whole, directory, step):
 
 
 def saved_steps(directory):
-    found = (
+    actual = (
         re.fullmatch(r"model\.ckpt-(\d+)\.index", path.name)
         for path in directory.iterdir()
     )
-    return sorted(int(match[1]) for match in found if match)
+    return sorted(int(match[1]) for match in actual if match)
 
 
 def assert_ends_as(whole, directory, step, results, *more):
@@ -50,8 +50,8 @@ def assert_ends_as(whole, directory, step, results, *more):
     assert f"{directory}/model.ckpt-{step} with its moments (resumed)" in done.out
     assert f"training: step {step} to {last}" in done.out
     for number in later:
-        found, expected = (whole_runs.variables(d, number) for d in (directory, whole))
-        whole_runs.assert_equal(found, expected)
+        actual, expected = (whole_runs.variables(d, number) for d in (directory, whole))
+        whole_runs.assert_equal(actual, expected)
     assert results
     for name in results:
         assert (directory / name).read_bytes() == (whole / name).read_bytes(), name

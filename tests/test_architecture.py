@@ -28,7 +28,6 @@ DIFFERENCE = re.compile(
 
 
 def files(root):
-    """The files of a checkout, without those of make, Python and runs."""
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(
             name

@@ -60,15 +60,15 @@ def test_texts_that_do_not_belong_together_are_refused(loaded, classifier):
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_embedded_texts(loaded, pooling):
     texts = [*TEXTS, "a b c d e f g h"]
-    found = loaded.embed(texts, pooling=pooling)
+    actual = loaded.embed(texts, pooling=pooling)
     features = loaded.encode(texts)
     outputs = loaded.model(features)
     tokens = np.asarray(outputs["sequence_output"])
     mask = np.asarray(features["input_mask"])[..., None]
     mean = (tokens * mask).sum(axis=1) / mask.sum(axis=1)
     wanted = mean if pooling == "mean" else tokens[:, 0]
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
-    assert np.ptp(found, axis=0).max() > 0.1
+    np.testing.assert_allclose(actual, wanted, atol=1e-6)
+    assert np.ptp(actual, axis=0).max() > 0.1
     unit = loaded.embed(texts, pooling=pooling, normalize=True)
     length = np.linalg.norm(wanted, axis=1, keepdims=True)
     np.testing.assert_allclose(unit, wanted / length, atol=1e-6)
@@ -136,8 +136,6 @@ DICTS = [{"body": text, "topic": label} for text, label in ROWS]
 
 
 class Frame:
-    """What bert.classifier needs of a pandas.DataFrame."""
-
     def to_dict(self, orient):
         assert orient == "records"
         return [{"text": text, "label": np.str_(label)} for text, label in ROWS]
@@ -201,7 +199,6 @@ def test_wrong_tables_are_refused_in_the_words_of_python(
 
 
 def rewrite(folder, leave_out=(), **config):
-    """Changes the config.json of a Hugging Face directory, and removes weights."""
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **config}))
     weights = folder / "model.safetensors"
@@ -212,27 +209,6 @@ def rewrite(folder, leave_out=(), **config):
 
 def keys(folder):
     return {*safetensors.numpy.load_file(folder / "model.safetensors")}
-
-
-@pytest.mark.parametrize("problem_type", ["classification", "multi_label"])
-def test_classes_that_nobody_has_named(classifier, tmp_path, problem_type):
-    """Their names are those by which Hugging Face calls them."""
-    classifier.save(tmp_path / "hf", "hugging_face")
-    (tmp_path / "hf" / "label_map.json").unlink()
-    default = {str(i): f"LABEL_{i}" for i in range(3)}
-    theirs = f"{problem_type.replace('classification', 'single_label')}_classification"
-    rewrite(tmp_path / "hf", id2label=default, problem_type=theirs)
-    again = bert.load(tmp_path / "hf")
-    assert again.classes.problem_type == problem_type
-    (answer,) = again.predict("the shop")
-    assert list(answer["probabilities"]) == [*default.values()]
-    shares = [*answer["probabilities"].values()]
-    if problem_type == "classification":
-        (wanted,) = classifier.predict("the shop")
-        assert [*wanted["probabilities"].values()] == shares
-    again.save(tmp_path / "saved", "hugging_face")
-    raw = json.loads((tmp_path / "saved" / "config.json").read_text())
-    assert (raw["id2label"], raw["problem_type"]) == (default, theirs)
 
 
 def test_what_was_drawn_at_random_is_not_saved(model_dir, tmp_path):
@@ -294,3 +270,18 @@ def test_standard_error_stays_empty(model_dir):
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == "" and done.stdout.startswith("weights: ")
+
+
+def test_classes_without_names_are_called_as_hugging_face_does(classifier, tmp_path):
+    classifier.save(tmp_path / "hf", "hugging_face")
+    (tmp_path / "hf" / "label_map.json").unlink()
+    default = {str(i): f"LABEL_{i}" for i in range(3)}
+    theirs = "multi_label_classification"
+    rewrite(tmp_path / "hf", id2label=default, problem_type=theirs)
+    again = bert.load(tmp_path / "hf")
+    assert again.classes.problem_type == "multi_label"
+    (answer,) = again.predict("the shop")
+    assert list(answer["probabilities"]) == [*default.values()]
+    again.save(tmp_path / "saved", "hugging_face")
+    raw = json.loads((tmp_path / "saved" / "config.json").read_text())
+    assert (raw["id2label"], raw["problem_type"]) == (default, theirs)

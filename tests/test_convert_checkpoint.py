@@ -61,7 +61,6 @@ def names(folder):
 
 
 def run_directory(release, folder, head="classifier", num_classes=3, label_map=None):
-    """What a run leaves: a checkpoint with moments, and the files beside it."""
     folder.mkdir()
     for name in ("bert_config.json", "vocab.txt"):
         shutil.copy(release / name, folder)
@@ -202,19 +201,6 @@ def test_checkpoint_without_vocabulary(release, tmp_path):
     assert names(tmp_path / "k") == ["bert_config.json", "model.keras"]
     convert(tmp_path / "k" / "model.keras", "google", tmp_path / "g")
     assert (tmp_path / "g" / DATA).read_bytes() == (source / DATA).read_bytes()
-
-
-def test_parts_that_lie_apart(release, tmp_path):
-    """The three files are named one by one, or by a directory that has them."""
-    shutil.copy(release / "bert_model.ckpt.index", tmp_path)
-    shutil.copy(release / DATA, tmp_path)
-    prefix, config_file = tmp_path / "bert_model.ckpt", release / "bert_config.json"
-    files = f"--bert_config_file={config_file}", f"--vocab_file={release}/vocab.txt"
-    convert(prefix, "google", tmp_path / "one", *files)
-    convert(prefix, "google", tmp_path / "two", f"--pretrained={release}")
-    listed = tiny.listing(tmp_path / "two")
-    assert listed == tiny.listing(tmp_path / "one")
-    assert set(listed) >= {"bert_config.json", "vocab.txt", "tokenizer_config.json"}
 
 
 def test_nothing_is_overwritten_unasked(release, tmp_path):

@@ -67,8 +67,8 @@ def test_student_learns_from_its_teacher_and_rows_without_labels(
         *(*LEARN, "--save_checkpoints_steps=100", "--log_steps=40"),
     )
     assert tiny.eval_results(path)["eval_accuracy"] > 0.9
-    said = f"unlabelled: 36 examples from {table_dir}/more.tsv"
-    assert said in done.out and "training: step 0 to 120" in done.out
+    shown = f"unlabelled: 36 examples from {table_dir}/more.tsv"
+    assert shown in done.out and "training: step 0 to 120" in done.out
     assert re.search(r"loss \d\.\d+ soft_loss \d\.\d+ label_loss \d\.\d+", done.err)
     tags = tiny.event_tags(path / "train")
     assert {"train/loss", "train/soft_loss", "train/label_loss"} <= tags.keys()
@@ -89,8 +89,8 @@ def test_student_learns_from_its_teacher_and_rows_without_labels(
         shares = np.exp(values / temperature)
         return shares / shares.sum(axis=1, keepdims=True)
 
-    given, said = (shares(values, TEMPERATURE) for values in reversed(logits))
-    soft = -(TEMPERATURE**2) * (given * np.log(said)).sum(axis=1).mean()
+    supplied, shown = (shares(values, TEMPERATURE) for values in reversed(logits))
+    soft = -(TEMPERATURE**2) * (supplied * np.log(shown)).sum(axis=1).mean()
     label = -np.log(shares(logits[0], 1.0)[np.arange(18), ids]).mean()
     results = tiny.eval_results(path)
     assert results["eval_soft_loss"] == pytest.approx(soft, rel=1e-4)

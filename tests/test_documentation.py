@@ -179,7 +179,6 @@ def gpt2_dir(tmp_path_factory):
 
 
 def write_published_tables(directory):
-    """What the variables $GLUE_DIR and $XNLI_DIR of the documentation stand for."""
     for name in ("CoLA", "MNLI", "MRPC"):
         shutil.copytree(ORIGINAL_TASKS / name.lower(), directory / name)
     (directory / "STS-B").mkdir()
@@ -204,7 +203,6 @@ def write_published_tables(directory):
 
 @pytest.fixture
 def environment(model_dir, gpt2_dir, tmp_path):
-    """What a reader would export before the commands."""
     write_published_tables(tmp_path / "tables")
     for name in ("train", "dev"):
         path = tmp_path / "questions" / f"{name}-v1.1.json"
@@ -237,7 +235,6 @@ def relocated(argument, environment, model_dir, directory):
 
 
 def run_program(name, arguments):
-    """Runs a documented program in this process."""
     if name in SHORT:
         short = SHORT[name].split()
         for objective, refused in REFUSED_BY.items():
@@ -309,7 +306,6 @@ DAILY = [
 
 @contextlib.contextmanager
 def defined_flags(name):
-    """Defines the flags of a documented program for a moment."""
     definers = {
         "serving.predictor": predict_flags.define,
         "serving.client": client_command.define_flags,
@@ -331,7 +327,6 @@ def defined_flags(name):
     "page", [p for p in PAGE_NAMES if programs((ROOT / p).read_text("utf-8"))]
 )
 def test_commands_of_page_parse(page):
-    """Their flags exist and take the values."""
     for name, words in programs((ROOT / page).read_text("utf-8")):
         if name not in ("data_pipeline.tokenization", "reports.compare"):
             # A variable of the shell may be a number or a name.

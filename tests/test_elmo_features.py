@@ -29,7 +29,6 @@ def gpt(tmp_path_factory):
 
 @pytest.fixture
 def extract(tmp_path):
-    """A function from a model, the text of a file, and flags to (result, output)."""
 
     def call(model, text, *arguments):
         (tmp_path / "input.txt").write_text(text, encoding="utf-8")
@@ -45,7 +44,6 @@ def extract(tmp_path):
 
 
 def data_sets(done, path):
-    """The arrays of an HDF5 file by line."""
     assert done.code == 0, done.err
     with h5py.File(path) as file:
         assert set(file) == {str(number) for number in range(len(file))}
@@ -85,16 +83,16 @@ def test_dump_has_the_vectors_of_the_original(elmo, extract):
     """Each line stands for itself; one that is blank has no word."""
     lines = [" ".join(words) for words in LINES]
     text = "\n".join([*lines[:3], "", *lines[3:]]) + "\n"
-    found = data_sets(*extract(elmo, text, "--output_format=hdf5", "--batch_size=4"))
-    assert found.pop(3).shape == (3, 0, 24)
+    actual = data_sets(*extract(elmo, text, "--output_format=hdf5", "--batch_size=4"))
+    assert actual.pop(3).shape == (3, 0, 24)
     with np.load(elmo_files.GOLDEN / "skip.npz") as golden:
         for number, words in enumerate(SENTENCES):
             values = golden[f"batch{number}/lm_embeddings_from_zero"]
             for row, length in zip(values, map(len, words), strict=True):
-                vectors = found.pop(0)
+                vectors = actual.pop(0)
                 assert vectors.dtype == np.float32
                 np.testing.assert_allclose(vectors, row[:, :length], atol=ROUNDING)
-    assert not found
+    assert not actual
 
 
 @pytest.mark.slow  # test_pretraining_objectives.py carries them every day
@@ -102,21 +100,21 @@ def test_carried_states_are_those_of_one_line_after_another(elmo, extract, one_b
     rows = [*LINES[:3], [], *LINES[3:]]  # a blank line changes states, too
     text = "".join(" ".join(words) + "\n" for words in rows)
     flags = ("--output_format=hdf5", "--carry_states", "--batch_size=4")
-    found = data_sets(*extract(elmo, text, *flags))
-    for ours, vectors in zip(found, one_by_one(rows), strict=True):
+    actual = data_sets(*extract(elmo, text, *flags))
+    for ours, vectors in zip(actual, one_by_one(rows), strict=True):
         np.testing.assert_allclose(ours, vectors, atol=ROUNDING)
     # The twins: from zero, and without the blank line.
-    assert np.abs(found[1] - next(one_by_one(rows[1:]))).max() > 1e-2
+    assert np.abs(actual[1] - next(one_by_one(rows[1:]))).max() > 1e-2
     *_, last = one_by_one(LINES[:4])
-    assert np.abs(found[4] - last).max() > 1e-3
+    assert np.abs(actual[4] - last).max() > 1e-3
 
 
 def test_gpt_that_was_never_fine_tuned_reads_texts_alone(gpt, extract):
     flags = ("--max_seq_length=48", "--batch_size=2")
-    found = data_sets(*extract(gpt, "a sea\n\nbe", "--output_format=hdf5", *flags))
-    assert [vectors.shape for vectors in found] == [(3, 5, 32), (3, 0, 32), (3, 2, 32)]
+    actual = data_sets(*extract(gpt, "a sea\n\nbe", "--output_format=hdf5", *flags))
+    assert [vectors.shape for vectors in actual] == [(3, 5, 32), (3, 0, 32), (3, 2, 32)]
     ids = tiny_gpt.tokenizer().tokenize("a sea")[tf.newaxis]
     outputs = opened(gpt).network(ids, tf.ones_like(ids), tf.zeros_like(ids))
     layers = [outputs["embedding_output"], *outputs["layer_outputs"]]
-    for ours, wanted in zip(found[0], layers, strict=True):
+    for ours, wanted in zip(actual[0], layers, strict=True):
         np.testing.assert_allclose(ours, wanted[0], atol=ROUNDING)

@@ -72,7 +72,6 @@ def objects(path):
 
 @pytest.fixture(scope="module")
 def file_of(model_dir, tmp_path_factory):
-    """A function from an ending and arguments to the output, made once."""
     directory = tmp_path_factory.mktemp("outputs")
     (directory / "input.txt").write_text(TEXT)
     numbers = itertools.count()
@@ -88,11 +87,10 @@ def file_of(model_dir, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def arrays(file_of):
-    """A function from arguments to the arrays of an .npz file."""
 
     def call(*arguments):
-        with np.load(file_of("npz", *arguments)) as found:
-            return dict(found)
+        with np.load(file_of("npz", *arguments)) as actual:
+            return dict(actual)
 
     return call
 
@@ -101,8 +99,8 @@ def arrays(file_of):
 def all_layers(arrays):
     """The arrays of the embedding output and of layers 0 to 3, [T, 5, D]."""
     embedding = arrays("--combine=embedding")["values"]
-    found = arrays("--layers=0,1,2,3")
-    return {**found, "values": np.concatenate([embedding, found["values"]], axis=1)}
+    actual = arrays("--layers=0,1,2,3")
+    return {**actual, "values": np.concatenate([embedding, actual["values"]], axis=1)}
 
 
 def test_output_is_the_originals(minilm_dir, tmp_path):
@@ -150,7 +148,6 @@ def test_vectors_of_sentences_are_those_of_sentence_transformers(minilm_dir, tmp
 
 
 def means_of_lines(all_layers, layers):
-    """Arrays [5, K, D]: means over the tokens of a line."""
     splits = all_layers["splits"].tolist()
     assert np.diff(splits).tolist() == LENGTHS
     return np.stack(
@@ -162,22 +159,22 @@ def means_of_lines(all_layers, layers):
 
 
 def test_vectors_of_lines_are_means_or_those_of_cls(arrays, all_layers):
-    found = arrays("--layers=-1", "--pooling=mean", "--normalize")
+    actual = arrays("--layers=-1", "--pooling=mean", "--normalize")
     means = means_of_lines(all_layers, [4])
     norm = np.linalg.norm(means, axis=-1, keepdims=True)
-    np.testing.assert_allclose(found["values"], means / norm, atol=1e-5)
-    found = arrays("--layers=-1", "--pooling=cls")["values"]
+    np.testing.assert_allclose(actual["values"], means / norm, atol=1e-5)
+    actual = arrays("--layers=-1", "--pooling=cls")["values"]
     first = all_layers["values"][all_layers["splits"][:-1], 4:]
-    np.testing.assert_allclose(found, first, atol=1e-6)
+    np.testing.assert_allclose(actual, first, atol=1e-6)
 
 
 def test_batches_and_stretches_do_not_matter(arrays, all_layers, monkeypatch):
     # At most two tokens of five layers wait.
     monkeypatch.setattr(extract_features, "MAX_WAITING_VALUES", 32 * 4 * 5 * 2)
-    found = arrays("--layers=0,1,2,3", "--batch_size=2")
+    actual = arrays("--layers=0,1,2,3", "--batch_size=2")
     wanted = all_layers["values"][:, 1:]
-    np.testing.assert_allclose(found["values"], wanted, atol=1e-5)
-    np.testing.assert_array_equal(found["input_ids"], all_layers["input_ids"])
+    np.testing.assert_allclose(actual["values"], wanted, atol=1e-5)
+    np.testing.assert_array_equal(actual["input_ids"], all_layers["input_ids"])
 
 
 def test_json_and_hdf5_have_the_values_of_the_arrays(file_of, all_layers):
@@ -220,8 +217,8 @@ def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_
     for code in snippets():
         names: dict = {}
         exec(code, names)
-        for found, line in zip(names.get("layers", ()), LENGTHS, strict=False):
-            assert found.shape == (5, line - 2, 32)
+        for actual, line in zip(names.get("layers", ()), LENGTHS, strict=False):
+            assert actual.shape == (5, line - 2, 32)
             seen.append("layers")
         for name in wanted.keys() & names.keys():
             value = np.concatenate([np.reshape(v, (-1, 32)) for v in names[name]])

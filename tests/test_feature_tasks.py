@@ -24,7 +24,6 @@ def model_dir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tagged(model_dir, tmp_path_factory):
-    """Directory and data of a tagger on a frozen network."""
     path = tmp_path_factory.mktemp("tagged")
     data = tiny_tags.write_splits(tmp_path_factory.mktemp("tags"))
     tiny.succeed(
@@ -65,7 +64,6 @@ def test_tagger_learns_on_a_network_that_stays(tagged, model_dir):
 
 @pytest.mark.slow
 def test_weights_say_how_they_are_read(tagged, tmp_path):
-    """Evaluated, asked and exported without a flag that says so."""
     path, data = tagged
     tiny.succeed(
         "run_tagger",
@@ -96,7 +94,6 @@ def test_weights_say_how_they_are_read(tagged, tmp_path):
 
 @pytest.mark.slow
 def test_pairs_are_compared_by_what_lstms_read(model_dir, tmp_path):
-    """In parts of a batch; served, explained, and opened in Python."""
     rows = [
         (f"the {a} sea", f"a {b} film", "same" if a == b else "other")
         for a in tiny.SIGNS.values()
@@ -123,13 +120,12 @@ def test_pairs_are_compared_by_what_lstms_read(model_dir, tmp_path):
     assert [row["label"] for row in served] == [row["label"] for row in expected]
     loaded = bert.load(out, max_seq_length=16)
     assert loaded.num_texts == 2
-    found = loaded.predict(*texts)
-    assert [row["label"] for row in found] == [row["label"] for row in expected]
+    actual = loaded.predict(*texts)
+    assert [row["label"] for row in actual] == [row["label"] for row in expected]
 
 
 @pytest.mark.slow
 def test_cache_of_a_frozen_network_changes_no_result(tmp_path):
-    """One of two seeds is the run without it."""
     tiny.write_model(tmp_path / "model", num_hidden_layers=1, hidden_act="relu")
     common = whole_runs.arguments("frozen", tiny_tags.write_splits(tmp_path))
 

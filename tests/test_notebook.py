@@ -24,32 +24,30 @@ def code_cells(notebook):
 
 
 def texts(cell):
-    """What a cell printed or shows as text."""
-    found = []
+    actual = []
     for output in cell["outputs"]:
         lines = output.get("text") or output.get("data", {}).get("text/plain", "")
-        found.append("".join(lines))
-    return "\n".join(found)
+        actual.append("".join(lines))
+    return "\n".join(actual)
 
 
 def defects(notebook):
-    """What a reader should not meet in a notebook."""
-    found = []
+    actual = []
     for number, cell in enumerate(code_cells(notebook), start=1):
         source = "".join(cell["source"])
         try:
             ast.parse(source)
         except SyntaxError as error:
-            found.append(f"cell {number}: {error}")
+            actual.append(f"cell {number}: {error}")
         if cell["execution_count"] != number:
-            found.append(f"cell {number} was run as {cell['execution_count']}")
+            actual.append(f"cell {number} was run as {cell['execution_count']}")
         if any(output["output_type"] == "error" for output in cell["outputs"]):
-            found.append(f"cell {number} ended with an error")
+            actual.append(f"cell {number} ended with an error")
         if any(output.get("name") == "stderr" for output in cell["outputs"]):
-            found.append(f"cell {number} shows warnings or logs")
+            actual.append(f"cell {number} shows warnings or logs")
         if path := re.search(r"(?<![\w.])/(?:\w+/)+\w+", texts(cell)):
-            found.append(f"cell {number} names {path[0]}, a place of one machine")
-    return found
+            actual.append(f"cell {number} names {path[0]}, a place of one machine")
+    return actual
 
 
 def test_notebook_is_whole_and_small(stored):

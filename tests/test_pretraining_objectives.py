@@ -44,7 +44,6 @@ def data(tmp_path_factory):
 
 
 def run(name, data, output_dir, *more):
-    """A run that is evaluated on all that is held out."""
     held_out = "held-out.txt" if name == "streams" else "held-out"
     return tiny.succeed(
         "run_pretraining",

@@ -90,7 +90,6 @@ STEPS = {
 
 
 def run_model(model, batch):
-    """A forward and a backward pass, as a step has them."""
     with tf.GradientTape() as tape:
         outputs = model(batch, training=True, seed=tf.constant([1, 0], tf.int64))
         total = tf.add_n([tf.reduce_sum(value) for value in outputs.values()])

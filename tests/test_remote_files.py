@@ -44,7 +44,6 @@ def directories():
 
 
 def upload(directory, remote):
-    """Copies the files of a local directory."""
     tf.io.gfile.makedirs(remote)
     for path in directory.iterdir():
         tf.io.gfile.copy(str(path), f"{remote}/{path.name}", overwrite=True)
@@ -53,7 +52,6 @@ def upload(directory, remote):
 
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory):
-    """A model and tables, local in one directory and remote in another."""
     local = tmp_path_factory.mktemp("local")
     tiny.write_model(local / "model", num_hidden_layers=1, hidden_act="relu")
     tiny.write_tables(local / "tables")
@@ -64,7 +62,6 @@ def remote(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(remote):
-    """A run of run_classifier.py whose files are all remote."""
     done = tiny.run_classifier(
         f"--pretrained={remote}/model",
         *(f"--{split}_file={remote}/tables/{split}.tsv" for split in SPLITS),

@@ -48,28 +48,28 @@ def runs(places):
 def test_each_run_has_a_report_and_all_have_one(places, runs):
     for seed in (1, 2):
         directory = places / "runs" / f"seed-{seed}"
-        found = record.read(str(directory))
+        actual = record.read(str(directory))
         results = tiny.eval_results(directory)
-        accuracy = found["evaluation"]["scores"]["accuracy"]
+        accuracy = actual["evaluation"]["scores"]["accuracy"]
         assert accuracy["value"] == pytest.approx(results["eval_accuracy"])
         assert accuracy["interval"][0] <= accuracy["value"] <= accuracy["interval"][1]
-        assert found["step"] == results["global_step"] == 12
-        assert found["data"]["train"]["labels"] == {"bad": 16, "fine": 16, "good": 16}
-        assert found["data"]["test"]["count"] == 10
-        macro = found["evaluation"]["class_averages"]["macro"]["f1"]
+        assert actual["step"] == results["global_step"] == 12
+        assert actual["data"]["train"]["labels"] == {"bad": 16, "fine": 16, "good": 16}
+        assert actual["data"]["test"]["count"] == 10
+        macro = actual["evaluation"]["class_averages"]["macro"]["f1"]
         assert macro == pytest.approx(results["eval_f1_macro"])
         averages = re.findall(r"^  macro average .* ([0-9.]+)$", runs.out, re.M)
         assert len(averages) == 4  # of dev and test rows
         assert averages[2 * seed - 2] == f"{macro:.4f}"
-        tested = found["test_evaluation"]
+        tested = actual["test_evaluation"]
         assert tested["rows"] == 10 and tested["scores"]["accuracy"]["interval"]
         assert tested["class_averages"]["macro"]["f1"] == pytest.approx(
-            found["results"]["test_f1_macro"]
+            actual["results"]["test_f1_macro"]
         )
-        assert f"{found['results']['test_f1_macro']:.4f}" == averages[2 * seed - 1]
-        assert re.fullmatch(r"\d{4}-\d\d-\d\d", found["date"])
-        assert "num_train_epochs" in found["changed_flags"]
-        assert "num_train_steps" not in found["flags"]
+        assert f"{actual['results']['test_f1_macro']:.4f}" == averages[2 * seed - 1]
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", actual["date"])
+        assert "num_train_epochs" in actual["changed_flags"]
+        assert "num_train_steps" not in actual["flags"]
         page = (directory / "report.html").read_text("utf-8")
         assert "export" in page and "train/loss" in page
         assert (directory / "README.md").read_text().startswith("---\nlibrary_name")
@@ -82,9 +82,9 @@ def test_worst_errors_are_explained_first(places, runs):
     directory = places / "runs" / "seed-1"
     lines = (directory / "explanations.jsonl").read_text("utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
-    found = record.read(str(directory))
-    assert found["explanations"] == rows and len(rows) == 5
-    errors = found["evaluation"]["errors"][:5]
+    actual = record.read(str(directory))
+    assert actual["explanations"] == rows and len(rows) == 5
+    errors = actual["evaluation"]["errors"][:5]
     for row, error in zip(rows, errors, strict=False):
         assert " ".join(word for word, _ in row["words"]) == error["texts"][0]
         assert (row["expected"], row["predicted"]) == (
@@ -104,7 +104,6 @@ def typed(places, runs, tmp_path, monkeypatch):
 
 
 def loaded(code):
-    """What the printed lines of Python leave."""
     names: dict = {}
     exec(code, names)
     return names
@@ -112,22 +111,22 @@ def loaded(code):
 
 def test_card_and_page_print_what_loads_asks_and_serves_the_run(typed):
     assert typed == printed_uses.of_page(pathlib.Path("path/to/seed-1"))
-    (told,) = loaded(typed["Load it in Python"])["answers"]
-    shares = told["probabilities"]
+    (answered,) = loaded(typed["Load it in Python"])["answers"]
+    shares = answered["probabilities"]
     assert list(shares) == list(tiny.LABELS)
     text, answer = printed_uses.ask(typed["Ask the export"]).splitlines()
     assert text == "A text."
-    found = dict(pair.split() for pair in answer.split(","))
-    found = {name: float(value) for name, value in found.items()}
-    assert found == pytest.approx(shares, abs=6e-4)  # three digits are printed
+    actual = dict(pair.split() for pair in answer.split(","))
+    actual = {name: float(value) for name, value in actual.items()}
+    assert actual == pytest.approx(shares, abs=6e-4)  # three digits are printed
     *docker, server = printed_uses.words(typed["Serve it with TensorFlow Serving"])
     assert server == "tensorflow/serving:2.20.0"
-    given = dict(zip(docker[2::2], docker[3::2], strict=True))
-    source, mounted = given["-v"].split(":")
-    assert given == {
+    supplied = dict(zip(docker[2::2], docker[3::2], strict=True))
+    source, mounted = supplied["-v"].split(":")
+    assert supplied == {
         "-p": "8501:8501",
         "-e": f"MODEL_NAME={mounted.removeprefix('/models/')}",
-        "-v": given["-v"],
+        "-v": supplied["-v"],
     }
     assert (pathlib.Path(source) / "1" / "saved_model.pb").is_file()
 
@@ -169,14 +168,14 @@ def test_every_script_leaves_a_report(name, output, tmp_path, monkeypatch):
         draws=True,
     )
     assert done.code == 0, done.err
-    found = record.read(str(place))
-    assert found["step"] == 8
-    assert [step for step, _ in found["curves"]["train/loss"]] == [1, 2, 4, 6, 8]
-    assert found["data"]["train"]["count"] > 0
+    actual = record.read(str(place))
+    assert actual["step"] == 8
+    assert [step for step, _ in actual["curves"]["train/loss"]] == [1, 2, 4, 6, 8]
+    assert actual["data"]["train"]["count"] > 0
     if name == "pretraining":
-        assert found["evaluation"] is None and "masked_lm_loss" in found["results"]
+        assert actual["evaluation"] is None and "masked_lm_loss" in actual["results"]
     else:
-        score = found["evaluation"]["scores"]["f1"]
+        score = actual["evaluation"]["scores"]["f1"]
         low, high = score["interval"] or (score["value"],) * 2
         assert low <= score["value"] <= high
         # after 8 steps all may be right or nothing found, in all resamples

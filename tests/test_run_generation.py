@@ -22,7 +22,6 @@ def model_dir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(model_dir):
-    """A function of arguments that must end well; returns what was printed."""
 
     def call(*arguments, pretrained=model_dir):
         done = tiny.run_script(
@@ -44,50 +43,49 @@ def results(printed):
 
 
 def test_texts_are_streamed_as_files_have_them_whatever_stands_beside(run, tmp_path):
-    asked = ("--prompt=The sea", "--max_new_tokens=20", "--seed=3", "--top_p=0.95")
-    streamed = run(*asked)
-    run(*asked, f"--output_file={tmp_path / 'a.jsonl'}")
+    request = ("--prompt=The sea", "--max_new_tokens=20", "--seed=3", "--top_p=0.95")
+    streamed = run(*request)
+    run(*request, f"--output_file={tmp_path / 'a.jsonl'}")
     (row,) = rows(tmp_path / "a.jsonl")
     assert streamed == f"The sea{row['text']}\n"
     assert row["prompt"] == "The sea" and 10 < row["num_tokens"] <= 20
     prompts = ["a", "much longer", "grün", "a"]
     (tmp_path / "prompts.txt").write_text("".join(f"{p}\n" for p in prompts))
-    asked = ("--max_new_tokens=12", "--num_samples=2", "--temperature=1.3")
-    given = f"--prompt_file={tmp_path / 'prompts.txt'}"
+    request = ("--max_new_tokens=12", "--num_samples=2", "--temperature=1.3")
+    supplied = f"--prompt_file={tmp_path / 'prompts.txt'}"
     path = tmp_path / "a.jsonl"
-    run(*asked, given, f"--output_file={path}")
-    found = rows(path)
-    run(*asked, given, f"--output_file={path}", "--batch_size=3")
-    assert rows(path) == found
-    assert [(row["prompt"], row["sample"]) for row in found] == [
+    run(*request, supplied, f"--output_file={path}")
+    actual = rows(path)
+    run(*request, supplied, f"--output_file={path}", "--batch_size=3")
+    assert rows(path) == actual
+    assert [(row["prompt"], row["sample"]) for row in actual] == [
         (prompt, sample) for prompt in prompts for sample in range(2)
     ]
     # The same prompt in another row draws other tokens, and so does another sample.
-    assert len({row["text"] for row in found if row["prompt"] == "a"}) == 4
+    assert len({row["text"] for row in actual if row["prompt"] == "a"}) == 4
 
 
 @pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error(model_dir):
     script = pathlib.Path(__file__).parents[1] / "run_generation.py"
-    asked = (f"--pretrained={model_dir}", "--prompt=a", "--max_new_tokens=40")
-    command = [sys.executable, str(script), *asked]
+    request = (f"--pretrained={model_dir}", "--prompt=a", "--max_new_tokens=40")
+    command = [sys.executable, str(script), *request]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes) as process:
         process.stdout.close()
-        said = process.stderr.read().decode()
+        shown = process.stderr.read().decode()
     assert process.returncode == 128 + signal.SIGPIPE
-    assert "Traceback" not in said and "BrokenPipe" not in said
+    assert "Traceback" not in shown and "BrokenPipe" not in shown
 
 
 @pytest.mark.slow
 def test_scores_are_those_of_the_export(run, tmp_path):
-    """Greedy and sampled texts, and losses, by one SavedModel and by the script."""
     out = tmp_path / "out"
     options = ("--max_new_tokens=12", "--temperature=0")
     run("--do_export", f"--output_dir={out}", *options)
     version = out / "export" / "1"
-    found, compiled = exported_ops.operations(version)
-    assert found <= exported_ops.ALLOWED | exported_ops.OF_TENSORFLOW_TEXT
+    actual, compiled = exported_ops.operations(version)
+    assert actual <= exported_ops.ALLOWED | exported_ops.OF_TENSORFLOW_TEXT
     assert not compiled
     texts = ["The sea", "", "grün und weiß"]
     (tmp_path / "a.txt").write_text("".join(f"{text}\n" for text in texts if text))
@@ -123,12 +121,12 @@ def test_a_labelled_table_is_classified_without_training(run, tmp_path):
         f"--label_words=pos=+,neg=- --output_file={tmp_path / 'a.jsonl'}",
         f"--examples_file={path} --num_examples=1 --keep_end",
     )
-    found = rows(tmp_path / "a.jsonl")
-    chosen = [row["choice"]["part"] for row in found]
-    right = np.mean([c == row["label"] for c, row in zip(chosen, found, strict=True)])
+    actual = rows(tmp_path / "a.jsonl")
+    chosen = [row["choice"]["part"] for row in actual]
+    right = np.mean([c == row["label"] for c, row in zip(chosen, actual, strict=True)])
     assert results(printed)["accuracy"] == pytest.approx(right)
     assert set(results(printed)) == {"num_cases", "accuracy", "f1_macro", "mcc"}
-    assert found[0]["texts"][0].endswith("\n\ngood film: -")
+    assert actual[0]["texts"][0].endswith("\n\ngood film: -")
 
 
 @pytest.mark.slow  # every day tests/modeling/ has the numbers of these weights

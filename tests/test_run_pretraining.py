@@ -100,7 +100,6 @@ def trained_on(model_dir, records_dir, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(trained_on):
-    """(directory, output) of a run of 12 steps that saves at 5, 10 and 12."""
     return trained_on[:2]
 
 
@@ -166,12 +165,12 @@ def test_eval_results_are_those_of_the_logits(trained, model_dir):
         batch_size=4,
         num_batches=3,
     )
-    found = tiny.eval_results(path)
+    actual = tiny.eval_results(path)
     for name, value in expected.items():
-        assert found[name] == pytest.approx(value, rel=1e-5), name
+        assert actual[name] == pytest.approx(value, rel=1e-5), name
     # Weighted otherwise they would be equal.
     assert abs(
-        found["masked_lm_loss"] + found["next_sentence_loss"] - found["loss"]
+        actual["masked_lm_loss"] + actual["next_sentence_loss"] - actual["loss"]
     ) > (1e-4)
 
 
@@ -195,14 +194,13 @@ def test_masked_words_are_learned_and_filled_in(
 
 
 def test_warm_up_as_long_as_the_run_is_warned_of(trained):
-    """Before a run that is refused for another reason does any work."""
-    said = "is not less than --num_train_steps"
-    assert said not in trained[1].log
-    for given, times in (("1", 0), ("2", 1)):
-        more = ("--num_train_steps=2", f"--num_warmup_steps={given}")
+    shown = "is not less than --num_train_steps"
+    assert shown not in trained[1].log
+    for supplied, times in (("1", 0), ("2", 1)):
+        more = ("--num_train_steps=2", f"--num_warmup_steps={supplied}")
         done = tiny.run_again(trained[0], *more, "--train_batch_size=4")
         assert done.code == 2 and "train_batch_size was 8 and is 4" in done.err
-        assert done.log.count(f"--num_warmup_steps=2 {said}=2") == times
+        assert done.log.count(f"--num_warmup_steps=2 {shown}=2") == times
 
 
 def test_evaluation_alone_uses_the_newest_checkpoint(trained, model_dir, records_dir):
@@ -258,10 +256,10 @@ def test_original_records_and_weights(shared_file, tmp_path):
     expected = expected_scores(
         GOLDEN / "bert_config.json", GOLDEN, features, batch_size=4, num_batches=3
     )
-    found = tiny.eval_results(tmp_path)
+    actual = tiny.eval_results(tmp_path)
     for name, value in expected.items():
         # Losses of about 60 with these random weights.
-        assert found[name] == pytest.approx(value, rel=1e-4), name
+        assert actual[name] == pytest.approx(value, rel=1e-4), name
 
 
 @pytest.mark.slow

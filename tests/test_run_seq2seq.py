@@ -32,7 +32,6 @@ def lines(path):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A directory with config, vocabulary and three files of pairs."""
     path = tmp_path_factory.mktemp("pairs")
     bert = tiny.write_model(path / "bert", num_hidden_layers=1, hidden_act="relu")
     config = tiny.encoder_decoder(json.loads((bert / "bert_config.json").read_text()))
@@ -46,17 +45,11 @@ def files(tmp_path_factory):
     return path
 
 
-def run(*arguments, fails=False, **settings):
-    done = tiny.run_script("run_seq2seq", *LENGTHS, *arguments, **settings)
-    assert bool(done.code) == fails, done.err
-    return done
-
-
 @pytest.fixture(scope="module")
 def trained(files, tmp_path_factory):
-    """(directory, output) of a whole run."""
     path = tmp_path_factory.mktemp("trained")
-    done = run(
+    done = tiny.succeed(
+        *("run_seq2seq", *LENGTHS),
         f"--bert_config_file={files}/config.json --vocab_file={files}/vocab.txt",
         *(f"--{split}_file={files}/{split}.tsv" for split in ("train", "dev", "test")),
         *("--do_train", "--do_eval", "--do_predict", "--do_export", *LEARN),
@@ -119,8 +112,8 @@ def test_python_opens_the_encoder_alone(trained):
     network = both.model.network.encoder
     names = "input_ids", "input_mask", "segment_ids"
     wanted = network(*(features[name] for name in names))["sequence_output"]
-    found = encoder.model(features)["sequence_output"]
-    np.testing.assert_array_equal(found, wanted)
+    actual = encoder.model(features)["sequence_output"]
+    np.testing.assert_array_equal(actual, wanted)
     with pytest.raises(ValueError, match="write is for encoder-decoders, and this is"):
         encoder.write(["the film"])
 
@@ -129,11 +122,11 @@ def test_export_writes_what_the_script_does(trained):
     path, _ = trained
     rows = tiny.predictions(path)
     served = tf.saved_model.load(str(path / "export" / "1")).signatures["write"]
-    found = served(text=tf.constant([row["source"] for row in rows]))
-    texts = [text.decode() for text in found["written"].numpy()]
+    actual = served(text=tf.constant([row["source"] for row in rows]))
+    texts = [text.decode() for text in actual["written"].numpy()]
     assert texts == [row["prediction"] for row in rows]
     counts = [len(text.split()) for text in texts]
-    assert found["num_tokens"].numpy().tolist() == counts
+    assert actual["num_tokens"].numpy().tolist() == counts
     used, compiled = exported_ops.operations(path / "export" / "1")
     assert used <= exported_ops.ALLOWED | exported_ops.OF_TENSORFLOW_TEXT
     assert compiled == []

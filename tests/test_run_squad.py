@@ -50,7 +50,6 @@ def squad(model, output_dir, *arguments, **settings):
 
 
 def run(*arguments, **settings):
-    """Runs the script, which must end well; returns what it printed."""
     done = squad(*arguments, **settings)
     assert done.code == 0, done.err
     return done
@@ -58,7 +57,6 @@ def run(*arguments, **settings):
 
 @pytest.fixture(scope="module")
 def trained(model_dir, data, tmp_path_factory):
-    """(directory, output) of a whole run."""
     path = tmp_path_factory.mktemp("trained")
     more = (*ACTIONS, *LEARN, "--save_checkpoints_steps=40")
     return path, run(model_dir, path, *files(data), *more)
@@ -66,7 +64,6 @@ def trained(model_dir, data, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained_2(model_dir, data, tmp_path_factory):
-    """The same for version 2, with an export."""
     path = tmp_path_factory.mktemp("trained_2")
     more = ("--version_2_with_negative", *ACTIONS, *LEARN)
     more += ("--do_export", "--answer_aligner=words")
@@ -170,19 +167,18 @@ def test_questions_without_answers_are_answered_and_not_scored(
     assert "has no right answers, so nothing is scored" in done.out
     assert len(read(out / "predictions.json")) == 3
     assert not (out / "eval_results.txt").exists()
-    given = (files(data)[0], f"--predict_file={blind}", "--do_train", *BRIEF)
-    refused = squad(model_dir, tmp_path / "b", *given, "--evaluate_steps=1")
+    supplied = (files(data)[0], f"--predict_file={blind}", "--do_train", *BRIEF)
+    refused = squad(model_dir, tmp_path / "b", *supplied, "--evaluate_steps=1")
     assert refused.code == 2 and "leave out --evaluate_steps" in refused.err
 
 
 def test_wrong_version_is_warned_of(model_dir, data, tmp_path):
-    """Before a run that ends for another reason: its network has no head."""
-    for version, more, said in (
+    for version, more, printed in (
         ("", ("--version_2_with_negative",), ["SQuAD 1.1"]),
         ("2", (), ["SQuAD 2.0"]),
         ("", (), []),
     ):
-        given = (files(data, version)[1], "--do_predict", *more)
-        done = squad(model_dir, tmp_path / "out", *given)
+        supplied = (files(data, version)[1], "--do_predict", *more)
+        done = squad(model_dir, tmp_path / "out", *supplied)
         assert done.code == 2 and "cls/squad/output_weights" in done.err
-        assert re.findall(r"SQuAD \d\.\d", done.log)[:1] == said
+        assert re.findall(r"SQuAD \d\.\d", done.log)[:1] == printed

@@ -35,14 +35,14 @@ class Ids:
 
 @pytest.fixture(scope="module")
 def record(shared_file):
-    with np.load(shared_file("golden/gpt/tiny_gpt.npz")) as found:
-        return dict(found)
+    with np.load(shared_file("golden/gpt/tiny_gpt.npz")) as actual:
+        return dict(actual)
 
 
 @pytest.fixture(scope="module")
 def gradients(shared_file):
-    with np.load(shared_file("golden/gpt/tiny_gpt_gradients.npz")) as found:
-        return dict(found)
+    with np.load(shared_file("golden/gpt/tiny_gpt_gradients.npz")) as actual:
+        return dict(actual)
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,6 @@ def texts_of(ids):
 
 
 def batch(label_set, label_ids, *texts):
-    """One batch of all examples, as training makes it."""
     encode = encoding.Encoder(Ids(), 24, label_set)
     if label_set.problem_type == "choice":
         tokens = encode(*texts[:-1], choices=texts[-1])
@@ -75,12 +74,11 @@ def batch(label_set, label_ids, *texts):
     packed = packing.unpad(*tokens[:2], num_sequences=label_set.num_sequences)
     order = np.arange(len(packed), dtype=np.int32)[None]
     targets = {"label_ids": label_ids}
-    (found,) = batching.batches(packed, order, targets=targets, pad_to=24)
-    return found
+    (actual,) = batching.batches(packed, order, targets=targets, pad_to=24)
+    return actual
 
 
 def build(record, label_set, prefix="param/model/"):
-    """The classifier of run_classifier.py with the recorded weights."""
 
     def head(config):
         kind = sequences.choose_kind(label_set.problem_type, label_set.pair_input)
@@ -123,8 +121,8 @@ def test_inputs_logits_and_losses_are_the_originals(record, form):
     inputs, lm_losses = (np.stack(parts, axis=1) for parts in expected)
     shape = features["input_ids"].shape
     np.testing.assert_array_equal(features["input_ids"], inputs.reshape(shape))
-    found = mean_losses(features, outputs)
-    np.testing.assert_allclose(found, lm_losses.reshape(found.shape), atol=ROUNDING)
+    actual = mean_losses(features, outputs)
+    np.testing.assert_allclose(actual, lm_losses.reshape(actual.shape), atol=ROUNDING)
     logits = record[f"{prefix}/logits"]
     np.testing.assert_allclose(outputs["logits"], logits, atol=ROUNDING)
     pooled = record[f"{prefix}/pooled"]
@@ -164,9 +162,9 @@ def test_l3_of_two_answers_and_its_gradients_are_the_originals(record, gradients
     )
     assert float(loss) == pytest.approx(float(record["loss"]), abs=ROUNDING)
     named = left_to_right.named(model)
-    found = tape.gradient(loss, [variable.value for variable in named.values()])
+    actual = tape.gradient(loss, [variable.value for variable in named.values()])
     assert {f"grad/{name}" for name in named} == gradients.keys()
-    for name, gradient in zip(named, found, strict=True):
+    for name, gradient in zip(named, actual, strict=True):
         np.testing.assert_allclose(
             *(tf.convert_to_tensor(gradient), gradients[f"grad/{name}"]),
             atol=ROUNDING,

@@ -72,13 +72,13 @@ def encoder_decoder(bert):
 
 def rows(count, start=0):
     """(text, label) pairs; equal arguments give equal rows, lengths vary."""
-    found = []
+    actual = []
     for i in range(start, start + count):
         label = LABELS[i % 3]
         words = [FILLERS[(i * 7 + j * 3) % 10] for j in range(2 + i // 3 % 6)]
         words.insert(i % len(words), SIGNS[label])
-        found.append((" ".join(words), label))
-    return found
+        actual.append((" ".join(words), label))
+    return actual
 
 
 def write_tsv(path, header, table):
@@ -110,7 +110,7 @@ def records(count, seed=0, *, length=16, predictions=3, is_masked=True):
 
     rng = np.random.default_rng(seed)
     pad, _, cls, sep, mask = range(len(SPECIAL))
-    found = {
+    actual = {
         name: np.zeros((count, length), np.int64)
         for name in ("input_ids", "input_mask", "segment_ids")
     }
@@ -119,17 +119,17 @@ def records(count, seed=0, *, length=16, predictions=3, is_masked=True):
         "masked_lm_ids": np.zeros((count, predictions), np.int64),
         "masked_lm_weights": np.zeros((count, predictions), np.float32),
     }
-    found["next_sentence_labels"] = rng.integers(0, 2, (count, 1))
+    actual["next_sentence_labels"] = rng.integers(0, 2, (count, 1))
     for i in range(count):
         first, second = rng.integers(3, (length - 3) // 2 + 1, 2)
-        step = -1 if found["next_sentence_labels"][i, 0] else 1
+        step = -1 if actual["next_sentence_labels"][i, 0] else 1
         start = rng.integers(len(FILLERS))
         words = [start + j for j in range(first)]
         words += [words[-1] + step * (j + 1) for j in range(second)]
         words = [len(SPECIAL) + word % len(FILLERS) for word in words]
         ids = np.array([cls, *words[:first], sep, *words[first:], sep])
-        found["segment_ids"][i, first + 2 : len(ids)] = 1
-        found["input_mask"][i, : len(ids)] = 1
+        actual["segment_ids"][i, first + 2 : len(ids)] = 1
+        actual["input_mask"][i, : len(ids)] = 1
         places = np.setdiff1d(np.arange(len(ids)), [0, first + 1, len(ids) - 1])
         places = np.sort(rng.permutation(places)[: 1 + i % predictions])
         if is_masked:
@@ -137,8 +137,10 @@ def records(count, seed=0, *, length=16, predictions=3, is_masked=True):
             masked["masked_lm_ids"][i, : len(places)] = ids[places]
             masked["masked_lm_weights"][i, : len(places)] = 1.0
             ids[places] = mask
-        found["input_ids"][i] = np.pad(ids, (0, length - len(ids)), constant_values=pad)
-    return {**found, **masked} if is_masked else found
+        actual["input_ids"][i] = np.pad(
+            ids, (0, length - len(ids)), constant_values=pad
+        )
+    return {**actual, **masked} if is_masked else actual
 
 
 def write_records(path, features):
@@ -184,8 +186,6 @@ FULL = {
 
 
 class Done(NamedTuple):
-    """What a script printed and logged, and how it ended."""
-
     code: int
     out: str
     err: str
@@ -220,7 +220,6 @@ def _imported(script):
 
 @contextlib.contextmanager
 def _logged():
-    """What is logged meanwhile, in a file."""
     text = io.StringIO()
     handler = logging.StreamHandler(text)
     logging.getLogger().addHandler(handler)

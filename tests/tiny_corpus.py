@@ -61,7 +61,7 @@ _SERVER.set_forkserver_preload([SCRIPT])
 
 def documents(count=50, seed=0):
     """Lists of sentences; the words count upwards, some of them of two pieces."""
-    rng, number, found = random.Random(seed), 0, []
+    rng, number, actual = random.Random(seed), 0, []
     for _ in range(count):
         sentences = []
         for _ in range(rng.randint(1, 12)):
@@ -70,17 +70,16 @@ def documents(count=50, seed=0):
                 words.append(f"w{number}" + rng.choice(["", "", "", "x", "y"]))
                 number += 1
             sentences.append(" ".join(words))
-        found.append(sentences)
+        actual.append(sentences)
     assert number <= NUM_WORDS
-    return found
+    return actual
 
 
-def text(found):
-    return "\n\n".join("\n".join(sentences) for sentences in found) + "\n"
+def text(actual):
+    return "\n\n".join("\n".join(sentences) for sentences in actual) + "\n"
 
 
 def write(directory, count=50):
-    """Writes text.txt and vocab.txt; gives the directory."""
     directory = pathlib.Path(directory)
     (directory / "text.txt").write_text(text(documents(count)))
     (directory / "vocab.txt").write_text("".join(f"{token}\n" for token in VOCAB))
@@ -112,7 +111,6 @@ def tokenized_by(tokenizer):
 
 
 def arguments(directory, output="out.tfrecord", **flags):
-    """Flags of the script for what `write` wrote; None leaves one out."""
     directory = pathlib.Path(directory)
     flags = {
         "input_file": directory / "text.txt",
@@ -148,8 +146,8 @@ class Started:
 
     def __init__(self, directory, *, file_bytes=None, **flags):
         self.log = pathlib.Path(directory) / f"log-{time.monotonic_ns()}"
-        given = (arguments(directory, **flags), str(self.log), file_bytes)
-        self.process = _SERVER.Process(target=_main, args=given)
+        supplied = (arguments(directory, **flags), str(self.log), file_bytes)
+        self.process = _SERVER.Process(target=_main, args=supplied)
         self.process.start()
 
     def workers(self):
@@ -164,16 +162,16 @@ class Started:
         """Its exit code and all that it has printed."""
         self.process.join(60)
         assert self.process.exitcode is not None
-        said = self.log.read_text() if self.log.exists() else ""
+        shown = self.log.read_text() if self.log.exists() else ""
         self.log.unlink(missing_ok=True)
-        return self.process.exitcode, said
+        return self.process.exitcode, shown
 
     def kill(self):
         os.kill(self.process.pid, signal.SIGKILL)
         return self.wait()
 
 
-def _main(given, log, file_bytes):
+def _main(supplied, log, file_bytes):
     from absl import flags
 
     output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
@@ -187,12 +185,11 @@ def _main(given, log, file_bytes):
     with sizes(SIZES):
         script = importlib.import_module(SCRIPT)
         script.define_flags()
-        flags.FLAGS([SCRIPT, *given])
+        flags.FLAGS([SCRIPT, *supplied])
         script.main([])
 
 
 def is_running(pid):
-    """Whether there is such a process that is no zombie."""
     try:
         state = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -211,20 +208,20 @@ def parse(records):
     """{feature: [N, L]} of serialized records."""
     import tensorflow as tf
 
-    found = {}
+    actual = {}
     for record in records:
         for name, value in tf.train.Example.FromString(record).features.feature.items():
             numbers = value.int64_list.value or value.float_list.value
-            found.setdefault(name, []).append(np.array(numbers))
-    return {name: np.stack(values) for name, values in found.items()}
+            actual.setdefault(name, []).append(np.array(numbers))
+    return {name: np.stack(values) for name, values in actual.items()}
 
 
-def restored(found):
+def restored(actual):
     """input_ids of parsed records with what was hidden back in place."""
-    ids = found["input_ids"].copy()
-    row, column = np.nonzero(found["masked_lm_weights"])
-    places = found["masked_lm_positions"][row, column]
-    ids[row, places] = found["masked_lm_ids"][row, column]
+    ids = actual["input_ids"].copy()
+    row, column = np.nonzero(actual["masked_lm_weights"])
+    places = actual["masked_lm_positions"][row, column]
+    ids[row, places] = actual["masked_lm_ids"][row, column]
     return ids
 
 

@@ -14,7 +14,6 @@ from modeling.configs import gpt_config
 
 
 def write(directory, vocab_file):
-    """config.json, and the files of a vocabulary like GPT-2's encoder.json."""
     directory.mkdir()
     for name in ("encoder.json", "vocab.bpe"):
         shutil.copy(vocab_file.parent / name, directory / name)
@@ -32,7 +31,6 @@ def write(directory, vocab_file):
 
 
 def flags(directory):
-    """What names the files; there is no checkpoint."""
     return [
         f"--bert_config_file={directory}/config.json",
         f"--vocab_file={directory}/encoder.json",

@@ -31,7 +31,6 @@ def question(number, **changes):
 
 
 def write(path, paragraphs):
-    """A file of these paragraphs."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"version": "1", "data": [{"paragraphs": list(paragraphs)}]})
@@ -45,7 +44,6 @@ def version_1(path, count, start=0):
 
 
 def version_2(path, count, start=0):
-    """The same with marks; every third question has no answer."""
     numbers = range(start, start + count)
     return write(
         path,

@@ -75,7 +75,6 @@ NO_HEAD_DROPOUT = {"modeling.heads.HEAD_DROPOUT": 0.0}
 
 
 def write(directory):
-    """Models with and without dropout, and the data of every run."""
     directory = pathlib.Path(directory)
     # XLA, which the gelu of training needs, takes its time, and so does each layer.
     changes = {"hidden_act": "relu", "num_hidden_layers": 1}
@@ -156,11 +155,11 @@ def _variables(prefix):
     }
 
 
-def assert_equal(found, expected):
+def assert_equal(actual, expected):
     """Bit for bit: weights, moments, step."""
-    assert found.keys() == expected.keys()
+    assert actual.keys() == expected.keys()
     for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+        np.testing.assert_array_equal(actual[name], value, err_msg=name)
 
 
 # Weights that have no gradient but rounding, which Adam enlarges: those that move the
@@ -172,11 +171,10 @@ UNDECIDED = (
 )
 
 
-def largest_difference(found, expected):
-    """Of any weight whose gradient is more than rounding."""
-    assert found.keys() == expected.keys()
+def largest_difference(actual, expected):
+    assert actual.keys() == expected.keys()
     return max(
-        float(np.abs(found[name] - value).max())
+        float(np.abs(actual[name] - value).max())
         for name, value in expected.items()
         if "adam_" not in name and not name.endswith(UNDECIDED)
     )

@@ -29,7 +29,6 @@ def flag_values():
 
 
 def test_row_is_measured_in_turns(flag_values, monkeypatch):
-    """The work is made once; then come trials, and turns of ours and the fastest."""
     flag_values.peer_python, flag_values.rounds = "their_python", 2
     job = dataclasses.asdict(sides.Job("train", "classifier", 3, "", "", 3, 7))
     calls = []

@@ -24,7 +24,6 @@ BATCH = 4
 
 @pytest.fixture(autouse=True)
 def small_peak(monkeypatch):
-    """A product that takes no time."""
     monkeypatch.setattr(sides, "PEAK_SIZE", 64)
 
 
@@ -36,7 +35,6 @@ def model_dir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory):
-    """A file for each row that needs one."""
     directory = tmp_path_factory.mktemp("data")
     table = tiny.write_tsv(directory / "table.tsv", None, tiny.rows(30))
     flipped = [(label, text) for text, label in tiny.rows(30)]

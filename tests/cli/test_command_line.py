@@ -27,7 +27,6 @@ HEAVY = ("keras", "tensorflow", "tensorflow_datasets", "tensorflow_text")
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
-    """A function that starts a program without TensorFlow, as wide as WIDTH."""
     stubs = tmp_path_factory.mktemp("stubs")
     for name in HEAVY:
         (stubs / f"{name}.py").write_text("raise AssertionError('imported')")
@@ -49,7 +48,6 @@ def start(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(start):
-    """As `start`, and gives exit code, standard output and standard error."""
 
     def run(program, *arguments):
         process = start(program, *arguments)
@@ -60,7 +58,6 @@ def run(start):
 
 
 def ask_all(start, argument):
-    """Program to what it prints when asked for help."""
     processes = {program: start(program, argument) for program in PROGRAMS}
     texts = {}
     for program, process in processes.items():
@@ -81,17 +78,16 @@ def pages(start):
 
 def sections(text):
     """{heading: names of the flags below it}; text before the first one is left out."""
-    found = {}
+    actual = {}
     for line in text.splitlines():
         if re.fullmatch(r"[A-Z][\w ]*:", line):
-            names = found.setdefault(line[:-1], [])
+            names = actual.setdefault(line[:-1], [])
         elif match := re.match(r"  --(?:\[no\])?(\w+)", line):
             names.append(match[1])
-    return found
+    return actual
 
 
 def example(text):
-    """The indented paragraph, which is a command."""
     return re.search(r"^    python .*(?:\n +.*)*", text, re.M)[0]
 
 
@@ -103,10 +99,10 @@ def test_help_has_every_flag_once_under_a_heading(helps, pages, program):
         for flag in tree.iter("flag")
         if not flag.findtext("file").startswith("absl.")
     }
-    found = sections(helps[program])
-    shown = [name for names in found.values() for name in names]
+    actual = sections(helps[program])
+    shown = [name for names in actual.values() for name in names]
     assert sorted(shown) == sorted(defined)
-    assert list(found) == [title for title in command_line.HEADINGS if title in found]
+    assert list(actual) == [title for title in command_line.HEADINGS if title in actual]
     command = example(helps[program])
     longest = max(map(len, helps[program].replace(command, "").splitlines()))
     assert WIDTH - 10 < longest <= WIDTH
@@ -143,7 +139,7 @@ FATAL, HINT = "FATAL Flags parsing error:", "Pass --help to see help on flags.\n
 
 
 @pytest.mark.parametrize(
-    ("program", "argument", "said"),
+    ("program", "argument", "printed"),
     [
         (
             *("run_classifier.py", "--trainfile=x"),
@@ -169,8 +165,8 @@ FATAL, HINT = "FATAL Flags parsing error:", "Pass --help to see help on flags.\n
         ),
     ],
 )
-def test_wrong_flag_ends_at_once(run, program, argument, said):
-    assert run(program, argument) == tiny.Done(1, "", said)
+def test_wrong_flag_ends_at_once(run, program, argument, printed):
+    assert run(program, argument) == tiny.Done(1, "", printed)
 
 
 NO_FILE = "no such file; check the path"
@@ -242,13 +238,15 @@ EARLY = {
 
 
 @pytest.mark.parametrize(
-    ("program", "arguments", "said"),
+    ("program", "arguments", "printed"),
     [(program, *row) for program, rows in EARLY.items() for row in rows.items()],
 )
-def test_errors_that_need_no_tensorflow_come_before_it(run, program, arguments, said):
+def test_errors_that_need_no_tensorflow_come_before_it(
+    run, program, arguments, printed
+):
     done = run(program, *arguments.split())
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"error: {said}") and done.err.count("\n") == 1
+    assert done.err.startswith(f"error: {printed}") and done.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("path", ["gs://bucket/a.tsv", "-", "README.md,R*.md"])
@@ -276,7 +274,6 @@ command_line.run(main, unwinds=len(sys.argv) > 1)
 
 @pytest.mark.parametrize("unwinds", [True, False])
 def test_unfinished_files_go_at_sigterm(unwinds):
-    """`python extract_features.py` left OUTPUT.incomplete."""
     command = [sys.executable, "-c", MAIN, *(["x"] if unwinds else [])]
     options = {"stdout": subprocess.PIPE, "text": True, "cwd": tiny.ROOT}
     with subprocess.Popen(command, **options) as process:
@@ -322,7 +319,6 @@ def test_verbosity_prints_the_environment_before_tensorflow(run, more):
 
 
 def test_new_traces_of_new_models_are_no_news(caplog):
-    """TensorFlow warns of a function that is traced again and again."""
     logger = logging.getLogger("tensorflow")
     level, flag = logger.level, flags.FLAGS["verbosity"]
     present, flag.present = flag.present, 0

@@ -21,7 +21,6 @@ LOCAL = {"tpu_name": "local", "tpu_zone": None, "gcp_project": None}
 
 @pytest.fixture
 def parse(monkeypatch):
-    """A function of arguments, for run_pretraining.py unless another is named."""
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with contextlib.ExitStack() as stack:
 
@@ -37,7 +36,6 @@ def parse(monkeypatch):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What devices.strategy_for is called with, instead of calling it."""
     calls = []
 
     def strategy_for(kind, **where):

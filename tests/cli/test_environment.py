@@ -57,8 +57,8 @@ def test_weights_are_packed_where_none_changes(tmp_path, monkeypatch, without_se
     ):
         path = tmp_path / "cpuinfo"
         path.write_text(cpu_info)
-        found = environment.prepare(str(path), serves=serves)
-        assert found.get(packed) == os.environ.get(packed) == expected
+        actual = environment.prepare(str(path), serves=serves)
+        assert actual.get(packed) == os.environ.get(packed) == expected
 
 
 def test_settings_of_the_user_stand(tmp_path, monkeypatch, without_settings):
@@ -68,7 +68,6 @@ def test_settings_of_the_user_stand(tmp_path, monkeypatch, without_settings):
 
 
 def test_import_keeps_errors_alone(capfd):
-    """They go to file descriptor 2, where TensorFlow writes its log."""
     lines = (
         "WARNING: All log messages before absl::InitializeLog() is called are written",
         "I0000 00:00:1795488862.243307   13558 port.cc:153] oneDNN custom operations",

@@ -42,7 +42,6 @@ STRATEGY = tf.distribute.get_strategy()
 
 @pytest.fixture
 def parse():
-    """A function of a script and its arguments that replaces the flags before."""
     with contextlib.ExitStack() as stack:
 
         def call(script, *arguments):
@@ -362,7 +361,6 @@ def test_pairs_lengths_and_draws_are_those_of_the_flags(parse):
 
 @pytest.fixture
 def located(monkeypatch):
-    """A function that sets whether the directory `dir` lower-cases."""
 
     def call(lowers=None):
         place = pretrained.Pretrained("dir/c.json", "dir/vocab.txt", "dir/ckpt", lowers)

@@ -29,8 +29,11 @@ def test_one_that_cannot_be_written_leaves_all_as_they_were(tmp_path, is_full):
         (tmp_path / name).write_text("old")
     a, b = f"{tmp_path}/a", f"{tmp_path}/b"
     if is_full:
-        said = rf"^{b}: cannot be written \(.*File too large.*\); make room there"
-        with full_disk.full_disk(after=5), pytest.raises(OSError, match=said) as raised:
+        shown = rf"^{b}: cannot be written \(.*File too large.*\); make room there"
+        with (
+            full_disk.full_disk(after=5),
+            pytest.raises(OSError, match=shown) as raised,
+        ):
             atomic_files.write({a: ["new"], b: ["longer"]})
         assert "\n" not in str(raised.value)
     else:

@@ -62,7 +62,6 @@ def lines(tmp_path, bert):
 
 
 def parsed(stage):
-    """{flag: value} of a stage's command line, as its script reads it."""
     script, *arguments = stage.command
     with tiny.flags_of(script.removesuffix(".py")) as names:
         assert flags.FLAGS([script, *arguments]) == [script]

@@ -72,7 +72,7 @@ def test_gpt_layers_and_logits_are_the_originals(gpt, gpt_record, gpt_features):
     close(logits, gpt_record["lm_logits"], real[:, :-1])
 
 
-def of_sequences(outputs, mask):
+def average_by_sequence(outputs, mask):
     """The mean loss of the real tokens of each sequence, [B]."""
     weights = np.asarray(mask, np.float32)[:, 1:]
     totals = tf.reduce_sum(outputs["next_token_losses"] * weights, axis=1)
@@ -80,11 +80,11 @@ def of_sequences(outputs, mask):
 
 
 def test_gpt_losses_are_the_originals(gpt, gpt_record, gpt_features):
-    losses = of_sequences(gpt(gpt_features), gpt_features["input_mask"])
+    losses = average_by_sequence(gpt(gpt_features), gpt_features["input_mask"])
     close(losses, gpt_record["lm_losses"])
     # The twin: as Hugging Face has it, positions take no part in the softmax.
     other = left_to_right.gpt(gpt_record, joined_table=False)
-    moved = of_sequences(other(gpt_features), gpt_features["input_mask"])
+    moved = average_by_sequence(other(gpt_features), gpt_features["input_mask"])
     assert (np.asarray(losses) - np.asarray(moved)).min() > 0.1
 
 

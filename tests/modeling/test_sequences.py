@@ -35,7 +35,7 @@ def grids():
     }
 
 
-def of_sequence(grids, example, number):
+def take_sequence(grids, example, number):
     length = int(grids["input_mask"][example, number].sum())
     return {k: v[example, number : number + 1, :length] for k, v in grids.items()}
 
@@ -47,7 +47,7 @@ def test_each_choice_is_judged_by_itself(tiny_config, grids):
     alone = build(tiny_config, "single", 1)  # of the same seed: the same weights
     for example in range(2):
         for number in range(3):
-            expected = alone(of_sequence(grids, example, number))["logits"]
+            expected = alone(take_sequence(grids, example, number))["logits"]
             np.testing.assert_allclose(
                 logits[example, number], expected[0, 0], atol=ROUNDING
             )
@@ -60,7 +60,7 @@ def test_both_orders_are_added_before_the_linear_layer(tiny_config, grids):
     assert pooled.shape == (2, tiny_config.hidden_size)
     alone = build(tiny_config, "single", 4)
     for example in range(2):
-        parts = [alone.pool(of_sequence(grids, example, i))[0] for i in range(2)]
+        parts = [alone.pool(take_sequence(grids, example, i))[0] for i in range(2)]
         np.testing.assert_allclose(pooled[example], parts[0] + parts[1], atol=ROUNDING)
     expected = pooled @ np.asarray(alone.classifier.logits.kernel).T
     expected += np.asarray(alone.classifier.logits.bias)

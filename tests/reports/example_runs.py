@@ -44,7 +44,6 @@ def rows(count=60, *, wrong_every=5, first_text="row 0", shift=0):
 
 
 def facts(**changes):
-    """All that run_report.write takes beside rows and directory."""
     flags = {
         "learning_rate": 2e-5,
         "max_seq_length": 32,

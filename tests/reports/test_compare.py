@@ -22,23 +22,23 @@ def run_of(**changes):
 
 
 @pytest.fixture(scope="module")
-def found():
+def actual():
     first = run_of(wrong_every=5)  # 0, 5, 10, ... are wrong
     second = run_of(wrong_every=10, flags={"learning_rate": 3e-5})  # 0, 10, ...
     return compare.compare(first, second, NAMES)
 
 
-def test_rows_are_parted_by_which_run_is_right(found):
-    assert found.flags == {"learning_rate": (2e-5, 3e-5)}
-    assert found.counts == (48, 0, 6, 6) and found.shared == 60
-    assert found.p == pytest.approx(2 / 2**6)
-    texts = [row["texts"][0] for row in found.only_second]
+def test_rows_are_parted_by_which_run_is_right(actual):
+    assert actual.flags == {"learning_rate": (2e-5, 3e-5)}
+    assert actual.counts == (48, 0, 6, 6) and actual.shared == 60
+    assert actual.p == pytest.approx(2 / 2**6)
+    texts = [row["texts"][0] for row in actual.only_second]
     assert texts == [f"row {i}" for i in (5, 15, 25, 35, 45, 55)]  # the worst first
-    assert found.only_first == []
+    assert actual.only_first == []
 
 
-def test_difference_has_the_interval_of_pairs(found):
-    accuracy = next(each for each in found.scores if each.name == "accuracy")
+def test_difference_has_the_interval_of_pairs(actual):
+    accuracy = next(each for each in actual.scores if each.name == "accuracy")
     assert accuracy.difference == pytest.approx(0.1)
     # 6 of 60 rows differ, all of them one way: a binomial share of 0.1
     deviation = math.sqrt(0.1 * 0.9 / 60)
@@ -53,17 +53,17 @@ def test_difference_has_the_interval_of_pairs(found):
 
 def test_equal_verdicts_have_no_interval_without_width():
     run = run_of(wrong_every=None)
-    found = compare.compare(run, run, NAMES)
-    assert [score.interval for score in found.scores] == [None, None]
-    text = "\n".join(compare.lines(found))
+    actual = compare.compare(run, run, NAMES)
+    assert [score.interval for score in actual.scores] == [None, None]
+    text = "\n".join(compare.lines(actual))
     assert "+0.0000     no spread over the resamples" in text
 
 
 def test_rows_that_only_one_has_are_left_out():
-    found = compare.compare(run_of(count=60), run_of(count=40, shift=1), NAMES)
-    assert found.shared == 40 and sum(found.counts) == 40
-    assert all(score.interval is None for score in found.scores)
-    assert "not known: other rows" in "\n".join(compare.lines(found))
+    actual = compare.compare(run_of(count=60), run_of(count=40, shift=1), NAMES)
+    assert actual.shared == 40 and sum(actual.counts) == 40
+    assert all(score.interval is None for score in actual.scores)
+    assert "not known: other rows" in "\n".join(compare.lines(actual))
 
 
 @pytest.mark.parametrize(

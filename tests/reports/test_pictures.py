@@ -52,7 +52,7 @@ def drawn_texts(figure):
 
 
 @pytest.mark.parametrize(
-    ("found", "names"),
+    ("actual", "names"),
     [
         (classes(2), ["confusion", "precision_recall", "reliability"]),
         (
@@ -69,9 +69,9 @@ def drawn_texts(figure):
     ],
     ids=["classes", "labels", "numbers", "nothing"],
 )
-def test_pictures_suit_what_was_decided(found, names):
+def test_pictures_suit_what_was_decided(actual, names):
     """Each is a PNG of more than one color, and its text stays text in SVG."""
-    chosen = pictures.choose(found)
+    chosen = pictures.choose(actual)
     assert sorted(chosen) == sorted(names)
     for picture in chosen.values():
         figure = picture.draw()
@@ -83,7 +83,6 @@ def test_pictures_suit_what_was_decided(found, names):
 
 
 def test_svg_takes_the_ink_of_the_page_and_repeats():
-    """Without a ground of its own it is readable on white and on black."""
     matrix = np.array([[1, 2], [3, 4]])
     text, again = (svg.element(figures.confusion(matrix, ["a", "b"])) for _ in "12")
     assert text == again
@@ -100,10 +99,10 @@ def test_names_are_text_whatever_they_hold():
 
 
 def test_tensorboard_gets_pictures_a_table_and_histograms():
-    found = seen(
+    actual = seen(
         decisions=classes(3).decisions, histograms={"null odds, all": np.arange(3.0)}
     )
-    shown = pictures.summaries(found)
+    shown = pictures.summaries(actual)
     kinds = {name: type(value).__name__ for name, (value, _) in shown.items()}
     assert kinds == {
         "confusion": "bytes",

@@ -89,7 +89,7 @@ WRONG = [
     (b'{"text": "a\xff"}', "not UTF-8 at byte 11"),
     (b'{"text": "\\ud83d"}', "half of a surrogate pair"),
     (b'{"text": "a", "id": "\\uDE00"}', "half of a surrogate pair"),
-    (b'{"text": "a", "upper": 1}', "upper is what the answer says"),
+    (b'{"text": "a", "upper": 1}', "upper is a key of the answer"),
     (b'"' + b"x" * streaming.MAX_LINE_BYTES + b'"', "longer than 16777216 bytes"),
 ]
 

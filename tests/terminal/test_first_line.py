@@ -27,7 +27,6 @@ raise SystemExit(7)
 
 @pytest.fixture
 def run(tmp_path):
-    """A function that runs a program: lines of standard error, and seconds to each."""
     (tmp_path / "tensorflow.py").write_text(STUB)
     (tmp_path / "keras.py").write_text("import tensorflow")
 
@@ -50,15 +49,15 @@ def run(tmp_path):
 
 
 def test_first_line_is_ours_and_comes_before_the_import(run):
-    said, times = run("build_vocab.py", "--input_file=README.md", "--output_file=b")
-    assert said == ["loading TensorFlow ...", UNKNOWN]
+    shown, times = run("build_vocab.py", "--input_file=README.md", "--output_file=b")
+    assert shown == ["loading TensorFlow ...", UNKNOWN]
     assert times[1] - times[0] > 0.2  # the import sleeps
 
 
 def test_interrupted_import_is_one_line(run, monkeypatch):
     monkeypatch.setenv("STOPS", "1")
     arguments = ("--input_file=README.md", "--output_file=b")
-    said, _ = run("build_vocab.py", *arguments, code=-signal.SIGINT)
-    assert said[0] == "loading TensorFlow ..."
+    shown, _ = run("build_vocab.py", *arguments, code=-signal.SIGINT)
+    assert shown[0] == "loading TensorFlow ..."
     # What went through the filter may come later.
-    assert sorted(said[1:]) == sorted([UNKNOWN, "", "interrupted"])
+    assert sorted(shown[1:]) == sorted([UNKNOWN, "", "interrupted"])

@@ -53,10 +53,10 @@ os.write(2, {said!r})
 """
 
 
-def start(said="", more="", **settings):
+def start(printed="", more="", **settings):
     settings = {"stderr": subprocess.PIPE, **settings}
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.format(said=said.encode(), more=more)],
+        [sys.executable, "-c", PROGRAM.format(printed=printed.encode(), more=more)],
         stdout=subprocess.PIPE,
         cwd=tiny.ROOT,
         **settings,
@@ -69,7 +69,6 @@ def lines(*parts):
 
 @pytest.fixture
 def environment(tmp_path):
-    """Variables of a process; a GPU is there where `nvidia-smi` is."""
     return {**os.environ, "PATH": str(tmp_path), "PYTHONPATH": str(tiny.ROOT)}
 
 
@@ -84,8 +83,8 @@ def test_unknown_lines_pass_and_known_ones_do_not(
     if with_gpu:
         (tmp_path / "nvidia-smi").write_text("")
         (tmp_path / "nvidia-smi").chmod(0o755)
-    said = lines(UNKNOWN[:3], OF_EVERY_START, WITHOUT_GPU, UNKNOWN[3:])
-    process = start(said, "print('out'); os.write(2, b'no end')", env=environment)
+    printed = lines(UNKNOWN[:3], OF_EVERY_START, WITHOUT_GPU, UNKNOWN[3:])
+    process = start(printed, "print('out'); os.write(2, b'no end')", env=environment)
     out, err = process.communicate(timeout=60)
     shown = WITHOUT_GPU if with_gpu and not hidden else ()
     assert err.decode() == lines(UNKNOWN[:3], shown, UNKNOWN[3:]) + "no end"
@@ -134,11 +133,11 @@ if os.fork() == 0:
 
 
 def test_standard_error_stays_a_terminal():
-    ours, its = pty.openpty()
+    ours, inner = pty.openpty()
     more = "assert sys.stderr.isatty() and not os.isatty(2)\n"
     more += "native_log.end()\nassert sys.stderr.isatty() and os.isatty(2)"
-    process = start(OF_EVERY_START[0] + "\nother\n", more, stderr=its)
-    os.close(its)
+    process = start(OF_EVERY_START[0] + "\nother\n", more, stderr=inner)
+    os.close(inner)
     assert process.communicate(timeout=60)[0] == b""
     assert (process.returncode, os.read(ours, 999)) == (0, b"other\r\n")
     os.close(ours)

@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 
 import pytest
 
@@ -121,22 +120,9 @@ def test_wait_for_the_first_item_has_a_line(variables):
     assert "predicting: batch 1/2 " not in text
 
 
-def test_wait_has_a_name_after_ten_seconds(monkeypatch):
-    monkeypatch.setattr(progress, "_FILE_SECONDS", 0.05)
-    stream = io.StringIO()
-    with progress.waiting("exporting", stream):
-        time.sleep(0.3)
-    with progress.waiting("short", stream):
-        pass
-    time.sleep(0.1)
-    assert stream.getvalue() == "exporting ...\n"
-
-
-@pytest.mark.parametrize("inner", [False, True])
-def test_interruption_leaves_the_cursor_on_a_new_line(inner):
+def test_interruption_leaves_the_cursor_on_a_new_line():
     more = "os.kill(os.getpid(), 2); time.sleep(9)"
-    if inner:
-        more = f"for _ in progress.track('ab', 2, 'inner'): {more}"
+    more = f"for _ in progress.track('ab', 2, 'inner'): {more}"
     text, code = on_terminal(more=more)
     assert code == -2
     assert re.search(r"step  50 %[^\r\n]*\r\nTraceback", text) and text.endswith("\n")
@@ -165,7 +151,11 @@ def test_first_unit_does_not_count_in_the_time_left(clock):
     ]
 
 
-def test_lines_in_a_file_count_from_the_first_report(clock):
+@pytest.mark.parametrize("is_hidden", [False, True])
+def test_lines_in_a_file_count_from_the_first_report(clock, monkeypatch, is_hidden):
+    monkeypatch.setattr(progress, "_is_hidden", False)
+    if is_hidden:
+        progress.hide()
     stream = io.StringIO()
     with progress.Progress("writing: task", stream=stream) as report:
         clock["now"] += 50  # before anything is done
@@ -175,10 +165,15 @@ def test_lines_in_a_file_count_from_the_first_report(clock):
         report(21, 40, instances=310)
         clock["now"] += 20
         report(30, 40, instances=510)
-    assert stream.getvalue().splitlines() == [
+        clock["now"] += 20
+        report(31, None, "a text")
+    progress.say("end", stream)
+    shown = [
         "writing: task 20/40 (50 %)  --:-- left  300 instances",
         "writing: task 30/40 (75 %)  0.5/s  00:20 left  510 instances, 10/s",
+        "writing: task 31  0.275/s  a text",
     ]
+    assert stream.getvalue().splitlines() == [*([] if is_hidden else shown), "end"]
 
 
 def test_slices_cover_all_rows_once(clock):
@@ -194,31 +189,3 @@ def test_slices_cover_all_rows_once(clock):
         "tokenizing: row 10/10 (100 %)  0.3/s  00:00 left",
     ]
     assert list(progress.slices(0, 4, "tokenizing: row", stream=stream)) == []
-
-
-@pytest.mark.parametrize("is_hidden", [False, True])
-def test_hidden_progress_is_that_of_another_process(clock, monkeypatch, is_hidden):
-    monkeypatch.setattr(progress, "_is_hidden", False)
-    if is_hidden:
-        progress.hide()
-    stream = io.StringIO()
-    with progress.Progress("step", stays=True, stream=stream) as report:
-        report(0, 1)
-        report(1, 1)
-    progress.say("said", stream)
-    line = "step 1/1 (100 %)  00:00 left\n"
-    assert stream.getvalue() == ("" if is_hidden else line) + "said\n"
-
-
-def test_work_of_unknown_size_has_its_speed_in_lines(clock):
-    stream = io.StringIO()
-    with progress.Progress("answering: lines", stream=stream) as report:
-        report(1, None)
-        clock["now"] += 20
-        report(501, None, "a text")
-        clock["now"] += 20
-        report(1501, None, "a text")
-    assert stream.getvalue().splitlines() == [
-        "answering: lines 501  a text",
-        "answering: lines 1501  50/s  a text",
-    ]

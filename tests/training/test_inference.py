@@ -151,12 +151,12 @@ def dataset():
     )
 
 
-def of_tokens(features):
+def read_tokens(features):
     ids = tf.cast(features["input_ids"], tf.float32)
     return {**features, "values": tf.stack([ids, -ids], axis=-1)[..., tf.newaxis]}
 
 
-def of_lines(features):
+def read_lines(features):
     ids = tf.cast(features["input_ids"], tf.float32)
     return {**features, "values": tf.reduce_max(ids, axis=1)[:, tf.newaxis]}
 
@@ -166,7 +166,7 @@ def test_extraction_is_in_order_and_without_filling(is_of_tokens):
     reports = []
     groups = list(
         inference.extract_in_order(
-            of_tokens if is_of_tokens else of_lines,
+            read_tokens if is_of_tokens else read_lines,
             dataset(),
             STRATEGY,
             report=lambda done, **counts: reports.append((done, counts["lines"])),

@@ -63,8 +63,8 @@ def test_rows_have_filters_of_their_own():
     values = [(0.5, 0, 0.4), (1.0, 5, 1.0), (2.0, 3, 0.9)]
     columns = map(tf.constant, map(list, zip(*values, strict=True)))
     together = sampling.filtered(logits, Sampling(*columns))
-    for row, of_row in enumerate(values):
-        alone = sampling.filtered(logits[row : row + 1], Sampling(*of_row))
+    for row, row_values in enumerate(values):
+        alone = sampling.filtered(logits[row : row + 1], Sampling(*row_values))
         np.testing.assert_allclose(together[row], alone[0], rtol=1e-6)
 
 
@@ -99,10 +99,10 @@ def test_draws_have_the_shares_of_the_tokens():
     shares = np.array([0.05, 0.2, 0.0, 0.75])
     with np.errstate(divide="ignore"):
         logits = np.maximum(np.log(shares), sampling.REMOVED)
-    rows = list(range(2000))
-    actual = drawn(np.tile(logits, (2000, 1)), rows)
+    rows = list(range(400))
+    actual = drawn(np.tile(logits, (400, 1)), rows)
     counts = np.bincount(actual, minlength=4) / len(rows)
-    np.testing.assert_allclose(counts, shares, atol=0.03)
+    np.testing.assert_allclose(counts, shares, atol=0.07)
     assert counts[2] == 0
 
 

@@ -29,8 +29,8 @@ def test_scores_and_averages_are_those_of_scikit_learn(several):
     columns = [[row[name] for row in rows] for name in ("precision", "recall", "f1")]
     np.testing.assert_allclose([*columns, [row["rows"] for row in rows]], every)
     for name in ("macro", "weighted"):
-        found = [means[name][score] for score in ("precision", "recall", "f1")]
-        np.testing.assert_allclose(found, expected(average=name)[:3])
+        actual = [means[name][score] for score in ("precision", "recall", "f1")]
+        np.testing.assert_allclose(actual, expected(average=name)[:3])
     assert means["macro"]["f1"] == pytest.approx(metrics.f1_macro(labels, predictions))
     assert rows[3] == {
         **{"name": "never", "rows": 0, "predicted": 0},
@@ -40,8 +40,8 @@ def test_scores_and_averages_are_those_of_scikit_learn(several):
 
 def test_table_for_a_terminal_has_four_digits():
     labels, predictions = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
-    found = class_scores.collect(["bad", "good"], labels, predictions)
-    assert list(class_scores.lines(*found)) == [
+    actual = class_scores.collect(["bad", "good"], labels, predictions)
+    assert list(class_scores.lines(*actual)) == [
         "  class             rows  predicted  precision  recall      F1",
         "  bad                  3          2     1.0000  0.6667  0.8000",
         "  good                 1          2     0.5000  1.0000  0.6667",

@@ -33,8 +33,8 @@ def test_resamples_follow_from_the_keys_and_not_from_the_order_of_rows():
         return {"accuracy": RIGHT[order][rows].mean()}
 
     keys = [KEYS[i] for i in order]
-    found = confidence.resample(shuffled, keys)["accuracy"]
-    np.testing.assert_array_equal(found, expected)
+    actual = confidence.resample(shuffled, keys)["accuracy"]
+    np.testing.assert_array_equal(actual, expected)
     # twin: other keys, other resamples
     others = confidence.resample(shuffled, KEYS)["accuracy"]
     assert np.any(others != expected)

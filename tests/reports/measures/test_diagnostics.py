@@ -25,8 +25,8 @@ def test_precision_and_recall_by_hand():
     """Falling thresholds take in a hit, a miss, a hit and a miss."""
     is_positive = np.array([True, False, True, False])
     curve = diagnostics.precision_recall(is_positive, np.array([0.9, 0.8, 0.7, 0.1]))
-    found = dict(zip(curve.recall.tolist(), curve.precision.tolist(), strict=False))
-    assert found[0.5] in (1.0, 0.5) and found[0.0] == 1.0
+    actual = dict(zip(curve.recall.tolist(), curve.precision.tolist(), strict=False))
+    assert actual[0.5] in (1.0, 0.5) and actual[0.0] == 1.0
     points = set(zip(curve.recall.round(6), curve.precision.round(6), strict=True))
     assert {(1.0, 0.666667), (0.5, 1.0)} <= points
     assert curve.average_precision == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
@@ -52,13 +52,13 @@ def test_each_class_that_occurs_has_a_curve_against_the_others():
 
 def test_calibration_error_by_hand():
     """Two bins: sure of 0.95 and right in 1 of 2; sure of 0.65 and right in 2 of 2."""
-    found = diagnostics.reliability(
+    actual = diagnostics.reliability(
         np.array([0.95, 0.95, 0.6, 0.7]), np.array([True, False, True, True]), 2
     )
-    assert found.counts.tolist() == [0, 4]
-    assert found.accuracy[1] == 0.75 and found.confidence[1] == pytest.approx(0.8)
-    assert np.isnan(found.accuracy[0])
-    assert found.calibration_error == pytest.approx(0.05)
+    assert actual.counts.tolist() == [0, 4]
+    assert actual.accuracy[1] == 0.75 and actual.confidence[1] == pytest.approx(0.8)
+    assert np.isnan(actual.accuracy[0])
+    assert actual.calibration_error == pytest.approx(0.05)
     finer = diagnostics.reliability(
         np.array([0.95, 0.95, 0.61, 0.69]), np.array([True, False, True, True]), 10
     )
@@ -67,9 +67,9 @@ def test_calibration_error_by_hand():
 
 
 def test_certain_predictions_are_in_the_last_bin():
-    found = diagnostics.reliability(np.array([1.0, 0.0]), np.array([True, False]))
-    assert found.counts.tolist() == [1, *[0] * 8, 1]
-    assert found.calibration_error == 0.0
+    actual = diagnostics.reliability(np.array([1.0, 0.0]), np.array([True, False]))
+    assert actual.counts.tolist() == [1, *[0] * 8, 1]
+    assert actual.calibration_error == 0.0
 
 
 def test_labels_are_counted_one_by_one():

@@ -29,8 +29,8 @@ def test_metadata_is_yaml_whatever_the_names(tmp_path):
     )
     run["data"]["dev"] = {**run["data"]["train"], "path": "x/né: [dev].tsv"}
     text = model_card.text_of(run)
-    found = yaml.safe_load(text.split("---\n")[1])
-    (model,) = found["model-index"]
+    actual = yaml.safe_load(text.split("---\n")[1])
+    (model,) = actual["model-index"]
     assert model["name"] == "a: #b"
     assert model["results"][0]["dataset"]["name"] == "né: [dev].tsv"
 

@@ -75,7 +75,7 @@ def page(page_text):
 
 
 def test_page_says_what_was_run_and_how_good_it_is(page):
-    for said in (
+    for printed in (
         "accuracy share that is right 0.8000",
         "with 95 %",
         "1,000 resamples",
@@ -87,7 +87,7 @@ def test_page_says_what_was_run_and_how_good_it_is(page):
         "python -m serving.predictor",
         "precision float32",
     ):
-        assert said in page.text, said
+        assert printed in page.text, printed
     # a flag that has its default is not worth a line
     assert "--max_seq_length 32" not in page.text
 
@@ -134,8 +134,8 @@ def test_page_has_curves_and_coloured_words(page_text):
 
 def test_record_holds_verdict_and_loss_of_each_row(tmp_path):
     written(tmp_path)
-    found = record.read(str(tmp_path))
-    rows = found["evaluation"]
+    actual = record.read(str(tmp_path))
+    rows = actual["evaluation"]
     assert rows["is_correct"] == [int(i % 5 != 0) for i in range(60)]
     assert rows["losses"][:2] == [3.0, 0.1] and len(set(rows["keys"])) == 60
     worst = rows["errors"][0]
@@ -155,7 +155,7 @@ def test_record_holds_verdict_and_loss_of_each_row(tmp_path):
         **{"precision": 0.8, "recall": 0.8, "f1": 0.8},
     }
     assert rows["class_averages"]["macro"]["f1"] == pytest.approx(0.8)
-    assert found["changed_flags"] == ["learning_rate", "train_file"]
+    assert actual["changed_flags"] == ["learning_rate", "train_file"]
 
 
 def test_rows_that_are_all_right_have_no_interval_without_width(tmp_path):
@@ -164,9 +164,12 @@ def test_rows_that_are_all_right_have_no_interval_without_width(tmp_path):
     assert scores["accuracy"]["interval"] == pytest.approx([0.9630, 1.0], abs=5e-5)
     note = "too few errors for an interval"
     assert (scores["loss"]["interval"], scores["loss"]["note"]) == (None, note)
-    said = _Page(text).text
-    assert "share that is right 1.0000 0.9630 to 1.0000" in said
-    assert f"0.1000 {note}" in said and "100 of 100 dev rows are labelled right" in said
+    printed = _Page(text).text
+    assert "share that is right 1.0000 0.9630 to 1.0000" in printed
+    assert (
+        f"0.1000 {note}" in printed
+        and "100 of 100 dev rows are labelled right" in printed
+    )
     card = (tmp_path / "README.md").read_text()
     assert "| accuracy | 1.0000 | 0.9630 to 1.0000 |" in card
     assert f"| loss | 0.1000 | {note} |" in card
@@ -198,10 +201,10 @@ def test_test_rows_beside_dev_rows_have_intervals_and_classes(tmp_path):
     assert "all bad 8 2 0 10" in page.text  # of its matrix
     ids = [a["id"] for _, a in page.tags if "id" in a]
     assert len(ids) == len(set(ids))
-    found = record.read(str(tmp_path))["test_evaluation"]
-    assert found["rows"] == 30 and "keys" not in found
+    actual = record.read(str(tmp_path))["test_evaluation"]
+    assert actual["rows"] == 30 and "keys" not in actual
     card = (tmp_path / "README.md").read_text()
-    low, high = found["scores"]["accuracy"]["interval"]
+    low, high = actual["scores"]["accuracy"]["interval"]
     assert f"| accuracy | 0.8000 | {low:.4f} to {high:.4f} |" in card
     assert "On 30 rows (test):" in card and "On 60 rows (dev):" in card
 
@@ -232,9 +235,9 @@ def test_regression_lists_the_largest_errors_and_no_verdicts(tmp_path):
         losses=numbers,
     )
     written(tmp_path, rows)
-    found = record.read(str(tmp_path))["evaluation"]
-    assert found["is_correct"] is None and found["confusion"] is None
-    assert [row["loss"] for row in found["errors"]] == [4.0, 3.0, 2.0, 1.0, 0.0]
+    actual = record.read(str(tmp_path))["evaluation"]
+    assert actual["is_correct"] is None and actual["confusion"] is None
+    assert [row["loss"] for row in actual["errors"]] == [4.0, 3.0, 2.0, 1.0, 0.0]
 
 
 def test_runs_below_a_directory_are_one_table(tmp_path):
@@ -247,24 +250,24 @@ def test_runs_below_a_directory_are_one_table(tmp_path):
     written(tmp_path / "predictions")  # no run of the grid
     run_report.write_all(str(tmp_path))
     text = (tmp_path / "report.html").read_text()
-    said = _Page(text).text
-    assert "2 runs" in said
+    printed = _Page(text).text
+    assert "2 runs" in printed
     accuracies = (40 / 60, 50 / 60)
     deviation = np.std(accuracies, ddof=1)
-    assert f"accuracy {np.mean(accuracies):.4f} {deviation:.4f}" in said
-    assert said.index("learning_rate=3e-05") < said.index("learning_rate=1e-05")
+    assert f"accuracy {np.mean(accuracies):.4f} {deviation:.4f}" in printed
+    assert printed.index("learning_rate=3e-05") < printed.index("learning_rate=1e-05")
     assert 'href="learning_rate%3D1e-05/report.html"' in text
 
 
 def test_learned_mix_of_layers_is_a_chart(tmp_path):
     mix = {"gamma": 1.25, "s_0": 0.125, "s_1": 0.625, "s_2": 0.25}
-    found = _Page(written(tmp_path, layer_mix=mix))
-    assert "times a learned factor: 1.2500" in found.text
+    actual = _Page(written(tmp_path, layer_mix=mix))
+    assert "times a learned factor: 1.2500" in actual.text
     (chart,) = (
         svg["aria-label"]
-        for svg in found.of("svg")
+        for svg in actual.of("svg")
         if svg["aria-label"].startswith("Share of each layer")
     )
-    said = "by layer, 0 being the embeddings: 0 0.125, 1 0.625, 2 0.250"
-    assert chart == f"Share of each layer, {said}"
+    printed = "by layer, 0 being the embeddings: 0 0.125, 1 0.625, 2 0.250"
+    assert chart == f"Share of each layer, {printed}"
     assert record.read(str(tmp_path))["layer_mix"] == mix

@@ -10,8 +10,8 @@ FACTS = {"name": "mine", "changed_flags": [], **example_runs.facts()}
 
 
 def uses(directory, **changes):
-    found = usage.uses({**FACTS, **changes}, directory)
-    return {use.title: use.code for use in found}
+    actual = usage.uses({**FACTS, **changes}, directory)
+    return {use.title: use.code for use in actual}
 
 
 @pytest.mark.parametrize("directory", ["output/mine", "my runs/it's $1", "a;b"])
@@ -20,8 +20,8 @@ def test_shell_reads_the_directory(directory, tmp_path, monkeypatch):
     code = uses(directory)
     python = code.pop("Load it in Python")
     assert f"bert.load({directory!r}, max_seq_length=32)" in python
-    found = {title: printed_uses.words(line) for title, line in code.items()}
-    assert found == {
+    actual = {title: printed_uses.words(line) for title, line in code.items()}
+    assert actual == {
         "Predict rows of a file": [
             *("python", "run_classifier.py", f"--pretrained={directory}"),
             *("--do_predict", "--test_file=rows.tsv"),
@@ -60,7 +60,7 @@ def test_docker_mounts_no_bucket():
 
 
 @pytest.mark.parametrize(
-    ("changes", "asked", "encoded"),
+    ("changes", "options", "encoded"),
     [
         (
             {"text_names": ["text_a", "text_b"]},
@@ -82,7 +82,7 @@ def test_docker_mounts_no_bucket():
         ),
     ],
 )
-def test_examples_suit_the_task(changes, asked, encoded):
+def test_examples_suit_the_task(changes, options, encoded):
     code = uses("output/mine", **changes)
-    assert printed_uses.words(code["Ask the export"])[-1] == asked
+    assert printed_uses.words(code["Ask the export"])[-1] == options
     assert encoded in code["Load it in Python"]

@@ -189,38 +189,3 @@ def test_unknown_place_is_an_error_object(method, path, status, text):
     body = b'{"instances": ["a"]}'
     actual = rest.answer(MODEL, method, f"/v1/models/{path}", body)
     assert actual[0] == status and text in json.loads(actual[1])["error"]
-
-
-def test_status_lists_versions():
-    states = [
-        {
-            "version": version,
-            "state": "AVAILABLE",
-            "status": {"error_code": "OK", "error_message": ""},
-        }
-        for version in ("12", "1")
-    ]
-    for path, wanted in (("half", states), ("half/versions/1", states[1:])):
-        status, text = rest.answer(MODEL, "GET", f"/v1/models/{path}")
-        assert status == 200 and json.loads(text) == {"model_version_status": wanted}
-
-
-def test_metadata_are_the_signatures_of_the_file():
-    status, text = rest.answer(MODEL, "GET", "/v1/models/half/metadata")
-    actual = json.loads(text)
-    assert status == 200
-    spec = {"name": "half", "signature_name": "", "version": "12"}
-    assert actual["model_spec"] == spec
-    signatures = actual["metadata"]["signature_def"]["signature_def"]
-    assert set(signatures) == set(SIGNATURES)
-    assert signatures["number"]["inputs"] == {
-        "x": {
-            "dtype": "DT_FLOAT",
-            "name": "x:0",
-            "tensor_shape": {
-                "dim": [{"size": "-1", "name": ""}],
-                "unknown_rank": False,
-            },
-        }
-    }
-    assert signatures["number"]["method_name"] == "tensorflow/serving/predict"

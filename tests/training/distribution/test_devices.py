@@ -18,7 +18,7 @@ def alone(monkeypatch):
 
 
 @pytest.fixture
-def of_two(monkeypatch):
+def join_cluster(monkeypatch):
     """A function that makes this process one of two, under a strategy of four."""
 
     def become(task):
@@ -84,21 +84,21 @@ def test_devices_are_those_of_the_named_strategy(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["auto", "multi_worker_mirrored"])
-def test_cluster_is_used_and_waited_for(of_two, capsys, kind):
-    own = type(of_two(1))
+def test_cluster_is_used_and_waited_for(join_cluster, capsys, kind):
+    own = type(join_cluster(1))
     assert type(devices.strategy_for(kind)) is own
     printed = "worker 1 of 2 (chief: a:1) waits for a:1\n"
     assert capsys.readouterr().err == printed
 
 
-def test_strategy_has_to_fit_the_hosts(of_two):
+def test_strategy_has_to_fit_the_hosts(join_cluster):
     message = (
         "^--distribution_strategy=multi_worker_mirrored needs to know the hosts: set "
         "TF_CONFIG on each, see docs/distributed.md$"
     )
     with pytest.raises(ValueError, match=message):
         devices.strategy_for("multi_worker_mirrored")
-    of_two(0)
+    join_cluster(0)
     for kind in ("one_device", "mirrored"):
         message = (
             f"^--distribution_strategy={kind} is for one host, but TF_CONFIG names 2 "
@@ -131,14 +131,14 @@ def test_cpu_is_split_before_it_is_used():
     )
 
 
-def test_first_process_of_several_is_the_chief(of_two, monkeypatch, capsys):
+def test_first_process_of_several_is_the_chief(join_cluster, monkeypatch, capsys):
     gathered = []
     monkeypatch.setattr(devices, "gathered", lambda *found: gathered.append(found))
     for task, printed in (
         (0, ""),
         (1, "worker 1 of 2 (chief: a:1) waits for the chief"),
     ):
-        strategy = of_two(task)
+        strategy = join_cluster(task)
         assert devices.has_workers(strategy)
         assert devices.is_chief(strategy) is (task == 0)
         devices.wait_for_all(strategy, "save")
