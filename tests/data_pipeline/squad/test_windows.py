@@ -142,6 +142,7 @@ YEARS = "The fair (1895-1943). Monday"
         (YEARS, "1895", ["1895"]),
         (YEARS, "1895-1943", ["1895", "-", "1943"]),
         (YEARS, "fair (1895", ["fair", "(", "1895"]),
+        ("a b-c", "c", ["c"]),  # the last place of a word
         ("on Japanese on", "Japan", ["japanese"]),
         ("a-b-a-b. c", "a-b", ["a", "-", "b"]),  # the first place counts
         ("a (zz) b", "zz", ["[UNK]"]),
