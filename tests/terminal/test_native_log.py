@@ -48,7 +48,7 @@ PROGRAM = """
 import os, sys
 from terminal import native_log
 native_log.begin()
-os.write(2, {said!r})
+os.write(2, {printed!r})
 {more}
 """
 
