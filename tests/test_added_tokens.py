@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from data_pipeline.text import wordpiece
@@ -25,6 +26,7 @@ def write_model(path, more_rows):
     return path
 
 
+@pytest.mark.slow
 def test_run_directory_and_export_have_the_tokens(tmp_path):
     model, run = write_model(tmp_path / "model", 2), tmp_path / "run"
     rows = [(text, label) for text in TEXTS for label in ("x", "y")]

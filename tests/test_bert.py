@@ -259,6 +259,7 @@ assert loaded.embed(["a b"]).shape == (1, 32)
 
 
 @pytest.mark.skipif(native_log.has_gpu(), reason="says what becomes of the GPU")
+@pytest.mark.slow
 def test_standard_error_stays_empty(model_dir):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
     done = subprocess.run(

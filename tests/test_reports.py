@@ -45,6 +45,7 @@ def runs(places):
     return run(places, "runs", "--seeds=1,2", "--explain=5", "--do_export")
 
 
+@pytest.mark.slow
 def test_each_run_has_a_report_and_all_have_one(places, runs):
     for seed in (1, 2):
         directory = places / "runs" / f"seed-{seed}"
@@ -78,6 +79,7 @@ def test_each_run_has_a_report_and_all_have_one(places, runs):
     assert f"report: {places / 'runs' / 'report.html'}, of 2 runs" in runs.out
 
 
+@pytest.mark.slow
 def test_worst_errors_are_explained_first(places, runs):
     directory = places / "runs" / "seed-1"
     lines = (directory / "explanations.jsonl").read_text("utf-8").splitlines()

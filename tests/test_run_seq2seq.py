@@ -75,6 +75,7 @@ def test_whole_run_learns_and_leaves_its_files(trained, files):
     assert right >= 8 and f"  test_exact_match = {right / 10:.4f}\n" in done.out
 
 
+@pytest.mark.slow
 def test_python_writes_what_the_script_does(trained, monkeypatch):
     monkeypatch.setattr(bert, "_PREDICTED", 4)  # so that there are several batches
     traced, search = [], beam_search.search

@@ -70,7 +70,14 @@ def distance(ours, theirs):
     )
 
 
-@pytest.mark.parametrize("head", ["none", "seq2seq", "gpt2"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        "none",
+        pytest.param("seq2seq", marks=pytest.mark.slow),
+        pytest.param("gpt2", marks=pytest.mark.slow),
+    ],
+)
 def test_dropout_follows_from_the_seed_in_both_passes(tiny_config, tiny_features, head):
     features = {name: tf.constant(value) for name, value in tiny_features.items()}
     config = dataclasses.replace(tiny_config, initializer_range=0.3)
