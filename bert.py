@@ -161,11 +161,8 @@ class Loaded:
         """Attention probabilities of one text, float32 [L, N, S, S], query by key."""
         self._check_encodes("attention")
         inputs = self.encode([text], None if second is None else [second])
-        outputs = self.model.encode(inputs, None)
-        maps = attention_maps.compute(
-            self.model.network, outputs, inputs[features.INPUT_MASK]
-        )
-        return np.asarray(maps)[0]
+        outputs, mask = self.model.encode(inputs, None), inputs[features.INPUT_MASK]
+        return np.asarray(attention_maps.compute(self.model.network, outputs, mask))[0]
 
     def write(
         self, texts, *, max_target_length: int | None = None, num_beams=1
@@ -290,8 +287,8 @@ class Loaded:
     @functools.cached_property
     def _search(self):
         """A function of rules and a length to the compiled search; ids of the best."""
-        names = features.INPUT_IDS, features.INPUT_MASK, features.SEGMENT_IDS
-        spec = dict.fromkeys(names, tf.TensorSpec([None, None], tf.int32))
+        grid = tf.TensorSpec([None, None], tf.int32)
+        spec = dict.fromkeys(features.ENCODER_INPUTS, grid)
 
         def compile_for(rules, most):
             @tf.function(autograph=False, input_signature=[spec])
