@@ -108,7 +108,7 @@ def test_pairs_are_compared_by_what_lstms_read(model_dir, tmp_path):
         f"--pretrained={model_dir} --output_dir={tmp_path}/out",
         *(f"--{split}_file={table}" for split in ("train", "dev", "test")),
         *("--do_train", "--do_eval", "--do_predict", "--do_export", *flags, *LEARN),
-        "--num_train_epochs=40 --gradient_accumulation_steps=2 --explain=2",
+        "--num_train_epochs=80 --gradient_accumulation_steps=2 --explain=2",
     )
     assert "newly initialised" in done.out
     out = tmp_path / "out"
