@@ -185,3 +185,28 @@ def test_wrong_settings_are_named(folder):
         write(folder, tokenizer={"added_tokens": wrong})
         with pytest.raises(ValueError, match=r"tokenizer\.json: does not describe tok"):
             opened(folder)
+
+
+def test_files_give_the_tokenizer_again(tmp_path):
+    for name, text in tokenizer().files().items():
+        (tmp_path / name).write_text(text, "utf-8")
+    again = wordpiece.BertTokenizer.from_file(f"{tmp_path}/vocab.txt")
+    assert again.definition() == tokenizer().definition()
+    entries = tokenizer().settings()["added_tokens_decoder"]
+    assert len(entries) == len(ADDED)
+    for token, is_normalized in ADDED.items():
+        entry = entries[str(tokenizer().vocab.index(token))]
+        assert entry == {
+            "content": token,
+            "normalized": is_normalized,
+            "special": not is_normalized,
+            **{"single_word": False, "lstrip": False, "rstrip": False},
+        }
+    plain = wordpiece.BertTokenizer(BASE).settings()
+    assert plain == {"do_lower_case": True}
+
+
+def test_rows_are_decoded_with_spaces_between_words():
+    ids = tokenizer().tokenize(["The covid-1ing walk", "a b"])
+    texts = tokenizer().decode_rows(ids).numpy().tolist()
+    assert texts == [b"the covid-1 ing walk", b"a b"]
