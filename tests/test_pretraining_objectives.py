@@ -53,6 +53,7 @@ def run(name, data, output_dir, *more):
     )
 
 
+@pytest.mark.slow
 def test_scores_of_next_words_are_exact(data, tmp_path):
     """14 records in batches of 4, the last of which counts as much as it holds."""
     run("left_to_right", data, tmp_path)
@@ -91,6 +92,7 @@ def test_scores_of_next_words_are_exact(data, tmp_path):
     assert perplexities == pytest.approx(np.exp(losses), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_scores_of_denoised_texts_are_means_over_their_targets(data, tmp_path):
     """The noise is the same at each evaluation; here the rows are read one by one."""
     done = run("denoising", data, tmp_path)

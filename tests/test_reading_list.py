@@ -106,10 +106,8 @@ def run_step(step, batch):
     )
 
 
-@pytest.mark.parametrize(
-    "section",
-    ["training step", pytest.param("pretraining step", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("section", STEPS)
 def test_step_enters_the_files_of_the_list(section, monkeypatch):
     # A script that ran before in this process filters what TensorFlow logs.
     monkeypatch.setattr(logging.getLogger("tensorflow"), "filters", [])

@@ -111,6 +111,7 @@ def loaded(code):
     return names
 
 
+@pytest.mark.slow
 def test_card_and_page_print_what_loads_asks_and_serves_the_run(typed):
     assert typed == printed_uses.of_page(pathlib.Path("path/to/seed-1"))
     (answered,) = loaded(typed["Load it in Python"])["answers"]

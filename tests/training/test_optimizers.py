@@ -310,6 +310,7 @@ def test_optimizer_is_made_again_from_its_config(made):
     assert float(again.learning_rate) == float(made.learning_rate) > 0
 
 
+@pytest.mark.slow
 def test_dropout_follows_from_the_step(build_classifier, classifier_batch):
     model, adam = build_classifier(), optimizers.BertAdam()
     run = steps.make(model, losses.classifier("classification"), adam)

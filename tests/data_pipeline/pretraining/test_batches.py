@@ -139,6 +139,7 @@ def real_mask(input_ids, lengths, rows, batch_size, rng):
     return masking.mask(input_ids, lengths, rule, pieces, draws.take(rows))
 
 
+@pytest.mark.slow
 def test_shares_of_all_hosts_are_the_batches_of_one(unmasked):
     def alone(input_ids, lengths, rows, batch_size, rng):
         """Draws for the rows of one host as if they were the batch."""

@@ -106,9 +106,10 @@ def test_heads_compute_what_hugging_faces_do(reference, tmp_path, head):
 
 THERE_AND_BACK = ("google", "hugging_face", "keras", "google")
 DAILY = [("bert", "classifier"), ("bert", "pretraining")]
-DAILY += [("gpt", "language_model"), ("gpt2", "classifier"), ("elmo", "none")]
+DAILY += [("gpt", "language_model"), ("gpt2", "classifier")]
 OTHERS = [("bert", head) for head in pretrainers.HEADS if ("bert", head) not in DAILY]
 OTHERS += [("gpt", "classifier"), ("gpt2", "language_model"), ("gpt2", "tagger")]
+OTHERS += [("elmo", "none")]
 
 
 @pytest.mark.parametrize(
