@@ -90,7 +90,7 @@ def pair(rng):
 def vocabulary():
     """Every word that can be spoken, digits, and digits that go on with a number."""
     words = {*ONES, *TENS.values(), *MONTHS, *WEEKDAYS}
-    words |= {*("the", "of", "in", "on", "and", "oh", "hundred", "thousand")}
+    words |= {"the", "of", "in", "on", "and", "oh", "hundred", "thousand"}
     words |= {word for day in range(1, 32) for word in ordinal(day).split()}
     digits = "0123456789"
     return [*SPECIAL, *sorted(words), *digits, *(f"##{digit}" for digit in digits)]

@@ -87,7 +87,8 @@ def _body(record: Mapping[str, Any]) -> str:
     if record["kind"] in ("text-classification", "token-classification"):
         classes = (record["evaluation"] or {}).get("classes", [])
         if not classes:  # no rows were scored
-            labels.update(*(data.get("labels", ()) for data in record["data"].values()))
+            for data in record["data"].values():
+                labels |= {*data.get("labels", ())}
     words = map(shlex.quote, _without_places(record["training_command"]))
     command = " \\\n  ".join([f"{next(words)} {next(words)}", *words])
     return _TEMPLATES.get_template("card.md.jinja").render(

@@ -142,21 +142,25 @@ FATAL, HINT = "FATAL Flags parsing error:", "Pass --help to see help on flags.\n
     ("program", "argument", "printed"),
     [
         (
-            *("run_classifier.py", "--trainfile=x"),
+            "run_classifier.py",
+            "--trainfile=x",
             f"{FATAL} Unknown command line flag 'trainfile'. Did you mean: train_file "
             f"?\n{HINT}",
         ),
         (
-            *("run_squad.py", "--max_seq_length=3"),
+            "run_squad.py",
+            "--max_seq_length=3",
             f"{FATAL} flag --max_seq_length=3: 3 is not integer >= 4\n{HINT}",
         ),
         (
-            *("run_pretraining.py", "--masked_lm_prob=nan"),
+            "run_pretraining.py",
+            "--masked_lm_prob=nan",
             f"{FATAL} flag --masked_lm_prob=nan: nan is not a finite number; give one "
             f"such as 0.1\n{HINT}",
         ),
         (
-            *("build_vocab.py", "--vocab_size=9"),
+            "build_vocab.py",
+            "--vocab_size=9",
             f"{FATAL}\n"
             "  flag --input_file=None: Flag --input_file must have a value other than "
             "None.\n"

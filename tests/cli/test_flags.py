@@ -376,7 +376,9 @@ def located(monkeypatch):
         ("--pretrained=dir", "dir/c.json", "dir/vocab.txt", "dir/ckpt"),
         (
             "--pretrained=dir --vocab_file=v.txt --init_checkpoint=w.ckpt",
-            *("dir/c.json", "v.txt", "w.ckpt"),
+            "dir/c.json",
+            "v.txt",
+            "w.ckpt",
         ),
         ("--bert_config_file=c.json", "c.json", "", ""),
     ],

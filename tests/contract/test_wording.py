@@ -27,7 +27,9 @@ def test_values_of_a_listing_are_quoted_and_cut():
 
 def test_things_are_counted_in_their_number():
     assert [wording.count(n, "replica") for n in (0, 1, 2)] == [
-        *("0 replicas", "1 replica", "2 replicas"),
+        "0 replicas",
+        "1 replica",
+        "2 replicas",
     ]
 
 

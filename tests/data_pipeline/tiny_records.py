@@ -29,17 +29,17 @@ def values(number, *, has_masks=True):
     length = 4 + number % 5
     ids = [2, 5 + number // 10 % 10, 5 + number % 10, *[6] * (length - 4), 3]
     pad = [0] * (LENGTH - length)
-    found = {
+    actual = {
         "input_ids": ids + pad,
         "input_mask": [1] * length + pad,
         "segment_ids": [0, 0] + [1] * (length - 2) + pad,
         "next_sentence_labels": [number % 2],
     }
     if has_masks:
-        found["masked_lm_positions"] = [1, 0]
-        found["masked_lm_ids"] = [5 + number % 15, 0]
-        found["masked_lm_weights"] = [1.0, 0.0]
-    return found
+        actual["masked_lm_positions"] = [1, 0]
+        actual["masked_lm_ids"] = [5 + number % 15, 0]
+        actual["masked_lm_weights"] = [1.0, 0.0]
+    return actual
 
 
 def number_of(input_ids):
@@ -48,18 +48,18 @@ def number_of(input_ids):
     return (input_ids[..., 1] - 5) * 10 + input_ids[..., 2] - 5
 
 
-def serialized(found):
+def serialized(actual):
     def feature(name, items):
         if name == "masked_lm_weights":
             return tf.train.Feature(float_list=tf.train.FloatList(value=items))
         return tf.train.Feature(int64_list=tf.train.Int64List(value=items))
 
-    named = {name: feature(name, items) for name, items in found.items()}
+    named = {name: feature(name, items) for name, items in actual.items()}
     example = tf.train.Example(features=tf.train.Features(feature=named))
     return example.SerializeToString()
 
 
-def write(path, records, *, said=None):
+def write(path, records, *, message=None):
     """Writes features, or bytes as they are, and with `said` the metadata beside them.
 
     Args:
@@ -71,15 +71,15 @@ def write(path, records, *, said=None):
         for record in records:
             is_raw = isinstance(record, bytes)
             writer.write(record if is_raw else serialized(record))
-    if said is not None:
+    if message is not None:
         about = {
             "num_instances": len(records),
             "num_bytes": pathlib.Path(path).stat().st_size,
         }
-        metadata.write(str(path), metadata.Metadata(**METADATA | about | said))
+        metadata.write(str(path), metadata.Metadata(**METADATA | about | message))
     return str(path)
 
 
-def write_numbered(path, start, stop, *, said=None, has_masks=True):
+def write_numbered(path, start, stop, *, message=None, has_masks=True):
     records = [values(number, has_masks=has_masks) for number in range(start, stop)]
-    return write(path, records, said=said)
+    return write(path, records, message=message)

@@ -103,18 +103,18 @@ def served(version_dir, rows):
     return by_sentence(loaded(version_dir)["words"](words=grid(rows)), rows)
 
 
-def by_sentence(found, rows):
-    found = {name: values.numpy() for name, values in found.items()}
-    assert found["words"].tolist() == grid(rows).numpy().tolist()
+def by_sentence(actual, rows):
+    actual = {name: values.numpy() for name, values in actual.items()}
+    assert actual["words"].tolist() == grid(rows).numpy().tolist()
     for i, row in enumerate(rows):
-        assert set(found["tags"][i, len(row) :]) <= {b""}
-        assert not found["probabilities"][i, len(row) :].any()
+        assert set(actual["tags"][i, len(row) :]) <= {b""}
+        assert not actual["probabilities"][i, len(row) :].any()
     return (
         [
-            [tag.decode() for tag in found["tags"][i, : len(row)]]
+            [tag.decode() for tag in actual["tags"][i, : len(row)]]
             for i, row in enumerate(rows)
         ],
-        [found["probabilities"][i, : len(row)] for i, row in enumerate(rows)],
+        [actual["probabilities"][i, : len(row)] for i, row in enumerate(rows)],
     )
 
 
@@ -141,8 +141,8 @@ def expected(model, rows):
     return scores.decide(data, outputs, TAG_SET), counts
 
 
-def assert_tagged(found, wanted):
-    tags, probabilities = found
+def assert_tagged(actual, wanted):
+    tags, probabilities = actual
     assert tags == wanted.tags
     for row, values in zip(probabilities, wanted.probabilities, strict=True):
         np.testing.assert_allclose(row, values, atol=ROUNDING)
@@ -159,8 +159,8 @@ def test_other_windows_give_other_tags(model):
     """The twin of the test above: limits and the names of tags arrive in the graph."""
     wanted, _ = expected(model, SENTENCES)
     plain = schemes.TagNames(("a", "b", "c", "d", "e"), "plain")
-    found = make(model, plain, stride=9).functions["words"](grid(SENTENCES))
-    tags, probabilities = by_sentence(found, SENTENCES)
+    actual = make(model, plain, stride=9).functions["words"](grid(SENTENCES))
+    tags, probabilities = by_sentence(actual, SENTENCES)
     assert {tag for row in tags for tag in row} <= set(plain.names)
     assert np.abs(probabilities[0] - wanted.probabilities[0]).max() > 1e-3
 
@@ -173,15 +173,15 @@ def test_slices_in_another_order_give_other_tags(model, version_dir):
     tags, _ = served(version_dir, SENTENCES)
     for first, is_equal in ((0, True), (SLICE_ROWS, False)):
         turned = tf.concat([logits[first:], logits[:first]], axis=0)
-        found = choose(windows, turned)["tags"].numpy().tolist()
-        assert (found[0] == [tag.encode() for tag in tags[0]]) == is_equal
+        actual = choose(windows, turned)["tags"].numpy().tolist()
+        assert (actual[0] == [tag.encode() for tag in tags[0]]) == is_equal
 
 
 def test_texts_are_tagged_like_their_words(model, version_dir):
     rows = asking(version_dir).predict(TEXTS)
     wanted, _ = expected(model, [row["words"] for row in rows])
-    found = [row["tags"] for row in rows], [row["probabilities"] for row in rows]
-    assert_tagged(found, wanted)
+    actual = [row["tags"] for row in rows], [row["probabilities"] for row in rows]
+    assert_tagged(actual, wanted)
     assert rows[1]["words"] == ["Paris"] and rows[2]["words"] == []
     for text, row in zip(TEXTS, rows, strict=True):
         places = zip(row["starts"], row["ends"], strict=True)
@@ -202,8 +202,8 @@ def test_nothing_is_tagged(version_dir):
 def test_odd_texts_have_the_answers_that_they_have_alone(version_dir):
     texts = [TEXTS[0].encode(), *odd_texts.ODD, odd_texts.LONG_WORDS]
     signature = loaded(version_dir)["serving_default"]
-    found = odd_texts.assert_alone(signature, {"text": texts})
-    counts = (found["words"] != b"").sum(axis=1)
+    actual = odd_texts.assert_alone(signature, {"text": texts})
+    counts = (actual["words"] != b"").sum(axis=1)
     assert counts.tolist()[1:3] == [0, 0] and counts[-1] == 1024
 
 
@@ -233,8 +233,8 @@ def test_tags_as_lines():
         return others
 
     assert shown("to", "O") == ["(no tags)"]
-    found = shown("to New  York", "O", "B-place", "I-place")
-    assert found == ["New/B-place York/I-place", "place: New York"]
+    actual = shown("to New  York", "O", "B-place", "I-place")
+    assert actual == ["New/B-place York/I-place", "place: New York"]
     # Spans of one type that touch, in two letters and in four, and of another type.
     for tags in (
         ("B-a", "I-a", "B-a", "B-b"),

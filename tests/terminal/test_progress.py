@@ -178,11 +178,11 @@ def test_lines_in_a_file_count_from_the_first_report(clock, monkeypatch, is_hidd
 
 def test_slices_cover_all_rows_once(clock):
     stream = io.StringIO()
-    found = []
+    actual = []
     for rows in progress.slices(10, 4, "tokenizing: row", stream=stream):
-        found += range(10)[rows]
+        actual += range(10)[rows]
         clock["now"] += 10
-    assert found == list(range(10))
+    assert actual == list(range(10))
     assert stream.getvalue().splitlines() == [
         "tokenizing: row 4/10 (40 %)  --:-- left",
         "tokenizing: row 8/10 (80 %)  0.4/s  00:05 left",

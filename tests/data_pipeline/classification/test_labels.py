@@ -106,7 +106,7 @@ def test_label_sets_that_do_not_fit_together(arguments, parts):
 
 
 @pytest.mark.parametrize(
-    ("values", "problem_type", "found"),
+    ("values", "problem_type", "actual"),
     [
         (["b", "a", "B", "a"], "classification", ("B", "a", "b")),
         (["10", "9", "-1", "9"], "classification", ("-1", "9", "10")),
@@ -118,8 +118,8 @@ def test_label_sets_that_do_not_fit_together(arguments, parts):
         (["1.0", "2.0"], "regression", ()),
     ],
 )
-def test_found_labels_are_sorted(values, problem_type, found):
-    assert labels.find_labels(table(*values), problem_type, ",") == found
+def test_found_labels_are_sorted(values, problem_type, actual):
+    assert labels.find_labels(table(*values), problem_type, ",") == actual
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_label_map_round_trip(tmp_path, label_set):
 def test_class_weights(spec, weights):
     label_set = labels.Labels(("a", "b", "c"))
     ids = np.array([0, 0, 0, 1, 2, 2, 0], np.int32)
-    found = labels.class_weights(spec, ids, label_set)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, weights, rtol=1e-6)
+    actual = labels.class_weights(spec, ids, label_set)
+    assert actual.dtype == np.float32
+    np.testing.assert_allclose(actual, weights, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

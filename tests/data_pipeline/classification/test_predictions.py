@@ -130,8 +130,8 @@ NO_LABEL = "no example gets a label; train longer, or lower --multi_label_thresh
 )
 def test_lone_class_is_noticed(label_set, decisions, warning):
     part = scored(np.zeros((len(decisions), 3)), decisions)
-    found = predictions.lone_class_warning(label_set, part)
-    assert found.startswith(warning) if warning else found is None
+    actual = predictions.lone_class_warning(label_set, part)
+    assert actual.startswith(warning) if warning else actual is None
 
 
 def outcomes(data, part, compute=lambda *_: {}):

@@ -35,18 +35,18 @@ def tokens_of(packed):
 
 def rows_by_line(batches):
     """{line number: (input ids, segment ids) without padding} of all batches."""
-    found = {}
+    actual = {}
     for batch in batches.as_numpy_iterator():
         for row, number in enumerate(batch["unique_ids"].tolist()):
             if number >= 0:
-                assert number not in found
+                assert number not in actual
                 length = batch["input_mask"][row].sum()
                 assert not batch["input_ids"][row, length:].any()
-                found[number] = tuple(
+                actual[number] = tuple(
                     batch[name][row, :length].tolist()
                     for name in ("input_ids", "segment_ids")
                 )
-    return found
+    return actual
 
 
 LINES = "a;a ||| b;a ||| b ||| c;a ||| ||| b;a|||b;||| b;\xa0a  ||| b\x1d;  "
@@ -102,12 +102,12 @@ EXPECTED = ["a b c d", "a", "b [SEP] c", "", "a b c d e f", "b", "c d e"]
 def test_every_line_comes_once(make_lines, monkeypatch, max_tokens, chunk_lines):
     monkeypatch.setattr(input_lines, "_CHUNK_LINES", chunk_lines)
     lines = make_lines(TEXT)
-    found = rows_by_line(lines.batches(2, max_tokens=max_tokens, pad_to=None))
-    assert sorted(found) == list(range(7))
+    actual = rows_by_line(lines.batches(2, max_tokens=max_tokens, pad_to=None))
+    assert sorted(actual) == list(range(7))
     for number, text in enumerate(EXPECTED):
         tokens = ["[CLS]", *text.split(), "[SEP]"]
-        assert [VOCAB[i] for i in found[number][0]] == tokens
-    assert found[2][1] == [0, 0, 0, 1, 1]
+        assert [VOCAB[i] for i in actual[number][0]] == tokens
+    assert actual[2][1] == [0, 0, 0, 1, 1]
 
 
 def waiting(batches):

@@ -50,9 +50,9 @@ def test_hdf5_has_a_data_set_a_line(tmp_path):
     with h5py.File(write(tmp_path / "a", "hdf5", lines, layout)) as file:
         assert set(file) == {"0", "1", "2"}
         for line in lines:
-            found = file[str(line.unique_id)]
-            assert found.dtype == np.float32
-            np.testing.assert_array_equal(found, line.values[1:-1].swapaxes(0, 1))
+            actual = file[str(line.unique_id)]
+            assert actual.dtype == np.float32
+            np.testing.assert_array_equal(actual, line.values[1:-1].swapaxes(0, 1))
         assert file["2"].shape == (3, 0, 5)
     # Twins: where nothing stands around a text, and one vector a text.
     bare = dataclasses.replace(layout, frame=(0, 0))
@@ -86,8 +86,8 @@ def test_characters_are_spelled_and_stored(tmp_path):
         ids = np.concatenate([line.input_ids for line in lines])
         np.testing.assert_array_equal(arrays["input_ids"], ids)
     text = write(tmp_path / "b", "jsonl", lines, layout).read_text()
-    found = json.loads(text.splitlines()[0])["features"]
-    assert [token["token"] for token in found] == [f"{a}+{b}" for a, b in ids[:3]]
+    actual = json.loads(text.splitlines()[0])["features"]
+    assert [token["token"] for token in actual] == [f"{a}+{b}" for a, b in ids[:3]]
 
 
 @pytest.mark.parametrize(("of_tokens", "width"), [(True, 3), (False, 40), (True, 3000)])

@@ -20,10 +20,10 @@ def table(tmp_path):
 
 def test_each_label_fills_the_template(table):
     words = templates.label_words(["good=great"], LABELS)
-    found = templates.fill(templates.Template(FORM), table, LABELS, words)
-    assert [case.label for case in found] == [1, 0, 0, 0]
-    assert found[0].place == f"{table.path}:2"
-    assert found[0].alternatives == [
+    actual = templates.fill(templates.Template(FORM), table, LABELS, words)
+    assert [case.label for case in actual] == [1, 0, 0, 0]
+    assert actual[0].place == f"{table.path}:2"
+    assert actual[0].alternatives == [
         ("Review: a {film}\nSentiment:", " bad"),
         ("Review: a {film}\nSentiment:", " great"),
     ]

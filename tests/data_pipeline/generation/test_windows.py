@@ -8,12 +8,12 @@ from data_pipeline.generation import windows
 @pytest.mark.parametrize("stride", [1, 3, 7])
 def test_each_token_is_scored_once_in_a_window_that_fits(count, stride):
     ids = list(range(100, 100 + count))
-    found = windows.sliding(ids, 8, stride)
-    scored = [index for window in found for index in window.ids[window.first :]]
+    actual = windows.sliding(ids, 8, stride)
+    scored = [index for window in actual for index in window.ids[window.first :]]
     assert scored == ids[1:]
-    assert all(len(window.ids) <= 8 and window.first >= 1 for window in found)
+    assert all(len(window.ids) <= 8 and window.first >= 1 for window in actual)
     # All but the first read as much as fits, or as the stride leaves.
-    assert all(window.first >= 8 - stride for window in found[1:])
+    assert all(window.first >= 8 - stride for window in actual[1:])
 
 
 def test_losses_come_back_to_their_windows():
@@ -32,9 +32,9 @@ def test_losses_come_back_to_their_windows():
         losses = np.where(mask[:, 1:], ids[:, 1:] + ids[:, :-1] / 100, np.nan)
         return losses, (ids[:, 1:] % 2).astype(np.float32)
 
-    found = windows.run(cut, score, 3, filler=7)
+    actual = windows.run(cut, score, 3, filler=7)
     assert batches == [[9, 9, 5], [4, 3, 2], [2]]
-    for window, scores in zip(cut, found, strict=True):
+    for window, scores in zip(cut, actual, strict=True):
         ids = np.array(window.ids)
         expected = (ids[1:] + ids[:-1] / 100)[window.first - 1 :]
         np.testing.assert_allclose(scores.losses, expected)

@@ -15,15 +15,15 @@ def score(targets, predictions):
 
 
 def test_scores_by_hand():
-    found = score(["a b c d f", "x y"], ["a b c d e", "x y"])
+    actual = score(["a b c d f", "x y"], ["a b c d e", "x y"])
     # Of words 4 of 5 are right, of pairs 3 of 4, of the order 4 of 5.
-    assert found["exact_match"] == 0.5
-    assert found["rouge1"] == pytest.approx((0.8 + 1) / 2)
-    assert found["rouge2"] == pytest.approx((0.75 + 1) / 2)
-    assert found["rougeL"] == pytest.approx((0.8 + 1) / 2)
+    assert actual["exact_match"] == 0.5
+    assert actual["rouge1"] == pytest.approx((0.8 + 1) / 2)
+    assert actual["rouge2"] == pytest.approx((0.75 + 1) / 2)
+    assert actual["rougeL"] == pytest.approx((0.8 + 1) / 2)
     # 6 of 7, 4 of 5, 2 of 3 and 1 of 2: over all rows together.
     mean = (6 / 7 * 4 / 5 * 2 / 3 * 1 / 2) ** 0.25
-    assert found["bleu"] == pytest.approx(100 * mean)
+    assert actual["bleu"] == pytest.approx(100 * mean)
     # Letters 1 of 2, pairs 0 of 1; longer ones do not exist. F with beta 2.
     assert score(["ac"], ["ab"])["chrf"] == pytest.approx(25.0)
     brief = score(["a b c d e f g h"], ["a b c d"])

@@ -48,21 +48,21 @@ def test_prediction_reads_every_column(tmp_path):
         ("Rain fell.", [question(7, is_impossible=True)]),
         (CONTEXT, [question("d", is_impossible=False)]),
     )
-    found = predict(path, version_2_with_negative=True)
-    assert found.path == path
-    assert found.contexts == [CONTEXT, "Rain fell."]
-    assert found.ids == ["a", "b", "7", "d"]
-    assert found.context_index.tolist() == [0, 0, 1, 0]
-    assert found.answer_texts == [["3 May", "3"], [], [], []]
-    assert found.answer_starts == [[18, 18], [], [], []]
-    assert found.is_impossible == [False, False, True, False]
-    assert found.answer_words is None
+    actual = predict(path, version_2_with_negative=True)
+    assert actual.path == path
+    assert actual.contexts == [CONTEXT, "Rain fell."]
+    assert actual.ids == ["a", "b", "7", "d"]
+    assert actual.context_index.tolist() == [0, 0, 1, 0]
+    assert actual.answer_texts == [["3 May", "3"], [], [], []]
+    assert actual.answer_starts == [[18, 18], [], [], []]
+    assert actual.is_impossible == [False, False, True, False]
+    assert actual.answer_words is None
     # Answers may be missing, and a byte-order mark is no part of the JSON.
     path = write(tmp_path, (CONTEXT, [{"id": "a", "question": "When?"}]))
     pathlib.Path(path).write_bytes(b"\xef\xbb\xbf" + pathlib.Path(path).read_bytes())
-    found = predict(path)
-    assert (found.ids, found.texts, found.answer_texts) == (["a"], ["When?"], [[]])
-    assert not found.is_version_2
+    actual = predict(path)
+    assert (actual.ids, actual.texts, actual.answer_texts) == (["a"], ["When?"], [[]])
+    assert not actual.is_version_2
 
 
 def test_training_finds_the_words_of_answers(tmp_path):
@@ -85,9 +85,9 @@ def test_training_finds_the_words_of_answers(tmp_path):
 def test_answer_that_is_elsewhere_is_left_out(tmp_path, caplog, start):
     answers = [question("a", ("3 May (a", start)), question("b", ("The", 0))]
     with caplog.at_level("WARNING"):
-        found = train(write(tmp_path, (CONTEXT, answers)))
+        actual = train(write(tmp_path, (CONTEXT, answers)))
     expected = ["a", "b"] if start == 17 else ["b"]
-    assert found.ids == expected
+    assert actual.ids == expected
     assert ("the first is that of question 'a'" in caplog.text) == (start != 17)
 
 

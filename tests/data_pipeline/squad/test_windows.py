@@ -129,8 +129,8 @@ def test_chunks_do_not_change_windows(monkeypatch):
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(chunked, name), getattr(whole, name))
     for name in ("tokens", "splits", "first_lengths", "num_truncated"):
-        found, expected = getattr(chunked.packed, name), getattr(whole.packed, name)
-        np.testing.assert_array_equal(found, expected)
+        actual, expected = getattr(chunked.packed, name), getattr(whole.packed, name)
+        np.testing.assert_array_equal(actual, expected)
 
 
 YEARS = "The fair (1895-1943). Monday"

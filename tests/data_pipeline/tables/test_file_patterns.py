@@ -33,8 +33,8 @@ def test_files_are_known_by_any_spelling(tmp_path, monkeypatch):
 def test_a_file_that_several_globs_name_is_listed_once(tmp_path):
     for name in ("a.txt", "b.txt", "c.txt"):
         (tmp_path / name).touch()
-    found = find(f"{tmp_path}/b.txt,{tmp_path}/*.txt,{tmp_path}/a.*")
-    assert [os.path.basename(path) for path in found] == ["b.txt", "a.txt", "c.txt"]
+    actual = find(f"{tmp_path}/b.txt,{tmp_path}/*.txt,{tmp_path}/a.*")
+    assert [os.path.basename(path) for path in actual] == ["b.txt", "a.txt", "c.txt"]
 
 
 def test_many_files_are_looked_at_at_a_time(tmp_path, monkeypatch):

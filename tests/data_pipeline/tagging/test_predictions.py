@@ -20,8 +20,8 @@ def rewritten(tmp_path):
         lines = predictions.tag_lines(sentences, PREDICTED)
         atomic_files.write({str(tmp_path / again): lines})
         if again != "seq.out":
-            found = read(tmp_path / again, tags_required=True)
-            assert (found.words, found.tags) == (sentences.words, PREDICTED)
+            actual = read(tmp_path / again, tags_required=True)
+            assert (actual.words, actual.tags) == (sentences.words, PREDICTED)
         return (tmp_path / again).read_bytes().decode()
 
     return write
@@ -43,8 +43,8 @@ def test_rows_of_conllu_that_are_no_words_keep_their_columns(tmp_path):
     layout = files.Layout(word_column=1, tag_column=2)
     sentences = files.read(str(tmp_path / "a.conllu"), layout, tags_required=False)
     lines = list(predictions.tag_lines(sentences, [["X", "Y"]]))
-    found = [line.rstrip("\n").split("\t")[-1] for line in lines]
-    assert found[1:] == ["_", "X", "Y", "_"]
+    actual = [line.rstrip("\n").split("\t")[-1] for line in lines]
+    assert actual[1:] == ["_", "X", "Y", "_"]
     (tmp_path / "b.conllu").write_text("".join(lines))
     layout = files.Layout(word_column=1, tag_column=-1)
     again = files.read(str(tmp_path / "b.conllu"), layout, tags_required=True)
@@ -63,15 +63,15 @@ def test_objects_keep_what_was_given(rewritten):
         {"tokens": ["c"], "tags": ["O"]},
     ]
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    found = rewritten(text, "a.jsonl", "b.jsonl")
-    assert [json.loads(line) for line in found.splitlines()] == [
+    actual = rewritten(text, "a.jsonl", "b.jsonl")
+    assert [json.loads(line) for line in actual.splitlines()] == [
         {**rows[0], "tags": ["O", "B-x"], "given": ["O", "O"]},
         {**rows[1], "given": []},
         {**rows[2], "tags": ["I-x"], "given": ["O"]},
     ]
-    assert "é" in found
-    found = rewritten('{"text": "a b"}\n{"text": "c"}\n', "a.jsonl", "b.jsonl")
-    assert found.splitlines()[1] == '{"text": "c", "tags": ["I-x"]}'
+    assert "é" in actual
+    actual = rewritten('{"text": "a b"}\n{"text": "c"}\n', "a.jsonl", "b.jsonl")
+    assert actual.splitlines()[1] == '{"text": "c", "tags": ["I-x"]}'
 
 
 def spans(tmp_path, text, tags, probabilities, scheme):

@@ -117,8 +117,8 @@ def sentences(*tags, has_tags=True):
     ],
 )
 def test_tags_are_found_with_all_that_their_scheme_has(tags, scheme, names):
-    found = tag_schemes.find_tags(sentences(*tags.split("|")), scheme=scheme)
-    assert found == tag_schemes.TagNames(tuple(names.split()), scheme)
+    actual = tag_schemes.find_tags(sentences(*tags.split("|")), scheme=scheme)
+    assert actual == tag_schemes.TagNames(tuple(names.split()), scheme)
 
 
 def test_nothing_to_learn_is_refused():

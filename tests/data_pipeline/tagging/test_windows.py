@@ -117,11 +117,11 @@ def test_documents_fill_windows(texts, documents, max_seq_length, stride, expect
 
 
 def test_labels_stand_at_first_pieces():
-    found = sentences("abc b", "c. 中")
-    windows = cut(found, tag_ids=np.array([4, 5, 6, 7], np.int32))
+    actual = sentences("abc b", "c. 中")
+    windows = cut(actual, tag_ids=np.array([4, 5, 6, 7], np.int32))
     labels = windows.targets()["label_ids"].to_list()
     assert labels == [[-1, 4, -1, -1, 5, -1], [-1, 6, -1, 7, -1]]
-    assert cut(found).targets() == {}
+    assert cut(actual).targets() == {}
     (batch,) = batching.batches(
         windows.packed, np.array([[1, 0]], np.int32), targets=windows.targets()
     )
@@ -132,9 +132,9 @@ def test_labels_stand_at_first_pieces():
 
 
 def test_outputs_come_back_by_word():
-    found = sentences("a b c a b c a b c a", "b", "abc ab")
+    actual = sentences("a b c a b c a b c a", "b", "abc ab")
     tags = np.arange(13, dtype=np.int32) % 5
-    windows = cut(found, max_seq_length=7, tag_ids=tags)
+    windows = cut(actual, max_seq_length=7, tag_ids=tags)
     labels = windows.targets()["label_ids"].to_tensor(-1, shape=[None, 9]).numpy()
     # A model that is sure of the right tag, and predicts 4 where nothing is wanted.
     outputs = np.eye(5, dtype=np.float32)[labels] * 0.75
