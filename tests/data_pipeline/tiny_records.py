@@ -59,27 +59,27 @@ def serialized(actual):
     return example.SerializeToString()
 
 
-def write(path, records, *, message=None):
-    """Writes features, or bytes as they are, and with `said` the metadata beside them.
+def write(path, records, *, about=None):
+    """Writes features, or bytes as they are, and with `about` the metadata beside them.
 
     Args:
         path: of the file.
         records: as `values` makes them.
-        said: {} for METADATA as it is, or what differs from it; None for no metadata.
+        about: {} for METADATA as it is, or what differs from it; None for no metadata.
     """
     with tf.io.TFRecordWriter(str(path)) as writer:
         for record in records:
             is_raw = isinstance(record, bytes)
             writer.write(record if is_raw else serialized(record))
-    if message is not None:
-        about = {
+    if about is not None:
+        counted = {
             "num_instances": len(records),
             "num_bytes": pathlib.Path(path).stat().st_size,
         }
-        metadata.write(str(path), metadata.Metadata(**METADATA | about | message))
+        metadata.write(str(path), metadata.Metadata(**METADATA | counted | about))
     return str(path)
 
 
-def write_numbered(path, start, stop, *, message=None, has_masks=True):
+def write_numbered(path, start, stop, *, about=None, has_masks=True):
     records = [values(number, has_masks=has_masks) for number in range(start, stop)]
-    return write(path, records, message=message)
+    return write(path, records, about=about)

@@ -41,12 +41,12 @@ def _small_windows(monkeypatch):
     monkeypatch.setattr(shuffling, "WINDOW_RECORDS", 8)
 
 
-def write_source(directory, said=None, has_masks=True):
+def write_source(directory, about=None, has_masks=True):
     """Five files of records numbered from 0 to 28, opened."""
     ends = [0, *np.cumsum(COUNTS).tolist()]
     paths = [
         tiny_records.write_numbered(
-            directory / f"part-{i}", *ends[i : i + 2], said=said, has_masks=has_masks
+            directory / f"part-{i}", *ends[i : i + 2], about=about, has_masks=has_masks
         )
         for i in range(len(COUNTS))
     ]
@@ -307,7 +307,7 @@ def left_to_right(tmp_path_factory):
     text = {"num_predictions": 10, "num_words": 7, "num_text_bytes": 30}
     plain = {"masking": "none", "max_predictions_per_seq": 0, **text}
     path = tmp_path_factory.mktemp("left")
-    files = write_source(path, said=plain, has_masks=False).files
+    files = write_source(path, about=plain, has_masks=False).files
     return source_lib.check_records(files, **GIVEN, is_masked=False)
 
 
@@ -378,7 +378,7 @@ def plain(tmp_path_factory):
     return {
         task: tiny_records.write_numbered(
             *(path / task, 0, 8),
-            said={**settings, "sentence_task": task},
+            about={**settings, "sentence_task": task},
             has_masks=False,
         )
         for task in ("next", "order")

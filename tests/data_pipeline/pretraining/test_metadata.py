@@ -43,7 +43,7 @@ def test_spec_is_the_originals():
 
 
 def test_metadata_are_believed(tmp_path):
-    path = tiny_records.write_numbered(tmp_path / "a", 0, 3, said={"masking": "span"})
+    path = tiny_records.write_numbered(tmp_path / "a", 0, 3, about={"masking": "span"})
     contents = metadata.describe(path)
     assert (contents.file, contents.count, contents.largest_id) == (path, 3, None)
     assert contents.known == vars(metadata.read(path))
@@ -64,7 +64,7 @@ def test_records_without_metadata_are_probed(tmp_path, has_masks):
 
 
 def test_changed_size_is_refused(tmp_path):
-    path = tiny_records.write_numbered(tmp_path / "a", 0, 3, said={})
+    path = tiny_records.write_numbered(tmp_path / "a", 0, 3, about={})
     size = pathlib.Path(path).stat().st_size
     with open(path, "ab") as file:
         file.write(b"more")
@@ -75,7 +75,7 @@ def test_changed_size_is_refused(tmp_path):
 def test_empty_file_is_refused_without_metadata(tmp_path):
     path = tiny_records.write(tmp_path / "a", [])
     assert "is empty" in error_of(path)
-    tiny_records.write(path, [], said={})
+    tiny_records.write(path, [], about={})
     assert metadata.describe(path).count == 0
 
 

@@ -40,12 +40,12 @@ def test_files_are_found_by_names_and_globs(tmp_path):
 
 @pytest.mark.parametrize("has_masks", [True, False])
 def test_source_says_what_the_records_hold(tmp_path, has_masks):
-    said = {"sentence_task": "order"}
+    about = {"sentence_task": "order"}
     if not has_masks:
-        said |= {"masking": "none", "max_predictions_per_seq": 0}
+        about |= {"masking": "none", "max_predictions_per_seq": 0}
     paths = [
-        tiny_records.write_numbered(tmp_path / "a", 0, 3, said=said),
-        tiny_records.write_numbered(tmp_path / "b", 3, 8, said=said),
+        tiny_records.write_numbered(tmp_path / "a", 0, 3, about=about),
+        tiny_records.write_numbered(tmp_path / "b", 3, 8, about=about),
     ]
     actual = source_lib.check_records(
         paths, **GIVEN, vocab=tiny_records.VOCAB, do_lower_case=True
@@ -79,12 +79,12 @@ REFUSED = [
     ),
     *(
         (
-            [said],
+            [about],
             {name: value},
             f"--{name}={value}, but the records of {{0}} have {name}={ours}; give "
             f"--{name}={ours}, or make the records again",
         )
-        for said, name, value, ours in (
+        for about, name, value, ours in (
             ({}, "max_seq_length", 128, 8),
             (None, "max_predictions_per_seq", 20, 2),
         )
@@ -113,11 +113,11 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("said", "changes", "message"), REFUSED)
-def test_records_that_do_not_fit_are_refused(tmp_path, said, changes, message):
+@pytest.mark.parametrize(("about", "changes", "message"), REFUSED)
+def test_records_that_do_not_fit_are_refused(tmp_path, about, changes, message):
     files = [
-        tiny_records.write_numbered(tmp_path / str(i), 0, 3, said=one)
-        for i, one in enumerate(said)
+        tiny_records.write_numbered(tmp_path / str(i), 0, 3, about=one)
+        for i, one in enumerate(about)
     ]
     assert message.format(*files) in refusal(files, **changes)
 
@@ -128,14 +128,14 @@ def test_records_that_fit_are_opened(tmp_path):
         ({}, {"vocab_size": 20 + 7}),
         (None, {"vocab_size": 8, "do_lower_case": False}),
     ):
-        path = tiny_records.write_numbered(tmp_path / "a", 0, 3, said=about)
+        path = tiny_records.write_numbered(tmp_path / "a", 0, 3, about=about)
         assert source_lib.check_records([path], **GIVEN | changes).counts == (3,)
         (tmp_path / "a.metadata.json").unlink(missing_ok=True)
 
 
 def test_no_record_at_all_is_refused(tmp_path):
     empty, full = (
-        tiny_records.write_numbered(tmp_path / name, 0, count, said={})
+        tiny_records.write_numbered(tmp_path / name, 0, count, about={})
         for name, count in (("a", 0), ("b", 1))
     )
     text = refusal([empty, empty])

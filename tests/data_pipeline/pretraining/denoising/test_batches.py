@@ -190,10 +190,10 @@ def test_held_out_records_may_be_of_another_length(load, directory, tmp_path):
     short = [
         {n: v[:12] for n, v in text_records.record(5 + 6 * i).items()} for i in (0, 1)
     ]
-    said = {"max_seq_length": 12, "max_predictions_per_seq": 0, "masking": "none"}
-    said |= {"sentence_task": "none", "vocab_size": len(text_records.VOCAB)}
-    said["vocab_digest"] = metadata.vocab_digest(text_records.VOCAB)
-    path = tiny_records.write(tmp_path / "short", short, said=said)
+    about = {"max_seq_length": 12, "max_predictions_per_seq": 0, "masking": "none"}
+    about |= {"sentence_task": "none", "vocab_size": len(text_records.VOCAB)}
+    about["vocab_digest"] = metadata.vocab_digest(text_records.VOCAB)
+    path = tiny_records.write(tmp_path / "short", short, about=about)
     specs = {"input_file": f"{directory}/train-*", "eval_input_file": path}
     sets = load("mass", specs=specs)
     assert (

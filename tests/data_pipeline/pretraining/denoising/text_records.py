@@ -48,8 +48,8 @@ def record(number):
     }
 
 
-def write(path, start, stop, **said):
-    """A file of these records, with metadata that say `said`."""
+def write(path, start, stop, **about):
+    """A file of these records, with metadata with these changes."""
     known = {
         **{"max_seq_length": LENGTH, "max_predictions_per_seq": 0, "masking": "none"},
         **{"masked_lm_prob": 0.0, "sentence_task": "none", "dupe_factor": 1},
@@ -58,7 +58,7 @@ def write(path, start, stop, **said):
         "objective": "left_to_right",
     }
     records = [record(number) for number in range(start, stop)]
-    return tiny_records.write(path, records, said=known | said)
+    return tiny_records.write(path, records, about=known | about)
 
 
 def unframed(ids, mask):
