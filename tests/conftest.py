@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 
+import hypothesis
 import pytest
 
 from cli import environment
@@ -24,6 +25,11 @@ def _bound_tensorflow():
 
 
 _bound_tensorflow()
+# The same inputs in each run, of which a change to the code alone makes one fail.
+hypothesis.settings.register_profile(
+    "repeatable", derandomize=True, database=None, deadline=None
+)
+hypothesis.settings.load_profile("repeatable")
 # A shell ignores it for what it starts in the background, and the tests with it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # Tracing makes objects by the million; looking for cycles among them took a tenth.

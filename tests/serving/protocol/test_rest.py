@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.protocol import json_tensors, rest, servables
@@ -189,3 +191,34 @@ def test_unknown_place_is_an_error_object(method, path, status, text):
     body = b'{"instances": ["a"]}'
     actual = rest.answer(MODEL, method, f"/v1/models/{path}", body)
     assert actual[0] == status and text in json.loads(actual[1])["error"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda parts: st.lists(parts) | st.dictionaries(st.text(), parts),
+    max_leaves=9,
+)
+REQUESTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "signature_name": st.sampled_from([*SIGNATURES]) | JSON,
+        "instances": JSON,
+        "inputs": JSON,
+    },
+)
+PATHS = st.from_regex(
+    r"/v1/models/(half|[m%:/]{0,3})(/versions/[0-9]{0,30}|/labels/.{0,9})?"
+    r"(:predict|/metadata)?",
+    fullmatch=True,
+)
+
+
+@given(
+    st.sampled_from(["GET", "POST", "HEAD"]),
+    PATHS | st.text(),
+    st.binary() | REQUESTS.map(lambda request: json.dumps(request).encode()),
+)
+def test_any_request_is_answered_in_json(method, path, body):
+    status, text = rest.answer(MODEL, method, path, body)
+    assert status in (200, 400, 404, 429)
+    assert ("error" in json.loads(text)) == (status != 200)
