@@ -106,7 +106,7 @@ def test_a_comparison_that_is_killed_has_the_same_numbers(arguments, tmp_path):
     assert not list(whole.glob("tasks/**/model.ckpt-*"))
     assert list(whole.glob("pretrained/no_nsp/model.ckpt-8.*"))
     page = (whole / "results" / pages.PAGE).read_text()
-    assert "| BERT without NSP |" in page and "![Held-out losses" in page
+    assert "| BERT without NSP  " in page and "![Held-out losses" in page
 
 
 @pytest.fixture
