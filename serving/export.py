@@ -283,9 +283,9 @@ def save(
     target = os.path.join(export_dir, str(latest_version(export_dir) + 1))
     temporary = os.path.join(export_dir, "incomplete")
     _remove(temporary)  # of a process that was killed
-    progress.print_line(f"exporting {target} ...")
     try:
-        write(module, temporary)
+        with progress.waiting(f"exporting {target}"):
+            write(module, temporary)
         extra = os.path.join(temporary, tf_serving.EXTRA_DIR)
         tf.io.gfile.makedirs(extra)
         for name, text in files.items():
