@@ -25,7 +25,7 @@ def define_flags() -> None:
     """Defines the flags of `python -m serving.client`."""
     with command_line.heading("Model and vocabulary"):
         flags.DEFINE_string("address", None, "HOST:PORT of the server.")
-        flags.DEFINE_bool("rest", False, "Ask by REST; by gRPC otherwise.")
+        flags.DEFINE_bool("rest", False, "Use the REST API instead of gRPC.")
         flags.DEFINE_string("model", None, "The name of the model at the server.")
         flags.DEFINE_integer(
             "model_version", 0, "Its version; 0 for the newest.", lower_bound=0

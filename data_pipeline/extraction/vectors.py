@@ -153,22 +153,15 @@ def _tfrecord(path, layout):
         if layout.of_tokens:
             ids = result.input_ids.ravel().tolist()
             feature[features.INPUT_IDS].int64_list.value.extend(ids)
-        # A FloatList in its binary form: 70 times as fast as from Python's numbers.
+        # A FloatList is serialized like a BytesList of its bytes; reading that is 70
+        # times as fast as appending Python's numbers.
         data = result.values.astype("<f4", copy=False).tobytes()
-        feature[VALUES].float_list.ParseFromString(b"\x0a" + _varint(len(data)) + data)
+        packed = tf.train.BytesList(value=[data]).SerializeToString()
+        feature[VALUES].float_list.ParseFromString(packed)
         return example.SerializeToString()
 
     with tf.io.TFRecordWriter(path) as file:
         yield lambda result: file.write(record(result))
-
-
-def _varint(number):
-    """A length as protocol buffers write it: 7 bits a byte, the lowest first."""
-    digits = bytearray()
-    while number >= 128:
-        digits.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*digits, number])
 
 
 @contextlib.contextmanager
