@@ -15,9 +15,6 @@ from hypothesis.extra import numpy as arrays
 
 from contract import atomic_files
 from data_pipeline.tables import text_rows
-from data_pipeline.tagging import files
-from data_pipeline.tagging import windows as sentence_windows
-from data_pipeline.text import wordpiece
 from serving import streaming
 from serving.protocol import json_tensors
 
@@ -62,42 +59,6 @@ def test_cells_come_back_from_csv(rows):
         pathlib.Path(file.name).write_text(text.getvalue(), "utf-8", newline="\n")
         actual = [tuple(row) for _, row in text_rows.file_rows(file.name, "csv") if row]
     assert actual == [header, *rows]
-
-
-VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *["a", "b", "c", "##b", "##c", "."]]
-TOKENIZER = wordpiece.BertTokenizer(VOCAB)
-WORDS = st.lists(st.text("abc", min_size=1, max_size=6), min_size=1, max_size=12)
-
-
-@settings(max_examples=40)
-@given(st.lists(WORDS, min_size=1, max_size=3), st.integers(4, 12), st.data())
-def test_each_word_is_predicted_once_in_a_window(sentences, length, data):
-    stride = data.draw(st.integers(0, length - 3))
-    windows = sentence_windows.make_windows(
-        files.Sentences(
-            path="a.conll",
-            tag_path="a.conll",
-            file_format="conll",
-            words=sentences,
-            tags=None,
-            documents=np.zeros(len(sentences), np.int32),
-            lines=[[1] * len(words) for words in sentences],
-        ),
-        TOKENIZER,
-        max_seq_length=length,
-        stride=stride,
-    )
-    packed, words = windows.packed, [word for words in sentences for word in words]
-    first_pieces = [row[0] for row in TOKENIZER.tokenize(words).to_list()]
-    assert packed.tokens[windows.word_places].tolist() == first_pieces
-    assert (np.diff(windows.word_places) > 0).all()
-    assert packed.lengths.max() <= length
-    outputs = np.arange(len(packed) * length).reshape(len(packed), length)
-    starts = np.repeat(packed.splits[:-1], packed.lengths)
-    rows = np.repeat(np.arange(len(packed)), packed.lengths)
-    flat = rows * length + np.arange(len(packed.tokens)) - starts
-    stitched = windows.by_word(outputs)
-    assert stitched.tolist() == flat[windows.word_places].tolist()
 
 
 class Files(stateful.RuleBasedStateMachine):

@@ -106,7 +106,7 @@ def test_label_sets_that_do_not_fit_together(arguments, parts):
 
 
 @pytest.mark.parametrize(
-    ("values", "problem_type", "actual"),
+    ("values", "problem_type", "wanted"),
     [
         (["b", "a", "B", "a"], "classification", ("B", "a", "b")),
         (["10", "9", "-1", "9"], "classification", ("-1", "9", "10")),
@@ -118,8 +118,8 @@ def test_label_sets_that_do_not_fit_together(arguments, parts):
         (["1.0", "2.0"], "regression", ()),
     ],
 )
-def test_found_labels_are_sorted(values, problem_type, actual):
-    assert labels.find_labels(table(*values), problem_type, ",") == actual
+def test_found_labels_are_sorted(values, problem_type, wanted):
+    assert labels.find_labels(table(*values), problem_type, ",") == wanted
 
 
 @pytest.mark.parametrize(

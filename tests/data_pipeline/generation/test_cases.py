@@ -14,8 +14,8 @@ def case(*alternatives, label=None):
     return cases.Case("a:1", [cases.Alternative(*each) for each in alternatives], label)
 
 
-def encode(*actual, tokenizer=TOKENIZER, context=20, truncate_left=False):
-    return cases.encode(actual, tokenizer, context, truncate_left=truncate_left)
+def encode(*rows, tokenizer=TOKENIZER, context=20, truncate_left=False):
+    return cases.encode(rows, tokenizer, context, truncate_left=truncate_left)
 
 
 def test_the_scored_end_begins_where_the_text_before_ends():
@@ -69,13 +69,13 @@ def run_of(losses):
 def test_choices_by_the_whole_the_end_and_its_tokens():
     losses = dict(zip(b"abxy", (0.5, 3.0, 1.0, 2.0), strict=True))
     # Whole: 1.5 against 5. End: 1 against 2. By token: 1 against 2, and so on.
-    actual = [
+    rows = [
         case(("a", "x"), ("b", "y"), label=0),
         case(("b", "x"), ("a", "y"), label=0),
         case(("a", "xxx"), ("a", "y"), label=0),
         case(("a", "x"), ("a", "b")),
     ]
-    judged = list(cases.judge(actual, encode(*actual), run_of(losses)))
+    judged = list(cases.judge(rows, encode(*rows), run_of(losses)))
     assert judged[0].whole == [1.5, 5.0] and judged[0].part == [1.0, 2.0]
     assert judged[2].part == [3.0, 2.0] and judged[2].by_token == [1.0, 2.0]
     choices = [tuple(each.choices().values()) for each in judged]
@@ -95,14 +95,14 @@ def test_choices_by_the_whole_the_end_and_its_tokens():
 def test_the_last_word_is_right_if_all_its_tokens_are(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "b ab"}\n{"text": "b  a\\n"}\n{"text": "y b a"}\n')
-    actual = cases.last_words(str(path))
-    assert [each.alternatives[0] for each in actual] == [
+    rows = cases.last_words(str(path))
+    assert [each.alternatives[0] for each in rows] == [
         ("b", " ab"),
         ("b ", " a"),
         ("y b", " a"),
     ]
     losses = {ord(" "): 0.5, ord("a"): 0.25, ord("b"): 3.0, ord("y"): 1.0}
-    judged = list(cases.judge(actual, encode(*actual), run_of(losses)))
+    judged = list(cases.judge(rows, encode(*rows), run_of(losses)))
     results = cases.word_results(judged)
     assert results["accuracy"] == pytest.approx(2 / 3)
     assert results["perplexity"] == pytest.approx(np.exp((3.75 + 0.75 + 0.75) / 3))

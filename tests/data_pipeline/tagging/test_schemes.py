@@ -42,6 +42,7 @@ def test_schemes_have_every_tag_of_a_type():
         ("BIO", "I-x I-x B-x O I-y", "B-x I-x B-x O B-y"),  # of IOB1
         ("BIOES", "S-x I-x B-x", "S-x S-x S-x"),
         ("BILOU", "I-x I-x U-x", "B-x L-x U-x"),
+        ("BMES", "M-x M-x S-x", "B-x E-x S-x"),
         ("BIO", "B I O I B", "B I O B B"),
         ("BIO", "", ""),
         ("plain", "NN I-x", "NN I-x"),

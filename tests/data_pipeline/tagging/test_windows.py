@@ -2,6 +2,8 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from data_pipeline.batches import batching
 from data_pipeline.tagging import files
@@ -117,11 +119,11 @@ def test_documents_fill_windows(texts, documents, max_seq_length, stride, expect
 
 
 def test_labels_stand_at_first_pieces():
-    actual = sentences("abc b", "c. 中")
-    windows = cut(actual, tag_ids=np.array([4, 5, 6, 7], np.int32))
+    rows = sentences("abc b", "c. 中")
+    windows = cut(rows, tag_ids=np.array([4, 5, 6, 7], np.int32))
     labels = windows.targets()["label_ids"].to_list()
     assert labels == [[-1, 4, -1, -1, 5, -1], [-1, 6, -1, 7, -1]]
-    assert cut(actual).targets() == {}
+    assert cut(rows).targets() == {}
     (batch,) = batching.batches(
         windows.packed, np.array([[1, 0]], np.int32), targets=windows.targets()
     )
@@ -132,9 +134,9 @@ def test_labels_stand_at_first_pieces():
 
 
 def test_outputs_come_back_by_word():
-    actual = sentences("a b c a b c a b c a", "b", "abc ab")
+    rows = sentences("a b c a b c a b c a", "b", "abc ab")
     tags = np.arange(13, dtype=np.int32) % 5
-    windows = cut(actual, max_seq_length=7, tag_ids=tags)
+    windows = cut(rows, max_seq_length=7, tag_ids=tags)
     labels = windows.targets()["label_ids"].to_tensor(-1, shape=[None, 9]).numpy()
     # A model that is sure of the right tag, and predicts 4 where nothing is wanted.
     outputs = np.eye(5, dtype=np.float32)[labels] * 0.75
@@ -165,3 +167,24 @@ def test_outputs_of_other_windows_are_refused():
 def test_bad_lengths_are_refused(max_seq_length, stride, message):
     with pytest.raises(ValueError, match=message):
         cut(sentences("a b"), max_seq_length, stride=stride)
+
+
+WORDS = st.lists(st.text("abc", min_size=1, max_size=6), min_size=1, max_size=12)
+
+
+@settings(max_examples=40)
+@given(st.lists(WORDS, min_size=1, max_size=3), st.integers(4, 12), st.data())
+def test_each_word_is_predicted_once_and_stitched_to_its_place(texts, length, data):
+    stride = data.draw(st.integers(0, length - 3))
+    windows = cut(sentences(*map(" ".join, texts)), length, stride=stride)
+    packed, words = windows.packed, list(itertools.chain.from_iterable(texts))
+    first_pieces = [row[0] for row in TOKENIZER.tokenize(words).to_list()]
+    assert packed.tokens[windows.word_places].tolist() == first_pieces
+    assert (np.diff(windows.word_places) > 0).all()
+    assert packed.lengths.max() <= length
+    outputs = np.arange(len(packed) * length).reshape(len(packed), length)
+    flat = np.concatenate(
+        [row[:count] for row, count in zip(outputs, packed.lengths, strict=True)]
+    )
+    stitched = windows.by_word(outputs)
+    assert stitched.tolist() == flat[windows.word_places].tolist()

@@ -200,7 +200,9 @@ def test_files_give_the_tokenizer_again(tmp_path):
             "content": token,
             "normalized": is_normalized,
             "special": not is_normalized,
-            **{"single_word": False, "lstrip": False, "rstrip": False},
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
         }
     plain = wordpiece.BertTokenizer(BASE).settings()
     assert plain == {"do_lower_case": True}

@@ -49,7 +49,7 @@ def record(number):
 
 
 def write(path, start, stop, **about):
-    """A file of these records, with metadata with these changes."""
+    """Writes these records, and metadata in which `about` differs."""
     known = {
         **{"max_seq_length": LENGTH, "max_predictions_per_seq": 0, "masking": "none"},
         **{"masked_lm_prob": 0.0, "sentence_task": "none", "dupe_factor": 1},
