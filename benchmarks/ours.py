@@ -26,6 +26,7 @@ from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import decoding, sampling
 from serving import formats
 from training import inference, optimizers, train_step
+from training.distribution import devices
 
 OBJECTIVES = {
     "classifier": lambda: losses.classifier("classification"),
@@ -101,7 +102,7 @@ def time_training(model, head, work, warm_up, num_steps):
     run_steps = train_step.TrainStep(
         model, adam, OBJECTIVES[head](), strategy, seed=1, jit_compile=False
     )
-    iterator = iter(batches_of(work))
+    iterator = iter(devices.distributed(strategy, batches_of(work)))
     rates = tf.fill([max(warm_up, num_steps)], 1e-5)
     step, scaling = tf.constant(0, tf.int64), train_step.Scaling.from_state({})
     run_steps(iterator, rates, tf.constant(warm_up), step, scaling)

@@ -118,7 +118,19 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None, others=
     if not isinstance(order, tf.data.Dataset):
         dataset = tf.data.Dataset.from_tensor_slices(order)
     # Two batches ahead are enough, and no more threads than the model can spare.
-    return dataset.map(gather, num_parallel_calls=1).prefetch(2)
+    dataset = dataset.map(gather, num_parallel_calls=1).prefetch(2)
+    return without_autotuning(dataset)
+
+
+def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """The dataset without the thread that tunes numbers of parallel calls.
+
+    That thread sleeps ever longer, up to a minute, and may miss that its iterator has
+    ended, which then waits for it: runs stood still for 20 or 40 seconds at their end.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, wording
+from data_pipeline.batches import batching
 from training import train_step
 from training.distribution import cluster
 
@@ -157,13 +158,14 @@ def distributed(strategy: tf.distribute.Strategy, batches: Any) -> Any:
     a tf.data.Dataset of whole batches, of which every host makes all and keeps its
     shares; or, where making them costs time, a function of a tf.distribute.InputContext
     that makes a Dataset of only this host's rows, which are consecutive. Either way no
-    batch depends on the number of hosts.
+    batch depends on the number of hosts. No thread tunes these datasets, but
+    TensorFlow's own iterators, one a replica where there are several, keep theirs.
     """
     replicas = strategy.num_replicas_in_sync
     makes_own = callable(batches)
     if replicas == 1:
         whole = batches(tf.distribute.InputContext()) if makes_own else batches
-        return strategy.experimental_distribute_dataset(_untuned(whole))
+        return strategy.experimental_distribute_dataset(batching.without_autotuning(whole))
 
     def shares_of(context):
         count = replicas // context.num_input_pipelines
@@ -177,21 +179,10 @@ def distributed(strategy: tf.distribute.Strategy, batches: Any) -> Any:
                 for name, value in batch.items()
             }
 
-        return _untuned(made.map(cut).unbatch().prefetch(2 * count))
+        shares = made.map(cut).unbatch().prefetch(2 * count)
+        return batching.without_autotuning(shares)
 
     return strategy.distribute_datasets_from_function(shares_of)
-
-
-def _untuned(dataset):
-    """The dataset without the thread that tunes numbers of parallel calls.
-
-    That thread sleeps ever longer, up to a minute, and may miss that its iterator has
-    ended, which then waits for it: runs stood still for 20 or 40 seconds at their end.
-    Those of TensorFlow's iterators, one a replica where there are several, stay.
-    """
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return dataset.with_options(options)
 
 
 def whole_batches(strategy: tf.distribute.Strategy, shares: np.ndarray) -> np.ndarray:

@@ -155,6 +155,8 @@ def test_batches_hold_the_examples_of_their_row(packed):
         {k: v for k, v in batch.items() if k != "label_ids"}
         for batch in (second, third)
     ]
+    # Keras' fit reads such datasets as they are; see `without_autotuning`.
+    assert not batching.batches(packed, rows).options().autotune.enabled
 
 
 def test_labels_of_tokens_are_filled_up(packed):
