@@ -165,7 +165,9 @@ def distributed(strategy: tf.distribute.Strategy, batches: Any) -> Any:
     makes_own = callable(batches)
     if replicas == 1:
         whole = batches(tf.distribute.InputContext()) if makes_own else batches
-        return strategy.experimental_distribute_dataset(batching.without_autotuning(whole))
+        return strategy.experimental_distribute_dataset(
+            batching.without_autotuning(whole)
+        )
 
     def shares_of(context):
         count = replicas // context.num_input_pipelines
