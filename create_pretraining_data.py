@@ -1,7 +1,7 @@
 r"""Makes TFRecords for pretraining from raw text: masked words, or left to right.
 
 Takes every flag of google-research/bert's create_pretraining_data.py; see
-docs/pretraining.md for those that are new.
+docs/pretraining_data.md for those that are new.
 
     python create_pretraining_data.py --input_file='corpus/*.txt' \
         --output_file=records.tfrecord --vocab_file=vocab.txt

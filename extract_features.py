@@ -1,7 +1,7 @@
 r"""Computes the vectors of tokens of texts, or of texts, in the layers of a network.
 
-Takes every flag of google-research/bert's extract_features.py; see docs/features.md for
-those that are new.
+Takes every flag of google-research/bert's extract_features.py; docs/embeddings.md
+describes those that are new.
 
     python extract_features.py --pretrained=models/minilm \
         --input_file=texts.txt --output_file=vectors.jsonl

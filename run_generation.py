@@ -3,7 +3,7 @@ r"""Writes texts with a left-to-right network, scores texts with it, and exports
     python run_generation.py --pretrained=DIR --prompt="The river" --temperature=0.7
     python run_generation.py --pretrained=DIR --score_file=texts.txt
 
-See docs/left_to_right.md.
+See docs/generation.md.
 """
 
 import functools

@@ -19,7 +19,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from cli import environment
+from cli import commands, environment
 from contract import errors
 from terminal import native_log
 
@@ -254,7 +254,10 @@ def defaults() -> dict[str, object]:
 def command() -> str:
     """The command line that gives the flags these values, for run.json."""
     present = [flag.serialize() for flag in own_flags() if flag.present]
-    return shlex.join(["python", os.path.basename(sys.argv[0]), *present])
+    program = [os.path.basename(sys.argv[0])]
+    if commands.PACKAGE:
+        program = ["-m", f"{commands.PACKAGE}.{program[0].removesuffix('.py')}"]
+    return shlex.join(["python", *program, *present])
 
 
 @contextlib.contextmanager

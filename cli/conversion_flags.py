@@ -46,7 +46,7 @@ def define() -> None:
     boolean(
         "do_lower_case",
         True,
-        "Whether the model is uncased, where nothing beside the weights says it.",
+        "Whether the model is uncased, if no file beside the weights states it.",
     )
     with command_line.heading("What to do"):
         text = "The format to write; hdf5 is of ELMo alone, and holds no head."

@@ -56,21 +56,21 @@ def _define_records() -> None:
         "objective",
         "masked_lm",
         ["masked_lm", "left_to_right"],
-        "What is predicted: masked words and the second sentence, as by BERT; or each "
-        "token from those before it, as by GPT.",
+        "Training target: masked words and the second sentence, as in BERT; or each "
+        "token from those before it, as in GPT.",
     )
     integer("max_seq_length", 128, "Maximum sequence length, in tokens.", lower_bound=5)
     integer(
         "max_predictions_per_seq", 20, "Most masked tokens a sequence.", lower_bound=1
     )
     real("masked_lm_prob", 0.15, "Masked share of the tokens.", 0.0, 1.0)
-    pretraining_flags.define_proportions("Of the masked tokens")
+    pretraining_flags.define_proportions("masked tokens")
     real("short_seq_prob", 0.1, "Share of shorter sequences.", 0.0, 1.0)
     flags.DEFINE_enum(
         "masking",
         "word_piece",
         ["word_piece", "whole_word", "span", "ngram", "none"],
-        "What is masked at once: a word piece, a whole word, a span of up to 10 words "
+        "Unit of masking: a word piece, a whole word, a span of up to 10 words "
         "(SpanBERT), an n-gram of up to 3 (ALBERT); none leaves it to training.",
     )
     flags.DEFINE_bool("do_whole_word_mask", False, "The same as --masking=whole_word.")

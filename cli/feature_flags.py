@@ -30,8 +30,8 @@ def define() -> None:
         "layer_mix",
         "last",
         [*model_flags.COMBINATIONS, "learned"],
-        "What the head reads of the layers: one; several, summed or end to end, as in "
-        "Table 7 of BERT's paper; or learned, as in ELMo's paper: a sum of all layers "
+        "Input of the head: one layer; several, summed or concatenated, as in Table 7 "
+        "of BERT's paper; or learned, as in ELMo's paper: a sum of all layers "
         "and the embeddings' output with learned weights and a factor.",
     )
     command_line.define_float(

@@ -94,7 +94,7 @@ def _define_export() -> None:
         "export_format",
         "saved_model",
         ["saved_model", "litert"],
-        "What --do_export writes: a SavedModel to output_dir/export/<n>, or "
+        "Format of --do_export: a SavedModel to output_dir/export/<n>, or "
         "model.tflite to output_dir/export_litert/<n>, small and fast on a CPU.",
     )
     flags.DEFINE_enum(

@@ -42,7 +42,7 @@ def define() -> None:
 
 @command_line.heading("Data")
 def _define_prompts() -> None:
-    flags.DEFINE_multi_string("prompt", [], "What a text begins with.")
+    flags.DEFINE_multi_string("prompt", [], "Beginning of a text; may be repeated.")
     flags.DEFINE_string(
         "prompt_file",
         None,
@@ -52,8 +52,8 @@ def _define_prompts() -> None:
     flags.DEFINE_bool(
         "keep_end",
         False,
-        "Of a prompt that is longer than the network's context, keep the end instead "
-        "of refusing it; so with texts of --score_as=choices, last_word and labels.",
+        "Keep the end of a prompt that is longer than the network's context, instead "
+        "of refusing it; also for texts of --score_as=choices, last_word and labels.",
     )
     flags.DEFINE_integer(
         "batch_size", 8, "Texts that are written or scored together.", lower_bound=1
@@ -97,7 +97,7 @@ def define_sampling() -> None:
     command_line.define_float(
         "temperature",
         1.0,
-        "What logits are divided by; 0 takes the likeliest token each time.",
+        "Divisor of the logits; 0 takes the likeliest token each time.",
         lower_bound=0,
     )
     flags.DEFINE_integer(

@@ -51,10 +51,10 @@ def define() -> None:
             "objective",
             "masked_lm",
             ["masked_lm", "left_to_right", BIDIRECTIONAL_LM, DENOISING],
-            "What is predicted: masked words and the second sentence, as by BERT; each "
-            "token from those before it, as by GPT; each word from those before it, "
-            "and apart from that from those after it, as by ELMo; or what noise has "
-            "taken from a text, as by T5 and BART.",
+            "Training target: masked words and the second sentence, as in BERT; each "
+            "token from those before it, as in GPT; each word from those before it, "
+            "and separately from those after it, as in ELMo; or the parts of a text "
+            "that noise has removed, as in T5 and BART.",
         )
         _define_records()
         _define_streams()
@@ -90,7 +90,7 @@ def _define_records() -> None:
         "masking",
         "word_piece",
         ["word_piece", "whole_word", "span", "ngram"],
-        "What is hidden together, in records that are not masked yet.",
+        "Unit of masking, for records that are not masked yet.",
     )
     command_line.define_float(
         "masked_lm_prob",
@@ -99,16 +99,16 @@ def _define_records() -> None:
         lower_bound=0,
         upper_bound=1,
     )
-    define_proportions("Of the tokens to predict, in records that are not masked yet")
+    define_proportions("predicted tokens, in records that are not masked yet,")
 
 
-def define_proportions(whose: str) -> None:
+def define_proportions(tokens: str) -> None:
     """Shares of the tokens that are masked, replaced and kept."""
     command_line.define_shares(
         "mask_proportions",
         "0.8,0.1,0.1",
-        f"{whose}: what becomes [MASK], what becomes any token of the vocabulary, and "
-        "what stays as it is; add up to 1.",
+        f"Shares of the {tokens} that become [MASK], become any token of the "
+        "vocabulary, and stay; they add up to 1.",
     )
 
 
@@ -124,8 +124,8 @@ def _define_streams() -> None:
     flags.DEFINE_bool(
         "sample_softmax",
         None,
-        "Whether that objective compares a word with a sample of the others while it "
-        "trains; by default as options.json says, or else it does.",
+        "Whether that objective compares a word with a sample of the others in "
+        "training; default: the value in options.json, or true.",
     )
     flags.DEFINE_integer(
         "num_negative_samples",

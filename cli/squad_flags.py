@@ -25,8 +25,8 @@ def _define_questions() -> None:
         "multiple_answers",
         "",
         ["", "first", "all"],
-        "What to train with of several answers to one question: the first, or each as "
-        "a question of its own. Without the flag they are refused, as in the original.",
+        "Which of several answers to one question to train with: the first, or each as "
+        "a separate question. By default they are refused, as in the original.",
     )
     integer("doc_stride", 128, "Tokens from one window of a context to the next.")
     integer("max_query_length", 64, "Most tokens of a question; the rest is cut off.")

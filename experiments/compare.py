@@ -5,7 +5,7 @@ r"""Compares BERT, GPT, ELMo and their variants: one size, one corpus, the same 
 
 Pretrains every network on as many tokens, trains each on the same tasks for as long,
 and writes comparison.md. The same command goes on where it was killed;
-docs/comparison.md has figures and their limits.
+docs/comparison.md has its limits, docs/results/comparison.md figures.
 """
 
 import functools

@@ -25,7 +25,7 @@ def connect(
     if by_rest:
         return rest_calls.Calls(address, model, version, timeout_seconds)
     try:
-        grpc_calls = importlib.import_module("serving.protocol.grpc_calls")
+        grpc_calls = importlib.import_module(".protocol.grpc_calls", __package__)
     except ModuleNotFoundError as error:
         raise errors.InputError(
             f"gRPC needs {error.name}, which is not installed; add --rest, or "

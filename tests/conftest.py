@@ -36,6 +36,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.set_threshold(20_000, 20, 20)
 
 
+NOT_PUBLISHED = "recorded on data that cannot be published (CONTRIBUTING.md)"
 # The files that take longest, the longest first; all of them take half of the time.
 BEGIN_WITH = (
     "test_run_pretraining.py",
@@ -78,30 +79,35 @@ def pytest_runtest_teardown(item, nextitem):
 
 
 @pytest.fixture(scope="session")
-def shared_dir():
-    """The folder `shared` beside the checkout: recordings too large to be committed."""
-    path = ROOT.parent / "shared"
-    if not path.is_dir():
-        pytest.skip(f"there is no {path}")
-    return path
+def shared_file():
+    """A function from a path such as "golden/gpt" to it: in tests/, or in `shared`.
 
-
-@pytest.fixture(scope="session")
-def shared_file(shared_dir):
-    """A function from a path inside `shared` to the file, which skips without it.
-
-    In continuous integration (CI=true) a folder that lacks the file is a mistake, and
-    a test that skips itself would hide it: there the test fails.
+    `shared` lies beside the checkout, with recordings on public data sets, which cannot
+    be published here. Without it the test is skipped; tests/golden/README.md. In
+    continuous integration (CI=true) a folder that lacks the file is a mistake, and a
+    test that skips itself would hide it: there the test fails.
     """
 
     def find(relative):
-        path = shared_dir / relative
+        if (path := ROOT / "tests" / relative).exists():
+            return path
+        shared = ROOT.parent / "shared"
+        if not shared.is_dir():
+            pytest.skip(NOT_PUBLISHED)
+        path = shared / relative
         if not path.exists():
             stop = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
             stop(f"there is no {path}")
         return path
 
     return find
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Counts the tests that need what cannot be published."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if count := sum(NOT_PUBLISHED in str(report.longrepr) for report in skipped):
+        terminalreporter.write_line(f"{count} tests did not run: {NOT_PUBLISHED}")
 
 
 @pytest.fixture(scope="session")

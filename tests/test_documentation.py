@@ -2,8 +2,8 @@
 
 A command runs as printed, with three exceptions: paths outside the checkout lead to
 tables and a model of tests/, output goes elsewhere, and runs are short. Every day the
-flags of each command are parsed and an example of README.md runs; with -m slow all
-commands run.
+flags of each command are parsed and those of README.md run; with -m slow all commands
+run.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from absl import flags
 
 from cli import client_command, predict_command, predict_flags
 from data_pipeline import tokenization
-from tests import tiny, tiny_gpt, tiny_questions
+from tests import flags_page, tiny, tiny_gpt, tiny_questions
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -170,7 +170,9 @@ XNLI_ROWS = [("a film", "it was", "entailment"), ("the sea", "a shop", "neutral"
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "uncased_tiny"
-    return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
+    return tiny.write_model(
+        path, num_hidden_layers=1, max_position_embeddings=128, hidden_act="relu"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -296,12 +298,18 @@ def split_flags(arguments):
 
 
 ALL = {page: runnable(page) for page in PAGE_NAMES if runnable(page)}
-# The first example of README.md: training, predictions, and answers of its export.
-DAILY = [
-    index
-    for index, (_, arguments) in enumerate(ALL["README.md"])
-    if any("output/messages" in word for word in arguments)
-]
+# Their Python follows their commands; docs/python.md has tests/test_python_page.py.
+WITH_PYTHON = ("README.md", "docs/migration.md")
+
+
+def run_python(markdown, model_dir, directory):
+    """Runs the Python blocks of a page one after another; returns their names."""
+    names: dict = {"__name__": "page"}
+    for block in re.findall(r"^```python\n(.*?)^```", markdown, re.M | re.S):
+        code = block.replace('"models/minilm', f'"{model_dir}')
+        code = code.replace('"output/', f'"{directory}/output/')
+        exec(compile(code, "page", "exec"), names)
+    return names
 
 
 @contextlib.contextmanager
@@ -337,58 +345,33 @@ def test_commands_of_page_parse(page):
 
 
 @pytest.mark.parametrize(
-    ("page", "indices"),
+    "page",
     [
-        pytest.param("README.md", DAILY, id="from training to answers"),
-        *(
-            pytest.param(p, range(len(c)), id=p, marks=pytest.mark.slow)
-            for p, c in ALL.items()
-        ),
+        pytest.param(page, marks=() if page == "README.md" else pytest.mark.slow)
+        for page in ALL
     ],
 )
-def test_commands_of_page_run(
-    page, indices, environment, model_dir, tmp_path, monkeypatch
-):
+def test_commands_of_page_run(page, environment, model_dir, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
-    for name, words in [ALL[page][index] for index in indices]:
+    for name, words in ALL[page]:
         arguments = [
             relocated(word, environment, model_dir, tmp_path) for word in words
         ]
         done = run_program(name, arguments)
         assert done.code == 0, f"{name} {shlex.join(words)}: {done.err[-2000:]}"
         assert done.out
+    if page in WITH_PYTHON:
+        run_python((ROOT / page).read_text("utf-8"), model_dir, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("page", "script"),
-    [
-        ("classification", "run_classifier"),
-        ("pretraining", "build_vocab"),
-        ("pretraining", "create_pretraining_data"),
-        ("pretraining", "run_pretraining"),
-        ("squad", "run_squad"),
-        ("left_to_right", "run_generation"),
-        ("tagging", "run_tagger"),
-        ("seq2seq", "run_seq2seq"),
-        ("features", "extract_features"),
-        ("checkpoints", "convert_checkpoint"),
-        ("performance", "benchmarks.compare"),
-        ("performance", "benchmarks.sweep"),
-        ("comparison", "experiments.compare"),
-    ],
-)
-def test_page_names_every_flag(page, script):
-    page = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
-    if "(distributed.md)" in page:  # where those of devices are, for all scripts
-        page += (ROOT / "docs" / "distributed.md").read_text("utf-8")
-    with tiny.flags_of(script) as defined:
-        unnamed = [name for name in defined if not re.search(rf"--{name}\b", page)]
-    assert unnamed == []
+def test_flags_page_is_that_of_the_code():
+    written = flags_page.PAGE.read_text("utf-8")
+    assert written == flags_page.text(), "run: python -m tests.flags_page"
 
 
 def test_original_commands_are_printed_word_for_word():
     """One a line, as google-research/bert prints them in README.md, multilingual.md."""
-    pages = [ROOT / "README.md", ROOT / "docs" / "squad.md"]
+    pages = [ROOT / "docs" / f"{name}.md" for name in ("original_commands", "squad")]
     printed = [pair for page in pages for pair in programs(page.read_text("utf-8"))]
     lines = (ROOT / "tests" / "original_commands.txt").read_text("utf-8").splitlines()
     assert len(lines) == 9

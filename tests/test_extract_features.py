@@ -28,7 +28,7 @@ from tests import tiny
 
 HERE = pathlib.Path(__file__).parent
 GOLDEN = HERE / "golden"
-DOCS = HERE.parent / "docs" / "features.md"
+DOCS = HERE.parent / "docs" / "embeddings.md"
 TEXT = (
     "the film was great\n\na b c ||| the sea\nreally awful and very very bad shop\nz\n"
 )

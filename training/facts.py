@@ -174,11 +174,11 @@ def versions() -> dict[str, str]:
 
 
 def git_revision() -> str | None:
-    """That of the checkout of this program, or None."""
+    """That of the checkout of this program; None where it is installed elsewhere."""
     here = os.path.dirname(os.path.abspath(__file__))
     try:
         done = subprocess.run(
-            ["git", "-C", here, "rev-parse", "HEAD"],
+            ["git", "-C", here, "rev-parse", "--show-prefix", "HEAD"],
             capture_output=True,
             text=True,
             timeout=10,
@@ -186,4 +186,6 @@ def git_revision() -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() or None
+    place, _, revision = done.stdout.strip().partition("\n")
+    # The repository of another project may hold the environment of this one.
+    return revision if place == f"{os.path.basename(here)}/" else None

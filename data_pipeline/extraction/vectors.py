@@ -1,4 +1,4 @@
-"""Files of vectors, written as they come; docs/features.md says how each is read."""
+"""Files of vectors, written as they come; docs/embeddings.md says how each is read."""
 
 import concurrent.futures
 import contextlib

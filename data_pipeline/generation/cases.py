@@ -1,7 +1,7 @@
 """Tasks whose answer is the likeliest of several texts, or the next word.
 
 Each becomes cases: texts that differ in a part, whose tokens are scored. Nothing is
-trained. See GPT-2's paper, section 3, and docs/left_to_right.md.
+trained. See GPT-2's paper, section 3, and docs/generation.md.
 """
 
 import itertools

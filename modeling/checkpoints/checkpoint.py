@@ -96,10 +96,10 @@ def find(path):
     """
     path = os.fspath(path)
     prefix = google.strip_ending(path)
-    if _is_file(prefix + google.INDEX_ENDING):
+    if google.is_file(prefix + google.INDEX_ENDING):
         return prefix
     is_one = keras_files.is_keras(path) or elmo_files.is_elmo(path)
-    if _is_file(path) and (is_one or _is_gpt_release(path)):
+    if google.is_file(path) and (is_one or _is_gpt_release(path)):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
         path = os.path.dirname(path) or "."
@@ -152,11 +152,8 @@ def _explain_unread(files):
 
 
 def _present(directory, files):
-    return list(filter(_is_file, (os.path.join(directory, file) for file in files)))
-
-
-def _is_file(path):
-    return tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
+    paths = (os.path.join(directory, file) for file in files)
+    return list(filter(google.is_file, paths))
 
 
 def open_file(path, config=None) -> weights_file.WeightsFile:

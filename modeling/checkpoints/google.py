@@ -141,8 +141,12 @@ def strip_ending(path):
 def find_prefixes(directory):
     """The prefixes of all checkpoints in a directory."""
     paths = tf.io.gfile.glob(os.path.join(directory, f"*{INDEX_ENDING}"))
-    files = [path for path in paths if not tf.io.gfile.isdir(path)]
-    return sorted(path.removesuffix(INDEX_ENDING) for path in files)
+    return sorted(path.removesuffix(INDEX_ENDING) for path in filter(is_file, paths))
+
+
+def is_file(path):
+    """Whether a file is there, not a directory of its name."""
+    return tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
 
 
 def variables(model):

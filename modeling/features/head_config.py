@@ -21,7 +21,7 @@ _GONE = {"layer_mix_norm": False, "layer_mix_l2": 0.0}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadConfig:
-    """The choices of the flags of the same names; see docs/features.md.
+    """The choices of the flags of the same names; see docs/frozen_features.md.
 
     Attributes:
         freeze_encoder: whether the network stays as it is, and runs without dropout.

@@ -111,7 +111,7 @@ def _cell(name: str) -> str:
 
 
 _TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("reports.pages"),
+    loader=jinja2.PackageLoader(__package__),
     undefined=jinja2.StrictUndefined,
     keep_trailing_newline=True,
     trim_blocks=True,

@@ -46,7 +46,7 @@ _MEANINGS = {
     "loss": "mean over the rows; less is better",
 }
 _TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("reports.pages"),
+    loader=jinja2.PackageLoader(__package__),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,

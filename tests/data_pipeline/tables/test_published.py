@@ -78,8 +78,8 @@ COPA_ROWS = [
 def test_layouts_become_rows(tmp_path, layout, name, content, expected):
     actual = rows(tmp_path, name, content, layout)
     keys = "context", "question", "label", "id"
-    shown = [(line, *(row.get(key) for key in keys)) for line, row in actual]
-    assert shown == [(a, b, c, label, key) for a, b, c, _, label, key in expected]
+    shown = [[line, *map(row.get, keys)] for line, row in actual]
+    assert shown == [[a, b, c, label, key] for a, b, c, _, label, key in expected]
     assert [row["choices"][0] for _, row in actual] == [each[3] for each in expected]
     last = {"copa": "I sang.", "story_cloze": "Bad.", "swag": "melts."}[layout]
     assert actual[-1][1]["choices"][-1] == last

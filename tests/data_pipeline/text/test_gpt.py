@@ -14,23 +14,23 @@ OPEN = opening.open_vocabulary
 SPECIAL = ["_start_", "_delimiter_", "_classify_"]
 
 
-def recorded(shared_dir, name):
-    return json.loads((shared_dir / "golden" / name).read_text(encoding="utf-8"))
+def recorded(shared_file, name):
+    return json.loads(shared_file(f"golden/{name}").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
-def gpt2(shared_dir):
-    return OPEN(str(shared_dir / "data/others/gpt2_vocab/encoder.json"))
+def gpt2(shared_file):
+    return OPEN(str(shared_file("data/others/gpt2_vocab/encoder.json")))
 
 
 @pytest.fixture(scope="module")
-def tiny_gpt2(shared_dir):
-    return OPEN(str(shared_dir / "golden/gpt2/tiny_model/encoder.json"))
+def tiny_gpt2(shared_file):
+    return OPEN(str(shared_file("golden/gpt2/tiny_model/encoder.json")))
 
 
 @pytest.fixture(scope="module")
-def gpt_file(shared_dir):
-    return str(shared_dir / "data/others/gpt_vocab/encoder_bpe_40000.json")
+def gpt_file(shared_file):
+    return str(shared_file("data/others/gpt_vocab/encoder_bpe_40000.json"))
 
 
 def in_graph(tokenizer, texts):
@@ -56,24 +56,24 @@ def ids_of(tokenizer, rows, key="ids"):
 # Ids of the originals.
 
 
-def test_gpt2_gives_the_ids_of_the_original(shared_dir, gpt2):
-    rows = recorded(shared_dir, "gpt2/bpe.json")["encode"]
+def test_gpt2_gives_the_ids_of_the_original(shared_file, gpt2):
+    rows = recorded(shared_file, "gpt2/bpe.json")["encode"]
     assert ids_of(gpt2, rows) == []
     texts = [row["text"] for row in rows]
     assert in_graph(gpt2, texts) == by_library(gpt2, texts)
     assert gpt2.tokenize(["日本語" * 99]).to_list() == in_graph(gpt2, ["日本語" * 99])
 
 
-def test_gpt_gives_the_ids_of_transformers(shared_dir, gpt_file):
-    rows = recorded(shared_dir, "gpt/bpe.json")["rows"]
+def test_gpt_gives_the_ids_of_transformers(shared_file, gpt_file):
+    rows = recorded(shared_file, "gpt/bpe.json")["rows"]
     assert ids_of(OPEN(gpt_file), rows, "ids_hugging_face") == []
     assert len(ids_of(OPEN(gpt_file), rows)) == 62  # those of the original differ
 
 
-def test_gpt_gives_the_ids_of_the_original(shared_dir, gpt_file, monkeypatch):
+def test_gpt_gives_the_ids_of_the_original(shared_file, gpt_file, monkeypatch):
     pytest.importorskip("ftfy")
     pytest.importorskip("spacy")
-    rows = recorded(shared_dir, "gpt/bpe.json")["rows"]
+    rows = recorded(shared_file, "gpt/bpe.json")["rows"]
     assert ids_of(OPEN(gpt_file, gpt_tokenizer="original"), rows) == []
     monkeypatch.setitem(sys.modules, "ftfy", None)
     with pytest.raises(ValueError, match="pip install ftfy spacy, or set --gpt_token"):
@@ -81,9 +81,9 @@ def test_gpt_gives_the_ids_of_the_original(shared_dir, gpt_file, monkeypatch):
     assert OPEN(gpt_file).words == "hugging_face"
 
 
-def test_end_of_text_may_be_the_first_id(shared_dir):
-    directory = shared_dir / "data/others/tarotble_gpt2"
-    rows = recorded(shared_dir, "gpt2/trained_small.json")
+def test_end_of_text_may_be_the_first_id(shared_file):
+    directory = shared_file("data/others/tarotble_gpt2")
+    rows = recorded(shared_file, "gpt2/trained_small.json")
     wanted = [row["prompt_ids"] for row in rows["greedy"]]
     for name in ("vocab.json", "aitextgen.tokenizer.json"):
         tokenizer = OPEN(str(directory / name))
@@ -244,8 +244,8 @@ def test_bytes_without_a_token_are_left_out(tiny_gpt2):
 # Decoding.
 
 
-def test_gpt2_decodes_as_the_original(shared_dir, gpt2):
-    rows = recorded(shared_dir, "gpt2/bpe.json")["decode"]
+def test_gpt2_decodes_as_the_original(shared_file, gpt2):
+    rows = recorded(shared_file, "gpt2/bpe.json")["decode"]
     assert [gpt2.decode(row["ids"]) for row in rows] == [row["text"] for row in rows]
     ragged = tf.ragged.constant([row["ids"] for row in rows], dtype=tf.int32)
     decoded = tf.function(gpt2.decode_rows, autograph=False)(ragged).numpy()
@@ -253,8 +253,8 @@ def test_gpt2_decodes_as_the_original(shared_dir, gpt2):
     assert any("\ufffd" in row["text"] for row in rows)
 
 
-def test_words_are_decoded(shared_dir):
-    path = shared_dir / "golden/gpt/tiny_model/encoder_bpe_40000.json"
+def test_words_are_decoded(shared_file):
+    path = shared_file("golden/gpt/tiny_model/encoder_bpe_40000.json")
     tokenizer = OPEN(str(path)).with_special_tokens()
     ids = tokenizer.tokenize("The thing, in the bath.").numpy().tolist()
     ends = [tokenizer.start_id, *ids, tokenizer.end_id]
@@ -270,8 +270,8 @@ def test_words_are_decoded(shared_dir):
 
 
 @pytest.mark.parametrize("name", ["gpt/tiny_model/encoder_bpe_40000.json", "gpt2"])
-def test_special_tokens_are_appended_once_and_not_found_in_text(shared_dir, name):
-    directory = shared_dir / "golden" / name
+def test_special_tokens_are_appended_once_and_not_found_in_text(shared_file, name):
+    directory = shared_file(f"golden/{name}")
     path = directory / "tiny_model/encoder.json" if name == "gpt2" else directory
     plain = OPEN(str(path))
     assert (plain.start_id, plain.delimiter_id, plain.end_id) == (None, None, None)
@@ -286,13 +286,13 @@ def test_special_tokens_are_appended_once_and_not_found_in_text(shared_dir, name
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt", "gpt2"])
-def test_files_give_the_same_tokenizer(shared_dir, tmp_path, kind):
+def test_files_give_the_same_tokenizer(shared_file, tmp_path, kind):
     if kind == "bert":
         vocab = ["[UNK]", "[CLS]", "[SEP]", "The", "##re", "the"]
         written = wordpiece.BertTokenizer(vocab, False)
     else:
         name = {"gpt": "encoder_bpe_40000.json", "gpt2": "encoder.json"}[kind]
-        path = shared_dir / "golden" / kind / "tiny_model" / name
+        path = shared_file(f"golden/{kind}/tiny_model/{name}")
         written = OPEN(str(path)).with_special_tokens()
     for name, text in written.files().items():
         (tmp_path / name).write_text(text, encoding="utf-8")

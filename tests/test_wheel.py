@@ -1,0 +1,115 @@
+"""The installed wheel, outside the checkout: `bert`, `bert_reborn` and the commands."""
+
+import configparser
+import functools
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from cli import commands
+from tests import tiny
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+LEFT_OUT = (".*", "build", "dist", "docs", "models", "output", "tests", "__pycache__")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Path of the wheel, built from a copy: a build leaves files in its source."""
+    directory = tmp_path_factory.mktemp("wheel")
+    source = directory / "source"
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    options = ["--no-deps", "--no-build-isolation", "--quiet"]
+    options += [f"--wheel-dir={directory}"]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, source], check=True)
+    (path,) = directory.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(wheel, tmp_path_factory):
+    """Runs a command of the wheel, or Python, in an empty directory."""
+    installed = tmp_path_factory.mktemp("installed")
+    options = ["--no-deps", "--quiet", f"--target={installed}"]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", *options, wheel], check=True
+    )
+    work = tmp_path_factory.mktemp("work")
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+
+    def run(program, *arguments):
+        path = sys.executable if program == "python" else installed / "bin" / program
+        return subprocess.run(
+            [path, *arguments],
+            cwd=work,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
+def test_wheel_has_two_packages_and_rewritten_imports(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        sources = [archive.read(n).decode() for n in names if n.endswith(".py")]
+    tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert tops == {"bert", "bert_reborn"}
+    own = [path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()]
+    pattern = re.compile(rf"^\s*(from|import) ({'|'.join(own)})\b", re.MULTILINE)
+    assert not [m for s in sources for m in pattern.findall(s)]
+    configs = {path.name for path in (ROOT / "configs").iterdir()}
+    for name in (
+        "bert/py.typed",
+        "bert_reborn/py.typed",
+        "bert_reborn/run_squad.py",
+        "bert_reborn/reports/pages/templates/base.html.jinja",
+        *(f"bert_reborn/configs/{name}" for name in configs),
+    ):
+        assert name in names
+
+
+def test_every_command_is_an_entry_point(wheel):
+    points = configparser.ConfigParser()
+    with zipfile.ZipFile(wheel) as archive:
+        (path,) = (n for n in archive.namelist() if n.endswith("entry_points.txt"))
+        points.read_string(archive.read(path).decode())
+    assert dict(points["console_scripts"]) == {
+        f"bert-{name.replace('_', '-')}": f"bert_reborn.cli.commands:{name}"
+        for name, value in vars(commands).items()
+        if isinstance(value, functools.partial)
+    }
+
+
+def test_help_and_version(run):
+    shown = run("bert-classify", "--help")
+    assert "python -m bert_reborn.run_classifier --pretrained" in shown.stdout
+    code = "import sys, bert; print(bert.__version__, 'modeling' in sys.modules)"
+    assert run("python", "-c", code).stdout.split() == ["0.2.0", "False"]
+
+
+@pytest.mark.slow
+def test_a_model_is_trained_exported_and_asked(run, tmp_path):
+    model = tiny.write_model(tmp_path / "model", num_hidden_layers=1)
+    rows = tiny.write_tsv(tmp_path / "rows.tsv", ("text", "label"), tiny.rows(48))
+    flags = [f"--pretrained={model}", "--do_train", "--do_eval", "--do_export"]
+    flags += [f"--{split}_file={rows}" for split in ("train", "dev")]
+    output = str(tmp_path / "out")
+    flags += ["--max_seq_length=16", "--train_batch_size=8", "--num_train_epochs=1"]
+    done = run("bert-classify", *flags, f"--output_dir={output}")
+    assert done.returncode == 0, done.stderr
+    assert "eval_accuracy" in (tmp_path / "out" / "eval_results.txt").read_text()
+    asked = run("bert-predict", f"--export_dir={tmp_path / 'out' / 'export'}", "a film")
+    code = (
+        f"import bert; print(bert.load({str(tmp_path / 'out')!r}).predict(['a film']))"
+    )
+    answer = run("python", "-c", code)
+    for label in ("bad", "fine", "good"):
+        assert label in asked.stdout and label in answer.stdout
