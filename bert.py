@@ -2,8 +2,7 @@
 
     model = bert.load("models/minilm").model
 
-Import it before TensorFlow: like a script it first sets what TensorFlow reads when it
-is imported (cli/environment.py).
+Import it before TensorFlow, which reads variables that it sets (cli/environment.py).
 """
 
 from cli import environment
@@ -497,5 +496,5 @@ def _loaded(model, tokenizer, classes, max_seq_length, report):
     print(f"weights: {report}")
     num_texts = 2 if model.reading.joins_pairs else None
     drawn = conversion.copy_random(model, report.missing)
-    settings = max_seq_length, str(report), num_texts, drawn
-    return Loaded(model, tokenizer, classes, *settings)
+    source = str(report)
+    return Loaded(model, tokenizer, classes, max_seq_length, source, num_texts, drawn)
