@@ -49,7 +49,7 @@ demo: setup
 	@echo "Next:"
 	@echo "  $(VENV)/bin/tensorboard --logdir=$(DEMO_DIR)    shows the curves of this run"
 	@echo "  your own table: the first command above with your --train_file and --dev_file"
-	@echo "  other tasks, and every flag of this one: docs/classification.md"
+	@echo "  other tasks: docs/choosing.md; every flag: docs/flags.md"
 
 test: lint
 	$(PYTEST) $(PYTEST_FLAGS)

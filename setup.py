@@ -57,5 +57,6 @@ setuptools.setup(
     cmdclass={"build_py": Build},
     packages=[f"bert_reborn.{package}" for package in PACKAGES],
     package_dir={f"bert_reborn.{name}": name.replace(".", "/") for name in PACKAGES},
+    include_package_data=False,  # what MANIFEST.in names is for the source archive
     package_data={"bert_reborn.reports.pages": ["templates/*"]},
 )

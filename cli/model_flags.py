@@ -1,5 +1,6 @@
 """Flags of the network and its vocabulary, for every script that runs one."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,10 +61,27 @@ def define(max_seq_length: int | None, *, output_dir: bool = True) -> None:
         )
 
 
+class _ConfigParser(flags.ArgumentParser):
+    """A path; configs/NAME.json is that of this project where there is no such file."""
+
+    def parse(self, argument):
+        packaged = os.path.join(os.path.dirname(__file__), os.pardir, argument)
+        is_ours = os.path.dirname(argument) == "configs"
+        if is_ours and not os.path.exists(argument) and os.path.exists(packaged):
+            return os.path.abspath(packaged)
+        return argument
+
+
+def define_config_file(name: str, help_text: str) -> None:
+    """A flag of the path of a config."""
+    serializer = flags.ArgumentSerializer()
+    flags.DEFINE(_ConfigParser(), name, None, help_text, serializer=serializer)
+
+
 @command_line.heading("Model and vocabulary")
 def define_config_and_vocabulary() -> None:
     """The files beside the weights, and whether to compare them."""
-    flags.DEFINE_string("bert_config_file", None, "bert_config.json or config.json.")
+    define_config_file("bert_config_file", "bert_config.json or config.json.")
     flags.DEFINE_string("vocab_file", None, "The vocabulary the model was trained on.")
     flags.DEFINE_bool(
         "check_case", True, "Refuse a vocabulary that contradicts --do_lower_case."

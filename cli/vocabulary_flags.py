@@ -61,9 +61,8 @@ def _define_vocabulary() -> None:
         "Characters that occur less often become [UNK], with the word they are in.",
         lower_bound=1,
     )
-    flags.DEFINE_string(
+    model_flags.define_config_file(
         "base_config_file",
-        None,
         "Such as configs/bert_tiny.json: the shape of the model to be trained.",
     )
 

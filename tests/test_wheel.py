@@ -2,6 +2,7 @@
 
 import configparser
 import functools
+import json
 import os
 import pathlib
 import re
@@ -97,7 +98,7 @@ def test_help_and_version(run):
 
 @pytest.mark.slow
 def test_a_model_is_trained_exported_and_asked(run, tmp_path):
-    model = tiny.write_model(tmp_path / "model", num_hidden_layers=1)
+    model = tiny.write_model(tmp_path / "model", max_position_embeddings=128)
     rows = tiny.write_tsv(tmp_path / "rows.tsv", ("text", "label"), tiny.rows(48))
     flags = [f"--pretrained={model}", "--do_train", "--do_eval", "--do_export"]
     flags += [f"--{split}_file={rows}" for split in ("train", "dev")]
@@ -113,3 +114,38 @@ def test_a_model_is_trained_exported_and_asked(run, tmp_path):
     answer = run("python", "-c", code)
     for label in ("bad", "fine", "good"):
         assert label in asked.stdout and label in answer.stdout
+
+
+@pytest.mark.slow
+def test_configs_of_the_wheel_are_read_by_their_name(run, tmp_path):
+    text, config = tmp_path / "text.txt", tmp_path / "config.json"
+    text.write_text("the film was great and the shop was bad\n" * 20)
+    flags = [f"--input_file={text}", f"--output_file={tmp_path / 'vocab.txt'}"]
+    flags += ["--base_config_file=configs/bert_tiny.json", "--vocab_size=200"]
+    done = run("bert-vocab", *flags, f"--output_config_file={config}")
+    assert done.returncode == 0, done.stderr
+    written = json.loads(config.read_text())
+    ours = json.loads((ROOT / "configs" / "bert_tiny.json").read_text())
+    assert written == {**ours, "vocab_size": written["vocab_size"]}
+
+
+@pytest.mark.slow
+def test_beam_workers_need_only_the_wheel(run, tmp_path):
+    pytest.importorskip("apache_beam")
+    text = tmp_path / "text.txt"
+    text.write_text("the film was great\nand the shop was bad\n\n" * 20)
+    model = tiny.write_model(tmp_path / "model", num_hidden_layers=1)
+    flags = [f"--input_file={text}", f"--vocab_file={model / 'vocab.txt'}"]
+    flags += ["--max_seq_length=16", "--max_predictions_per_seq=3"]
+    mode = "--direct_running_mode=multi_processing"  # unpickles our functions
+    beam = ["--engine=beam", "--beam_option=--runner=DirectRunner"]
+    made = {}
+    for name, engine in {
+        "local": ["--num_workers=1"],
+        "beam": [*beam, f"--beam_option={mode}"],
+    }.items():
+        path = tmp_path / f"{name}.tfrecord"
+        done = run("bert-create-data", *flags, *engine, f"--output_file={path}")
+        assert done.returncode == 0, done.stderr
+        made[name] = path.read_bytes()
+    assert made["beam"] == made["local"]
