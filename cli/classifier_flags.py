@@ -28,57 +28,94 @@ def define() -> None:
 
 @command_line.heading("Data")
 def _define_rows() -> None:
-    string("data_dir", None, "Directory with the task's files, or of TFDS data sets.")
+    string(
+        "data_dir",
+        None,
+        "Directory with the files of --task_name, or the data directory of TensorFlow "
+        "Datasets.",
+    )
     string(
         "task_name",
         None,
-        "CoLA, MNLI, MRPC, XNLI or another GLUE task; or, with a choice of answers, "
-        "COPA, SWAG, RACE or Story_Cloze.",
+        "Name of the task: XNLI, a GLUE task such as CoLA, MNLI or MRPC, or a "
+        "multiple-choice task (COPA, SWAG, RACE, Story_Cloze).",
     )
-    string("xnli_language", "zh", "Language of XNLI's texts.")
-    table_flags.define_files("TSV, CSV or JSONL file of the {} rows.")
+    string("xnli_language", "zh", "Language of the XNLI texts.")
+    table_flags.define_files("TSV, CSV or JSONL file with the {} set.")
     for split, tfds in _TFDS_SPLITS.items():
-        string(f"tfds_{split}_split", tfds, f"TFDS split of the {split} rows.")
+        string(f"tfds_{split}_split", tfds, f"TFDS split to use as the {split} set.")
     command_line.define_float(
         "dev_share",
         0.0,
-        "Share of the rows of --train_file, such as 0.2, that are the dev rows instead "
-        "of those of a --dev_file; the others are trained on.",
+        "Share of the rows of --train_file, such as 0.2, to use as the dev set "
+        "instead of --dev_file. The other rows are for training.",
         lower_bound=0.0,
         upper_bound=1.0,
     )
-    string("tfds_name", None, "TensorFlow data set to read instead, such as glue/sst2.")
+    string(
+        "tfds_name",
+        None,
+        "Data set of TensorFlow Datasets to read instead of files, such as glue/sst2.",
+    )
     table_flags.define_form()
     enum(
         "pair_input",
         "joined",
         ["joined", "both_orders"],
-        "How the network reads two texts: as one sequence, or in both orders, whose "
-        "vectors are added, for similarity.",
+        "Input of the network for two texts. joined: one sequence. both_orders: two "
+        "sequences, A before B and B before A; their vectors are added, for "
+        "similarity.",
     )
-    boolean("allow_empty_text", False, "Keep rows of own files that have no text.")
+    boolean(
+        "allow_empty_text",
+        False,
+        "Keep rows without text in your own files, instead of refusing them.",
+    )
 
 
 @command_line.heading("Data")
 def _define_labels() -> None:
-    string("labels", None, "Labels in the order of their ids, or a file of them.")
-    kinds = ["classification", "multi_label", "regression"]
-    enum("problem_type", "classification", kinds, "Kind of the labels.")
-    string("label_separator", ",", "Between the labels of a row, for multi_label.")
-    command_line.define_float(
-        "multi_label_threshold", 0.5, "Probability from which a label is given.", 0, 1
+    string(
+        "labels",
+        None,
+        "Comma-separated labels in the order of their ids, or a file with one label "
+        "per line.",
     )
-    string("class_weights", None, "'balanced', or one weight a class, by comma.")
+    kinds = ["classification", "multi_label", "regression"]
+    enum(
+        "problem_type",
+        "classification",
+        kinds,
+        "Type of the labels: one label, several labels or a number per row.",
+    )
+    string(
+        "label_separator",
+        ",",
+        "Separator between the labels of a row, for --problem_type=multi_label.",
+    )
+    command_line.define_float(
+        "multi_label_threshold",
+        0.5,
+        "Minimum probability of a predicted label, for --problem_type=multi_label.",
+        0,
+        1,
+    )
+    string(
+        "class_weights",
+        None,
+        "Weights of the classes in the loss: 'balanced', or one number per class, "
+        "separated by commas.",
+    )
 
 
 @command_line.heading("Data")
 def _define_columns() -> None:
     table_flags.define_columns(
-        "Columns of answers, of which the label names the right one, by column or by "
-        "number from 0; or one column of JSON lists. text_a is their context; text_b, "
-        "if given, stands before each."
+        "Columns with the answers of a multiple-choice task, or one column with JSON "
+        "lists. The label is the name or the number (from 0) of the right column; "
+        "text_a is the context, and text_b, if given, stands before each answer."
     )
-    table_flags.define_column("id", "what names a row in predictions")
+    table_flags.define_column("id", "the row ids for the predictions")
 
 
 @command_line.heading("Training")
@@ -86,50 +123,58 @@ def _define_training() -> None:
     command_line.define_float(
         "lm_loss_weight",
         0.0,
-        "Weight of the loss of predicting each next token of the texts, beside that of "
-        "the labels; GPT has 0.5. For networks that read from left to right.",
+        "Weight of an additional loss for predicting each next token, for networks "
+        "that read from left to right. GPT uses 0.5.",
         lower_bound=0,
     )
     string(
         "teacher",
         None,
-        "Directory of a fine-tuned classifier with the same labels, whose outputs are "
-        "learned beside the labels: an --output_dir, or as --pretrained.",
+        "Directory of a fine-tuned classifier with the same labels: an --output_dir, "
+        "or any directory for --pretrained. The model is trained on the outputs of "
+        "this teacher in addition to the labels.",
     )
     command_line.define_float(
         "distill_temperature",
         2.0,
-        "Divides the outputs of teacher and student before they are compared; higher "
-        "ones show more of what is unlikely. Without effect on regression.",
+        "Divisor of the logits of teacher and student before they are compared. "
+        "Higher values show more of the unlikely labels; no effect on regression.",
     )
     command_line.define_float(
         "distill_weight",
         0.9,
-        "Share of the loss that compares with the teacher; the labels' is the rest.",
+        "Weight of the loss between the model and the teacher; the loss of the labels "
+        "has the remaining weight.",
         lower_bound=0,
         upper_bound=1,
     )
     string(
         "unlabelled_file",
         None,
-        "TSV, CSV or JSONL file of rows that only the teacher says something of.",
+        "TSV, CSV or JSONL file with rows without labels; they are trained on the "
+        "outputs of the teacher alone.",
     )
 
 
 @command_line.heading("Output")
 def _define_output() -> None:
-    boolean("write_tf_records", True, "Write features as the original does.")
+    boolean(
+        "write_tf_records",
+        True,
+        "Write the features to *.tf_record files, as google-research/bert does.",
+    )
     flags.DEFINE_integer(
         "explain",
         0,
-        "Rows whose words get weights, in explanations.jsonl and the report: the worst "
-        "errors of the dev rows or, without --do_eval, of the test rows.",
+        "Number of rows with a weight for each word, in explanations.jsonl and the "
+        "report: the worst errors of the dev set or, without --do_eval, of the test "
+        "set.",
         lower_bound=0,
     )
     boolean(
         "write_projector",
         False,
-        "Write vectors of the dev rows for TensorBoard's embedding projector.",
+        "Write the vectors of the dev rows for the embedding projector of TensorBoard.",
     )
 
 

@@ -25,38 +25,52 @@ def define() -> None:
     string(
         "input",
         None,
-        "The weights: the directory of a release, of a run or of Hugging Face, the "
-        "prefix of a checkpoint, or a .keras or .hdf5 file.",
+        "Weights to convert: the directory of a release, of a run or of Hugging Face, "
+        "the prefix of a checkpoint, or a .keras or .hdf5 file.",
     )
     enum(
         "head",
         "auto",
         HEADS,
-        "Head to convert; auto finds it from the names in the input. A classifier and "
-        "a tagger have the same names: say tagger, where nothing beside them does. Of "
-        "an encoder-decoder none gives the encoder, as a BERT.",
+        "Head to convert; auto detects it from the names in the input. A classifier "
+        "and a tagger have the same names: set tagger if no file beside the weights "
+        "decides. For an encoder-decoder, none converts the encoder alone, to a BERT.",
     )
     string(
         "pretrained",
         None,
-        "Directory, or id on Hugging Face's hub, of config and vocabulary, and without "
-        "--input of the weights. By default they lie beside --input.",
+        "Directory or Hugging Face hub id of the config, the vocabulary and, without "
+        "--input, the weights. By default the files beside --input are used.",
     )
     model_flags.define_config_and_vocabulary()
     boolean(
         "do_lower_case",
         True,
-        "Whether the model is uncased, if no file beside the weights states it.",
+        "Lower-case the text and remove accents: true for uncased models, false for "
+        "cased models. By default the files beside the weights decide, if they "
+        "indicate the case.",
     )
     with command_line.heading("What to do"):
-        text = "The format to write; hdf5 is of ELMo alone, and holds no head."
+        text = "Format to write; hdf5 is for ELMo alone and contains no head."
         enum("to", None, ["google", "hugging_face", "keras", "hdf5"], text)
-        enum("keras_file", "keras", ["keras", "weights"], ".keras or .weights.h5.")
-        string("add_tokens", None, "File of tokens to add, one a line.")
-        text = "Rows of the word embeddings; 0 for as many as the vocabulary needs."
+        enum(
+            "keras_file",
+            "keras",
+            ["keras", "weights"],
+            "Type of the Keras file: .keras or .weights.h5.",
+        )
+        string(
+            "add_tokens",
+            None,
+            "File with tokens to add to the vocabulary, one per line.",
+        )
+        text = (
+            "Number of rows of the word embeddings; 0 for as many as the vocabulary "
+            "needs."
+        )
         flags.DEFINE_integer("resize_embeddings", 0, text, lower_bound=0)
     with command_line.heading("Output"):
-        string("output_dir", None, "Directory to write, new or empty.")
+        string("output_dir", None, "Output directory; it must be new or empty.")
         boolean("overwrite", False, "Replace an earlier conversion in --output_dir.")
     flags.mark_flags_as_required(["to", "output_dir"])
 

@@ -24,26 +24,37 @@ boolean, integer, string = flags.DEFINE_bool, flags.DEFINE_integer, flags.DEFINE
 def define() -> None:
     """All flags of the script."""
     with command_line.heading("Data"):
-        text = "Text files, by comma; each may be a glob, or end in .gz."
+        text = "Comma-separated text files or globs; files may be compressed (.gz)."
         string("input_file", None, text)
     with command_line.heading("Output"):
-        text = "TFRecord files, by comma; instances are dealt out."
+        text = (
+            "Comma-separated TFRecord files; the instances are distributed over them."
+        )
         string("output_file", None, text)
-        integer("num_shards", 1, "Files that each --output_file is split into.", 1)
+        integer(
+            "num_shards", 1, "Number of files that each --output_file is split into.", 1
+        )
     with command_line.heading("Model and vocabulary"):
-        text = "The vocabulary file that the model is trained on."
+        text = "Vocabulary file of the model."
         string("vocab_file", None, text)
-        boolean("do_lower_case", True, "True for uncased models, False for cased.")
+        boolean(
+            "do_lower_case",
+            True,
+            "Lower-case the text and remove accents: true for uncased models, false "
+            "for cased models.",
+        )
         text = "Refuse a vocabulary that contradicts --do_lower_case."
         boolean("check_case", True, text)
         model_flags.define_gpt_tokenizer()
     _define_records()
     with command_line.heading("Processes"):
-        text = "Processes; 0 for one a core. Records do not depend on it."
+        text = (
+            "Number of processes; 0 for one per core. The output does not depend on it."
+        )
         integer("num_workers", 0, text, 0)
-        text = "This machine, or Apache Beam's runners."
+        text = "Run on this machine, or with a runner of Apache Beam."
         flags.DEFINE_enum("engine", "local", ["local", "beam"], text)
-        text = "Such as --runner=DataflowRunner."
+        text = "Option for Apache Beam, such as --runner=DataflowRunner"
         flags.DEFINE_multi_string("beam_option", [], text)
     flags.mark_flags_as_required(["input_file", "output_file", "vocab_file"])
 
@@ -56,46 +67,57 @@ def _define_records() -> None:
         "objective",
         "masked_lm",
         ["masked_lm", "left_to_right"],
-        "Training target: masked words and the second sentence, as in BERT; or each "
-        "token from those before it, as in GPT.",
+        "Training objective. masked_lm: masked words and the second sentence, as in "
+        "BERT. left_to_right: each token from the tokens before it, as in GPT.",
     )
     integer("max_seq_length", 128, "Maximum sequence length, in tokens.", lower_bound=5)
     integer(
-        "max_predictions_per_seq", 20, "Most masked tokens a sequence.", lower_bound=1
+        "max_predictions_per_seq",
+        20,
+        "Maximum number of masked tokens per sequence.",
+        lower_bound=1,
     )
-    real("masked_lm_prob", 0.15, "Masked share of the tokens.", 0.0, 1.0)
+    real("masked_lm_prob", 0.15, "Share of the tokens to mask.", 0.0, 1.0)
     pretraining_flags.define_proportions("masked tokens")
-    real("short_seq_prob", 0.1, "Share of shorter sequences.", 0.0, 1.0)
+    real(
+        "short_seq_prob",
+        0.1,
+        "Probability of creating sequences which are shorter than the maximum length.",
+        0.0,
+        1.0,
+    )
     flags.DEFINE_enum(
         "masking",
         "word_piece",
         ["word_piece", "whole_word", "span", "ngram", "none"],
-        "Unit of masking: a word piece, a whole word, a span of up to 10 words "
-        "(SpanBERT), an n-gram of up to 3 (ALBERT); none leaves it to training.",
+        "Unit of masking: word pieces, whole words, spans of up to 10 words "
+        "(SpanBERT) or n-grams of up to 3 words (ALBERT). With none, "
+        "run_pretraining.py masks the records.",
     )
     flags.DEFINE_bool("do_whole_word_mask", False, "The same as --masking=whole_word.")
     flags.DEFINE_enum(
         "sentence_task",
         "next",
         ["next", "order", "none"],
-        "Whether B is the next segment or a random one, whether two segments are "
-        "swapped (ALBERT), or no second task (RoBERTa).",
+        "Second task. next: B is the next segment or a random one. order: two "
+        "segments are in order or swapped (ALBERT). none: no second task (RoBERTa).",
     )
     integer(
         "dupe_factor",
         10,
-        "Times the text is used, each time with other pairs and masks; 1 by default "
-        "with --masking=none.",
+        "Number of times to duplicate the input data, with different pairs and masks; "
+        "1 by default with --masking=none.",
         lower_bound=1,
     )
     flags.DEFINE_enum(
         "document_end",
         "blank_line",
         ["blank_line", "file"],
-        "With --objective=left_to_right, what ends a document: a blank line, each line "
-        "being a sentence; or the end of the file, whose lines stay as they are.",
+        "End of a document with --objective=left_to_right. blank_line: a blank line, "
+        "with one sentence per line. file: the end of the file, with the lines as "
+        "they are.",
     )
-    integer("random_seed", 12345, "Decides everything that is drawn.")
+    integer("random_seed", 12345, "Random seed for data generation.")
 
 
 def check() -> None:

@@ -17,7 +17,7 @@ _REMOTE_PATHS = ("output_dir", "init_checkpoint", "input_file", "eval_input_file
 @command_line.heading("Devices")
 def define_one() -> None:
     """For scripts that compute on the first device that there is."""
-    flags.DEFINE_bool("require_gpu", False, "Refuse to run where no GPU is found.")
+    flags.DEFINE_bool("require_gpu", False, "Refuse to run if no GPU is available.")
     _define_precision()
 
 
@@ -28,21 +28,25 @@ def define(*, trains: bool = True) -> None:
         "distribution_strategy",
         "auto",
         ["auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu"],
-        "auto takes all GPUs of the host, and all hosts that TF_CONFIG names.",
+        "Distribution over devices; auto uses all GPUs of the host, and all hosts in "
+        "TF_CONFIG.",
     )
     flags.DEFINE_bool("use_tpu", False, "Run on a TPU.")
     flags.DEFINE_string("tpu_name", None, "Name of the Cloud TPU, or local.")
     flags.DEFINE_string("tpu_zone", None, "Zone of the Cloud TPU.")
     flags.DEFINE_string("gcp_project", None, "Project of the Cloud TPU.")
-    flags.DEFINE_string("master", None, "Address of the TPU's master.")
+    flags.DEFINE_string("master", None, "Address of the TPU master.")
     flags.DEFINE_integer(
-        "num_tpu_cores", 8, "Accepted and ignored: the TPU says how many it has."
+        "num_tpu_cores",
+        8,
+        "Accepted and ignored; the number of cores is read from the TPU.",
     )
-    flags.DEFINE_bool("require_gpu", False, "Refuse to run where no GPU is found.")
+    flags.DEFINE_bool("require_gpu", False, "Refuse to run if no GPU is available.")
     flags.DEFINE_integer(
         "virtual_cpus",
         0,
-        "Make so many devices of the CPU, to rehearse a run on many; 0 for one.",
+        "Number of virtual devices to make of the CPU, to rehearse a run on many "
+        "devices; 0 for one device.",
         lower_bound=0,
         upper_bound=1024,
     )
@@ -50,8 +54,8 @@ def define(*, trains: bool = True) -> None:
         "jit_compile",
         "auto",
         ["auto", "true", "false"],
-        "Compile forward and backward pass with XLA. auto: on TPU, and on GPU where "
-        "every batch has one length.",
+        "Compile the forward and backward pass with XLA. auto: on TPU, and on GPU if "
+        "all batches have the same length.",
     )
     _define_precision()
     if trains:
@@ -63,8 +67,8 @@ def _define_precision() -> None:
         "mixed_precision",
         None,
         list(PRECISIONS),
-        "Compute in this type and keep weights in float32; by default all is float32. "
-        "With float16 the loss is scaled as far as gradients allow.",
+        "Data type of the computation; weights stay in float32. By default everything "
+        "is float32. With float16 the loss is scaled dynamically.",
     )
 
 
@@ -72,14 +76,15 @@ def _define_training() -> None:
     flags.DEFINE_bool(
         "recompute",
         False,
-        "Compute each layer's activations a second time in the backward pass instead "
-        "of keeping them: a third more work, and memory for one layer, not all.",
+        "Recompute the activations of each layer in the backward pass instead of "
+        "keeping them. This needs a third more computation, and memory for one layer "
+        "instead of all.",
     )
     flags.DEFINE_bool(
         "deterministic",
         False,
-        "Use only operations whose results do not change from run to run, also on GPU, "
-        "where some are slower.",
+        "Use only operations with reproducible results, also on GPU, where some are "
+        "slower.",
     )
 
 

@@ -19,29 +19,37 @@ def define() -> None:
     flags.DEFINE_bool(
         "carry_states",
         False,
-        "Begin each line of ELMo with the states at the end of the one before it, as "
-        "its dumps do.",
+        "For ELMo: begin each line with the states at the end of the line before, as "
+        "in the dumps of ELMo.",
     )
     flags.DEFINE_bool(
         "use_one_hot_embeddings",
         False,
-        "Accepted and ignored: another way to compute the same vectors.",
+        "Accepted and ignored; it does not change the vectors.",
     )
 
 
 def _define_files() -> None:
     string = flags.DEFINE_string
     with command_line.heading("Data"):
-        string("input_file", None, "Texts, one example a line; `A ||| B` is a pair.")
-        flags.DEFINE_integer("batch_size", 32, "Lines a batch.", lower_bound=1)
+        string(
+            "input_file",
+            None,
+            "Text file with one example per line; `A ||| B` is a sentence pair.",
+        )
+        flags.DEFINE_integer(
+            "batch_size", 32, "Number of lines per batch.", lower_bound=1
+        )
     with command_line.heading("Output"):
-        string("output_file", None, "Where the vectors go; replaced if it is there.")
+        string(
+            "output_file", None, "File for the vectors; an existing file is replaced."
+        )
         flags.DEFINE_enum(
             "output_format",
             "jsonl",
             ["jsonl", "npz", "tfrecord", "hdf5"],
-            "JSON lines as the original writes them, NumPy's .npz, TFRecords, or HDF5 "
-            "as ELMo's dumps.",
+            "jsonl: JSON lines, as in google-research/bert. npz: NumPy arrays. "
+            "tfrecord: TFRecords. hdf5: HDF5, as in the dumps of ELMo.",
         )
     flags.mark_flags_as_required(["input_file", "output_file"])
 

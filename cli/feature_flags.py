@@ -23,21 +23,21 @@ def define() -> None:
     flags.DEFINE_bool(
         "freeze_encoder",
         False,
-        "Train the head alone: the network is a fixed source of features, without "
+        "Train the head alone; the network is a fixed feature extractor without "
         "dropout.",
     )
     flags.DEFINE_enum(
         "layer_mix",
         "last",
         [*model_flags.COMBINATIONS, "learned"],
-        "Input of the head: one layer; several, summed or concatenated, as in Table 7 "
-        "of BERT's paper; or learned, as in ELMo's paper: a sum of all layers "
-        "and the embeddings' output with learned weights and a factor.",
+        "Input of the head: one layer, or the sum or concatenation of several, as in "
+        "Table 7 of the BERT paper. learned: a scaled sum of all layers and the "
+        "output of the embeddings, with learned weights, as in the ELMo paper.",
     )
     command_line.define_float(
         "feature_dropout",
         0.0,
-        "Rate of dropout on what the head reads, and between its LSTM layers.",
+        "Dropout rate for the input of the head and between its LSTM layers.",
         lower_bound=0,
         upper_bound=0.99,
     )
@@ -45,14 +45,17 @@ def define() -> None:
         "head",
         "linear",
         ["linear", "bilstm"],
-        "linear: one layer, as the original. bilstm: LSTMs of both directions before "
-        "it; of a text it reads the largest values over its tokens.",
+        "linear: one linear layer, as in google-research/bert. bilstm: bidirectional "
+        "LSTMs before the linear layer; for a text, with max pooling over its tokens.",
     )
     flags.DEFINE_integer(
-        "bilstm_layers", 2, "LSTM layers of each direction.", 1, upper_bound=8
+        "bilstm_layers", 2, "Number of LSTM layers in each direction.", 1, upper_bound=8
     )
     flags.DEFINE_integer(
-        "bilstm_units", 768, "Units of an LSTM of one direction.", lower_bound=1
+        "bilstm_units",
+        768,
+        "Number of units of each LSTM, per direction.",
+        lower_bound=1,
     )
     _define_cache()
 
@@ -62,8 +65,9 @@ def _define_cache() -> None:
         "feature_cache",
         "auto",
         ["auto", "memory", "none"],
-        "Whether to keep a frozen network's outputs for all rows in memory, so that it "
-        "runs once for each. auto: where they fit; none: it runs in each step.",
+        "Cache of the outputs of a frozen network for all rows, so that it runs once "
+        "per row. auto: if they fit into memory. memory: always, or the run is "
+        "refused. none: the network runs in each step.",
     )
 
 

@@ -39,51 +39,61 @@ def define(*actions: str, max_seq_length: int | None) -> None:
 @command_line.heading("Training")
 def _define_epochs() -> None:
     command_line.define_float(
-        "num_train_epochs", 3.0, "Passes over the training rows.", lower_bound=0
+        "num_train_epochs",
+        3.0,
+        "Total number of training epochs to perform.",
+        lower_bound=0,
     )
     command_line.define_float(
         "warmup_proportion",
         0.1,
-        "Share of the steps in which the rate rises linearly.",
+        "Share of the training steps with linear warmup of the learning rate.",
         lower_bound=0,
         upper_bound=1,
     )
     flags.DEFINE_list(
-        "seeds", [], "Train once with each of these, and print means and deviations."
+        "seeds",
+        [],
+        "Train once with each of these comma-separated seeds, and print means and "
+        "deviations.",
     )
     flags.DEFINE_string(
         "grid",
         None,
-        "Train once with each combination of these values, each in a directory of its "
-        "own, and name the best: 'learning_rate=2e-5,3e-5;train_batch_size=16,32'. "
-        f"Can vary: {', '.join(GRID_FLAGS)}. With --seeds, once with each seed.",
+        "Train once with each combination of values, such as "
+        "'learning_rate=2e-5,3e-5;train_batch_size=16,32', each in a separate "
+        "directory, and print the best combination. "
+        f"Flags that can vary: {', '.join(GRID_FLAGS)}. With --seeds, each "
+        "combination is trained once with each seed.",
     )
     flags.DEFINE_bool(
         "pad_to_max_length",
         False,
         "Pad every batch to --max_seq_length instead of its longest text, and do not "
-        "group texts by length. Always so on TPU.",
+        "group texts by length. Always on for TPU.",
     )
     flags.DEFINE_bool(
-        "group_by_length", True, "Put texts of similar length into one batch."
+        "group_by_length", True, "Put texts of similar length into the same batch."
     )
 
 
 @command_line.heading("Evaluation and checkpoints")
 def _define_best() -> None:
     flags.DEFINE_integer(
-        "predict_batch_size", 8, "Total batch size of a prediction.", lower_bound=1
+        "predict_batch_size", 8, "Total batch size for predictions.", lower_bound=1
     )
     flags.DEFINE_string(
         "best_metric",
         None,
-        "The score that decides which checkpoint is best. With --evaluate_steps the "
-        "best is evaluated, used for predictions and exported, not the last.",
+        "Score that selects the best checkpoint. With --evaluate_steps, this "
+        "checkpoint is evaluated, used for predictions and exported, instead of the "
+        "last one.",
     )
     flags.DEFINE_integer(
         "early_stopping_patience",
         0,
-        "Evaluations without a better score before training stops; 0 for never.",
+        "Number of evaluations without a better score before training stops; 0 for no "
+        "early stopping.",
         lower_bound=0,
     )
 
@@ -94,15 +104,17 @@ def _define_export() -> None:
         "export_format",
         "saved_model",
         ["saved_model", "litert"],
-        "Format of --do_export: a SavedModel to output_dir/export/<n>, or "
-        "model.tflite to output_dir/export_litert/<n>, small and fast on a CPU.",
+        "Format of --do_export. saved_model: a SavedModel in output_dir/export/<n>. "
+        "litert: model.tflite in output_dir/export_litert/<n>, small and fast on a "
+        "CPU.",
     )
     flags.DEFINE_enum(
         "quantization",
         "none",
         ["none", "dynamic_int8", "float16"],
-        "Weights of a LiteRT export: float32; int8 with products of int8, a quarter of "
-        "the size; or float16, half the size and computed in float32.",
+        "Weights of a LiteRT export. none: float32. dynamic_int8: int8, with int8 "
+        "matrix products, a quarter of the size. float16: half the size, computed in "
+        "float32.",
     )
 
 

@@ -42,52 +42,59 @@ def define() -> None:
 
 @command_line.heading("Data")
 def _define_prompts() -> None:
-    flags.DEFINE_multi_string("prompt", [], "Beginning of a text; may be repeated.")
+    flags.DEFINE_multi_string("prompt", [], "Prompt that a generated text continues")
     flags.DEFINE_string(
         "prompt_file",
         None,
-        "Prompts, one a line, or in a .jsonl file objects with `prompt`; - is standard "
-        "input. Without prompts a text begins with the token that ends texts.",
+        "File with one prompt per line, or with objects with `prompt` if it ends in "
+        ".jsonl; - is standard input. Without a prompt, a text begins with the "
+        "end-of-text token.",
     )
     flags.DEFINE_bool(
         "keep_end",
         False,
-        "Keep the end of a prompt that is longer than the network's context, instead "
-        "of refusing it; also for texts of --score_as=choices, last_word and labels.",
+        "Keep the end of a prompt that is too long for the context of the network, "
+        "instead of refusing it. This also applies to texts of --score_as=choices, "
+        "last_word and labels.",
     )
     flags.DEFINE_integer(
-        "batch_size", 8, "Texts that are written or scored together.", lower_bound=1
+        "batch_size", 8, "Number of texts to generate or score together.", lower_bound=1
     )
 
 
 @command_line.heading("Text")
 def _define_draws() -> None:
-    flags.DEFINE_integer("num_samples", 1, "Texts for each prompt.", lower_bound=1)
+    flags.DEFINE_integer(
+        "num_samples", 1, "Number of texts to generate for each prompt.", lower_bound=1
+    )
     flags.DEFINE_integer(
         "max_new_tokens",
         None,
-        "Most tokens of a text. By default half of the network's context, or without a "
-        "prompt all of it.",
+        "Maximum number of tokens to generate per text. By default half of the "
+        "context of the network or, without a prompt, all of it.",
         lower_bound=1,
     )
     define_sampling()
     flags.DEFINE_bool(
         "released_top_p",
         False,
-        "Leave out the token that reaches --top_p, as GPT-2's release does.",
+        "Leave out the token that reaches --top_p, as the release of GPT-2 does.",
     )
     flags.DEFINE_integer(
         "seed",
         0,
-        "Draws follow from it, the number of the prompt and of the text alone.",
+        "Random seed; draws depend only on it and on the numbers of the prompt and of "
+        "the text.",
         0,
         2**31 - 1,
     )
-    flags.DEFINE_multi_string("stop", [], "A text before which a text ends.")
+    flags.DEFINE_multi_string(
+        "stop", [], "Stop sequence: a generated text ends before it"
+    )
     flags.DEFINE_bool(
         "stop_at_end",
         True,
-        "End a text at the token that ends texts; GPT-2's release writes on.",
+        "End a text at the end-of-text token; the release of GPT-2 continues after it.",
     )
 
 
@@ -97,16 +104,20 @@ def define_sampling() -> None:
     command_line.define_float(
         "temperature",
         1.0,
-        "Divisor of the logits; 0 takes the likeliest token each time.",
+        "Divisor of the logits; 0 takes the most likely token at each step.",
         lower_bound=0,
     )
     flags.DEFINE_integer(
-        "top_k", 0, "Draw among so many of the likeliest tokens; 0 for all.", 0
+        "top_k",
+        0,
+        "Draw from this many of the most likely tokens; 0 for all tokens.",
+        0,
     )
     command_line.define_float(
         "top_p",
         1.0,
-        "Draw among the fewest tokens whose probabilities reach this; 1 for all.",
+        "Draw from the smallest set of most likely tokens with probabilities that add "
+        "up to this value or more; 1 for all tokens.",
         lower_bound=0,
         upper_bound=1,
     )
@@ -115,43 +126,62 @@ def define_sampling() -> None:
 @command_line.heading("Scores")
 def _define_scores() -> None:
     flags.DEFINE_string(
-        "score_file", None, "Score what is in this file instead of writing texts."
+        "score_file", None, "File to score, instead of generating texts."
     )
     flags.DEFINE_enum(
         "score_as",
         "texts",
         SCORED_AS,
-        "texts: one a line, or objects with `text` in a .jsonl file. document: the "
-        "file is one text. choices: which answer is likeliest. last_word: of each "
-        "passage. labels: of a labelled table, by --template.",
+        "texts: each line, or each `text` in a .jsonl file. document: the whole file "
+        "as one text. choices: the most likely answer. last_word: the last word of "
+        "each passage. labels: a labelled table, with --template.",
     )
     flags.DEFINE_enum(
-        "score_format", "auto", FORMATS, "Layout of choices or labels; auto: by name."
+        "score_format",
+        "auto",
+        FORMATS,
+        "Format of a file of choices or labels; auto detects it from the file name.",
     )
     flags.DEFINE_integer(
         "stride",
         0,
-        "Tokens from one window of a long text to the next; 0 for half the context.",
+        "Stride in tokens between the windows of a long text; 0 for half of the "
+        "context.",
         lower_bound=0,
     )
     table_flags.define_header()
-    table_flags.define_columns("Columns of the answers, or one that holds JSON lists.")
+    table_flags.define_columns(
+        "Columns with the answers of a multiple-choice task, or one column with JSON "
+        "lists."
+    )
     flags.DEFINE_list(
-        "labels", [], "Labels in the order of their ids, or what choices are called."
+        "labels",
+        [],
+        "Comma-separated labels in the order of their ids, or the names of the "
+        "choices in the label column.",
     )
     flags.DEFINE_string(
         "template",
         None,
-        r"'Review: {text}\nSentiment: {label}', with {text_a} and {text_b} for pairs.",
+        r"Template of --score_as=labels, such as 'Review: {text}\nSentiment: {label}'; "
+        "pairs use {text_a} and {text_b}.",
     )
     flags.DEFINE_list(
-        "label_words", [], "LABEL=WORDS where other words are to stand for a label."
+        "label_words",
+        [],
+        "Words that replace labels in the template, such as pos=great,neg=terrible.",
     )
     flags.DEFINE_string(
-        "examples_file", None, "Labelled rows that are shown before each prompt."
+        "examples_file",
+        None,
+        "File with labelled rows; some of them stand as examples before each prompt.",
     )
     flags.DEFINE_integer(
-        "num_examples", 0, "How many of them, of all labels alike.", lower_bound=0
+        "num_examples",
+        0,
+        "Number of rows of --examples_file before each prompt, taken from all "
+        "labels in turn.",
+        lower_bound=0,
     )
 
 
@@ -160,7 +190,8 @@ def _define_output() -> None:
     flags.DEFINE_string(
         "output_file",
         None,
-        "Where texts or scores go: .jsonl for objects, of texts also .txt.",
+        "Output file: .jsonl for objects with texts or scores, or .txt for texts "
+        "alone.",
     )
 
 

@@ -35,28 +35,33 @@ def define(max_seq_length: int | None, *, output_dir: bool = True) -> None:
     flags.DEFINE_string(
         "pretrained",
         None,
-        "Directory of a pretrained model (Google's zip, Hugging Face's files or an "
-        "output_dir), or its id on Hugging Face's hub. Stands for --bert_config_file, "
-        "--vocab_file and --init_checkpoint, each of which overrides it.",
+        "Directory of a pretrained model (an unpacked release of Google, files of "
+        "Hugging Face, or an output_dir), or its id on the Hugging Face hub. It "
+        "replaces --bert_config_file, --vocab_file and --init_checkpoint; each of "
+        "these overrides its part.",
     )
     define_config_and_vocabulary()
     if output_dir:
         with command_line.heading("Output"):
-            flags.DEFINE_string("output_dir", None, "Where checkpoints and results go.")
+            flags.DEFINE_string(
+                "output_dir", None, "Output directory for checkpoints and results."
+            )
     flags.DEFINE_string(
-        "init_checkpoint", None, "Initial weights: a prefix or a directory."
+        "init_checkpoint", None, "Initial checkpoint: a prefix, a file or a directory."
     )
     flags.DEFINE_bool(
         "do_lower_case",
         True,
-        "Lower-case the text: True for uncased models and False for cased ones. "
-        "--pretrained sets it where the directory says what it is.",
+        "Lower-case the text and remove accents: true for uncased models, false for "
+        "cased models. By default the directory of --pretrained decides, if it "
+        "indicates the case.",
     )
     if max_seq_length is not None:
         flags.DEFINE_integer(
             "max_seq_length",
             max_seq_length,
-            "Most tokens a sequence, [CLS] and [SEP] included; longer texts are cut.",
+            "Maximum number of tokens per sequence, including [CLS] and [SEP]; longer "
+            "texts are truncated.",
             lower_bound=4,
         )
 
@@ -74,15 +79,18 @@ class _ConfigParser(flags.ArgumentParser):
 
 def define_config_file(name: str, help_text: str) -> None:
     """A flag of the path of a config."""
-    serializer = flags.ArgumentSerializer()
+    serializer: Any = flags.ArgumentSerializer()
     flags.DEFINE(_ConfigParser(), name, None, help_text, serializer=serializer)
 
 
 @command_line.heading("Model and vocabulary")
 def define_config_and_vocabulary() -> None:
     """The files beside the weights, and whether to compare them."""
-    define_config_file("bert_config_file", "bert_config.json or config.json.")
-    flags.DEFINE_string("vocab_file", None, "The vocabulary the model was trained on.")
+    define_config_file(
+        "bert_config_file",
+        "Config file of the model, such as bert_config.json or config.json.",
+    )
+    flags.DEFINE_string("vocab_file", None, "Vocabulary file of the model.")
     flags.DEFINE_bool(
         "check_case", True, "Refuse a vocabulary that contradicts --do_lower_case."
     )
@@ -96,9 +104,9 @@ def define_split_words() -> None:
         "split_words",
         None,
         ["whitespace", "punctuation"],
-        "How ELMo's words are found in a text: as in tokenised sentences, or as BERT "
-        "splits text, for one that is not. By default as tokenizer_config.json beside "
-        "the vocabulary says, or else whitespace.",
+        "How to split a text into words for ELMo: at whitespace, for tokenised "
+        "sentences, or as BERT does, for other text. By default the value in "
+        "tokenizer_config.json beside the vocabulary, or else whitespace.",
     )
 
 
@@ -108,9 +116,10 @@ def define_gpt_tokenizer() -> None:
         "gpt_tokenizer",
         None,
         ["hugging_face", "original"],
-        "How GPT's words are found: as by transformers, or as by GPT's own code, which "
-        "needs ftfy and spaCy. By default as tokenizer_config.json beside the "
-        "vocabulary says, or else hugging_face. GPT-2 and BERT have one way each.",
+        "How to split a text into words for GPT: as in transformers, or as in the "
+        "original code of GPT, which needs ftfy and spaCy. By default the value in "
+        "tokenizer_config.json beside the vocabulary, or else hugging_face. It has no "
+        "effect on GPT-2 and BERT.",
     )
 
 
@@ -120,24 +129,25 @@ def define_vectors(*, layers: str, pooling: str, others: Sequence[str] = ()) -> 
 
     `others` are the values of --pooling beside cls and mean.
     """
-    flags.DEFINE_list("layers", layers, "Wanted layers: 0 is the first, -1 the last.")
+    flags.DEFINE_list("layers", layers, "Layers to read: 0 is the first, -1 the last.")
     flags.DEFINE_enum(
         "combine",
         "none",
         ["none", *COMBINATIONS],
-        "Instead of --layers: one vector, made as in Table 7 of BERT's paper.",
+        "Combination of layers into one vector, as in Table 7 of the BERT paper, "
+        "instead of --layers.",
     )
     flags.DEFINE_list(
-        "layer_weights", [], "Weights of the layers that are summed, the last first."
+        "layer_weights", [], "Weights of the summed layers, the last layer first."
     )
     flags.DEFINE_enum(
         "pooling",
         pooling,
         [*others, "cls", "mean"],
-        "Vectors of texts: of [CLS] alone, or means over the tokens. "
-        + ("none: vectors of tokens." if "none" in others else ""),
+        "Vectors of texts: the vector of [CLS], or the mean over the tokens."
+        + (" none: vectors of tokens." if "none" in others else ""),
     )
-    flags.DEFINE_bool("normalize", False, "Scale every vector to the length 1.")
+    flags.DEFINE_bool("normalize", False, "Scale every vector to length 1.")
 
 
 def vector_choice() -> dict[str, Any]:

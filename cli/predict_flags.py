@@ -37,44 +37,48 @@ def define() -> None:
     """Defines the flags of `python -m serving.predictor`."""
     with command_line.heading("Model and vocabulary"):
         flags.DEFINE_string(
-            "export_dir", None, "A version, or the directory of versions."
+            "export_dir",
+            None,
+            "Directory of an exported version, or the directory of all versions.",
         )
         flags.DEFINE_string(
             "signature",
             tf_serving.DEFAULT_SIGNATURE,
-            "Which of the model's signatures to ask; one that takes texts.",
+            "Signature of the model to call; it must take texts.",
         )
     with command_line.heading("Data"):
         flags.DEFINE_string(
-            "input_file", None, "A file of examples, one a line; - is standard input."
+            "input_file", None, "File with one example per line; - is standard input."
         )
         flags.DEFINE_enum(
             "input_format",
             "jsonl",
             ["jsonl", "lines"],
-            "jsonl: an object with the texts by name, or the string of one text. "
-            "lines: plain text, a tab between the texts of a pair.",
+            "jsonl: an object with the texts by name, or a string for a single text. "
+            "lines: plain text, with a tab between the texts of a pair.",
         )
     with command_line.heading("Output"):
-        flags.DEFINE_bool("json", False, "Print one JSON object a line.")
+        flags.DEFINE_bool("json", False, "Print one JSON object per line.")
         flags.DEFINE_string(
             "output_file",
             None,
-            "Where answers to --input_file go, one JSON object a line; standard output "
-            "if not given.",
+            "File for the predictions of --input_file, one JSON object per line. The "
+            "default is standard output.",
         )
     with command_line.heading("What to do"):
-        flags.DEFINE_bool("serve", False, "Answer over HTTP until stopped.")
-        flags.DEFINE_string("host", "127.0.0.1", "With --serve: where to listen.")
+        flags.DEFINE_bool("serve", False, "Serve predictions over HTTP until stopped.")
+        flags.DEFINE_string(
+            "host", "127.0.0.1", "With --serve: the address to listen on."
+        )
         flags.DEFINE_integer(
             "port",
             tf_serving.REST_PORT,
-            "With --serve: 0 takes a free one.",
+            "With --serve: the port to listen on; 0 selects a free port.",
             0,
             65535,
         )
         flags.DEFINE_string(
-            "model_name", "default", "With --serve: the model's name in addresses."
+            "model_name", "default", "With --serve: the name of the model in URLs."
         )
     flags.register_multi_flags_validator(
         ["serve", "input_file"],

@@ -51,23 +51,34 @@ def define() -> None:
             "objective",
             "masked_lm",
             ["masked_lm", "left_to_right", BIDIRECTIONAL_LM, DENOISING],
-            "Training target: masked words and the second sentence, as in BERT; each "
-            "token from those before it, as in GPT; each word from those before it, "
-            "and separately from those after it, as in ELMo; or the parts of a text "
-            "that noise has removed, as in T5 and BART.",
+            "Training objective. masked_lm: masked words and the second sentence, as "
+            "in BERT. left_to_right: each token from the tokens before it, as in GPT. "
+            "bidirectional_lm: each word from the words before it and, separately, "
+            "from the words after it, as in ELMo. denoising: the parts of a text that "
+            "noise has removed, as in T5 and BART.",
         )
         _define_records()
         _define_streams()
         _define_noise()
     with command_line.heading("Training"):
-        integer("num_train_steps", 100000, "The last step, counted from 0.", 1)
-        integer("num_warmup_steps", 10000, "Steps in which the rate rises.", 0)
+        integer(
+            "num_train_steps",
+            100000,
+            "Total number of training steps, counted from step 0.",
+            1,
+        )
+        integer("num_warmup_steps", 10000, "Number of warmup steps.", 0)
     with command_line.heading("Evaluation and checkpoints"):
         integer(
-            "max_eval_steps", 100, "Batches of an evaluation; 0 for all records.", 0
+            "max_eval_steps",
+            100,
+            "Number of batches per evaluation; 0 for all records.",
+            0,
         )
     with command_line.heading("Output"):
-        integer("top_k", 5, "Tokens that fill_mask gives for each [MASK].", 1)
+        integer(
+            "top_k", 5, "Number of tokens that fill_mask returns for each [MASK].", 1
+        )
     model_flags.define_vectors(layers="-1", pooling="mean")
 
 
@@ -76,14 +87,19 @@ def _define_records() -> None:
     string(
         "input_file",
         None,
-        "Files of records: globs, separated by commas; of tokenised sentences, "
-        "one a line, for --objective=bidirectional_lm.",
+        "Comma-separated record files or globs. For --objective=bidirectional_lm: "
+        "text files with one tokenised sentence per line.",
     )
-    string("eval_input_file", None, "Records to evaluate on; by default --input_file.")
+    string(
+        "eval_input_file",
+        None,
+        "Record files or globs for evaluation; the default is --input_file.",
+    )
     flags.DEFINE_integer(
         "max_predictions_per_seq",
         20,
-        "Most predictions a sequence; that of the records, where they are masked.",
+        "Maximum number of masked tokens per sequence; it must match the records if "
+        "they are masked already.",
         lower_bound=1,
     )
     flags.DEFINE_enum(
@@ -95,11 +111,11 @@ def _define_records() -> None:
     command_line.define_float(
         "masked_lm_prob",
         0.15,
-        "Share of tokens to predict, in records that are not masked yet.",
+        "Share of the tokens to mask, for records that are not masked yet.",
         lower_bound=0,
         upper_bound=1,
     )
-    define_proportions("predicted tokens, in records that are not masked yet,")
+    define_proportions("tokens to mask (in records that are not masked yet)")
 
 
 def define_proportions(tokens: str) -> None:
@@ -108,7 +124,7 @@ def define_proportions(tokens: str) -> None:
         "mask_proportions",
         "0.8,0.1,0.1",
         f"Shares of the {tokens} that become [MASK], become any token of the "
-        "vocabulary, and stay; they add up to 1.",
+        "vocabulary, and stay unchanged; they add up to 1.",
     )
 
 
@@ -117,20 +133,22 @@ def _define_streams() -> None:
     flags.DEFINE_integer(
         "unroll_steps",
         None,
-        "Words of each sentence stream in a batch, with --objective=bidirectional_lm; "
-        "by default that of options.json, or 20.",
+        "With --objective=bidirectional_lm: number of words of each sentence stream "
+        "in a batch. By default the value in options.json, or else 20.",
         lower_bound=1,
     )
     flags.DEFINE_bool(
         "sample_softmax",
         None,
-        "Whether that objective compares a word with a sample of the others in "
-        "training; default: the value in options.json, or true.",
+        "With --objective=bidirectional_lm: compare each word with a sample of the "
+        "other words during training. By default the value in options.json, or else "
+        "true.",
     )
     flags.DEFINE_integer(
         "num_negative_samples",
         None,
-        "Words in that sample; by default that of options.json, or 8192.",
+        "Number of words in the sample of --sample_softmax. By default the value in "
+        "options.json, or else 8192.",
         lower_bound=1,
     )
 
@@ -141,14 +159,14 @@ def _define_noise() -> None:
         "corruption",
         "random_spans",
         ["bert", "mass", "replace_spans", "random_spans", "drop", "infilling"],
-        "With --objective=denoising, what becomes of a text: noise is masked (bert, "
-        "mass), becomes sentinels by runs (replace_spans) or by spans (random_spans), "
-        "is left out (drop), or one mask a span (infilling, of BART).",
+        "Treatment of noise with --objective=denoising. bert, mass: masked. "
+        "replace_spans, random_spans: one sentinel for each run or for each span. "
+        "drop: left out. infilling: one mask for each span, as in BART.",
     )
     command_line.define_float(
         "noise_density",
         None,
-        "Share of a text's tokens that are noise; by default 0.15, or 0.3 with "
+        "Share of the tokens of a text that are noise. By default 0.15, or 0.3 with "
         "--corruption=infilling.",
         lower_bound=0,
         upper_bound=1,
@@ -156,8 +174,8 @@ def _define_noise() -> None:
     command_line.define_float(
         "mean_noise_span_length",
         None,
-        "Mean length of spans in tokens, for --corruption=random_spans and infilling; "
-        "by default 3.",
+        "Mean length of the noise spans in tokens, for --corruption=random_spans and "
+        "infilling. By default 3.",
         lower_bound=1,
         upper_bound=100,
     )

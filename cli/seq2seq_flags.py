@@ -20,7 +20,7 @@ def define() -> None:
 
 @command_line.heading("Data")
 def _define_pairs() -> None:
-    table_flags.define_files("TSV, CSV or JSONL file of the {} pairs.")
+    table_flags.define_files("TSV, CSV or JSONL file with the {} set.")
     table_flags.define_form()
     for role, place in (("source", "first"), ("target", "second")):
         flags.DEFINE_string(
@@ -36,14 +36,15 @@ def _define_lengths() -> None:
     flags.DEFINE_integer(
         "max_source_length",
         128,
-        "Most tokens of a source, [CLS] and [SEP] included; longer ones are cut.",
+        "Maximum number of tokens of a source, including [CLS] and [SEP]; longer "
+        "sources are truncated.",
         lower_bound=3,
     )
     flags.DEFINE_integer(
         "max_target_length",
         128,
-        "Most tokens of a target, the end token included; longer ones are cut, and "
-        "what is written ends there.",
+        "Maximum number of tokens of a target, including the end token; longer "
+        "targets are truncated, and generated texts end there.",
         lower_bound=2,
     )
 
@@ -53,21 +54,22 @@ def _define_writing() -> None:
     flags.DEFINE_integer(
         "num_beams",
         1,
-        "Unfinished texts that are kept at each step, the likeliest; 1 takes the "
-        "likeliest token each time. For dev and test rows, and exports.",
+        "Number of beams for dev rows, test rows and exports; 1 takes the most likely "
+        "token at each step.",
         lower_bound=1,
     )
     command_line.define_float(
         "length_penalty",
         1.0,
-        "With several beams, the power of a text's length by which its log probability "
-        "is divided: 0 for none, which prefers short texts; larger ones prefer long.",
+        "With several beams: the log probability of a text is divided by its length "
+        "to this power. 0 leaves out the division and prefers short texts; larger "
+        "values prefer long texts.",
     )
     flags.DEFINE_bool(
         "do_sample",
         False,
-        "Draw tokens instead of taking the likeliest; draws follow from --seed and the "
-        "number of the row.",
+        "Draw tokens at random instead of taking the most likely ones. Draws depend "
+        "on --seed and the number of the row.",
     )
     generation_flags.define_sampling()
 

@@ -20,40 +20,61 @@ def define() -> None:
 def _define_questions() -> None:
     string, integer = flags.DEFINE_string, flags.DEFINE_integer
     string("train_file", None, "SQuAD json for training.")
-    string("predict_file", None, "SQuAD json to answer, and to score if it can be.")
+    string(
+        "predict_file",
+        None,
+        "SQuAD json for predictions; they are scored if it contains the answers.",
+    )
     flags.DEFINE_enum(
         "multiple_answers",
         "",
         ["", "first", "all"],
-        "Which of several answers to one question to train with: the first, or each as "
-        "a separate question. By default they are refused, as in the original.",
+        "For training questions with several answers: use the first answer, or make a "
+        "separate question of each. By default they are refused, as in "
+        "google-research/bert.",
     )
-    integer("doc_stride", 128, "Tokens from one window of a context to the next.")
-    integer("max_query_length", 64, "Most tokens of a question; the rest is cut off.")
+    integer(
+        "doc_stride", 128, "Stride in tokens between the windows of a long context."
+    )
+    integer(
+        "max_query_length",
+        64,
+        "Maximum number of tokens of a question; longer questions are truncated.",
+    )
 
 
 @command_line.heading("Answers")
 def _define_answers() -> None:
     integer, boolean = flags.DEFINE_integer, flags.DEFINE_bool
-    integer("n_best_size", 20, "Starts, ends and answers that are kept.", 1)
-    integer("max_answer_length", 30, "Most tokens of an answer.", 1)
-    boolean("version_2_with_negative", False, "Some questions have no answer.")
+    integer(
+        "n_best_size",
+        20,
+        "Number of start positions, end positions and answers to keep.",
+        1,
+    )
+    integer("max_answer_length", 30, "Maximum number of tokens of an answer.", 1)
+    boolean(
+        "version_2_with_negative",
+        False,
+        "If true, the SQuAD examples contain some that do not have an answer.",
+    )
     command_line.define_float(
         "null_score_diff_threshold",
         0.0,
-        "No answer is given if its score exceeds that of the best answer by more.",
+        "Predict no answer if its score exceeds the score of the best answer by more "
+        "than this.",
     )
     flags.DEFINE_enum(
         "answer_aligner",
         "original",
         ["original", "words"],
-        "How the text of an answer is found: as the original does it, or by the places "
-        "of words, which suits text without spaces.",
+        "How to find the text of an answer: as in google-research/bert, or by the "
+        "positions of words, which suits text without spaces.",
     )
     boolean(
         "verbose_logging",
         False,
-        "Print whatever answer could not be found in its context as it was spelled.",
+        "Print each answer that is not found in its context as it is spelled.",
     )
 
 

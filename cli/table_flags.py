@@ -26,13 +26,23 @@ def define_files(help_text: str) -> None:
 @command_line.heading("Data")
 def define_form() -> None:
     """The format of files, and whether they have a header."""
-    enum("file_format", "auto", ["auto", *text_rows.FORMATS], "auto: by the ending.")
+    enum(
+        "file_format",
+        "auto",
+        ["auto", *text_rows.FORMATS],
+        "Format of the files; auto detects it from the file name.",
+    )
     define_header()
 
 
 def define_header() -> None:
     """Defines --has_header."""
-    enum("has_header", "auto", [*_HAS_HEADER], "Whether line 1 has names.")
+    enum(
+        "has_header",
+        "auto",
+        [*_HAS_HEADER],
+        "Line 1 contains the column names; auto detects this.",
+    )
 
 
 def has_header() -> bool | None:
@@ -43,7 +53,7 @@ def has_header() -> bool | None:
 def define_columns(choices: str) -> None:
     """Columns of texts, labels and answers; `choices` is the help of the latter."""
     for column, content in (
-        ("text_a", "the text, or the first of a pair"),
+        ("text_a", "the text, or the first text of a pair"),
         ("text_b", "the second text of a pair"),
         ("label", "the labels"),
     ):
@@ -53,7 +63,7 @@ def define_columns(choices: str) -> None:
 
 def define_column(column: str, content: str) -> None:
     """One column, by what it holds."""
-    text = f"Column of {content}: a name, or number from 0."
+    text = f"Column with {content}: a name, or a number from 0."
     string(f"{column}_column", None, text)
 
 

@@ -18,35 +18,52 @@ def define() -> None:
 @command_line.heading("Data")
 def _define_words() -> None:
     integer, boolean = flags.DEFINE_integer, flags.DEFINE_bool
-    table_flags.define_files("The {} sentences: CoNLL, seq.in or JSONL.")
+    table_flags.define_files("CoNLL, seq.in or JSONL file with the {} set.")
     forms = ["auto", "conll", "seq", "jsonl"]
-    flags.DEFINE_enum("file_format", "auto", forms, "auto: by name.")
-    integer("word_column", 0, "Column of the words, from 0 or, from the end, from -1.")
-    integer("tag_column", -1, "Column of the tags.")
-    text = "Tags in the order of their ids, or a file of them."
+    flags.DEFINE_enum(
+        "file_format",
+        "auto",
+        forms,
+        "Format of the files; auto detects it from the file name.",
+    )
+    integer(
+        "word_column",
+        0,
+        "Column of the words, counted from 0; negative numbers count from the end.",
+    )
+    integer(
+        "tag_column",
+        -1,
+        "Column of the tags, counted from 0; negative numbers count from the end.",
+    )
+    text = (
+        "Comma-separated labels in the order of their ids, or a file with one label "
+        "per line."
+    )
     flags.DEFINE_string("labels", None, text)
     flags.DEFINE_enum(
         "tag_scheme",
         "auto",
         ["auto", "BIO", "BIOES", "BILOU", "BMES", "plain"],
-        "How the tags in files spell spans; auto: found. BIO reads IOB1, too.",
+        "Scheme of the tags in the files; auto detects it. BIO also reads IOB1.",
     )
     boolean(
         "accept_unknown_tags",
         False,
-        "Score dev and test rows with tags that training does not have; each counts as "
-        "wrong, for it cannot be predicted.",
+        "Score dev and test rows with tags that are not in the training set, instead "
+        "of refusing them. Each such tag counts as wrong, because it cannot be "
+        "predicted.",
     )
     integer(
         "window_stride",
         0,
-        "Tokens from one window of a long sentence to the next; 0 for half a window.",
+        "Stride in tokens between the windows of a long sentence; 0 for half a window.",
         lower_bound=0,
     )
     boolean(
         "document_context",
         False,
-        "Fill windows with the sentences around, as far as --max_seq_length goes.",
+        "Fill each window with the sentences around it, up to --max_seq_length.",
     )
 
 

@@ -61,8 +61,8 @@ def define(train_batch_size: int = 32) -> None:
         flags.DEFINE_bool(
             "allow_missing_weights",
             False,
-            "Train layers and embeddings that the initial checkpoint lacks from random "
-            "values, instead of refusing it.",
+            "Accept an initial checkpoint that lacks layers or embeddings, and train "
+            "these from random values.",
         )
     with command_line.heading("Output"):
         flags.DEFINE_bool(
@@ -75,38 +75,44 @@ def define(train_batch_size: int = 32) -> None:
 @command_line.heading("Evaluation and checkpoints")
 def _define_intervals() -> None:
     flags.DEFINE_integer(
-        "save_checkpoints_steps", 1000, "Steps between checkpoints.", lower_bound=1
+        "save_checkpoints_steps",
+        1000,
+        "Number of steps between checkpoints.",
+        lower_bound=1,
     )
     flags.DEFINE_integer(
-        "keep_checkpoint_max", 5, "Newest checkpoints kept.", lower_bound=1
+        "keep_checkpoint_max",
+        5,
+        "Maximum number of recent checkpoints to keep.",
+        lower_bound=1,
     )
     flags.DEFINE_integer(
         "iterations_per_loop",
         1000,
-        "Most steps done on the devices in one call.",
+        "Maximum number of steps that the devices run in one call.",
         lower_bound=1,
     )
     flags.DEFINE_integer(
         "log_steps",
         20,
-        "Steps between points in TensorBoard; in runs of fewer than 400 steps a "
-        "twentieth of them, unless it is given.",
+        "Number of steps between points in TensorBoard. If it is not set, a run of "
+        "fewer than 400 steps uses a twentieth of its steps.",
         lower_bound=1,
     )
     flags.DEFINE_integer(
         "evaluate_steps",
         0,
-        "Steps between evaluations while training; 0 for none.",
+        "Number of steps between evaluations during training; 0 for none.",
         lower_bound=0,
     )
     flags.DEFINE_integer(
-        "eval_batch_size", 8, "Total batch size of an evaluation.", lower_bound=1
+        "eval_batch_size", 8, "Total batch size for eval.", lower_bound=1
     )
     flags.DEFINE_list(
         "profile_steps",
         [],
-        "Trace training from the first to the second of these steps, such as 20,30, "
-        "for TensorBoard's profiler.",
+        "First and last step of a trace for the profiler of TensorBoard, such as "
+        "20,30.",
     )
 
 
@@ -115,40 +121,43 @@ def _define_updates(train_batch_size: int) -> None:
     flags.DEFINE_integer(
         "train_batch_size",
         train_batch_size,
-        "Total batch size of one update, over all devices and micro-batches.",
+        "Total batch size for training, over all devices and micro-batches.",
         lower_bound=1,
     )
     flags.DEFINE_integer(
         "gradient_accumulation_steps",
         1,
-        "Micro-batches that a batch is computed in, one after another, where it is too "
-        "large for the memory. The result is that of the whole batch.",
+        "Number of micro-batches that a batch is split into, if it does not fit into "
+        "memory. The result is the same as for the whole batch.",
         lower_bound=1,
     )
     command_line.define_float(
-        "learning_rate", 5e-5, "The peak rate of the optimizer.", lower_bound=0
+        "learning_rate", 5e-5, "Peak learning rate of the optimizer.", lower_bound=0
     )
     flags.DEFINE_enum(
         "optimizer",
         "adam",
         ["adam", "lamb", "gpt_adam", "adagrad"],
-        "adam, the original's; lamb, for batches of thousands; gpt_adam, GPT's; or "
-        "adagrad, of ELMo's pretraining.",
+        "adam: as in google-research/bert. lamb: for batches of thousands. gpt_adam: "
+        "as in GPT. adagrad: for the pretraining of ELMo.",
     )
     flags.DEFINE_enum(
         "learning_rate_schedule",
         "linear",
         list(schedule.SCHEDULES),
-        "How the rate goes on after the warm-up: linear, the original's; or GPT's, "
-        "linear or along a cosine to 0, or constant.",
+        "Learning rate after the warmup. linear: as in google-research/bert. "
+        "gpt_linear, gpt_cosine, gpt_constant: as in GPT, linearly to 0, along a "
+        "cosine to 0, or constant.",
     )
     flags.DEFINE_bool(
         "adam_bias_correction",
         False,
-        "Correct the moments' bias in the first steps, as Adam's paper does and the "
-        "original does not.",
+        "Correct the bias of Adam's moments in the first steps, as in the Adam paper; "
+        "google-research/bert does not correct it.",
     )
-    flags.DEFINE_integer("seed", 1, "Decides initial values, order and dropout.")
+    flags.DEFINE_integer(
+        "seed", 1, "Random seed for initial values, data order and dropout."
+    )
 
 
 @command_line.heading("What to do")
@@ -165,8 +174,8 @@ def _define_export() -> None:
     flags.DEFINE_bool(
         "export_server_config",
         False,
-        "With --do_export, write output_dir/config as well: models.config and "
-        "batching_parameters.txt, with which TensorFlow Serving starts.",
+        "With --do_export: also write models.config and batching_parameters.txt to "
+        "output_dir/config, to start TensorFlow Serving with them.",
     )
 
 
@@ -176,8 +185,8 @@ def define_report() -> None:
     flags.DEFINE_bool(
         "write_report",
         True,
-        "Write report.html and report.json of what was run and how good it is, and "
-        "beside weights a model card, README.md.",
+        "Write report.html and report.json with the settings and scores of the run, "
+        "and a model card (README.md) beside the weights.",
     )
 
 

@@ -19,12 +19,14 @@ _OF_KINDS = {
 def define() -> None:
     """All flags of the script."""
     with command_line.heading("Data"):
-        text = "Text files, by comma; each may be a glob, or end in .gz."
+        text = "Comma-separated text files or globs; files may be compressed (.gz)."
         flags.DEFINE_string("input_file", None, text)
     _define_vocabulary()
     _define_output()
     with command_line.heading("Processes"):
-        text = "Processes; 0 for one a core. Results do not depend on it."
+        text = (
+            "Number of processes; 0 for one per core. The output does not depend on it."
+        )
         flags.DEFINE_integer("num_workers", 0, text, lower_bound=0)
     flags.mark_flags_as_required(["input_file", "output_file"])
 
@@ -36,34 +38,42 @@ def _define_vocabulary() -> None:
         "kind",
         WORD_PIECE,
         [WORD_PIECE, BYTE_PAIR, WORD],
-        "word_piece: BERT's. byte_pair: GPT-2's, which spells every text, cased and "
-        "without losing anything, and ends in <|endoftext|>. word: ELMo's, <S>, </S>, "
-        "<UNK> and words by frequency.",
+        "word_piece: as in BERT. byte_pair: as in GPT-2; cased, spells every text "
+        "without loss, and ends in <|endoftext|>. word: as in ELMo; <S>, </S>, <UNK>, "
+        "then words by frequency.",
     )
     model_flags.define_split_words()
-    integer("vocab_size", 30522, "Most entries that the vocabulary has.", lower_bound=6)
+    integer(
+        "vocab_size",
+        30522,
+        "Maximum number of entries in the vocabulary.",
+        lower_bound=6,
+    )
     flags.DEFINE_bool(
         "do_lower_case",
         True,
-        "Lower-case the text and take its accents away: True for uncased models, False "
-        "for cased ones.",
+        "Lower-case the text and remove accents: true for uncased models, false for "
+        "cased models.",
     )
     integer(
         "num_unused_tokens",
         99,
-        "Entries [unused0], [unused1], ... left free for tokens of one's own. With 99, "
-        "[UNK], [CLS], [SEP] and [MASK] are 100 to 103, as in released vocabularies.",
+        "Number of free entries [unused0], [unused1], ... for your own tokens. With "
+        "99, [UNK], [CLS], [SEP] and [MASK] are 100 to 103, as in released "
+        "vocabularies.",
         lower_bound=0,
     )
     integer(
         "min_character_frequency",
         1,
-        "Characters that occur less often become [UNK], with the word they are in.",
+        "Minimum frequency of a character; rarer characters become [UNK], together "
+        "with their word.",
         lower_bound=1,
     )
     model_flags.define_config_file(
         "base_config_file",
-        "Such as configs/bert_tiny.json: the shape of the model to be trained.",
+        "Config of the model to train, such as configs/bert_tiny.json; it is copied "
+        "to --output_config_file.",
     )
 
 
@@ -72,13 +82,13 @@ def _define_output() -> None:
     flags.DEFINE_string(
         "output_file",
         None,
-        "The vocabulary to write, one entry a line. Of byte pairs: a vocab.json, and "
-        "merges.txt beside it.",
+        "Vocabulary file to write, one entry per line. For --kind=byte_pair: a "
+        "vocab.json, with merges.txt beside it.",
     )
     flags.DEFINE_string(
         "output_config_file",
         None,
-        "Where --base_config_file goes with the size of this vocabulary as its "
+        "File for a copy of --base_config_file with the size of this vocabulary as "
         "vocab_size.",
     )
 

@@ -120,9 +120,9 @@ def test_help_has_every_flag_once_under_a_heading(helps, pages, program):
 def test_help_has_choices_ranges_and_defaults(helps):
     text = " ".join(helps["run_squad.py"].split())
     for part in (
-        "--answer_aligner: <original|words>: How the text of an answer",
-        "--max_seq_length: Most tokens a sequence, [CLS] and [SEP] included; longer "
-        "texts are cut. (default: '384') (integer >= 4)",
+        "--answer_aligner: <original|words>: How to find the text of an answer",
+        "--max_seq_length: Maximum number of tokens per sequence, including [CLS] and "
+        "[SEP]; longer texts are truncated. (default: '384') (integer >= 4)",
         "--[no]do_train: Whether to run training. (default: 'false')",
     ):
         assert part in text
