@@ -89,6 +89,7 @@ def test_every_command_is_an_entry_point(wheel):
     }
 
 
+@pytest.mark.slow
 def test_help_and_version(run):
     shown = run("bert-classify", "--help")
     assert "python -m bert_reborn.run_classifier --pretrained" in shown.stdout
