@@ -20,7 +20,8 @@ PACKAGES = [
 SCRIPTS = [
     p.stem for p in pathlib.Path().glob("*.py") if p.stem not in ("bert", "setup")
 ]
-NAMES = "|".join([*(name for name in PACKAGES if "." not in name), *SCRIPTS])
+FOLDERS = [package for package in PACKAGES if "." not in package]
+NAMES = "|".join(FOLDERS + SCRIPTS)
 # What a file of the checkout has, and what the wheel has in its place.
 REWRITTEN = {
     rf"^(\s*(?:from|import)) ((?:{NAMES})\b)": r"\1 bert_reborn.\2",

@@ -1,5 +1,6 @@
 """docs/flags.md, from the flags themselves: `python -m tests.flags_page` writes it."""
 
+import functools
 import pathlib
 
 from absl import flags
@@ -8,12 +9,18 @@ from cli import command_line, commands
 from tests import tiny
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "flags.md"
+# {command of the wheel: its function in cli/commands.py}
 COMMANDS = {
-    command.args[0]: f"bert-{name.replace('_', '-')}"
-    for name, command in vars(commands).items()
-    if name.islower() and hasattr(command, "args") and len(command.args) == 1
+    f"bert-{name.replace('_', '-')}": name
+    for name, value in vars(commands).items()
+    if isinstance(value, functools.partial)
 }
-SCRIPTS = [name for name in COMMANDS if "." not in name]
+# {script: command}; the others run modules of packages.
+SCRIPTS = {
+    getattr(commands, name).args[0]: command
+    for command, name in COMMANDS.items()
+    if "." not in getattr(commands, name).args[0]
+}
 INTRODUCTION = """# Flags
 
 Every flag of every script, generated from the code. `python run_classifier.py --help`
@@ -44,7 +51,7 @@ def entries():
 def text():
     """The whole page."""
     lines = [INTRODUCTION + "| script | command |\n|---|---|"]
-    lines += [f"| `{name}.py` | `{COMMANDS[name]}` |" for name in SCRIPTS]
+    lines += [f"| `{name}.py` | `{command}` |" for name, command in SCRIPTS.items()]
     for heading, flags_there in entries().items():
         lines += ["", f"## {heading}", ""]
         for name, default, about in sorted(flags_there):

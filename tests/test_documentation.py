@@ -303,13 +303,12 @@ WITH_PYTHON = ("README.md", "docs/migration.md")
 
 
 def run_python(markdown, model_dir, directory):
-    """Runs the Python blocks of a page one after another; returns their names."""
+    """Runs the Python blocks of a page one after another."""
     names: dict = {"__name__": "page"}
     for block in re.findall(r"^```python\n(.*?)^```", markdown, re.M | re.S):
         code = block.replace('"models/minilm', f'"{model_dir}')
         code = code.replace('"output/', f'"{directory}/output/')
         exec(compile(code, "page", "exec"), names)
-    return names
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """The installed wheel, outside the checkout: `bert`, `bert_reborn` and the commands."""
 
 import configparser
-import functools
 import json
 import os
 import pathlib
@@ -13,10 +12,10 @@ import zipfile
 
 import pytest
 
-from cli import commands
-from tests import tiny
+from tests import flags_page, tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+CONFIGS = [*(ROOT / "configs").iterdir()]
 LEFT_OUT = (".*", "build", "dist", "docs", "models", "output", "tests", "__pycache__")
 
 
@@ -63,18 +62,14 @@ def test_wheel_has_two_packages_and_rewritten_imports(wheel):
         sources = [archive.read(n).decode() for n in names if n.endswith(".py")]
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"bert", "bert_reborn"}
-    own = [path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()]
-    pattern = re.compile(rf"^\s*(from|import) ({'|'.join(own)})\b", re.MULTILINE)
-    assert not [m for s in sources for m in pattern.findall(s)]
-    configs = {path.name for path in (ROOT / "configs").iterdir()}
-    for name in (
-        "bert/py.typed",
-        "bert_reborn/py.typed",
-        "bert_reborn/run_squad.py",
-        "bert_reborn/reports/pages/templates/base.html.jinja",
-        *(f"bert_reborn/configs/{name}" for name in configs),
-    ):
-        assert name in names
+    folders = [path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()]
+    any_folder = "|".join(folders)
+    own_import = re.compile(rf"^\s*(from|import) ({any_folder})\b", re.MULTILINE)
+    assert not [match for text in sources for match in own_import.findall(text)]
+    expected = {f"bert_reborn/{path.relative_to(ROOT)}" for path in CONFIGS}
+    expected |= {"bert/py.typed", "bert_reborn/py.typed", "bert_reborn/run_squad.py"}
+    expected |= {"bert_reborn/reports/pages/templates/base.html.jinja"}
+    assert len(CONFIGS) > 10 and expected <= {*names}
 
 
 def test_every_command_is_an_entry_point(wheel):
@@ -82,10 +77,10 @@ def test_every_command_is_an_entry_point(wheel):
     with zipfile.ZipFile(wheel) as archive:
         (path,) = (n for n in archive.namelist() if n.endswith("entry_points.txt"))
         points.read_string(archive.read(path).decode())
+    assert len(flags_page.COMMANDS) == 13
     assert dict(points["console_scripts"]) == {
-        f"bert-{name.replace('_', '-')}": f"bert_reborn.cli.commands:{name}"
-        for name, value in vars(commands).items()
-        if isinstance(value, functools.partial)
+        command: f"bert_reborn.cli.commands:{name}"
+        for command, name in flags_page.COMMANDS.items()
     }
 
 
@@ -108,10 +103,8 @@ def test_a_model_is_trained_exported_and_asked(run, tmp_path):
     done = run("bert-classify", *flags, f"--output_dir={output}")
     assert done.returncode == 0, done.stderr
     assert "eval_accuracy" in (tmp_path / "out" / "eval_results.txt").read_text()
-    asked = run("bert-predict", f"--export_dir={tmp_path / 'out' / 'export'}", "a film")
-    code = (
-        f"import bert; print(bert.load({str(tmp_path / 'out')!r}).predict(['a film']))"
-    )
+    asked = run("bert-predict", f"--export_dir={output}/export", "a film")
+    code = f"import bert; print(bert.load({output!r}).predict(['a film']))"
     answer = run("python", "-c", code)
     for label in ("bad", "fine", "good"):
         assert label in asked.stdout and label in answer.stdout

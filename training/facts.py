@@ -174,7 +174,7 @@ def versions() -> dict[str, str]:
 
 
 def git_revision() -> str | None:
-    """That of the checkout of this program; None where it is installed elsewhere."""
+    """The commit of the checkout that runs; None where the program is installed."""
     here = os.path.dirname(os.path.abspath(__file__))
     try:
         done = subprocess.run(
