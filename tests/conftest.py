@@ -42,7 +42,6 @@ BEGIN_WITH = (
     "test_run_pretraining.py",
     "test_run_classifier.py",
     "test_documentation.py",
-    "test_pretraining_objectives.py",
     "test_run_seq2seq.py",
     "test_reports.py",
     "test_run_squad.py",

@@ -36,6 +36,7 @@ def tagged(model_dir, tmp_path_factory):
     return path, data
 
 
+@pytest.mark.slow
 def test_tagger_learns_on_a_network_that_stays(tagged, model_dir):
     path, _ = tagged
     assert tiny.eval_results(path)["eval_f1"] > 0.9

@@ -153,6 +153,7 @@ def expected_stream_scores(data, directory):
     }
 
 
+@pytest.mark.slow
 def test_scores_of_streams_are_exact_and_their_states_are_kept(data, tmp_path):
     done = run("streams", data, tmp_path)
     results = tiny.eval_results(tmp_path)

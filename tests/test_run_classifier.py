@@ -146,6 +146,7 @@ def test_rows_of_a_batch_with_a_loss_that_is_no_number_are_named(
     assert "the last checkpoint is of step 0" in caplog.text
 
 
+@pytest.mark.slow
 def test_run_does_not_claim_flags_that_it_was_not_trained_with(trained, tmp_path):
     path = tmp_path / "run"
     shutil.copytree(trained[0], path)

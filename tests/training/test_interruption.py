@@ -86,10 +86,8 @@ with errors.explained(), interruption.Interruption() as watch:
 """
 
 
-@pytest.mark.parametrize(
-    ("number", "times"),
-    [pytest.param(signal.SIGTERM, 1, marks=pytest.mark.slow), (signal.SIGINT, 2)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "times"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
 def test_signal_within_a_step_is_answered_at_once(number, times, tmp_path):
     """Nothing was seen for 49 s after ^C, while the first step was compiled."""
     rounds = 1_000 if times == 1 else 1_000_000  # seconds, or many minutes

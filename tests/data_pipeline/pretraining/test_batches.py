@@ -166,6 +166,7 @@ def test_shares_of_all_hosts_are_the_batches_of_one(unmasked):
 
 # Each of 10 steps of 7 records, with files of 9, 4, 7, 3 and 6: the first epoch ends
 # within step 4 and the second within step 8.
+@pytest.mark.slow
 def test_names_of_a_batch_are_the_places_of_its_records(source):
     absent = dataclasses.replace(source, files=("a", "b", "c", "d", "e"))
     places = [

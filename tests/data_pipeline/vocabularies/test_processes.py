@@ -82,6 +82,7 @@ def run(function, directory):
     return values
 
 
+@pytest.mark.slow
 def test_two_workers_begin_with_the_warm_up_and_give_results_in_order(tmp_path):
     numbers, pids = run(work, tmp_path)
     assert numbers == [n * n for n in range(20)]
