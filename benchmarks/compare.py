@@ -1,12 +1,12 @@
-r"""Times this project beside Hugging Face with PyTorch, in turns; docs/performance.md.
+r"""Times this project and Hugging Face with PyTorch in turns; see docs/performance.md.
 
     python -m benchmarks.compare --peer_python=/path/to/python \
         --rows=classifier,latency
 
---peer_python has torch and transformers; without it ours is timed alone. Every turn is
-a process of its own. Prints a Markdown table and writes all figures of all turns to
---output_file after each row, so that finished rows stay. A row that lacks its file or
-its unit of the processor is left out, with a line that names it.
+--peer_python is a Python with torch and transformers; without it, only this project is
+timed. Each turn is a separate process. The program prints a Markdown table, and writes
+the figures of all turns to --output_file after each row. It skips a row, with a
+message, if the file of the row is not given or the processor lacks bfloat16.
 """
 
 import dataclasses
@@ -28,28 +28,38 @@ PEER_VARIANTS = ["sdpa", "eager", "sdpa_compiled", "sdpa_frozen", "sdpa_int8"]
 
 def define_flags():
     """Flags: rows, weights and files, and the peer."""
-    flags.DEFINE_list("rows", [], f"Some of {', '.join(rows_lib.ROWS)}; default: all.")
-    flags.DEFINE_string("peer_python", None, "Python that has torch and transformers.")
+    flags.DEFINE_list(
+        "rows", [], f"Rows to time; by default all: {', '.join(rows_lib.ROWS)}."
+    )
+    flags.DEFINE_string(
+        "peer_python", None, "Path of a Python with torch and transformers."
+    )
     flags.DEFINE_list(
         "peer_variants",
         PEER_VARIANTS,
-        "Attention of the peer: _compiled is tried where shapes are fixed, _frozen "
-        "where weights are, too, _int8 where ours are int8; the fastest takes part.",
+        "Variants of Hugging Face to try; the fastest is timed. _compiled needs fixed "
+        "shapes, _frozen also fixed weights, and _int8 a row with int8 weights.",
     )
     flags.DEFINE_string(
-        "pretrained", "models/minilm", "Directory of weights, in Hugging Face's layout."
+        "pretrained",
+        "models/minilm",
+        "Directory of the weights, in the layout of Hugging Face.",
     )
-    flags.DEFINE_string("sms_file", None, "Table of the SMS Spam Collection.")
-    flags.DEFINE_list("sms_columns", ["1", "0"], "Its columns of text and label.")
-    flags.DEFINE_string("sst2_file", None, "Table of SST-2's training rows.")
-    flags.DEFINE_list("sst2_columns", ["0", "1"], "Its columns of text and label.")
-    flags.DEFINE_string("tagging_file", None, "Tagged sentences in CoNLL's columns.")
-    flags.DEFINE_string("squad_file", None, "Questions in SQuAD's layout.")
-    flags.DEFINE_string("texts_file", None, "Texts, the first column of each line.")
-    flags.DEFINE_integer("rounds", 3, "Turns of each side.")
-    flags.DEFINE_integer("steps", 0, "Steps that are timed; 0: those of the row.")
-    flags.DEFINE_integer("max_seq_length", 0, "Tokens; 0: those of the row.")
-    flags.DEFINE_string("output_file", "output/benchmark.json", "Where figures go.")
+    flags.DEFINE_string("sms_file", None, "Table with the SMS Spam Collection.")
+    columns = "Columns of the text and the label in --{}_file."
+    flags.DEFINE_list("sms_columns", ["1", "0"], columns.format("sms"))
+    flags.DEFINE_string("sst2_file", None, "Table with the training set of SST-2.")
+    flags.DEFINE_list("sst2_columns", ["0", "1"], columns.format("sst2"))
+    flags.DEFINE_string("tagging_file", None, "CoNLL file with tagged sentences.")
+    flags.DEFINE_string("squad_file", None, "SQuAD file with training questions.")
+    flags.DEFINE_string("texts_file", None, "Texts, in the first column of a TSV file.")
+    flags.DEFINE_integer("rounds", 3, "Number of turns of each side.")
+    flags.DEFINE_integer(
+        "steps", 0, "Number of timed steps; 0 for the value of the row."
+    )
+    text = "Maximum number of tokens per sequence; 0 for the value of the row."
+    flags.DEFINE_integer("max_seq_length", 0, text)
+    flags.DEFINE_string("output_file", "output/benchmark.json", "JSON file to write.")
 
 
 def check_input(rows):

@@ -1,10 +1,10 @@
-r"""Times create_pretraining_data.py and watches its memory.
+r"""Measures the speed and the memory of create_pretraining_data.py.
 
     python -m benchmarks.data --vocab_file=vocab.txt --input_file='corpus/*.txt'
 
-The script runs --passes times, without start-up in its figures, and once more to watch
-memory. Prints instances and megabytes of text a second, and the most memory of all
-processes, shared pages counted once.
+The script runs --passes times for its speed, without the start-up, and once more for
+its memory. The program prints instances and megabytes of text per second, and the peak
+memory of all processes, with shared pages counted once.
 """
 
 import glob
@@ -25,13 +25,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 def define_flags() -> None:
     """Flags: the corpus, and how the script reads it."""
-    flags.DEFINE_string("vocab_file", None, "Vocabulary of the corpus.", required=True)
-    flags.DEFINE_string("input_file", None, "Text files, by comma.", required=True)
-    flags.DEFINE_integer("passes", 3, "Timed runs.")
-    flags.DEFINE_string("objective", "masked_lm", "Or left_to_right.")
-    flags.DEFINE_integer("dupe_factor", 5, "Times the text is used, masked.")
-    flags.DEFINE_integer("max_seq_length", 128, "Tokens a sequence.")
-    flags.DEFINE_integer("num_workers", 0, "Processes, 0 for one a core.")
+    flags.DEFINE_string("vocab_file", None, "Vocabulary file.", required=True)
+    flags.DEFINE_string(
+        "input_file", None, "Comma-separated text files or globs.", required=True
+    )
+    flags.DEFINE_integer("passes", 3, "Number of timed runs.")
+    flags.DEFINE_string("objective", "masked_lm", "masked_lm or left_to_right.")
+    flags.DEFINE_integer("dupe_factor", 5, "Number of times to use the text.")
+    flags.DEFINE_integer("max_seq_length", 128, "Tokens per sequence.")
+    flags.DEFINE_integer("num_workers", 0, "Number of processes; 0 for one per core.")
 
 
 def memory(process: psutil.Process) -> int:

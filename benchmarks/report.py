@@ -22,12 +22,12 @@ HEADER = (
     "theirs",
 )
 LEGEND = (
-    "Ratio: ours to theirs, the median of the pairs; less is better for ms. Share of "
-    "peak: 2 operations for each weight of the blocks and token, and of the head "
-    "and predicted token, three times as many in training, over the time and over "
-    "the side's own product of {size} x {size}, the best of all turns; padding, "
-    "attention between tokens and all that is no matrix product do not count. Memory: "
-    "most that the process held, in MB."
+    "Ratio: this project divided by Hugging Face, median of the pairs; for ms, lower "
+    "is better. Share of peak: operations per second, divided by those of a {size} x "
+    "{size} matrix product on the same side in its best turn. Operations: 2 per token "
+    "and weight of the blocks, 2 per predicted token and weight of the head; three "
+    "times as many in training. Padding, attention between tokens and everything but "
+    "matrix products are not counted. Memory: peak of the process, in MB."
 )
 # These decide which kernels a library may take.
 INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
@@ -102,7 +102,7 @@ def _sides(rows):
         variables = " ".join(f"{k}={v}" for k, v in runs[0]["environment"].items())
         peak = max(run["peak_gflops"] for run in runs)
         yield (
-            f"{TITLES[side]}: {versions}; {variables or 'environment as it is'}; "
+            f"{TITLES[side]}: {versions}; {variables or 'default environment'}; "
             f"matrix product {peak:.0f} GFLOP/s ({precision})"
         )
 

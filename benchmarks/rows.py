@@ -112,5 +112,5 @@ def missing(row: Row, path: str | None, instruction_sets: list[str]) -> str:
         return f"--{row.file_flag} is not set"
     units = {"avx512_bf16", "amx_bf16"}
     if row.precision == "bfloat16" and not units & set(instruction_sets):
-        return "the processor has no units for bfloat16"
+        return "the processor has no instructions for bfloat16"
     return ""

@@ -1,11 +1,11 @@
-r"""Times training steps over batch, length, layers and width, each varied alone.
+r"""Times training steps over batch size, length, layers and width, each varied alone.
 
     python -m benchmarks.sweep --train_batch_sizes=8,16,32 --max_seq_lengths=64,128,256
 
-The first value of each list is in the middle: it holds while another size is varied.
-Each point is a process of its own that trains a classifier with random weights on full
-sequences of random tokens. Prints a Markdown table and writes it as JSON to
---output_file, after each point.
+The first value of each list applies while another size is varied. Each point is a
+separate process that trains a classifier with random weights on full sequences of
+random tokens. The program writes JSON to --output_file after each point, and prints a
+Markdown table at the end.
 """
 
 import json
@@ -34,14 +34,15 @@ SIZES = {
 def define_flags():
     """Flags: the sizes and the network."""
     for name, values in SIZES.items():
-        flags.DEFINE_list(name, values.split(","), f"Values of {name}.")
+        text = "Values to time; the first one applies while another size is varied."
+        flags.DEFINE_list(name, values.split(","), text)
     flags.DEFINE_string(
         "bert_config_file",
         "models/minilm/config.json",
-        "The network; width changes its feed-forward layer and heads alike.",
+        "Config file; the feed-forward layer and the heads grow with the width.",
     )
-    flags.DEFINE_integer("steps", 5, "Timed steps.", lower_bound=1)
-    flags.DEFINE_string("output_file", "output/sweep.json", "Where figures go.")
+    flags.DEFINE_integer("steps", 5, "Number of timed steps.", lower_bound=1)
+    flags.DEFINE_string("output_file", "output/sweep.json", "JSON file to write.")
 
 
 def points():
@@ -56,7 +57,7 @@ def points():
         if wrong or not texts[name]:
             raise errors.InputError(
                 f"--{name}={','.join(texts[name])}: give whole numbers of 1 or more, "
-                "by comma"
+                "separated by commas"
             )
     middle = {name: int(texts[name][0]) for name in SIZES}
     others = [{**middle, n: int(text)} for n in SIZES for text in texts[n][1:]]
@@ -73,8 +74,8 @@ def network(config, point):
     head = config.hidden_size // config.num_attention_heads
     if width % head or length > config.max_position_embeddings:
         raise errors.InputError(
-            f"--hidden_sizes={width} --max_seq_lengths={length}: widths are multiples "
-            f"of {head}, the size of a head, and lengths at most "
+            f"--hidden_sizes={width} --max_seq_lengths={length}: widths must be "
+            f"multiples of {head}, the size of a head, and lengths must be at most "
             f"{config.max_position_embeddings} in {FLAGS.bert_config_file}"
         )
     changes = {

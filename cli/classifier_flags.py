@@ -168,7 +168,7 @@ def _define_output() -> None:
         0,
         "Number of rows with a weight for each word, in explanations.jsonl and the "
         "report: the worst errors of the dev set or, without --do_eval, of the test "
-        "set.",
+        "set. Without labels, they are the first rows of the test set.",
         lower_bound=0,
     )
     boolean(

@@ -1,13 +1,13 @@
-r"""Prints the answers of TensorFlow Serving, or of a server with its protocol.
+r"""Prints predictions of TensorFlow Serving, or of a server with the same protocol.
 
-Each argument is an example; a tab separates the texts of a pair:
+Each argument is one example; a tab separates the texts of a pair:
 
     python -m serving.client --address=localhost:8500 --model=messages "a text"
     python -m serving.client --address=localhost:8501 --rest --model=squad \
         $'question\tcontext'
 
-gRPC needs the extra `serving`; --rest needs nothing and starts at once. Prints what
-serving.predictor prints.
+gRPC needs the extra `serving`. --rest needs no extra package and starts faster. The
+output has the format of serving.predictor.
 """
 
 from collections.abc import Sequence
@@ -24,31 +24,31 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     """Defines the flags of `python -m serving.client`."""
     with command_line.heading("Model and vocabulary"):
-        flags.DEFINE_string("address", None, "HOST:PORT of the server.")
+        flags.DEFINE_string("address", None, "Address of the server, as HOST:PORT.")
         flags.DEFINE_bool("rest", False, "Use the REST API instead of gRPC.")
-        flags.DEFINE_string("model", None, "The name of the model at the server.")
+        flags.DEFINE_string("model", None, "Name of the model on the server.")
         flags.DEFINE_integer(
-            "model_version", 0, "Its version; 0 for the newest.", lower_bound=0
+            "model_version", 0, "Version of the model; 0 for the newest.", lower_bound=0
         )
         flags.DEFINE_string(
             "signature",
             tf_serving.DEFAULT_SIGNATURE,
-            "Which of its functions to ask.",
+            "Signature of the model to call.",
         )
         flags.DEFINE_string(
             "label_map_file",
             None,
-            "label_map.json of the export, in assets.extra: names the probabilities, "
-            "of which a server names the best only.",
+            "label_map.json of the export, in assets.extra, for the names of all "
+            "labels. A server returns only the name of the predicted label.",
         )
         flags.DEFINE_integer(
-            "batch_size", 32, "Most examples in a request.", lower_bound=1
+            "batch_size", 32, "Maximum number of examples per request.", lower_bound=1
         )
         command_line.define_float(
-            "timeout_seconds", 30, "How long to wait for an answer.", lower_bound=0.001
+            "timeout_seconds", 30, "Timeout of a request in seconds.", lower_bound=0.001
         )
     with command_line.heading("Output"):
-        flags.DEFINE_bool("json", False, "Print one JSON object a line.")
+        flags.DEFINE_bool("json", False, "Print one JSON object per line.")
 
 
 def main() -> None:

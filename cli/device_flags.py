@@ -68,7 +68,7 @@ def _define_precision() -> None:
         None,
         list(PRECISIONS),
         "Data type of the computation; weights stay in float32. By default everything "
-        "is float32. With float16 the loss is scaled dynamically.",
+        "is float32. With float16, training scales the loss dynamically.",
     )
 
 

@@ -24,7 +24,7 @@ def _define_words() -> None:
         "file_format",
         "auto",
         forms,
-        "Format of the files; auto detects it from the file name.",
+        "Format of the files; auto detects it from the file name or the first line.",
     )
     integer(
         "word_column",

@@ -83,7 +83,8 @@ def _define_intervals() -> None:
     flags.DEFINE_integer(
         "keep_checkpoint_max",
         5,
-        "Maximum number of recent checkpoints to keep.",
+        "Maximum number of recent checkpoints to keep. Fine-tuning also keeps the best "
+        "one.",
         lower_bound=1,
     )
     flags.DEFINE_integer(

@@ -1,6 +1,6 @@
-"""Writes the tokens, or their ids, of each line of a text file.
+"""Prints the tokens, or their ids, of each line of a text file.
 
-Reads standard input in place of the file `-`:
+The file name `-` stands for standard input:
 
     python -m data_pipeline.tokenization --vocab_file=vocab.txt text.txt
 """
@@ -15,10 +15,11 @@ def _define_flags():
     from absl import flags
 
     with command_line.heading("Model and vocabulary"):
-        flags.DEFINE_string("vocab_file", None, "The vocabulary, of whichever kind.")
-        flags.DEFINE_bool("do_lower_case", True, "False for cased checkpoints.")
+        flags.DEFINE_string("vocab_file", None, "Vocabulary file of the model.")
+        text = "Lower-case the text and remove accents; false for cased models."
+        flags.DEFINE_bool("do_lower_case", True, text)
     with command_line.heading("Output"):
-        flags.DEFINE_bool("ids", False, "Prints ids instead of tokens.")
+        flags.DEFINE_bool("ids", False, "Print ids instead of tokens.")
     flags.mark_flag_as_required("vocab_file")
 
 

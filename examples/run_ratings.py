@@ -1,9 +1,9 @@
-r"""Rates texts on several scales at once: tables with `text`, and `label` as "4 2.5".
+r"""Rates texts on several scales; `label` holds the ratings of `text`, such as "4 2.5".
 
     python -m examples.run_ratings --pretrained=models/minilm --do_train --do_eval \
         --train_file=train.tsv --dev_file=dev.tsv --output_dir=output/ratings
 
-A task that the project does not have: a complete script over training/driver.py.
+This is an example of a complete script for a new task, based on training/driver.py.
 """
 
 import functools
@@ -23,7 +23,9 @@ def define_flags():
     actions = ("do_train", "do_eval", "do_predict", "do_export")
     fine_tuning_flags.define(*actions, max_seq_length=128)
     for split in ("train", "dev", "test"):
-        flags.DEFINE_string(f"{split}_file", None, f"Table of the {split} rows.")
+        flags.DEFINE_string(
+            f"{split}_file", None, f"TSV, CSV or JSONL file of the {split} set."
+        )
 
 
 if __name__ == "__main__":  # before the imports that take seconds

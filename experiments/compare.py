@@ -3,9 +3,9 @@ r"""Compares BERT, GPT, ELMo and their variants: one size, one corpus, the same 
     python -m experiments.compare --steps=6000 --corpus_files='corpus/*.txt' \
         --held_out_files=corpus/held_out.txt --data_dir=data --output_dir=output/compare
 
-Pretrains every network on as many tokens, trains each on the same tasks for as long,
-and writes comparison.md. The same command goes on where it was killed;
-docs/comparison.md has its limits, docs/results/comparison.md figures.
+The program pretrains all networks on the same number of tokens, trains them on the same
+tasks, and writes results/comparison.md. After a stop, the same command continues. See
+docs/comparison.md for the limits, and docs/results/comparison.md for scores.
 """
 
 import functools
@@ -30,27 +30,63 @@ def define_flags():
     text = functools.partial(flags.DEFINE_string, default=None, required=True)
     real = functools.partial(command_line.define_float, lower_bound=0)
     integer = flags.DEFINE_integer
-    text("output_dir", help="Where everything goes.")
-    text("corpus_files", help="Texts, one sentence a line; globs, by comma.")
-    text("held_out_files", help="Texts that nothing is trained on; the same.")
-    text("data_dir", help="With a folder for each of --tasks.")
-    integer("steps", None, "Steps of BERT's pretraining.", lower_bound=8, required=True)
-    real("num_train_epochs", 3.0, "Passes over each task's rows.")
-    flags.DEFINE_string(
-        "bert_config_file", DEFAULT_CONFIG, "BERT, whose size all others get."
+    text("output_dir", help="Output directory.")
+    text(
+        "corpus_files",
+        help="Comma-separated text files or globs; one sentence per line.",
     )
-    integer("vocab_size", 5000, "Word pieces, and words of ELMo.", lower_bound=100)
-    integer("train_batch_size", 8, "Sequences of a step.", lower_bound=1)
-    integer("max_seq_length", 128, "Tokens of a sequence.", lower_bound=16)
-    real("learning_rate", 1e-3, "The peak in pretraining, but ELMo's.")
-    real("task_learning_rate", 3e-4, "The peak in tasks.")
-    real("feature_learning_rate", 5e-3, "The peak in tasks that train the head alone.")
-    flags.DEFINE_list("seeds", ["1", "2", "3"], "Runs of each task.")
-    flags.DEFINE_list("systems", list(systems.SYSTEMS), "Rows of the comparison.")
-    flags.DEFINE_list("tasks", list(tasks.TASKS), "Its columns.")
-    flags.DEFINE_bool("layers", True, "Compare layers as features of named entities.")
-    flags.DEFINE_bool("curves", True, "Score a task along the pretraining.")
-    integer("jobs", 0, "Programs at once; 0: one a core, or one on a GPU.", 0)
+    text(
+        "held_out_files", help="Text files or globs for evaluation, never for training."
+    )
+    text("data_dir", help="Directory with a folder for each of --tasks.")
+    about = "Number of pretraining steps of BERT; the others read as many tokens."
+    integer("steps", None, about, lower_bound=8, required=True)
+    real("num_train_epochs", 3.0, "Number of training epochs of each task.")
+    flags.DEFINE_string(
+        "bert_config_file", DEFAULT_CONFIG, "Config file of BERT; others get its size."
+    )
+    integer(
+        "vocab_size",
+        5000,
+        "Number of word pieces; for ELMo, of words.",
+        lower_bound=100,
+    )
+    integer(
+        "train_batch_size",
+        8,
+        "Batch size of pretraining, except for ELMo.",
+        lower_bound=1,
+    )
+    integer(
+        "max_seq_length",
+        128,
+        "Maximum number of tokens per sequence in pretraining.",
+        lower_bound=16,
+    )
+    real("learning_rate", 1e-3, "Peak learning rate of pretraining, except for ELMo.")
+    real("task_learning_rate", 3e-4, "Peak learning rate of the tasks.")
+    real(
+        "feature_learning_rate",
+        5e-3,
+        "Peak learning rate of tasks that train only the head.",
+    )
+    flags.DEFINE_list(
+        "seeds", ["1", "2", "3"], "Random seeds; each task runs once with each."
+    )
+    flags.DEFINE_list("systems", list(systems.SYSTEMS), "Systems to compare.")
+    flags.DEFINE_list("tasks", list(tasks.TASKS), "Tasks to train and score.")
+    flags.DEFINE_bool(
+        "layers", True, "Compare the layers of BERT as features for named entities."
+    )
+    flags.DEFINE_bool(
+        "curves", True, "Score SST-2 at several checkpoints of the pretraining."
+    )
+    integer(
+        "jobs",
+        0,
+        "Number of parallel programs; 0 for one per core, or one on a GPU.",
+        0,
+    )
 
 
 if __name__ == "__main__":  # before the imports that take seconds
@@ -71,9 +107,9 @@ def _known(flag, known):
     names = FLAGS.flag_values_dict()[flag]
     wrong = [name for name in names if name not in known]
     if wrong or not names:
+        problem = f"{', '.join(wrong)} is not one of" if wrong else "give some of"
         raise errors.InputError(
-            f"--{flag}={','.join(names)}: {', '.join(wrong) or 'nothing'} is not one "
-            f"of {', '.join(known)}"
+            f"--{flag}={','.join(names)}: {problem} {', '.join(known)}"
         )
     return [name for name in known if name in names]
 
@@ -88,7 +124,7 @@ def settings():
     if wrong or len(set(FLAGS.seeds)) < len(FLAGS.seeds) or not FLAGS.seeds:
         raise errors.InputError(
             f"--seeds={','.join(FLAGS.seeds)} are not different whole numbers; give "
-            "such as 1,2,3"
+            "seeds such as 1,2,3"
         )
     chosen = _known("tasks", tasks.TASKS)
     tasks.check(chosen, FLAGS.data_dir)
@@ -99,8 +135,8 @@ def settings():
     if longest > bert.max_position_embeddings:
         raise errors.InputError(
             f"{FLAGS.bert_config_file} has {bert.max_position_embeddings} positions, "
-            f"but texts of {longest} tokens are read; give it more, or lower "
-            "--max_seq_length"
+            f"but texts of {longest} tokens are read; choose another config, or "
+            "lower --max_seq_length"
         )
     cores = joblib.cpu_count()  # of those that this process, or its container, may use
     jobs = FLAGS.jobs or (1 if tf.config.list_physical_devices("GPU") else cores)

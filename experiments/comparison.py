@@ -58,8 +58,8 @@ def check_same(settings: commands.Settings, corpus: preparation.Corpus) -> None:
         if before.get(name) != value:
             raise errors.InputError(
                 f"{settings.directory} has a comparison with {name}="
-                f"{before.get(name)}, but this one has {name}={value}; name another "
-                "--output_dir, or the same value"
+                f"{before.get(name)}, but this one has {name}={value}; choose "
+                "another --output_dir, or the same value"
             )
 
 

@@ -11,9 +11,9 @@ from experiments import claims, plots, scores, systems, tasks
 
 # Before the table of claims.
 CAUTION = (
-    "Each interval is of 95 % by itself and not corrected for the number of claims, "
-    "{}: one in twenty leaves out 0 where there is no difference. Resamples of few "
-    "seeds make it too narrow as well."
+    "Each claim has a separate 95 % interval. The intervals are not corrected for the "
+    "number of claims, {}: without any difference, one in twenty leaves out 0. Few "
+    "seeds also make them too narrow."
 )
 PAGE, TABLE, RECORD = "comparison.md", "scores.csv", "comparison.json"
 PICTURES = {  # and what stands in their place for readers who do not see them

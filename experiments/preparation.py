@@ -49,7 +49,7 @@ class Corpus:
         if not files:
             raise errors.InputError(
                 f"--corpus_files={train} are all among --held_out_files={held_out}; "
-                "leave text to train on"
+                "leave some text for training"
             )
         self._directory = directory
         self.texts = dict(zip(_SPLITS, (files, held), strict=True))
@@ -140,11 +140,11 @@ def _match(flag: str, globs: str) -> list[str]:
     for pattern in filter(None, map(str.strip, globs.split(","))):
         if not (matches := glob.glob(pattern)):
             raise errors.InputError(
-                f"--{flag}: no file is called {pattern}; correct it"
+                f"--{flag}: no file matches {pattern}; correct the path"
             )
         files |= set(map(os.path.abspath, matches))
     if not files:
         raise errors.InputError(
-            f"--{flag} names no file; name texts, one sentence a line"
+            f"--{flag} names no file; give text files with one sentence per line"
         )
     return sorted(files)

@@ -30,7 +30,7 @@ def equal_sized(
         raise errors.InputError(
             f"a BERT of {bert.num_hidden_layers} layers of {bert.hidden_size} has no "
             "counterparts: an encoder-decoder needs two layers, an ELMo an even width; "
-            "give a --bert_config_file with both"
+            "choose another --bert_config_file"
         )
     bert = bert.with_vocab_size(len(vocab))
     wanted = num_weights(bert)

@@ -53,8 +53,8 @@ def locked(directory: str) -> Iterator[int]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             print(
-                f"{directory} is in use: by another comparison, or by programs that "
-                "one left when it was killed. Waiting for them to end ...",
+                f"{directory} is in use by another comparison, or by programs of a "
+                "killed one; waiting for their end ...",
                 flush=True,
             )
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -81,7 +81,7 @@ class Runner:
         """
         left = [stage for stage in stages if not seconds_of(stage)]
         count = len(stages) - len(left)
-        print(f"{name}: {len(stages)} runs, {count} are done")
+        print(f"{name}: {len(stages)} runs, {count} of them already done")
         running: dict[subprocess.Popen[bytes], tuple[Stage, float, int]] = {}
         try:
             while left or running:
@@ -131,8 +131,8 @@ def _check(program: subprocess.Popen[bytes], stage: Stage, log_size: int) -> Non
         lines = file.read().decode(errors="replace").splitlines()[-_SHOWN:]
     shown = "\n".join(f"    {line}" for line in lines)
     raise Failed(
-        f"{stage.title}: ended with exit code {program.returncode}. The end of {log}:\n"
-        f"{shown}\nIts command: python {shlex.join(stage.command)}"
+        f"{stage.title}: ended with exit code {program.returncode}. Last lines of "
+        f"{log}:\n{shown}\nCommand: python {shlex.join(stage.command)}"
     )
 
 

@@ -1,9 +1,9 @@
-r"""Puts two runs side by side: scores with intervals, verdicts on rows, flags.
+r"""Compares two runs: scores with intervals, rows that only one gets right, flags.
 
     python -m reports.compare output/first output/second
 
-The arguments are directories of runs that have evaluated the same rows, or some of
-them, and hold a report.json. Prints tables; --output_file writes a page as well.
+The arguments are output directories of runs that evaluated the same rows, or some of
+them, and have a report.json. The program prints tables.
 """
 
 import dataclasses
@@ -18,7 +18,9 @@ def _define_flags():
     from absl import flags
 
     with command_line.heading("Output"):
-        flags.DEFINE_string("output_file", None, "An HTML page to write as well.")
+        flags.DEFINE_string(
+            "output_file", None, "Also write the comparison to this HTML file."
+        )
 
 
 if __name__ == "__main__":  # before the imports that take seconds
@@ -143,7 +145,7 @@ def _scores(one, other, is_same):
         theirs = other["scores"].get(name, {"value": None})
         if score["value"] is None or theirs["value"] is None:
             continue
-        interval, note = None, "not known" if is_same else "not known: other rows"
+        interval, note = None, "not known" if is_same else "not known: different rows"
         if is_same and name in one["resampled"] and name in other["resampled"]:
             # Draws follow from the rows, so these are pairs.
             both = [run["resampled"][name] for run in (one, other)]
@@ -204,11 +206,11 @@ def lines(compared: Comparison) -> Iterator[str]:
     for which, rows in only.items():
         if rows:
             yield ""
-            yield f"only the {which} has these right, {len(rows)} of them:"
+            yield f"rows that only the {which} run gets right ({len(rows)}):"
         for row in rows:
             text = " | ".join(" ".join(t.split()) for t in row["texts"])
             yield f"  {text[:_TEXT_COLUMNS]}"
-            yield f"    {row['expected']}, and not {row['predicted']}"
+            yield f"    expected: {row['expected']}, predicted: {row['predicted']}"
 
 
 def _indent(rows):
@@ -220,7 +222,7 @@ def _main(argv: Sequence[str], output_file: str | None) -> int:
     try:
         if len(argv) != 3:
             raise errors.InputError(
-                f"{len(argv) - 1} directories given; give two, of runs to compare"
+                f"{len(argv) - 1} directories given; give those of two runs"
             )
         if output_file:
             atomic_files.check_writable(output_file)

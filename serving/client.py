@@ -19,7 +19,7 @@ def connect(
     host, _, port = address.rpartition(":")
     if not (host and port.isascii() and port.isdigit()) or "/" in address:
         raise errors.InputError(
-            f"--address={address} is not HOST:PORT; give it such as "
+            f"--address={address} is not HOST:PORT; give an address such as "
             f"localhost:{tf_serving.REST_PORT if by_rest else tf_serving.GRPC_PORT}"
         )
     if by_rest:
@@ -62,7 +62,8 @@ def predict(
         answered = answers.rows(values, labels)
         if len(answered) != len(batch[0]):
             raise errors.InputError(
-                f"the server answers {len(answered)} times to {len(batch[0])} examples"
+                f"the server returned {len(answered)} predictions for {len(batch[0])} "
+                "examples; check --model and --signature"
             )
         rows += answered
     return rows
@@ -75,7 +76,8 @@ def _describe(
     if wanted not in signatures:
         names = sorted(name for name in signatures if not name.startswith("__"))
         raise errors.InputError(
-            f"--signature={wanted}: the model has {', '.join(names) or 'none'}"
+            f"--signature={wanted}: the signatures of the model are "
+            f"{', '.join(names) or 'none'}"
         )
     inputs, counts = signatures[wanted]["inputs"], {}
     for name, info in sorted(inputs.items()):
@@ -86,7 +88,7 @@ def _describe(
             shape = ", ".join(dim["size"] for dim in dims)
             raise errors.InputError(
                 f"--signature={wanted} takes {name} [{shape}] of {info['dtype']}; this "
-                "command gives texts, for example to serving_default"
+                "command sends texts; choose another signature, such as serving_default"
             )
     return answers.text_names(counts), sorted(signatures[wanted]["outputs"])
 

@@ -298,7 +298,7 @@ def assign(model, file: weights_file.WeightsFile) -> LoadReport:
             )
         variable.assign(value)
         assigned.append(name.google)
-    unused = sorted(file.shapes.keys() - used - file.states)
+    unused = sorted(file.shapes.keys() - used - file.states.keys())
     depth = model.config.num_hidden_layers
     if deeper := [key for key in unused if (names.layer_number(key) or 0) >= depth]:
         logging.warning(

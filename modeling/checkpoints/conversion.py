@@ -9,13 +9,14 @@ import dataclasses
 import json
 import os
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import safetensors
 import tensorflow as tf
 
-from contract import atomic_files, errors, features, file_names
+from contract import atomic_files, errors, features, file_names, wording
 from modeling import pretrainers, token_heads
 from modeling.checkpoints import (
     checkpoint,
@@ -81,15 +82,15 @@ TOLERANCE = 1e-5  # outputs of equal weights differ at most by the order of sums
 class Converted:
     """A network that was read.
 
-    `format` is one of `FORMATS`, `head` one of pretrainers.HEADS; `num_states` counts
-    the names in the file that are no weights of a model.
+    `format` is one of `FORMATS`, `head` one of pretrainers.HEADS; `states` is as in
+    weights_file.WeightsFile.
     """
 
     format: str
     head: str
     model: Any
     report: checkpoint.LoadReport
-    num_states: int
+    states: Mapping[str, str]
 
     def __str__(self):
         report = self.report
@@ -103,8 +104,13 @@ class Converted:
             f"input: {report.source} ({self.format}), head: {self.head}",
             f"converted: {len(report.assigned)} variables ({counts})",
         ]
-        if self.num_states:
-            lines.append(f"left out: {self.num_states} of training, buffers and copies")
+        if self.states:
+            kinds = sorted(collections.Counter(self.states.values()).items())
+            lines.append(
+                f"left out: {wording.count(len(self.states), 'variable')} "
+                f"({', '.join(f'{kind} {count}' for kind, count in kinds)}), because "
+                "training state, buffers and copies of weights are not converted"
+            )
         if report.unused:
             lines.append(f"left over: {', '.join(report.unused)}")
         if report.missing:
@@ -148,7 +154,7 @@ def read(path, config, head="auto", **settings):
                 f"{report.source}: lacks {name.google}, though it has others of the "
                 f"{part}; the file is not whole"
             )
-    return Converted(file.format, head, model, report, len(file.states))
+    return Converted(file.format, head, model, report, file.states)
 
 
 def select_config(config, head):

@@ -41,7 +41,7 @@ class GoogleFile(weights_file.WeightsFile):
             shapes = self._reader.get_variable_to_shape_map()
         self._stored = {elmo_names.number_cells(name): name for name in shapes}
         self.shapes = {key: tuple(shapes[name]) for key, name in self._stored.items()}
-        self.states = frozenset(filter(_STATE.search, self.shapes))
+        self.states = weights_file.matches(_STATE, self.shapes)
         if "global_step" in shapes:
             self.global_step = int(self._tensor("global_step"))
 

@@ -135,7 +135,7 @@ class HuggingFaceFile(weights_file.WeightsFile):
             name: tuple(file.get_slice(key).get_shape())
             for name, (file, key) in self._stored.items()
         }
-        self.states = frozenset(filter(_BUFFERS.search, self.shapes))
+        self.states = weights_file.matches(_BUFFERS, self.shapes)
         if "score.weight" in self.shapes:  # their classifier has no bias, GPT's has
             self.shapes.setdefault("score.bias", self.shapes["score.weight"][:1])
         tokens, positions = names.GPT_TABLES

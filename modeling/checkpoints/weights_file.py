@@ -1,7 +1,9 @@
 """The base of open files of weights, one class a format."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Set
+import re
+import types
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,13 +19,14 @@ class WeightsFile:
         format: google, hugging_face, hdf5 or keras; see `names.Name.key`.
         source: the path that messages name.
         shapes: {key: shape as stored}.
-        states: the keys that hold no weights of a model: moments, buffers, copies.
+        states: {key: kind} of moments, buffers and copies, which are no weights of a
+            model; a kind is such as adam_m or position_ids.
     """
 
     format: str
     source: str
     shapes: Mapping[str, tuple[int, ...]]
-    states: Set[str] = frozenset()
+    states: Mapping[str, str] = types.MappingProxyType({})
     global_step: int | None = None
 
     def sizes(self) -> Mapping[str, Any]:
@@ -33,6 +36,12 @@ class WeightsFile:
     def read(self, name: names.Name) -> np.ndarray:
         """The array of a variable as a model holds it, in the dtype stored."""
         raise NotImplementedError
+
+
+def matches(pattern: re.Pattern[str], keys: Iterable[str]) -> dict[str, str]:
+    """{key: the part that matches, without separators}, of the keys that match."""
+    parts = {key: pattern.search(key) for key in keys}
+    return {key: part.group().strip("/._") for key, part in parts.items() if part}
 
 
 @contextlib.contextmanager

@@ -118,7 +118,7 @@ def test_report_holds_medians_and_ratios():
         "* this project: TensorFlow 2.21; TF_X=1; matrix product 156 GFLOP/s (float32)"
     ) in lines
     assert (
-        "* Hugging Face: PyTorch 2.13; environment as it is; matrix product 180 "
+        "* Hugging Face: PyTorch 2.13; default environment; matrix product 180 "
         "GFLOP/s (float32)"
     ) in lines
     assert (

@@ -127,7 +127,7 @@ def read_settings(arguments, tmp_path):
             "--systems=bert,elmo2",
             "--systems=bert,elmo2: elmo2 is not one of random, be",
         ),
-        ("--tasks=", "--tasks=: nothing is not one of sst2, cola, stsb"),
+        ("--tasks=", "--tasks=: give some of sst2, cola, stsb"),
         ("--seeds=1,1", "--seeds=1,1 are not different whole numbers"),
         ("--seeds=one", "--seeds=one are not different whole numbers"),
         ("--tasks=sst2,cola", r"CoLA: there is no .*data/cola/train.tsv; put it there"),

@@ -139,7 +139,7 @@ def test_the_page_has_tables_pictures_and_files(tmp_path):
     ) in page
     assert "| learned sum of all layers | 12.0 +- 0.0 |" in page
     count = page.split("## What papers say")[1].count("\n| ") - 1
-    assert f"not corrected for the number of claims, {count}: one in twenty" in page
+    assert f"not corrected for the number of claims, {count}: without" in page
     for name in pages.PICTURES:
         assert f"]({name})" in page
         assert "<svg" in (tmp_path / name).read_text()

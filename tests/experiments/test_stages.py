@@ -37,7 +37,9 @@ def test_what_is_done_is_not_run_again(root, capsys):
     run(root, [stage(root, "a"), stage(root, "b")])
     run(root, [stage(root, "a"), stage(root, "b"), stage(root, "c")])
     assert sorted((root / "out").read_text().split()) == ["a", "b", "c"]
-    assert "runs: 3 runs, 2 are done\n  3/3  c: 0 s" in capsys.readouterr().out
+    assert (
+        "runs: 3 runs, 2 of them already done\n  3/3  c: 0 s" in capsys.readouterr().out
+    )
     other = stage(root, "a")._replace(
         command=("program.py", f"{root}/out", "d", "0", "0")
     )
@@ -53,8 +55,8 @@ def test_what_failed_is_shown_with_its_command_and_nothing_begins_after_it(root)
     with pytest.raises(stages.Failed) as raised:
         run(root, [stage(root, "bad", 3), stage(root, "later")], alone=True)
     message = str(raised.value)
-    assert message.startswith("bad: ended with exit code 3. The end of ")
-    assert "    said bad\nIts command: python program.py" in message
+    assert message.startswith("bad: ended with exit code 3. Last lines of ")
+    assert "    said bad\nCommand: python program.py" in message
     assert "earlier" not in message
     assert (root / "out").read_text().split() == ["bad"]
     assert not (root / "bad" / stages.DONE).exists()

@@ -63,7 +63,7 @@ def test_rows_that_only_one_has_are_left_out():
     actual = compare.compare(run_of(count=60), run_of(count=40, shift=1), NAMES)
     assert actual.shared == 40 and sum(actual.counts) == 40
     assert all(score.interval is None for score in actual.scores)
-    assert "not known: other rows" in "\n".join(compare.lines(actual))
+    assert "not known: different rows" in "\n".join(compare.lines(actual))
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_directory_without_a_record_is_one_line(tmp_path, capsys, prepare, messa
     assert compare._main(["compare", str(tmp_path), str(tmp_path)], None) == 2
     assert message in (err := capsys.readouterr().err) and err.count("\n") == 1
     assert compare._main(["compare", "a"], None) == 2
-    assert "give two, of runs to compare" in capsys.readouterr().err
+    assert "give those of two runs" in capsys.readouterr().err
