@@ -2,7 +2,7 @@
 
     model = bert.load("models/minilm").model
 
-Import it before TensorFlow, which reads variables that it sets (cli/environment.py).
+Import it before TensorFlow, which reads variables that it sets.
 """
 
 from cli import environment
@@ -36,10 +36,10 @@ from modeling.checkpoints import (
     output_directory,
     pretrained,
 )
-from modeling.features import attention_maps, head_config, vectors
+from modeling.features import attention_maps, vectors
 from modeling.generation import beam_search
 from serving import export, formats
-from training import inference, metrics, optimizers
+from training import inference, metrics, optimizers, run_directory
 
 tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
 
@@ -243,20 +243,19 @@ class Loaded:
         Formats as of `--export_format` and `--quantization`.
         """
         label_set = self._label_set("export")
-        write = formats.writer(export_format, quantization)
-        formats.check(
-            export_format, head_config.name_lstms(self.model.config, self.model.reading)
-        )
+        model = self.model
+        write = formats.writer(export_format, quantization, model)
+        formats.check(export_format, model.config, model.reading, model.sequences)
         label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
-        with kernels_tf.joined_projections(self.model) as variables:
+        with kernels_tf.joined_projections(model) as variables:
             module = export.TextClassifier(
                 self._pack.served,
-                losses.with_probabilities(label_set.problem_type, self.model),
+                losses.WithProbabilities(label_set.problem_type, model),
                 variables,
                 label_set.names if label_set.has_one_label else (),
                 self._pack.text_names,
                 self._pack.ids_shape,
-                self.model.config,
+                model.config,
             )
             return export.save(module, export_dir, label_map, write=write)
 
@@ -341,7 +340,7 @@ def load(
     *,
     head="auto",
     labels: Sequence[str] = (),
-    max_seq_length=128,
+    max_seq_length: int | None = None,
     do_lower_case: bool | None = None,
     check_case=True,
 ) -> Loaded:
@@ -355,8 +354,8 @@ def load(
         labels: of a classifier (or tagger, by `head`); its values are random unless the
             weights have a head of as many classes. They are of a choice, or several for
             a text, where the config of Hugging Face is of such a model.
-        max_seq_length: in tokens, [CLS] and [SEP] included; longer texts are cut.
-        do_lower_case: by default what the directory says, or True.
+        max_seq_length: in tokens, [CLS] and [SEP] included; by default a run's, or 128.
+        do_lower_case: by default as the directory has it, or True.
         check_case: whether to compare `do_lower_case` with the vocabulary.
 
     Raises:
@@ -364,14 +363,15 @@ def load(
     """
     if isinstance(labels, str):
         raise errors.InputError(f"labels={labels!r} is a string; give a list of names")
-    settings = max_seq_length, do_lower_case, check_case
-    opened = _open(directory, *settings, takes_encoder_decoder=not labels)
+    if (length := max_seq_length) is None:
+        length = run_directory.trained_with(directory, "max_seq_length") or 128
+    opened = _open(directory, length, do_lower_case, check_case, not labels)
     if not labels:
-        return _with_stored_head(opened, head, max_seq_length)
+        return _with_stored_head(opened, head, length)
     kind = hugging_face.stated_problem_type(opened.config)
     kind = kind if kind in ("choice", "multi_label") else "classification"
     classes = label_maps.named(labels, "" if head == "tagger" else kind)
-    return _with_new_head(opened, classes, max_seq_length)
+    return _with_new_head(opened, classes, length)
 
 
 @argument_names.in_errors

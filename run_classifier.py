@@ -38,7 +38,6 @@ from data_pipeline.classification import labels, predictions, soft_labels, sourc
 from data_pipeline.classification import split as row_splits
 from modeling import losses, models, sequences
 from modeling.checkpoints import checkpoint, pretrained
-from modeling.features import head_config
 from reports import pictures
 from serving import export, formats
 from training import driver, metrics
@@ -86,7 +85,8 @@ def make_task(config, tokenizer, data, soft, reading):
         objective = losses.distillation(data.problem_type, *taught, weights)
     objective = losses.with_next_tokens(objective, FLAGS.lm_loss_weight)
     label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
-    lstms = head_config.name_lstms(config, reading)
+    kind = sequences.choose_kind(data.problem_type, label_set.pair_input)
+    formats.check(FLAGS.export_format, config, reading, kind)
     outputs = classifier_task.Outputs(data, soft)
     return driver.FineTuningTask(
         splits=splits,
@@ -94,7 +94,7 @@ def make_task(config, tokenizer, data, soft, reading):
             models.BertClassifier,
             config,
             label_set.num_outputs,
-            sequences.choose_kind(data.problem_type, label_set.pair_input),
+            kind,
             predicts_tokens=FLAGS.lm_loss_weight > 0,
             reading=reading,
             recompute=FLAGS.recompute,
@@ -110,7 +110,7 @@ def make_task(config, tokenizer, data, soft, reading):
         report=outputs.report_hook(tokenizer),
         predict=outputs.predict,
         export=functools.partial(export_model, data, label_map),
-        reopen=formats.network_opener(FLAGS.export_format, lstms),
+        reopen=formats.open_network,
         write_records=functools.partial(write_records, data),
         files=pretrained.files(config, tokenizer) | label_map | reading.files(),
         identity={**label_set.identity, "reading": reading.chosen()},
@@ -129,7 +129,7 @@ def export_model(data, label_map, model, output_dir):
     def make(variables):
         return export.TextClassifier(
             data.encode.served,
-            losses.with_probabilities(data.problem_type, model),
+            losses.WithProbabilities(data.problem_type, model),
             variables,
             data.label_set.names if data.label_set.has_one_label else (),
             data.encode.text_names,

@@ -34,7 +34,6 @@ from data_pipeline.squad import split as question_rows
 from data_pipeline.text import opening, wordpiece
 from modeling import losses, models
 from modeling.checkpoints import pretrained
-from modeling.features import head_config
 from serving import formats, windowed
 from training import run_directory
 
@@ -93,7 +92,7 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         for questions in data.values():
             question_rows.write_records(output_dir, questions, FLAGS.max_seq_length)
 
-    lstms = head_config.name_lstms(config, reading)
+    formats.check(FLAGS.export_format, config, reading)
     return run_flags.make_task(
         "question-answering",
         lambda: {split: questions.summary() for split, questions in data.items()},
@@ -106,7 +105,7 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
         examine=lambda split, scored: scores.outcomes(split, data["predict"], scored),
         predict=predict,
         export=functools.partial(export_model, tokenizer, choice),
-        reopen=formats.network_opener(FLAGS.export_format, lstms),
+        reopen=formats.open_network,
         write_records=write_records,
         files=pretrained.files(config, tokenizer) | reading.files(),
         identity={"reading": reading.chosen()},

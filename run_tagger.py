@@ -34,7 +34,6 @@ from data_pipeline.tagging import split as sentence_rows
 from data_pipeline.text import opening
 from modeling import losses, models
 from modeling.checkpoints import pretrained
-from modeling.features import head_config
 from serving import formats, windowed
 
 
@@ -75,7 +74,7 @@ def prepare():
 def make_task(config, tokenizer, tag_set, data, reading):
     """The driver.FineTuningTask of tagging words."""
     label_map = {file_names.LABEL_MAP: schemes.map_text(tag_set)}
-    lstms = head_config.name_lstms(config, reading)
+    formats.check(FLAGS.export_format, config, reading)
     return run_flags.make_task(
         "token-classification",
         lambda: {split: sentences.summary() for split, sentences in data.items()},
@@ -95,7 +94,7 @@ def make_task(config, tokenizer, tag_set, data, reading):
         ),
         predict=functools.partial(predict, tag_set, data),
         export=functools.partial(export_model, tokenizer, tag_set, label_map),
-        reopen=formats.network_opener(FLAGS.export_format, lstms),
+        reopen=formats.open_network,
         files=pretrained.files(config, tokenizer) | label_map | reading.files(),
         identity={"labels": list(tag_set.names), "reading": reading.chosen()},
     )

@@ -266,7 +266,8 @@ def check_network(config: Any, config_file: str, takes_text: bool) -> None:
     `takes_text` says whether an export can have the tokenizer.
     """
     records, weight = FLAGS["write_tf_records"], FLAGS.lm_loss_weight
-    is_litert = FLAGS.do_export and FLAGS.export_format == "litert"
+    export_format = FLAGS.export_format
+    is_split = FLAGS.do_export and export_format != "saved_model"
     command_line.refuse(
         (
             FLAGS.explain and config.network != "bert",
@@ -279,9 +280,10 @@ def check_network(config: Any, config_file: str, takes_text: bool) -> None:
             "characters; leave it out",
         ),
         (
-            is_litert and not takes_text,
-            "--export_format=litert keeps the tokenizer beside the network, and GPT's "
-            "is no TensorFlow operation; leave it out: a SavedModel takes ids",
+            is_split and not takes_text,
+            f"--export_format={export_format} keeps the tokenizer beside the network, "
+            "and GPT's is no TensorFlow operation; leave it out: a SavedModel takes "
+            "ids",
         ),
         (
             weight and FLAGS.freeze_encoder,

@@ -103,18 +103,19 @@ def _define_export() -> None:
     flags.DEFINE_enum(
         "export_format",
         "saved_model",
-        ["saved_model", "litert"],
+        ["saved_model", "litert", "onnx"],
         "Format of --do_export. saved_model: a SavedModel in output_dir/export/<n>. "
-        "litert: model.tflite in output_dir/export_litert/<n>, small and fast on a "
-        "CPU.",
+        "litert: model.tflite in output_dir/export_litert/<n>, for phones and small "
+        "machines. onnx: model.onnx in output_dir/export_onnx/<n>, for ONNX Runtime "
+        "and OpenVINO, the fastest on a CPU.",
     )
     flags.DEFINE_enum(
         "quantization",
         "none",
         ["none", "dynamic_int8", "float16"],
-        "Weights of a LiteRT export. none: float32. dynamic_int8: int8, with int8 "
-        "matrix products, a quarter of the size. float16: half the size, computed in "
-        "float32.",
+        "Weights of a LiteRT or ONNX export. none: float32. dynamic_int8: int8, with "
+        "int8 matrix products, a quarter of the size. float16, for LiteRT: half the "
+        "size, computed in float32.",
     )
 
 
@@ -153,18 +154,23 @@ def check_run() -> None:
 
 def check() -> None:
     """Raises ValueError if seeds, patience, a grid or an export make no sense."""
-    is_litert = FLAGS.export_format == "litert"
+    export_format, quantization = FLAGS.export_format, FLAGS.quantization
     texts = ",".join(FLAGS.seeds)
     command_line.refuse(
         (
-            FLAGS.quantization != "none" and not is_litert,
-            f"--quantization={FLAGS.quantization} is for LiteRT exports; add "
-            "--export_format=litert",
+            quantization != "none" and export_format == "saved_model",
+            f"--quantization={quantization} is for LiteRT and ONNX exports; add "
+            "--export_format=litert or onnx",
         ),
         (
-            FLAGS.export_server_config and is_litert,
+            quantization == "float16" and export_format == "onnx",
+            "--quantization=float16 is for LiteRT exports; ONNX exports have "
+            "--quantization=dynamic_int8",
+        ),
+        (
+            FLAGS.export_server_config and export_format != "saved_model",
             "--export_server_config is for SavedModels, which TensorFlow Serving "
-            "answers texts from; leave it out, or --export_format=litert",
+            f"answers texts from; leave it out, or --export_format={export_format}",
         ),
         (
             not all(seed.strip().lstrip("-").isdigit() for seed in FLAGS.seeds),

@@ -98,7 +98,7 @@ def check() -> None:
     if path and "://" not in path and not os.path.isdir(path):
         raise errors.InputError(
             f"--export_dir={path}: no SavedModel there; train with --do_export first, "
-            "and give OUTPUT_DIR/export or export_litert"
+            "and give OUTPUT_DIR/export, export_litert or export_onnx"
         )
     command_line.check_files("input_file")
 

@@ -33,6 +33,7 @@ from training import (
     loop,
     optimizers,
     run,
+    run_directory,
     schedule,
 )
 
@@ -290,7 +291,7 @@ def export(
     output_dir: str,
     files: Mapping[str, str] | None = None,
 ) -> str:
-    """Writes output_dir/export/<n>, or export_litert/<n>; returns the path.
+    """Writes output_dir/export/<n>, or export_litert/<n>, export_onnx/<n>.
 
     Args:
         model: with its weights, which are joined meanwhile.
@@ -304,6 +305,7 @@ def export(
             make(variables),
             output_dir,
             files or {},
+            model=model,
             export_format=FLAGS.export_format if has_formats else "saved_model",
             quantization=FLAGS.quantization if has_formats else "none",
             server_config=FLAGS.export_server_config,
@@ -314,6 +316,8 @@ def fine_tune(prepare: Callable[[], tuple[driver.FineTuningTask, Any]]) -> None:
     """The `main` of a script whose `prepare` reads and checks all input."""
     command_line.quiet_libraries()
     with errors.explained():
+        if FLAGS.pretrained and not FLAGS.do_train:
+            _take_lengths()
         task, settings = prepare()
         if settings.combinations:
             grid.run_grid(task, settings)
@@ -321,3 +325,13 @@ def fine_tune(prepare: Callable[[], tuple[driver.FineTuningTask, Any]]) -> None:
             grid.run_with_seeds(task, settings)
         else:
             driver.run_task(task, settings)
+
+
+def _take_lengths() -> None:
+    """Texts are cut as they were for the weights, where no flag sets the length."""
+    for name in model_flags.LENGTHS:
+        if name in FLAGS and not FLAGS[name].present:
+            length = run_directory.trained_with(FLAGS.pretrained, name)
+            if length not in (None, FLAGS[name].value):
+                FLAGS[name].value = length
+                print(f"{name}: {length}, as {FLAGS.pretrained} was trained")

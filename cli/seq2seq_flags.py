@@ -84,9 +84,10 @@ def check() -> None:
             "column of its own",
         ),
         (
-            FLAGS.export_format == "litert",
-            "--export_format=litert holds networks that run once, and this one runs "
-            "for each token that it writes; leave it out: a SavedModel does that",
+            FLAGS.export_format != "saved_model",
+            f"--export_format={FLAGS.export_format} holds networks that run once, and "
+            "this one runs for each token that it writes; leave it out: a SavedModel "
+            "does that",
         ),
         generation_flags.no_token_to_draw(),
         (

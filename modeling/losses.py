@@ -6,6 +6,7 @@ counts of parts of a batch (replicas, micro-batches) add up, so the training loo
 divide by the count of the whole batch before it takes gradients.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -70,15 +71,17 @@ def probabilities(problem_type, logits):
     return ops.sigmoid(logits) if problem_type == "multi_label" else logits
 
 
-def with_probabilities(problem_type, model):
+@dataclasses.dataclass(frozen=True)
+class WithProbabilities:
     """A function of features: a classifier's outputs, and its `probabilities`."""
 
-    def forward(features):
-        outputs = model(features, training=False)
-        shares = probabilities(problem_type, outputs["logits"])
-        return {"probabilities": shares, **outputs}
+    problem_type: str
+    model: Any
 
-    return forward
+    def __call__(self, features: dict[str, Any]) -> dict[str, Any]:
+        outputs = self.model(features, training=False)
+        shares = probabilities(self.problem_type, outputs["logits"])
+        return {"probabilities": shares, **outputs}
 
 
 def weighted_losses(problem_type, logits, label_ids, class_weights=None):

@@ -1,4 +1,4 @@
-"""The format of an export, a SavedModel or LiteRT: chooses and recognizes it."""
+"""The format of an export, SavedModel, LiteRT or ONNX: chooses and recognizes it."""
 
 import contextlib
 import functools
@@ -11,8 +11,11 @@ from absl import logging
 from tensorflow.core.protobuf import saved_model_pb2
 
 from contract import atomic_files, errors
-from serving import export, litert
+from modeling.features import head_config
+from serving import export, onnx_runtime, runtimes
 from serving.protocol import servables
+
+SAVED_MODEL = "saved_model"
 
 
 def save(
@@ -20,92 +23,124 @@ def save(
     output_dir: str,
     files: Mapping[str, str],
     *,
+    model: Any,
     export_format: str,
     quantization: str,
     server_config: bool = False,
 ) -> str:
-    """Writes the next version below output_dir/export or output_dir/export_litert.
+    """Writes the next version below output_dir/export, or export_litert, export_onnx.
 
-    Prints the size of a LiteRT export beside that of the weights.
+    Prints the size of an export for another runtime beside that of the weights.
 
     Args:
         files: as in `export.save`.
-        export_format: "saved_model" or "litert".
-        quantization: "none", "dynamic_int8" or "float16"; for LiteRT.
+        model: the model of the module.
+        export_format: "saved_model", "litert" or "onnx".
+        quantization: "none", "dynamic_int8" or, for LiteRT, "float16".
         server_config: as in `export.save`; for SavedModels.
     """
-    is_litert = export_format == "litert"
-    target = os.path.join(output_dir, "export_litert" if is_litert else "export")
-    write = writer(export_format, quantization)
+    is_saved_model = export_format == SAVED_MODEL
+    folder = "export" if is_saved_model else f"export_{export_format}"
+    write = writer(export_format, quantization, model)
+    target = os.path.join(output_dir, folder)
     path = export.save(module, target, files, server_config, write)
-    if is_litert:
-        print(f"{quantization}: {litert.describe_size(module, path)}")
+    if not is_saved_model:
+        print(f"{quantization}: {runtimes.describe_size(module, path)}")
     return path
 
 
-def check(export_format: str, lstms: str) -> None:
-    """Raises InputError where a format cannot hold a model.
+def check(
+    export_format: str, config: Any, reading: Any, sequences: str = "single"
+) -> None:
+    """Raises InputError where a format cannot hold a model, or needs a package.
 
-    `lstms` names its part that is made of LSTMs; "" for none.
+    Args:
+        config: of the network.
+        reading: the HeadConfig of the model.
+        sequences: as of models.BertClassifier.
     """
+    if export_format == SAVED_MODEL:
+        return
+    lstms = head_config.name_lstms(config, reading)
     if export_format == "litert" and lstms:
         raise errors.InputError(
             f"--export_format=litert has no operation for the LSTMs of {lstms}; leave "
             "it out: a SavedModel holds them"
         )
+    if export_format == "onnx":
+        onnx_runtime.check(config, reading, sequences)
+    runtimes.check_installed(export_format)
+
+
+def check_quantization(export_format: str, quantization: str) -> None:
+    """Raises InputError where a format does not have these weights."""
+    if quantization != "none" and export_format == SAVED_MODEL:
+        raise errors.InputError(
+            f"--quantization={quantization} is for LiteRT and ONNX exports; add "
+            "--export_format=litert or onnx"
+        )
+    if quantization == "float16" and export_format == "onnx":
+        raise errors.InputError(
+            "--quantization=float16 is for LiteRT exports; ONNX exports have "
+            "--quantization=dynamic_int8"
+        )
 
 
 def writer(
-    export_format: str, quantization: str
+    export_format: str, quantization: str, model: Any
 ) -> Callable[[export.ServedModel, str], None]:
     """The function with which `export.save` writes a format.
 
     Raises:
-        InputError: a SavedModel is to be quantized.
+        InputError: the format does not have such weights.
     """
-    if export_format == "saved_model":
-        if quantization != "none":
-            raise errors.InputError(
-                f"--quantization={quantization} is for LiteRT exports; add "
-                "--export_format=litert"
-            )
+    check_quantization(export_format, quantization)
+    if export_format == SAVED_MODEL:
         return export.write_saved_model
-    return functools.partial(litert.write, quantization=quantization)
+    return functools.partial(
+        runtimes.write,
+        export_format=export_format,
+        model=model,
+        quantization=quantization,
+    )
 
 
-def network_opener(export_format: str, lstms: str = "") -> Callable[[str], Any]:
-    """A function of an export's path to the network that is scored for the model.
+def open_network(directory: str) -> Callable[..., dict[str, tf.Tensor]] | None:
+    """The network of an export, called as its model, to be scored in its place.
 
-    It returns None for a SavedModel, because that computes the same numbers.
+    None for a SavedModel, because that computes the same numbers.
     """
-    check(export_format, lstms)
-    if export_format == "saved_model":
-        return lambda path: None
-    litert.check_installed()
-    return litert.open_network
+    if not runtimes.format_of(directory):
+        return None
+    network = runtimes.open_network(directory)
+
+    def forward(features, training=False):
+        return {k: tf.constant(v) for k, v in network(features).items()}
+
+    return forward
 
 
 def is_version(directory: str) -> bool:
-    """Whether a directory is an export, of either format."""
+    """Whether a directory is an export, of any format."""
     path = os.path.join(directory, "saved_model.pb")
-    return tf.io.gfile.exists(path) or litert.is_in(directory)
+    return tf.io.gfile.exists(path) or bool(runtimes.format_of(directory))
 
 
 def open_version(directory: str) -> servables.Version:
     """Loads one export.
 
     Raises:
-        InputError: it is damaged, or LiteRT is needed and not installed.
+        InputError: it is damaged, or its runtime is not installed.
     """
-    opens = servables.open_version
-    if litert.is_in(directory):
-        litert.check_installed()
-        opens = litert.open_version
+    is_split = bool(runtimes.format_of(directory))
+    opens = runtimes.open_version if is_split else servables.open_version
     verbosity = logging.get_verbosity()
     # TensorFlow logs the traceback of a damaged fingerprint.pb, which nothing needs.
     logging.set_verbosity(logging.FATAL)
     try:
         return opens(directory)
+    except errors.InputError:  # a package is missing
+        raise
     except Exception as error:  # damaged bytes make TensorFlow raise any type
         raise errors.InputError(
             f"{_damaged_file(directory)}: cannot be loaded ({type(error).__name__}: "
@@ -118,12 +153,12 @@ def open_version(directory: str) -> servables.Version:
 
 def _damaged_file(directory):
     """The missing or damaged file of an export that cannot be loaded."""
-    if litert.is_in(directory):
+    if export_format := runtimes.format_of(directory):
         try:
-            litert.Network(directory)
+            runtimes.open_network(directory)
         except Exception:
-            return os.path.join(directory, litert.MODEL)
-        directory = os.path.join(directory, litert.TEXTS)
+            return os.path.join(directory, runtimes.RUNTIMES[export_format].MODEL)
+        directory = os.path.join(directory, runtimes.TEXTS)
     damaged = graph = os.path.join(directory, "saved_model.pb")
     prefix = os.path.join(directory, "variables", "variables")
     with contextlib.suppress(Exception):

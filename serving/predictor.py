@@ -32,7 +32,7 @@ def find_version(export_dir: str) -> str:
     if not formats.is_version(version_dir):
         raise errors.InputError(
             f"--export_dir={version_dir}: no SavedModel there; train with --do_export "
-            "first, and give OUTPUT_DIR/export or export_litert"
+            "first, and give OUTPUT_DIR/export, export_litert or export_onnx"
         )
     return version_dir
 
@@ -44,7 +44,7 @@ def newest_version(export_dir: str) -> str:
 
 
 class Predictor:
-    """A SavedModel or LiteRT export, or the newest version of them; loaded once.
+    """An export of any format, or the newest version of several; loaded once.
 
     Attributes:
         labels: a classifier's labels, in the order of its probabilities, or a tagger's
@@ -54,7 +54,7 @@ class Predictor:
 
     Raises:
         InputError: there is no export, or it is damaged, or has no such signature that
-            takes texts, or LiteRT is needed and not installed.
+            takes texts, or its runtime is not installed.
     """
 
     def __init__(self, export_dir: str, signature: str = tf_serving.DEFAULT_SIGNATURE):

@@ -112,7 +112,7 @@ def test_embedded_texts(loaded, pooling):
             lambda m: bert.load(m, labels=["a", "b"]).export(
                 m / "export", quantization="dynamic_int8"
             ),
-            '^quantization="dynamic_int8" is for LiteRT exports; add export_format="li',
+            '^quantization="dynamic_int8" is for LiteRT and ONNX exports; add export_f',
         ),
         (
             lambda m: bert.load(m, max_seq_length=129),

@@ -122,6 +122,12 @@ def test_run_without_training_has_the_labels_of_its_model(
     (tmp_path / "label_map.json").write_text('{"0": "x", "1": "y", "2": "z"}')
     flags = (*rows, "--do_predict", "--nowrite_tf_records")
     run(model_dir, tmp_path, *flags, f"--init_checkpoint={path}")
+    # The length is that of the run as well.
+    done = tiny.succeed(
+        "run_classifier", f"--pretrained={path} --output_dir={tmp_path}/own", *flags
+    )
+    assert f"max_seq_length: 16, as {path} was trained" in done.out
+    assert "cut to 16" in done.out
     written = ("label_map.json", "test_predictions.jsonl")
     for name in written:
         assert (tmp_path / name).read_bytes() == before[name]

@@ -42,6 +42,7 @@ _OWN_DIRECTORIES = (
     "eval",
     "export",
     "export_litert",
+    "export_onnx",
     file_names.FEATURE_CACHE,  # of earlier versions
 )
 
@@ -94,6 +95,16 @@ def _identity(path: str) -> dict[str, Any]:
             f"{path}: cannot be read ({error}), so it does not say whose run this is; "
             "choose another directory, or add --overwrite_output_dir to replace it"
         ) from error
+
+
+def trained_with(directory: str, flag: str) -> Any:
+    """The value of a flag in the run.json of a directory; None where there is none."""
+    path = os.path.join(directory, file_names.RUN)
+    if not tf.io.gfile.exists(path):
+        return None
+    with contextlib.suppress(ValueError, RecursionError):  # of a damaged file
+        return json_files.read_object(path)["flags"].get(flag)
+    return None
 
 
 def clear(directory: str) -> None:

@@ -63,7 +63,7 @@ def make(problem_type, num_texts, export_dir):
 
     module = export.TextClassifier(
         lambda *texts: packing.pad(*encode(*texts)[:2]),
-        losses.with_probabilities(problem_type, model),
+        losses.WithProbabilities(problem_type, model),
         [variable.value for variable in model.variables],
         label_set.names if problem_type == "classification" else (),
         ("text",) if num_texts == 1 else ("text_a", "text_b"),

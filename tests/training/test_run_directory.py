@@ -158,3 +158,12 @@ def test_scores_of_earlier_weights_add_no_point(tmp_path, step, points):
     if points:
         assert tiny.events(tmp_path / "eval") == {"eval/loss": [(step, 0.5)]}
     assert tiny.eval_results(tmp_path) == {"global_step": step}
+
+
+def test_flags_of_a_trained_directory_are_read(tmp_path):
+    assert run_directory.trained_with(str(tmp_path), "max_seq_length") is None
+    begin(tmp_path, flags={"max_seq_length": 48})
+    assert run_directory.trained_with(str(tmp_path), "max_seq_length") == 48
+    assert run_directory.trained_with(str(tmp_path), "another") is None
+    (tmp_path / "run.json").write_text('{"flags": ')
+    assert run_directory.trained_with(str(tmp_path), "max_seq_length") is None

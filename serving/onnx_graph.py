@@ -1,0 +1,204 @@
+"""BERT and its heads as an ONNX graph, without dropout; modeling/bert.py in ONNX.
+
+Attention, gelu and norms are the fused operations of the domain com.microsoft, which
+ONNX Runtime and OpenVINO have. Batch and length are free.
+"""
+
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
+
+from contract import features as feature_names
+from modeling import kernels, models
+from modeling.checkpoints import names
+
+_OPSETS = {"": 18, "com.microsoft": 1}
+_IR_VERSION = 10
+_GELUS = {"gelu_erf": "BiasGelu", "gelu_tanh": "FastGelu"}
+_ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh"}
+_SHARES = {"classification": "Softmax", "multi_label": "Sigmoid"}
+
+
+def build(model: Any, problem_type: str | None) -> ModelProto:
+    """The graph of a built model: features int32 [B, S] -> outputs as of `model`.
+
+    Args:
+        model: a BertClassifier, BertTagger or BertSpanPredictor; see
+            `onnx_runtime.check`.
+        problem_type: of a classifier whose `probabilities` are an output as well.
+    """
+    graph, count = _Graph(model), model.num_classes
+    if isinstance(model, models.BertClassifier):
+        pooled = graph.pooler(graph.encoder(only_first=True))
+        logits = graph.logits(pooled, model.classifier)
+        outputs = {"logits": logits}
+        if problem_type is not None:
+            share = _SHARES.get(problem_type, "Identity")
+            outputs["probabilities"] = graph.node(share, logits)
+        return graph.finish(outputs, ["B", count])
+    if isinstance(model, models.BertTagger):
+        outputs = {"logits": graph.logits(graph.encoder(), model.tagger)}
+        return graph.finish(outputs, ["B", "S", count])
+    logits = graph.logits(graph.encoder(), model.span)  # [B, S, 2]
+    axis = graph.constant("last", [-1])
+    sides = graph.node("Split", logits, count=2, axis=-1, num_outputs=2)
+    starts, ends = (graph.node("Squeeze", side, axis) for side in sides)
+    return graph.finish({"start_logits": starts, "end_logits": ends}, ["B", "S"])
+
+
+class _Graph:
+    """Nodes and tensors; methods return the names of tensors."""
+
+    def __init__(self, model):
+        self.model = model
+        self.config = model.config
+        self._names = {
+            id(variable): name.google for name, variable in names.named_variables(model)
+        }
+        self._nodes, self._tensors = [], {}
+
+    def constant(self, name, value):
+        """A tensor of the file."""
+        self._tensors[name] = numpy_helper.from_array(np.asarray(value), name)
+        return name
+
+    def weight(self, *variables):
+        """A variable, or several side by side, under the original's names."""
+        arrays = [np.asarray(variable, np.float32) for variable in variables]
+        name = "+".join(self._names[id(variable)] for variable in variables)
+        return self.constant(name, np.concatenate(arrays, axis=-1))
+
+    def node(self, kind, *inputs, count=1, domain="", **attributes):
+        """An operation of one output, or of `count`, which is a list then."""
+        outputs = [f"{kind}_{len(self._nodes)}_{number}" for number in range(count)]
+        self._nodes.append(
+            helper.make_node(kind, inputs, outputs, domain=domain, **attributes)
+        )
+        return outputs if count > 1 else outputs[0]
+
+    def fused(self, kind, *inputs, **attributes):
+        """An operation of com.microsoft."""
+        return self.node(kind, *inputs, domain="com.microsoft", **attributes)
+
+    def encoder(self, only_first=False):
+        """The last layer [B, S, D]; `only_first`, [B, 1, D] at the first token."""
+        layer = self.model.network.embeddings
+        hidden, _ = self.fused(
+            "EmbedLayerNormalization",
+            feature_names.INPUT_IDS,
+            feature_names.SEGMENT_IDS,
+            self.weight(layer.word_embeddings),
+            self.weight(layer.position_embeddings),
+            self.weight(layer.token_type_embeddings),
+            self.weight(layer.norm.gamma),
+            self.weight(layer.norm.beta),
+            count=2,
+            epsilon=layer.norm.epsilon,
+        )
+        *blocks, last = self.model.network.blocks
+        for block in blocks:
+            hidden = self.block(block, hidden, self.attention(block.attention, hidden))
+        if not only_first:
+            return self.block(last, hidden, self.attention(last.attention, hidden))
+        ends = (self.constant(name, [at]) for name, at in (("0", 0), ("1", 1)))
+        first = self.node("Slice", hidden, *ends, "1")
+        mixed = self.attention_of(last.attention, hidden, first)
+        return self.block(last, first, mixed)
+
+    def attention(self, layer, hidden):
+        """Attention of all tokens to all: [B, S, D] -> [B, S, D]."""
+        parts = layer.query, layer.key, layer.value
+        return self.fused(
+            "Attention",
+            hidden,
+            self.weight(*(part.kernel for part in parts)),
+            self.weight(*(part.bias for part in parts)),
+            feature_names.INPUT_MASK,
+            **self._attention_settings(),
+        )
+
+    def attention_of(self, layer, hidden, queries):
+        """Attention of some tokens to all: [B, S, D], [B, P, D] -> [B, P, D]."""
+        parts = layer.query, layer.key, layer.value
+        query = self.node("MatMul", queries, self.weight(layer.query.kernel))
+        joined = self.weight(layer.key.kernel, layer.value.kernel)
+        both = self.node("MatMul", hidden, joined)
+        return self.fused(
+            "MultiHeadAttention",
+            query,
+            *self.node("Split", both, count=2, axis=-1, num_outputs=2),
+            self.weight(*(part.bias for part in parts)),
+            feature_names.INPUT_MASK,
+            **self._attention_settings(),
+        )
+
+    def _attention_settings(self):
+        return {
+            "num_heads": self.config.num_attention_heads,
+            "mask_filter_value": kernels.MASK_BIAS,
+        }
+
+    def block(self, block, queries, mixed):
+        """What follows the attention in an EncoderBlock."""
+        dense = block.attention.output_projection
+        hidden = self.norm_of_sum(block.attention_norm, queries, mixed, dense)
+        inner = self.node("MatMul", hidden, self.weight(block.ffn_in.kernel))
+        inner = self.activate(inner, self.weight(block.ffn_in.bias))
+        return self.norm_of_sum(block.ffn_norm, hidden, inner, block.ffn_out)
+
+    def norm_of_sum(self, norm, residual, x, dense):
+        """norm(residual + dense(x))."""
+        return self.fused(
+            "SkipLayerNormalization",
+            self.node("MatMul", x, self.weight(dense.kernel)),
+            residual,
+            self.weight(norm.gamma),
+            self.weight(norm.beta),
+            self.weight(dense.bias),
+            epsilon=norm.epsilon,
+        )
+
+    def activate(self, x, bias):
+        """hidden_act of x + bias."""
+        if gelu := _GELUS.get(self.config.hidden_act):
+            return self.fused(gelu, x, bias)
+        kind = _ACTIVATIONS.get(self.config.hidden_act, "Identity")
+        return self.node(kind, self.node("Add", x, bias))
+
+    def pooler(self, first):
+        """[B, 1, D] -> [B, D]."""
+        rows = self.node("Squeeze", first, "1")
+        layer = self.model.network.pooler
+        weights = self.weight(layer.kernel), self.weight(layer.bias)
+        return self.node("Tanh", self.node("Gemm", rows, *weights))
+
+    def logits(self, x, head):
+        """[..., D] -> [..., C]; the kernel is used transposed."""
+        kernel = self.constant("output_weights", np.asarray(head.logits.kernel).T)
+        return self.node(
+            "Add", self.node("MatMul", x, kernel), self.weight(head.logits.bias)
+        )
+
+    def finish(self, outputs, shape):
+        """The model of the graph; `outputs` are {name: tensor}, all of one shape."""
+        ends = [helper.make_node("Identity", [t], [n]) for n, t in outputs.items()]
+        graph = helper.make_graph(
+            [*self._nodes, *ends],
+            "bert",
+            [
+                helper.make_tensor_value_info(name, TensorProto.INT32, ["B", "S"])
+                for name in feature_names.ENCODER_INPUTS
+            ],
+            [
+                helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+                for name in outputs
+            ],
+            list(self._tensors.values()),
+        )
+        opsets = [helper.make_opsetid(*pair) for pair in _OPSETS.items()]
+        proto = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+        checker.check_model(proto)
+        # Shapes are inferred; else the quantizer warns.
+        helper.set_model_props(proto, {"onnx.quant.pre_process": "onnxruntime.quant"})
+        return proto

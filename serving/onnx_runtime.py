@@ -1,0 +1,90 @@
+"""The network of an ONNX export: model.onnx maps token ids to numbers."""
+
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import joblib
+import numpy as np
+import tensorflow as tf
+
+from contract import errors
+from contract import features as feature_names
+from modeling import losses
+from serving import export
+
+PACKAGES = ("onnxruntime", "onnx")  # the first runs, both write
+MODEL = "model.onnx"
+
+
+def check(config: Any, reading: Any, sequences: str) -> None:
+    """Raises InputError for models whose graph is not written here."""
+    problem = ""
+    if config.network != "bert" or config.is_left_to_right:
+        problem = f"{config.kind} is not written as ONNX"
+    elif not reading.is_plain:
+        problem = "ONNX has no --layer_mix and no --head"
+    elif sequences != "single":
+        problem = "examples of several sequences are not written as ONNX"
+    if problem:
+        raise errors.InputError(
+            f"--export_format=onnx is for BERT with the head of the original, and "
+            f"{problem}; leave it out: a SavedModel holds this model"
+        )
+
+
+def convert(
+    stages: export.Stages,
+    variables: Iterable[tf.Variable],
+    model: Any,
+    quantization: str,
+) -> bytes:
+    """The network as a protobuf; batch and length are free.
+
+    `quantization` is "none" or "dynamic_int8"; `variables` are not read.
+    """
+    from serving import onnx_graph  # needs the package onnx
+
+    forward, problem_type = stages.forward, None
+    if isinstance(forward, losses.WithProbabilities):
+        problem_type = forward.problem_type
+    proto = onnx_graph.build(model, problem_type)
+    if quantization == "none":
+        return proto.SerializeToString()
+    from onnxruntime import quantization as quantizers
+
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, MODEL)
+        quantizers.quantize_dynamic(
+            proto,
+            path,
+            per_channel=True,
+            extra_options={"DefaultTensorType": 1},  # fused operations give floats
+        )
+        with open(path, "rb") as file:
+            return file.read()
+
+
+class Network:
+    """The network of an export: features int32 [B, S] -> {name: float32 array}.
+
+    Shapes may change from call to call, and threads may call at once.
+    """
+
+    def __init__(self, directory: str):
+        import onnxruntime
+
+        with tf.io.gfile.GFile(os.path.join(directory, MODEL), "rb") as file:
+            content = file.read()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = joblib.cpu_count()
+        self._session = onnxruntime.InferenceSession(
+            content, options, providers=["CPUExecutionProvider"]
+        )
+        self._names = [output.name for output in self._session.get_outputs()]
+
+    def __call__(self, features: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        names = feature_names.ENCODER_INPUTS
+        arrays = {name: np.asarray(features[name], np.int32) for name in names}
+        return dict(zip(self._names, self._session.run(None, arrays), strict=True))

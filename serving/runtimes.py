@@ -1,0 +1,151 @@
+"""Exports whose network another runtime runs, with their texts in a graph beside it.
+
+The file of the network maps token ids to numbers, in any program that has the runtime.
+The way from text to ids and from numbers to answers needs strings, which runtimes lack:
+it is a SavedModel without weights.
+"""
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from contract import errors, tf_serving
+from contract import features as feature_names
+from serving import export, litert, onnx_runtime
+from serving.protocol import servables
+
+# By --export_format.
+RUNTIMES: Mapping[str, ModuleType] = {"litert": litert, "onnx": onnx_runtime}
+TEXTS = "texts"  # the SavedModel beside the network
+_KEPT = "kept_"  # parts of the state of `encode` for `finish`
+
+
+def write(
+    module: export.ServedModel,
+    directory: str,
+    *,
+    export_format: str,
+    model: Any,
+    quantization: str,
+) -> None:
+    """Writes one version; arguments as of `formats.save`."""
+    runtime, stages = RUNTIMES[export_format], module.stages
+    tf.saved_model.save(
+        tf.Module(),
+        os.path.join(directory, TEXTS),
+        signatures=_text_signatures(stages),
+    )
+    content = runtime.convert(stages, module.variables, model, quantization)
+    with tf.io.gfile.GFile(os.path.join(directory, runtime.MODEL), "wb") as file:
+        file.write(content)
+
+
+def _text_signatures(stages):
+    """`encode`, texts to features, and `finish`, numbers to answers.
+
+    Between them a caller runs the network on the features, and adds its outputs to the
+    other outputs of `encode`.
+    """
+    states: list[Any] = []
+
+    def encode(*texts):
+        features, state = stages.encode(*texts)
+        states[:] = [state]
+        return {**features, **_flatten(state)}
+
+    def finish(**arrays):
+        flat = [arrays[name] for name in _flatten(states[0])]
+        state = tf.nest.pack_sequence_as(states[0], flat, expand_composites=True)
+        return stages.finish(state, {name: arrays[name] for name in outputs})
+
+    encoding = export.text_function(encode, *stages.text_names).get_concrete_function()
+    network = export.ids_function(stages.forward, stages.ids_shape)
+    outputs = network.get_concrete_function().structured_outputs
+    encoded = encoding.structured_outputs
+    needed = outputs | {k: v for k, v in encoded.items() if k.startswith(_KEPT)}
+    specs = {k: tf.TensorSpec(v.shape, v.dtype, k) for k, v in needed.items()}
+    finishing = tf.function(finish).get_concrete_function(**specs)
+    return {"encode": encoding, "finish": finishing}
+
+
+def _flatten(state):
+    flat = tf.nest.flatten(state, expand_composites=True)
+    return {f"{_KEPT}{index}": value for index, value in enumerate(flat)}
+
+
+def check_installed(export_format: str, *packages: str) -> None:
+    """Raises InputError where a package of a runtime is missing; by default any."""
+    needed = packages or RUNTIMES[export_format].PACKAGES
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        raise errors.InputError(
+            f"--export_format={export_format} needs packages that are not installed: "
+            f"pip install {' '.join(missing).replace('_', '-')}"
+        )
+
+
+def open_network(directory: str) -> Any:
+    """The network of an export: features int32 [B, S] -> {name: float32 array}."""
+    export_format = format_of(directory)
+    runtime = RUNTIMES[export_format]
+    check_installed(export_format, runtime.PACKAGES[0])
+    return runtime.Network(directory)
+
+
+def format_of(directory: str) -> str:
+    """The --export_format of a version; "" where it has no file of a runtime."""
+    for export_format, runtime in RUNTIMES.items():
+        if tf.io.gfile.exists(os.path.join(directory, runtime.MODEL)):
+            return export_format
+    return ""
+
+
+def open_version(directory: str) -> servables.Version:
+    """Loads one export, whose texts, network and answers are one signature."""
+    network = open_network(directory)
+    texts = servables.open_version(os.path.join(directory, TEXTS))
+    encode, finish = texts.signatures["encode"], texts.signatures["finish"]
+
+    def call(_, arrays):
+        encoded = texts.call("encode", arrays)
+        kept = {k: v for k, v in encoded.items() if k.startswith(_KEPT)}
+        return texts.call("finish", {**_run(network, encoded), **kept})
+
+    whole = meta_graph_pb2.SignatureDef(
+        inputs=encode.inputs, outputs=finish.outputs, method_name=encode.method_name
+    )
+    return servables.Version({tf_serving.DEFAULT_SIGNATURE: whole}, call)
+
+
+def _run(network, encoded):
+    """As `export.Stages.run`."""
+    features = {name: encoded[name] for name in feature_names.ENCODER_INPUTS}
+    count, *lengths = features[feature_names.INPUT_MASK].shape
+    if not count:  # runtimes refuse tensors without elements
+        features = {
+            name: np.zeros([max(size, 1) for size in grid.shape], grid.dtype)
+            for name, grid in features.items()
+        }
+    rows = export.slice_rows(int(np.prod(lengths)))
+    slices = [
+        network({name: grid[i : i + rows] for name, grid in features.items()})
+        for i in range(0, count or 1, rows)
+    ]
+    return {k: np.concatenate([part[k] for part in slices])[:count] for k in slices[0]}
+
+
+def describe_size(module: export.ServedModel, path: str) -> str:
+    """The size of an export beside that of its weights."""
+    before = sum(v.dtype.size * v.shape.num_elements() for v in module.variables)
+    after = sum(
+        tf.io.gfile.stat(os.path.join(folder, name)).length
+        for folder, _, names in tf.io.gfile.walk(path)
+        for name in names
+    )
+    return f"{after / 1e6:.1f} MB, {after / before:.0%} of {before / 1e6:.1f}"
