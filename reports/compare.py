@@ -203,10 +203,11 @@ def lines(compared: Comparison) -> Iterator[str]:
     yield "flags that differ:" if compared.flags else "no flag differs"
     yield from _indent([(f"--{n}", *map(str, v)) for n, v in compared.flags.items()])
     only = {"first": compared.only_first, "second": compared.only_second}
-    for which, rows in only.items():
-        if rows:
+    for number, (which, rows) in enumerate(only.items(), start=1):
+        if rows and compared.counts:
+            count = f"{len(rows)} of {compared.counts[number]}"
             yield ""
-            yield f"rows that only the {which} run gets right ({len(rows)}):"
+            yield f"rows that only the {which} run gets right ({count}):"
         for row in rows:
             text = " | ".join(" ".join(t.split()) for t in row["texts"])
             yield f"  {text[:_TEXT_COLUMNS]}"

@@ -16,6 +16,7 @@ import tensorflow as tf
 from absl import logging
 
 from contract import atomic_files, errors, file_names, remote_files
+from modeling.checkpoints import checkpoint
 
 GLOBAL_STEP = "global_step"
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
@@ -177,7 +178,7 @@ def identity(path: str) -> dict[str, str]:
     if os.path.basename(path) == file_names.PARAMETER_SHAPES:
         path = os.path.dirname(path) or "."
     if tf.io.gfile.isdir(path):
-        path = tf.train.latest_checkpoint(path) or path
+        path = checkpoint.latest(path) or path
     patterns = [path, f"{path}.index", f"{path}.data-*"]
     if tf.io.gfile.isdir(path):
         patterns = [os.path.join(path, f"*{ending}") for ending in _WEIGHTS]

@@ -70,7 +70,7 @@ def write(
     if scored.losses is None and (
         warning := lone_class_warning(data.label_set, scored)
     ):
-        print(f"warning: {warning}")
+        print(f"warning: test rows: {warning}")
 
 
 def result_lines(scored: Scored) -> Iterator[str]:

@@ -30,6 +30,7 @@ USUAL_TEXTS: tuple[tuple[str, ...], ...] = (
     *((name,) for name in ("text", "sentence", "text_a", "sentence1", "review")),
     *((name,) for name in ("content", "question", "context", "premise", "article")),
 )
+USUAL_IDS = ("id",)
 USUAL_LABELS = ("label", "labels", "gold_label", "class", "category", "score")
 
 # The columns of rows in memory that have no names, by how many there are.
@@ -58,7 +59,7 @@ class Layout:
     # then their context, and text_b what stands before each answer.
     choices: tuple[Key, ...] = ()
     label: Key | None = None  # None takes it from `USUAL_LABELS`, if there
-    example_id: Key | None = None  # None numbers the rows from "0"
+    example_id: Key | None = None  # None takes it from `USUAL_IDS`, or counts from 0
     keep_rows: tuple[Key, str] | None = None  # (column, value); others are left out
     skip_short_rows: bool = False  # with one warning, instead of raising
 
@@ -97,6 +98,11 @@ def read_table(
     table = _collect(path, rows, keys, layout, allow_empty_text)
     if isinstance(first, list) and not has_header and layout.has_header is None:
         _refuse_likely_header(table, other_header)
+        if not labels_required:  # labels would show what line 1 is
+            print(
+                f"{path}: line 1 is an example ({table.text_a[0]!r}); if it holds "
+                "names of columns, pass --has_header=true"
+            )
     return dataclasses.replace(table, header=tuple(first) if has_header else ())
 
 
@@ -268,9 +274,10 @@ def _choose_columns(
                 f"from {wording.listing(names)}; pass --text_a_column"
             )
         columns.update(zip(("text_a", "text_b"), texts, strict=False))
-    if columns["label"] is None:
-        usual = table_columns.usual_names(names, zip(USUAL_LABELS))
-        columns["label"] = usual[0] if usual else None
+    for role, usual in (("label", USUAL_LABELS), ("example_id", USUAL_IDS)):
+        if columns[role] is None:
+            chosen = table_columns.usual_names(names, zip(usual))
+            columns[role] = chosen[0] if chosen else None
     label = columns["label"]
     if labels_required and label is None:
         raise errors.InputError(

@@ -113,9 +113,18 @@ def find(path):
     return _find_in(path)
 
 
+def latest(directory: str) -> str | None:
+    """The checkpoint that the file `checkpoint` names, also in a copied directory."""
+    if (state := tf.train.get_checkpoint_state(directory)) is None:
+        return None
+    path = state.model_checkpoint_path
+    paths = path, os.path.join(directory, os.path.basename(path))
+    return next((path for path in paths if tf.io.gfile.exists(f"{path}.index")), None)
+
+
 def _find_in(directory):
-    if latest := tf.train.latest_checkpoint(directory):
-        return latest
+    if newest := latest(directory):
+        return newest
     if _present(directory, _HUGGING_FACE_FILES):
         return directory
     prefixes = google.find_prefixes(directory)

@@ -1,6 +1,7 @@
 """The three files of a pretrained model, by the directory that holds them."""
 
 import dataclasses
+import difflib
 import json
 import os
 
@@ -200,11 +201,15 @@ def _lower_case(directory):
 
 def _download(hub_id, name):
     hub_ids.check(hub_id, name)
+    folder, wanted = os.path.split(hub_id)
+    beside = os.listdir(folder) if os.path.isdir(folder) else []
+    near = difflib.get_close_matches(wanted, beside, 1)
+    hint = f" (did you mean {folder}/{near[0]}?)" if near else ""
     try:
         import huggingface_hub
     except ImportError as error:
         raise errors.InputError(
-            f"{name}={hub_id}: no such directory, and downloading it from "
+            f"{name}={hub_id}: no such directory{hint}, and downloading it from "
             "Hugging Face's hub needs a package: pip install huggingface_hub"
         ) from error
     files = [
@@ -226,7 +231,7 @@ def _download(hub_id, name):
         return huggingface_hub.snapshot_download(hub_id, allow_patterns=files)
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
         raise errors.InputError(
-            f"{name}={hub_id}: no such directory, and the hub does not give it "
+            f"{name}={hub_id}: no such directory{hint}, and the hub does not give it "
             f"({str(error).splitlines()[0]})"
         ) from error
 

@@ -2,7 +2,7 @@
 
 import collections
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
@@ -68,6 +68,46 @@ def page_of_runs(records: Mapping[str, Mapping[str, Any]], directory: str) -> st
         place = os.path.relpath(where, directory)
         rows.append({"place": place, "run": run, "scores": scored, "details": held_out})
     scores = list(dict.fromkeys(name for row in rows for name in row["scores"]))
+    main = scores[0] if scores else ""
+    sign = -1 if main.endswith("loss") else 1
+
+    def rank(row):
+        score = row["scores"].get(main)
+        return score is None, -sign * (score or 0.0)
+
+    rows.sort(key=rank)
+    varied = [name for name in differing if name != "seed"]
+    groups: dict[tuple[str, ...], list[Any]] = {}  # the seeds of each combination
+    for row in rows:
+        values = tuple(str(row["run"]["flags"].get(name)) for name in varied)
+        groups.setdefault(values, []).append(row)
+    combinations = [
+        {
+            "values": values,
+            "count": len(group),
+            "summary": _summary(scores, group),
+            "scores": {main: _summary([main], group).get(main, {}).get("mean")},
+        }
+        for values, group in groups.items()
+    ]
+    combinations.sort(key=rank)
+    return render(
+        "runs.html",
+        name=os.path.basename(os.path.abspath(directory)),
+        title=usage.KINDS[runs[0]["kind"]].title,
+        rows=rows,
+        differing=differing,
+        scores=scores,
+        varied=varied,
+        combinations=combinations,
+        # Scores of unlike runs have no mean.
+        summary=_summary(scores, rows) if len(combinations) == 1 else {},
+        command=runs[0]["command"],
+    )
+
+
+def _summary(scores: Sequence[str], rows: Sequence[Any]) -> dict[str, Any]:
+    """{score: its mean, sample deviation and range} of rows that have it."""
     summary = {}
     for name in scores:
         values = [row["scores"].get(name) for row in rows]
@@ -78,24 +118,7 @@ def page_of_runs(records: Mapping[str, Mapping[str, Any]], directory: str) -> st
                 "least": min(known),
                 "most": max(known),
             }
-    main = scores[0] if scores else None
-    sign = -1 if main and main.endswith("loss") else 1
-
-    def rank(row):
-        score = row["scores"].get(main)
-        return score is None, -sign * (score or 0.0)
-
-    rows.sort(key=rank)
-    return render(
-        "runs.html",
-        name=os.path.basename(os.path.abspath(directory)),
-        title=usage.KINDS[runs[0]["kind"]].title,
-        rows=rows,
-        differing=differing,
-        scores=scores,
-        summary=summary,
-        command=runs[0]["command"],
-    )
+    return summary
 
 
 def page(record: Mapping[str, Any], where: str) -> str:

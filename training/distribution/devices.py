@@ -70,9 +70,10 @@ def _tpu_strategy(name, zone, project):
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (tf.errors.OpError, ValueError, RuntimeError, ImportError) as error:
+        reason = str(error).splitlines()[0][:100]
         raise errors.InputError(
-            f"no TPU answers at --tpu_name={name} ({error}); run on a TPU machine with "
-            "the package tensorflow-tpu, or leave out --use_tpu"
+            f"no TPU answers at --tpu_name={name} ({reason}); run on a TPU machine "
+            "with the package tensorflow-tpu, or leave out --use_tpu"
         ) from error
     return tf.distribute.TPUStrategy(resolver)
 

@@ -151,7 +151,7 @@ def test_files_of_equal_predictions(tmp_path, capsys):
     assert capsys.readouterr().out == (
         f"predictions: {tmp_path}/test_results.tsv\n"
         f"predictions: {tmp_path}/test_predictions.jsonl\n"
-        f"warning: {warning}\n"
+        f"warning: test rows: {warning}\n"
     )
     # run_classifier.py of the original writes str() of each float32.
     other = scored([[0.1, 0.9], [1 / 3, 2 / 3], [1e-7, 1]], [1, 1, 1])

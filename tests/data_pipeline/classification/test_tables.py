@@ -38,10 +38,21 @@ def test_tsv_with_usual_names(read):
     assert table.text_a == ["one two", "three"]
     assert table.text_b is None
     assert table.labels == ["yes", "no"]
-    assert table.example_ids == ["0", "1"]
+    assert table.example_ids == ["x", "y"]
     assert table.lines == [2, 3]
     assert table.header == ("label", "id", "Text")
     assert table.path.endswith("t.tsv")
+
+
+def test_line_1_of_rows_to_predict_is_named_where_nothing_tells_what_it_is(
+    read, capsys
+):
+    table = read("id,review\n7,good\n", "t.csv", text_a=0, required=False)
+    assert table.text_a == ["id", "7"]
+    assert "t.csv: line 1 is an example ('id'); if it holds" in capsys.readouterr().out
+    for settings in ({"has_header": True}, {"has_header": False}):
+        read("id,review\n7,a\n", "t.csv", text_a=0, required=False, **settings)
+        assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(

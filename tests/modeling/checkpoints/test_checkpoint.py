@@ -53,6 +53,18 @@ def test_release_is_found_by_prefix_file_or_directory(golden_dir, ending):
     assert checkpoint.find(golden_dir if ending is None else prefix + ending) == prefix
 
 
+def test_checkpoint_of_a_moved_directory_lies_beside_its_state(model, tmp_path, capfd):
+    for step in (5, 12, 20):
+        google.save(tmp_path / f"model.ckpt-{step}", model)
+    state = tmp_path / "checkpoint"
+    state.write_text('model_checkpoint_path: "/home/old/model.ckpt-12"\n')
+    assert checkpoint.find(tmp_path) == str(tmp_path / "model.ckpt-12")
+    assert capfd.readouterr() == ("", "")
+    state.write_text('model_checkpoint_path: "/home/old/model.ckpt-13"\n')
+    with pytest.raises(ValueError, match="3 checkpoints there"):
+        checkpoint.find(tmp_path)
+
+
 def test_release_is_loaded_and_written_as_it_was(
     golden_pretrainer, golden_dir, golden_values, tmp_path
 ):

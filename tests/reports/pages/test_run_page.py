@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from contract import outcomes
 from reports import run_report
-from reports.pages import record
+from reports.pages import record, run_page
 from tests.reports import example_runs
 
 
@@ -252,9 +252,8 @@ def test_runs_below_a_directory_are_one_table(tmp_path):
     text = (tmp_path / "report.html").read_text()
     printed = _Page(text).text
     assert "2 runs" in printed
-    accuracies = (40 / 60, 50 / 60)
-    deviation = np.std(accuracies, ddof=1)
-    assert f"accuracy {np.mean(accuracies):.4f} {deviation:.4f}" in printed
+    # One run each: a mean would be of unlike runs.
+    assert "mean accuracy" not in printed and "Combinations" not in printed
     assert printed.index("learning_rate=3e-05") < printed.index("learning_rate=1e-05")
     assert 'href="learning_rate%3D1e-05/report.html"' in text
 
@@ -271,3 +270,29 @@ def test_learned_mix_of_layers_is_a_chart(tmp_path):
     printed = "by layer, 0 being the embeddings: 0 0.125, 1 0.625, 2 0.250"
     assert chart == f"Share of each layer, {printed}"
     assert record.read(str(tmp_path))["layer_mix"] == mix
+
+
+def records_of(scores):
+    """{directory: a record with what the page of runs reads}, of a grid with seeds."""
+    return {
+        f"grid/learning_rate={rate}/seed-{seed}": {
+            "flags": {"learning_rate": rate, "seed": seed},
+            "evaluation": {"scores": {"accuracy": {"value": score, "interval": None}}},
+            "kind": "text-classification",
+            "command": "python run_classifier.py",
+        }
+        for (rate, seed), score in scores.items()
+    }
+
+
+def test_page_of_a_grid_compares_combinations_and_that_of_seeds_averages():
+    scores = {(1e-4, 1): 0.9, (1e-4, 2): 0.7, (5e-5, 1): 0.84, (5e-5, 2): 0.82}
+    page = run_page.page_of_runs(records_of(scores), "grid")
+    rows = re.findall(r"<tr><td>(.*)</td><td class=.n.>2</td>(.*)</tr>", page)
+    cells = [(rate, re.findall(r">([\d.]+)<", rest)) for rate, rest in rows]
+    assert cells == [("5e-05", ["0.8300", "0.0141"]), ("0.0001", ["0.8000", "0.1414"])]
+    assert "mean accuracy" not in page and "Scores over runs" not in page
+    of_seeds = {key: score for key, score in scores.items() if key[0] == 5e-5}
+    page = run_page.page_of_runs(records_of(of_seeds), "grid")
+    assert "Combinations" not in page
+    assert "<span>mean accuracy</span><b>0.8300</b>" in page
