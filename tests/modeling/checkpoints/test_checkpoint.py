@@ -57,10 +57,10 @@ def test_checkpoint_of_a_moved_directory_lies_beside_its_state(model, tmp_path, 
     for step in (5, 12, 20):
         google.save(tmp_path / f"model.ckpt-{step}", model)
     state = tmp_path / "checkpoint"
-    state.write_text('model_checkpoint_path: "/home/old/model.ckpt-12"\n')
+    state.write_text('model_checkpoint_path: "/old/model.ckpt-12"\n')
     assert checkpoint.find(tmp_path) == str(tmp_path / "model.ckpt-12")
     assert capfd.readouterr() == ("", "")
-    state.write_text('model_checkpoint_path: "/home/old/model.ckpt-13"\n')
+    state.write_text('model_checkpoint_path: "/old/model.ckpt-13"\n')
     with pytest.raises(ValueError, match="3 checkpoints there"):
         checkpoint.find(tmp_path)
 
