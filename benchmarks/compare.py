@@ -23,7 +23,9 @@ from benchmarks import rows as rows_lib
 from contract import errors
 
 FLAGS = flags.FLAGS
+_RUNTIMES = ["onnxruntime", "onnxruntime_fused", "onnxruntime_int8", "openvino"]
 PEER_VARIANTS = ["sdpa", "eager", "sdpa_compiled", "sdpa_frozen", "sdpa_int8"]
+PEER_VARIANTS += _RUNTIMES
 
 
 def define_flags():
@@ -38,7 +40,8 @@ def define_flags():
         "peer_variants",
         PEER_VARIANTS,
         "Variants of Hugging Face to try; the fastest is timed. _compiled needs fixed "
-        "shapes, _frozen also fixed weights, and _int8 a row with int8 weights.",
+        "shapes, _frozen also fixed weights, and _int8 a row with int8 weights. The "
+        "runtimes need onnx, onnxruntime and openvino, and predict classes.",
     )
     flags.DEFINE_string(
         "pretrained",
@@ -94,6 +97,8 @@ def turn(python, side, job):
 
 def takes_part(variant, row):
     """Whether a variant of the peer can be faster than the plain one in a row."""
+    if variant in _RUNTIMES and not row.predicts_classes:
+        return False
     if variant.endswith("_int8"):
         return row.quantization == "dynamic_int8"
     if variant.endswith("_frozen"):

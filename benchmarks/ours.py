@@ -24,7 +24,7 @@ from data_pipeline.batches import batching, packing
 from modeling import losses, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import decoding, sampling
-from serving import formats
+from serving import formats, runtimes
 from training import inference, optimizers, train_step
 from training.distribution import devices
 
@@ -114,12 +114,15 @@ def time_training(model, head, work, warm_up, num_steps):
 
 def predict(job):
     """Steps of the function that evaluates and predicts in our runs."""
-    model = open_model(job.pretrained, job.head, job.num_classes)
-    strategy = tf.distribute.get_strategy()
-    function = inference.predict_function(model, strategy, jit_compile=False)
+    if job.export:
+        fetch = runtimes.open_network(job.export)
+    else:
+        model = open_model(job.pretrained, job.head, job.num_classes)
+        strategy = tf.distribute.get_strategy()
+        function = inference.predict_function(model, strategy, jit_compile=False)
 
-    def fetch(batch):
-        return {name: value.numpy() for name, value in function(batch).items()}
+        def fetch(batch):
+            return {name: value.numpy() for name, value in function(batch).items()}
 
     batches = batches_of(sides.Work.load(job.work)).take(job.warm_up + job.steps)
     return {"seconds": sum(sides.seconds_of(fetch, batches, job.warm_up))}
@@ -144,7 +147,7 @@ def write(job):
 
 def answer(job):
     """Batches of texts to their probabilities, by an export's signature."""
-    version = formats.open_version(job.work)
+    version = formats.open_version(job.export)
 
     def classify(texts):
         return version.predict("", {"text": np.array(texts, object)})["probabilities"]

@@ -1,8 +1,9 @@
 """The peer's side of a comparison: `python -m benchmarks.peer JOB`.
 
 transformers with PyTorch at its best: batches by length as ours, its fastest attention,
-compiled where shapes are fixed, every core, the fused optimizer, inference mode. Needs
-torch, transformers and NumPy. Prints the result of `run` as JSON.
+compiled where shapes are fixed, every core, the fused optimizer, inference mode; or its
+network in another runtime (peer_runtimes.py). Needs torch, transformers and NumPy.
+Prints the result of `run` as JSON.
 """
 
 import contextlib
@@ -47,13 +48,20 @@ def run(job):
 
 
 def open_model(job):
-    """The model of a job, with the attention and the mode of its variant."""
-    attention, _, mode = job.variant.partition("_")
+    """The model of a job: attention or runtime, and mode, are those of its variant."""
+    engine, _, mode = job.variant.partition("_")
+    is_runtime = engine in ("onnxruntime", "openvino")
     classes = {} if job.num_classes is None else {"num_labels": job.num_classes}
     model = MODELS[job.head].from_pretrained(
-        job.pretrained, attn_implementation=attention, **classes
+        job.pretrained,
+        attn_implementation="eager" if is_runtime else engine,
+        **classes,
     )
     model.train(job.action == "train")
+    if is_runtime:
+        from benchmarks import peer_runtimes  # needs packages of its own
+
+        return peer_runtimes.open_model(model, engine, mode)
     if mode == "int8":
         layers = {torch.nn.Linear}
         return torch.ao.quantization.quantize_dynamic(model, layers, torch.qint8)

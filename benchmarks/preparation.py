@@ -181,9 +181,8 @@ def export(source):
     loaded, data = bert.classifier(
         source.pretrained, {"train": path}, max_seq_length=row.max_seq_length
     )
-    chosen = {"export_format": "litert", "quantization": row.quantization}
-    name = loaded.export(directory, **(chosen if row.quantization else {}))
-    return name, data.label_set.num_outputs
+    settings = {"export_format": row.export_format, "quantization": row.quantization}
+    return loaded.export(directory, **settings), data.label_set.num_outputs
 
 
 def write_texts(source, steps):
@@ -252,8 +251,9 @@ def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
         model = pretrainers.build(row.head, None, GPT_2)
         hugging_face.save(pretrained_dir, model)
         source = dataclasses.replace(source, pretrained=pretrained_dir)
+    exported, classes = export(source) if row.export_format else ("", None)
     if row.action == "answer":
-        (path, classes), work = export(source), None
+        path, work = "", None
         texts, timed = write_texts(source, steps)
         num_steps, examples = len(timed), sum(map(len, timed))
     else:
@@ -269,6 +269,7 @@ def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
         warm_up=row.warm_up,
         steps=num_steps,
         precision=row.precision,
+        export=exported,
         texts=texts,
     )
     shape = dataclasses.asdict(source.shape)

@@ -24,12 +24,19 @@ class Row(NamedTuple):
     max_seq_length: int = 128
     warm_up: int = 3
     has_fixed_shape: bool = False  # so that the peer is compiled, too
-    quantization: str = ""  # of a LiteRT export; "" for a SavedModel
+    export_format: str = ""  # of an export that runs in the place of the model
+    quantization: str = "none"
 
     @property
     def file_flag(self) -> str:
         """The flag that names the row's file, or "" where it needs none."""
         return f"{self.source}_file" if self.source in FILE_SOURCES else ""
+
+    @property
+    def predicts_classes(self) -> bool:
+        """Whether a classifier runs, in float32 or int8, and does not train."""
+        is_float32 = self.precision == "float32"
+        return is_float32 and self.action in ("predict", "answer")
 
     @property
     def is_rate(self) -> bool:
@@ -54,13 +61,14 @@ class Row(NamedTuple):
 
 
 _CLASSIFIER = Row("classifier step", "full", steps=20, has_fixed_shape=True)
+_INFERENCE = _CLASSIFIER._replace(title="inference", action="predict", steps=40)
 _LEFT_TO_RIGHT = Row("left-to-right step", "stretches", "train", "language_model", 10)
 _FIXED = {
     "classifier": _CLASSIFIER,
     "pretraining": _CLASSIFIER._replace(
         title="pretraining step", source="masked", head="pretraining", steps=10
     ),
-    "inference": _CLASSIFIER._replace(title="inference", action="predict", steps=40),
+    "inference": _INFERENCE,
     "left_to_right": _LEFT_TO_RIGHT._replace(
         batch_size=8, max_seq_length=256, has_fixed_shape=True
     ),
@@ -70,7 +78,10 @@ _WRITING = Row(
 )
 _WRITING = _WRITING._replace(max_seq_length=16, warm_up=1)
 _LATENCY = Row("one sentence, p50", "sentences", "answer", steps=200, unit="ms")
-_LATENCY = _LATENCY._replace(warm_up=20, has_fixed_shape=True)
+_LATENCY = _LATENCY._replace(
+    warm_up=20, has_fixed_shape=True, export_format="saved_model"
+)
+_TEXTS = Row("texts to probabilities", "texts", "answer", unit="texts/s")
 _SQUAD = Row("SQuAD", "squad", head="span", steps=60, unit="windows/s")
 ROWS = {
     **_FIXED,
@@ -82,12 +93,26 @@ ROWS = {
     "writing_8": _WRITING._replace(batch_size=8),
     "latency": _LATENCY,
     "latency_litert": _LATENCY._replace(
-        title="one sentence, LiteRT, p50", quantization="none"
+        title="one sentence, LiteRT, p50", export_format="litert"
+    ),
+    "latency_onnx": _LATENCY._replace(
+        title="one sentence, ONNX, p50", export_format="onnx"
     ),
     "latency_int8": _LATENCY._replace(
-        title="one sentence, int8, p50", quantization="dynamic_int8"
+        title="one sentence, int8, p50",
+        export_format="onnx",
+        quantization="dynamic_int8",
     ),
-    "texts": Row("texts to probabilities", "texts", "answer", unit="texts/s"),
+    "inference_onnx": _INFERENCE._replace(
+        title="inference, ONNX", export_format="onnx"
+    ),
+    "inference_int8": _INFERENCE._replace(
+        title="inference, int8", export_format="onnx", quantization="dynamic_int8"
+    ),
+    "texts": _TEXTS._replace(export_format="saved_model"),
+    "texts_onnx": _TEXTS._replace(
+        title="texts to probabilities, ONNX", export_format="onnx"
+    ),
     **{
         f"{name}_bfloat16": row._replace(
             title=f"{row.title}, bfloat16", precision="bfloat16"

@@ -37,11 +37,12 @@ class Job:
     head: str  # of pretrainers.HEADS
     num_classes: int | None
     pretrained: str  # directory of the weights
-    work: str  # file of `Work.save`; or the directory of an export
+    work: str  # file of `Work.save`; "" for "answer"
     warm_up: int  # steps or sentences before those that are timed
     steps: int
     precision: str = "float32"  # or "bfloat16"
     variant: str = ""  # of the peer; see compare.PEER_VARIANTS
+    export: str = ""  # the directory of our export that answers or predicts
     texts: str = ""  # for "answer" a JSON file of batches of texts
 
     @property
