@@ -16,7 +16,7 @@ from onnxruntime.transformers import optimizer
 
 from benchmarks import sides
 
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
 
 
 def open_model(model, engine, mode):
@@ -52,8 +52,12 @@ def _export(model, path):
     """Writes model.onnx with free sizes of batch and length."""
 
     class Logits(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
         def forward(self, *inputs):
-            return model(**dict(zip(INPUTS, inputs, strict=True))).logits
+            return self.model(**dict(zip(INPUTS, inputs, strict=True))).logits
 
     ids = torch.ones(2, 16, dtype=torch.int64)
     torch.onnx.export(
