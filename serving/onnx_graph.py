@@ -1,7 +1,7 @@
 """BERT and its heads as an ONNX graph, without dropout; modeling/bert.py in ONNX.
 
-Attention, gelu and norms are the fused operations of the domain com.microsoft, which
-ONNX Runtime and OpenVINO have. Batch and length are free.
+Embeddings, attention and gelu are the fused operations of the domain com.microsoft,
+which ONNX Runtime and OpenVINO have. Batch and length are free.
 """
 
 from typing import Any
@@ -149,15 +149,11 @@ class _Graph:
 
     def norm_of_sum(self, norm, residual, x, dense):
         """norm(residual + dense(x))."""
-        return self.fused(
-            "SkipLayerNormalization",
-            self.node("MatMul", x, self.weight(dense.kernel)),
-            residual,
-            self.weight(norm.gamma),
-            self.weight(norm.beta),
-            self.weight(dense.bias),
-            epsilon=norm.epsilon,
-        )
+        x = self.node("MatMul", x, self.weight(dense.kernel))
+        x = self.node("Add", x, self.weight(dense.bias))
+        weights = self.weight(norm.gamma), self.weight(norm.beta)
+        x = self.node("Add", x, residual)
+        return self.node("LayerNormalization", x, *weights, epsilon=norm.epsilon)
 
     def activate(self, x, bias):
         """hidden_act of x + bias."""
