@@ -249,12 +249,10 @@ class Loaded:
         label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
         with kernels_tf.joined_projections(model) as variables:
             module = export.TextClassifier(
-                self._pack.served,
+                self._pack,
                 losses.WithProbabilities(label_set.problem_type, model),
                 variables,
                 label_set.names if label_set.has_one_label else (),
-                self._pack.text_names,
-                self._pack.ids_shape,
                 model.config,
             )
             return export.save(module, export_dir, label_map, write=write)

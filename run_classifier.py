@@ -128,12 +128,10 @@ def export_model(data, label_map, model, output_dir):
 
     def make(variables):
         return export.TextClassifier(
-            data.encode.served,
+            data.encode,
             losses.WithProbabilities(data.problem_type, model),
             variables,
             data.label_set.names if data.label_set.has_one_label else (),
-            data.encode.text_names,
-            data.encode.ids_shape,
             model.config,
         )
 

@@ -118,7 +118,7 @@ def write_ratings(rated, settings, _):
 
 def export_model(encode, model, output_dir):
     module = export.TextClassifier(
-        lambda text: packing.pad(*encode(text)[:2]),
+        encode,
         lambda batch: {"probabilities": model(batch, training=False)["logits"]},
         *([variable.value for variable in model.variables], ()),
     )

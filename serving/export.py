@@ -116,11 +116,25 @@ def slice_rows(length):
     return 1 + SLICE_TOKENS // (1 + length)  # one at least, whatever the length
 
 
+class TextEncoder(Protocol):
+    """The way from texts to features, as encoding.Encoder has it."""
+
+    tokenizer: Any
+    max_seq_length: int
+    # text_a [B], text_b [B] -> {input_ids, input_mask, segment_ids}, as in training;
+    # None for a tokenizer that is no TensorFlow operation.
+    served: Callable[..., Any] | None
+    text_names: Sequence[str]  # see `Stages`, as ids_shape
+    ids_shape: Sequence[int | None]
+
+
 class ServedModel(tf.Module):
     """Signatures over the variables of one model: tf.functions with input specs.
 
     `stages` are those of `serving_default`, for formats that hold the network alone.
     """
+
+    encoder: TextEncoder | None = None  # of texts that are classified
 
     def __init__(
         self,
@@ -145,26 +159,22 @@ class TextClassifier(ServedModel):
     """Signatures of a classifier: `serving_default` takes text, `ids` features.
 
     Args:
-        encode: text_a [B], text_b [B] -> {input_ids, input_mask, segment_ids}, as in
-            training. None for a tokenizer that is no TensorFlow operation: then `ids`
-            is the only signature.
+        encoder: without `served`, `ids` is the only signature.
         forward: features -> `probabilities` float32 [B, C], and other outputs of an
             export of the network alone.
         label_names: C names for `label`; () where an example has no single label.
-        text_names, ids_shape: see `Stages`.
         limits: see `ids_function`.
     """
 
     def __init__(
         self,
-        encode: Callable | None,
+        encoder: TextEncoder,
         forward: Callable,
         variables: Iterable[tf.Variable],
         label_names: Sequence[str],
-        text_names: Sequence[str] = ("text",),
-        ids_shape: Sequence[int | None] = (None,),
         limits: Limits | None = None,
     ):
+        encode, shape = encoder.served, encoder.ids_shape
         labels = tf.constant(label_names, tf.string) if label_names else None
 
         def finish(_, outputs):
@@ -174,15 +184,20 @@ class TextClassifier(ServedModel):
                 results["label"] = tf.gather(labels, best)  # [B]
             return results
 
-        ids = ids_function(lambda grids: finish((), forward(grids)), ids_shape, limits)
+        ids = ids_function(lambda grids: finish((), forward(grids)), shape, limits)
         if encode is None:
             super().__init__(variables, ids=ids)
             return
         whole = Stages(
-            text_names, lambda *texts: (encode(*texts), ()), forward, finish, ids_shape
+            encoder.text_names,
+            lambda *texts: (encode(*texts), ()),
+            forward,
+            finish,
+            shape,
         )
-        default = text_function(whole.answer, *text_names)
+        default = text_function(whole.answer, *encoder.text_names)
         super().__init__(variables, whole, serving_default=default, ids=ids)
+        self.encoder = encoder
 
 
 def text_function(function: Callable, *names: str):

@@ -15,9 +15,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from contract import errors, tf_serving
+from contract import errors, file_names, tf_serving
 from contract import features as feature_names
-from serving import export, litert, onnx_runtime
+from serving import export, litert, onnx_runtime, plain_texts
 from serving.protocol import servables
 
 # By --export_format.
@@ -41,6 +41,7 @@ def write(
         os.path.join(directory, TEXTS),
         signatures=_text_signatures(stages),
     )
+    plain_texts.write(module, directory)
     content = runtime.convert(stages, module.variables, model, quantization)
     with tf.io.gfile.GFile(os.path.join(directory, runtime.MODEL), "wb") as file:
         file.write(content)
@@ -111,8 +112,11 @@ def open_version(directory: str) -> servables.Version:
     network = open_network(directory)
     texts = servables.open_version(os.path.join(directory, TEXTS))
     encode, finish = texts.signatures["encode"], texts.signatures["finish"]
+    plain = _open_plain(directory, network, texts)
 
     def call(_, arrays):
+        if plain and (features := plain.encode(arrays)):
+            return plain.finish(_run(network, features))
         encoded = texts.call("encode", arrays)
         kept = {k: v for k, v in encoded.items() if k.startswith(_KEPT)}
         return texts.call("finish", {**_run(network, encoded), **kept})
@@ -121,6 +125,20 @@ def open_version(directory: str) -> servables.Version:
         inputs=encode.inputs, outputs=finish.outputs, method_name=encode.method_name
     )
     return servables.Version({tf_serving.DEFAULT_SIGNATURE: whole}, call)
+
+
+def _open_plain(directory, network, texts):
+    """The PlainTexts of an export, or None where it has none."""
+    if not tf.io.gfile.exists(os.path.join(directory, file_names.TOKENIZER)):
+        return None
+    names, label_names = sorted(texts.signatures["encode"].inputs), None
+    if "label" in texts.signatures["finish"].outputs:
+        empty = {name: np.array([""], object) for name in names}
+        outputs = _run(network, texts.call("encode", empty))
+        count = outputs["probabilities"].shape[1]
+        outputs = {name: np.eye(count, dtype=np.float32) for name in outputs}
+        label_names = texts.call("finish", outputs)["label"]
+    return plain_texts.PlainTexts(directory, names, label_names)
 
 
 def _run(network, encoded):

@@ -1,5 +1,6 @@
 """Tests of serving/export.py and serving/predictor.py with models of three kinds."""
 
+import dataclasses
 import functools
 import pathlib
 import re
@@ -62,12 +63,11 @@ def make(problem_type, num_texts, export_dir):
     head.bias.assign(-tf.reduce_mean(logits, axis=0))
 
     module = export.TextClassifier(
-        lambda *texts: packing.pad(*encode(*texts)[:2]),
+        dataclasses.replace(encode, has_pairs=num_texts == 2),
         losses.WithProbabilities(problem_type, model),
         [variable.value for variable in model.variables],
         label_set.names if problem_type == "classification" else (),
-        ("text",) if num_texts == 1 else ("text_a", "text_b"),
-        limits=CONFIG,
+        CONFIG,
     )
     files = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
     path = export.save(module, str(export_dir), files)

@@ -13,6 +13,8 @@ import pytest
 import tensorflow as tf
 
 from contract import tf_serving
+from data_pipeline.classification import encoding
+from data_pipeline.text import wordpiece
 from modeling import losses, models
 from modeling.configs import gpt_config
 from modeling.elmo import config as elmo_config
@@ -91,6 +93,7 @@ def test_network_takes_slices_of_the_rows_in_their_order(classifier, monkeypatch
     monkeypatch.setattr(runtimes, "open_network", lambda path: counting)
     monkeypatch.setattr(export, "SLICE_TOKENS", 20)  # the longest text has 10
     small = runtimes.open_version(str(path))
+    counts.clear()  # one row shows the number of classes
     columns = {"text": np.array(test_export.TEXTS, object)}
     actual = small.predict("", columns)["probabilities"]
     assert counts == [2, 2, 1]
@@ -135,8 +138,9 @@ def test_quantization_makes_exports_smaller_and_coarser(
 ):
     network, features = centred_classifier()
     variables = [variable.value for variable in network.variables]
+    tokenizer = wordpiece.BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "a"])
     module = export.TextClassifier(
-        lambda text: {k: v[: tf.size(text)] for k, v in features.items()},
+        encoding.Encoder(tokenizer, 9),
         losses.WithProbabilities("classification", network),
         *(variables, ("a", "b", "c")),
     )

@@ -1,0 +1,109 @@
+"""Texts of classifiers to ids, and numbers to labels, without calls of TensorFlow.
+
+Those take longer than the tokenizer itself. An export for another runtime has its
+tokenizer in tokenizer.json as well, for any program with the package tokenizers. That
+package cuts texts as wordpiece.BertTokenizer does, but for sigma and characters of
+later versions of Unicode, all of which are beyond `_LAST`; texts that have a character
+beyond go through TensorFlow.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers, processors
+
+from contract import features as feature_names
+from contract import file_names
+from data_pipeline.text import wordpiece
+from serving import export
+
+_LAST = "\u02ff"  # Latin letters; combining marks follow
+_LONGEST_WORD = 200  # characters; longer words are [UNK]
+
+
+def write(module: export.ServedModel, directory: str) -> None:
+    """Writes tokenizer.json, where an example is one sequence of word pieces."""
+    encoder = module.encoder
+    if encoder is None or encoder.ids_shape != (None,):
+        return
+    known = encoder.tokenizer
+    if not isinstance(known, wordpiece.BertTokenizer) or known.added_tokens:
+        return
+    text = _tokenizer(encoder).to_str(pretty=True)
+    with tf.io.gfile.GFile(os.path.join(directory, file_names.TOKENIZER), "w") as file:
+        file.write(text)
+
+
+def _tokenizer(encoder):
+    """The tokenizer of an encoder, with special tokens and its length."""
+    known = encoder.tokenizer
+    result = tokenizers.Tokenizer(
+        models.WordPiece(
+            {token: index for index, token in enumerate(known.vocab)},
+            unk_token=known.vocab[known.unk_id],
+            max_input_chars_per_word=_LONGEST_WORD,
+        )
+    )
+    result.normalizer = normalizers.BertNormalizer(lowercase=known.do_lower_case)
+    result.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    result.post_processor = processors.BertProcessing(
+        ("[SEP]", known.sep_id), ("[CLS]", known.cls_id)
+    )
+    result.enable_truncation(encoder.max_seq_length)
+    return result
+
+
+class PlainTexts:
+    """The tokenizer of an export, and the labels of its probabilities.
+
+    Args:
+        directory: of the version.
+        text_names: the inputs of an example.
+        label_names: C names as bytes, or None where an example has no single label.
+    """
+
+    def __init__(
+        self, directory: str, text_names: list[str], label_names: np.ndarray | None
+    ):
+        with tf.io.gfile.GFile(os.path.join(directory, file_names.TOKENIZER)) as file:
+            self._tokenizer = tokenizers.Tokenizer.from_str(file.read())
+        self._tokenizer.enable_padding(pad_id=0)
+        self._text_names, self._label_names = text_names, label_names
+
+    def encode(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
+        """Texts [B] to features int32 [B, S]; None where TensorFlow has to do it.
+
+        It also cuts pairs that are too long, because tokenizers has another rule.
+        """
+        columns = []
+        for name in self._text_names:
+            try:
+                column = [t if isinstance(t, str) else t.decode() for t in arrays[name]]
+            except UnicodeDecodeError:
+                return None
+            if max(map(max, filter(None, column)), default="") > _LAST:
+                return None
+            columns.append(column)
+        is_pair = len(columns) == 2
+        rows = list(zip(*columns, strict=True)) if is_pair else columns[0]
+        encoded = self._tokenizer.encode_batch(rows)
+        if not encoded or (is_pair and any(each.overflowing for each in encoded)):
+            return None
+        grids = {
+            feature_names.INPUT_IDS: [each.ids for each in encoded],
+            feature_names.INPUT_MASK: [each.attention_mask for each in encoded],
+            feature_names.SEGMENT_IDS: [each.type_ids for each in encoded],
+        }
+        return {name: np.array(values, np.int32) for name, values in grids.items()}
+
+    def finish(self, outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The answers of TextClassifier."""
+        results = {"probabilities": outputs["probabilities"]}
+        if self._label_names is not None:
+            best = results["probabilities"].argmax(axis=-1)
+            results["label"] = self._label_names[best]
+        return results

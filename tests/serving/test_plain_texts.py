@@ -1,0 +1,78 @@
+"""serving/plain_texts.py against the tokenizer in the graph."""
+
+import random
+
+import numpy as np
+import pytest
+
+from data_pipeline.classification import encoding, labels
+from data_pipeline.text import wordpiece
+from serving import export, plain_texts
+
+LENGTH = 24
+CHARACTERS = [chr(code) for code in range(1, 0x300)]  # 0 is not typed, and deleted
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def make(directory, *, lower=True, has_pairs=False, vocab=None, **settings):
+    """The encoder in the graph, and what reads the file that is written of it."""
+    vocab = vocab or [*SPECIAL, *CHARACTERS, *(f"##{char}" for char in CHARACTERS)]
+    tokenizer = wordpiece.BertTokenizer(vocab, lower, settings.pop("added", None))
+    encoder = encoding.Encoder(tokenizer, LENGTH, has_pairs=has_pairs, **settings)
+    module = export.ServedModel(())
+    module.encoder = encoder
+    plain_texts.write(module, str(directory))
+    if not (directory / "tokenizer.json").exists():
+        return encoder, None
+    names = list(encoder.text_names)
+    return encoder, plain_texts.PlainTexts(str(directory), names, None)
+
+
+def assert_equal(encoder, plain, *columns):
+    arrays = {
+        name: np.array([text.encode() for text in column], object)
+        for name, column in zip(encoder.text_names, columns, strict=True)
+    }
+    actual, expected = plain.encode(arrays), encoder.served(*columns)
+    assert actual.keys() == expected.keys()
+    for name, values in expected.items():
+        assert actual[name].dtype == np.int32
+        np.testing.assert_array_equal(actual[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_texts_are_cut_as_in_the_graph(tmp_path, lower):
+    encoder, plain = make(tmp_path, lower=lower)
+    rng = random.Random(3)
+    lines = [f"{char} {char}{char} a{char}b" for char in CHARACTERS]
+    lines += [
+        "".join(rng.choices(CHARACTERS, k=rng.randrange(12))) for _ in range(3000)
+    ]
+    lines += ["", " ", "[CLS] [MASK] a", "##a a##b", "a" * 199, "b" * 200, "c" * 201]
+    lines += ["x " * 40, "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}" * 200]
+    assert_equal(encoder, plain, lines)
+    for line in lines[-9:]:
+        assert_equal(encoder, plain, [line])
+
+
+def test_pairs_are_cut_as_in_the_graph_or_there(tmp_path):
+    encoder, plain = make(tmp_path, has_pairs=True)
+    assert_equal(encoder, plain, ["ab", "", "é" * 9, "a"], ["c d", "", "a" * 12, ""])
+    long = {"text_a": np.array(["a" * 12], object)}
+    assert plain.encode({**long, "text_b": np.array(["b" * 10], object)}) is None
+
+
+@pytest.mark.parametrize("text", ["Σ", "a\u0301", "東京", b"\xff"])
+def test_other_characters_are_left_to_the_graph(tmp_path, text):
+    _, plain = make(tmp_path)
+    assert plain.encode({"text": np.array(["a", text], object)}) is None
+    assert plain.encode({"text": np.array([], object)}) is None
+    assert plain.encode({"text": np.array(["a", "\u02ff"], object)}) is not None
+
+
+def test_other_tokenizers_and_choices_have_no_file(tmp_path):
+    vocab = [*SPECIAL, "a", "new"]
+    assert make(tmp_path, vocab=vocab, added={"new": False})[1] is None
+    orders = labels.Labels(("x", "y"), pair_input="both_orders")
+    assert make(tmp_path, has_pairs=True, label_set=orders)[1] is None
+    assert make(tmp_path, vocab=vocab)[1] is not None
