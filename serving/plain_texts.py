@@ -18,11 +18,10 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from contract import features as feature_names
 from contract import file_names
-from data_pipeline.text import wordpiece
+from data_pipeline.text import normalization, wordpiece
 from serving import export
 
 _LAST = "\u02ff"  # Latin letters; combining marks follow
-_LONGEST_WORD = 200  # characters; longer words are [UNK]
 
 
 def write(module: export.ServedModel, directory: str) -> None:
@@ -45,7 +44,7 @@ def _tokenizer(encoder):
         models.WordPiece(
             {token: index for index, token in enumerate(known.vocab)},
             unk_token=known.vocab[known.unk_id],
-            max_input_chars_per_word=_LONGEST_WORD,
+            max_input_chars_per_word=normalization.MAX_WORD_CHARS,
         )
     )
     result.normalizer = normalizers.BertNormalizer(lowercase=known.do_lower_case)

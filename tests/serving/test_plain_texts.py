@@ -10,7 +10,7 @@ from data_pipeline.text import wordpiece
 from serving import export, plain_texts
 
 LENGTH = 24
-CHARACTERS = [chr(code) for code in range(1, 0x300)]  # 0 is not typed, and deleted
+CHARACTERS = [chr(code) for code in range(0x300)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
