@@ -16,8 +16,8 @@ import tensorflow as tf
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
+from contract import errors, file_names
 from contract import features as feature_names
-from contract import file_names
 from data_pipeline.text import normalization, wordpiece
 from serving import export
 
@@ -68,7 +68,10 @@ class PlainTexts:
     def __init__(
         self, directory: str, text_names: list[str], label_names: np.ndarray | None
     ):
-        with tf.io.gfile.GFile(os.path.join(directory, file_names.TOKENIZER)) as file:
+        path = os.path.join(directory, file_names.TOKENIZER)
+        remedy = f"copy {directory} again, or export the model again"
+        explain = f"{path}: cannot be loaded ({{}}); {remedy}".format
+        with errors.named(explain), tf.io.gfile.GFile(path) as file:
             self._tokenizer = tokenizers.Tokenizer.from_str(file.read())
         self._tokenizer.enable_padding(pad_id=0)
         self._text_names, self._label_names = text_names, label_names

@@ -6,6 +6,7 @@ Graphs of ONNX, layer by layer: test_onnx_graph.py.
 import contextlib
 import os
 import pathlib
+import shutil
 
 import keras
 import numpy as np
@@ -79,6 +80,19 @@ def test_classifier_answers_as_its_saved_model(classifier):
         small.predict(["a"], ["b"])
     with pytest.raises(ValueError, match="choose among serving_default"):
         predictor.Predictor(str(path.parent), "ids")
+
+
+def test_damaged_file_is_named(classifier, tmp_path):
+    for name in (
+        runtimes.RUNTIMES[runtimes.format_of(classifier[1])].MODEL,
+        "tokenizer",
+    ):
+        version = pathlib.Path(shutil.copytree(classifier[1], tmp_path / name))
+        (damaged,) = version.glob(f"{name}*")
+        damaged.write_bytes(damaged.read_bytes()[:99])
+        with pytest.raises(ValueError, match="again, or export the model ag") as caught:
+            predictor.Predictor(str(version))
+        assert str(caught.value).startswith(f"{damaged}: cannot be loaded (")
 
 
 def test_network_takes_slices_of_the_rows_in_their_order(classifier, monkeypatch):
