@@ -145,6 +145,8 @@ def parse(
         sys.stderr.write("Pass --help to see help on flags.\n")
         sys.exit(1)
     sys.excepthook = _explain_interrupt
+    if "output_dir" in FLAGS and FLAGS.output_dir:  # paths below are printed
+        FLAGS["output_dir"].value = FLAGS.output_dir.rstrip("/") or "/"
     with errors.explained():
         for own in own_flags():
             if isinstance(own.value, int) and abs(own.value) > _LARGEST:

@@ -175,7 +175,7 @@ def test_wrong_flag_ends_at_once(run, program, argument, printed):
 
 NO_FILE = "no such file; check the path"
 TABLE = "sample_data/messages/train.tsv"
-NETWORK = "--bert_config_file=README.md --output_dir=missing"
+NETWORK = "--bert_config_file=README.md --output_dir=missing//"  # slashes are cut off
 HUB = (
     "no such directory; give the directory of a release, or the id of a model on "
     "Hugging Face's hub"
