@@ -1,8 +1,13 @@
-"""The network of an ONNX export: model.onnx maps token ids to numbers."""
+"""The network of an ONNX export: model.onnx maps token ids to numbers.
 
+ONNX Runtime runs it, or OpenVINO.
+"""
+
+import importlib.util
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import joblib
@@ -70,26 +75,65 @@ def convert(
 class Network:
     """The network of an export: features int32 [B, S] -> {name: float32 array}.
 
-    Shapes may change from call to call, and threads may call at once.
+    Shapes may change from call to call, and threads may call at once. OpenVINO runs
+    float32 weights where it is installed, as it takes up to a sixth less time.
     """
 
     def __init__(self, directory: str):
-        import onnxruntime
-
         with tf.io.gfile.GFile(os.path.join(directory, MODEL), "rb") as file:
             content = file.read()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = joblib.cpu_count()
-        self._session = onnxruntime.InferenceSession(
-            content,
-            options,
-            providers=["CPUExecutionProvider"],
-            # The fused norm takes twice the time of a sum and a norm.
-            disabled_optimizers=["SkipLayerNormFusion"],
-        )
-        self._names = [output.name for output in self._session.get_outputs()]
+        self._run = open_openvino(content) or open_onnxruntime(content)
 
     def __call__(self, features: Mapping[str, Any]) -> dict[str, np.ndarray]:
         names = feature_names.ENCODER_INPUTS
-        arrays = {name: np.asarray(features[name], np.int32) for name in names}
-        return dict(zip(self._names, self._session.run(None, arrays), strict=True))
+        return self._run({n: np.asarray(features[n], np.int32) for n in names})
+
+
+def open_onnxruntime(content: bytes) -> Callable[..., dict[str, np.ndarray]]:
+    """A function of arrays by name."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = joblib.cpu_count()
+    session = onnxruntime.InferenceSession(
+        content,
+        options,
+        providers=["CPUExecutionProvider"],
+        # The fused norm takes twice the time of a sum and a norm.
+        disabled_optimizers=["SkipLayerNormFusion"],
+    )
+    names = [output.name for output in session.get_outputs()]
+    return lambda arrays: dict(zip(names, session.run(None, arrays), strict=True))
+
+
+def open_openvino(content: bytes) -> Callable[..., dict[str, np.ndarray]] | None:
+    """A function of arrays by name; None where OpenVINO cannot run the network.
+
+    It has no operations for the int8 weights of ONNX Runtime.
+    """
+    if importlib.util.find_spec("openvino") is None:
+        return None
+    import openvino
+
+    settings = {
+        "INFERENCE_NUM_THREADS": joblib.cpu_count(),
+        "INFERENCE_PRECISION_HINT": "f32",  # also where the processor has bfloat16
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    core = openvino.Core()
+    try:
+        model = core.read_model(content, b"")
+        names = [output.any_name for output in model.outputs]  # compiled, it has others
+        compiled = core.compile_model(model, "CPU", settings)
+    except RuntimeError:
+        return None
+    own = threading.local()  # a request serves one thread
+
+    def run(arrays):
+        if not hasattr(own, "request"):
+            own.request = compiled.create_infer_request()
+        results = own.request.infer(arrays)
+        # Copies, since the next call writes into the same memory.
+        return {name: results[i].copy() for i, name in enumerate(names)}
+
+    return run

@@ -1,12 +1,11 @@
 """Graphs of serving/onnx_graph.py against the models that they are written from."""
 
 import numpy as np
-import onnxruntime
 import pytest
 import tensorflow as tf
 
 from modeling import models
-from serving import onnx_graph
+from serving import onnx_graph, onnx_runtime
 from tests.serving import networks
 
 ROWS, LENGTH, CLASSES = 4, 9, 3
@@ -42,13 +41,9 @@ def features():
     return {name: array.astype(np.int32) for name, array in arrays.items()}
 
 
-def run(model, arrays, problem_type=None):
-    session = onnxruntime.InferenceSession(
-        onnx_graph.build(model, problem_type).SerializeToString(),
-        providers=["CPUExecutionProvider"],
-    )
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(None, arrays), strict=True))
+def run(model, arrays, problem_type=None, engine=onnx_runtime.open_onnxruntime):
+    content = onnx_graph.build(model, problem_type).SerializeToString()
+    return engine(content)(arrays)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +56,12 @@ def run(model, arrays, problem_type=None):
 def test_graph_has_the_outputs_of_its_model(kind, hidden_act):
     model, arrays = build(kind, hidden_act), features()
     expected = model(arrays, training=False)
-    actual = run(model, arrays)
-    assert actual.keys() == expected.keys()
+    for engine in (onnx_runtime.open_onnxruntime, onnx_runtime.open_openvino):
+        actual = run(model, arrays, engine=engine)
+        assert actual.keys() == expected.keys()
+        for name, values in expected.items():
+            np.testing.assert_allclose(actual[name], values, atol=ROUNDING)
     for name, values in expected.items():
-        np.testing.assert_allclose(actual[name], values, atol=ROUNDING)
         # What each input moves is seen in the result.
         for changed in arrays:
             others = {**arrays, changed: 1 - np.minimum(arrays[changed], 1)}
