@@ -6,6 +6,7 @@ from typing import Any
 from absl import flags
 
 from cli import command_line, feature_flags, table_flags
+from contract import export_formats
 from data_pipeline.classification import tables
 
 FLAGS = flags.FLAGS
@@ -267,7 +268,7 @@ def check_network(config: Any, config_file: str, takes_text: bool) -> None:
     """
     records, weight = FLAGS["write_tf_records"], FLAGS.lm_loss_weight
     export_format = FLAGS.export_format
-    is_split = FLAGS.do_export and export_format != "saved_model"
+    is_split = FLAGS.do_export and export_format != export_formats.SAVED_MODEL
     command_line.refuse(
         (
             FLAGS.explain and config.network != "bert",

@@ -6,7 +6,7 @@ from typing import Any
 from absl import flags
 
 from cli import command_line, device_flags, model_flags, training_flags
-from contract import errors
+from contract import errors, export_formats
 
 FLAGS = flags.FLAGS
 # The runs of a grid differ in these, and share data and network.
@@ -102,8 +102,8 @@ def _define_best() -> None:
 def _define_export() -> None:
     flags.DEFINE_enum(
         "export_format",
-        "saved_model",
-        ["saved_model", "litert", "onnx"],
+        export_formats.SAVED_MODEL,
+        export_formats.FORMATS,
         "Format of --do_export. saved_model: a SavedModel in output_dir/export/<n>. "
         "litert: model.tflite in output_dir/export_litert/<n>, for phones and small "
         "machines. onnx: model.onnx in output_dir/export_onnx/<n>, for ONNX Runtime "
@@ -112,7 +112,7 @@ def _define_export() -> None:
     flags.DEFINE_enum(
         "quantization",
         "none",
-        ["none", "dynamic_int8", "float16"],
+        export_formats.QUANTIZATIONS,
         "Weights of a LiteRT or ONNX export. none: float32. dynamic_int8: int8, with "
         "int8 matrix products, a quarter of the size. float16, for LiteRT: half the "
         "size, computed in float32.",
@@ -154,21 +154,12 @@ def check_run() -> None:
 
 def check() -> None:
     """Raises ValueError if seeds, patience, a grid or an export make no sense."""
-    export_format, quantization = FLAGS.export_format, FLAGS.quantization
+    export_format = FLAGS.export_format
+    export_formats.check_quantization(export_format, FLAGS.quantization)
     texts = ",".join(FLAGS.seeds)
     command_line.refuse(
         (
-            quantization != "none" and export_format == "saved_model",
-            f"--quantization={quantization} is for LiteRT and ONNX exports; add "
-            "--export_format=litert or onnx",
-        ),
-        (
-            quantization == "float16" and export_format == "onnx",
-            "--quantization=float16 is for LiteRT exports; ONNX exports have "
-            "--quantization=dynamic_int8",
-        ),
-        (
-            FLAGS.export_server_config and export_format != "saved_model",
+            FLAGS.export_server_config and export_format != export_formats.SAVED_MODEL,
             "--export_server_config is for SavedModels, which TensorFlow Serving "
             f"answers texts from; leave it out, or --export_format={export_format}",
         ),

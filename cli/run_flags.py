@@ -17,7 +17,7 @@ from cli import (
     networks,
     training_flags,
 )
-from contract import errors
+from contract import errors, export_formats
 from modeling import kernels_tf
 from modeling.checkpoints import checkpoint
 from modeling.features import head_config
@@ -306,7 +306,9 @@ def export(
             output_dir,
             files or {},
             model=model,
-            export_format=FLAGS.export_format if has_formats else "saved_model",
+            export_format=FLAGS.export_format
+            if has_formats
+            else export_formats.SAVED_MODEL,
             quantization=FLAGS.quantization if has_formats else "none",
             server_config=FLAGS.export_server_config,
         )

@@ -5,6 +5,7 @@ from typing import Any
 from absl import flags
 
 from cli import command_line, fine_tuning_flags, generation_flags, table_flags
+from contract import export_formats
 from data_pipeline.seq2seq import pairs
 
 FLAGS = flags.FLAGS
@@ -84,7 +85,7 @@ def check() -> None:
             "column of its own",
         ),
         (
-            FLAGS.export_format != "saved_model",
+            FLAGS.export_format != export_formats.SAVED_MODEL,
             f"--export_format={FLAGS.export_format} holds networks that run once, and "
             "this one runs for each token that it writes; leave it out: a SavedModel "
             "does that",

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from contract import atomic_files, tf_serving
+from contract import atomic_files, errors, tf_serving
 from contract import features as feature_names
 from serving.protocol import warmup
 from terminal import progress
@@ -146,6 +146,14 @@ class ServedModel(tf.Module):
         self._tracked = list(variables)
         self.stages = stages
         self.functions = functions
+
+    def network_stages(self) -> Stages:
+        """The stages; InputError where a signature is more than one network."""
+        if self.stages is None:
+            raise errors.InputError(
+                "only a SavedModel holds this model; leave --export_format out"
+            )
+        return self.stages
 
     def signatures(self):
         """The concrete functions that a server offers, by name."""

@@ -10,12 +10,10 @@ import tensorflow as tf
 from absl import logging
 from tensorflow.core.protobuf import saved_model_pb2
 
-from contract import atomic_files, errors
+from contract import atomic_files, errors, export_formats
 from modeling.features import head_config
 from serving import export, onnx_runtime, runtimes
 from serving.protocol import servables
-
-SAVED_MODEL = "saved_model"
 
 
 def save(
@@ -39,12 +37,10 @@ def save(
         quantization: "none", "dynamic_int8" or, for LiteRT, "float16".
         server_config: as in `export.save`; for SavedModels.
     """
-    is_saved_model = export_format == SAVED_MODEL
-    folder = "export" if is_saved_model else f"export_{export_format}"
     write = writer(export_format, quantization, model)
-    target = os.path.join(output_dir, folder)
+    target = os.path.join(output_dir, export_formats.folder(export_format))
     path = export.save(module, target, files, server_config, write)
-    if not is_saved_model:
+    if export_format != export_formats.SAVED_MODEL:
         print(f"{quantization}: {runtimes.describe_size(module, path)}")
     return path
 
@@ -59,7 +55,7 @@ def check(
         reading: the HeadConfig of the model.
         sequences: as of models.BertClassifier.
     """
-    if export_format == SAVED_MODEL:
+    if export_format == export_formats.SAVED_MODEL:
         return
     lstms = head_config.name_lstms(config, reading)
     if export_format == "litert" and lstms:
@@ -72,20 +68,6 @@ def check(
     runtimes.check_installed(export_format)
 
 
-def check_quantization(export_format: str, quantization: str) -> None:
-    """Raises InputError where a format does not have these weights."""
-    if quantization != "none" and export_format == SAVED_MODEL:
-        raise errors.InputError(
-            f"--quantization={quantization} is for LiteRT and ONNX exports; add "
-            "--export_format=litert or onnx"
-        )
-    if quantization == "float16" and export_format == "onnx":
-        raise errors.InputError(
-            "--quantization=float16 is for LiteRT exports; ONNX exports have "
-            "--quantization=dynamic_int8"
-        )
-
-
 def writer(
     export_format: str, quantization: str, model: Any
 ) -> Callable[[export.ServedModel, str], None]:
@@ -94,8 +76,8 @@ def writer(
     Raises:
         InputError: the format does not have such weights.
     """
-    check_quantization(export_format, quantization)
-    if export_format == SAVED_MODEL:
+    export_formats.check_quantization(export_format, quantization)
+    if export_format == export_formats.SAVED_MODEL:
         return export.write_saved_model
     return functools.partial(
         runtimes.write,

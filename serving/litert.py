@@ -3,7 +3,7 @@
 import os
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import joblib
@@ -18,18 +18,14 @@ MODEL = "model.tflite"  # the name that TF Serving's --prefer_tflite_model looks
 _NETWORK = "ids"  # the signature of MODEL
 
 
-def convert(
-    stages: export.Stages,
-    variables: Iterable[tf.Variable],
-    model: Any,
-    quantization: str,
-) -> bytes:
+def convert(module: export.ServedModel, model: Any, quantization: str) -> bytes:
     """The network as a flatbuffer; batch and length are free.
 
     `quantization` is "none", "dynamic_int8" or "float16"; `model` is not read.
     """
+    stages = module.network_stages()
     ids = export.ids_function(stages.forward, stages.ids_shape)
-    network = export.ServedModel(variables, ids=ids)
+    network = export.ServedModel(module.variables, ids=ids)
     with tempfile.TemporaryDirectory() as directory:
         tf.saved_model.save(network, directory, signatures=network.signatures())
         converter = tf.lite.TFLiteConverter.from_saved_model(

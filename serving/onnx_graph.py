@@ -63,11 +63,17 @@ class _Graph:
         self._tensors[name] = numpy_helper.from_array(np.asarray(value), name)
         return name
 
-    def weight(self, *variables):
-        """A variable, or several side by side, under the original's names."""
-        arrays = [np.asarray(variable, np.float32) for variable in variables]
+    def weight(self, variable):
+        """A variable, under the original's name."""
+        value = np.asarray(variable, np.float32)
+        return self.constant(self._names[id(variable)], value)
+
+    def joined(self, layers, kind):
+        """The kernels or biases of layers side by side."""
+        variables = [getattr(layer, kind) for layer in layers]
         name = "+".join(self._names[id(variable)] for variable in variables)
-        return self.constant(name, np.concatenate(arrays, axis=-1))
+        values = [np.asarray(variable, np.float32) for variable in variables]
+        return self.constant(name, np.concatenate(values, axis=-1))
 
     def node(self, kind, *inputs, count=1, domain="", **attributes):
         """An operation of one output, or of `count`, which is a list then."""
@@ -112,8 +118,8 @@ class _Graph:
         return self.fused(
             "Attention",
             hidden,
-            self.weight(*(part.kernel for part in parts)),
-            self.weight(*(part.bias for part in parts)),
+            self.joined(parts, "kernel"),
+            self.joined(parts, "bias"),
             feature_names.INPUT_MASK,
             **self._attention_settings(),
         )
@@ -122,13 +128,12 @@ class _Graph:
         """Attention of some tokens to all: [B, S, D], [B, P, D] -> [B, P, D]."""
         parts = layer.query, layer.key, layer.value
         query = self.node("MatMul", queries, self.weight(layer.query.kernel))
-        joined = self.weight(layer.key.kernel, layer.value.kernel)
-        both = self.node("MatMul", hidden, joined)
+        both = self.node("MatMul", hidden, self.joined(parts[1:], "kernel"))
         return self.fused(
             "MultiHeadAttention",
             query,
             *self.node("Split", both, count=2, axis=-1, num_outputs=2),
-            self.weight(*(part.bias for part in parts)),
+            self.joined(parts, "bias"),
             feature_names.INPUT_MASK,
             **self._attention_settings(),
         )
@@ -140,7 +145,7 @@ class _Graph:
         }
 
     def block(self, block, queries, mixed):
-        """What follows the attention in an EncoderBlock."""
+        """The part of an EncoderBlock after its attention."""
         dense = block.attention.output_projection
         hidden = self.norm_of_sum(block.attention_norm, queries, mixed, dense)
         inner = self.node("MatMul", hidden, self.weight(block.ffn_in.kernel))

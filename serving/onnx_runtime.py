@@ -7,7 +7,7 @@ import importlib.util
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import joblib
@@ -34,24 +34,19 @@ def check(config: Any, reading: Any, sequences: str) -> None:
         problem = "examples of several sequences are not written as ONNX"
     if problem:
         raise errors.InputError(
-            f"--export_format=onnx is for BERT with the head of the original, and "
+            "--export_format=onnx is for BERT with the head of the original, and "
             f"{problem}; leave it out: a SavedModel holds this model"
         )
 
 
-def convert(
-    stages: export.Stages,
-    variables: Iterable[tf.Variable],
-    model: Any,
-    quantization: str,
-) -> bytes:
+def convert(module: export.ServedModel, model: Any, quantization: str) -> bytes:
     """The network as a protobuf; batch and length are free.
 
-    `quantization` is "none" or "dynamic_int8"; `variables` are not read.
+    `quantization` is "none" or "dynamic_int8".
     """
     from serving import onnx_graph  # needs the package onnx
 
-    forward, problem_type = stages.forward, None
+    forward, problem_type = module.network_stages().forward, None
     if isinstance(forward, losses.WithProbabilities):
         problem_type = forward.problem_type
     proto = onnx_graph.build(model, problem_type)

@@ -35,14 +35,14 @@ def write(
     quantization: str,
 ) -> None:
     """Writes one version; arguments as of `formats.save`."""
-    runtime, stages = RUNTIMES[export_format], module.stages
+    runtime = RUNTIMES[export_format]
     tf.saved_model.save(
         tf.Module(),
         os.path.join(directory, TEXTS),
-        signatures=_text_signatures(stages),
+        signatures=_text_signatures(module.network_stages()),
     )
     plain_texts.write(module, directory)
-    content = runtime.convert(stages, module.variables, model, quantization)
+    content = runtime.convert(module, model, quantization)
     with tf.io.gfile.GFile(os.path.join(directory, runtime.MODEL), "wb") as file:
         file.write(content)
 
@@ -112,7 +112,7 @@ def open_version(directory: str) -> servables.Version:
     network = open_network(directory)
     texts = servables.open_version(os.path.join(directory, TEXTS))
     encode, finish = texts.signatures["encode"], texts.signatures["finish"]
-    plain = _open_plain(directory, network, texts)
+    plain = _open_plain(directory, texts)
 
     def call(_, arrays):
         if plain and (features := plain.encode(arrays)):
@@ -127,17 +127,16 @@ def open_version(directory: str) -> servables.Version:
     return servables.Version({tf_serving.DEFAULT_SIGNATURE: whole}, call)
 
 
-def _open_plain(directory, network, texts):
+def _open_plain(directory, texts):
     """The PlainTexts of an export, or None where it has none."""
     if not tf.io.gfile.exists(os.path.join(directory, file_names.TOKENIZER)):
         return None
     names, label_names = sorted(texts.signatures["encode"].inputs), None
-    if "label" in texts.signatures["finish"].outputs:
-        empty = {name: np.array([""], object) for name in names}
-        outputs = _run(network, texts.call("encode", empty))
-        count = outputs["probabilities"].shape[1]
-        outputs = {name: np.eye(count, dtype=np.float32) for name in outputs}
-        label_names = texts.call("finish", outputs)["label"]
+    finish = texts.signatures["finish"]
+    if "label" in finish.outputs:  # each, where it alone is probable
+        count = finish.inputs["probabilities"].tensor_shape.dim[-1].size
+        numbers = dict.fromkeys(finish.inputs, np.eye(count, dtype=np.float32))
+        label_names = texts.call("finish", numbers)["label"]
     return plain_texts.PlainTexts(directory, names, label_names)
 
 

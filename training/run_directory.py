@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from contract import atomic_files, errors, file_names, json_files
+from contract import atomic_files, errors, export_formats, file_names, json_files
 from training import checkpoints, facts, tensorboard
 
 _EXPORTING = "exporting.json"  # what a command exports, until it ends
@@ -40,9 +40,7 @@ _OWN_PATTERNS = (
 _OWN_DIRECTORIES = (
     "train",
     "eval",
-    "export",
-    "export_litert",
-    "export_onnx",
+    *map(export_formats.folder, export_formats.FORMATS),
     file_names.FEATURE_CACHE,  # of earlier versions
 )
 

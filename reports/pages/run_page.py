@@ -85,10 +85,11 @@ def page_of_runs(records: Mapping[str, Mapping[str, Any]], directory: str) -> st
         {
             "values": values,
             "count": len(group),
-            "summary": _summary(scores, group),
-            "scores": {main: _summary([main], group).get(main, {}).get("mean")},
+            "summary": summary,
+            "scores": {main: summary["mean"] if summary else None},
         }
         for values, group in groups.items()
+        for summary in [_summary([main], group).get(main)]
     ]
     combinations.sort(key=rank)
     return render(

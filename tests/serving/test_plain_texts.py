@@ -15,8 +15,8 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def make(directory, *, lower=True, has_pairs=False, vocab=None, **settings):
-    """The encoder in the graph, and what reads the file that is written of it."""
-    vocab = vocab or [*SPECIAL, *CHARACTERS, *(f"##{char}" for char in CHARACTERS)]
+    """The encoder in the graph, and the PlainTexts of its file; None without one."""
+    vocab = vocab or SPECIAL + CHARACTERS + [f"##{char}" for char in CHARACTERS]
     tokenizer = wordpiece.BertTokenizer(vocab, lower, settings.pop("added", None))
     encoder = encoding.Encoder(tokenizer, LENGTH, has_pairs=has_pairs, **settings)
     module = export.ServedModel(())
