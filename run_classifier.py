@@ -31,7 +31,7 @@ def check():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, fine_tuning_flags.check_run, check)
 
-from cli import classifier_task, networks, run_flags
+from cli import classifier_task, networks, run_flags, training_flags
 from contract import file_names
 from data_pipeline import label_maps
 from data_pipeline.classification import labels, predictions, soft_labels, sources
@@ -87,6 +87,8 @@ def make_task(config, tokenizer, data, soft, reading):
     label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
     kind = sequences.choose_kind(data.problem_type, label_set.pair_input)
     formats.check(FLAGS.export_format, config, reading, kind)
+    is_plain = not reading.chosen() and kind == "single"
+    training_flags.check_packing(config.network, reads_plainly=is_plain)
     outputs = classifier_task.Outputs(data, soft)
     return driver.FineTuningTask(
         splits=splits,

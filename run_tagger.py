@@ -24,7 +24,7 @@ def define_flags():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, fine_tuning_flags.check_run, tagger_flags.paths)
 
-from cli import networks, run_flags
+from cli import networks, run_flags, training_flags
 from contract import features, file_names
 from data_pipeline import label_maps
 from data_pipeline.tables import label_files
@@ -75,6 +75,7 @@ def make_task(config, tokenizer, tag_set, data, reading):
     """The driver.FineTuningTask of tagging words."""
     label_map = {file_names.LABEL_MAP: schemes.map_text(tag_set)}
     formats.check(FLAGS.export_format, config, reading)
+    training_flags.check_packing(config.network, reads_plainly=not reading.chosen())
     return run_flags.make_task(
         "token-classification",
         lambda: {split: sentences.summary() for split, sentences in data.items()},

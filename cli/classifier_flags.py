@@ -5,7 +5,7 @@ from typing import Any
 
 from absl import flags
 
-from cli import command_line, feature_flags, table_flags
+from cli import command_line, feature_flags, table_flags, training_flags
 from contract import export_formats
 from data_pipeline.classification import tables
 
@@ -121,6 +121,7 @@ def _define_columns() -> None:
 
 @command_line.heading("Training")
 def _define_training() -> None:
+    training_flags.define_packing()
     command_line.define_float(
         "lm_loss_weight",
         0.0,

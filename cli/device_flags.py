@@ -4,7 +4,7 @@ from typing import Any
 
 from absl import flags
 
-from cli import command_line
+from cli import command_line, training_flags
 from contract import errors
 
 FLAGS = flags.FLAGS
@@ -128,8 +128,9 @@ def is_tpu() -> bool:
 
 def has_static_shapes() -> bool:
     """Returns True where every batch is padded to --max_seq_length."""
-    # A script without the flag reads records of one length.
-    return is_tpu() or "pad_to_max_length" not in FLAGS or FLAGS.pad_to_max_length
+    if is_tpu() or "pad_to_max_length" in FLAGS:
+        return is_tpu() or FLAGS.pad_to_max_length
+    return not training_flags.packs_sequences()  # otherwise records have one length
 
 
 def dtype_policy() -> str:

@@ -68,6 +68,7 @@ def define() -> None:
             1,
         )
         integer("num_warmup_steps", 10000, "Number of warmup steps.", 0)
+    training_flags.define_packing()
     with command_line.heading("Evaluation and checkpoints"):
         integer(
             "max_eval_steps",
@@ -189,8 +190,15 @@ def check_network(config: Any, config_file: str) -> None:
             FLAGS.objective not in fitting,
             f"--objective={FLAGS.objective} is not for {config.kind}, which "
             f"{config_file} describes; set --objective={fitting[0]}",
-        )
+        ),
+        (
+            training_flags.packs_sequences()
+            and (device_flags.is_tpu() or FLAGS.jit_compile == "true"),
+            "--pack_sequences makes batches of records whose shapes vary, for which "
+            "neither a TPU nor --jit_compile=true is made; leave one of them out",
+        ),
     )
+    training_flags.check_packing(config.network)
 
 
 def set_defaults() -> None:

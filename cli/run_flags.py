@@ -149,6 +149,7 @@ def run_settings(
         batch_size=FLAGS.train_batch_size,
         micro_batches=FLAGS.gradient_accumulation_steps,
         scales_loss=FLAGS.mixed_precision == "float16",
+        packs_sequences=training_flags.packs_sequences(),
         max_to_keep=FLAGS.keep_checkpoint_max,
         identity={
             "config": dict(config),

@@ -4,7 +4,13 @@ from typing import Any
 
 from absl import flags
 
-from cli import command_line, feature_flags, fine_tuning_flags, table_flags
+from cli import (
+    command_line,
+    feature_flags,
+    fine_tuning_flags,
+    table_flags,
+    training_flags,
+)
 
 FLAGS = flags.FLAGS
 
@@ -12,6 +18,7 @@ FLAGS = flags.FLAGS
 def define() -> None:
     """Where tagged words come from, and what reads them."""
     _define_words()
+    training_flags.define_packing()
     feature_flags.define()
 
 

@@ -161,6 +161,41 @@ def _define_updates(train_batch_size: int) -> None:
     )
 
 
+@command_line.heading("Training")
+def define_packing() -> None:
+    """Defines --pack_sequences."""
+    flags.DEFINE_bool(
+        "pack_sequences",
+        False,
+        "Put several sequences of a training batch into one row of the network, so "
+        "that little is computed for padding. Losses and gradients stay the same. "
+        "For records of short texts, and for --pad_to_max_length and TPU; texts "
+        "grouped by length have little padding anyway.",
+    )
+
+
+def packs_sequences() -> bool:
+    """The value of --pack_sequences, where a script has it."""
+    return "pack_sequences" in FLAGS and FLAGS.pack_sequences
+
+
+def check_packing(network: str, *, reads_plainly: bool = True) -> None:
+    """Raises ValueError if --pack_sequences is set and the model cannot pack."""
+    command_line.refuse(
+        (
+            packs_sequences() and network not in ("bert", "gpt"),
+            f"--pack_sequences is for BERT and GPT, and this network is {network}; "
+            "leave it out",
+        ),
+        (
+            packs_sequences() and not reads_plainly,
+            "--pack_sequences is for one sequence an example and the linear head on "
+            "the last layer; leave it out, or leave out the choices of layers and "
+            "heads",
+        ),
+    )
+
+
 @command_line.heading("What to do")
 def define_actions(*names: str) -> None:
     """The named actions, each False by default."""

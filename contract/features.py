@@ -19,6 +19,10 @@ IS_LABELLED = "is_labelled"
 # Outputs of a frozen network, float32 [B, S, K, W]: K states of each token or, with
 # S = 1, of each text. A model whose features have them runs no network.
 LAYER_STATES = "layer_states"
+# Sequences that share rows: where each token of R rows is from, int32 [R, S], and
+# where each sequence begins, int32 [B]; as in modeling/packed_rows.py.
+PACKED_SOURCES = "packed_sources"
+PACKED_STARTS = "packed_starts"
 MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
 MASKED_LM_WEIGHTS = "masked_lm_weights"

@@ -110,9 +110,8 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
         input_ids, segment_ids = map(kernels.as_integers, (input_ids, segment_ids))
         words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, D]
         # A product, not a gather: the gradient of two rows is summed, not scattered.
-        segments = ops.one_hot(
-            segment_ids, self.config.type_vocab_size, dtype="float32"
-        )
+        kinds = self.config.type_vocab_size
+        segments = ops.one_hot(segment_ids, kinds, dtype="float32")
         segments = ops.matmul(segments, self.token_type_embeddings)  # [B, S, D]
         positions = ops.cast(self.position_embeddings, "float32")
         if position_ids is None:
@@ -296,22 +295,31 @@ class Network(keras_configs.NetworkLayer):
             seed = self.fresh_seed(training)
         hidden = self.embeddings(input_ids, segment_ids, seed=seed, table=table)
         outputs = {"embedding_output": hidden, "layer_outputs": []}
-        mask = kernels.causal_mask(input_mask) if self.is_causal else input_mask
-        bias = kernels.attention_bias(mask)
+        bias = kernels.attention_bias(self.visible(input_mask))
         for block in self.blocks[:-1]:
-            hidden = self._run(block, (hidden,), bias, None, seed=seed)
+            hidden = self.run(block, (hidden,), bias, None, seed=seed)
             outputs["layer_outputs"].append(hidden)
-        if positions is not None and len(mask.shape) == 3:
-            bias = kernels.attention_bias(kernels.take_rows(mask, positions))
-        hidden = self._run(self.blocks[-1], (hidden,), bias, positions, seed=seed)
-        hidden = self.finish(hidden, training=seed is not None)
-        outputs["layer_outputs"].append(hidden)
-        outputs["sequence_output"] = hidden
-        place = self.text_place if positions is None else "first"
-        pooled = kernels.pool_tokens(hidden, input_mask, place)
-        return {**outputs, "pooled_output": self._pool(pooled)}
+        last = self.end(hidden, input_mask, positions, seed)
+        outputs["layer_outputs"].append(last["sequence_output"])
+        return outputs | last
 
-    def _run(self, block, hidden, *others, seed):
+    def visible(self, input_mask):
+        """The keys of each query, as `kernels.attention_bias` takes them."""
+        return kernels.causal_mask(input_mask) if self.is_causal else input_mask
+
+    def end(self, hidden, input_mask, positions, seed):
+        """sequence_output and pooled_output, from the input of the last block."""
+        mask = self.visible(input_mask)
+        if positions is not None and len(mask.shape) == 3:
+            mask = kernels.take_rows(mask, positions)
+        bias = kernels.attention_bias(mask)
+        hidden = self.run(self.blocks[-1], (hidden,), bias, positions, seed=seed)
+        hidden = self.finish(hidden, training=seed is not None)
+        place = self.text_place if positions is None else "first"
+        pooled = self._pool(kernels.pool_tokens(hidden, input_mask, place))
+        return {"sequence_output": hidden, "pooled_output": pooled}
+
+    def run(self, block, hidden, *others, seed):
         def run(*hidden):  # what gradients flow to
             return block(*hidden, *others, seed=seed)
 

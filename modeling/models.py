@@ -10,7 +10,8 @@ mixed_float16. Variables and outputs are float32.
 
 import keras
 
-from modeling import bert, gpt, heads, kernels, sequences, token_heads
+from contract import features as names
+from modeling import bert, gpt, heads, kernels, packed_rows, sequences, token_heads
 from modeling.configs import keras_configs
 from modeling.elmo import network as elmo
 from modeling.encoder_decoder import network as encoder_decoder
@@ -85,14 +86,10 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
 
     def encode(self, features, seed, positions=None, table=None):
         """The network's outputs on the three input features."""
-        return self.network(
-            features["input_ids"],
-            features["input_mask"],
-            features["segment_ids"],
-            positions,
-            seed=seed,
-            table=table,
-        )
+        if names.PACKED_SOURCES in features:
+            return packed_rows.encode(self.network, features, seed, positions, table)
+        inputs = [features[name] for name in names.ENCODER_INPUTS]
+        return self.network(*inputs, positions, seed=seed, table=table)
 
     def pooled_position(self, features):
         """Where the text's vector is, int32 [B, 1]: at [CLS], or at the last token."""

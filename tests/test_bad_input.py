@@ -127,6 +127,7 @@ MISTAKES = {
     },
     "choice": {
         "--teacher=there": "--teacher is for labels that all examples share|leave it",
+        "--pack_sequences": "is for one sequence an example|leave it out",
         "--explain=3": "--explain=3 weighs the words of one sequence|leave it out",
         "--write_projector": "--write_projector is for labels|leave it out",
         "--pair_input=both_orders": "these rows have choices|leave it out",
@@ -180,6 +181,9 @@ MISTAKES = {
             "seq.in: no such file; name a file, or a directory that holds"
         ),
         "--do_train --train_file={d}/train.conll --window_stride=15": "stride=15|14",
+        "--do_train --train_file={d}/train.conll --head=bilstm --pack_sequences": (
+            "--pack_sequences is for one sequence an example and the linear head"
+        ),
     },
     "pairs": {
         "--train_file=x.tsv": "--train_file=x.tsv: no such file; check the path",
@@ -204,6 +208,7 @@ MISTAKES = {
         "--seed=-1": "--seed=-1|0 or more",
         "--nodo_train --do_eval": "no trained model in --output_dir|--init_checkpoint",
         "--unroll_steps=7": "--unroll_steps=7 is for --objective=bidirectional_lm",
+        "--pack_sequences --jit_compile=true": "shapes vary|leave one of them out",
         "--input_file={d}/unmasked.tfrecord": "set --vocab_file to the one they were m",
     },
     "left_to_right": {
@@ -275,6 +280,7 @@ MISTAKES = {
     },
     "streams": {
         "--max_seq_length=64": "reads streams of sentences; set --unroll",
+        "--pack_sequences": "is for BERT and GPT, and this network is elmo",
         "--masking=span": "--masking=span is for --objective=masked_lm",
         "--objective=left_to_right": "--objective=left_to_right is not for ELMo, which",
         "--num_negative_samples=17": "a sample of 17 words",

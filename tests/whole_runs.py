@@ -32,7 +32,11 @@ RUNS = {
         "--doc_stride=8 --max_query_length=8",
         "--do_predict",
     ),
-    "tagging": ("run_tagger", _TAGS, "--do_eval --do_predict"),
+    "tagging": (
+        "run_tagger",
+        f"{_TAGS} --pack_sequences --pad_to_max_length",
+        "--do_eval --do_predict",
+    ),
     "frozen": (
         "run_tagger",
         f"{_TAGS} --freeze_encoder --layer_mix=learned",
@@ -46,7 +50,11 @@ RUNS = {
         "--do_eval --do_predict",
     ),
     "pretraining": ("run_pretraining", _RECORDS % "masked" + _MASKS, "--do_eval"),
-    "masking": ("run_pretraining", _RECORDS % "unmasked" + _MASKS, "--do_eval"),
+    "masking": (
+        "run_pretraining",
+        _RECORDS % "unmasked" + _MASKS + " --pack_sequences",
+        "--do_eval",
+    ),
     "left_to_right": (
         "run_pretraining",
         _RECORDS % "unmasked" + " --objective=left_to_right --optimizer=gpt_adam "

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, file_names, remote_files, wording
-from data_pipeline.batches import batching
+from data_pipeline.batches import batching, sharing
 from data_pipeline.pretraining import source
 from modeling import losses
 from modeling.checkpoints import checkpoint
@@ -207,6 +207,18 @@ class FineTuningTask(Task):
             seed=current.seed,
             group_by_length=settings.group_by_length,
         )
+        shares = current.micro_batches * current.strategy.num_replicas_in_sync
+        num_rows = None
+        if current.packs_sequences and settings.pad_to:
+            lengths = examples.packed.lengths
+            num_rows = sharing.most_rows(lengths, order, settings.pad_to, shares)
+
+        def batches_from(step: int) -> tf.data.Dataset:
+            batches = examples.batches(order[step:], settings.pad_to)
+            if not current.packs_sequences:
+                return batches
+            return sharing.share_rows(batches, shares, num_rows)
+
         return run.train(
             current,
             run.Training(
@@ -214,9 +226,7 @@ class FineTuningTask(Task):
                 store=self.store(model),
                 origin=origin,
                 objective=self.objective,
-                batches_from=lambda step: examples.batches(
-                    order[step:], settings.pad_to
-                ),
+                batches_from=batches_from,
                 evaluate=lambda: dict(score("dev", settings.eval_batch_size).scores),
                 on_evaluated=score.keep,
                 names=lambda step: examples.names(order[step]),
@@ -354,6 +364,17 @@ class PretrainingTask(Task):
         assert current.plan is not None and records and self.objective
         num_steps = current.plan.num_train_steps
         order = current.batch_size, current.seed
+
+        def batches_from(step: int) -> Callable[..., tf.data.Dataset]:
+            def batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
+                made = records.training_batches(*order, step, num_steps, context)
+                if not current.packs_sequences:
+                    return made
+                replicas = context.num_replicas_in_sync // context.num_input_pipelines
+                return sharing.share_rows(made, current.micro_batches * replicas)
+
+            return batches
+
         return run.train(
             current,
             run.Training(
@@ -361,9 +382,7 @@ class PretrainingTask(Task):
                 store=self.store(model),
                 origin=origin,
                 objective=self.objective,
-                batches_from=lambda step: functools.partial(
-                    records.training_batches, *order, step, num_steps
-                ),
+                batches_from=batches_from,
                 evaluate=evaluate,
                 on_evaluated=evaluate.keep,
                 names=lambda step: records.batch_names(*order, step),

@@ -47,6 +47,7 @@ class Settings:
         batch_size: of all replicas together.
         micro_batches: parts of a batch that are computed one after another.
         scales_loss: whether to scale the loss, as float16 needs.
+        packs_sequences: whether sequences of a batch share rows, as in batches.sharing.
         max_to_keep: number of newest checkpoints to keep.
         identity: what besides data and seed must match to resume a run.
         flags: {flag: value} for run.json, as is `command`.
@@ -67,6 +68,7 @@ class Settings:
     batch_size: int
     micro_batches: int = 1
     scales_loss: bool = False
+    packs_sequences: bool = False
     max_to_keep: int = 5
     identity: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)

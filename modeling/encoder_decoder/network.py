@@ -96,7 +96,7 @@ class Decoder(bert.Network):
         )
         outputs = {"embedding_output": hidden, "layer_outputs": []}
         for block in self.blocks:
-            hidden = self._run(block, (hidden, source), *biases, seed=seed)
+            hidden = self.run(block, (hidden, source), *biases, seed=seed)
             outputs["layer_outputs"].append(hidden)
         return {**outputs, "sequence_output": hidden}
 

@@ -506,16 +506,17 @@ OF_WEIGHTS = {
     script: set(names.split())
     for script, names in {
         "run_classifier": f"""{_FINE_TUNING} max_seq_length class_weights problem_type
-            pair_input lm_loss_weight distill_temperature distill_weight""",
+            pair_input lm_loss_weight distill_temperature distill_weight
+            pack_sequences""",
         "run_squad": f"""{_FINE_TUNING} max_seq_length max_query_length doc_stride
             answer_aligner multiple_answers version_2_with_negative""",
         "run_tagger": f"""{_FINE_TUNING} max_seq_length tag_scheme document_context
-            window_stride""",
+            window_stride pack_sequences""",
         "run_seq2seq": f"{_FINE_TUNING} max_source_length max_target_length",
         "run_pretraining": f"""{_UPDATES} num_warmup_steps max_seq_length objective
             masking masked_lm_prob mask_proportions max_predictions_per_seq unroll_steps
             sample_softmax num_negative_samples corruption noise_density
-            mean_noise_span_length""",
+            mean_noise_span_length pack_sequences""",
     }.items()
 }
 

@@ -1,0 +1,74 @@
+"""Which sequences of a batch share a row, so that little is computed for padding.
+
+modeling/packed_rows.py reads the result. A batch keeps its sequences and their order.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from contract import features
+from data_pipeline.batches import padding
+
+
+def first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
+    """Lays sequences of int [B] tokens into rows of `width`, the longest first.
+
+    Each begins in the first row with room for it, which takes at most 11/9 of the
+    fewest rows, and one more (Johnson, 1973, first-fit decreasing).
+
+    Returns:
+        Where each begins in the flattened rows, int64 [B], and how many rows there are.
+    """
+    room = np.full(len(lengths), width)
+    starts = np.zeros(len(lengths), np.int64)
+    for number in np.argsort(-lengths, kind="stable"):
+        row = np.argmax(room >= lengths[number])
+        starts[number] = row * width + width - room[row]
+        room[row] -= lengths[number]
+    return starts, np.count_nonzero(room < width)
+
+
+def lay_out(lengths, width, shares, num_rows=None):
+    """The features of a batch of B sequences of `lengths`, int [B], padded to `width`.
+
+    Each of the equal `shares` of a batch, which are computed apart, has rows of its own
+    and equally many of them: `num_rows`, or as many as the fullest needs.
+
+    Returns:
+        packed_sources int32 [shares * R, width], packed_starts int32 [B].
+    """
+    parts = lengths.reshape(shares, -1)
+    begins, counts = zip(*(first_fit(part, width) for part in parts), strict=True)
+    sources = np.full((shares, (num_rows or max(*counts, 1)) * width), -1, np.int32)
+    for row, starts, part in zip(sources, begins, parts, strict=True):
+        taken = padding.ranges(np.arange(len(part)) * width, part)
+        row[padding.ranges(starts, part)] = taken
+    return sources.reshape(-1, width), np.concatenate(begins).astype(np.int32)
+
+
+def share_rows(batches: tf.data.Dataset, shares: int, num_rows: int | None = None):
+    """Adds the features of `lay_out` to batches; its arguments are as there."""
+
+    def add(batch):
+        mask = batch[features.INPUT_MASK]
+        sources, starts = tf.numpy_function(
+            lambda lengths, width: lay_out(lengths, int(width), shares, num_rows),
+            [tf.reduce_sum(mask, axis=1), tf.shape(mask)[1]],
+            [tf.int32, tf.int32],
+        )
+        rows = num_rows and num_rows * shares
+        return batch | {
+            features.PACKED_SOURCES: tf.ensure_shape(sources, [rows, mask.shape[1]]),
+            features.PACKED_STARTS: tf.ensure_shape(starts, mask.shape[:1]),
+        }
+
+    return batches.map(add, num_parallel_calls=1).prefetch(2)
+
+
+def most_rows(lengths: np.ndarray, order: np.ndarray, width: int, shares: int) -> int:
+    """The rows that the fullest share of all batches needs, for shapes that stay.
+
+    `lengths` are those of all sequences, `order` int [steps, B] is which make a batch.
+    """
+    parts = lengths[order].reshape(len(order) * shares, -1)
+    return max(first_fit(part, width)[1] for part in parts)

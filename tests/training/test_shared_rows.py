@@ -1,0 +1,160 @@
+"""Sequences that share rows: the same losses and gradients as apart."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_pipeline.batches import sharing
+from modeling import losses, models, packed_rows, pretrainers
+from modeling.configs import config, gpt_config
+from training import train_step
+
+SHAPE = {
+    "vocab_size": 61,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 16,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+BERT = config.BertConfig(**SHAPE, initializer_range=0.3)
+GPT_2 = gpt_config.GptConfig(
+    **SHAPE, embedding_dropout_prob=0.0, norm_first=True, initializer_range=0.3
+)
+LENGTHS = np.array([12, 3, 5, 4, 7, 2, 9, 12])
+MODELS = {
+    "classifier": (
+        lambda: models.BertClassifier(BERT, 3),
+        losses.classifier("classification"),
+    ),
+    "tagger": (lambda: models.BertTagger(BERT, 4), losses.tagger()),
+    "pretrainer": (lambda: pretrainers.BertPretrainer(BERT), losses.pretraining()),
+    "left_to_right": (
+        lambda: pretrainers.LanguageModel(
+            dataclasses.replace(BERT, attention="causal")
+        ),
+        losses.next_token(),
+    ),
+    "gpt2": (lambda: pretrainers.LanguageModel(GPT_2), losses.next_token()),
+    "gpt2_classifier": (
+        lambda: models.BertClassifier(GPT_2, 3),
+        losses.classifier("classification"),
+    ),
+}
+
+
+def batch(kind):
+    rng = np.random.default_rng(5)
+    count, width = len(LENGTHS), LENGTHS.max()
+    mask = (np.arange(width) < LENGTHS[:, None]).astype(np.int32)
+    ids = rng.integers(1, 61, mask.shape).astype(np.int32)
+    made = {
+        "input_ids": ids * mask,
+        "input_mask": mask,
+        "segment_ids": (np.arange(width) >= LENGTHS[:, None] // 2) * mask,
+        "label_ids": rng.integers(0, 3, count).astype(np.int32),
+    }
+    if kind == "tagger":
+        made["label_ids"] = np.where(mask, rng.integers(0, 4, mask.shape), -1)
+    if kind == "pretrainer":
+        made |= {
+            "masked_lm_positions": rng.integers(0, LENGTHS[:, None], (count, 3)),
+            "masked_lm_ids": rng.integers(1, 61, (count, 3)),
+            "masked_lm_weights": np.ones((count, 3), np.float32),
+            "next_sentence_labels": rng.integers(0, 2, count),
+        }
+    return {
+        name: value.astype(np.int32) if value.dtype.kind == "i" else value
+        for name, value in made.items()
+    }
+
+
+def shared(features, shares=1, num_rows=None):
+    (made,) = sharing.share_rows(
+        tf.data.Dataset.from_tensors(features), shares, num_rows
+    )
+    return {name: value.numpy() for name, value in made.items()}
+
+
+def losses_and_gradients(model, objective, features):
+    seed = tf.constant([1, 2], tf.int64)
+    with tf.GradientTape() as tape:
+        outputs = model(features, training=True, seed=seed)
+        totals = objective.totals(features, outputs)
+        loss = tf.add_n(list(totals.values()))
+    # Softmax ignores what is added to all keys alike: their bias has no gradient but
+    # rounding.
+    variables = [v for v in model.trainable_variables if "key/bias" not in v.path]
+    gradients = tape.gradient(loss, [v.value for v in variables])
+    dense = [g if g is None else tf.convert_to_tensor(g).numpy() for g in gradients]
+    return float(loss), dense
+
+
+def largest_difference(kind, **layout):
+    """Between losses and gradients of a batch with and without shared rows."""
+    make, objective = MODELS[kind]
+    model, features = make(), batch(kind)
+    model.build()
+    loss, gradients = losses_and_gradients(model, objective, features)
+    packed = shared(features, **layout)
+    assert len(packed["packed_sources"]) < len(LENGTHS) or "num_rows" in layout
+    other_loss, others = losses_and_gradients(model, objective, packed)
+    assert gradients[0] is not None and np.abs(gradients[0]).max() > 1e-3
+    differences = [abs(loss - other_loss) / abs(loss)]
+    for one, other in zip(gradients, others, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            differences.append(np.abs(one - other).max() / np.abs(one).max())
+    return max(differences)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_losses_and_gradients_are_those_of_sequences_apart(kind):
+    assert largest_difference(kind) < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["classifier", "tagger"])
+def test_more_rows_than_needed_change_nothing(kind):
+    assert largest_difference(kind, num_rows=9) < 1e-5
+
+
+def test_shares_of_a_batch_have_rows_of_their_own():
+    """As replicas and micro-batches take them."""
+    make, objective = MODELS["pretrainer"]
+    model, features = make(), batch("pretrainer")
+    model.build()
+    loss, _ = losses_and_gradients(model, objective, features)
+    parts = {
+        name: train_step.split_parts(tf.constant(value), 2)
+        for name, value in shared(features, shares=2).items()
+    }
+    halves = [{name: value[i] for name, value in parts.items()} for i in range(2)]
+    total = sum(losses_and_gradients(model, objective, half)[0] for half in halves)
+    assert total == pytest.approx(loss, rel=1e-5)
+
+
+def test_first_fit_keeps_rows_few_and_sequences_whole():
+    starts, count = sharing.first_fit(np.array([5, 4, 1, 6, 3, 9]), 10)
+    assert (starts.tolist(), count) == ([20, 16, 9, 10, 25, 0], 3)
+    order = np.array([[0, 1, 2, 3], [3, 3, 0, 0]])
+    assert sharing.most_rows(np.array([5, 4, 1, 6]), order, 6, shares=2) == 2
+    assert sharing.most_rows(np.array([2, 2, 1, 1]), order, 6, shares=2) == 1
+
+
+@pytest.mark.parametrize("part", ["attention_mask", "position_ids"])
+def test_without_mask_or_positions_they_differ(monkeypatch, part):
+    rows = packed_rows.PackedRows
+    wrong = {
+        "attention_mask": lambda self: tf.tile(
+            tf.ones_like(self.sources)[:, None], [1, self.length, 1]
+        ),
+        "position_ids": lambda self: (
+            tf.range(tf.shape(self.sources)[1])[None] * tf.ones_like(self.sources)
+        ),
+    }
+    monkeypatch.setattr(rows, part, wrong[part])
+    assert largest_difference("tagger") > 1e-2
