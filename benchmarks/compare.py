@@ -53,6 +53,12 @@ def define_flags():
     flags.DEFINE_list("sms_columns", ["1", "0"], columns.format("sms"))
     flags.DEFINE_string("sst2_file", None, "Table with the training set of SST-2.")
     flags.DEFINE_list("sst2_columns", ["0", "1"], columns.format("sst2"))
+    flags.DEFINE_string("pairs_file", None, "Table with pairs of texts and labels.")
+    flags.DEFINE_list(
+        "pairs_columns",
+        ["sentence1", "sentence2", "label"],
+        "Columns of both texts and the label in --pairs_file.",
+    )
     flags.DEFINE_string("tagging_file", None, "CoNLL file with tagged sentences.")
     flags.DEFINE_string("squad_file", None, "SQuAD file with training questions.")
     flags.DEFINE_string("texts_file", None, "Texts, in the first column of a TSV file.")
@@ -91,8 +97,13 @@ def get_file(row):
 
 def turn(python, side, job):
     """A function that takes one turn of a side."""
-    text = json.dumps(dataclasses.asdict(job))
-    return lambda: turns.run([python, "-m", f"benchmarks.{side}", text])
+
+    def take():
+        begun = dataclasses.replace(job, begun=time.time())
+        text = json.dumps(dataclasses.asdict(begun))
+        return turns.run([python, "-m", f"benchmarks.{side}", text])
+
+    return take
 
 
 def takes_part(variant, row):
@@ -124,7 +135,7 @@ def fastest_variant(row, job):
         except turns.SideFailed as error:
             trials[variant] = str(error).splitlines()[-1]
             continue
-        key = "seconds" if row.is_rate else "p50_ms"
+        key = "seconds" if row.is_rate else rows_lib.FIGURES[row.unit]
         trials[variant] = seconds[variant] = result[key]
     if not seconds:
         raise turns.SideFailed(f"no variant of the peer runs: {trials}")

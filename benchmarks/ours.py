@@ -58,9 +58,9 @@ def run(job):
     """Does one turn.
 
     Returns:
-        "seconds" of all timed steps; of training their mean "loss"; of exports "p50_ms"
-        and "p99_ms" of a step; "peak_gflops", "peak_memory_mb", "versions" and
-        "environment".
+        "seconds" of all timed steps; of training their mean "loss" and "start_s", from
+        the command to the end of the warm-up; of exports "p50_ms" and "p99_ms" of a
+        step; "peak_gflops", "peak_memory_mb", "versions" and "environment".
     """
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(POLICIES[job.precision])
@@ -91,7 +91,8 @@ def train(job):
     """Training steps from the job's weights."""
     model = open_model(job.pretrained, job.head, job.num_classes)
     work = sides.Work.load(job.work)
-    return time_training(model, job.head, work, job.warm_up, job.steps)
+    figures = time_training(model, job.head, work, job.warm_up, job.steps)
+    return figures | {"start_s": figures["warm_at"] - job.begun}
 
 
 def time_training(model, head, work, warm_up, num_steps):
@@ -106,10 +107,11 @@ def time_training(model, head, work, warm_up, num_steps):
     rates = tf.fill([max(warm_up, num_steps)], 1e-5)
     step, scaling = tf.constant(0, tf.int64), train_step.Scaling.from_state({})
     run_steps(iterator, rates, tf.constant(warm_up), step, scaling)
-    begin = time.perf_counter()
+    begin, warm_at = time.perf_counter(), time.time()
     results, _ = run_steps(iterator, rates, tf.constant(num_steps), step, scaling)
     loss = float(results["loss"])
-    return {"seconds": time.perf_counter() - begin, "loss": loss}
+    seconds = time.perf_counter() - begin
+    return {"seconds": seconds, "loss": loss, "warm_at": warm_at}
 
 
 def predict(job):

@@ -10,6 +10,7 @@ import contextlib
 import json
 import statistics
 import sys
+import time
 
 import numpy as np
 import torch
@@ -111,7 +112,7 @@ def arguments(batch):
 def train(job, model, precise):
     """Steps of the usual loop."""
     adam = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-    losses = []
+    losses, ends = [], []
 
     def step(batch):
         with precise:
@@ -121,9 +122,11 @@ def train(job, model, precise):
         adam.step()
         adam.zero_grad()
         losses.append(loss.item())
+        ends.append(time.time())
 
     seconds = sum(sides.seconds_of(step, batches_of(job), job.warm_up))
-    return {"seconds": seconds, "loss": statistics.mean(losses[job.warm_up :])}
+    figures = {"seconds": seconds, "loss": statistics.mean(losses[job.warm_up :])}
+    return figures | {"start_s": ends[job.warm_up - 1] - job.begun}
 
 
 def predict(job, model, precise):

@@ -31,6 +31,7 @@ from modeling.checkpoints import hugging_face, pretrained
 from modeling.configs import gpt_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+MESSAGES = ROOT / "sample_data" / "messages" / "train.tsv"
 MASKED_TOKENS = 20
 # 16 words each, for the latency of one sentence.
 SENTENCES = (
@@ -59,7 +60,7 @@ class Source:
     pretrained: str
     row: rows.Row
     path: str | None  # of its file
-    columns: tuple[str, ...]  # of text and label in a table
+    columns: tuple[str, ...]  # of one or two texts and the label in a table
 
     @property
     def shape(self):
@@ -117,15 +118,23 @@ def stretches(source):
 
 
 def table(source):
-    """The rows of --sms_file or --sst2_file, as run_classifier.py reads them."""
+    """The rows of --sms_file, --sst2_file or --pairs_file, as a classifier has them."""
+    texts = ("text_a", "text_b")[: len(source.columns) - 1]
     _, data = bert.classifier(
         source.pretrained,
         {"train": source.path},
-        columns=dict(zip(("text_a", "label"), source.columns, strict=True)),
+        columns=dict(zip((*texts, "label"), source.columns, strict=True)),
         max_seq_length=source.row.max_seq_length,
     )
     examples = data.examples("train")
     return examples.packed, examples.targets, data.label_set.num_outputs
+
+
+def messages(source):
+    """The rows of the sample messages."""
+    return table(
+        dataclasses.replace(source, path=str(MESSAGES), columns=("text", "label"))
+    )
 
 
 def tagged_sentences(source):
@@ -169,6 +178,8 @@ SOURCES = {
     "stretches": stretches,
     "sms": table,
     "sst2": table,
+    "pairs": table,
+    "messages": messages,
     "tagging": tagged_sentences,
     "squad": questions,
 }
@@ -176,10 +187,9 @@ SOURCES = {
 
 def export(source):
     """Exports a classifier of the sample messages; returns directory and classes."""
-    path = ROOT / "sample_data" / "messages" / "train.tsv"
     row, directory = source.row, str(source.directory / "export")
     loaded, data = bert.classifier(
-        source.pretrained, {"train": path}, max_seq_length=row.max_seq_length
+        source.pretrained, {"train": MESSAGES}, max_seq_length=row.max_seq_length
     )
     settings = {"export_format": row.export_format, "quantization": row.quantization}
     return loaded.export(directory, **settings), data.label_set.num_outputs
@@ -236,8 +246,8 @@ def write_work(source, steps):
 def prepare(*, row, directory, pretrained_dir, path=None, columns=(), steps=0):
     """Prepares a row, given as the dict of its fields.
 
-    `columns` are those of text and label where `path` is a table; `steps` are those to
-    time, or 0 for those of the row.
+    `columns` are those of texts and label where `path` is a table; `steps` are those
+    to time, or 0 for those of the row.
 
     Returns:
         {"job": fields of a sides.Job, "examples": number in the timed steps,

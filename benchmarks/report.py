@@ -6,7 +6,7 @@ import statistics
 
 import tabulate
 
-from benchmarks import sides
+from benchmarks import rows, sides
 from training.distribution import processor
 
 OURS, PEER = "ours", "peer"
@@ -22,12 +22,12 @@ HEADER = (
     "theirs",
 )
 LEGEND = (
-    "Ratio: this project divided by Hugging Face, median of the pairs; for ms, lower "
-    "is better. Share of peak: operations per second, divided by those of a {size} x "
-    "{size} matrix product on the same side in its best turn. Operations: 2 per token "
-    "and weight of the blocks, 2 per predicted token and weight of the head; three "
-    "times as many in training. Padding, attention between tokens and everything but "
-    "matrix products are not counted. Memory: peak of the process, in MB."
+    "Ratio: this project divided by Hugging Face, median of the pairs; for ms and s, "
+    "lower is better. Share of peak: operations per second, divided by those of a "
+    "{size} x {size} matrix product on the same side in its best turn. Operations: 2 "
+    "per token and weight of the blocks, 2 per predicted token and weight of the head; "
+    "three times as many in training. Padding, attention between tokens and everything "
+    "but matrix products are not counted. Memory: peak of the process, in MB."
 )
 # These decide which kernels a library may take.
 INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
@@ -57,7 +57,7 @@ def add_figures(row, prepared, runs):
     The peak is the highest of all turns: other load may lower that of one.
     """
     if not row.is_rate:
-        return [{**run, "figure": run["p50_ms"]} for run in runs]
+        return [{**run, "figure": run[rows.FIGURES[row.unit]]} for run in runs]
     results = [{**run, "figure": prepared["examples"] / run["seconds"]} for run in runs]
     if prepared["gflop"] is not None:
         peak = max(run["peak_gflops"] for run in runs)

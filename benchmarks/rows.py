@@ -7,7 +7,11 @@ from contract import errors
 WHOLE = 0  # steps of a row: NUM_EPOCHS over its file, at most MAX_STEPS
 NUM_EPOCHS = 3  # as the scripts train by default
 MAX_STEPS = 700
-FILE_SOURCES = ("sms", "sst2", "tagging", "squad", "texts")
+FILE_SOURCES = ("sms", "sst2", "pairs", "tagging", "squad", "texts")
+
+
+# Units of which less is better, and the result of a turn that is the figure.
+FIGURES = {"ms": "p50_ms", "s": "start_s"}
 
 
 class Row(NamedTuple):
@@ -41,7 +45,7 @@ class Row(NamedTuple):
     @property
     def is_rate(self) -> bool:
         """Whether more is better."""
-        return self.unit != "ms"
+        return self.unit not in FIGURES
 
     @property
     def full_title(self) -> str:
@@ -57,7 +61,7 @@ class Row(NamedTuple):
         """Steps in the trials that choose the peer's variant."""
         if self.action == "write":
             return 1
-        return 8 if self.is_rate else 100
+        return 100 if self.unit == "ms" else 8
 
 
 _CLASSIFIER = Row("classifier step", "full", steps=20, has_fixed_shape=True)
@@ -77,6 +81,7 @@ _WRITING = Row(
     "writing 128 tokens", "stretches", "write", "language_model", 3, "texts/s"
 )
 _WRITING = _WRITING._replace(max_seq_length=16, warm_up=1)
+_START = Row("from the command to the first step", "messages", steps=1, unit="s")
 _LATENCY = Row("one sentence, p50", "sentences", "answer", steps=200, unit="ms")
 _LATENCY = _LATENCY._replace(
     warm_up=20, has_fixed_shape=True, export_format="saved_model"
@@ -87,8 +92,10 @@ ROWS = {
     **_FIXED,
     "sms": Row("fine-tuning, SMS", "sms", unit="examples/s"),
     "sst2": Row("fine-tuning, SST-2", "sst2", unit="examples/s"),
+    "pairs": Row("fine-tuning, pairs", "pairs", unit="examples/s"),
     "tagging": Row("tagging", "tagging", head="tagger", unit="windows/s"),
     "squad": _SQUAD._replace(batch_size=16, max_seq_length=384),
+    "start": _START._replace(max_seq_length=64, warm_up=1),
     "writing": _WRITING._replace(batch_size=1),
     "writing_8": _WRITING._replace(batch_size=8),
     "latency": _LATENCY,

@@ -44,6 +44,7 @@ class Job:
     variant: str = ""  # of the peer; see compare.PEER_VARIANTS
     export: str = ""  # the directory of our export that answers or predicts
     texts: str = ""  # for "answer" a JSON file of batches of texts
+    begun: float = 0.0  # time.time() of the command
 
     @property
     def keeps_weights(self) -> bool:

@@ -126,8 +126,8 @@ def parse(
 ) -> None:
     """Defines the flags and reads the command line; ends on --help or a wrong flag.
 
-    Comes before TensorFlow is imported, for which it calls `expect_tensorflow`, unless
-    the program does so itself, where its flags ask for what needs TensorFlow. An error
+    Then it imports TensorFlow by `expect_tensorflow`, unless the program does so
+    itself, where its flags ask for what needs TensorFlow. An error
     of `checks`, which need no TensorFlow, ends the program as it does in `main`.
     """
     define_flags()
@@ -191,11 +191,12 @@ def is_there(path: str) -> bool:
 
 
 def expect_tensorflow(*, serves: bool = False) -> None:
-    """Prepares environment and screen for an import; `serves` as in `environment`."""
+    """Prepares environment and screen, and imports; `serves` as in `environment`."""
     # Python's last collections would look at its million objects for seconds.
     atexit.register(gc.freeze)
     is_quiet = FLAGS.verbosity < 1
     _announce_tensorflow(environment.prepare(is_quiet=is_quiet, serves=serves))
+    environment.import_tensorflow()
 
 
 def _explain_interrupt(kind, error, trace):

@@ -4,6 +4,7 @@ Needs nothing that takes time to import, since it must come first.
 """
 
 import contextlib
+import importlib
 import os
 import platform
 import re
@@ -30,6 +31,9 @@ _KERNELS = {"TF_ENABLE_ONEDNN_OPTS": "1"}
 # Keeps weights in the order in which these kernels read them, even those of variables.
 # Variables that change afterwards would be ignored: only for a process that serves.
 _PACKED_WEIGHTS = {"TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "1"}
+
+# Keras imports them if it can, which takes up to a second.
+_NOT_NEEDED = ("matplotlib", "sklearn")
 
 
 def prepare(
@@ -81,6 +85,18 @@ def quiet_import() -> Iterator[None]:
             others = [line for line in written if not _BELOW_ERRORS.match(line)]
             os.write(terminal, b"".join(others))
             os.close(terminal)
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow and Keras, without what they import only if it is there."""
+    if "tensorflow" in sys.modules:
+        return
+    sys.modules |= dict.fromkeys(_NOT_NEEDED)  # type: ignore[arg-type]
+    try:
+        importlib.import_module("keras")
+    finally:
+        for name in _NOT_NEEDED:
+            del sys.modules[name]
 
 
 def _wanted(cpu_info: str, is_quiet: bool, serves: bool) -> dict[str, str]:

@@ -17,10 +17,7 @@ Or it answers over HTTP, as TensorFlow Serving's REST API does:
         --export_dir=output/demo/export
 """
 
-import contextlib
 import os
-import sys
-from collections.abc import Iterator
 
 from absl import flags
 
@@ -28,9 +25,6 @@ from cli import command_line
 from contract import errors, tf_serving
 
 FLAGS = flags.FLAGS
-# Keras, which TensorFlow imports, imports these if it can: a second before the first
-# answer, which does not need them.
-_NOT_NEEDED = ("matplotlib", "sklearn")
 
 
 def define() -> None:
@@ -101,14 +95,3 @@ def check() -> None:
             "and give OUTPUT_DIR/export, export_litert or export_onnx"
         )
     command_line.check_files("input_file")
-
-
-@contextlib.contextmanager
-def fewer_imports() -> Iterator[None]:
-    """Makes TensorFlow do without what it imports only if it can."""
-    sys.modules |= dict.fromkeys(_NOT_NEEDED)  # type: ignore[arg-type]
-    try:
-        yield
-    finally:
-        for name in _NOT_NEEDED:
-            del sys.modules[name]

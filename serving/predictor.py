@@ -7,8 +7,8 @@ if __name__ == "__main__":  # before the imports that take seconds
     from cli import command_line, predict_flags
 
     command_line.parse(predict_flags.define, predict_flags.check, serves=True)
-    with predict_flags.fewer_imports():
-        from cli import predict_command
+    from cli import predict_command
+
     command_line.run(predict_command.run)
 
 import os
