@@ -87,8 +87,7 @@ def make_task(config, tokenizer, data, soft, reading):
     label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
     kind = sequences.choose_kind(data.problem_type, label_set.pair_input)
     formats.check(FLAGS.export_format, config, reading, kind)
-    is_plain = not reading.chosen() and kind == "single"
-    training_flags.check_packing(config.network, reads_plainly=is_plain)
+    training_flags.check_packing(config.network, reads_plainly=not reading.chosen())
     outputs = classifier_task.Outputs(data, soft)
     return driver.FineTuningTask(
         splits=splits,

@@ -189,9 +189,8 @@ def check_packing(network: str, *, reads_plainly: bool = True) -> None:
         ),
         (
             packs_sequences() and not reads_plainly,
-            "--pack_sequences is for one sequence an example and the linear head on "
-            "the last layer; leave it out, or leave out the choices of layers and "
-            "heads",
+            "--pack_sequences is for the linear head on the last layer; leave it out, "
+            "or leave out the choices of layers and heads",
         ),
     )
 

@@ -23,6 +23,8 @@ LAYER_STATES = "layer_states"
 # where each sequence begins, int32 [B]; as in modeling/packed_rows.py.
 PACKED_SOURCES = "packed_sources"
 PACKED_STARTS = "packed_starts"
+# Vectors of texts: int32 [B, G], equal where texts are.
+TEXT_IDS = "text_ids"
 MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
 MASKED_LM_WEIGHTS = "masked_lm_weights"

@@ -4,7 +4,7 @@ import keras
 
 from contract import errors
 from contract import features as names
-from modeling import bert, models, token_heads
+from modeling import bert, models, text_encoder, token_heads
 from modeling.configs import keras_configs
 from modeling.encoder_decoder import decoding
 
@@ -65,6 +65,7 @@ HEADS = {
     "tagger": models.BertTagger,
     "span": models.BertSpanPredictor,
     "language_model": LanguageModel,
+    "text_encoder": text_encoder.TextEncoder,
     "seq2seq": decoding.SequenceToSequence,
 }
 CLASS_HEADS = ("classifier", "tagger")  # which take a number of classes

@@ -22,7 +22,9 @@ def as_rows(features):
         return features
     held = [n for n in (*names.ENCODER_INPUTS, names.LAYER_STATES) if n in features]
     shapes = {name: (-1, *ops.shape(features[name])[2:]) for name in held}
-    return {name: ops.reshape(features[name], shapes[name]) for name in held}
+    rows = {name: ops.reshape(features[name], shapes[name]) for name in held}
+    packed = names.PACKED_SOURCES, names.PACKED_STARTS
+    return rows | {name: features[name] for name in packed if name in features}
 
 
 def join_rows(pooled, features, kind):

@@ -127,7 +127,6 @@ MISTAKES = {
     },
     "choice": {
         "--teacher=there": "--teacher is for labels that all examples share|leave it",
-        "--pack_sequences": "is for one sequence an example|leave it out",
         "--explain=3": "--explain=3 weighs the words of one sequence|leave it out",
         "--write_projector": "--write_projector is for labels|leave it out",
         "--pair_input=both_orders": "these rows have choices|leave it out",
@@ -182,7 +181,7 @@ MISTAKES = {
         ),
         "--do_train --train_file={d}/train.conll --window_stride=15": "stride=15|14",
         "--do_train --train_file={d}/train.conll --head=bilstm --pack_sequences": (
-            "--pack_sequences is for one sequence an example and the linear head"
+            "--pack_sequences is for the linear head on the last layer; leave it"
         ),
     },
     "pairs": {

@@ -210,7 +210,7 @@ class FineTuningTask(Task):
         shares = current.micro_batches * current.strategy.num_replicas_in_sync
         num_rows = None
         if current.packs_sequences and settings.pad_to:
-            lengths = examples.packed.lengths
+            lengths = examples.sequence_lengths
             num_rows = sharing.most_rows(lengths, order, settings.pad_to, shares)
 
         def batches_from(step: int) -> tf.data.Dataset:

@@ -50,16 +50,17 @@ def share_rows(batches: tf.data.Dataset, shares: int, num_rows: int | None = Non
     """Adds the features of `lay_out` to batches; its arguments are as there."""
 
     def add(batch):
-        mask = batch[features.INPUT_MASK]
+        mask = batch[features.INPUT_MASK]  # [B, S] or [B, G, S]
+        lengths = tf.reshape(tf.reduce_sum(mask, axis=-1), [-1])
         sources, starts = tf.numpy_function(
             lambda lengths, width: lay_out(lengths, int(width), shares, num_rows),
-            [tf.reduce_sum(mask, axis=1), tf.shape(mask)[1]],
+            [lengths, tf.shape(mask)[-1]],
             [tf.int32, tf.int32],
         )
         rows = num_rows and num_rows * shares
         return batch | {
-            features.PACKED_SOURCES: tf.ensure_shape(sources, [rows, mask.shape[1]]),
-            features.PACKED_STARTS: tf.ensure_shape(starts, mask.shape[:1]),
+            features.PACKED_SOURCES: tf.ensure_shape(sources, [rows, mask.shape[-1]]),
+            features.PACKED_STARTS: tf.ensure_shape(starts, lengths.shape),
         }
 
     return batches.map(add, num_parallel_calls=1).prefetch(2)
@@ -68,7 +69,7 @@ def share_rows(batches: tf.data.Dataset, shares: int, num_rows: int | None = Non
 def most_rows(lengths: np.ndarray, order: np.ndarray, width: int, shares: int) -> int:
     """The rows that the fullest share of all batches needs, for shapes that stay.
 
-    `lengths` are those of all sequences, `order` int [steps, B] is which make a batch.
+    `lengths` are int [N, G], `order` int [steps, B] is which examples make a batch.
     """
     parts = lengths[order].reshape(len(order) * shares, -1)
     return max(first_fit(part, width)[1] for part in parts)

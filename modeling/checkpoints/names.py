@@ -30,6 +30,7 @@ NEW_TOKENS = 3
 # Prefixes of variables between a network and the output layer of a task.
 FEATURES = ("layer_mix/", "bilstm/")
 _MOST_LSTMS = 8  # layers; flags allow no more
+_MOST_PROJECTIONS = 4  # of the vector of a text
 _PAIR = encoder_decoder_config.MODEL_TYPE
 
 
@@ -170,6 +171,13 @@ _HEADS = (
         for direction in ("forward", "backward")
         for end in ("kernel", "bias")
         for path in [f"bilstm/{direction}_{j}/{end}"]
+    ),
+    *itertools.chain(
+        *(
+            _rows(_DENSE, name, name, name)
+            for j in range(_MOST_PROJECTIONS)
+            for name in [f"projection_{j}"]
+        )
     ),
     *_MASKED_LM,
     *_rows(

@@ -11,7 +11,7 @@ import keras
 from contract import errors
 from contract import features as names
 from modeling.configs import config_files
-from modeling.features import head_config
+from modeling.features import head_config, text_vectors
 
 # Under `PACKAGE>BertClassifier` and so on a .keras file names its class.
 PACKAGE = "bert"
@@ -19,6 +19,7 @@ PACKAGE = "bert"
 _READERS = {
     "config": config_files.from_values,
     "reading": head_config.from_values,
+    "text_vectors": text_vectors.TextVectors.from_values,
 }
 
 

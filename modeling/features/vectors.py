@@ -12,6 +12,9 @@ from modeling.features import layer_choices
 
 SEPARATE = "none"  # as a combination: each layer has a vector
 POOLINGS = ("none", "cls", "mean")
+# Of texts: the vector of [CLS] (of a network that reads from left to right, of the last
+# token); the mean or the largest values over the tokens; the vector of the last token.
+TEXT_POOLINGS = ("cls", "mean", "max", "last")
 _MIN_NORM = 1e-12  # shorter vectors are not scaled up to length 1
 
 
@@ -136,7 +139,19 @@ def compute(outputs, input_mask, spec: VectorSpec):
         place = "last" if spec.is_left_to_right else "first"
         place = "mean" if spec.pooling == "mean" else place
         values = kernels.pool_tokens(values, input_mask, place)  # [B, K, W]
-    if spec.is_normalized:
-        norm = ops.sqrt(ops.sum(values * values, axis=-1, keepdims=True))
-        values = values / ops.maximum(norm, _MIN_NORM)
-    return values
+    return normalize(values) if spec.is_normalized else values
+
+
+def pool(values, input_mask, pooling):
+    """Vectors of texts, [B, S, ...] -> [B, ...]: their tokens' mean, max or last."""
+    if pooling != "max":
+        return kernels.pool_tokens(values, input_mask, pooling)
+    axes = tuple(range(2, len(values.shape)))
+    is_token = ops.expand_dims(ops.cast(input_mask, "bool"), axes)
+    return ops.max(ops.where(is_token, values, -math.inf), axis=1)
+
+
+def normalize(values):
+    """Vectors [..., W], scaled to the length 1; those of 0 stay."""
+    norm = ops.sqrt(ops.sum(values * values, axis=-1, keepdims=True))
+    return values / ops.maximum(norm, _MIN_NORM)

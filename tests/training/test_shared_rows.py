@@ -31,6 +31,10 @@ MODELS = {
         lambda: models.BertClassifier(BERT, 3),
         losses.classifier("classification"),
     ),
+    "choice": (
+        lambda: models.BertClassifier(BERT, 1, "compared"),
+        losses.classifier("choice"),
+    ),
     "tagger": (lambda: models.BertTagger(BERT, 4), losses.tagger()),
     "pretrainer": (lambda: pretrainers.BertPretrainer(BERT), losses.pretraining()),
     "left_to_right": (
@@ -67,6 +71,10 @@ def batch(kind):
             "masked_lm_weights": np.ones((count, 3), np.float32),
             "next_sentence_labels": rng.integers(0, 2, count),
         }
+    if kind == "choice":
+        inputs = ("input_ids", "input_mask", "segment_ids")
+        made |= {name: made[name].reshape(count // 2, 2, width) for name in inputs}
+        made["label_ids"] = made["label_ids"][: count // 2] % 2
     return {
         name: value.astype(np.int32) if value.dtype.kind == "i" else value
         for name, value in made.items()
@@ -141,8 +149,9 @@ def test_first_fit_keeps_rows_few_and_sequences_whole():
     starts, count = sharing.first_fit(np.array([5, 4, 1, 6, 3, 9]), 10)
     assert (starts.tolist(), count) == ([20, 16, 9, 10, 25, 0], 3)
     order = np.array([[0, 1, 2, 3], [3, 3, 0, 0]])
-    assert sharing.most_rows(np.array([5, 4, 1, 6]), order, 6, shares=2) == 2
-    assert sharing.most_rows(np.array([2, 2, 1, 1]), order, 6, shares=2) == 1
+    lengths = np.array([[5], [4], [1], [6]])
+    assert sharing.most_rows(lengths, order, 6, shares=2) == 2
+    assert sharing.most_rows(np.ones((4, 1), int), order, 6, shares=2) == 1
 
 
 @pytest.mark.parametrize("part", ["attention_mask", "position_ids"])

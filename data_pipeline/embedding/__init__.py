@@ -1,0 +1,1 @@
+"""Texts that belong together, for vectors of texts: rows, batches, scores."""

@@ -1,0 +1,195 @@
+"""Rows of texts that belong together, as the network reads them."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from contract import errors, features, outcomes
+from data_pipeline.batches import batching, packing, splits
+from data_pipeline.classification import encoding, tables
+from data_pipeline.embedding import distinct
+from data_pipeline.text import base
+from terminal import progress
+
+# What rows are: an anchor and its positive; these and negatives; two texts and a score;
+# a text and its label.
+PAIRS, TRIPLETS, SCORED, LABELLED = "pairs", "triplets", "scored", "labelled"
+_CHUNK_TEXTS = 8192  # tokenized at a time: enough to keep the operations busy
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSplit(splits.Split):
+    """The rows of a split, each of G texts."""
+
+    table: tables.Table
+    kind: str
+    text_ids: np.ndarray  # int32 [N, G], equal where texts are
+    labels: np.ndarray | None  # float32 [N] scores, or int32 [N] numbers of labels
+    label_names: tuple[str, ...] = ()
+    unit: ClassVar[str] = "rows"
+
+    def targets(self) -> dict[str, Any]:
+        targets = {features.TEXT_IDS: self.text_ids}
+        if self.labels is not None:
+            targets[features.LABEL_IDS] = self.labels
+        return targets
+
+    def names(self, indices: np.ndarray) -> list[str]:
+        """Names int [B] rows by file and line, such as "train.tsv:17"."""
+        return [f"{self.path}:{self.table.lines[index]}" for index in indices]
+
+    def texts(self) -> list[tuple[str, ...]]:
+        """The texts of each row."""
+        return rows_of_texts(self.table)
+
+    def examples(self) -> batching.Examples:
+        """The rows as training/driver.py takes them; no batch has a text twice."""
+        kept = self.packed, self.names, self.digest, self.targets()
+        if self.kind in (PAIRS, TRIPLETS):
+            return distinct.DistinctExamples(*kept)
+        return batching.Examples(*kept)
+
+    def summary(self) -> outcomes.Summary:
+        return outcomes.Summary(
+            path=self.path,
+            count=len(self),
+            unit=self.unit,
+            lengths=self.packed.lengths,
+            length_unit="tokens of the longest text of a row",
+            cut=self.packed.num_truncated,
+            cut_means="cut to --max_seq_length",
+            labels={},
+            labels_title="Labels",
+        )
+
+
+def rows_of_texts(table: tables.Table) -> list[tuple[str, ...]]:
+    """The texts of each row of a table: the first, and the others in their order."""
+    if table.choices is not None:
+        pairs = zip(table.text_a, table.choices, strict=True)
+        return [(first, *others) for first, others in pairs]
+    columns = [table.text_a] if table.text_b is None else [table.text_a, table.text_b]
+    return list(zip(*columns, strict=True))
+
+
+def kind_of(table: tables.Table) -> str:
+    """What the rows of a table are, by its columns."""
+    if table.choices is not None:
+        return TRIPLETS
+    if table.text_b is not None:
+        return PAIRS if table.labels is None else SCORED
+    if table.labels is None:
+        raise errors.InputError(
+            f"{table.path}: rows of one text need a label, which says what belongs "
+            "together; pass --label_column, or --text_b_column for pairs"
+        )
+    return LABELLED
+
+
+def load(
+    name: str,
+    table: tables.Table,
+    tokenizer: base.Tokenizer,
+    max_seq_length: int,
+    *,
+    prompts: tuple[str, str] = ("", ""),
+    label_names: tuple[str, ...] = (),
+) -> TextSplit:
+    """Checks and packs the rows of a split, and prints how many there are.
+
+    Args:
+        name: of the split, for messages.
+        prompts: put before the first text of a row, and before the others.
+        label_names: of labelled rows, where a split before had some.
+
+    Raises:
+        ValueError: a score is no number, or a text has no token.
+    """
+    kind, rows = kind_of(table), rows_of_texts(table)
+    size = len(rows[0])
+    before = (prompts[0], *(prompts[1] for _ in range(size - 1)))
+    texts = [p + text for row in rows for p, text in zip(before, row, strict=True)]
+    packed = _pack(name, texts, size, tokenizer, max_seq_length)
+    _check_tokens(table, packed, tokenizer)
+    labels: np.ndarray | None = None
+    if kind == SCORED:
+        labels = _scores(table)
+    elif kind == LABELLED:
+        labels, label_names = _label_ids(table, label_names)
+    numbers: dict[str, int] = {}
+    ids = [numbers.setdefault(text, len(numbers)) for text in texts]
+    print(
+        f"{name}: {len(rows)} {kind} from {table.path}, {len(numbers)} different "
+        f"texts, {packed.sequence_lengths.mean():.1f} tokens on average, "
+        f"{packed.num_truncated} cut to {max_seq_length}"
+    )
+    return TextSplit(
+        table.path,
+        packed,
+        table,
+        kind,
+        np.array(ids, np.int32).reshape(-1, size),
+        labels,
+        label_names,
+    )
+
+
+def _pack(name, texts, size, tokenizer, max_seq_length) -> packing.Packed:
+    encode, chunks = encoding.Encoder(tokenizer, max_seq_length), []
+    for part in progress.slices(len(texts), _CHUNK_TEXTS, f"tokenizing {name}: text"):
+        tokens, lengths, counts = encode(tf.constant(texts[part], tf.string))
+        cut = int(np.sum(counts.numpy() > max_seq_length))
+        chunk = packing.unpad(tokens, lengths)
+        chunks.append(dataclasses.replace(chunk, num_truncated=cut))
+    return dataclasses.replace(packing.concatenate(chunks), num_sequences=size)
+
+
+def _check_tokens(table, packed, tokenizer):
+    """Refuses texts without a token, such as one of format characters alone."""
+    frame = 0 if tokenizer.start_id is None else 2
+    if not (packed.sequence_lengths > frame).all():
+        row = int(np.argmin(packed.sequence_lengths)) // packed.num_sequences
+        raise errors.InputError(
+            f"{table.path}:{table.lines[row]}: a text has no token, only characters "
+            "that the tokenizer leaves out; correct the row, or remove it"
+        )
+
+
+def _scores(table: tables.Table) -> np.ndarray:
+    values = []
+    for line, label in zip(table.lines, table.labels or (), strict=True):
+        try:
+            value = float(str(label))
+        except ValueError:
+            value = np.nan
+        if not np.isfinite(value):
+            raise errors.InputError(
+                f"{table.path}:{line}: score {label!r:.40} is not a finite number; "
+                "correct it, name the column with --label_column, or give pairs that "
+                "belong together, without a column of labels"
+            )
+        values.append(value)
+    return np.array(values, np.float32)
+
+
+def _label_ids(
+    table: tables.Table, known: tuple[str, ...]
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    labels = [str(label) for label in table.labels or ()]
+    names = (*known, *sorted(set(labels) - set(known)))
+    places: Mapping[str, int] = {name: place for place, name in enumerate(names)}
+    return np.array([places[label] for label in labels], np.int32), names
+
+
+def read(
+    path: str, layout: tables.Layout, *, tfds: str = "", data_dir: str | None = None
+) -> tables.Table:
+    """The table of a file, or of a split of a data set of TensorFlow Datasets."""
+    options: dict[str, Any] = {"labels_required": False, "allow_empty_text": False}
+    if tfds:
+        return tables.read_tfds(tfds, path, layout, data_dir=data_dir, **options)
+    return tables.read_table(os.fspath(path), layout, **options)
