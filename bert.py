@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from cli import argument_names, networks
+from cli import argument_names, loading
 from contract import errors, features, file_names
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
@@ -28,25 +28,23 @@ from data_pipeline.classification import encoding, labels, predictions, sources,
 from data_pipeline.classification import split as labelled_rows
 from data_pipeline.seq2seq import graph
 from data_pipeline.text import base
-from modeling import kernels_tf, losses, pretrainers, sequences
+from modeling import kernels_tf, losses, text_encoder
 from modeling.checkpoints import (
-    checkpoint,
     conversion,
     hugging_face,
     output_directory,
-    pretrained,
+    sentence_transformers,
 )
 from modeling.features import attention_maps, vectors
 from modeling.generation import beam_search
 from serving import export, formats
-from training import inference, metrics, optimizers, run_directory
+from training import inference, metrics, optimizers
 
 tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
 
 __version__ = "0.2.0"
 __all__ = ["Loaded", "classifier", "load", "optimizer"]
 
-_LEAST_TOKENS = 4  # as of --max_seq_length
 _PREDICTED = 64  # texts a batch
 _PAIR = "encoder_decoder"
 
@@ -66,6 +64,7 @@ class Loaded:
         num_texts: of an example, 2 for pairs; None where the weights do not say it.
         drawn: values of variables that the weights lack and `model` does not need, by
             their names in Google's checkpoints.
+        modules: of a TextEncoder, with its prompts; else None.
     """
 
     model: Any
@@ -75,6 +74,7 @@ class Loaded:
     source: str
     num_texts: int | None = None
     drawn: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    modules: sentence_transformers.SentenceTransformer | None = None
 
     def __repr__(self):
         config = self.model.config
@@ -126,36 +126,69 @@ class Loaded:
 
     @argument_names.in_errors
     def embed(
-        self, texts, seconds=None, *, pooling="mean", layers=(-1,), normalize=False
+        self,
+        texts,
+        seconds=None,
+        *,
+        pooling: str | None = None,
+        layers: Sequence[int] | None = None,
+        normalize: bool | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
     ) -> np.ndarray:
         """Vectors of texts, float32 [B, D], or [B, K, D] of K layers.
 
-        They are those of `extract_features.py --layers=-1 --pooling=mean`, and of the
-        signature `embed` of an export. `pooling` is mean, or cls for the vector of
-        [CLS]; `normalize` scales each vector to the length 1.
+        A TextEncoder computes what its directory describes, projections included, after
+        its default prompt. Where `pooling`, `layers` or `normalize` is passed, and for
+        all other models, vectors are those of `extract_features.py`: `pooling` is mean
+        (the default), or cls for the vector of [CLS]; `layers` are (-1,) by default;
+        `normalize` scales each vector to the length 1.
+
+        Args:
+            prompt_name: of a prompt of the directory, which is put before each text.
+            prompt: a prompt itself, such as "query: ".
 
         Raises:
-            ValueError: the network has no such layer; or as in `encode`.
+            ValueError: the network has no such layer or prompt; or as in `encode`.
         """
         self._check_encodes("embed")
-        if self.model.config.network == "gpt":
+        chosen = (pooling, layers, normalize) != (None, None, None)
+        is_encoder = isinstance(self.model, text_encoder.TextEncoder) and not chosen
+        if self.model.config.network == "gpt" and not is_encoder:
             raise errors.InputError(
                 "embed: a GPT has no special tokens before it is fine-tuned; use "
                 "extract_features.py, which leaves them out"
             )
-        if pooling not in ("cls", "mean"):
-            raise errors.InputError(f"pooling={pooling!r} is not one of cls, mean")
-        choice = vectors.choose(
-            self.model.config, layers=layers, pooling=pooling, normalize=normalize
-        )
+        if is_encoder:
+            forward, shape, name = self._forward, (self.model.width,), "vectors"
+        else:
+            layers = (-1,) if layers is None else layers
+            if (pooling := pooling or "mean") not in ("cls", "mean"):
+                raise errors.InputError(f"pooling={pooling!r} is not one of cls, mean")
+            choice = vectors.choose(
+                self.model.config,
+                layers=layers,
+                pooling=pooling,
+                normalize=bool(normalize),
+            )
+            shape = (*((len(layers),) if len(layers) > 1 else ()), choice.width)
+            forward, name = self._pooled(choice), "vector"
+        before = self._prompt(prompt_name, prompt, has_default=is_encoder)
         encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
         rows = encode.checked(texts, seconds)
         if not rows[0]:
-            num_layers = (len(layers),) if len(layers) > 1 else ()
-            return np.zeros((0, *num_layers, choice.width), np.float32)
-        tokens, first_lengths, _ = encode(*rows)
-        packed = packing.unpad(tokens, first_lengths)
-        return _outputs(self._pooled(choice), packed)["vector"]
+            return np.zeros((0, *shape), np.float32)
+        prompted = [before + text for text in rows[0]]
+        tokens, first_lengths, _ = encode(prompted, *rows[1:])
+        return _outputs(forward, packing.unpad(tokens, first_lengths))[name]
+
+    def similarity(self, texts, others) -> np.ndarray:
+        """The cosines of the vectors of A texts and B others, float32 [A, B].
+
+        Vectors are those of `embed`.
+        """
+        pair = [vectors.normalize(self.embed(each)) for each in (texts, others)]
+        return np.asarray(pair[0]) @ np.asarray(pair[1]).T
 
     def attention(self, text, second=None) -> np.ndarray:
         """Attention probabilities of one text, float32 [L, N, S, S], query by key."""
@@ -232,6 +265,7 @@ class Loaded:
                 problem_type=getattr(self.classes, "problem_type", ""),
                 files=texts,
                 left_out=conversion.list_unchanged(self.model, self.drawn),
+                modules=self.modules,
             )
 
     @argument_names.in_errors
@@ -298,6 +332,20 @@ class Loaded:
 
         return functools.cache(compile_for)
 
+    def _prompt(self, name, prompt, *, has_default):
+        """The text before each text: a prompt, that of a name, or the default one."""
+        if prompt is not None and name is not None:
+            raise errors.InputError(
+                f"prompt={prompt!r} and prompt_name={name!r}; give one of the two"
+            )
+        if prompt is not None or (name is None and not has_default):
+            return prompt or ""
+        if self.modules is None and name is not None:
+            raise errors.InputError(
+                f"prompt_name={name!r}: this model has no prompts; give prompt="
+            )
+        return self.modules.prompt(name or "") if self.modules else ""
+
     def _check_encodes(self, action):
         if self.model.config.network == _PAIR:
             raise errors.InputError(
@@ -361,15 +409,15 @@ def load(
     """
     if isinstance(labels, str):
         raise errors.InputError(f"labels={labels!r} is a string; give a list of names")
-    if (length := max_seq_length) is None:
-        length = run_directory.trained_with(directory, "max_seq_length") or 128
-    opened = _open(directory, length, do_lower_case, check_case, not labels)
+    opened, length = loading.open_directory(
+        directory, max_seq_length, do_lower_case, check_case, None if labels else head
+    )
     if not labels:
-        return _with_stored_head(opened, head, length)
+        return _loaded(loading.with_stored_head(opened, head), opened, length)
     kind = hugging_face.stated_problem_type(opened.config)
     kind = kind if kind in ("choice", "multi_label") else "classification"
     classes = label_maps.named(labels, "" if head == "tagger" else kind)
-    return _with_new_head(opened, classes, length)
+    return _loaded(loading.with_new_head(opened, classes), opened, length)
 
 
 @argument_names.in_errors
@@ -396,7 +444,9 @@ def classifier(
     Raises:
         ValueError: as `load`, and for rows that are wrong.
     """
-    opened = _open(directory, max_seq_length, do_lower_case, check_case)
+    opened, _ = loading.open_directory(
+        directory, max_seq_length, do_lower_case, check_case
+    )
     _check_keys("files", files, ("train", "dev", "test"))
     known = [field.name for field in dataclasses.fields(tables.Layout)]
     _check_keys("columns", columns or {}, known)
@@ -416,7 +466,8 @@ def classifier(
         label_map="",
         default_metrics=metrics.DEFAULTS,
     )
-    made = _with_new_head(opened, data.label_set, max_seq_length)
+    built = loading.with_new_head(opened, data.label_set)
+    made = _loaded(built, opened, max_seq_length)
     return dataclasses.replace(made, num_texts=2 if data.encode.has_pairs else 1), data
 
 
@@ -434,65 +485,16 @@ def _check_keys(name, keys, known):
         )
 
 
-def _open(
-    directory, max_seq_length, do_lower_case, check_case, takes_encoder_decoder=False
-):
-    is_number = isinstance(max_seq_length, int) and max_seq_length is not True
-    if not is_number or max_seq_length < _LEAST_TOKENS:
-        raise errors.InputError(
-            f"max_seq_length={max_seq_length!r} is no number of tokens; give "
-            f"{_LEAST_TOKENS} or more, [CLS] and [SEP] included"
-        )
-    place = pretrained.locate(directory, "directory")
-    return networks.open_network(
-        networks.files_in(place, do_lower_case),
+def _loaded(built, opened, max_seq_length):
+    print(f"weights: {built.report}")
+    model = built.model
+    return Loaded(
+        model,
+        opened.tokenizer,
+        built.classes,
         max_seq_length,
-        checks_case=check_case,
-        takes_encoder_decoder=takes_encoder_decoder,
+        str(built.report),
+        num_texts=2 if model.reading.joins_pairs else None,
+        drawn=conversion.copy_random(model, built.report.missing),
+        modules=built.modules,
     )
-
-
-def _with_new_head(opened, classes, max_seq_length):
-    path, (_, tokenizer, config) = opened.files.init_checkpoint, opened
-    if isinstance(classes, labels.Labels):
-        num_outputs, settings = classes.num_outputs, _reading(classes)
-        model = pretrainers.build("classifier", num_outputs, config, **settings)
-    else:
-        model = pretrainers.build("tagger", len(classes.names), config)
-    report = checkpoint.load(model, path)
-    return _loaded(model, tokenizer, classes, max_seq_length, report)
-
-
-def _reading(classes):
-    """How a classifier with these classes reads the sequences of an example."""
-    if not isinstance(classes, labels.Labels):
-        return {}
-    return {
-        "sequences": sequences.choose_kind(classes.problem_type, classes.pair_input)
-    }
-
-
-def _with_stored_head(opened, wanted, max_seq_length):
-    path, (_, tokenizer, config) = opened.files.init_checkpoint, opened
-    label_map, file = label_maps.find(path), checkpoint.open_file(path, config)
-    head = label_maps.find_head(label_map, wanted)
-    head, num_classes = conversion.find_head(file, config, head)
-    if wanted == "auto" and head == "pretraining":
-        head = "none"
-    classes = None
-    if num_classes:
-        tell = functools.partial(hugging_face.read_labels, config, num_classes)
-        classes = label_maps.read_classes(label_map, head, num_classes, tell)
-        if classes is None and head == "classifier" and tell()[0] != "choice":
-            names = hugging_face.placeholder_labels(num_classes)
-            classes = label_maps.named(names, tell()[0])
-    read = conversion.read(path, config, head, **_reading(classes))
-    return _loaded(read.model, tokenizer, classes, max_seq_length, read.report)
-
-
-def _loaded(model, tokenizer, classes, max_seq_length, report):
-    print(f"weights: {report}")
-    num_texts = 2 if model.reading.joins_pairs else None
-    drawn = conversion.copy_random(model, report.missing)
-    source = str(report)
-    return Loaded(model, tokenizer, classes, max_seq_length, source, num_texts, drawn)

@@ -104,9 +104,7 @@ def grow(model, tokenizer):
         return model, tokenizer
     if FLAGS.add_tokens:
         if not tokenizer:
-            raise errors.InputError(
-                "--add_tokens needs a vocabulary; give --vocab_file"
-            )
+            raise errors.InputError("--add_tokens needs a vocabulary; set --vocab_file")
         tokenizer, never = opening.add_tokens(tokenizer, FLAGS.add_tokens)
         if never:
             print(f"added, but no text becomes them: {wording.listing(never)}")
@@ -139,6 +137,7 @@ def main(_):
                 problem_type=getattr(classes, "problem_type", ""),  # tags have none
                 files=files,
                 left_out=missing,
+                modules=source.modules,
             )
             again = conversion.read_again(directory, model, source.head)
             largest = conversion.compare(source.model, again, missing)

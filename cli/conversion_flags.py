@@ -14,6 +14,7 @@ HEADS = (
     "tagger",
     "span",
     "language_model",
+    "text_encoder",
     "seq2seq",
 )
 

@@ -17,7 +17,7 @@ import safetensors
 import tensorflow as tf
 
 from contract import atomic_files, errors, features, file_names, wording
-from modeling import pretrainers, token_heads
+from modeling import pretrainers, text_encoder, token_heads
 from modeling.checkpoints import (
     checkpoint,
     google,
@@ -25,6 +25,7 @@ from modeling.checkpoints import (
     keras_files,
     names,
     pretrained,
+    sentence_transformers,
     warm_start,
 )
 from modeling.configs import gpt_config
@@ -64,6 +65,7 @@ OWN_FILES = (  # and of the files beside them; these may be overwritten
     file_names.ADDED_TOKENS,
     file_names.LABEL_MAP,
     file_names.HEAD,
+    *sentence_transformers.WRITTEN,
     *WRITTEN,
 )
 # Variables that only one head has, and their head; those of CLASS_HEADS have C rows.
@@ -83,7 +85,7 @@ class Converted:
     """A network that was read.
 
     `format` is one of `FORMATS`, `head` one of pretrainers.HEADS; `states` is as in
-    weights_file.WeightsFile.
+    weights_file.WeightsFile. `modules` are those beside a text_encoder.
     """
 
     format: str
@@ -91,6 +93,7 @@ class Converted:
     model: Any
     report: checkpoint.LoadReport
     states: Mapping[str, str]
+    modules: sentence_transformers.SentenceTransformer | None = None
 
     def __str__(self):
         report = self.report
@@ -136,9 +139,14 @@ def read(path, config, head="auto", **settings):
             f"{file.source}: has {depth} layers, but its config says num_hidden_layers="
             f"{config.num_hidden_layers}; give the config file of this checkpoint"
         )
-    head, num_classes = find_head(file, config, head)
+    head, num_classes = find_head(file, config, head, path)
     if head in pretrainers.TASK_HEADS:
         settings = {"reading": head_config.read_beside(file.source), **settings}
+    modules = None
+    if head == "text_encoder" and (modules := sentence_transformers.read(path)):
+        sentence_transformers.check(modules, config)
+        settings = {"text_vectors": modules.text_vectors, **settings}
+        file = sentence_transformers.with_projections(file, modules)
     model = pretrainers.build(
         head, num_classes, select_config(config, head), **settings
     )
@@ -154,7 +162,7 @@ def read(path, config, head="auto", **settings):
                 f"{report.source}: lacks {name.google}, though it has others of the "
                 f"{part}; the file is not whole"
             )
-    return Converted(file.format, head, model, report, file.states)
+    return Converted(file.format, head, model, report, file.states, modules)
 
 
 def select_config(config, head):
@@ -174,7 +182,7 @@ def _part(path):
     return "pooler" if second == "pooler" else "encoder"
 
 
-def find_head(file, config, head="auto"):
+def find_head(file, config, head="auto", path=""):
     """The head in an open file, by its names if "auto", and C for CLASS_HEADS.
 
     A classifier and a tagger have the same names, except in Keras' files. Unless `head`
@@ -192,6 +200,8 @@ def find_head(file, config, head="auto"):
         held["language_model"] = held.pop("pretraining")
     if config.network == "encoder_decoder" and "pretraining" in held:
         held["seq2seq"] = held.pop("pretraining")
+    if sentence_transformers.read(path or file.source):
+        held = {"text_encoder": "", **({} if head == "auto" else held)}
     architecture = hugging_face.architecture(config)
     if held.get("classifier") and held.get("classifier") == held.get("tagger"):
         is_tagger = head == "tagger" or (
@@ -320,6 +330,9 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
         if target == "google":
             google.save(path, model, left_out)
         elif target == "hugging_face":
+            if isinstance(model, text_encoder.TextEncoder):
+                sentence_transformers.save_projections(directory, model)
+                left_out = (*left_out, *names.list_projections(model))
             hugging_face.save(
                 directory,
                 model,
@@ -338,10 +351,13 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
         ) from error
 
 
-def write_directory(directory, model, target, *, tokenizer=None, files=None, **kept):
+def write_directory(
+    directory, model, target, *, tokenizer=None, files=None, modules=None, **kept
+):
     """As `write`, with all files that `pretrained.locate` finds beside the weights.
 
-    `tokenizer` is None for no vocabulary, `files` are further texts by name.
+    `tokenizer` is None for no vocabulary, `files` are further texts by name, `modules`
+    is what a sentence_transformers.SentenceTransformer has beside a TextEncoder.
     """
     write(directory, model, target, **kept)
     config = hugging_face.describe(
@@ -360,6 +376,8 @@ def write_directory(directory, model, target, *, tokenizer=None, files=None, **k
             raw = hugging_face.tokenizer_config(config, tokenizer)
             texts[file_names.TOKENIZER_CONFIG] = json.dumps(raw, indent=2) + "\n"
     texts |= model.reading.files()
+    if isinstance(model, text_encoder.TextEncoder):
+        texts |= sentence_transformers.files(model, modules)
     for name, text in {**texts, **(files or {})}.items():
         atomic_files.write_text(os.path.join(directory, name), text)
 

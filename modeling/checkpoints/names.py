@@ -30,7 +30,7 @@ NEW_TOKENS = 3
 # Prefixes of variables between a network and the output layer of a task.
 FEATURES = ("layer_mix/", "bilstm/")
 _MOST_LSTMS = 8  # layers; flags allow no more
-_MOST_PROJECTIONS = 4  # of the vector of a text
+MOST_PROJECTIONS = 4  # of the vector of a text
 _PAIR = encoder_decoder_config.MODEL_TYPE
 
 
@@ -175,7 +175,7 @@ _HEADS = (
     *itertools.chain(
         *(
             _rows(_DENSE, name, name, name)
-            for j in range(_MOST_PROJECTIONS)
+            for j in range(MOST_PROJECTIONS)
             for name in [f"projection_{j}"]
         )
     ),
@@ -270,6 +270,12 @@ def named_variables(model):
         v for v in model.non_trainable_variables if "fit_seed" not in v.path
     ]
     return [(rows[relative_path(variable)], variable) for variable in variables]
+
+
+def list_projections(model):
+    """The Google names of the projections of a TextEncoder."""
+    rows = [name for name, _ in named_variables(model)]
+    return [name.google for name in rows if name.path.startswith("projection_")]
 
 
 def relative_path(variable):

@@ -9,7 +9,13 @@ import tensorflow as tf
 from absl import logging
 
 from contract import errors, file_names, hub_ids, json_files, remote_files
-from modeling.checkpoints import checkpoint, hugging_face, keras_files, names
+from modeling.checkpoints import (
+    checkpoint,
+    hugging_face,
+    keras_files,
+    names,
+    sentence_transformers,
+)
 from modeling.configs import config_files
 
 CONFIG_FILES = (
@@ -79,6 +85,7 @@ def look_in(spec, name="--pretrained"):
     directory = os.fspath(spec)
     if not tf.io.gfile.isdir(directory):
         directory = _download(directory, name)
+    directory = sentence_transformers.locate_transformer(directory)
 
     def first(names):
         paths = [os.path.join(directory, name) for name in names]
@@ -170,6 +177,8 @@ def fills_masks(config, path):
 
 def _lower_case(directory):
     """Whether text is lower-cased, by tokenizer_config.json, tokenizer.json or name."""
+    if sentence_transformers.lowers_case(directory):
+        return True
     for file, section, key in (
         (file_names.TOKENIZER_CONFIG, None, "do_lower_case"),
         (file_names.TOKENIZER, "normalizer", "lowercase"),
@@ -227,6 +236,8 @@ def _download(hub_id, name):
         hugging_face.INDEX_FILE,
         hugging_face.SHARDS,
     ]
+    files += [f"[0-9]_*/{file}" for file in files]
+    files += sentence_transformers.WRITTEN[:3]
     try:
         return huggingface_hub.snapshot_download(hub_id, allow_patterns=files)
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:

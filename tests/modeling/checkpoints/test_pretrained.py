@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from modeling.checkpoints import google, pretrained
+from modeling.checkpoints import google, pretrained, sentence_transformers
 from modeling.configs import config
 
 WEIGHTS = {"w": np.zeros(2, np.float32)}
@@ -138,11 +138,14 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
 
     hub.snapshot_download = snapshot_download
     assert pretrained.locate("google-bert/bert-base-uncased").checkpoint == str(folder)
+    modules = sentence_transformers.WRITTEN[:3]
     files = """added_tokens.json bert_config.json config.json head.json merges.txt
         model-*-of-*.safetensors model.safetensors model.safetensors.index.json
         special_tokens_map.json tokenizer.json tokenizer_config.json vocab.json
         vocab.txt"""
-    assert calls == [("google-bert/bert-base-uncased", files.split())]
+    inside = [f"[0-9]_*/{file}" for file in files.split()]
+    wanted = sorted([*files.split(), *modules, *inside])
+    assert calls == [("google-bert/bert-base-uncased", wanted)]
 
     def refuse(hub_id, allow_patterns):
         raise hub.errors.HfHubHTTPError("404 Client Error.\n\nRequest ID: 1")

@@ -1,0 +1,436 @@
+"""The directories of sentence-transformers: a network, a pooling and affine maps.
+
+`modules.json` lists the modules, each with a class and a folder: Transformer, Pooling,
+any number of Dense, and Normalize. Reads what versions 0.3 to 6.2 have written; what
+is written, versions since 2.3 read.
+"""
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+import tensorflow as tf
+
+from contract import errors, file_names, json_files, remote_files
+from modeling.checkpoints import names, weights_file
+from modeling.features.text_vectors import Projection, TextVectors
+
+MODULES = "modules.json"
+TRANSFORMER = "sentence_bert_config.json"
+MODEL = "config_sentence_transformers.json"
+_MODULE = file_names.HUGGING_FACE_CONFIG
+_WEIGHTS = "model.safetensors"
+# Patterns of the names of these files and folders.
+WRITTEN = (MODULES, TRANSFORMER, MODEL, "[0-9]_*")
+_PACKAGE = "sentence_transformers"
+_ORDER = re.compile(
+    rf"Transformer Pooling( Dense){{0,{names.MOST_PROJECTIONS}}}( Normalize)?"
+)
+_FOLDER = re.compile(r"|[^./\\][^/\\]*")
+# Our poolings by the names of version 6, and their names before.
+_POOLINGS = {"cls": "cls", "mean": "mean", "max": "max", "lasttoken": "last"}
+_FLAG = "pooling_mode_"
+_FLAGS = {
+    "cls_token": "cls",
+    "mean_tokens": "mean",
+    "max_tokens": "max",
+    "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "weightedmean_tokens": "weightedmean",
+    "lasttoken": "lasttoken",
+}
+# Activations of Keras, and the classes of PyTorch.
+_ACTIVATIONS = {
+    "tanh": "torch.nn.modules.activation.Tanh",
+    "linear": "torch.nn.modules.linear.Identity",
+    "relu": "torch.nn.modules.activation.ReLU",
+    "gelu": "torch.nn.modules.activation.GELU",
+    "sigmoid": "torch.nn.modules.activation.Sigmoid",
+    "silu": "torch.nn.modules.activation.SiLU",
+}
+_PICKLED = (
+    "pickled weights are not read; load the model in sentence-transformers where you "
+    "trust it, and save it: SentenceTransformer(DIR).save_pretrained(NEW_DIR)"
+)
+_VECTOR = "sentence_embedding"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SentenceTransformer:
+    """What a directory holds beside the network.
+
+    Attributes:
+        max_seq_length: in tokens, special ones included; None for all positions.
+        prompts: texts to put before a text, by their names.
+        default_prompt: the name of the prompt of every text without another, or "".
+        similarity: the name of the function that compares two vectors.
+        width: of what the pooling reads, or None.
+        projection_files: weights of each projection; () where a checkpoint holds them.
+    """
+
+    text_vectors: TextVectors
+    max_seq_length: int | None = None
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default_prompt: str = ""
+    similarity: str = "cosine"
+    width: int | None = None
+    projection_files: tuple[str, ...] = ()
+
+    def prompt(self, name: str = "") -> str:
+        """The prompt of a name, or the default one; "" where there is none."""
+        if not (name := name or self.default_prompt):
+            return ""
+        if name not in self.prompts:
+            raise errors.InputError(
+                f"prompt_name={name!r}: the prompts of this model are "
+                f"{', '.join(self.prompts) or 'none'}; choose one, or pass prompt="
+            )
+        return self.prompts[name]
+
+
+def locate_transformer(directory: str) -> str:
+    """The folder of the network in a directory with a modules.json, or itself."""
+    if not tf.io.gfile.exists(os.path.join(directory, MODULES)):
+        return directory
+    (_, folder), *_ = _read_modules(directory)
+    return os.path.join(directory, folder) if folder else directory
+
+
+def read(path: str) -> SentenceTransformer | None:
+    """Reads the modules around a checkpoint; None without a modules.json.
+
+    Args:
+        path: a checkpoint as checkpoint.find returns it, in the directory itself or in
+            the folder of its Transformer.
+
+    Raises:
+        ValueError: a file is damaged, or a module computes something else.
+    """
+    path = os.fspath(path)
+    directory = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+    if not tf.io.gfile.exists(os.path.join(directory, MODULES)):
+        above, folder = os.path.split(directory.rstrip("/"))
+        is_there = tf.io.gfile.exists(os.path.join(above, MODULES))
+        if not is_there or not folder or folder != _read_modules(above)[0][1]:
+            return None
+        directory = above
+    (_, folder), (_, pooling), *others = _read_modules(directory)
+    transformer, model = os.path.join(directory, folder), _File(directory, MODEL)
+    pooling, width = _read_pooling(_File(directory, pooling, _MODULE))
+    maps = [folder for kind, folder in others if kind == "Dense"]
+    projections, last = [], width
+    for folder in maps:
+        projection, last = _read_dense(_File(directory, folder, _MODULE), last)
+        projections.append(projection)
+    for kind, folder in others:
+        if kind == "Normalize":
+            _File(directory, folder, _MODULE).check("module_input_name", _VECTOR)
+    text_vectors = TextVectors(pooling, len(others) > len(maps), tuple(projections))
+    files = tuple(os.path.join(directory, folder, _WEIGHTS) for folder in maps)
+    prompts, default = _read_prompts(model)
+    return SentenceTransformer(
+        text_vectors=text_vectors,
+        max_seq_length=_read_length(transformer),
+        prompts=prompts,
+        default_prompt=default,
+        similarity=model.value("similarity_fn_name", str, "cosine") or "cosine",
+        width=width,
+        projection_files=files,
+    )
+
+
+def lowers_case(directory: str) -> bool:
+    """Whether the folder of a Transformer has texts lower-cased before the tokens."""
+    return bool(_File(directory, TRANSFORMER).value("do_lower_case", bool, False))
+
+
+def check(kept: SentenceTransformer, config: Any) -> None:
+    """Refuses modules that do not fit the network of a config."""
+    if config.network not in ("bert", "gpt"):
+        raise errors.InputError(
+            f"{MODULES}: {config.kind} has no vectors of texts; give a BERT"
+        )
+    if kept.width not in (None, config.hidden_size):
+        raise errors.InputError(
+            f"{MODULES}: the pooling reads vectors of {kept.width} numbers, but the "
+            f"config says hidden_size={config.hidden_size}; give the files of one model"
+        )
+    if config.is_left_to_right and kept.text_vectors.pooling == "cls":
+        raise errors.InputError(
+            f"{MODULES}: pooling cls takes the first token, which a network from left "
+            "to right computes of nothing else; set lasttoken, and train it"
+        )
+
+
+class _WithProjections(weights_file.WeightsFile):
+    """An open checkpoint, and arrays {path of a variable: value} beside it."""
+
+    def __init__(self, file, arrays):
+        self.file, self.arrays = file, arrays
+        self.format, self.source = file.format, file.source
+        self.states, self.global_step = file.states, file.global_step
+        rows = names.head_rows("bert")
+        keys = {rows[path].key(file.format): path for path in arrays}
+        shapes = {key: arrays[path].shape for key, path in keys.items()}
+        self.shapes = {**file.shapes, **shapes}
+
+    def sizes(self):
+        return self.file.sizes()
+
+    def read(self, name):
+        value = self.arrays.get(name.path)
+        return self.file.read(name) if value is None else value
+
+
+def with_projections(
+    file: weights_file.WeightsFile, kept: SentenceTransformer
+) -> weights_file.WeightsFile:
+    """An open checkpoint that has the projections' weights, too.
+
+    Raises:
+        ValueError: neither the checkpoint nor the folder of a Dense has them.
+    """
+    rows, arrays = names.head_rows("bert"), {}
+    for j, path in enumerate(kept.projection_files):
+        row = rows[f"projection_{j}/kernel"]
+        if row.key(file.format) not in file.shapes:
+            use_bias = kept.text_vectors.projections[j].use_bias
+            kernel, bias = _read_linear(path, use_bias=use_bias)
+            arrays[row.path] = row.from_hugging_face(kernel)
+            if use_bias:
+                arrays[f"projection_{j}/bias"] = bias
+    return _WithProjections(file, arrays) if arrays else file
+
+
+def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]:
+    """{path in a directory: text} of all files but weights, for a TextEncoder.
+
+    `kept` has what the model lacks: length, prompts and similarity.
+    """
+    config, vectors = model.config, model.text_vectors
+    kept = kept or SentenceTransformer(text_vectors=vectors)
+    width, folders = config.hidden_size, ["", "1_Pooling"]
+    pooling = vectors.pooling
+    if pooling == "cls" and config.is_left_to_right:
+        pooling = "last"
+    values: dict[str, dict[str, Any]] = {
+        "1_Pooling": {
+            "word_embedding_dimension": width,
+            **{
+                f"{_FLAG}{flag}": _POOLINGS.get(mode) == pooling
+                for flag, mode in _FLAGS.items()
+            },
+            "include_prompt": True,
+        }
+    }
+    for j, projection in enumerate(vectors.projections):
+        folders.append(_dense_folder(j))
+        values[folders[-1]] = {
+            "in_features": width,
+            "out_features": projection.units,
+            "bias": projection.use_bias,
+            "activation_function": _ACTIVATIONS[projection.activation],
+        }
+        width = projection.units
+    if vectors.is_normalized:
+        folders.append(f"{len(folders)}_Normalize")
+        values[folders[-1]] = {}
+    modules = [
+        {
+            "idx": number,
+            "name": str(number),
+            "path": folder,
+            "type": f"{_PACKAGE}.models.{folder.partition('_')[2] or 'Transformer'}",
+        }
+        for number, folder in enumerate(folders)
+    ]
+    positions = config.max_position_embeddings
+    contents = {
+        MODULES: modules,
+        TRANSFORMER: {
+            "max_seq_length": kept.max_seq_length or positions,
+            "do_lower_case": False,  # the tokenizer does
+        },
+        MODEL: {
+            "prompts": dict(kept.prompts),
+            "default_prompt_name": kept.default_prompt or None,
+            "similarity_fn_name": kept.similarity,
+        },
+        **{f"{folder}/{_MODULE}": value for folder, value in values.items()},
+    }
+    return {
+        name: json.dumps(value, indent=2) + "\n" for name, value in contents.items()
+    }
+
+
+def save_projections(directory: str, model: Any) -> None:
+    """Writes the weights of each projection of a TextEncoder into its folder."""
+    for j, layer in enumerate(model.projections):
+        tensors = {"linear.weight": np.ascontiguousarray(np.asarray(layer.kernel).T)}
+        if layer.use_bias:
+            tensors["linear.bias"] = np.asarray(layer.bias)
+        path = os.path.join(directory, _dense_folder(j), _WEIGHTS)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        safetensors.numpy.save_file(tensors, path, metadata={"format": "pt"})
+
+
+def _dense_folder(j):
+    return f"{j + 2}_Dense"
+
+
+class _File:
+    """The object in a JSON file, {} where there is no file."""
+
+    def __init__(self, *parts):
+        self.path = os.path.join(*parts)
+        exists = tf.io.gfile.exists(self.path)
+        self.values = json_files.read_object(self.path) if exists else {}
+
+    def value(self, key, kind, default=None):
+        """The value of a key if it is of a type; null counts as absent."""
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise errors.InputError(
+                f"{self.path}: {key} is {json.dumps(value):.60}, which is not of type "
+                f"{kind.__name__}; correct it"
+            )
+        return value
+
+    def size(self, key):
+        size = self.value(key, int)
+        if size is not None and size < 1:
+            raise errors.InputError(f"{self.path}: {key} is {size}; give 1 or more")
+        return size
+
+    def check(self, key, only):
+        """Refuses another value than `only`, which is also the default."""
+        value = self.values.get(key, only)
+        if value not in (None, only):
+            raise errors.InputError(
+                f"{self.path}: {key} is {json.dumps(value):.60}, and only "
+                f"{json.dumps(only)} is computed here; choose another model"
+            )
+
+
+def _read_modules(directory):
+    """[(class, folder)] of a modules.json, in the order in which they compute."""
+    path = os.path.join(directory, MODULES)
+    listed = json_files.read(path)
+    modules, kinds = [], []
+    for entry in listed if isinstance(listed, list) else [None]:
+        values = entry if isinstance(entry, dict) else {}
+        kind, folder = values.get("type"), values.get("path")
+        is_inside = isinstance(folder, str) and _FOLDER.fullmatch(folder)
+        if not isinstance(kind, str) or not is_inside:
+            raise errors.InputError(
+                f"{path}: {json.dumps(entry):.90} has no type and path of a module "
+                "beside it; copy the file again"
+            )
+        package, *_, name = kind.split(".")
+        kinds.append(name if package == _PACKAGE else kind)
+        modules.append((name, folder))
+    if not _ORDER.fullmatch(" ".join(kinds)):
+        raise errors.InputError(
+            f"{path}: the modules are {', '.join(kinds) or 'none'}; only Transformer, "
+            f"Pooling, Dense (up to {names.MOST_PROJECTIONS}) and Normalize are "
+            "computed here, in this order: choose another model"
+        )
+    return modules
+
+
+def _read_pooling(file):
+    """The pooling, one of vectors.TEXT_POOLINGS, and the width that it reads."""
+    modes = file.values.get("pooling_mode")
+    if modes is None:
+        flags = {
+            mode: file.value(f"{_FLAG}{flag}", bool) for flag, mode in _FLAGS.items()
+        }
+        modes = [mode for mode, is_on in flags.items() if is_on] or "mean"
+    modes = modes if isinstance(modes, list) else [modes]
+    if len(modes) != 1 or modes[0] not in _POOLINGS:
+        raise errors.InputError(
+            f"{file.path}: the pooling is {' and '.join(map(str, modes)):.90}, and one "
+            f"of {', '.join(_POOLINGS)} is computed here; choose another model"
+        )
+    file.check("include_prompt", True)
+    new = file.size("embedding_dimension")
+    return _POOLINGS[modes[0]], new or file.size("word_embedding_dimension")
+
+
+def _read_dense(file, width):
+    """The Projection of a Dense on vectors of a width, or None; and the next width."""
+    reads, units = file.size("in_features"), file.size("out_features")
+    if not reads or not units:
+        raise errors.InputError(
+            f"{file.path}: has no in_features or no out_features; copy it again"
+        )
+    if width not in (None, reads):
+        raise errors.InputError(
+            f"{file.path}: in_features is {reads}, but the vectors before have {width} "
+            "numbers; give the files of one model"
+        )
+    file.check("module_input_name", _VECTOR)
+    file.check("module_output_name", _VECTOR)
+    file.check("use_residual", False)
+    theirs = file.value("activation_function", str, _ACTIVATIONS["tanh"])
+    kinds = {value.rpartition(".")[2]: ours for ours, value in _ACTIVATIONS.items()}
+    activation = kinds.get(theirs.rpartition(".")[2])
+    if not activation or not theirs.startswith("torch."):
+        raise errors.InputError(
+            f"{file.path}: activation_function is {theirs:.60}, and one of "
+            f"{', '.join(kinds)} of torch.nn is computed here; choose another model"
+        )
+    return Projection(units, activation, file.value("bias", bool, True)), units
+
+
+def _read_linear(path, *, use_bias):
+    """The arrays [out, in] and [out], or None, of a Dense."""
+    if not tf.io.gfile.exists(path):
+        raise errors.InputError(f"{path}: no such file; {_PICKLED}")
+    raised = OSError, safetensors.SafetensorError
+    with (
+        weights_file.readable(path, "safetensors file", raised),
+        remote_files.open_file(path) as file,
+    ):
+        tensors = safetensors.numpy.load(file.read())
+    kept = ["linear.weight", *(["linear.bias"] if use_bias else [])]
+    if sorted(tensors) != sorted(kept):
+        raise errors.InputError(
+            f"{path}: has {', '.join(sorted(tensors)) or 'nothing'} instead of "
+            f"{', '.join(kept)}; copy it and its config.json again"
+        )
+    return tensors["linear.weight"], tensors.get("linear.bias")
+
+
+def _read_prompts(file):
+    """The prompts by name, and the name of the default one or ""."""
+    prompts = file.value("prompts", dict, {})
+    for name, text in prompts.items():
+        if not isinstance(text, str):
+            raise errors.InputError(
+                f"{file.path}: the prompt {name!r} is {json.dumps(text):.60}; make it "
+                "a string"
+            )
+    default = file.value("default_prompt_name", str, "")
+    if default and default not in prompts:
+        raise errors.InputError(
+            f"{file.path}: default_prompt_name is {default!r}, and the prompts are "
+            f"{', '.join(prompts) or 'none'}; correct one of the two"
+        )
+    return prompts, default
+
+
+def _read_length(transformer):
+    length = _File(transformer, TRANSFORMER).size("max_seq_length")
+    if length is None:  # version 6 keeps it with the tokenizer, which may have 1e30
+        length = _File(transformer, file_names.TOKENIZER_CONFIG).values.get(
+            "model_max_length"
+        )
+    return length if isinstance(length, int) and 0 < length < 1 << 31 else None
