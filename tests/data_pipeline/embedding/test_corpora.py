@@ -1,0 +1,148 @@
+import gzip
+import json
+
+import pytest
+
+from data_pipeline.embedding import corpora
+
+
+def jsonl(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+CORPUS = [
+    {"_id": "p1", "title": "Rivers", "text": "The Rhine is long."},
+    {"_id": "p2", "title": "", "text": "The Alps\u2028are high."},
+    {"_id": 3, "text": "Snow falls.", "metadata": {}},
+]
+QUERIES = [
+    {"_id": "q1", "text": "What is long?"},
+    {"_id": "q2", "text": "Who?"},
+    {"_id": "q3", "text": "What falls?"},
+]
+CORPUS_FILE, QUERIES_FILE = jsonl(CORPUS), jsonl(QUERIES)
+JUDGEMENTS = (
+    "query-id\tcorpus-id\tscore\n"
+    "q3\t3\t1\nq1\tp1\t2\nq1\t3\t0\nq1\tp2\t0.5\nq2\tp2\t0\n"
+)
+
+
+@pytest.fixture
+def read(tmp_path):
+    def write_and_read(
+        corpus=CORPUS_FILE, queries=QUERIES_FILE, judgements=JUDGEMENTS, kind="jsonl"
+    ):
+        texts = {
+            f"corpus.{kind}": corpus,
+            f"queries.{kind}": queries,
+            "test.tsv": judgements,
+        }
+        for name, text in texts.items():
+            (tmp_path / name).write_text(text, "utf-8")
+        return corpora.read(*(str(tmp_path / name) for name in texts))
+
+    return write_and_read
+
+
+def test_beir_files(read):
+    assert read() == corpora.RetrievalData(
+        query_ids=["q1", "q3"],  # q2 has no relevant passage
+        queries=["What is long?", "What falls?"],
+        passage_ids=["p1", "p2", "3"],
+        passages=[
+            "Rivers The Rhine is long.",
+            "The Alps\u2028are high.",
+            "Snow falls.",
+        ],
+        relevant=[{0: 2.0, 1: 0.5}, {2: 1.0}],
+    )
+
+
+def test_tables_of_texts_and_judgements_of_trec(read):
+    data = read()
+    tables = read(
+        "p1\tRivers The Rhine is long.\n"
+        "p2\tThe Alps\u2028are high.\r\n3\tSnow falls.\n",
+        "q1\tWhat is long?\nq2\tWho?\nq3\tWhat falls?\n",
+        "q3\t0\t3\t1\nq1\t0\tp1\t2\nq1\t0\tp2\t0.5\n",
+        kind="tsv",
+    )
+    assert tables == data
+    # Without a header, line 1 is a judgement.
+    assert read(judgements="q3\tp1\t1\n").relevant == [{0: 1.0}]
+
+
+def test_gzip(read, tmp_path):
+    data = read()
+    paths = []
+    for name in ("corpus.jsonl", "queries.jsonl", "test.tsv"):
+        paths.append(tmp_path / f"{name}.gz")
+        paths[-1].write_bytes(gzip.compress((tmp_path / name).read_bytes()))
+    assert corpora.read(*map(str, paths)) == data
+
+
+def changed(rows, place, **values):
+    return jsonl([row | values if i == place else row for i, row in enumerate(rows)])
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (
+            {"corpus": changed(CORPUS, 2, _id="p1")},
+            r"corpus.jsonl:3: id 'p1' is already that of line 1; give each row another",
+        ),
+        (
+            {"queries": changed(QUERIES, 1, _id="q1")},
+            r"queries.jsonl:2: id 'q1' is already that of line 1; ",
+        ),
+        (
+            {"corpus": changed(CORPUS, 1, text=" ")},
+            r"corpus.jsonl:2: {\"_id\": \"p2\", .* has no id or no text; write ",
+        ),
+        ({"corpus": changed(CORPUS, 1, text=None)}, r"corpus.jsonl:2: .* or no text"),
+        ({"corpus": changed(CORPUS, 0, title=4)}, r"corpus.jsonl:1: .* or no text"),
+        ({"queries": changed(QUERIES, 0, _id="")}, r"queries.jsonl:1: .* has no id"),
+        ({"queries": changed(QUERIES, 0, _id=True)}, r"queries.jsonl:1: .* has no id"),
+        ({"queries": changed(QUERIES, 0, _id=[1])}, r"queries.jsonl:1: .* has no id"),
+        ({"queries": '"q1"\n'}, r"queries.jsonl:1: .* is not a JSON object"),
+        (
+            {"judgements": JUDGEMENTS.replace("q1\tp1", "q9\tp1")},
+            r"test.tsv:3: id 'q9' is not in .*queries.jsonl; correct it, or remove",
+        ),
+        (
+            {"judgements": JUDGEMENTS.replace("q1\tp1", "q1\tp9")},
+            r"test.tsv:3: id 'p9' is not in .*corpus.jsonl; ",
+        ),
+        (
+            {"judgements": JUDGEMENTS.replace("p1\t2", "p1\thigh")},
+            r"test.tsv:3: score 'high' is not a finite number; correct it, or begin",
+        ),
+        (
+            {"judgements": JUDGEMENTS.replace("p1\t2", "p1\tnan")},
+            r"test.tsv:3: score 'nan' is not a finite number",
+        ),
+        (
+            {"judgements": JUDGEMENTS.replace("p1\t2", "p1 2")},
+            r"test.tsv:3: 2 cells, not 3; write query-id, corpus-id and score with",
+        ),
+        (
+            {"judgements": "query-id\tcorpus-id\tscore\nq1\tp1\t0\n"},
+            r"test.tsv: no query has a passage with a score above 0; give the",
+        ),
+        ({"judgements": ""}, r"test.tsv: no query has a passage with a score above 0"),
+    ],
+)
+def test_bad_files_are_refused_by_line(read, files, message):
+    with pytest.raises(ValueError, match=message) as raised:
+        read(**files)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("row", ["p2", "p2\t", "\ta text", "p2\ta\ttext"])
+def test_bad_rows_of_tables_are_refused(read, row):
+    queries = "q1\tWhat?\nq3\tWho?\nq2\tHow?\n"
+    corpus = "p1\tone\n{}\n3\ttwo\n"
+    read(corpus.format("p2\ta text"), queries, kind="tsv")
+    with pytest.raises(ValueError, match=r"corpus.tsv:2: .* has no id or no text"):
+        read(corpus.format(row), queries, kind="tsv")
