@@ -41,7 +41,7 @@ check_case do_lower_case gpt_tokenizer split_words teacher unlabelled_file data_
 task_name xnli_language tfds_name input_file eval_input_file predict_file
 file_format has_header train_file dev_file test_file tfds_train_split
 tfds_dev_split tfds_test_split text_a_column text_b_column label_column id_column
-choice_columns source_column target_column word_column dev_share tag_column labels
+choice_columns negative_columns source_column target_column word_column dev_share tag_column labels
 label_separator allow_empty_text accept_unknown_tags
 """
 CHANGE_NO_WEIGHT = frozenset(_NO_WEIGHT.split()).union(feature_flags.NAMES)
@@ -162,11 +162,11 @@ def _define_updates(train_batch_size: int) -> None:
 
 
 @command_line.heading("Training")
-def define_packing() -> None:
+def define_packing(*, default: bool = False) -> None:
     """Defines --pack_sequences."""
     flags.DEFINE_bool(
         "pack_sequences",
-        False,
+        default,
         "Put several sequences of a training batch into one row of the network, so "
         "that little is computed for padding. Losses and gradients stay the same. "
         "For records of short texts, and for --pad_to_max_length and TPU; texts "

@@ -167,15 +167,18 @@ def cosent(
     return losses.Objective(counts, totals)
 
 
-def cosine_regression(*, dimensions: Sequence[int] = ()) -> losses.Objective:
+def cosine_regression(
+    largest_score: float, *, dimensions: Sequence[int] = ()
+) -> losses.Objective:
     """Mean squared difference of cosine and score (Sentence-BERT, section 3).
 
-    Features: label_ids float [B], from -1 to 1. Outputs: vectors [B, 2, W].
+    Features: label_ids float [B], scores, of which the largest stands for the cosine 1.
+    Outputs: vectors [B, 2, W].
     """
 
     def row_losses(features, values):
         cosines = ops.sum(values[:, 0] * values[:, 1], axis=-1)
-        return ops.square(cosines - features[names.LABEL_IDS])
+        return ops.square(cosines - features[names.LABEL_IDS] / largest_score)
 
     return _mean_of_rows("cosine_loss", row_losses, dimensions)
 

@@ -19,6 +19,7 @@ RESULTS = {
     "classification": ("test_results.tsv", "test_predictions.jsonl"),
     "choice": ("test_results.tsv", "test_predictions.jsonl"),
     "tagging": ("test_tags.conll", "test_predictions.jsonl"),
+    "vectors": (),
     "frozen": ("test_tags.conll", "test_predictions.jsonl"),
     "layers": ("test_tags.conll", "test_predictions.jsonl"),
     "questions": ("predictions.json", "nbest_predictions.json"),

@@ -49,6 +49,9 @@ ROWS = {
         "doc_stride was 8 and is 9",
     ),
     "tagging": Row(TAGS, BERT),
+    "vectors": Row(
+        "test_vectors.npz", BERT, "--scale=10", "scale was 20.0 and is 10.0"
+    ),
     "layers": Row(TAGS, f"{BERT} head.json", "--bilstm_units=9", "reading was {"),
     "pairs": Row(
         "test_predictions.txt test_predictions.jsonl",

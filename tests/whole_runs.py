@@ -37,6 +37,13 @@ RUNS = {
         f"{_TAGS} --pack_sequences --pad_to_max_length",
         "--do_eval --do_predict",
     ),
+    "vectors": (
+        "run_embedding",
+        "--train_file={d}/near.tsv --dev_file={d}/near.tsv --test_file={d}/near.tsv "
+        "--text_a_column=one --text_b_column=two --negative_columns=other "
+        "--max_seq_length=16 --gradient_accumulation_steps=2",
+        "--do_eval --do_predict",
+    ),
     "frozen": (
         "run_tagger",
         f"{_TAGS} --freeze_encoder --layer_mix=learned",
@@ -103,6 +110,8 @@ def write(directory):
     rows = [(text, "great", "awful", "one") for text, _ in tiny.rows(16)]
     header = ("text", "one", "two", "label")
     tiny.write_tsv(directory / "choices.tsv", header, rows)
+    rows = [(text, f"{label} {text}", label) for text, label in tiny.rows(48)]
+    tiny.write_tsv(directory / "near.tsv", ("one", "two", "other"), rows)
     tiny_tags.write_splits(directory)
     tiny_questions.version_1(directory / "train.json", 40)
     tiny_questions.version_1(directory / "dev.json", 12, start=40)

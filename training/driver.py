@@ -27,6 +27,7 @@ from training import (
     inference,
     run,
     run_directory,
+    train_step,
 )
 from training.distribution import devices
 
@@ -151,6 +152,7 @@ class FineTuningTask(Task):
         report: model, Settings, Outcome, step, seconds -> None. No model stands for
             several runs.
         write_records: writes features into a directory, as the original does.
+        make_step: as of run.Training.
     """
 
     objective: losses.Objective
@@ -165,6 +167,7 @@ class FineTuningTask(Task):
     show: Callable[[Any, Any, Any], None] = lambda model, scored, settings: None
     report: Callable[..., None] = lambda *outcome: None
     write_records: Callable[[str], None] = lambda directory: None
+    make_step: Callable[..., train_step.TrainStep] = train_step.TrainStep
 
     def trained_on(self) -> dict[str, Any]:
         """The values that must match to resume a run."""
@@ -231,6 +234,7 @@ class FineTuningTask(Task):
                 on_evaluated=score.keep,
                 names=lambda step: examples.names(order[step]),
                 watched=model.learned_mix,
+                make_step=self.make_step,
             ),
         )
 

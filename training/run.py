@@ -94,6 +94,7 @@ class Training:
         names: step -> how messages name the examples in its batch.
         watched: returns the few numbers of the model to show while it is trained.
         states: of a model that carries some from batch to batch.
+        make_step: makes the TrainStep of the run.
     """
 
     model: keras.Model
@@ -106,6 +107,7 @@ class Training:
     names: Callable[[int], list[str]] = lambda step: []
     watched: Callable[[], Mapping[str, float]] = dict
     states: carried_states_lib.CarriedStates | None = None
+    make_step: Callable[..., train_step.TrainStep] = train_step.TrainStep
 
 
 def start(
@@ -199,7 +201,7 @@ def train(settings: Settings, training: Training) -> int:
         writes=settings.writes,
         watched=training.watched,
     )
-    make_step: Callable[..., train_step.TrainStep] = train_step.TrainStep
+    make_step = training.make_step
     if states:
         make_step = functools.partial(carried_states_lib.CarryingTrainStep, states)
     timed = tensorboard.TimedSteps(

@@ -20,12 +20,13 @@ class DistinctExamples(batching.Examples):
     """Examples whose `targets` have the ids of their texts."""
 
     def training_order(self, **settings) -> np.ndarray:
-        """As `batching.training_order`; rows that a batch cannot take wait for the next.
+        """As `batching.training_order`; rows that a batch has no place for wait.
 
         Texts are not grouped by length, whatever the settings.
         """
         size, steps = settings["batch_size"], settings["num_steps"]
-        ids = self.targets[features.TEXT_IDS]
+        # Negatives may come twice: they are the wrong text for every row.
+        ids = self.targets[features.TEXT_IDS][:, :2]
         # Twice the rows: those that still wait at the end are left out.
         settings |= {"num_steps": 2 * steps + 1, "group_by_length": False}
         stream = batching.training_order(self.packed.lengths, **settings).ravel()

@@ -1,7 +1,6 @@
 """Rows of texts that belong together, as the network reads them."""
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -11,13 +10,10 @@ import tensorflow as tf
 from contract import errors, features, outcomes
 from data_pipeline.batches import batching, packing, splits
 from data_pipeline.classification import encoding, tables
-from data_pipeline.embedding import distinct
+from data_pipeline.embedding import distinct, rows
 from data_pipeline.text import base
 from terminal import progress
 
-# What rows are: an anchor and its positive; these and negatives; two texts and a score;
-# a text and its label.
-PAIRS, TRIPLETS, SCORED, LABELLED = "pairs", "triplets", "scored", "labelled"
 _CHUNK_TEXTS = 8192  # tokenized at a time: enough to keep the operations busy
 
 
@@ -44,12 +40,12 @@ class TextSplit(splits.Split):
 
     def texts(self) -> list[tuple[str, ...]]:
         """The texts of each row."""
-        return rows_of_texts(self.table)
+        return rows.texts_of(self.table)
 
     def examples(self) -> batching.Examples:
         """The rows as training/driver.py takes them; no batch has a text twice."""
         kept = self.packed, self.names, self.digest, self.targets()
-        if self.kind in (PAIRS, TRIPLETS):
+        if self.kind in (rows.PAIRS, rows.TRIPLETS):
             return distinct.DistinctExamples(*kept)
         return batching.Examples(*kept)
 
@@ -65,29 +61,6 @@ class TextSplit(splits.Split):
             labels={},
             labels_title="Labels",
         )
-
-
-def rows_of_texts(table: tables.Table) -> list[tuple[str, ...]]:
-    """The texts of each row of a table: the first, and the others in their order."""
-    if table.choices is not None:
-        pairs = zip(table.text_a, table.choices, strict=True)
-        return [(first, *others) for first, others in pairs]
-    columns = [table.text_a] if table.text_b is None else [table.text_a, table.text_b]
-    return list(zip(*columns, strict=True))
-
-
-def kind_of(table: tables.Table) -> str:
-    """What the rows of a table are, by its columns."""
-    if table.choices is not None:
-        return TRIPLETS
-    if table.text_b is not None:
-        return PAIRS if table.labels is None else SCORED
-    if table.labels is None:
-        raise errors.InputError(
-            f"{table.path}: rows of one text need a label, which says what belongs "
-            "together; pass --label_column, or --text_b_column for pairs"
-        )
-    return LABELLED
 
 
 def load(
@@ -109,21 +82,21 @@ def load(
     Raises:
         ValueError: a score is no number, or a text has no token.
     """
-    kind, rows = kind_of(table), rows_of_texts(table)
-    size = len(rows[0])
+    kind, each = rows.kind_of(table), rows.texts_of(table)
+    size = len(each[0])
     before = (prompts[0], *(prompts[1] for _ in range(size - 1)))
-    texts = [p + text for row in rows for p, text in zip(before, row, strict=True)]
+    texts = [p + text for row in each for p, text in zip(before, row, strict=True)]
     packed = _pack(name, texts, size, tokenizer, max_seq_length)
     _check_tokens(table, packed, tokenizer)
     labels: np.ndarray | None = None
-    if kind == SCORED:
+    if kind == rows.SCORED:
         labels = _scores(table)
-    elif kind == LABELLED:
+    elif kind == rows.LABELLED:
         labels, label_names = _label_ids(table, label_names)
     numbers: dict[str, int] = {}
     ids = [numbers.setdefault(text, len(numbers)) for text in texts]
     print(
-        f"{name}: {len(rows)} {kind} from {table.path}, {len(numbers)} different "
+        f"{name}: {len(each)} {kind} from {table.path}, {len(numbers)} different "
         f"texts, {packed.sequence_lengths.mean():.1f} tokens on average, "
         f"{packed.num_truncated} cut to {max_seq_length}"
     )
@@ -183,13 +156,3 @@ def _label_ids(
     names = (*known, *sorted(set(labels) - set(known)))
     places: Mapping[str, int] = {name: place for place, name in enumerate(names)}
     return np.array([places[label] for label in labels], np.int32), names
-
-
-def read(
-    path: str, layout: tables.Layout, *, tfds: str = "", data_dir: str | None = None
-) -> tables.Table:
-    """The table of a file, or of a split of a data set of TensorFlow Datasets."""
-    options: dict[str, Any] = {"labels_required": False, "allow_empty_text": False}
-    if tfds:
-        return tables.read_tfds(tfds, path, layout, data_dir=data_dir, **options)
-    return tables.read_table(os.fspath(path), layout, **options)

@@ -19,6 +19,7 @@ class Kind(NamedTuple):
 
 
 _FEATURES = "feature-extraction"  # of an ELMo, which transformers does not have
+_VECTORS = "sentence-similarity"
 _TEXT_TO_TEXT = "text2text-generation"  # which bert.py does not open
 # By the name that the hub has for it.
 KINDS = {
@@ -37,6 +38,7 @@ KINDS = {
         "When does it open?\tThe fair opens on Monday.",
         "Question answering",
     ),
+    _VECTORS: Kind("run_embedding.py", "", "A text.", "Vectors of texts"),
     _TEXT_TO_TEXT: Kind(
         "run_seq2seq.py", "test_file=rows.tsv", "A text.", "Sequence to sequence"
     ),
@@ -161,6 +163,8 @@ def _loading(record, directory):
     statement = f"outputs = loaded.model(loaded.encode({', '.join(arguments)}))"
     if record["kind"] in ("text-classification", "multiple-choice"):
         statement = f"answers = loaded.predict({', '.join(arguments)})"
+    if record["kind"] == _VECTORS:
+        statement = f"vectors = loaded.embed({', '.join(arguments)})"
     return f"import bert\n\nloaded = bert.load({directory!r}, {length})\n{statement}"
 
 

@@ -83,6 +83,7 @@ CHOICES = {
         "corruption": corruptions.CORRUPTIONS,
     },
     "run_squad": {"answer_aligner": choice.ALIGNERS},
+    "run_embedding": {"pooling": vectors.TEXT_POOLINGS},
     "run_tagger": {
         "file_format": ("auto", *files.FORMATS),
         "tag_scheme": ("auto", *schemes.SCHEMES),
@@ -512,6 +513,9 @@ OF_WEIGHTS = {
             answer_aligner multiple_answers version_2_with_negative""",
         "run_tagger": f"""{_FINE_TUNING} max_seq_length tag_scheme document_context
             window_stride pack_sequences""",
+        "run_embedding": f"""{_FINE_TUNING} max_seq_length pack_sequences loss scale
+            symmetric triplet_margin largest_score matryoshka_dims query_prompt
+            passage_prompt""",
         "run_seq2seq": f"{_FINE_TUNING} max_source_length max_target_length",
         "run_pretraining": f"""{_UPDATES} num_warmup_steps max_seq_length objective
             masking masked_lm_prob mask_proportions max_predictions_per_seq unroll_steps

@@ -1,0 +1,199 @@
+"""Flags of run_embedding.py: texts that belong together, losses, and vectors."""
+
+from typing import Any
+
+from absl import flags
+
+from cli import command_line, device_flags, table_flags, training_flags
+from contract import errors
+from data_pipeline.classification import tables
+from data_pipeline.embedding import rows
+
+FLAGS = flags.FLAGS
+IN_BATCH, COSENT, COSINE = "in_batch_negatives", "cosent", "cosine"
+TRIPLET, LABELS = "triplet", "labels"
+# The losses of each kind of rows, the usual one first.
+LOSSES = {
+    rows.PAIRS: (IN_BATCH,),
+    rows.TRIPLETS: (IN_BATCH, TRIPLET),
+    rows.SCORED: (COSENT, COSINE),
+    rows.LABELLED: (LABELS,),
+}
+# Flags that one loss, or some, read.
+_READ_BY = {
+    "scale": (IN_BATCH, COSENT, LABELS),
+    "symmetric": (IN_BATCH,),
+    "triplet_margin": (TRIPLET,),
+    "largest_score": (COSINE,),
+}
+
+
+def define() -> None:
+    """Where texts come from, how they are compared, and what a vector is."""
+    _define_rows()
+    _define_loss()
+    _define_vectors()
+    training_flags.define_packing(default=True)
+
+
+@command_line.heading("Data")
+def _define_rows() -> None:
+    table_flags.define_files("TSV, CSV or JSONL file with the {} set.")
+    table_flags.define_form()
+    for column, content in (
+        ("text_a", "the first text, such as a query"),
+        ("text_b", "the text that belongs to it, such as a passage"),
+        ("label", "the scores of pairs, or the labels of single texts"),
+    ):
+        table_flags.define_column(column, content)
+    flags.DEFINE_list(
+        "negative_columns",
+        [],
+        "Columns of texts that do not belong to the first text; --text_b_column must "
+        "be set.",
+    )
+    flags.DEFINE_string(
+        "tfds_name",
+        None,
+        "Data set of TensorFlow Datasets to read instead of files; --train_file and so "
+        "on are then names of splits.",
+    )
+    flags.DEFINE_string("data_dir", None, "Data directory of TensorFlow Datasets.")
+    flags.DEFINE_string("query_prompt", "", "Text to put before each first text.")
+    flags.DEFINE_string("passage_prompt", "", "Text to put before all other texts.")
+
+
+@command_line.heading("Training")
+def _define_loss() -> None:
+    every = sorted({loss for losses in LOSSES.values() for loss in losses})
+    flags.DEFINE_enum(
+        "loss",
+        None,
+        every,
+        "Loss. in_batch_negatives, for pairs and negatives: the texts of other rows "
+        "are negatives. cosent: the order of scored pairs. cosine: their scores. "
+        "triplet: a margin between positive and negative. labels: texts of one label "
+        "are near. By default the first that fits the rows.",
+    )
+    command_line.define_float(
+        "scale", 20.0, "Factor of cosines in the losses with a softmax.", lower_bound=0
+    )
+    flags.DEFINE_bool(
+        "symmetric",
+        False,
+        "Also find the first text of each second one, for in_batch_negatives.",
+    )
+    command_line.define_float(
+        "triplet_margin",
+        0.5,
+        "Margin between distances of vectors of length 1, for triplet.",
+        lower_bound=0,
+    )
+    command_line.define_float(
+        "largest_score",
+        1.0,
+        "Score that stands for the cosine 1, for cosine; such as 5 for STS-B.",
+        lower_bound=1e-6,
+    )
+    flags.DEFINE_list(
+        "matryoshka_dims",
+        [],
+        "Numbers of leading values, such as 384,128,64, with which vectors are "
+        "trained to be useful, too.",
+    )
+
+
+@command_line.heading("Vectors")
+def _define_vectors() -> None:
+    flags.DEFINE_enum(
+        "pooling",
+        None,
+        ["cls", "mean", "max", "last"],
+        "Vector of a text: cls is that of the first token, mean and max are over all "
+        "tokens, last is that of the last one. By default that of the model, or mean.",
+    )
+    flags.DEFINE_bool(
+        "normalize",
+        None,
+        "Scale vectors to the length 1. By default as in the model, or true.",
+    )
+
+
+def layout() -> tables.Layout:
+    """The columns of a table, as the flags name them."""
+    pair = FLAGS.text_b_column
+    negatives = tuple(FLAGS.negative_columns)
+    return tables.Layout(
+        file_format=FLAGS.file_format,
+        has_header=table_flags.has_header(),
+        text_a=FLAGS.text_a_column,
+        text_b=None if negatives else pair,
+        label=FLAGS.label_column,
+        choices=(pair, *negatives) if negatives else (),
+    )
+
+
+def check() -> None:
+    """Raises ValueError for flags that contradict each other."""
+    command_line.refuse(
+        (
+            FLAGS.negative_columns and not FLAGS.text_b_column,
+            "--negative_columns needs --text_b_column, the text that belongs to the "
+            "first one; set it",
+        ),
+        (
+            FLAGS.negative_columns and FLAGS.label_column,
+            "--label_column is for pairs with scores and for single texts; leave it "
+            "out beside --negative_columns",
+        ),
+    )
+    command_line.numbers("matryoshka_dims", int)
+
+
+def loss(kind: str) -> str:
+    """The loss for rows of a kind; ValueError if a flag does not fit."""
+    chosen = FLAGS.loss or LOSSES[kind][0]
+    command_line.refuse(
+        (
+            chosen not in LOSSES[kind],
+            f"--loss={chosen} is not for {kind} rows; choose "
+            f"{' or '.join(LOSSES[kind])}, or name other columns",
+        ),
+        *(
+            (
+                FLAGS[name].present and chosen not in readers,
+                f"{FLAGS[name].serialize()} is for --loss={' and '.join(readers)}; "
+                "leave it out",
+            )
+            for name, readers in _READ_BY.items()
+        ),
+    )
+    return chosen
+
+
+def dimensions(width: int) -> tuple[int, ...]:
+    """The values of --matryoshka_dims, and ValueError beyond the width of a vector."""
+    values = [int(value) for value in command_line.numbers("matryoshka_dims", int)]
+    for value in values:
+        if not 1 <= value <= width:
+            raise errors.InputError(
+                f"--matryoshka_dims={','.join(FLAGS.matryoshka_dims)}: {value} is not "
+                f"one of 1 to {width}, the values of a vector; give others"
+            )
+    return tuple(values)
+
+
+def check_network(config: Any) -> None:
+    """Raises ValueError for networks that this script does not train."""
+    command_line.refuse(
+        (
+            config.network not in ("bert", "gpt"),
+            f"vectors of texts are trained of BERT and GPT, and this network is "
+            f"{config.kind}; choose another model",
+        ),
+        (
+            FLAGS.jit_compile == "true" or device_flags.is_tpu(),
+            "losses that compare all rows of a batch are not compiled by XLA; leave "
+            "out --jit_compile=true and --use_tpu",
+        ),
+    )

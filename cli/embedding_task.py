@@ -1,0 +1,134 @@
+"""Scores, predictions and exports of run_embedding.py."""
+
+import dataclasses
+import os
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from cli import embedding_flags
+from contract import errors, file_names
+from data_pipeline.embedding import rows, scores, search, split
+from modeling import contrastive
+from training import contrastive_step, metrics
+
+FLAGS = flags.FLAGS
+_RANKED = 100  # texts that scores of retrieval look at
+# Scores of each kind of rows; the first decides which checkpoint is best.
+SCORES = {
+    rows.PAIRS: ("mrr_at_10", "ndcg_at_10", "recall_at_1", "recall_at_10"),
+    rows.TRIPLETS: (
+        "mrr_at_10",
+        "ndcg_at_10",
+        "recall_at_1",
+        "recall_at_10",
+        "triplet_accuracy",
+    ),
+    rows.SCORED: ("spearman", "pearson"),
+    rows.LABELLED: ("neighbour_accuracy",),
+}
+
+
+def load(splits, tokenizer):
+    """{split: TextSplit} of the files that the flags name."""
+    data: dict[str, split.TextSplit] = {}
+    label_names: tuple[str, ...] = ()
+    for name in splits:
+        path = FLAGS[f"{name}_file"].value
+        if not path:
+            raise errors.InputError(
+                f"the {name} rows are needed and --{name}_file is not set; set it"
+            )
+        table = rows.read(
+            path,
+            embedding_flags.layout(),
+            tfds=FLAGS.tfds_name,
+            data_dir=FLAGS.data_dir,
+        )
+        data[name] = split.load(
+            name,
+            table,
+            tokenizer,
+            FLAGS.max_seq_length,
+            prompts=(FLAGS.query_prompt, FLAGS.passage_prompt),
+            label_names=label_names,
+        )
+        label_names = data[name].label_names
+    return data
+
+
+def objective(kind, width):
+    """The objective for training rows of a kind, and vectors of a width."""
+    name, dimensions = embedding_flags.loss(kind), embedding_flags.dimensions(width)
+    replicas = contrastive_step.replicas()
+    shared: dict[str, Any] = {"dimensions": dimensions, "replicas": replicas}
+    if name == embedding_flags.IN_BATCH:
+        return contrastive.in_batch_negatives(
+            FLAGS.scale, is_symmetric=FLAGS.symmetric, **shared
+        )
+    if name == embedding_flags.LABELS:
+        return contrastive.labelled_texts(FLAGS.scale, **shared)
+    if name == embedding_flags.COSENT:
+        return contrastive.cosent(FLAGS.scale, **shared)
+    if name == embedding_flags.COSINE:
+        return contrastive.cosine_regression(FLAGS.largest_score, dimensions=dimensions)
+    return contrastive.triplet_margin(FLAGS.triplet_margin, dimensions=dimensions)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """Vectors of the rows of a split, float32 [N, G, W], and their scores."""
+
+    vectors: np.ndarray
+    scores: dict[str, Any]
+
+    def results(self, prefix):
+        """The scores as eval_results.txt has them."""
+        return {f"{prefix}_{name}": value for name, value in self.scores.items()}
+
+
+def score(texts, vectors):
+    """The Scored of a TextSplit with vectors [N, G, W] or, of single texts, [N, W]."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    scaled = vectors / np.maximum(lengths, 1e-12)
+    functions = {rows.SCORED: _correlations, rows.LABELLED: _neighbours}
+    return Scored(vectors, functions.get(texts.kind, _ranks)(texts, scaled))
+
+
+def _correlations(texts, vectors):
+    cosines = np.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
+    return metrics.compute(SCORES[texts.kind], texts.labels, cosines)
+
+
+def _ranks(texts, vectors):
+    """Where each first text finds those that belong to it, among all other texts."""
+    ids = texts.text_ids
+    anchors, first_rows = np.unique(ids[:, 0], return_index=True)
+    others, places = np.unique(ids[:, 1:], return_index=True)
+    corpus = vectors[:, 1:].reshape(-1, vectors.shape[-1])[places]
+    ranked, _ = search.nearest(vectors[first_rows, 0], corpus, _RANKED)
+    relevant: list[set[int]] = [set() for _ in anchors]
+    pairs = np.searchsorted(anchors, ids[:, 0]), np.searchsorted(others, ids[:, 1])
+    for anchor, other in zip(*pairs, strict=True):
+        relevant[anchor].add(int(other))
+    results = scores.retrieval_scores(ranked, relevant)
+    if texts.kind == rows.TRIPLETS:
+        cosines = np.einsum("nw,ngw->ng", vectors[:, 0], vectors[:, 1:])
+        is_right = (cosines[:, :1] > cosines[:, 1:]).all(axis=1)
+        results["triplet_accuracy"] = np.mean(is_right)
+    return {name: results[name] for name in SCORES[texts.kind]}
+
+
+def _neighbours(texts, vectors):
+    accuracy = scores.nearest_label_accuracy(vectors, texts.labels)
+    return {"neighbour_accuracy": accuracy}
+
+
+def predict(texts, scored, settings):
+    """Writes the vectors of the test rows; returns their scores."""
+    if settings.writes:
+        path = os.path.join(settings.output_dir, file_names.TEST_VECTORS)
+        np.savez(path, vectors=scored.vectors, text_ids=texts.text_ids)
+        print(f"vectors: {path}")
+    return scored.results("test")

@@ -1,0 +1,48 @@
+"""Rows of texts that belong together, as tables hold them; no TensorFlow."""
+
+import os
+from typing import Any
+
+from contract import errors
+from data_pipeline.classification import tables
+
+# Kinds of rows: an anchor and its positive; these and negatives; two texts and a score;
+# a text and its label.
+PAIRS, TRIPLETS, SCORED, LABELLED = "pairs", "triplets", "scored", "labelled"
+
+
+def read(
+    path: str, layout: tables.Layout, *, tfds: str = "", data_dir: str | None = None
+) -> tables.Table:
+    """The table of a file, or of the split `path` of a data set."""
+    options: dict[str, Any] = {"labels_required": False, "allow_empty_text": False}
+    if tfds:
+        return tables.read_tfds(tfds, path, layout, data_dir=data_dir, **options)
+    return tables.read_table(os.fspath(path), layout, **options)
+
+
+def texts_of(table: tables.Table) -> list[tuple[str, ...]]:
+    """The texts of each row: the first one, and the others in their order."""
+    if table.choices is not None:
+        pairs = zip(table.text_a, table.choices, strict=True)
+        return [(first, *others) for first, others in pairs]
+    columns = [table.text_a] if table.text_b is None else [table.text_a, table.text_b]
+    return list(zip(*columns, strict=True))
+
+
+def kind_of(table: tables.Table) -> str:
+    """The kind of the rows, by their columns.
+
+    Raises:
+        ValueError: rows of one text have no labels.
+    """
+    if table.choices is not None:
+        return TRIPLETS
+    if table.text_b is not None:
+        return PAIRS if table.labels is None else SCORED
+    if table.labels is None:
+        raise errors.InputError(
+            f"{table.path}: rows of one text need a label, which shows what belongs "
+            "together; pass --label_column, or --text_b_column for pairs"
+        )
+    return LABELLED

@@ -1,0 +1,105 @@
+r"""Trains vectors of texts on what belongs together: pairs, scored pairs or labels.
+
+Texts of equal meaning get near vectors; docs/embeddings.md shows data and losses.
+
+    python run_embedding.py --pretrained=models/minilm --do_train --do_eval \
+        --train_file=pairs.tsv --dev_file=scored.tsv --output_dir=output/vectors
+"""
+
+import dataclasses
+import functools
+
+from absl import flags
+
+from cli import command_line, embedding_flags, fine_tuning_flags
+
+FLAGS = flags.FLAGS
+ACTIONS = ("do_train", "do_eval", "do_predict", "do_export")
+
+
+def define_flags():
+    fine_tuning_flags.define(*ACTIONS, max_seq_length=128)
+    embedding_flags.define()
+
+
+if __name__ == "__main__":  # before the imports that take seconds
+    checks = fine_tuning_flags.check_run, embedding_flags.check
+    command_line.parse(define_flags, *checks)
+
+from cli import embedding_task, networks, run_flags
+from data_pipeline.classification import encoding
+from modeling import text_encoder
+from modeling.checkpoints import pretrained
+from modeling.features import text_vectors
+from serving import embedder, formats
+from training import contrastive_step
+
+
+def prepare():
+    """The task and its settings; ValueError for wrong input."""
+    strategy = run_flags.set_up()
+    embedding_flags.check()
+    files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
+    embedding_flags.check_network(config)
+    data = embedding_task.load(fine_tuning_flags.wanted_splits(), tokenizer)
+    kind = data["dev"].kind if "dev" in data else ""
+    settings = run_flags.fine_tuning_settings(
+        strategy,
+        files=files,
+        config=config.to_dict(),
+        num_examples=len(data["train"]) if "train" in data else 0,
+        score_names=embedding_task.SCORES.get(kind, ()),
+    )
+    return make_task(config, tokenizer, data, files), settings
+
+
+def make_task(config, tokenizer, data, files):
+    """The driver.FineTuningTask of vectors of texts."""
+    vectors = text_vectors.TextVectors(
+        pooling=FLAGS.pooling or "mean", is_normalized=FLAGS.normalize is not False
+    )
+    objective = None
+    if "train" in data:
+        objective = embedding_task.objective(data["train"].kind, config.hidden_size)
+    return run_flags.make_task(
+        "sentence-similarity",
+        lambda: {split: texts.summary() for split, texts in data.items()},
+        splits={split: texts.examples() for split, texts in data.items()},
+        model=functools.partial(
+            text_encoder.TextEncoder, config, vectors, recompute=FLAGS.recompute
+        ),
+        objective=objective,
+        score=lambda split, outputs, _: embedding_task.score(
+            data[split], outputs["vectors"]
+        ),
+        predict=lambda scored, settings, _: embedding_task.predict(
+            data["test"], scored, settings
+        ),
+        export=functools.partial(export_model, tokenizer),
+        reopen=formats.open_network,
+        files=pretrained.files(config, tokenizer),
+        identity={"vectors": dataclasses.asdict(vectors)},
+        make_step=contrastive_step.ContrastiveTrainStep,
+    )
+
+
+def export_model(tokenizer, model, output_dir):
+    """Writes output_dir/export/<n>: raw text in, its vector out."""
+
+    def make(variables):
+        return embedder.TextEmbedder(
+            encoding.Encoder(tokenizer, FLAGS.max_seq_length),
+            functools.partial(model, training=False),
+            variables,
+            model.config,
+        )
+
+    return run_flags.export(model, make, output_dir)
+
+
+def main(_):
+    run_flags.fine_tune(prepare)
+
+
+if __name__ == "__main__":
+    command_line.run(main)

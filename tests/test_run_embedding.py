@@ -1,0 +1,145 @@
+"""run_embedding.py from end to end, on a tiny model and rows made for it."""
+
+import numpy as np
+import pytest
+
+from tests import tiny
+
+BRIEF = ("--num_train_epochs=2", "--train_batch_size=8", "--learning_rate=1e-3")
+COLUMNS = ("--text_a_column=one", "--text_b_column=two")
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    path = tmp_path_factory.mktemp("uncased_model")
+    # XLA, which the gelu of training needs, takes its time.
+    return tiny.write_model(path, hidden_act="relu")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Tables by the kind of their rows, and some that are wrong."""
+    directory = tmp_path_factory.mktemp("tables")
+    rows = tiny.rows(24)
+    pairs = [(text, f"{label} {text}") for text, label in rows]
+    tables = {
+        "pairs": (("one", "two"), pairs),
+        "triplets": (
+            ("one", "two", "not"),
+            [(*pair, label) for pair, (_, label) in zip(pairs, rows, strict=True)],
+        ),
+        "scored": (
+            ("one", "two", "score"),
+            [(*pair, str(i % 6)) for i, pair in enumerate(pairs)],
+        ),
+        "labelled": (("text", "label"), rows),
+        "learned": (
+            ("one", "two"),
+            [(a, b) for (a, _), (b, _) in zip(rows, tiny.rows(24, 40), strict=True)],
+        ),
+        "unscored": (("one", "two", "score"), [("bad", "good", "4"), ("a", "b", "x")]),
+        "short": (("one", "two", "not"), [("bad", "good", "a"), ("bad", "fine")]),
+        "copies": (("one", "two"), [("bad", "good")] * 30),
+        "single": (("text",), [(text,) for text, _ in rows]),
+    }
+    for name, (header, table) in tables.items():
+        tiny.write_tsv(directory / f"{name}.tsv", header, table)
+    return directory
+
+
+def arguments(model, data, output_dir, train, dev="", *more):
+    flags = [f"--pretrained={model}", f"--output_dir={output_dir}", *BRIEF]
+    flags += ["--do_train", f"--train_file={data}/{train}.tsv", "--max_seq_length=16"]
+    if dev:
+        flags += ["--do_eval", f"--dev_file={data}/{dev}.tsv"]
+    return [*flags, *more]
+
+
+KINDS = {
+    "pairs": ((*COLUMNS, "--symmetric"), {"mrr_at_10", "recall_at_1"}),
+    "triplets": ((*COLUMNS, "--negative_columns=not"), {"triplet_accuracy"}),
+    "scored": ((*COLUMNS, "--matryoshka_dims=16,4"), {"spearman", "pearson"}),
+    "labelled": ((), {"neighbour_accuracy"}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_rows_trains_and_is_scored(kind, model_dir, data, tmp_path):
+    flags, names = KINDS[kind]
+    test = ("--do_predict", f"--test_file={data}/{kind}.tsv")
+    done = tiny.succeed(
+        "run_embedding",
+        *arguments(model_dir, data, tmp_path, kind, kind, *test, *flags),
+    )
+    results = tiny.eval_results(tmp_path)
+    assert {f"eval_{name}" for name in names} <= results.keys()
+    assert results["global_step"] == 6
+    assert f"train: 24 {kind} from {data}/{kind}.tsv" in done.out
+    with np.load(tmp_path / "test_vectors.npz") as arrays:
+        vectors, ids = arrays["vectors"], arrays["text_ids"]
+    assert vectors.shape[:-1] == (ids.shape if kind != "labelled" else (24,))
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=-1), 1.0, atol=1e-5)
+    # Equal texts have equal vectors, whatever their place.
+    flat, places = vectors.reshape(ids.size, -1), ids.ravel()
+    for text in set(places.tolist()):
+        same = flat[places == text]
+        np.testing.assert_allclose(
+            same, np.broadcast_to(same[:1], same.shape), atol=1e-5
+        )
+
+
+def test_rows_learn_to_find_their_second_text(model_dir, data, tmp_path):
+    before = tmp_path / "before"
+    plain = [
+        *arguments(model_dir, data, before, "learned", "learned", *COLUMNS),
+        "--nodo_train",
+    ]
+    tiny.succeed("run_embedding", *plain)
+    more = ("--num_train_epochs=40", "--learning_rate=3e-3", *COLUMNS)
+    after = tmp_path / "after"
+    tiny.succeed(
+        "run_embedding", *arguments(model_dir, data, after, "learned", "learned", *more)
+    )
+    first, last = (
+        tiny.eval_results(path)["eval_mrr_at_10"] for path in (before, after)
+    )
+    assert last > first + 0.2
+
+
+def test_export_answers_with_the_vectors_of_the_model(model_dir, data, tmp_path):
+    import tensorflow as tf
+
+    test = ("--do_predict", f"--test_file={data}/labelled.tsv", "--do_export")
+    tiny.succeed(
+        "run_embedding", *arguments(model_dir, data, tmp_path, "labelled", "", *test)
+    )
+    with np.load(tmp_path / "test_vectors.npz") as arrays:
+        vectors = arrays["vectors"]
+    export = tf.saved_model.load(str(tmp_path / "export" / "1"))
+    texts = [text for text, _ in tiny.rows(24)]
+    for name in ("serving_default", "embed"):
+        answers = export.signatures[name](text=tf.constant(texts))
+        np.testing.assert_allclose(answers["vector"], vectors, atol=1e-5)
+
+
+MISTAKES = {
+    ("unscored", "", COLUMNS): "unscored.tsv:3: score 'x' is not a finite number",
+    ("short", "", (*COLUMNS, "--negative_columns=not")): "short.tsv:3: ",
+    ("copies", "", COLUMNS): "batches of 8 rows without a text twice cannot be made",
+    ("single", "", ("--text_a_column=text",)): "rows of one text need a label",
+    ("pairs", "", (*COLUMNS, "--loss=cosent")): "--loss=cosent is not for pairs rows",
+    ("pairs", "", (*COLUMNS, "--triplet_margin=1")): "is for --loss=triplet",
+    ("pairs", "", (*COLUMNS, "--matryoshka_dims=8,900")): "900 is not one of 1 to",
+    ("pairs", "", ("--text_a_column=one", "--negative_columns=two")): "--text_b_column",
+    ("pairs", "", (*COLUMNS, "--jit_compile=true")): "not compiled by XLA; leave",
+    ("pairs", "", (*COLUMNS, "--do_eval", "--dev_file=")): "--dev_file is not set",
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES, ids=lambda case: f"{case[0]} {case[2]}")
+def test_wrong_input_is_named_in_a_line(case, model_dir, data, tmp_path):
+    train, dev, flags = case
+    error = tiny.refuse(
+        "run_embedding", *arguments(model_dir, data, tmp_path, train, dev, *flags)
+    )
+    assert MISTAKES[case] in error

@@ -1,0 +1,88 @@
+"""Steps of losses that compare all rows of a batch, in the memory of a micro-batch.
+
+Gao et al., 2021: all vectors are computed first, without what gradients need; then the
+loss and its gradients by vector; then each micro-batch once more, with its share of
+these. Dropout follows from seed and step, so both passes drop the same entries, and
+gradients are those of the whole batch.
+"""
+
+import tensorflow as tf
+
+from modeling import contrastive
+from training import train_step
+
+
+class ContrastiveTrainStep(train_step.TrainStep):
+    """A TrainStep for a model of {"vectors": [B, ...]}, whose objective reads these.
+
+    The objective may gather the vectors of all replicas, which no compiled function
+    can do: XLA is not used.
+    """
+
+    def _replica_gradients(self, batch, counts, first_seed, step, scale):
+        def seed(number):
+            return tf.stack([first_seed + tf.cast(number, tf.int64), step])
+
+        count = self._micro_batches
+        if count == 1:
+            return self._gradients(batch, counts, seed(0), scale)
+        vectors = self._vectors(batch, seed)
+        with tf.GradientTape() as tape:
+            tape.watch(vectors)
+            outputs = {"vectors": vectors}
+            totals = self._objective.totals(batch, outputs)
+            losses = {name: totals[name] / counts[name] for name in totals}
+            loss = tf.add_n(list(losses.values()))
+            scaled = loss if scale is None else loss * scale
+        upstream = train_step.split_parts(tape.gradient(scaled, vectors), count)
+
+        def gradients(number, micro_batch):
+            with tf.GradientTape() as tape:
+                values = self._model(micro_batch, training=True, seed=seed(number))
+            by_variable = tape.gradient(
+                values["vectors"],
+                self._variables,
+                output_gradients=tf.gather(upstream, number),
+            )
+            return [self._optimizer.prepare_for_sum(each) for each in by_variable]
+
+        return {
+            "losses": losses,
+            "gradients": train_step.sum_of_parts(gradients, batch, count),
+            "metrics": self._objective.metrics(batch, outputs),
+        }
+
+    def _vectors(self, batch, seed):
+        """The vectors of all micro-batches, [B, ...], computed one after another."""
+        count = self._micro_batches
+        parts = {
+            name: train_step.split_parts(value, count) for name, value in batch.items()
+        }
+
+        def encode(number):
+            part = {name: tf.gather(value, number) for name, value in parts.items()}
+            return self._model(part, training=True, seed=seed(number))["vectors"]
+
+        vectors = tf.map_fn(
+            encode,
+            tf.range(count),
+            fn_output_signature=tf.float32,
+            parallel_iterations=1,
+        )  # [micro-batches, b, ...]
+        return tf.reshape(vectors, tf.concat([[-1], tf.shape(vectors)[2:]], axis=0))
+
+
+def replicas() -> contrastive.Replicas:
+    """The rows of all replicas of the strategy, for an objective."""
+
+    def gather(rows):
+        context = tf.distribute.get_replica_context()
+        if context.num_replicas_in_sync == 1:
+            return rows
+        every = context.all_gather(rows, axis=0)
+        return tf.ensure_shape(every, [None, *rows.shape[1:]])
+
+    def first(size):
+        return size * tf.distribute.get_replica_context().replica_id_in_sync_group
+
+    return contrastive.Replicas(gather, first)
