@@ -29,8 +29,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 from cli import embedding_task, networks, run_flags
 from data_pipeline.classification import encoding
 from modeling import text_encoder
-from modeling.checkpoints import pretrained
-from modeling.features import text_vectors
+from modeling.checkpoints import pretrained, sentence_transformers
 from serving import embedder, formats
 from training import contrastive_step
 
@@ -41,7 +40,9 @@ def prepare():
     embedding_flags.check()
     files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
     embedding_flags.check_network(config)
-    data = embedding_task.load(fine_tuning_flags.wanted_splits(), tokenizer)
+    kept = embedding_task.choose_vectors(run_flags.trained_weights(files))
+    splits = fine_tuning_flags.wanted_splits()
+    data = embedding_task.load(splits, tokenizer, kept.prompts)
     kind = data["dev"].kind if "dev" in data else ""
     settings = run_flags.fine_tuning_settings(
         strategy,
@@ -50,17 +51,17 @@ def prepare():
         num_examples=len(data["train"]) if "train" in data else 0,
         score_names=embedding_task.SCORES.get(kind, ()),
     )
-    return make_task(config, tokenizer, data, files), settings
+    return make_task(config, tokenizer, data, kept), settings
 
 
-def make_task(config, tokenizer, data, files):
+def make_task(config, tokenizer, data, kept):
     """The driver.FineTuningTask of vectors of texts."""
-    vectors = text_vectors.TextVectors(
-        pooling=FLAGS.pooling or "mean", is_normalized=FLAGS.normalize is not False
-    )
-    objective = None
+    vectors, objective = kept.text_vectors, None
     if "train" in data:
-        objective = embedding_task.objective(data["train"].kind, config.hidden_size)
+        width = vectors.width(config.hidden_size)
+        objective = embedding_task.objective(data["train"].kind, width)
+    described = text_encoder.TextEncoder(config, vectors)
+    modules = sentence_transformers.files(described, kept)
     return run_flags.make_task(
         "sentence-similarity",
         lambda: {split: texts.summary() for split, texts in data.items()},
@@ -77,7 +78,8 @@ def make_task(config, tokenizer, data, files):
         ),
         export=functools.partial(export_model, tokenizer),
         reopen=formats.open_network,
-        files=pretrained.files(config, tokenizer),
+        load_weights=functools.partial(embedding_task.load_weights, kept),
+        files=pretrained.files(config, tokenizer) | modules,
         identity={"vectors": dataclasses.asdict(vectors)},
         make_step=contrastive_step.ContrastiveTrainStep,
     )

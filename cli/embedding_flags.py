@@ -59,8 +59,12 @@ def _define_rows() -> None:
         "on are then names of splits.",
     )
     flags.DEFINE_string("data_dir", None, "Data directory of TensorFlow Datasets.")
-    flags.DEFINE_string("query_prompt", "", "Text to put before each first text.")
-    flags.DEFINE_string("passage_prompt", "", "Text to put before all other texts.")
+    for name, texts in (("query", "each first text"), ("passage", "all other texts")):
+        flags.DEFINE_string(
+            f"{name}_prompt",
+            None,
+            f"Text to put before {texts}. By default that of the model, or none.",
+        )
 
 
 @command_line.heading("Training")

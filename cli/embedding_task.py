@@ -11,9 +11,12 @@ from cli import embedding_flags
 from contract import errors, file_names
 from data_pipeline.embedding import rows, scores, search, split
 from modeling import contrastive
+from modeling.checkpoints import checkpoint, pretrained, sentence_transformers
+from modeling.features import text_vectors
 from training import contrastive_step, metrics
 
 FLAGS = flags.FLAGS
+PROMPTS = ("query", "passage")  # of the first text of a row, and of the others
 _RANKED = 100  # texts that scores of retrieval look at
 # Scores of each kind of rows; the first decides which checkpoint is best.
 SCORES = {
@@ -30,7 +33,41 @@ SCORES = {
 }
 
 
-def load(splits, tokenizer):
+def choose_vectors(path):
+    """The SentenceTransformer to train or to use: as at `path`, or as the flags say."""
+    kept = sentence_transformers.read(path) if path else None
+    if kept is None:
+        vectors = text_vectors.TextVectors()
+        kept = sentence_transformers.SentenceTransformer(text_vectors=vectors)
+    changes = {"pooling": FLAGS.pooling, "is_normalized": FLAGS.normalize}
+    changes = {name: value for name, value in changes.items() if value is not None}
+    prompts = dict(kept.prompts)
+    for name in PROMPTS:
+        if (prompt := FLAGS[f"{name}_prompt"].value) is not None:
+            prompts[name] = prompt
+    return dataclasses.replace(
+        kept,
+        text_vectors=dataclasses.replace(kept.text_vectors, **changes),
+        prompts=prompts,
+        max_seq_length=FLAGS.max_seq_length,
+    )
+
+
+def load_weights(kept, model, path, *, trains, resumes):
+    """As pretrained.load_weights, with projections that lie beside a network."""
+    allows_missing = FLAGS.allow_missing_weights
+    if resumes or not path or not kept.projection_files:
+        return pretrained.load_weights(
+            model, path, trains=trains, resumes=resumes, allows_missing=allows_missing
+        )
+    file = checkpoint.open_file(path, model.config)
+    checkpoint.check_file(model.config, file, allows_missing=allows_missing)
+    file = sentence_transformers.with_projections(file, kept, model.config)
+    report = checkpoint.assign(model, file)
+    return str(report), 0 if trains else report.global_step or 0
+
+
+def load(splits, tokenizer, prompts):
     """{split: TextSplit} of the files that the flags name."""
     data: dict[str, split.TextSplit] = {}
     label_names: tuple[str, ...] = ()
@@ -51,7 +88,7 @@ def load(splits, tokenizer):
             table,
             tokenizer,
             FLAGS.max_seq_length,
-            prompts=(FLAGS.query_prompt, FLAGS.passage_prompt),
+            prompts=tuple(prompts.get(name, "") for name in PROMPTS),
             label_names=label_names,
         )
         label_names = data[name].label_names

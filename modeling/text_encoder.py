@@ -39,8 +39,7 @@ class TextEncoder(models.BertModel):
     @property
     def width(self):
         """W, the values of a vector."""
-        projections = self.text_vectors.projections
-        return projections[-1].units if projections else self.config.hidden_size
+        return self.text_vectors.width(self.config.hidden_size)
 
     def build(self, input_shape=None):
         """Creates every variable; input shapes do not matter."""

@@ -26,6 +26,10 @@ class TextVectors:
     is_normalized: bool = True
     projections: tuple[Projection, ...] = ()
 
+    def width(self, hidden_size):
+        """The values of a vector, made of those of a network's tokens."""
+        return self.projections[-1].units if self.projections else hidden_size
+
     @classmethod
     def from_values(cls, values):
         """The object whose `dataclasses.asdict` the values are."""
