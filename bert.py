@@ -173,7 +173,9 @@ class Loaded:
             )
             shape = (*((len(layers),) if len(layers) > 1 else ()), choice.width)
             forward, name = self._pooled(choice), "vector"
-        before = self._prompt(prompt_name, prompt, has_default=is_encoder)
+        before = sentence_transformers.choose_prompt(
+            self.modules, prompt_name, prompt, has_default=is_encoder
+        )
         encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
         rows = encode.checked(texts, seconds)
         if not rows[0]:
@@ -331,20 +333,6 @@ class Loaded:
             return search
 
         return functools.cache(compile_for)
-
-    def _prompt(self, name, prompt, *, has_default):
-        """The text before each text: a prompt, that of a name, or the default one."""
-        if prompt is not None and name is not None:
-            raise errors.InputError(
-                f"prompt={prompt!r} and prompt_name={name!r}; give one of the two"
-            )
-        if prompt is not None or (name is None and not has_default):
-            return prompt or ""
-        if self.modules is None and name is not None:
-            raise errors.InputError(
-                f"prompt_name={name!r}: this model has no prompts; give prompt="
-            )
-        return self.modules.prompt(name or "") if self.modules else ""
 
     def _check_encodes(self, action):
         if self.model.config.network == _PAIR:

@@ -11,6 +11,9 @@ import pytest
 import safetensors.numpy
 
 import bert
+from modeling import pretrainers
+from modeling.checkpoints import conversion, sentence_transformers
+from modeling.features.text_vectors import Projection, TextVectors
 from terminal import native_log
 from tests import tiny
 
@@ -75,6 +78,90 @@ def test_embedded_texts(loaded, pooling):
     both = loaded.embed(texts, pooling=pooling, layers=(0, -1))
     np.testing.assert_array_equal(both[:, 0], both[:, 1])  # there is one layer
     np.testing.assert_allclose(both[:, 1], wanted, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def text_encoder(model_dir, loaded, tmp_path_factory):
+    """A model of sentence-transformers: the largest values, a projection, prompts."""
+    kind = TextVectors("max", False, (Projection(8),))
+    config = loaded.model.config
+    model = pretrainers.build("text_encoder", None, config, text_vectors=kind)
+    modules = sentence_transformers.SentenceTransformer(
+        text_vectors=kind,
+        max_seq_length=24,
+        prompts={"query": "the film ", "passage": "a shop "},
+        default_prompt="query",
+    )
+    path = tmp_path_factory.mktemp("models") / "vectors"
+    path.mkdir()
+    conversion.write_directory(
+        path, model, "hugging_face", tokenizer=loaded.tokenizer, modules=modules
+    )
+    return bert.load(path)
+
+
+def test_text_encoder_embeds_as_its_directory_describes(text_encoder):
+    model = text_encoder.model
+    with_query = [f"the film {text}" for text in TEXTS]
+    wanted = model(text_encoder.encode(with_query))["vectors"]
+    actual = text_encoder.embed(TEXTS)
+    np.testing.assert_allclose(actual, wanted, atol=1e-6)
+    plain = model(text_encoder.encode(TEXTS))["vectors"]
+    assert np.abs(wanted - plain).max() > 1e-2
+    for options, texts in (
+        ({"prompt": ""}, TEXTS),
+        ({"prompt_name": "passage"}, [f"a shop {text}" for text in TEXTS]),
+        ({"prompt": "it was "}, [f"it was {text}" for text in TEXTS]),
+        ({"prompt_name": "query"}, with_query),
+    ):
+        value = model(text_encoder.encode(texts))["vectors"]
+        np.testing.assert_allclose(
+            text_encoder.embed(TEXTS, **options), value, atol=1e-6
+        )
+
+
+def test_chosen_vectors_are_those_of_the_network(text_encoder, tmp_path):
+    text_encoder.save(tmp_path / "hf", "hugging_face")
+    network = bert.load(tmp_path / "hf", head="none", max_seq_length=24)
+    assert network.modules is None and network.embed(TEXTS).shape == (3, 32)
+    for options in ({"pooling": "mean"}, {"layers": (0, -1)}, {"normalize": True}):
+        np.testing.assert_allclose(
+            text_encoder.embed(TEXTS, **options),
+            network.embed(TEXTS, **options),
+            atol=1e-6,
+        )
+    prompted = text_encoder.embed(TEXTS, pooling="cls", prompt_name="passage")
+    texts = [f"a shop {text}" for text in TEXTS]
+    np.testing.assert_allclose(prompted, network.embed(texts, pooling="cls"), atol=1e-6)
+
+
+def test_similarity_is_the_cosine(text_encoder, loaded):
+    others = [*TEXTS, "a b c d e f g h"]
+    for model in (text_encoder, loaded):
+        actual = model.similarity(TEXTS, others)
+        first, second = model.embed(TEXTS), model.embed(others)
+        for i, j in np.ndindex(3, 4):
+            norms = np.linalg.norm(first[i]) * np.linalg.norm(second[j])
+            wanted = first[i] @ second[j] / norms
+            assert actual[i, j] == pytest.approx(wanted, abs=1e-6)
+        assert actual.dtype == np.float32 and np.ptp(actual[:, 3]) > 1e-3
+    assert loaded.similarity([], TEXTS).shape == (0, 3)
+
+
+def test_prompts_that_are_not_there_are_refused(text_encoder, loaded):
+    with pytest.raises(
+        ValueError, match=r"prompt_name='x': the prompts .* query, passage; cho"
+    ):
+        text_encoder.embed(TEXTS, prompt_name="x")
+    with pytest.raises(ValueError, match="prompt='' and prompt_name='query'; give one"):
+        text_encoder.embed(TEXTS, prompt_name="query", prompt="")
+    with pytest.raises(
+        ValueError, match=r"the prompts of this model are none; .*mpt=$"
+    ):
+        loaded.embed(TEXTS, prompt_name="query")
+    np.testing.assert_array_equal(
+        loaded.embed(["film"], prompt="the "), loaded.embed(["the film"])
+    )
 
 
 @pytest.mark.parametrize(

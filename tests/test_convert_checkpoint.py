@@ -9,8 +9,9 @@ import safetensors.numpy
 import tensorflow as tf
 
 from modeling import pretrainers
-from modeling.checkpoints import google, pretrained
+from modeling.checkpoints import google, pretrained, sentence_transformers
 from modeling.configs import config as config_lib
+from modeling.features.text_vectors import Projection, TextVectors
 from tests import tiny
 
 LABELS = ("bad", "good", "so so")
@@ -230,3 +231,41 @@ def test_labels_of_another_head(release, tmp_path):
     run_directory(release, tmp_path / "run", label_map=label_map)
     error = refusal(tmp_path / "run", tmp_path / "out")
     assert "label_map.json: has 2 labels, but the head has 3 classes" in error
+
+
+def test_modules_of_sentence_transformers_are_kept(release, tmp_path):
+    assert "--head=text_encoder: " in refusal(
+        release, tmp_path / "none", "--head=text_encoder"
+    )
+    folder = tmp_path / "run"
+    run_directory(release, folder, "none")
+    config = config_lib.BertConfig.from_json_file(release / "bert_config.json")
+    vectors = TextVectors("max", True, (Projection(8), Projection(4, "linear", False)))
+    model = pretrainers.build("text_encoder", None, config, text_vectors=vectors)
+    google.save(folder / "model.ckpt-7", model)
+    kept = sentence_transformers.SentenceTransformer(
+        text_vectors=vectors, max_seq_length=24, prompts={"query": "q: "}
+    )
+    for name, text in sentence_transformers.files(model, kept).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    source = folder
+    for target in ("hugging_face", "google", "keras", "hugging_face"):
+        path = tmp_path / f"{target}_of_{source.name}"
+        out = convert(source, target, path)
+        assert "head: text_encoder" in out
+        assert "projection_0 2, projection_1 1" in out
+        for name in sentence_transformers.files(model, kept):
+            assert (path / name).read_text() == (folder / name).read_text(), name
+        source = path
+    weights = safetensors.numpy.load_file(path / "2_Dense" / "model.safetensors")
+    np.testing.assert_array_equal(
+        weights["linear.weight"].T, model.projections[0].kernel
+    )
+    # The network alone has none of them, and further files stay as they are.
+    convert(source, "google", tmp_path / "bare", "--head=none")
+    assert not (tmp_path / "bare" / "modules.json").exists()
+    convert(source, "google", tmp_path / "bare", "--overwrite")
+    assert (tmp_path / "bare" / "modules.json").exists()
+    (path / "1_own").mkdir()
+    assert "holds 1_own, which no conversion" in refusal(release, path, "--overwrite")

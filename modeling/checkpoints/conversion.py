@@ -144,9 +144,8 @@ def read(path, config, head="auto", **settings):
         settings = {"reading": head_config.read_beside(file.source), **settings}
     modules = None
     if head == "text_encoder" and (modules := sentence_transformers.read(path)):
-        sentence_transformers.check(modules, config)
         settings = {"text_vectors": modules.text_vectors, **settings}
-        file = sentence_transformers.with_projections(file, modules)
+        file = sentence_transformers.with_projections(file, modules, config)
     model = pretrainers.build(
         head, num_classes, select_config(config, head), **settings
     )
@@ -187,7 +186,7 @@ def find_head(file, config, head="auto", path=""):
 
     A classifier and a tagger have the same names, except in Keras' files. Unless `head`
     or the config's `architectures` names the tagger, it is a classifier, because the
-    original has no tagger.
+    original has no tagger. A modules.json around `path` makes it a text_encoder.
 
     Raises:
         ValueError: it has several heads, or not this one.
@@ -200,8 +199,9 @@ def find_head(file, config, head="auto", path=""):
         held["language_model"] = held.pop("pretraining")
     if config.network == "encoder_decoder" and "pretraining" in held:
         held["seq2seq"] = held.pop("pretraining")
-    if sentence_transformers.read(path or file.source):
-        held = {"text_encoder": "", **({} if head == "auto" else held)}
+    is_text = head in ("auto", "text_encoder")
+    if is_text and sentence_transformers.read(path or file.source):
+        held = {"text_encoder": ""}
     architecture = hugging_face.architecture(config)
     if held.get("classifier") and held.get("classifier") == held.get("tagger"):
         is_tagger = head == "tagger" or (
@@ -330,15 +330,13 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
         if target == "google":
             google.save(path, model, left_out)
         elif target == "hugging_face":
-            if isinstance(model, text_encoder.TextEncoder):
-                sentence_transformers.save_projections(directory, model)
-                left_out = (*left_out, *names.list_projections(model))
+            apart = sentence_transformers.save_projections(directory, model)
             hugging_face.save(
                 directory,
                 model,
                 labels=labels,
                 problem_type=problem_type,
-                left_out=left_out,
+                left_out=(*left_out, *apart),
             )
         else:
             keras_files.save(model, path)
@@ -357,7 +355,7 @@ def write_directory(
     """As `write`, with all files that `pretrained.locate` finds beside the weights.
 
     `tokenizer` is None for no vocabulary, `files` are further texts by name, `modules`
-    is what a sentence_transformers.SentenceTransformer has beside a TextEncoder.
+    is a sentence_transformers.SentenceTransformer with a TextEncoder's prompts.
     """
     write(directory, model, target, **kept)
     config = hugging_face.describe(

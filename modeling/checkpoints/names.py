@@ -272,12 +272,6 @@ def named_variables(model):
     return [(rows[relative_path(variable)], variable) for variable in variables]
 
 
-def list_projections(model):
-    """The Google names of the projections of a TextEncoder."""
-    rows = [name for name, _ in named_variables(model)]
-    return [name.google for name in rows if name.path.startswith("projection_")]
-
-
 def relative_path(variable):
     """`bert/block_0/ffn_in/kernel`, whatever model the variable is part of."""
     return variable.path.split("/", 1)[1]

@@ -85,7 +85,6 @@ def look_in(spec, name="--pretrained"):
     directory = os.fspath(spec)
     if not tf.io.gfile.isdir(directory):
         directory = _download(directory, name)
-    directory = sentence_transformers.locate_transformer(directory)
 
     def first(names):
         paths = [os.path.join(directory, name) for name in names]
@@ -95,6 +94,8 @@ def look_in(spec, name="--pretrained"):
         paths = tf.io.gfile.glob(os.path.join(directory, pattern))
         return paths[0] if len(paths) == 1 else ""
 
+    if not first(CONFIG_FILES):
+        directory = sentence_transformers.locate_transformer(directory)
     config_file = first(CONFIG_FILES) or only(OPTIONS_PATTERN)
     # A vocabulary without its merges is less than a tokenizer.json.
     whole = [name for name, merges in file_names.MERGES.items() if first([merges])]
@@ -113,6 +114,7 @@ def look_beside(weights, spec=""):
     tokenizer.json goes before vocab.txt, which lacks the tokens that were added. The
     config of a .keras file is in it.
     """
+    weights = weights and sentence_transformers.locate_transformer(weights)
     path = checkpoint.find(weights) if weights else ""
     directory = path if os.path.isdir(path) else os.path.dirname(path) or "."
     files = look_in(spec or directory)

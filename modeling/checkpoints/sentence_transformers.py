@@ -1,8 +1,8 @@
 """The directories of sentence-transformers: a network, a pooling and affine maps.
 
 `modules.json` lists the modules, each with a class and a folder: Transformer, Pooling,
-any number of Dense, and Normalize. Reads what versions 0.3 to 6.2 have written; what
-is written, versions since 2.3 read.
+up to 4 Dense, and Normalize. Reads the files of version 6 and those before it. Writes
+the older form, which versions 2.7 to 6.2 read (a Dense since 3).
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ MODEL = "config_sentence_transformers.json"
 _MODULE = file_names.HUGGING_FACE_CONFIG
 _WEIGHTS = "model.safetensors"
 # Patterns of the names of these files and folders.
-WRITTEN = (MODULES, TRANSFORMER, MODEL, "[0-9]_*")
+WRITTEN = (MODULES, TRANSFORMER, MODEL, "1_Pooling", "[2-9]_Dense", "[2-9]_Normalize")
 _PACKAGE = "sentence_transformers"
 _ORDER = re.compile(
     rf"Transformer Pooling( Dense){{0,{names.MOST_PROJECTIONS}}}( Normalize)?"
@@ -45,14 +45,16 @@ _FLAGS = {
     "lasttoken": "lasttoken",
 }
 # Activations of Keras, and the classes of PyTorch.
+_TORCH = "torch.nn.modules."
 _ACTIVATIONS = {
-    "tanh": "torch.nn.modules.activation.Tanh",
-    "linear": "torch.nn.modules.linear.Identity",
-    "relu": "torch.nn.modules.activation.ReLU",
-    "gelu": "torch.nn.modules.activation.GELU",
-    "sigmoid": "torch.nn.modules.activation.Sigmoid",
-    "silu": "torch.nn.modules.activation.SiLU",
+    "tanh": "activation.Tanh",
+    "linear": "linear.Identity",
+    "relu": "activation.ReLU",
+    "gelu": "activation.GELU",
+    "sigmoid": "activation.Sigmoid",
+    "silu": "activation.SiLU",
 }
+_REMEDY = "choose another model, or --head=none for its network alone"
 _PICKLED = (
     "pickled weights are not read; load the model in sentence-transformers where you "
     "trust it, and save it: SentenceTransformer(DIR).save_pretrained(NEW_DIR)"
@@ -69,8 +71,9 @@ class SentenceTransformer:
         prompts: texts to put before a text, by their names.
         default_prompt: the name of the prompt of every text without another, or "".
         similarity: the name of the function that compares two vectors.
+        source: the path of the modules.json, or "".
         width: of what the pooling reads, or None.
-        projection_files: weights of each projection; () where a checkpoint holds them.
+        projection_files: of weights; a checkpoint that has the projections goes first.
     """
 
     text_vectors: TextVectors
@@ -78,26 +81,41 @@ class SentenceTransformer:
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt: str = ""
     similarity: str = "cosine"
+    source: str = ""
     width: int | None = None
     projection_files: tuple[str, ...] = ()
 
-    def prompt(self, name: str = "") -> str:
-        """The prompt of a name, or the default one; "" where there is none."""
-        if not (name := name or self.default_prompt):
-            return ""
-        if name not in self.prompts:
-            raise errors.InputError(
-                f"prompt_name={name!r}: the prompts of this model are "
-                f"{', '.join(self.prompts) or 'none'}; choose one, or pass prompt="
-            )
-        return self.prompts[name]
+
+def choose_prompt(
+    kept: SentenceTransformer | None,
+    name: str | None,
+    prompt: str | None,
+    *,
+    has_default: bool,
+) -> str:
+    """A prompt itself, the one of a name, or where it `has_default` the default one."""
+    if prompt is not None and name is not None:
+        raise errors.InputError(
+            f"prompt={prompt!r} and prompt_name={name!r}; give one of the two"
+        )
+    if prompt is None and name is None and kept and has_default:
+        name = kept.default_prompt or None
+    if name is None:
+        return prompt or ""
+    prompts = kept.prompts if kept else {}
+    if name not in prompts:
+        raise errors.InputError(
+            f"prompt_name={name!r}: the prompts of this model are "
+            f"{', '.join(prompts) or 'none'}; choose one, or pass prompt="
+        )
+    return prompts[name]
 
 
 def locate_transformer(directory: str) -> str:
     """The folder of the network in a directory with a modules.json, or itself."""
     if not tf.io.gfile.exists(os.path.join(directory, MODULES)):
         return directory
-    (_, folder), *_ = _read_modules(directory)
+    _, folder = next(iter(_list_modules(directory)), ("", ""))
     return os.path.join(directory, folder) if folder else directory
 
 
@@ -116,31 +134,32 @@ def read(path: str) -> SentenceTransformer | None:
     if not tf.io.gfile.exists(os.path.join(directory, MODULES)):
         above, folder = os.path.split(directory.rstrip("/"))
         is_there = tf.io.gfile.exists(os.path.join(above, MODULES))
-        if not is_there or not folder or folder != _read_modules(above)[0][1]:
+        if not is_there or not folder or locate_transformer(above) != directory:
             return None
         directory = above
-    (_, folder), (_, pooling), *others = _read_modules(directory)
+    (_, folder), (_, pooling), *others = _check_order(directory)
     transformer, model = os.path.join(directory, folder), _File(directory, MODEL)
-    pooling, width = _read_pooling(_File(directory, pooling, _MODULE))
-    maps = [folder for kind, folder in others if kind == "Dense"]
-    projections, last = [], width
-    for folder in maps:
-        projection, last = _read_dense(_File(directory, folder, _MODULE), last)
-        projections.append(projection)
+    pooling, width = _read_pooling(_File(directory, pooling, _MODULE, is_needed=True))
+    projections, projection_files, last = [], [], width
     for kind, folder in others:
-        if kind == "Normalize":
-            _File(directory, folder, _MODULE).check("module_input_name", _VECTOR)
-    text_vectors = TextVectors(pooling, len(others) > len(maps), tuple(projections))
-    files = tuple(os.path.join(directory, folder, _WEIGHTS) for folder in maps)
+        file = _File(directory, folder, _MODULE, is_needed=kind == "Dense")
+        file.check("module_input_name", _VECTOR)
+        file.check("module_output_name", _VECTOR)
+        if kind == "Dense":
+            projections.append(_read_dense(file, last))
+            projection_files.append(os.path.join(directory, folder, _WEIGHTS))
+            last = projections[-1].units
+    is_normalized = len(others) > len(projections)
     prompts, default = _read_prompts(model)
     return SentenceTransformer(
-        text_vectors=text_vectors,
+        text_vectors=TextVectors(pooling, is_normalized, tuple(projections)),
         max_seq_length=_read_length(transformer),
         prompts=prompts,
         default_prompt=default,
-        similarity=model.value("similarity_fn_name", str, "cosine") or "cosine",
+        similarity=model.value("similarity_fn_name", str, "cosine"),
+        source=os.path.join(directory, MODULES),
         width=width,
-        projection_files=files,
+        projection_files=tuple(projection_files),
     )
 
 
@@ -149,21 +168,29 @@ def lowers_case(directory: str) -> bool:
     return bool(_File(directory, TRANSFORMER).value("do_lower_case", bool, False))
 
 
-def check(kept: SentenceTransformer, config: Any) -> None:
-    """Refuses modules that do not fit the network of a config."""
+def _check(kept, config, file):
+    """Refuses modules that do not fit a config and an open checkpoint."""
     if config.network not in ("bert", "gpt"):
         raise errors.InputError(
-            f"{MODULES}: {config.kind} has no vectors of texts; give a BERT"
+            f"{kept.source}: {config.kind} has no vectors of texts; {_REMEDY}"
         )
     if kept.width not in (None, config.hidden_size):
         raise errors.InputError(
-            f"{MODULES}: the pooling reads vectors of {kept.width} numbers, but the "
-            f"config says hidden_size={config.hidden_size}; give the files of one model"
+            f"{kept.source}: the pooling reads vectors of {kept.width} numbers, but "
+            f"the config says hidden_size={config.hidden_size}; give the files of one "
+            "model"
         )
     if config.is_left_to_right and kept.text_vectors.pooling == "cls":
         raise errors.InputError(
-            f"{MODULES}: pooling cls takes the first token, which a network from left "
-            "to right computes of nothing else; set lasttoken, and train it"
+            f"{kept.source}: the pooling is cls, but no other token changes the first "
+            f"one of a network from left to right; {_REMEDY}"
+        )
+    sizes = file.sizes()
+    tables = [key for key in ("vocab_size", "num_table_rows") if key in sizes]
+    if any(sizes[key] != getattr(config, key) for key in tables):
+        raise errors.InputError(
+            f"{kept.source}: {file.source} has no rows for the special tokens that "
+            f"stand around texts here; {_REMEDY}"
         )
 
 
@@ -188,22 +215,26 @@ class _WithProjections(weights_file.WeightsFile):
 
 
 def with_projections(
-    file: weights_file.WeightsFile, kept: SentenceTransformer
+    file: weights_file.WeightsFile, kept: SentenceTransformer, config: Any
 ) -> weights_file.WeightsFile:
-    """An open checkpoint that has the projections' weights, too.
+    """An open checkpoint of a network, with the projections' weights in it.
 
     Raises:
-        ValueError: neither the checkpoint nor the folder of a Dense has them.
+        ValueError: neither the checkpoint nor the folder of a Dense has them, or the
+            modules do not fit the network.
     """
+    _check(kept, config, file)
     rows, arrays = names.head_rows("bert"), {}
-    for j, path in enumerate(kept.projection_files):
+    width = config.hidden_size
+    pairs = zip(kept.projection_files, kept.text_vectors.projections, strict=False)
+    for j, (path, projection) in enumerate(pairs):
         row = rows[f"projection_{j}/kernel"]
         if row.key(file.format) not in file.shapes:
-            use_bias = kept.text_vectors.projections[j].use_bias
-            kernel, bias = _read_linear(path, use_bias=use_bias)
+            kernel, bias = _read_linear(path, projection, width)
             arrays[row.path] = row.from_hugging_face(kernel)
-            if use_bias:
+            if projection.use_bias:
                 arrays[f"projection_{j}/bias"] = bias
+        width = projection.units
     return _WithProjections(file, arrays) if arrays else file
 
 
@@ -234,7 +265,7 @@ def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]
             "in_features": width,
             "out_features": projection.units,
             "bias": projection.use_bias,
-            "activation_function": _ACTIVATIONS[projection.activation],
+            "activation_function": _TORCH + _ACTIVATIONS[projection.activation],
         }
         width = projection.units
     if vectors.is_normalized:
@@ -268,15 +299,22 @@ def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]
     }
 
 
-def save_projections(directory: str, model: Any) -> None:
-    """Writes the weights of each projection of a TextEncoder into its folder."""
-    for j, layer in enumerate(model.projections):
+def save_projections(directory: str, model: Any) -> list[str]:
+    """Writes the weights of each projection of a model, if any, into its folder.
+
+    Returns:
+        Google's names of these variables, which the network's file does without.
+    """
+    written = []
+    for j, layer in enumerate(getattr(model, "projections", ())):
         tensors = {"linear.weight": np.ascontiguousarray(np.asarray(layer.kernel).T)}
         if layer.use_bias:
             tensors["linear.bias"] = np.asarray(layer.bias)
         path = os.path.join(directory, _dense_folder(j), _WEIGHTS)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         safetensors.numpy.save_file(tensors, path, metadata={"format": "pt"})
+        written += [f"projection_{j}/kernel", f"projection_{j}/bias"]
+    return written
 
 
 def _dense_folder(j):
@@ -284,12 +322,12 @@ def _dense_folder(j):
 
 
 class _File:
-    """The object in a JSON file, {} where there is no file."""
+    """The object in a JSON file; {} where there is none and none is needed."""
 
-    def __init__(self, *parts):
+    def __init__(self, *parts, is_needed=False):
         self.path = os.path.join(*parts)
-        exists = tf.io.gfile.exists(self.path)
-        self.values = json_files.read_object(self.path) if exists else {}
+        reads = is_needed or tf.io.gfile.exists(self.path)
+        self.values = json_files.read_object(self.path) if reads else {}
 
     def value(self, key, kind, default=None):
         """The value of a key if it is of a type; null counts as absent."""
@@ -311,36 +349,42 @@ class _File:
 
     def check(self, key, only):
         """Refuses another value than `only`, which is also the default."""
-        value = self.values.get(key, only)
-        if value not in (None, only):
+        value = self.values.get(key)
+        if value is not None and value != only:
             raise errors.InputError(
                 f"{self.path}: {key} is {json.dumps(value):.60}, and only "
-                f"{json.dumps(only)} is computed here; choose another model"
+                f"{json.dumps(only)} is computed here; {_REMEDY}"
             )
 
 
-def _read_modules(directory):
-    """[(class, folder)] of a modules.json, in the order in which they compute."""
-    path = os.path.join(directory, MODULES)
+def _list_modules(directory):
+    """[(class, folder)] of a modules.json; a class of another package is a path."""
+    path, modules = os.path.join(directory, MODULES), []
     listed = json_files.read(path)
-    modules, kinds = [], []
     for entry in listed if isinstance(listed, list) else [None]:
         values = entry if isinstance(entry, dict) else {}
         kind, folder = values.get("type"), values.get("path")
-        is_inside = isinstance(folder, str) and _FOLDER.fullmatch(folder)
-        if not isinstance(kind, str) or not is_inside:
+        is_folder = isinstance(folder, str) and _FOLDER.fullmatch(folder)
+        if not isinstance(kind, str) or not is_folder:
             raise errors.InputError(
                 f"{path}: {json.dumps(entry):.90} has no type and path of a module "
                 "beside it; copy the file again"
             )
         package, *_, name = kind.split(".")
-        kinds.append(name if package == _PACKAGE else kind)
-        modules.append((name, folder))
+        modules.append((name if package == _PACKAGE else kind, folder))
+    return modules
+
+
+def _check_order(directory):
+    """As `_list_modules`, where the classes are those that are computed here."""
+    modules = _list_modules(directory)
+    kinds = [kind for kind, _ in modules]
     if not _ORDER.fullmatch(" ".join(kinds)):
         raise errors.InputError(
-            f"{path}: the modules are {', '.join(kinds) or 'none'}; only Transformer, "
-            f"Pooling, Dense (up to {names.MOST_PROJECTIONS}) and Normalize are "
-            "computed here, in this order: choose another model"
+            f"{os.path.join(directory, MODULES)}: the modules are "
+            f"{', '.join(kinds) or 'none'}; only Transformer, Pooling, up to "
+            f"{names.MOST_PROJECTIONS} Dense and Normalize are computed here, in this "
+            f"order: {_REMEDY}"
         )
     return modules
 
@@ -349,48 +393,41 @@ def _read_pooling(file):
     """The pooling, one of vectors.TEXT_POOLINGS, and the width that it reads."""
     modes = file.values.get("pooling_mode")
     if modes is None:
-        flags = {
-            mode: file.value(f"{_FLAG}{flag}", bool) for flag, mode in _FLAGS.items()
-        }
-        modes = [mode for mode, is_on in flags.items() if is_on] or "mean"
+        pairs = _FLAGS.items()
+        modes = [mode for flag, mode in pairs if file.value(f"{_FLAG}{flag}", bool)]
     modes = modes if isinstance(modes, list) else [modes]
-    if len(modes) != 1 or modes[0] not in _POOLINGS:
+    named = " and ".join(map(str, modes)) or "mean"  # theirs where none is set
+    if named not in _POOLINGS:
         raise errors.InputError(
-            f"{file.path}: the pooling is {' and '.join(map(str, modes)):.90}, and one "
-            f"of {', '.join(_POOLINGS)} is computed here; choose another model"
+            f"{file.path}: the pooling is {named:.90}, and one of "
+            f"{', '.join(_POOLINGS)} is computed here; {_REMEDY}"
         )
     file.check("include_prompt", True)
-    new = file.size("embedding_dimension")
-    return _POOLINGS[modes[0]], new or file.size("word_embedding_dimension")
+    width = file.size("embedding_dimension") or file.size("word_embedding_dimension")
+    return _POOLINGS[named], width
 
 
 def _read_dense(file, width):
-    """The Projection of a Dense on vectors of a width, or None; and the next width."""
+    """The Projection of a Dense that reads vectors of a width, or of None for any."""
     reads, units = file.size("in_features"), file.size("out_features")
-    if not reads or not units:
+    if not units or not reads or reads != (width or reads):
         raise errors.InputError(
-            f"{file.path}: has no in_features or no out_features; copy it again"
+            f"{file.path}: in_features is {reads} and out_features {units}, and the "
+            f"vectors before have {width} numbers; give the files of one model"
         )
-    if width not in (None, reads):
-        raise errors.InputError(
-            f"{file.path}: in_features is {reads}, but the vectors before have {width} "
-            "numbers; give the files of one model"
-        )
-    file.check("module_input_name", _VECTOR)
-    file.check("module_output_name", _VECTOR)
     file.check("use_residual", False)
-    theirs = file.value("activation_function", str, _ACTIVATIONS["tanh"])
+    theirs = file.value("activation_function", str, _TORCH + _ACTIVATIONS["tanh"])
     kinds = {value.rpartition(".")[2]: ours for ours, value in _ACTIVATIONS.items()}
-    activation = kinds.get(theirs.rpartition(".")[2])
-    if not activation or not theirs.startswith("torch."):
+    package, *_, name = theirs.split(".")
+    if package != "torch" or name not in kinds:
         raise errors.InputError(
-            f"{file.path}: activation_function is {theirs:.60}, and one of "
-            f"{', '.join(kinds)} of torch.nn is computed here; choose another model"
+            f"{file.path}: activation_function is {theirs:.60}, and one of torch.nn, "
+            f"{', '.join(kinds)}, is computed here; {_REMEDY}"
         )
-    return Projection(units, activation, file.value("bias", bool, True)), units
+    return Projection(units, kinds[name], file.value("bias", bool, True))
 
 
-def _read_linear(path, *, use_bias):
+def _read_linear(path, projection, width):
     """The arrays [out, in] and [out], or None, of a Dense."""
     if not tf.io.gfile.exists(path):
         raise errors.InputError(f"{path}: no such file; {_PICKLED}")
@@ -400,11 +437,14 @@ def _read_linear(path, *, use_bias):
         remote_files.open_file(path) as file,
     ):
         tensors = safetensors.numpy.load(file.read())
-    kept = ["linear.weight", *(["linear.bias"] if use_bias else [])]
-    if sorted(tensors) != sorted(kept):
+    wanted = {"linear.weight": [projection.units, width]}
+    if projection.use_bias:
+        wanted["linear.bias"] = [projection.units]
+    shapes = {key: list(tensors[key].shape) for key in sorted(tensors, reverse=True)}
+    if shapes != wanted:
         raise errors.InputError(
-            f"{path}: has {', '.join(sorted(tensors)) or 'nothing'} instead of "
-            f"{', '.join(kept)}; copy it and its config.json again"
+            f"{path}: has {shapes}, and config.json and the modules before want "
+            f"{wanted}; give the files of one model"
         )
     return tensors["linear.weight"], tensors.get("linear.bias")
 
@@ -428,9 +468,9 @@ def _read_prompts(file):
 
 
 def _read_length(transformer):
-    length = _File(transformer, TRANSFORMER).size("max_seq_length")
-    if length is None:  # version 6 keeps it with the tokenizer, which may have 1e30
-        length = _File(transformer, file_names.TOKENIZER_CONFIG).values.get(
-            "model_max_length"
-        )
+    if length := _File(transformer, TRANSFORMER).size("max_seq_length"):
+        return length
+    # Version 6 keeps it with the tokenizer, which may have 1e30 for any.
+    tokenizer = _File(transformer, file_names.TOKENIZER_CONFIG)
+    length = tokenizer.values.get("model_max_length")
     return length if isinstance(length, int) and 0 < length < 1 << 31 else None
