@@ -19,6 +19,12 @@ LOSSES = {
     rows.SCORED: (COSENT, COSINE),
     rows.LABELLED: (LABELS,),
 }
+RETRIEVAL_FILES = ("corpus_file", "queries_file", "judgements_file")
+_RETRIEVAL_CONTENTS = (
+    "passages, as BEIR's corpus.jsonl, or a TSV file of id and text.",
+    "queries in the same form.",
+    "TSV file of query-id, corpus-id and score: the relevant passages of each query.",
+)
 # Flags that one loss, or some, read.
 _READ_BY = {
     "scale": (IN_BATCH, COSENT, LABELS),
@@ -59,6 +65,10 @@ def _define_rows() -> None:
         "on are then names of splits.",
     )
     flags.DEFINE_string("data_dir", None, "Data directory of TensorFlow Datasets.")
+    for flag, content in zip(RETRIEVAL_FILES, _RETRIEVAL_CONTENTS, strict=True):
+        flags.DEFINE_string(
+            flag, None, f"For --do_eval, instead of dev rows: {content}"
+        )
     for name, texts in (("query", "each first text"), ("passage", "all other texts")):
         flags.DEFINE_string(
             f"{name}_prompt",
@@ -141,6 +151,16 @@ def check() -> None:
     """Raises ValueError for flags that contradict each other."""
     command_line.refuse(
         (
+            len({bool(FLAGS[flag].value) for flag in RETRIEVAL_FILES}) > 1,
+            f"--{', --'.join(RETRIEVAL_FILES)} belong together; set all of them, or "
+            "none",
+        ),
+        (
+            FLAGS.corpus_file and FLAGS.dev_file,
+            f"--dev_file={FLAGS.dev_file} beside --corpus_file={FLAGS.corpus_file}: "
+            "an evaluation is on one of them; leave one out",
+        ),
+        (
             FLAGS.negative_columns and not FLAGS.text_b_column,
             "--negative_columns needs --text_b_column, the text that belongs to the "
             "first one; set it",
@@ -152,6 +172,7 @@ def check() -> None:
         ),
     )
     command_line.numbers("matryoshka_dims", int)
+    command_line.check_files(*RETRIEVAL_FILES)
 
 
 def loss(kind: str) -> str:

@@ -28,6 +28,7 @@ SCORES = {
         "recall_at_10",
         "triplet_accuracy",
     ),
+    rows.RETRIEVAL: ("ndcg_at_10", "mrr_at_10", "map_at_100", "recall_at_100"),
     rows.SCORED: ("spearman", "pearson"),
     rows.LABELLED: ("neighbour_accuracy",),
 }
@@ -69,9 +70,16 @@ def load_weights(kept, model, path, *, trains, resumes):
 
 def load(splits, tokenizer, prompts):
     """{split: TextSplit} of the files that the flags name."""
-    data: dict[str, split.TextSplit] = {}
+    data: dict[str, Any] = {}
     label_names: tuple[str, ...] = ()
+    limits = tokenizer, FLAGS.max_seq_length
+    before = tuple(prompts.get(name, "") for name in PROMPTS)
     for name in splits:
+        if name == "dev" and FLAGS.corpus_file:
+            flags_of_files = embedding_flags.RETRIEVAL_FILES
+            files = [str(FLAGS[flag].value) for flag in flags_of_files]
+            data[name] = split.load_retrieval(name, files, *limits, prompts=before)
+            continue
         path = FLAGS[f"{name}_file"].value
         if not path:
             raise errors.InputError(
@@ -86,9 +94,8 @@ def load(splits, tokenizer, prompts):
         data[name] = split.load(
             name,
             table,
-            tokenizer,
-            FLAGS.max_seq_length,
-            prompts=tuple(prompts.get(name, "") for name in PROMPTS),
+            *limits,
+            prompts=before,
             label_names=label_names,
         )
         label_names = data[name].label_names
@@ -129,7 +136,11 @@ def score(texts, vectors):
     """The Scored of a TextSplit with vectors [N, G, W] or, of single texts, [N, W]."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     scaled = vectors / np.maximum(lengths, 1e-12)
-    functions = {rows.SCORED: _correlations, rows.LABELLED: _neighbours}
+    functions = {
+        rows.RETRIEVAL: _retrieval,
+        rows.SCORED: _correlations,
+        rows.LABELLED: _neighbours,
+    }
     return Scored(vectors, functions.get(texts.kind, _ranks)(texts, scaled))
 
 
@@ -154,6 +165,13 @@ def _ranks(texts, vectors):
         cosines = np.einsum("nw,ngw->ng", vectors[:, 0], vectors[:, 1:])
         is_right = (cosines[:, :1] > cosines[:, 1:]).all(axis=1)
         results["triplet_accuracy"] = np.mean(is_right)
+    return {name: results[name] for name in SCORES[texts.kind]}
+
+
+def _retrieval(texts, vectors):
+    count = len(texts.data.queries)
+    ranked, _ = search.nearest(vectors[:count], vectors[count:], _RANKED)
+    results = scores.retrieval_scores(ranked, texts.data.relevant)
     return {name: results[name] for name in SCORES[texts.kind]}
 
 

@@ -88,6 +88,28 @@ def test_each_kind_of_rows_trains_and_is_scored(kind, model_dir, data, tmp_path)
         )
 
 
+def test_queries_are_scored_by_the_passages_that_they_find(model_dir, data, tmp_path):
+    texts = [text for text, _ in tiny.rows(24)]
+    flags = []
+    for flag, lines in (
+        ("corpus", [f"p{i}\t{text}" for i, text in enumerate(texts)]),
+        ("queries", [f"q{i}\t{text}" for i, text in enumerate(texts[:6])]),
+        # The first three find their passage at once: it is the same text.
+        ("judgements", [f"q{i}\tp{i if i < 3 else i + 9}\t1" for i in range(6)]),
+    ):
+        (tmp_path / flag).write_text("\n".join(lines) + "\n")
+        flags.append(f"--{flag}_file={tmp_path / flag}")
+    out = tmp_path / "out"
+    plain = arguments(model_dir, data, out, "pairs", "", *COLUMNS, "--do_eval")
+    done = tiny.succeed("run_embedding", *plain, "--nodo_train", *flags)
+    assert f"dev: 6 queries and 24 passages from {tmp_path}/corpus" in done.out
+    results = tiny.eval_results(out)
+    assert results["eval_recall_at_100"] == 1
+    assert 0.5 <= results["eval_mrr_at_10"] < 1
+    error = tiny.refuse("run_embedding", *plain, *flags[:2])
+    assert "--judgements_file belong together; set all of them" in error
+
+
 def test_rows_learn_to_find_their_second_text(model_dir, data, tmp_path):
     before = tmp_path / "before"
     plain = [

@@ -9,6 +9,7 @@ from data_pipeline.classification import tables
 # Kinds of rows: an anchor and its positive; these and negatives; two texts and a score;
 # a text and its label.
 PAIRS, TRIPLETS, SCORED, LABELLED = "pairs", "triplets", "scored", "labelled"
+RETRIEVAL = "retrieval"  # queries and a corpus, which are scored alone
 
 
 def read(

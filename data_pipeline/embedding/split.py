@@ -1,7 +1,7 @@
 """Rows of texts that belong together, as the network reads them."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +10,7 @@ import tensorflow as tf
 from contract import errors, features, outcomes
 from data_pipeline.batches import batching, packing, splits
 from data_pipeline.classification import encoding, tables
-from data_pipeline.embedding import distinct, rows
+from data_pipeline.embedding import corpora, distinct, rows
 from data_pipeline.text import base
 from terminal import progress
 
@@ -50,17 +50,66 @@ class TextSplit(splits.Split):
         return batching.Examples(*kept)
 
     def summary(self) -> outcomes.Summary:
-        return outcomes.Summary(
-            path=self.path,
-            count=len(self),
-            unit=self.unit,
-            lengths=self.packed.lengths,
-            length_unit="tokens of the longest text of a row",
-            cut=self.packed.num_truncated,
-            cut_means="cut to --max_seq_length",
-            labels={},
-            labels_title="Labels",
-        )
+        return _summary(self)
+
+
+def _summary(split) -> outcomes.Summary:
+    return outcomes.Summary(
+        path=split.path,
+        count=len(split),
+        unit=split.unit,
+        lengths=split.packed.lengths,
+        length_unit="tokens of the longest text of a row",
+        cut=split.packed.num_truncated,
+        cut_means="cut to --max_seq_length",
+        labels={},
+        labels_title="Labels",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RetrievalSplit(splits.Split):
+    """Queries, then the passages among which they look for those that answer them."""
+
+    data: corpora.RetrievalData
+    kind: ClassVar[str] = rows.RETRIEVAL
+    unit: ClassVar[str] = "texts"
+
+    def targets(self) -> dict[str, Any]:
+        return {}
+
+    def names(self, indices: np.ndarray) -> list[str]:
+        """Names int [B] texts, such as "query 17"."""
+        names = [f"query {name}" for name in self.data.query_ids]
+        names += [f"passage {name}" for name in self.data.passage_ids]
+        return [names[index] for index in indices]
+
+    def summary(self) -> outcomes.Summary:
+        return _summary(self)
+
+
+def load_retrieval(
+    name: str,
+    paths: Sequence[str],
+    tokenizer: base.Tokenizer,
+    max_seq_length: int,
+    *,
+    prompts: tuple[str, str] = ("", ""),
+) -> RetrievalSplit:
+    """The RetrievalSplit of files of corpus, queries and judgements, as corpora.read.
+
+    Arguments are those of `load`, and the two prompts are for queries and passages.
+    """
+    data = corpora.read(*paths)
+    texts = [prompts[0] + text for text in data.queries]
+    texts += [prompts[1] + text for text in data.passages]
+    packed = _pack(name, texts, 1, tokenizer, max_seq_length)
+    print(
+        f"{name}: {len(data.queries)} queries and {len(data.passages)} passages from "
+        f"{paths[0]}, {packed.sequence_lengths.mean():.1f} tokens on average, "
+        f"{packed.num_truncated} cut to {max_seq_length}"
+    )
+    return RetrievalSplit(paths[0], packed, data)
 
 
 def load(
