@@ -30,6 +30,7 @@ from cli import embedding_task, networks, run_flags
 from data_pipeline.classification import encoding
 from modeling import text_encoder
 from modeling.checkpoints import pretrained, sentence_transformers
+from modeling.features import head_config
 from serving import embedder, formats
 from training import contrastive_step
 
@@ -60,6 +61,8 @@ def make_task(config, tokenizer, data, kept):
     if "train" in data:
         width = vectors.width(config.hidden_size)
         objective = embedding_task.objective(data["train"].kind, width)
+    formats.check(FLAGS.export_format, config, head_config.ORIGINAL)
+    embedding_flags.check_export(vectors)
     described = text_encoder.TextEncoder(config, vectors)
     modules = sentence_transformers.files(described, kept)
     return run_flags.make_task(

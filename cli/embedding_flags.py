@@ -175,6 +175,20 @@ def check() -> None:
     command_line.check_files(*RETRIEVAL_FILES)
 
 
+def check_export(vectors: Any) -> None:
+    """Raises ValueError where ONNX has no form of the vectors, a TextVectors."""
+    activations = {each.activation for each in vectors.projections}
+    command_line.refuse(
+        (
+            FLAGS.export_format == "onnx"
+            and (vectors.pooling == "last" or activations - {"tanh", "relu", "linear"}),
+            "--export_format=onnx has the poolings cls, mean and max, and projections "
+            "with tanh, relu or no activation; leave it out: a SavedModel holds this "
+            "model",
+        ),
+    )
+
+
 def loss(kind: str) -> str:
     """The loss for rows of a kind; ValueError if a flag does not fit."""
     chosen = FLAGS.loss or LOSSES[kind][0]

@@ -38,3 +38,4 @@ class TextEmbedder(export.ServedModel):
         )
         embed = export.text_function(stages.answer, *encoder.text_names)
         super().__init__(variables, stages, serving_default=embed, embed=embed, ids=ids)
+        self.encoder = encoder

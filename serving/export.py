@@ -134,7 +134,7 @@ class ServedModel(tf.Module):
     `stages` are those of `serving_default`, for formats that hold the network alone.
     """
 
-    encoder: TextEncoder | None = None  # of texts that are classified
+    encoder: TextEncoder | None = None  # of one or two texts an example
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
 from contract import features as feature_names
-from modeling import kernels, models
+from modeling import kernels, models, text_encoder
 from modeling.checkpoints import names
 
 _OPSETS = {"": 18, "com.microsoft": 1}
@@ -24,7 +24,7 @@ def build(model: Any, problem_type: str | None) -> ModelProto:
     """The graph of a built model: features int32 [B, S] -> outputs as of `model`.
 
     Args:
-        model: a BertClassifier, BertTagger or BertSpanPredictor; see
+        model: a BertClassifier, BertTagger, BertSpanPredictor or TextEncoder; see
             `onnx_runtime.check`.
         problem_type: of a classifier whose `probabilities` are an output as well.
     """
@@ -37,6 +37,8 @@ def build(model: Any, problem_type: str | None) -> ModelProto:
             share = _SHARES.get(problem_type, "Identity")
             outputs["probabilities"] = graph.node(share, logits)
         return graph.finish(outputs, ["B", count])
+    if isinstance(model, text_encoder.TextEncoder):
+        return graph.finish({"vectors": graph.vectors()}, ["B", model.width])
     if isinstance(model, models.BertTagger):
         outputs = {"logits": graph.logits(graph.encoder(), model.tagger)}
         return graph.finish(outputs, ["B", "S", count])
@@ -173,6 +175,41 @@ class _Graph:
         layer = self.model.network.pooler
         weights = self.weight(layer.kernel), self.weight(layer.bias)
         return self.node("Tanh", self.node("Gemm", rows, *weights))
+
+    def vectors(self):
+        """[B, W]: the vectors of texts, as text_encoder.TextEncoder computes them."""
+        spec = self.model.text_vectors
+        values = self.pooled(self.encoder(spec.pooling == "cls"), spec.pooling)
+        for layer, projection in zip(
+            self.model.projections, spec.projections, strict=True
+        ):
+            weights = [self.weight(variable) for variable in layer.weights]
+            kind = _ACTIVATIONS.get(projection.activation, "Identity")
+            values = self.node(kind, self.node("Gemm", values, *weights))
+        if not spec.is_normalized:
+            return values
+        last = self.constant("last", [-1])
+        norm = self.node("ReduceL2", values, last, keepdims=1)
+        least = self.constant("least", np.float32(1e-12))
+        return self.node("Div", values, self.node("Max", norm, least))
+
+    def pooled(self, hidden, pooling):
+        """[B, S, D] -> [B, D]; of cls, [B, 1, D]."""
+        axis = self.constant("1", [1])
+        if pooling == "cls":
+            return self.node("Squeeze", hidden, axis)
+        mask = self.node("Cast", feature_names.INPUT_MASK, to=TensorProto.FLOAT)
+        mask = self.node("Unsqueeze", mask, self.constant("last", [-1]))  # [B, S, 1]
+        if pooling == "max":
+            is_token = self.node("Cast", mask, to=TensorProto.BOOL)
+            lowest = self.constant("lowest", np.float32(-np.inf))
+            hidden = self.node("Where", is_token, hidden, lowest)
+            return self.node("ReduceMax", hidden, axis, keepdims=0)
+        masked = self.node("Mul", hidden, mask)
+        total = self.node("ReduceSum", masked, axis, keepdims=0)
+        count = self.node("ReduceSum", mask, axis, keepdims=0)
+        one = self.constant("one", np.float32(1))
+        return self.node("Div", total, self.node("Max", count, one))
 
     def logits(self, x, head):
         """[..., D] -> [..., C]; the kernel is used transposed."""

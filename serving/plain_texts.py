@@ -1,4 +1,4 @@
-"""Texts of classifiers to ids, and numbers to labels, without calls of TensorFlow.
+"""Texts to ids, and numbers to labels or vectors, without calls of TensorFlow.
 
 Those take longer than the tokenizer itself. An export for another runtime has its
 tokenizer in tokenizer.json as well, for any program with the package tokenizers. That
@@ -103,7 +103,9 @@ class PlainTexts:
         return {name: np.array(values, np.int32) for name, values in grids.items()}
 
     def finish(self, outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The answers of TextClassifier."""
+        """The answers of a TextClassifier, or of a TextEmbedder."""
+        if "vectors" in outputs:
+            return {"vector": outputs["vectors"]}
         results = {"probabilities": outputs["probabilities"]}
         if self._label_names is not None:
             best = results["probabilities"].argmax(axis=-1)

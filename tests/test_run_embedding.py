@@ -144,6 +144,27 @@ def test_export_answers_with_the_vectors_of_the_model(model_dir, data, tmp_path)
         np.testing.assert_allclose(answers["vector"], vectors, atol=1e-5)
 
 
+@pytest.mark.parametrize("export_format", ["onnx", "litert"])
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+def test_other_runtimes_have_the_vectors_of_the_model(
+    export_format, pooling, model_dir, data, tmp_path
+):
+    from serving import formats
+
+    flags = (f"--pooling={pooling}", f"--export_format={export_format}", "--do_export")
+    flags += ("--do_predict", f"--test_file={data}/labelled.tsv")
+    tiny.succeed(
+        "run_embedding", *arguments(model_dir, data, tmp_path, "labelled", "", *flags)
+    )
+    with np.load(tmp_path / "test_vectors.npz") as arrays:
+        vectors = arrays["vectors"]
+    version = formats.open_version(str(tmp_path / f"export_{export_format}" / "1"))
+    texts = np.array([text for text, _ in tiny.rows(24)], object)
+    np.testing.assert_allclose(
+        version.predict("", {"text": texts})["vector"], vectors, atol=1e-5
+    )
+
+
 MISTAKES = {
     ("unscored", "", COLUMNS): "unscored.tsv:3: score 'x' is not a finite number",
     ("short", "", (*COLUMNS, "--negative_columns=not")): "short.tsv:3: ",
@@ -154,6 +175,11 @@ MISTAKES = {
     ("pairs", "", (*COLUMNS, "--matryoshka_dims=8,900")): "900 is not one of 1 to",
     ("pairs", "", ("--text_a_column=one", "--negative_columns=two")): "--text_b_column",
     ("pairs", "", (*COLUMNS, "--jit_compile=true")): "not compiled by XLA; leave",
+    (
+        "pairs",
+        "",
+        (*COLUMNS, "--export_format=onnx", "--pooling=last"),
+    ): "onnx has the p",
     ("pairs", "", (*COLUMNS, "--do_eval", "--dev_file=")): "--dev_file is not set",
 }
 
