@@ -29,8 +29,9 @@ def pair_scores(labels: np.ndarray, cosines: np.ndarray) -> dict[str, float]:
         raise errors.InputError(
             f"labels of pairs are {values[:5]}, not 0 and 1; give pairs of both kinds"
         )
-    order = np.argsort(-np.asarray(cosines, np.float64), kind="stable")
-    ordered = np.asarray(cosines, np.float64)[order]
+    cosines = np.asarray(cosines, np.float64)
+    order = np.argsort(-cosines)
+    ordered = cosines[order]
     count, total = len(ordered), int(np.sum(labels))
     # Predictions of 1 for each threshold, and how many of them are right.
     predicted = np.concatenate([[0], np.flatnonzero(np.diff(ordered)) + 1, [count]])

@@ -62,7 +62,7 @@ def test_tables_of_texts_and_judgements_of_trec(read):
     data = read()
     tables = read(
         "p1\tRivers The Rhine is long.\n"
-        "p2\tThe Alps\u2028are high.\r\n3\tSnow falls.\n",
+        "p2\tThe Alps\u2028are high.\r\n3\t Snow falls. \n",
         "q1\tWhat is long?\nq2\tWho?\nq3\tWhat falls?\n",
         "q3\t0\t3\t1\nq1\t0\tp1\t2\nq1\t0\tp2\t0.5\n",
         kind="tsv",
@@ -121,6 +121,14 @@ def changed(rows, place, **values):
         (
             {"judgements": JUDGEMENTS.replace("p1\t2", "p1\tnan")},
             r"test.tsv:3: score 'nan' is not a finite number",
+        ),
+        (
+            {"judgements": JUDGEMENTS.replace("p1\t2", "p1\tinf")},
+            r"test.tsv:3: score 'inf' is not a finite number",
+        ),
+        (
+            {"judgements": JUDGEMENTS.replace("p1\t2", "p1\tscore")},
+            r"test.tsv:3: score 'score' is not a finite number",
         ),
         (
             {"judgements": JUDGEMENTS.replace("p1\t2", "p1 2")},

@@ -51,6 +51,9 @@ def test_zeros_of_both_signs_are_equal():
     corpus = np.array([[-1.0], [0.0], [-0.0], [0.0]], np.float32)
     indices, _ = search.nearest(np.ones([1, 1], np.float32), corpus, 4)
     np.testing.assert_array_equal(indices, [[1, 2, 3, 0]])
+    # Most libraries make 0.0 of a product of -0.0; the keys do not rely on it.
+    keys = search._encode(np.array([-0.0, 0.0, -1e-45], np.float32), np.arange(3))
+    assert keys[0] > keys[1] > keys[2]
 
 
 def test_left_out_vectors_are_no_neighbours(small_blocks):
