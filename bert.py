@@ -1,6 +1,6 @@
 """BERT in a notebook, and in Keras' way; docs/python.md shows how.
 
-    model = bert.load("models/minilm").model
+    vectors = bert.load("models/minilm").embed(["a text"])
 
 Import it before TensorFlow, which reads variables that it sets.
 """
