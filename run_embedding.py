@@ -80,7 +80,7 @@ def make_task(config, tokenizer, data, kept):
             data["test"], scored, settings
         ),
         export=functools.partial(export_model, tokenizer),
-        reopen=formats.open_network,
+        reopen=embedding_task.reopen,
         load_weights=functools.partial(embedding_task.load_weights, kept),
         files=pretrained.files(config, tokenizer) | modules,
         identity={"vectors": dataclasses.asdict(vectors)},

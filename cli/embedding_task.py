@@ -10,9 +10,10 @@ from absl import flags
 from cli import embedding_flags
 from contract import errors, file_names
 from data_pipeline.embedding import rows, scores, search, split
-from modeling import contrastive
+from modeling import contrastive, sequences
 from modeling.checkpoints import checkpoint, pretrained, sentence_transformers
 from modeling.features import text_vectors
+from serving import formats
 from training import contrastive_step, metrics
 
 FLAGS = flags.FLAGS
@@ -178,6 +179,20 @@ def _retrieval(texts, vectors):
 def _neighbours(texts, vectors):
     accuracy = scores.nearest_label_accuracy(vectors, texts.labels)
     return {"neighbour_accuracy": accuracy}
+
+
+def reopen(path):
+    """An export for another runtime, called as the model; as formats.open_network."""
+    network = formats.open_network(path)
+    if network is None:
+        return None
+
+    def forward(features, training=False):
+        rows_of_texts = sequences.as_rows(features)
+        vectors = network(rows_of_texts, training=training)["vectors"]
+        return {"vectors": sequences.by_example(vectors, features)}
+
+    return forward
 
 
 def predict(texts, scored, settings):

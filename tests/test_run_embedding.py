@@ -88,6 +88,22 @@ def test_each_kind_of_rows_trains_and_is_scored(kind, model_dir, data, tmp_path)
         )
 
 
+def test_an_export_is_scored_beside_the_model(model_dir, data, tmp_path):
+    flags = (
+        *COLUMNS,
+        "--do_export",
+        "--export_format=onnx",
+        "--quantization=dynamic_int8",
+    )
+    done = tiny.succeed(
+        "run_embedding",
+        *arguments(model_dir, data, tmp_path, "pairs", "scored", *flags),
+    )
+    model = tiny.eval_results(tmp_path)["eval_spearman"]
+    (line,) = [line for line in done.out.splitlines() if "export_spearman" in line]
+    assert float(line.split()[2]) == pytest.approx(model, abs=0.05)
+
+
 def test_queries_are_scored_by_the_passages_that_they_find(model_dir, data, tmp_path):
     texts = [text for text, _ in tiny.rows(24)]
     flags = []
