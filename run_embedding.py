@@ -43,6 +43,8 @@ def prepare():
     embedding_flags.check_network(config)
     kept = embedding_task.choose_vectors(run_flags.trained_weights(files))
     splits = fine_tuning_flags.wanted_splits()
+    if FLAGS.num_labelled and not FLAGS.do_train:
+        splits = ["train", *splits]
     data = embedding_task.load(splits, tokenizer, kept.prompts)
     kind = data["dev"].kind if "dev" in data else ""
     settings = run_flags.fine_tuning_settings(
@@ -58,7 +60,7 @@ def prepare():
 def make_task(config, tokenizer, data, kept):
     """The driver.FineTuningTask of vectors of texts."""
     vectors, objective = kept.text_vectors, None
-    if "train" in data:
+    if FLAGS.do_train:
         width = vectors.width(config.hidden_size)
         objective = embedding_task.objective(data["train"].kind, width)
     formats.check(FLAGS.export_format, config, head_config.ORIGINAL)
@@ -76,6 +78,7 @@ def make_task(config, tokenizer, data, kept):
         score=lambda split, outputs, _: embedding_task.score(
             data[split], outputs["vectors"]
         ),
+        show=functools.partial(embedding_task.show_few_labels, data),
         predict=lambda scored, settings, _: embedding_task.predict(
             data["test"], scored, settings
         ),

@@ -37,6 +37,7 @@ _READ_BY = {
 def define() -> None:
     """Where texts come from, how they are compared, and what a vector is."""
     _define_rows()
+    _define_scores()
     _define_loss()
     _define_vectors()
     training_flags.define_packing(default=True)
@@ -75,6 +76,18 @@ def _define_rows() -> None:
             None,
             f"Text to put before {texts}. By default that of the model, or none.",
         )
+
+
+@command_line.heading("Evaluation and checkpoints")
+def _define_scores() -> None:
+    flags.DEFINE_integer(
+        "num_labelled",
+        0,
+        "With --do_eval and labelled texts: score a logistic regression and the "
+        "nearest neighbour on the vectors of so many training rows a label, which are "
+        "drawn ten times; 0 for no such scores.",
+        lower_bound=0,
+    )
 
 
 @command_line.heading("Training")
@@ -159,6 +172,11 @@ def check() -> None:
             FLAGS.corpus_file and FLAGS.dev_file,
             f"--dev_file={FLAGS.dev_file} beside --corpus_file={FLAGS.corpus_file}: "
             "an evaluation is on one of them; leave one out",
+        ),
+        (
+            FLAGS.num_labelled and not (FLAGS.do_eval and FLAGS.train_file),
+            f"--num_labelled={FLAGS.num_labelled} needs --do_eval, --dev_file and "
+            "--train_file, of which rows are drawn; set them",
         ),
         (
             FLAGS.negative_columns and not FLAGS.text_b_column,

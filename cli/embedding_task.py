@@ -1,6 +1,7 @@
 """Scores, predictions and exports of run_embedding.py."""
 
 import dataclasses
+import json
 import os
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 from absl import flags
 
 from cli import embedding_flags
-from contract import errors, file_names
+from contract import atomic_files, errors, file_names, wording
 from data_pipeline.embedding import rows, scores, search, split
 from modeling import contrastive, sequences
 from modeling.checkpoints import checkpoint, pretrained, sentence_transformers
@@ -18,6 +19,7 @@ from training import contrastive_step, metrics
 
 FLAGS = flags.FLAGS
 PROMPTS = ("query", "passage")  # of the first text of a row, and of the others
+_DRAWS = 10
 _RANKED = 100  # texts that scores of retrieval look at
 # Scores of each kind of rows; the first decides which checkpoint is best.
 SCORES = {
@@ -179,6 +181,34 @@ def _retrieval(texts, vectors):
 def _neighbours(texts, vectors):
     accuracy = scores.nearest_label_accuracy(vectors, texts.labels)
     return {"neighbour_accuracy": accuracy}
+
+
+def show_few_labels(data, model, scored, settings):
+    """Prints and writes few_labels.json: accuracies with some labelled rows a class."""
+    if not FLAGS.num_labelled:
+        return
+    train, dev = data["train"], data["dev"]
+    if train.kind != rows.LABELLED or dev.kind != rows.LABELLED:
+        raise errors.InputError(
+            f"--num_labelled={FLAGS.num_labelled} is for labelled texts, and the rows "
+            f"are {train.kind} and {dev.kind}; leave it out"
+        )
+    vectors = settings.predictor(model)(train.examples())["vectors"]
+    accuracies = scores.few_labels(
+        search.normalize(vectors),
+        train.labels,
+        search.normalize(scored.vectors),
+        dev.labels,
+        FLAGS.num_labelled,
+        _DRAWS,
+        FLAGS.seed,
+    )
+    for name, values in accuracies.items():
+        mean, deviation = (wording.score(values[key]) for key in values)
+        print(f"  {name} of {FLAGS.num_labelled} rows a label = {mean} ± {deviation}")
+    if settings.run.writes:
+        path = os.path.join(settings.run.output_dir, file_names.FEW_LABELS)
+        atomic_files.write_text(path, json.dumps(accuracies, indent=2) + "\n")
 
 
 def reopen(path):

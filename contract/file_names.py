@@ -10,6 +10,7 @@ SQUAD_PREDICTIONS = "predictions.json"
 SQUAD_NBEST = "nbest_predictions.json"
 SQUAD_NULL_ODDS = "null_odds.json"
 TEST_TEXTS = "test_predictions.txt"
+FEW_LABELS = "few_labels.json"
 TEST_VECTORS = "test_vectors.npz"
 TEST_TAGS = "test_tags"  # and the ending of its format
 RUN = "run.json"

@@ -1,5 +1,7 @@
 """run_embedding.py from end to end, on a tiny model and rows made for it."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -102,6 +104,24 @@ def test_an_export_is_scored_beside_the_model(model_dir, data, tmp_path):
     model = tiny.eval_results(tmp_path)["eval_spearman"]
     (line,) = [line for line in done.out.splitlines() if "export_spearman" in line]
     assert float(line.split()[2]) == pytest.approx(model, abs=0.05)
+
+
+def test_few_labels_are_drawn_from_the_training_rows(model_dir, data, tmp_path):
+    flags = ("--nodo_train", "--num_labelled=4")
+    done = tiny.succeed(
+        "run_embedding",
+        *arguments(model_dir, data, tmp_path, "labelled", "labelled", *flags),
+    )
+    accuracies = json.loads((tmp_path / "few_labels.json").read_text())
+    assert accuracies.keys() == {"logistic_regression", "nearest_label"}
+    for name, values in accuracies.items():
+        assert 1 / 3 < values["mean"] <= 1 and values["deviation"] > 0
+        assert f"{name} of 4 rows a label = {values['mean']:.4f} ± " in done.out
+    error = tiny.refuse(
+        "run_embedding",
+        *arguments(model_dir, data, tmp_path / "b", "pairs", "pairs", *COLUMNS, *flags),
+    )
+    assert "--num_labelled=4 is for labelled texts, and the rows are pairs" in error
 
 
 def test_queries_are_scored_by_the_passages_that_they_find(model_dir, data, tmp_path):
