@@ -9,6 +9,7 @@ import dataclasses
 import json
 import os
 import re
+import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
-from contract import errors, file_names, json_files, remote_files
+from contract import errors, file_names, json_files
 from modeling.checkpoints import names, weights_file
 from modeling.features.text_vectors import Projection, TextVectors
 
@@ -434,9 +435,11 @@ def _read_linear(path, projection, width):
     raised = OSError, safetensors.SafetensorError
     with (
         weights_file.readable(path, "safetensors file", raised),
-        remote_files.open_file(path) as file,
+        tempfile.NamedTemporaryFile() as copy,  # of a remote file
     ):
-        tensors = safetensors.numpy.load(file.read())
+        tf.io.gfile.copy(path, copy.name, overwrite=True)
+        file = safetensors.safe_open(copy.name, framework="numpy")
+        tensors = {key: file.get_tensor(key) for key in list(file.keys())}
     wanted = {"linear.weight": [projection.units, width]}
     if projection.use_bias:
         wanted["linear.bias"] = [projection.units]
