@@ -59,6 +59,10 @@ def define_flags():
         ["sentence1", "sentence2", "label"],
         "Columns of both texts and the label in --pairs_file.",
     )
+    flags.DEFINE_string("near_file", None, "Table with texts that belong together.")
+    flags.DEFINE_list(
+        "near_columns", ["0", "1"], "Columns of both texts in --near_file."
+    )
     flags.DEFINE_string("tagging_file", None, "CoNLL file with tagged sentences.")
     flags.DEFINE_string("squad_file", None, "SQuAD file with training questions.")
     flags.DEFINE_string("texts_file", None, "Texts, in the first column of a TSV file.")

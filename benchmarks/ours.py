@@ -20,12 +20,12 @@ import numpy as np
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import batching, packing
-from modeling import losses, pretrainers
+from data_pipeline.batches import batching, packing, sharing
+from modeling import contrastive, losses, pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.generation import decoding, sampling
 from serving import formats, runtimes
-from training import inference, optimizers, train_step
+from training import contrastive_step, inference, optimizers, train_step
 from training.distribution import devices
 
 OBJECTIVES = {
@@ -34,7 +34,9 @@ OBJECTIVES = {
     "tagger": losses.tagger,
     "span": losses.span,
     "language_model": losses.next_token,
+    "text_encoder": lambda: contrastive.in_batch_negatives(20.0),
 }
+STEPS = {"text_encoder": contrastive_step.ContrastiveTrainStep}
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
@@ -79,12 +81,18 @@ def run(job):
 
 def batches_of(work):
     """The batches of all steps, made by the pipeline of our runs."""
-    packed = packing.Packed(work.tokens, work.splits, work.first_lengths)
+    packed = packing.Packed(
+        work.tokens,
+        work.splits,
+        work.first_lengths,
+        num_sequences=work.num_sequences,
+    )
     rows = {
         name: tf.RaggedTensor.from_row_splits(values, work.splits)
         for name, values in work.token_targets.items()
     }
-    return batching.batches(packed, work.order, targets={**work.targets, **rows})
+    batches = batching.batches(packed, work.order, targets={**work.targets, **rows})
+    return sharing.share_rows(batches, 1) if work.num_sequences > 1 else batches
 
 
 def train(job):
@@ -100,7 +108,7 @@ def time_training(model, head, work, warm_up, num_steps):
     adam = optimizers.BertAdam()
     adam.build(model.trainable_variables)
     strategy = tf.distribute.get_strategy()
-    run_steps = train_step.TrainStep(
+    run_steps = STEPS.get(head, train_step.TrainStep)(
         model, adam, OBJECTIVES[head](), strategy, seed=1, jit_compile=False
     )
     iterator = iter(devices.distributed(strategy, batches_of(work)))

@@ -25,6 +25,7 @@ MODELS = {
     "tagger": transformers.BertForTokenClassification,
     "span": transformers.BertForQuestionAnswering,
     "language_model": transformers.GPT2LMHeadModel,
+    "text_encoder": transformers.BertModel,
 }
 LIBRARIES = {"PyTorch": torch, "transformers": transformers}
 IGNORED = -100  # the label of a token that has none
@@ -79,7 +80,11 @@ def peak_gflops(dtype):
 
 def batches_of(job):
     """Keyword arguments of the model, for each step; the features are as ours."""
-    for batch in sides.Work.load(job.work).batches(job.warm_up + job.steps):
+    work = sides.Work.load(job.work)
+    for batch in work.batches(job.warm_up + job.steps):
+        if work.num_sequences > 1:
+            yield columns(batch, work.num_sequences)
+            continue
         named = arguments(batch)
         if job.head == "language_model":  # which shifts the labels itself
             ids = named["input_ids"]
@@ -109,6 +114,29 @@ def arguments(batch):
     return {name: value.astype(np.int64) for name, value in named.items()}
 
 
+def columns(batch, count):
+    """The arguments of each column of examples of `count` sequences, padded alone."""
+    parts = []
+    for column in range(count):
+        rows = {n: batch[n][column::count] for n in features.ENCODER_INPUTS}
+        length = rows[features.INPUT_MASK].sum(axis=1).max()
+        named = arguments({n: value[:, :length] for n, value in rows.items()})
+        parts.append({n: torch.from_numpy(value) for n, value in named.items()})
+    return parts
+
+
+def contrast(model, parts):
+    """The loss of sentence-transformers' MultipleNegativesRankingLoss."""
+    vectors = []
+    for part in parts:
+        hidden = model(**part).last_hidden_state
+        mask = part["attention_mask"][..., None].float()
+        mean = (hidden * mask).sum(1) / mask.sum(1)
+        vectors.append(torch.nn.functional.normalize(mean, dim=-1))
+    scores = 20.0 * vectors[0] @ vectors[1].T
+    return torch.nn.functional.cross_entropy(scores, torch.arange(len(scores)))
+
+
 def train(job, model, precise):
     """Steps of the usual loop."""
     adam = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
@@ -116,7 +144,8 @@ def train(job, model, precise):
 
     def step(batch):
         with precise:
-            loss = model(**batch).loss
+            is_contrast = isinstance(batch, list)
+            loss = contrast(model, batch) if is_contrast else model(**batch).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()

@@ -20,6 +20,9 @@ import bert
 from benchmarks import rows, sides
 from contract import features
 from data_pipeline.batches import batching, packing
+from data_pipeline.classification import tables
+from data_pipeline.embedding import rows as embedding_rows
+from data_pipeline.embedding import split as text_sets
 from data_pipeline.squad import files
 from data_pipeline.squad import split as question_sets
 from data_pipeline.squad import windows as context_windows
@@ -137,6 +140,15 @@ def messages(source):
     )
 
 
+def near_texts(source):
+    """The pairs of --near_file, as run_embedding.py reads them."""
+    names = dict(zip(("text_a", "text_b"), source.columns, strict=True))
+    texts = embedding_rows.read(source.path, tables.Layout(**names))
+    length = source.row.max_seq_length
+    split = text_sets.load("train", texts, source.tokenizer, length)
+    return split.packed, split.targets(), None
+
+
 def tagged_sentences(source):
     """The windows of --tagging_file."""
     splits = sentence_sets.read({"train": source.path}, tagged_files.Layout())
@@ -179,6 +191,7 @@ SOURCES = {
     "sms": table,
     "sst2": table,
     "pairs": table,
+    "near": near_texts,
     "messages": messages,
     "tagging": tagged_sentences,
     "squad": questions,
@@ -226,7 +239,11 @@ def write_work(source, steps):
         steps = row.steps or min(rows.NUM_EPOCHS * epoch, rows.MAX_STEPS)
     size, num_steps = row.batch_size, row.warm_up + steps
     order = batching.training_order(
-        packed.lengths, batch_size=size, num_steps=num_steps, seed=1
+        packed.lengths,
+        batch_size=size,
+        num_steps=num_steps,
+        seed=1,
+        group_by_length=packed.num_sequences == 1,
     )
     ragged = {n: v for n, v in targets.items() if isinstance(v, tf.RaggedTensor)}
     dense = {n: np.asarray(v) for n, v in targets.items() if n not in ragged}
@@ -237,6 +254,7 @@ def write_work(source, steps):
         order,
         dense if row.action == "train" else {},
         {name: value.values.numpy() for name, value in ragged.items()},
+        packed.num_sequences,
     )
     path = source.directory / "work.npz"
     work.save(str(path))

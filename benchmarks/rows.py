@@ -7,7 +7,7 @@ from contract import errors
 WHOLE = 0  # steps of a row: NUM_EPOCHS over its file, at most MAX_STEPS
 NUM_EPOCHS = 3  # as the scripts train by default
 MAX_STEPS = 700
-FILE_SOURCES = ("sms", "sst2", "pairs", "tagging", "squad", "texts")
+FILE_SOURCES = ("sms", "sst2", "pairs", "near", "tagging", "squad", "texts")
 
 
 # Units of which less is better, and the result of a turn that is the figure.
@@ -93,6 +93,9 @@ ROWS = {
     "sms": Row("fine-tuning, SMS", "sms", unit="examples/s"),
     "sst2": Row("fine-tuning, SST-2", "sst2", unit="examples/s"),
     "pairs": Row("fine-tuning, pairs", "pairs", unit="examples/s"),
+    "vectors": Row(
+        "vectors of pairs", "near", "train", "text_encoder", 60, "pairs/s"
+    )._replace(max_seq_length=256),
     "tagging": Row("tagging", "tagging", head="tagger", unit="windows/s"),
     "squad": _SQUAD._replace(batch_size=16, max_seq_length=384),
     "start": _START._replace(max_seq_length=64, warm_up=1),

@@ -59,9 +59,10 @@ class Work:
     tokens: np.ndarray  # int32, end to end
     splits: np.ndarray  # int64 [N + 1], where each begins and the last one ends
     first_lengths: np.ndarray  # int32 [N], tokens of segment 0
-    order: np.ndarray  # int32 [steps, B], warm-up included
+    order: np.ndarray  # int32 [steps, B] examples, warm-up included
     targets: Mapping[str, np.ndarray]  # [N, ...]
     token_targets: Mapping[str, np.ndarray]  # as `tokens`
+    num_sequences: int = 1  # G of an example, one after another
 
     def save(self, path: str) -> None:
         """Writes an .npz."""
@@ -79,11 +80,15 @@ class Work:
             for name, value in arrays.items():
                 group, _, column = name.rpartition(".")
                 (fields[group] if group else fields)[column] = value
-        return cls(**fields)
+        return cls(**{**fields, "num_sequences": int(fields["num_sequences"])})
 
     def batches(self, steps: int) -> Iterator[dict[str, np.ndarray]]:
-        """The first batches: our features, [B, ...], padded to the batch's longest."""
-        for rows in self.order[:steps]:
+        """The first batches: our features, padded to the batch's longest sequence.
+
+        They are [B, ...], and those of sequences [B * G, S].
+        """
+        for examples in self.order[:steps]:
+            rows = self.sequences(examples)
             lengths = np.diff(self.splits)[rows][:, np.newaxis]  # [B, 1]
             places = np.arange(lengths.max())  # [S]
             is_real = places < lengths
@@ -99,9 +104,14 @@ class Work:
                 features.INPUT_IDS: pad(self.tokens, 0),
                 features.INPUT_MASK: is_real.astype(features.INTEGER),
                 features.SEGMENT_IDS: is_second.astype(features.INTEGER),
-                **{name: values[rows] for name, values in self.targets.items()},
+                **{name: values[examples] for name, values in self.targets.items()},
                 **{k: pad(v, features.IGNORED) for k, v in self.token_targets.items()},
             }
+
+    def sequences(self, examples: np.ndarray) -> np.ndarray:
+        """The sequences of examples [B], [B * G]."""
+        count = self.num_sequences
+        return (count * examples[:, np.newaxis] + np.arange(count)).ravel()
 
 
 def useful_gflop(shape: Mapping[str, Any], work: Work, job: Job) -> float:
@@ -117,7 +127,7 @@ def useful_gflop(shape: Mapping[str, Any], work: Work, job: Job) -> float:
     blocks = shape["num_hidden_layers"] * (4 * width**2 + 2 * width * inner)
     head = width**2 + width * shape["vocab_size"]
     rows = work.order[job.warm_up : job.warm_up + job.steps].ravel()
-    tokens = np.diff(work.splits)[rows].sum()
+    tokens = np.diff(work.splits)[work.sequences(rows)].sum()
     predicted = 0
     if features.MASKED_LM_WEIGHTS in work.targets:
         predicted = work.targets[features.MASKED_LM_WEIGHTS][rows].sum()

@@ -52,7 +52,7 @@ def prepare(name, model_dir, directory, path=None, **changes):
     row = rows.ROWS[name]._replace(
         **{"batch_size": BATCH, "max_seq_length": 24, "warm_up": 1, **changes}
     )
-    columns = {"sms": (1, 0), "sst2": (0, 1)}.get(name, ())
+    columns = {"sms": (1, 0), "sst2": (0, 1), "vectors": (0, 1)}.get(name, ())
     prepared = preparation.prepare(
         row=row._asdict(),
         directory=directory,
@@ -118,6 +118,21 @@ def test_peer_gets_our_batches(name, model_dir, paths, tmp_path):
     moved = dataclasses.replace(work, order=np.roll(work.order, 1, axis=1))
     first = next(moved.batches(1))
     assert any(np.any(first[k] != theirs[0][k]) for k in first)
+
+
+def test_peer_gets_the_texts_of_a_pair_one_after_the_other(model_dir, tmp_path):
+    table = [(text, f"{label} {text}") for text, label in tiny.rows(30)]
+    path = str(tiny.write_tsv(tmp_path / "near.tsv", None, table))
+    _, _, job = prepare("vectors", model_dir, tmp_path / "row", path)
+    work = sides.Work.load(job.work)
+    pairs = zip(work.batches(3), ours.batches_of(work).take(3), strict=True)
+    for theirs, own in pairs:
+        for name in ("input_ids", "input_mask", "segment_ids"):
+            rows = np.reshape(own[name], (2 * BATCH, -1))
+            np.testing.assert_array_equal(rows, theirs[name])
+        assert own["packed_sources"].shape[0] < 2 * BATCH
+    result = ours.run(job)
+    assert result["seconds"] > 0 and 0 < result["loss"] < 20
 
 
 @pytest.fixture
