@@ -121,7 +121,7 @@ def test_peer_gets_our_batches(name, model_dir, paths, tmp_path):
 
 
 def test_peer_gets_the_texts_of_a_pair_one_after_the_other(model_dir, tmp_path):
-    table = [(text, f"{label} {text}") for text, label in tiny.rows(30)]
+    table = [(label, text) for text, label in tiny.rows(30)]
     path = str(tiny.write_tsv(tmp_path / "near.tsv", None, table))
     _, _, job = prepare("vectors", model_dir, tmp_path / "row", path)
     work = sides.Work.load(job.work)
