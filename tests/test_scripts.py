@@ -50,7 +50,11 @@ ROWS = {
     ),
     "tagging": Row(TAGS, BERT),
     "vectors": Row(
-        "test_vectors.npz", BERT, "--scale=10", "scale was 20.0 and is 10.0"
+        "test_vectors.npz",
+        f"{BERT} modules.json 1_Pooling/config.json 2_Normalize/config.json "
+        "config_sentence_transformers.json sentence_bert_config.json",
+        "--scale=10",
+        "scale was 20.0 and is 10.0",
     ),
     "layers": Row(TAGS, f"{BERT} head.json", "--bilstm_units=9", "reading was {"),
     "pairs": Row(

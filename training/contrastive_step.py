@@ -9,7 +9,7 @@ gradients are those of the whole batch.
 import tensorflow as tf
 
 from modeling import contrastive
-from training import train_step
+from training import carried_states, train_step
 
 
 class ContrastiveTrainStep(train_step.TrainStep):
@@ -77,10 +77,12 @@ def replicas() -> contrastive.Replicas:
 
     def gather(rows):
         context = tf.distribute.get_replica_context()
-        if context.num_replicas_in_sync == 1:
+        count, index = context.num_replicas_in_sync, context.replica_id_in_sync_group
+        if count == 1:
             return rows
-        every = context.all_gather(rows, axis=0)
-        return tf.ensure_shape(every, [None, *rows.shape[1:]])
+        # A sum, whose gradients TensorFlow has on several hosts, too.
+        whole = carried_states.place_part(rows, index, count)
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, whole)
 
     def first(size):
         return size * tf.distribute.get_replica_context().replica_id_in_sync_group
