@@ -23,7 +23,7 @@ import numpy as np
 from cli import argument_names, loading
 from contract import errors, features, file_names
 from data_pipeline import label_maps
-from data_pipeline.batches import batching, packing
+from data_pipeline.batches import packing
 from data_pipeline.classification import encoding, labels, predictions, sources, tables
 from data_pipeline.classification import split as labelled_rows
 from data_pipeline.seq2seq import graph
@@ -114,15 +114,24 @@ class Loaded:
         rows = self._checked(texts, seconds, choices)
         if not rows[0]:
             return []
-        pack = self._pack(*rows)
-        packed = packing.unpad(pack[0], pack[1], self._pack.num_sequences)
-        outputs = _outputs(self._forward, packed)
-        shares = np.asarray(
-            losses.probabilities(label_set.problem_type, outputs["logits"])
-        )
+        shares = self._shares(rows, label_set)
         decisions = predictions.decide(label_set, shares, threshold=0.5)
         pairs = zip(shares, decisions, strict=True)
         return [predictions.described(label_set, *pair) for pair in pairs]
+
+    def rerank(self, query, passages) -> list[tuple[int, float]]:
+        """Places of passages and their scores for a query, the best first.
+
+        A score is the number of a regression, else the probability of the last label.
+        A model that is no classifier of pairs raises ValueError.
+        """
+        label_set = self._label_set("rerank")
+        passages = encoding.listed("passages", passages)
+        rows = self._checked([query] * len(passages), passages)
+        if not passages:
+            return []
+        scores = self._shares(rows, label_set)[:, -1]
+        return [(int(i), float(scores[i])) for i in np.argsort(-scores, kind="stable")]
 
     @argument_names.in_errors
     def embed(
@@ -182,7 +191,8 @@ class Loaded:
             return np.zeros((0, *shape), np.float32)
         prompted = [before + text for text in rows[0]]
         tokens, first_lengths, _ = encode(prompted, *rows[1:])
-        return _outputs(forward, packing.unpad(tokens, first_lengths))[name]
+        packed = packing.unpad(tokens, first_lengths)
+        return inference.predict_packed(forward, packed, _PREDICTED)[name]
 
     def similarity(self, texts, others) -> np.ndarray:
         """The cosines of the vectors of A texts and B others, float32 [A, B].
@@ -300,6 +310,15 @@ class Loaded:
         length, has_pairs = self.max_seq_length, self.num_texts == 2
         return encoding.Encoder(self.tokenizer, length, label_set, has_pairs)
 
+    def _shares(self, rows, label_set):
+        """Probabilities [N, C], or the numbers of a regression [N, 1]."""
+        tokens, first_lengths = self._pack(*rows)[:2]
+        packed = packing.unpad(tokens, first_lengths, self._pack.num_sequences)
+        outputs = inference.predict_packed(self._forward, packed, _PREDICTED)
+        return np.asarray(
+            losses.probabilities(label_set.problem_type, outputs["logits"])
+        )
+
     @functools.cached_property
     def _forward(self):
         return _compiled(self.model)
@@ -358,14 +377,6 @@ class Loaded:
 def _compiled(forward):
     strategy = tf.distribute.get_strategy()
     return inference.predict_function(forward, strategy, jit_compile=False)
-
-
-def _outputs(forward, packed):
-    """The outputs of a function of features, an example after another."""
-    order = batching.evaluation_order(packed.lengths, min(_PREDICTED, len(packed)))
-    batches = batching.batches(packed, order)
-    strategy = tf.distribute.get_strategy()
-    return inference.predict(forward, batches, order, strategy)
 
 
 @argument_names.in_errors

@@ -252,6 +252,29 @@ def test_pairs_and_numbers_in_memory(model_dir):
     with pytest.raises(ValueError, match="made for pairs of texts; give one for each"):
         made.predict(["a"])
     assert len(made.predict(["a"], ["b"])) == 1
+    passages = [text for text, _ in ROWS[:5]]
+    ranked = made.rerank("good", passages)
+    answers = made.predict(["good"] * 5, passages)
+    scores = {i: answer["score"] for i, answer in enumerate(answers)}
+    best = sorted(scores.items(), key=lambda pair: -pair[1])
+    assert [place for place, _ in ranked] == [place for place, _ in best]
+    values = [value for _, value in ranked]
+    assert values == pytest.approx([value for _, value in best], abs=1e-5)
+    assert made.rerank("good", []) == []
+
+
+def test_passages_are_ranked_by_the_last_label(model_dir):
+    rows = [(text, text, label) for text, label in ROWS]
+    made, _ = bert.classifier(model_dir, {"train": rows})
+    passages = ["good", "bad thing", "fine"]
+    answers = made.predict(["a"] * 3, passages)
+    scores = [answer["probabilities"]["good"] for answer in answers]
+    places, values = zip(*made.rerank("a", passages), strict=True)
+    assert list(values) == pytest.approx(sorted(scores, reverse=True), abs=1e-6)
+    assert scores[places[0]] == max(scores)
+    single, _ = bert.classifier(model_dir, {"train": ROWS})
+    with pytest.raises(ValueError, match="made for single texts; leave them out"):
+        single.rerank("a", passages)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from data_pipeline.batches import batching
+from data_pipeline.batches import batching, packing
 from modeling import losses
 from terminal import native_log, progress
 from training import carried_states, train_step
@@ -179,6 +179,15 @@ def _pad_equally(arrays: list[np.ndarray]) -> list[np.ndarray]:
         )
         for array in arrays
     ]
+
+
+def predict_packed(
+    function: Function, packed: packing.Packed, batch_size: int
+) -> dict[str, np.ndarray]:
+    """`predict` for all examples, on the devices of the current strategy."""
+    order = batching.evaluation_order(packed.lengths, min(batch_size, len(packed)))
+    batches = batching.batches(packed, order)
+    return predict(function, batches, order, tf.distribute.get_strategy())
 
 
 class Predictor:
