@@ -133,6 +133,10 @@ SHORT = {
     "convert_checkpoint.py": "",
     "extract_features.py": "--max_seq_length=16",
     "run_tagger.py": "--num_train_epochs=1 --train_batch_size=6 --max_seq_length=16",
+    "run_embedding.py": (
+        "--num_train_epochs=1 --train_batch_size=12 --eval_batch_size=64 "
+        "--predict_batch_size=64 --max_seq_length=16 --matryoshka_dims=32,8"
+    ),
     "run_seq2seq.py": (
         "--num_train_epochs=0.1 --max_target_length=4 --eval_batch_size=200 "
         "--predict_batch_size=200"
@@ -299,7 +303,7 @@ def split_flags(arguments):
 
 ALL = {page: runnable(page) for page in PAGE_NAMES if runnable(page)}
 # Their Python follows their commands; docs/python.md has tests/test_python_page.py.
-WITH_PYTHON = ("README.md", "docs/migration.md")
+WITH_PYTHON = ("README.md", "docs/migration.md", "docs/text_vectors.md")
 
 
 def run_python(markdown, model_dir, directory):

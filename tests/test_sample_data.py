@@ -11,6 +11,10 @@ from sample_data import write_dates
 
 SAMPLES = pathlib.Path(__file__).resolve().parents[1] / "sample_data"
 TYPES = {"person", "place", "date"}
+SERVICES = (
+    *("Sparrow", "Heron", "Pebble", "Larder", "Otter"),
+    *("Moss", "Kestrel", "Bramble", "Thistle", "Wren"),
+)
 README = " ".join((SAMPLES / "README.md").read_text("utf-8").split())
 
 
@@ -40,6 +44,22 @@ def test_answers_are_at_their_places(split):
         f"{len({context for context, _ in pairs})} texts, {unanswered} of them without "
         "an answer"
     ) in README
+
+
+def test_passages_have_names_that_questions_lack():
+    texts = []
+    for split, count in (("train", 6), ("dev", 2)):
+        text = (SAMPLES / "questions" / f"{split}.tsv").read_text("utf-8")
+        header, *rows = (line.split("\t") for line in text.splitlines())
+        assert header == ["question", "passage"]
+        assert f"`questions/{split}.tsv`: {len(rows)} questions" in README
+        texts += [text for row in rows for text in row]
+        questions, passages = zip(*rows, strict=True)
+        for name in SERVICES:
+            assert sum(name in passage for passage in passages) >= count
+            assert not any(name in question for question in questions)
+        assert len(rows) == count * len(SERVICES)
+    assert len(set(texts)) == len(texts)
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
