@@ -29,8 +29,8 @@ or `--flag value`; `--flag` and `--noflag` set a switch. Each entry has the defa
 the scripts that take the flag; where scripts differ, there are several entries.
 
 In an environment with the installed wheel each script is a command. `bert-predict` is
-`python -m serving.predictor`, `bert-serve` the same with `--serve`, and `bert-compare`
-is `python -m reports.compare`.
+`python -m serving.predictor`, `bert-serve` the same with `--serve`, `bert-search` is
+`python -m serving.search`, and `bert-compare` is `python -m reports.compare`.
 
 """
 

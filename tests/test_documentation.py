@@ -17,9 +17,9 @@ import shutil
 import pytest
 from absl import flags
 
-from cli import client_command, predict_command, predict_flags
+from cli import client_command, predict_command, predict_flags, search_flags
 from data_pipeline import tokenization
-from tests import flags_page, tiny, tiny_gpt, tiny_questions
+from tests import flags_page, search_runs, tiny, tiny_gpt, tiny_questions
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -166,7 +166,7 @@ REFUSED_BY = {
     "bidirectional_lm": (*OF_MASKED_LM, "--max_seq_length"),
     "denoising": OF_MASKED_LM,
 }
-MODULES = ("serving.predictor", "data_pipeline.tokenization")
+MODULES = ("serving.predictor", "serving.search", "data_pipeline.tokenization")
 ORIGINAL_TASKS = ROOT / "tests" / "data_pipeline" / "original_tasks"
 XNLI_ROWS = [("a film", "it was", "entailment"), ("the sea", "a shop", "neutral")]
 
@@ -247,6 +247,8 @@ def run_program(name, arguments):
             if f"--objective={objective}" in arguments:
                 short = [flag for flag in short if not flag.startswith(refused)]
         return tiny.run_script(name.removesuffix(".py"), *arguments, *short)
+    if name == "serving.search":
+        return search_runs.run(*arguments)
     flag, *others = arguments
     value, code = flag.partition("=")[2], 0
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
@@ -320,6 +322,7 @@ def defined_flags(name):
     definers = {
         "serving.predictor": predict_flags.define,
         "serving.client": client_command.define_flags,
+        "serving.search": search_flags.define,
     }
     if name not in definers:
         with tiny.flags_of(name.removesuffix(".py")):

@@ -77,7 +77,7 @@ def test_every_command_is_an_entry_point(wheel):
     with zipfile.ZipFile(wheel) as archive:
         (path,) = (n for n in archive.namelist() if n.endswith("entry_points.txt"))
         points.read_string(archive.read(path).decode())
-    assert len(flags_page.COMMANDS) == 13
+    assert len(flags_page.COMMANDS) == 15
     assert dict(points["console_scripts"]) == {
         command: f"bert_reborn.cli.commands:{name}"
         for command, name in flags_page.COMMANDS.items()

@@ -20,7 +20,8 @@ from cli import command_line, model_flags
 from tests import tiny
 
 SCRIPTS = sorted(path.name for path in tiny.ROOT.glob("*_*.py"))
-PROGRAMS = [*SCRIPTS, "data_pipeline.tokenization", "serving.predictor"]
+MODULES = ["data_pipeline.tokenization", "serving.predictor", "serving.search"]
+PROGRAMS = [*SCRIPTS, *MODULES]
 WIDTH = 60
 HEAVY = ("keras", "tensorflow", "tensorflow_datasets", "tensorflow_text")
 
@@ -237,6 +238,13 @@ EARLY = {
     },
     "serving.predictor": {
         "--export_dir=x text": "--export_dir=x: no SavedModel there; "
+    },
+    "serving.search": {
+        "text": "--index_dir is missing; name the directory of the index",
+        "--index_dir=x --input_file=README.md": "--pretrained is missing; ",
+        "--index_dir=x --pooling=cls --export_dir=y t": "--pooling=cls is not for an ",
+        "--index_dir=x --quantization=int8 t": "--quantization is for a build; ",
+        "--index_dir=x --queries_file=y": f"--queries_file=y: {NO_FILE}",
     },
 }
 

@@ -1,0 +1,95 @@
+r"""Builds an index over a file of texts, and prints the texts nearest to queries.
+
+    python -m serving.search --pretrained=models/minilm \
+        --input_file=texts.txt --index_dir=output/index
+    python -m serving.search --index_dir=output/index "a query" "another"
+
+The file has a text on each line, or in JSONL objects with "_id", "title" and "text".
+The same command continues a build that was stopped.
+"""
+
+from absl import flags
+
+from cli import command_line
+
+FLAGS = flags.FLAGS
+
+
+def define() -> None:
+    """Defines the flags of `python -m serving.search`."""
+    string = flags.DEFINE_string
+    with command_line.heading("Model and vocabulary"):
+        string(
+            "pretrained",
+            None,
+            "Directory of a model of vectors of texts, or of a BERT; its id on the "
+            "Hugging Face hub. By default, for queries, that of the index.",
+        )
+        string("export_dir", None, "Export of run_embedding.py, in place of a model.")
+    with command_line.heading("Data"):
+        string("index_dir", None, "Directory of the index.")
+        string("input_file", None, "Texts to build the index of, plain or .gz.")
+        string("queries_file", None, "File with a query on each line, or JSONL.")
+        for name, texts in (("query", "query"), ("passage", "text of the index")):
+            string(
+                f"{name}_prompt",
+                None,
+                f"For a build: text to put before each {texts}. By default that of the "
+                "model, or none.",
+            )
+    with command_line.heading("Vectors"):
+        flags.DEFINE_enum(
+            "pooling",
+            None,
+            ["cls", "mean", "max", "last"],
+            "Vector of a text, made of those of its tokens. By default that of the "
+            "model, or mean.",
+        )
+        flags.DEFINE_enum(
+            "quantization",
+            "none",
+            ["none", "int8"],
+            "Numbers that are searched: float32, or int8, a quarter of the size. The "
+            "best by int8 are ranked by float32.",
+        )
+        flags.DEFINE_bool(
+            "approximate",
+            False,
+            "Build a graph of the vectors, and search it instead of all vectors; needs "
+            "faiss-cpu.",
+        )
+    with command_line.heading("Answers"):
+        flags.DEFINE_integer("top_k", 5, "Texts to print for a query.", lower_bound=1)
+        flags.DEFINE_bool("json", False, "Print one JSON object for a query.")
+
+
+def check() -> None:
+    """Raises ValueError where flags are missing or contradict each other."""
+    command_line.refuse(
+        (
+            not FLAGS.index_dir,
+            "--index_dir is missing; name the directory of the index",
+        ),
+        (
+            FLAGS.pretrained and FLAGS.export_dir,
+            "--pretrained and --export_dir are both set; leave out one of them",
+        ),
+        (
+            FLAGS.input_file and not (FLAGS.pretrained or FLAGS.export_dir),
+            "--pretrained is missing; set it to the directory of a model, or set "
+            "--export_dir to an export",
+        ),
+        (
+            FLAGS.export_dir and FLAGS.pooling,
+            f"--pooling={FLAGS.pooling} is not for an export, which has one; leave it "
+            "out",
+        ),
+        *(
+            (
+                FLAGS[name].present and not FLAGS.input_file,
+                f"--{name} is for a build; set --input_file, or leave it out",
+            )
+            for name in ("query_prompt", "passage_prompt", "quantization")
+        ),
+    )
+    command_line.check_files("input_file", "queries_file")

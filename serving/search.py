@@ -1,0 +1,150 @@
+r"""An index over the texts of a file, and the texts nearest to a query.
+
+    python -m serving.search --pretrained=models/minilm \
+        --input_file=texts.txt --index_dir=output/index
+    python -m serving.search --index_dir=output/index "a query" "another"
+
+In Python, with the model that the index was built with:
+
+    index = search.Index.open("output/index")
+    for text_id, text, cosine in index.query(["a query"], top_k=5)[0]:
+        print(cosine, text_id, text)
+"""
+
+if __name__ == "__main__":  # before the imports that take seconds
+    from cli import command_line, search_flags
+
+    command_line.parse(search_flags.define, search_flags.check, serves=True)
+    from cli import search_command
+
+    command_line.run(search_command.run, unwinds=True)
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from contract import errors
+from data_pipeline.classification import encoding
+from data_pipeline.embedding import search
+from serving import search_encoders, search_graph, search_index
+
+_QUERIES = 256  # at a time
+_BUILT = search_encoders.Source()  # that of the build
+# Candidates for k neighbours, by products of int8 or of a graph; of float32 alone they
+# only make up for products that BLAS rounds in several ways.
+_FACTOR, _MORE = 4, 64
+
+
+class Neighbour(NamedTuple):
+    """A text near to a query; `line` is that of the file, from 1."""
+
+    text_id: str
+    text: str
+    cosine: float
+    line: int
+
+
+class Index:
+    """The vectors and texts of a directory, and the model of queries.
+
+    Vectors stay on the disk as memory maps. Cosines are of float32 vectors, with sums
+    in float64; of equal ones the text of the lower line comes first.
+    """
+
+    def __init__(self, shards: search_index.Shards, encoder: search_encoders.Encoder):
+        self._shards, self._encoder = shards, encoder
+
+    @classmethod
+    def open(
+        cls, index_dir: str, source: search_encoders.Source | None = None
+    ) -> "Index":
+        """Opens an index, with the model of its build unless `source` has another.
+
+        Raises:
+            InputError: there is no whole index, or a file of it is missing or damaged,
+                or the model computes other vectors than the index has.
+        """
+        shards, given = search_index.Shards(index_dir), source or _BUILT
+        source = search_encoders.Source(**shards.plan["model"])
+        if given.pretrained or given.export_dir:
+            source = given._replace(pooling=given.pooling or source.pooling)
+        elif given.pooling:
+            source = source._replace(pooling=given.pooling)
+        encoder, vectors = search_encoders.open_source(source), shards.plan["vectors"]
+        for key, value in encoder.identity.items():
+            if value != vectors.get(key):
+                raise errors.InputError(
+                    f"--index_dir={index_dir}: its vectors have {key}="
+                    f"{vectors.get(key)}, and those of "
+                    f"{source.export_dir or source.pretrained} {key}={value}; give the "
+                    "model of the index, or build another index"
+                )
+        return cls(shards, encoder)
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def query(
+        self, texts: str | Sequence[str], top_k: int = 5, *, approximate: bool = False
+    ) -> list[list[tuple[str, str, float]]]:
+        """For each query (id, text, cosine) of the nearest texts; as `neighbours`."""
+        rows = self.neighbours(texts, top_k, approximate=approximate)
+        return [[(n.text_id, n.text, n.cosine) for n in row] for row in rows]
+
+    def neighbours(
+        self, texts: str | Sequence[str], top_k: int = 5, *, approximate: bool = False
+    ) -> list[list[Neighbour]]:
+        """For each query the nearest texts, the nearest first.
+
+        Args:
+            texts: queries; a string is one.
+            top_k: neighbours of a query, or all texts where there are fewer.
+            approximate: whether to look at the graph instead of all vectors.
+
+        Raises:
+            InputError: a query has no token, `top_k` is below 1, or a file of the index
+                is damaged, or has no graph.
+        """
+        texts = encoding.listed("texts", texts)
+        if top_k < 1:
+            raise errors.InputError(f"top_k={top_k} is below 1; give 1 or more")
+        for number, text in enumerate(texts, start=1):
+            if not search_index.has_content(text):
+                raise errors.InputError(
+                    f"query {number}: {text!r:.40} has no token; write words in it"
+                )
+        find = self._approximate if approximate else self._exact
+        rows = []
+        for first in range(0, len(texts), _QUERIES):
+            before = self._shards.plan["prompts"]["query"]
+            prompted = [before + text for text in texts[first : first + _QUERIES]]
+            vectors = self._encoder.embed(prompted)
+            count = min(_FACTOR * top_k + _MORE, len(self))
+            rows += self._ranked(vectors, find(vectors, count), top_k)
+        return rows
+
+    def _exact(self, vectors, count):
+        return search.nearest(vectors, self._shards.blocks(), count)[0]
+
+    @functools.cached_property
+    def _approximate(self):
+        return search_graph.read(self._shards)
+
+    def _ranked(self, queries, candidates, top_k):
+        """The best of some indices [Q, C] by exact cosines; -1 stands for none."""
+        indices = np.unique(candidates[candidates >= 0])
+        corpus = self._shards.gather(indices).astype(np.float64)
+        ranked = []
+        for query, row in zip(queries, candidates, strict=True):
+            row = np.sort(row[row >= 0])
+            chosen = corpus[np.searchsorted(indices, row)]
+            cosines = np.einsum("cw,w->c", chosen, query).astype(np.float32)
+            order = np.argsort(-cosines, kind="stable")[:top_k]
+            ranked.append([*zip(row[order].tolist(), cosines[order], strict=True)])
+        texts = self._shards.texts([index for row in ranked for index, _ in row])
+        return [
+            [Neighbour(*texts[i][1:], float(c), texts[i].line) for i, c in row]
+            for row in ranked
+        ]

@@ -1,0 +1,172 @@
+"""Models that compute the vectors of an index: a directory, or an export."""
+
+import dataclasses
+import os
+import types
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from contract import errors, remote_files
+from data_pipeline.batches import batching, packing
+from data_pipeline.classification import encoding
+from data_pipeline.embedding import search
+from data_pipeline.text import opening
+from modeling import pretrainers
+from modeling.checkpoints import (
+    checkpoint,
+    conversion,
+    pretrained,
+    sentence_transformers,
+)
+from modeling.features import text_vectors
+from serving import predictor
+from training import inference, run_directory
+
+_BATCH_TEXTS = 64
+_USUAL_TOKENS = 128  # as in bert.load
+# Names of the prompts of a model; the first that it has counts.
+_PROMPTS = {"query": ("query",), "passage": ("document", "passage", "corpus")}
+
+
+class Source(NamedTuple):
+    """A model by its directory or export; a pooling of None is that of the model."""
+
+    pretrained: str | None = None
+    export_dir: str | None = None
+    pooling: str | None = None
+
+    def with_absolute_paths(self) -> "Source":
+        """The same model from any working directory; ids on a hub stay."""
+        first, second = (
+            os.path.abspath(path) if path and os.path.isdir(path) else path
+            for path in (self.pretrained, self.export_dir)
+        )
+        return Source(first, second, self.pooling)
+
+
+class Encoder(NamedTuple):
+    """An open model.
+
+    Attributes:
+        identity: what decides about its vectors: digest, width, pooling and others.
+        prompts: the texts to put before a "query" and before a "passage".
+        embed: N texts -> vectors float32 [N, W] of length 1.
+    """
+
+    identity: Mapping[str, Any]
+    prompts: Mapping[str, str]
+    embed: Callable[[Sequence[str]], np.ndarray]
+
+
+def open_source(source: Source) -> Encoder:
+    """Loads a model; a BERT without modules has the mean of its last layer.
+
+    Raises:
+        InputError: it is not there, is damaged, or computes no vectors of texts.
+    """
+    if source.export_dir:
+        return _open_export(source.export_dir)
+    directory = source.pretrained or ""
+    place = pretrained.locate(directory)
+    files = types.SimpleNamespace(
+        config_file=place.config_file,
+        vocab_file=place.vocab_file,
+        init_checkpoint=place.checkpoint,
+        do_lower_case=place.do_lower_case is not False,
+        allows_missing=None,
+        gpt_tokenizer=None,
+        split_words=None,
+    )
+    modules = sentence_transformers.read(place.checkpoint)
+    tokenizer = opening.open_tokenizer(files, checks_case=True).with_special_tokens()
+    config = pretrained.open_config(files, tokenizer.vocab_size, 0)
+    if config.network != "bert" and not modules:
+        raise errors.InputError(
+            f"--pretrained={directory}: {config.kind} has no vectors of texts "
+            "before it is trained for them; give a BERT, or train by run_embedding.py"
+        )
+    length = config.max_position_embeddings
+    if modules:
+        length = min(modules.max_seq_length or length, length)
+    else:
+        trained = run_directory.trained_with(directory, "max_seq_length")
+        length = min(trained or _USUAL_TOKENS, length)
+    vectors = modules.text_vectors if modules else text_vectors.TextVectors()
+    vectors = dataclasses.replace(vectors, pooling=source.pooling or vectors.pooling)
+    file = checkpoint.open_file(place.checkpoint, config)
+    checkpoint.check_file(config, file)
+    if modules:
+        file = sentence_transformers.with_projections(file, modules, config)
+    model = pretrainers.build("text_encoder", None, config, text_vectors=vectors)
+    checkpoint.assign(model, file)
+    tokens = repr((tokenizer.definition(), tokenizer.do_lower_case)).encode()
+    digest = zlib.crc32(tokens, int(conversion.digest(model), 16))
+    identity = {
+        "digest": f"{digest:08x}",
+        "width": model.width,
+        "pooling": vectors.pooling,
+        "is_normalized": vectors.is_normalized,
+        "max_seq_length": length,
+    }
+    named = modules.prompts if modules else {}
+    default = (
+        named[modules.default_prompt] if modules and modules.default_prompt else ""
+    )
+    prompts = {
+        kind: next((named[name] for name in names if name in named), default)
+        for kind, names in _PROMPTS.items()
+    }
+    return Encoder(identity, prompts, _embedder(model, tokenizer, length))
+
+
+def _embedder(model, tokenizer, length):
+    """`Encoder.embed` of a TextEncoder."""
+    encode = encoding.Encoder(tokenizer, length)
+    strategy = tf.distribute.get_strategy()
+    predict = inference.predict_function(model, strategy, jit_compile=False)
+
+    def embed(texts):
+        tokens, first_lengths, _ = encode(list(texts))
+        packed = packing.unpad(tokens, first_lengths)
+        order = batching.evaluation_order(packed.lengths, min(_BATCH_TEXTS, len(texts)))
+        batches = batching.batches(packed, order)
+        vectors = np.empty([len(texts), model.width], np.float32)
+        outputs = inference.run_batches(predict, batches, strategy, "encoding: batch 1")
+        for rows, batch in zip(order, outputs, strict=True):
+            vectors[rows[rows >= 0]] = batch["vectors"][rows >= 0]
+        return search.normalize(vectors)
+
+    return embed
+
+
+def _open_export(export_dir):
+    model = predictor.Predictor(export_dir)
+    (answer,) = model.predict("a")
+    if np.ndim(answer.get("vector")) != 1:
+        raise errors.InputError(
+            f"--export_dir={model.export_dir}: does not return one vector for a text; "
+            "give an export of run_embedding.py"
+        )
+    width = len(answer["vector"])
+
+    def embed(texts):
+        vectors = np.empty([len(texts), width], np.float32)
+        order = np.argsort([len(text) for text in texts], kind="stable")
+        for first in range(0, len(order), _BATCH_TEXTS):
+            rows = order[first : first + _BATCH_TEXTS]
+            answers = model.predict([texts[row] for row in rows])
+            vectors[rows] = [answer["vector"] for answer in answers]
+        return search.normalize(vectors)
+
+    paths = [
+        os.path.join(folder, file)
+        for folder, _, files in tf.io.gfile.walk(model.export_dir)
+        for file in files
+    ]
+    digest = remote_files.digest(sorted(paths))
+    identity = {"digest": digest, "width": width, "pooling": None}
+    return Encoder(identity, dict.fromkeys(_PROMPTS, ""), embed)

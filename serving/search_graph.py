@@ -1,0 +1,70 @@
+"""Approximate neighbours by a graph (HNSW, 2016) of faiss, which is an extra.
+
+Only this module imports faiss.
+"""
+
+import os
+from typing import Any
+
+import numpy as np
+
+from contract import atomic_files, errors
+from serving import search_index
+from terminal import progress
+
+_NEIGHBOURS, _BUILD_WIDTH, _LEAST_WIDTH = 32, 100, 256  # M, efConstruction, efSearch
+
+
+def _import() -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise errors.InputError(
+            "--approximate needs a package that is not installed: pip install "
+            "faiss-cpu, or leave it out for the exact search"
+        ) from error
+    return faiss
+
+
+def build(shards: search_index.Shards) -> None:
+    """Writes the graph of all vectors of an index, where it has none."""
+    faiss, path = _import(), os.path.join(shards.index_dir, search_index.GRAPH)
+    if os.path.exists(path):
+        return
+    width, metric = shards.plan["vectors"]["width"], faiss.METRIC_INNER_PRODUCT
+    graph = faiss.IndexHNSWFlat(width, _NEIGHBOURS, metric)
+    graph.hnsw.efConstruction = _BUILD_WIDTH
+    with progress.Progress("linking: text") as report:
+        for block in shards.blocks():
+            report(graph.ntotal, len(shards))
+            graph.add(np.ascontiguousarray(block))
+    with atomic_files.replacing(path) as (temporary,):
+        faiss.write_index(graph, temporary)
+
+
+def read(shards: search_index.Shards) -> Any:
+    """A function of queries float32 [Q, W] and a count to indices int64 [Q, count].
+
+    An index of -1 stands for none.
+
+    Raises:
+        InputError: there is no graph of this index, or faiss is not installed.
+    """
+    faiss, path = _import(), os.path.join(shards.index_dir, search_index.GRAPH)
+    remedy = "build the index again with --approximate"
+    if not os.path.exists(path):
+        raise errors.InputError(f"{path}: no such file; {remedy}")
+    try:
+        graph = faiss.read_index(path)
+    except RuntimeError as error:
+        raise errors.InputError(
+            f"{path}: cannot be read ({str(error).splitlines()[0]}); remove it, and "
+            f"{remedy}"
+        ) from error
+
+    def candidates(queries, count):
+        width = max(_LEAST_WIDTH, 2 * count)
+        settings = faiss.SearchParametersHNSW(efSearch=width)
+        return graph.search(queries, count, params=settings)[1]
+
+    return candidates

@@ -1,0 +1,474 @@
+"""Tests of serving.search: builds, files, exact and approximate answers, bad input."""
+
+import gzip
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+import bert
+from contract import errors
+from serving import search, search_encoders, search_index
+from tests import search_runs, tiny
+
+TEXTS = [text for text, _ in tiny.rows(24)]
+PROMPTS = {"query": "", "passage": ""}
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    return str(tiny.write_model(tmp_path_factory.mktemp("models") / "uncased_tiny"))
+
+
+@pytest.fixture(scope="module")
+def texts_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("texts") / "texts.txt"
+    path.write_text("".join(f"{text}\n" for text in TEXTS))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def built(model_dir, texts_file, tmp_path_factory):
+    """An index of three shards of the tiny model."""
+    path = tmp_path_factory.mktemp("built") / "index"
+    build(path, texts_file, model_dir)
+    return path
+
+
+def build(path, texts_file, model_dir, **options):
+    source = search_encoders.Source(model_dir)
+    settings = {"texts_per_shard": 10, **options}
+    return search_index.build(str(path), str(texts_file), source, **settings)
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def table(monkeypatch):
+    """A function that gives the words of a model these vectors {word: [W]}."""
+
+    def set_vectors(vectors, digest="0"):
+        width = len(next(iter(vectors.values())))
+        calls = []
+
+        def embed(texts):
+            calls.append(texts)
+            return unit(np.array([vectors[text] for text in texts], np.float32))
+
+        identity = {"digest": digest, "width": width, "pooling": None}
+        encoder = search_encoders.Encoder(identity, PROMPTS, embed)
+        monkeypatch.setattr(search_encoders, "open_source", lambda source: encoder)
+        return calls
+
+    return set_vectors
+
+
+@pytest.fixture
+def random_index(table, tmp_path):
+    """A function that builds an index of random vectors; and the vectors."""
+    rng = np.random.default_rng(3)
+    vectors = {f"t{i}": rng.normal(size=64) for i in range(3000)}
+    queries = {f"q{i}": rng.normal(size=64) for i in range(50)}
+    table(vectors | queries)
+    path = tmp_path / "words.txt"
+    path.write_text("".join(f"{word}\n" for word in vectors))
+
+    def make(name, **options):
+        build(tmp_path / name, path, "any", texts_per_shard=1024, **options)
+        return search.Index.open(str(tmp_path / name))
+
+    arrays = (unit(np.array(list(each.values()))) for each in (vectors, queries))
+    return make, list(queries), *arrays
+
+
+def ids(rows):
+    return [[text_id for text_id, _, _ in row] for row in rows]
+
+
+def test_answers_are_those_of_bert_load(built, model_dir):
+    model = bert.load(model_dir, max_seq_length=48)
+    queries = ["a great film", "the awful awful sea"]
+    cosines = model.similarity(queries, TEXTS)
+    index = search.Index.open(str(built))
+    assert len(index) == len(TEXTS)
+    actual = index.query(queries, top_k=24)
+    for row, expected in zip(actual, cosines, strict=True):
+        lines = [int(text_id) - 1 for text_id, _, _ in row]
+        assert sorted(lines) == [*range(24)]
+        assert [text for _, text, _ in row] == [TEXTS[line] for line in lines]
+        # Batches of other lengths sum in another order.
+        np.testing.assert_allclose(
+            [cosine for *_, cosine in row], expected[lines], atol=1e-5
+        )
+        assert [c for *_, c in row] == sorted((c for *_, c in row), reverse=True)
+    assert ids(index.query(queries[0], top_k=3)) == ids([actual[0][:3]])
+    assert index.query([]) == []
+    assert len(index.query("a film", top_k=1000)[0]) == 24
+
+
+def test_pooling_and_prompts_change_the_vectors(model_dir, texts_file, built, tmp_path):
+    plain = search.Index.open(str(built)).query("a great film", 24)
+    for name, options in (
+        ("cls", {"pooling": "cls"}),
+        ("query", {"prompts": {"query": "the very sea "}}),
+        ("passage", {"prompts": {"passage": "the very sea "}}),
+        ("none", {"prompts": {"passage": None, "query": ""}}),
+    ):
+        source = search_encoders.Source(model_dir, pooling=options.pop("pooling", None))
+        path = str(tmp_path / name)
+        search_index.build(path, texts_file, source, texts_per_shard=10, **options)
+        rows = search.Index.open(path).query("a great film", 24)[0]
+        cosines = {text_id: cosine for text_id, _, cosine in rows}
+        apart = max(abs(cosines[text_id] - cosine) for text_id, _, cosine in plain[0])
+        assert (apart > 1e-3) == (name != "none")
+
+
+def test_modules_of_a_directory_count(model_dir, texts_file, tmp_path):
+    directory = tmp_path / "st"
+    bert.load(model_dir, max_seq_length=48).save(str(directory), "hugging_face")
+    for file, value in {
+        "modules.json": [
+            {"type": f"sentence_transformers.models.{name}", "path": path}
+            for name, path in (("Transformer", ""), ("Pooling", "1_Pooling"))
+        ],
+        "1_Pooling/config.json": {"pooling_mode_max_tokens": True},
+        "sentence_bert_config.json": {"max_seq_length": 6},
+        "config_sentence_transformers.json": {
+            "prompts": {"query": "sea ", "document": "shop ", "other": "a "},
+            "default_prompt_name": "other",
+        },
+    }.items():
+        (directory / file).parent.mkdir(exist_ok=True)
+        (directory / file).write_text(json.dumps(value))
+    build(tmp_path / "index", texts_file, str(directory))
+    plan = json.loads((tmp_path / "index" / "index.json").read_text())
+    assert plan["prompts"] == {"query": "sea ", "passage": "shop "}
+    vectors = plan["vectors"]
+    assert (vectors["pooling"], vectors["max_seq_length"]) == ("max", 6)
+    model = bert.load(str(directory))
+    corpus = model.embed(TEXTS, prompt="shop ")
+    expected = unit(model.embed(["film"], prompt="sea ")) @ unit(corpus).T
+    rows = search.Index.open(str(tmp_path / "index")).query("film", 24)[0]
+    actual = {int(text_id) - 1: cosine for text_id, _, cosine in rows}
+    np.testing.assert_allclose([actual[i] for i in range(24)], expected[0], atol=1e-5)
+
+
+def test_lines_rows_and_gzip(table, tmp_path):
+    table({word: [i + 1, 1] for i, word in enumerate(["a", "b", "b c", "d"])})
+    lines = tmp_path / "texts.txt.gz"
+    lines.write_bytes(gzip.compress("a\r\n\n \u200b\u0301\nb\n".encode()))
+    assert build(tmp_path / "lines", lines, "any")["texts"]["num_texts"] == 2
+    index = search.Index.open(str(tmp_path / "lines"))
+    rows = index.neighbours("d")[0]
+    assert [(row.text_id, row.text, row.line) for row in rows] == [
+        ("4", "b", 4),
+        ("1", "a", 1),
+    ]
+    objects = tmp_path / "texts.jsonl"
+    objects.write_text(
+        '{"_id": "x", "title": "b", "text": "c"}\n'
+        '{"text": "a"}\n{"_id": 7, "text": "d"}\n'
+    )
+    build(tmp_path / "objects", objects, "any")
+    index = search.Index.open(str(tmp_path / "objects"))
+    assert [(row.text_id, row.text, row.line) for row in index.neighbours("d")[0]] == [
+        ("7", "d", 3),
+        ("x", "b c", 1),
+        ("2", "a", 2),
+    ]
+
+
+def test_copies_of_a_text_come_by_line(table, tmp_path):
+    rng = np.random.default_rng(1)
+    copy = rng.normal(size=48)
+    other = copy + 1e-3 * rng.normal(size=48)
+    calls = table({"copy": copy, "other": other, "query": copy + rng.normal(size=48)})
+    path = tmp_path / "texts.txt"
+    path.write_text("copy\n" * 9001)
+    build(tmp_path / "index", path, "any", texts_per_shard=4096)
+    assert [len(texts) for texts in calls] == [1, 1, 1]
+    index = search.Index.open(str(tmp_path / "index"))
+    first = [str(line) for line in range(1, 8)]
+    assert ids(index.query(["query"], 7)) == [first]
+    assert ids(index.query(["query", "copy"] * 2, 7)) == [first] * 4
+    # The twin: a text that is nearer than the copies comes before them.
+    path.write_text("copy\n" * 9000 + "other\n")
+    build(tmp_path / "twin", path, "any", texts_per_shard=4096)
+    nearest = search.Index.open(str(tmp_path / "twin")).query(["other"], 7)
+    assert ids(nearest) == [["9001", *first[:6]]]
+
+
+@pytest.mark.parametrize("quantization", search_index.QUANTIZATIONS)
+def test_index_finds_what_all_products_have(random_index, quantization):
+    make, names, vectors, queries = random_index
+    index = make("index", quantization=quantization)
+    cosines = queries @ vectors.T
+    expected = np.argsort(-cosines, axis=1)[:, :10]
+    rows = index.query(names, 10)
+    same = [
+        len({f"t{i}" for i in best} & {text for _, text, _ in row})
+        for best, row in zip(expected, rows, strict=True)
+    ]
+    assert np.mean(same) >= 9.9
+    actual = np.array([[cosine for *_, cosine in row] for row in rows])
+    places = [[int(text_id) - 1 for text_id, _, _ in row] for row in rows]
+    # float32 whatever is searched: int8 alone is off by 1e-3.
+    exact = np.take_along_axis(cosines, np.array(places), 1)
+    np.testing.assert_allclose(actual, exact, atol=1e-6)
+    if quantization == "int8":
+        values = search_index.quantize(vectors.astype(np.float32))
+        near = queries @ (values["values"] * values["scale"][:, None]).T
+        assert 1e-4 < np.abs(near - cosines).max() < 1e-2
+        alone = np.argsort(-near, axis=1)[:, :10]
+        assert (alone != expected).any()  # ranks need the float32 vectors
+
+
+def test_int8_of_a_vector_without_length_is_zero():
+    values = search_index.quantize(np.array([[0, 0], [3, -1.5]], np.float32))
+    np.testing.assert_array_equal(values["values"], [[0, 0], [127, -64]])
+    np.testing.assert_allclose(values["scale"], [0, 3 / 127])
+
+
+def test_graph_finds_most_neighbours(random_index, tmp_path):
+    pytest.importorskip("faiss")
+    from serving import search_graph
+
+    make, names, *_ = random_index
+    index = make("index")
+    with pytest.raises(errors.InputError, match=r"graph.faiss: no such file; build "):
+        index.query(names, 10, approximate=True)
+    search_graph.build(index._shards)
+    exact, near = (
+        index.neighbours(names, 10, approximate=value) for value in (False, True)
+    )
+    same = [len({*a} & {*b}) for a, b in zip(exact, near, strict=True)]
+    assert np.mean(same) >= 9
+    (tmp_path / "index" / "graph.faiss").write_bytes(b"broken")
+    damaged = search.Index.open(str(tmp_path / "index"))
+    with pytest.raises(errors.InputError, match="cannot be read") as caught:
+        damaged.query(names, approximate=True)
+    assert "\n" not in str(caught.value)
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("quantization", search_index.QUANTIZATIONS)
+def test_killed_build_goes_on_with_the_same_bytes(
+    quantization, model_dir, texts_file, tmp_path, monkeypatch
+):
+    whole = tmp_path / "whole"
+    build(whole, texts_file, model_dir, quantization=quantization)
+    expected = tiny.listing(whole)
+    path, written, dies_at = tmp_path / "index", [], [1]
+    before = search_index._write_shard
+
+    def write(index_dir, number, *arguments):
+        if number in dies_at:
+            raise Killed
+        written.append(number)
+        before(index_dir, number, *arguments)
+
+    def build_again(**more):
+        options = {"quantization": quantization, **more}
+        build(path, texts_file, model_dir, **options)
+
+    monkeypatch.setattr(search_index, "_write_shard", write)
+    with pytest.raises(Killed):
+        build_again()
+    names = {*tiny.listing(path)}
+    assert "building.json" in names and "index.json" not in names
+    with pytest.raises(errors.InputError, match="there is no whole index; build it"):
+        search.Index.open(str(path))
+    with pytest.raises(errors.InputError, match="holds another index, whose texts_per"):
+        build_again(texts_per_shard=5)
+    (path / "00001.vectors.npy.incomplete").write_bytes(b"half")
+
+    dies_at.clear()
+    build_again()
+    assert written == [0, 1, 2] and tiny.listing(path) == expected
+    (path / "00001.vectors.npy").unlink()
+    (path / "00002.texts.jsonl").write_bytes(b"")
+    build_again()
+    assert written == [0, 1, 2, 1, 2] and tiny.listing(path) == expected
+    build_again()
+    assert written == [0, 1, 2, 1, 2]
+
+
+def refuse(text, function, *arguments, **options):
+    with pytest.raises(errors.InputError) as caught:
+        function(*arguments, **options)
+    assert text in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_wrong_queries_are_refused(built):
+    index = search.Index.open(str(built))
+    refuse("query 2: ' \\u200b' has no token; ", index.query, ["a", " \u200b"])
+    refuse("query 1: '' has no token; ", index.query, "")
+    refuse("top_k=0 is below 1; give 1 or more", index.query, "a", 0)
+    refuse("texts: 3 is no string", index.query, ["a", 3])
+
+
+def test_index_of_another_model_is_refused(built, model_dir, tmp_path):
+    opens = search.Index.open
+    other = tiny.write_model(tmp_path / "other_uncased", hidden_size=16)
+    renamed = shutil.copytree(model_dir, tmp_path / "renamed_uncased")
+    vocab = (renamed / "vocab.txt").read_text().split()
+    for source, text in (
+        (search_encoders.Source(str(other)), "its vectors have digest="),
+        (search_encoders.Source(pooling="cls"), "have pooling=mean, and those of"),
+    ):
+        refuse(text, opens, str(built), source)
+    same = opens(str(built), search_encoders.Source(str(renamed)))
+    assert same.query("a film") == opens(str(built)).query("a film")
+    vocab[7], vocab[8] = vocab[8], vocab[7]
+    (renamed / "vocab.txt").write_text("\n".join(vocab))
+    source = search_encoders.Source(str(renamed))
+    refuse("its vectors have digest=", opens, str(built), source)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        (
+            "00001.vectors.npy",
+            None,
+            "00001.shard.json: a file of this shard is missing",
+        ),
+        (
+            "00001.shard.json",
+            b"{}",
+            "00001.shard.json: a file of this shard is missing",
+        ),
+        ("00002.texts.jsonl", b"[]\n", "a file of this shard is missing or cut"),
+        ("00000.vectors.npy", "flip", "00000.vectors.npy: is damaged, its checksum"),
+        ("00000.rows.npy", "flip", "00000.texts.jsonl: is damaged ("),
+        ("index.json", b"{", "index.json: cannot be read ("),
+        ("index.json", b'{"format_version": 9}', "format_version=9 is not that of a"),
+        ("index.json", None, "there is no whole index; build it by --input_file"),
+    ],
+)
+def test_damaged_file_is_one_line(name, content, text, built, tmp_path):
+    path = shutil.copytree(built, tmp_path / "index")
+    if content is None:
+        (path / name).unlink()
+        (path / "building.json").write_text("{}")
+    elif content == "flip":
+        raw = bytearray((path / name).read_bytes())
+        raw[-2 if "rows" in name else -20] ^= 64
+        raw[136] ^= 4
+        (path / name).write_bytes(raw)
+    else:
+        (path / name).write_bytes(content)
+    refuse(text, lambda: search.Index.open(str(path)).query(TEXTS[:2], 24))
+
+
+def test_wrong_places_and_inputs_are_refused(model_dir, texts_file, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").touch()
+    file = tmp_path / "texts.jsonl"
+    for path, content, text in (
+        (tmp_path / "full", "", "full holds no index but thesis.txt; name a new or "),
+        (file, "", "texts.jsonl is a file; name a directory"),
+        ("gs://bucket/index", "", "an index is mapped into memory; name a directory"),
+        (tmp_path / "new", "", "has no text with a token; give a file with a text a"),
+        (tmp_path / "new", '{"text": " "}\n', "has no text with a token"),
+        (tmp_path / "new", '{"_id": 1}\n', 'texts.jsonl:1: {"_id": 1} has no text or'),
+        (tmp_path / "new", '{"_id": [], "text": "a"}\n', "has no text or a wrong id"),
+        (tmp_path / "new", '"a"\n', "texts.jsonl:1: "),
+    ):
+        file.write_text(content)
+        refuse(text, build, path, file, model_dir)
+    assert not (tmp_path / "new").exists()
+    assert [*(tmp_path / "full").iterdir()] == [tmp_path / "full" / "thesis.txt"]
+
+
+def test_other_texts_or_model_do_not_continue_an_index(
+    built, model_dir, texts_file, tmp_path
+):
+    path = shutil.copytree(built, tmp_path / "index")
+    texts = tmp_path / "texts.txt"
+    texts.write_text(pathlib.Path(texts_file).read_text() + "a\n")
+    refuse("another index, whose texts are", build, path, texts, model_dir)
+    refuse(
+        "another index, whose quantization are",
+        build,
+        path,
+        texts_file,
+        model_dir,
+        quantization="int8",
+    )
+    assert tiny.listing(path) == tiny.listing(built)
+
+
+@pytest.fixture(scope="module")
+def exported(model_dir, tmp_path_factory):
+    output = tmp_path_factory.mktemp("run")
+    rows = output / "pairs.tsv"
+    tiny.write_tsv(rows, ("one", "two"), [(t, f"a {t}") for t in TEXTS])
+    tiny.succeed(
+        "run_embedding",
+        f"--pretrained={model_dir} --output_dir={output}/out --do_train --do_export",
+        f"--train_file={rows} --text_a_column=one --text_b_column=two",
+        "--max_seq_length=16 --num_train_epochs=1 --train_batch_size=8",
+    )
+    return output / "out"
+
+
+def test_commands_build_and_search(exported, texts_file, tmp_path):
+    answers = {}
+    queries = tmp_path / "queries.txt"
+    queries.write_text("a great film\nthe sea\n")
+    for flag, place in (("pretrained", exported), ("export_dir", exported / "export")):
+        index = f"--index_dir={tmp_path / flag}"
+        done = search_runs.run(
+            f"--{flag}={place}", f"--input_file={texts_file}", index, "the shop"
+        )
+        assert done.code == 0, done.err
+        first, query, *rows = done.out.splitlines()
+        assert first.startswith(f"index: {tmp_path / flag}, 24 texts of 32 numbers in ")
+        assert query == "the shop" and len(rows) == 5
+        done = search_runs.run(
+            index, f"--queries_file={queries}", "--json", "--top_k=3"
+        )
+        answers[flag] = [json.loads(line) for line in done.out.splitlines()]
+        assert [row["query"] for row in answers[flag]] == ["a great film", "the sea"]
+        plain = search_runs.run(index, "--top_k=1", "a great film").out.splitlines()
+        best = answers[flag][0]["texts"][0]
+        assert plain == [
+            "a great film",
+            f"  {best['cosine']:.4f}  line {best['line']}  {TEXTS[best['line'] - 1]}",
+        ]
+    for one, two in zip(*answers.values(), strict=True):
+        for a, b in zip(one["texts"], two["texts"], strict=True):
+            assert abs(a["cosine"] - b["cosine"]) < 1e-5  # sums in another order
+    done = search_runs.run(
+        f"--index_dir={tmp_path / 'pretrained'}", f"--export_dir={exported}/export", "a"
+    )
+    assert done.code == 2 and done.err.count("error: ") == 1
+    assert "its vectors have digest=" in done.err and done.err.count("\n") == 1
+    done = search_runs.run(f"--index_dir={tmp_path / 'pretrained'}")
+    assert "give --input_file=FILE for a build, or queries" in done.err
+
+
+def test_export_without_vectors_is_refused(texts_file, tmp_path):
+    import tensorflow as tf
+
+    from serving import export
+
+    function = export.text_function(lambda text: {"n": tf.strings.length(text)}, "text")
+    module = export.ServedModel([], serving_default=function)
+    export.save(module, str(tmp_path / "export"), {})
+    source = search_encoders.Source(export_dir=str(tmp_path / "export"))
+    refuse(
+        "does not return one vector for a text; give an export of run_embedding.py",
+        search_index.build,
+        str(tmp_path / "index"),
+        texts_file,
+        source,
+    )
