@@ -61,6 +61,11 @@ def read(shards: search_index.Shards) -> Any:
             f"{path}: cannot be read ({str(error).splitlines()[0]}); remove it, and "
             f"{remedy}"
         ) from error
+    if graph.ntotal != len(shards):
+        raise errors.InputError(
+            f"{path}: has {graph.ntotal} vectors, and the index {len(shards)}; remove "
+            f"it, and {remedy}"
+        )
 
     def candidates(queries, count):
         width = max(_LEAST_WIDTH, 2 * count)

@@ -121,6 +121,7 @@ def check_directory(index_dir: str) -> None:
     if os.path.exists(index_dir) and not os.path.isdir(index_dir):
         raise errors.InputError(f"--index_dir={index_dir} is a file; name a directory")
     names = os.listdir(index_dir) if os.path.isdir(index_dir) else []
+    names = [name for name in names if not name.endswith(atomic_files.SUFFIX)]
     if names and not {INDEX, BUILDING} & {*names}:
         raise errors.InputError(
             f"--index_dir={index_dir} holds no index but {min(names)}; name a new or "

@@ -247,6 +247,16 @@ def test_graph_finds_most_neighbours(random_index, tmp_path):
     )
     same = [len({*a} & {*b}) for a, b in zip(exact, near, strict=True)]
     assert np.mean(same) >= 9
+    flags = f"--index_dir={tmp_path / 'part'}", "--approximate", "--top_k=2"
+    words = tmp_path / "part.txt"
+    words.write_text("t1\nt2\nt3\n")
+    done = search_runs.run(*flags, f"--input_file={words}", "--pretrained=any", "t3")
+    assert done.out.splitlines()[1:3] == ["t3", "  1.0000  line 3  t3"], done.err
+    assert search_runs.run(*flags, "t2").out.startswith("t2\n  1.0000  line 2  t2\n")
+    shutil.copy(tmp_path / "part" / "graph.faiss", tmp_path / "index")
+    other = search.Index.open(str(tmp_path / "index"))
+    with pytest.raises(errors.InputError, match="has 3 vectors, and the index 3000; "):
+        other.query(names, approximate=True)
     (tmp_path / "index" / "graph.faiss").write_bytes(b"broken")
     damaged = search.Index.open(str(tmp_path / "index"))
     with pytest.raises(errors.InputError, match="cannot be read") as caught:
@@ -385,6 +395,9 @@ def test_wrong_places_and_inputs_are_refused(model_dir, texts_file, tmp_path):
         file.write_text(content)
         refuse(text, build, path, file, model_dir)
     assert not (tmp_path / "new").exists()
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "building.json.incomplete").touch()
+    assert build(tmp_path / "begun", texts_file, model_dir)["quantization"] == "none"
     assert [*(tmp_path / "full").iterdir()] == [tmp_path / "full" / "thesis.txt"]
 
 
