@@ -1,6 +1,6 @@
 r"""Trains vectors of texts on what belongs together: pairs, scored pairs or labels.
 
-Texts of equal meaning get near vectors; docs/embeddings.md shows data and losses.
+Texts of equal meaning get near vectors; docs/text_vectors.md shows data and losses.
 
     python run_embedding.py --pretrained=models/minilm --do_train --do_eval \
         --train_file=pairs.tsv --dev_file=scored.tsv --output_dir=output/vectors
@@ -54,6 +54,8 @@ def prepare():
         num_examples=len(data["train"]) if "train" in data else 0,
         score_names=embedding_task.SCORES.get(kind, ()),
     )
+    if FLAGS.teacher and FLAGS.do_train:
+        data["train"] = embedding_task.with_teacher(data["train"], settings)
     return make_task(config, tokenizer, data, kept), settings
 
 

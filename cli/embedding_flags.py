@@ -12,6 +12,7 @@ from data_pipeline.embedding import rows
 FLAGS = flags.FLAGS
 IN_BATCH, COSENT, COSINE = "in_batch_negatives", "cosent", "cosine"
 TRIPLET, LABELS = "triplet", "labels"
+DISTILLATION = "distillation"  # of --teacher
 # The losses of each kind of rows, the usual one first.
 LOSSES = {
     rows.PAIRS: (IN_BATCH,),
@@ -101,6 +102,13 @@ def _define_loss() -> None:
         "are negatives. cosent: the order of scored pairs. cosine: their scores. "
         "triplet: a margin between positive and negative. labels: texts of one label "
         "are near. By default the first that fits the rows.",
+    )
+    flags.DEFINE_string(
+        "teacher",
+        None,
+        "Directory of a model of vectors of texts. The model is trained to have its "
+        "vectors, or, where they are longer or shorter, its cosines; rows may be texts "
+        "alone.",
     )
     command_line.define_float(
         "scale", 20.0, "Factor of cosines in the losses with a softmax.", lower_bound=0
@@ -209,12 +217,17 @@ def check_export(vectors: Any) -> None:
 
 def loss(kind: str) -> str:
     """The loss for rows of a kind; ValueError if a flag does not fit."""
-    chosen = FLAGS.loss or LOSSES[kind][0]
+    chosen = DISTILLATION if FLAGS.teacher else FLAGS.loss or LOSSES[kind][0]
     command_line.refuse(
         (
-            chosen not in LOSSES[kind],
+            FLAGS.teacher and FLAGS.loss,
+            f"--loss={FLAGS.loss} beside --teacher={FLAGS.teacher}, whose vectors are "
+            "the loss; leave one out",
+        ),
+        (
+            chosen != DISTILLATION and chosen not in LOSSES[kind],
             f"--loss={chosen} is not for {kind} rows; choose "
-            f"{' or '.join(LOSSES[kind])}, or name other columns",
+            f"{' or '.join(LOSSES.get(kind, ()))}, or name other columns",
         ),
         *(
             (
@@ -229,7 +242,10 @@ def loss(kind: str) -> str:
 
 
 def dimensions(width: int) -> tuple[int, ...]:
-    """The values of --matryoshka_dims, and ValueError beyond the width of a vector."""
+    """The values of --matryoshka_dims and the width of a vector; () without them.
+
+    Raises ValueError for a value beyond the width.
+    """
     values = [int(value) for value in command_line.numbers("matryoshka_dims", int)]
     for value in values:
         if not 1 <= value <= width:
@@ -237,7 +253,7 @@ def dimensions(width: int) -> tuple[int, ...]:
                 f"--matryoshka_dims={','.join(FLAGS.matryoshka_dims)}: {value} is not "
                 f"one of 1 to {width}, the values of a vector; give others"
             )
-    return tuple(values)
+    return tuple(sorted({*values, width}, reverse=True)) if values else ()
 
 
 def check_network(config: Any) -> None:

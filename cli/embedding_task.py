@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from cli import embedding_flags
+from cli import embedding_flags, loading
 from contract import atomic_files, errors, file_names, wording
 from data_pipeline.embedding import rows, scores, search, split
 from modeling import contrastive, sequences
@@ -45,7 +45,7 @@ def choose_vectors(path):
         kept = sentence_transformers.SentenceTransformer(text_vectors=vectors)
     changes = {"pooling": FLAGS.pooling, "is_normalized": FLAGS.normalize}
     changes = {name: value for name, value in changes.items() if value is not None}
-    prompts = dict(kept.prompts)
+    prompts = _prompts(kept)
     for name in PROMPTS:
         if (prompt := FLAGS[f"{name}_prompt"].value) is not None:
             prompts[name] = prompt
@@ -55,6 +55,25 @@ def choose_vectors(path):
         prompts=prompts,
         max_seq_length=FLAGS.max_seq_length,
     )
+
+
+def _prompts(kept):
+    """The prompts of a model by name, with one for each of PROMPTS if it has some.
+
+    sentence-transformers calls passages documents; a default prompt is for all texts.
+    """
+    prompts = dict(kept.prompts)
+    usual = prompts.get(kept.default_prompt)
+    for name, other in zip(PROMPTS, ("query", "document"), strict=True):
+        if (prompt := prompts.get(name, prompts.get(other, usual))) is not None:
+            prompts[name] = prompt
+    return prompts
+
+
+def _of_rows(prompts):
+    """The texts before the first text of a row, and before the others."""
+    query, passage = (prompts.get(name, "") for name in PROMPTS)
+    return query, passage
 
 
 def load_weights(kept, model, path, *, trains, resumes):
@@ -76,7 +95,7 @@ def load(splits, tokenizer, prompts):
     data: dict[str, Any] = {}
     label_names: tuple[str, ...] = ()
     limits = tokenizer, FLAGS.max_seq_length
-    before = tuple(prompts.get(name, "") for name in PROMPTS)
+    before = _of_rows(prompts)
     for name in splits:
         if name == "dev" and FLAGS.corpus_file:
             flags_of_files = embedding_flags.RETRIEVAL_FILES
@@ -100,6 +119,7 @@ def load(splits, tokenizer, prompts):
             *limits,
             prompts=before,
             label_names=label_names,
+            has_teacher=name == "train" and bool(FLAGS.teacher),
         )
         label_names = data[name].label_names
     return data
@@ -110,6 +130,8 @@ def objective(kind, width):
     name, dimensions = embedding_flags.loss(kind), embedding_flags.dimensions(width)
     replicas = contrastive_step.replicas()
     shared: dict[str, Any] = {"dimensions": dimensions, "replicas": replicas}
+    if name == embedding_flags.DISTILLATION:
+        return contrastive.distillation(**shared)
     if name == embedding_flags.IN_BATCH:
         return contrastive.in_batch_negatives(
             FLAGS.scale, is_symmetric=FLAGS.symmetric, **shared
@@ -121,6 +143,27 @@ def objective(kind, width):
     if name == embedding_flags.COSINE:
         return contrastive.cosine_regression(FLAGS.largest_score, dimensions=dimensions)
     return contrastive.triplet_margin(FLAGS.triplet_margin, dimensions=dimensions)
+
+
+def with_teacher(texts, settings):
+    """A TextSplit with the vectors of its texts by the model in --teacher."""
+    opened, length = loading.open_directory(
+        FLAGS.teacher, None, None, FLAGS.check_case, "text_encoder"
+    )
+    with settings.run.strategy.scope():
+        built = loading.with_stored_head(opened, "text_encoder")
+    print(f"teacher: {built.report}")
+    kept = _prompts(built.modules) if built.modules else {}
+    known = split.load(
+        "teacher",
+        texts.table,
+        opened.tokenizer,
+        length,
+        prompts=_of_rows(kept),
+        has_teacher=True,
+    )
+    vectors = settings.predictor(built.model)(known.examples())["vectors"]
+    return dataclasses.replace(texts, teacher_vectors=vectors)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,7 +248,7 @@ def show_few_labels(data, model, scored, settings):
     )
     for name, values in accuracies.items():
         mean, deviation = (wording.score(values[key]) for key in values)
-        print(f"  {name} of {FLAGS.num_labelled} rows a label = {mean} ± {deviation}")
+        print(f"  {name} of {FLAGS.num_labelled} rows a label = {mean} +- {deviation}")
     if settings.run.writes:
         path = os.path.join(settings.run.output_dir, file_names.FEW_LABELS)
         atomic_files.write_text(path, json.dumps(accuracies, indent=2) + "\n")

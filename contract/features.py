@@ -25,6 +25,8 @@ PACKED_SOURCES = "packed_sources"
 PACKED_STARTS = "packed_starts"
 # Vectors of texts: int32 [B, G], equal where texts are.
 TEXT_IDS = "text_ids"
+# A teacher's vectors of the same texts, float32 [B, G, W].
+TEACHER_VECTORS = "teacher_vectors"
 MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
 MASKED_LM_WEIGHTS = "masked_lm_weights"

@@ -184,20 +184,58 @@ def cosine_regression(
 
 
 def triplet_margin(margin: float, *, dimensions: Sequence[int] = ()):
-    """max(0, |a - p| - |a - n| + margin) of scaled vectors, mean over rows.
+    """max(0, |a - p| - |a - n| + margin) of scaled vectors, mean over rows and n.
 
-    Outputs: vectors [B, 3, W] of anchor, positive and negative.
+    Outputs: vectors [B, G, W] of anchor, positive and negatives.
     """
 
     def row_losses(features, values):
-        def distance(column):
-            # Not a norm of the difference, whose gradient is none at 0.
-            cosines = ops.sum(values[:, 0] * values[:, column], axis=-1)
-            return ops.sqrt(2.0 * (LARGEST_COSINE - cosines))
-
-        return ops.relu(distance(1) - distance(2) + margin)
+        # Not a norm of the difference, whose gradient is none at 0.
+        cosines = ops.sum(values[:, :1] * values[:, 1:], axis=-1)  # [B, G - 1]
+        distances = ops.sqrt(2.0 * (LARGEST_COSINE - cosines))
+        terms = ops.relu(distances[:, :1] - distances[:, 1:] + margin)
+        return ops.mean(terms, axis=1)
 
     return _mean_of_rows("triplet_loss", row_losses, dimensions)
+
+
+def distillation(
+    *, dimensions: Sequence[int] = (), replicas: Replicas = ALONE
+) -> losses.Objective:
+    """Squared differences from the vectors of a teacher, scaled to the length 1.
+
+    The mean over texts. Where the teacher's vectors have another width, those of the
+    cosines with all texts of the batch instead, whose mean is that of a text.
+
+    Features: teacher_vectors float32 [B, ..., V], input_mask. Outputs: vectors [B, ...,
+    W].
+    """
+
+    def counts(features):
+        texts = features[names.INPUT_MASK][..., 0]
+        return {"distillation_loss": ops.cast(ops.size(texts), "float32")}
+
+    def loss(features, values):
+        teacher = vectors.normalize(features[names.TEACHER_VECTORS])
+        widths = values.shape[-1], teacher.shape[-1]
+        values, teacher = (
+            ops.reshape(each, (-1, width))
+            for each, width in zip((values, teacher), widths, strict=True)
+        )
+        if widths[0] == widths[1]:
+            return ops.sum(ops.square(values - teacher))
+        ours = _scores(values, replicas.gather(values))
+        theirs = _scores(teacher, replicas.gather(teacher))
+        return ops.sum(ops.mean(ops.square(ours - theirs), axis=1))
+
+    def totals(features, outputs):
+        return {
+            "distillation_loss": _sum_over_dimensions(
+                lambda values: loss(features, values), outputs, dimensions
+            )
+        }
+
+    return losses.Objective(counts, totals)
 
 
 def _mean_of_rows(name, row_losses, dimensions):

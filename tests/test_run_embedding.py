@@ -116,7 +116,7 @@ def test_few_labels_are_drawn_from_the_training_rows(model_dir, data, tmp_path):
     assert accuracies.keys() == {"logistic_regression", "nearest_label"}
     for name, values in accuracies.items():
         assert 1 / 3 < values["mean"] <= 1 and values["deviation"] > 0
-        assert f"{name} of 4 rows a label = {values['mean']:.4f} ± " in done.out
+        assert f"{name} of 4 rows a label = {values['mean']:.4f} +- " in done.out
     error = tiny.refuse(
         "run_embedding",
         *arguments(model_dir, data, tmp_path / "b", "pairs", "pairs", *COLUMNS, *flags),
@@ -144,6 +144,43 @@ def test_queries_are_scored_by_the_passages_that_they_find(model_dir, data, tmp_
     assert 0.5 <= results["eval_mrr_at_10"] < 1
     error = tiny.refuse("run_embedding", *plain, *flags[:2])
     assert "--judgements_file belong together; set all of them" in error
+
+
+def test_a_student_gets_the_vectors_of_its_teacher(model_dir, data, tmp_path):
+    teacher = tmp_path / "teacher"
+    tiny.succeed(
+        "run_embedding", *arguments(model_dir, data, teacher, "pairs", "", *COLUMNS)
+    )
+    distances = []
+    for epochs in (1, 30):
+        flags = (
+            f"--teacher={teacher}",
+            "--text_a_column=text",
+            f"--num_train_epochs={epochs}",
+        )
+        flags += (
+            "--do_predict",
+            f"--test_file={data}/labelled.tsv",
+            "--learning_rate=3e-3",
+        )
+        out = tmp_path / str(epochs)
+        done = tiny.succeed(
+            "run_embedding", *arguments(model_dir, data, out, "single", "", *flags)
+        )
+        assert "teacher: 24 texts from" in done.out
+        with np.load(out / "test_vectors.npz") as arrays:
+            vectors = arrays["vectors"]
+        import bert
+
+        wanted = bert.load(teacher).embed([text for text, _ in tiny.rows(24)])
+        distances.append(np.square(vectors - wanted).sum(axis=-1).mean())
+    assert distances[1] < 0.5 * distances[0]
+    flags = (f"--teacher={teacher}", *COLUMNS, "--loss=in_batch_negatives")
+    error = tiny.refuse(
+        "run_embedding",
+        *arguments(model_dir, data, tmp_path / "b", "pairs", "", *flags),
+    )
+    assert "beside --teacher=" in error and "leave one out" in error
 
 
 def test_rows_learn_to_find_their_second_text(model_dir, data, tmp_path):

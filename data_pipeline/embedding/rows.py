@@ -9,6 +9,7 @@ from data_pipeline.classification import tables
 # Kinds of rows: an anchor and its positive; these and negatives; two texts and a score;
 # a text and its label.
 PAIRS, TRIPLETS, SCORED, LABELLED = "pairs", "triplets", "scored", "labelled"
+TEXTS = "texts"  # alone, for a teacher's vectors
 RETRIEVAL = "retrieval"  # queries and a corpus, which are scored alone
 
 
@@ -31,19 +32,21 @@ def texts_of(table: tables.Table) -> list[tuple[str, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def kind_of(table: tables.Table) -> str:
+def kind_of(table: tables.Table, *, has_teacher: bool = False) -> str:
     """The kind of the rows, by their columns.
 
     Raises:
-        ValueError: rows of one text have no labels.
+        ValueError: rows of one text have no labels, and there is no teacher.
     """
     if table.choices is not None:
         return TRIPLETS
     if table.text_b is not None:
         return PAIRS if table.labels is None else SCORED
+    if table.labels is None and has_teacher:
+        return TEXTS
     if table.labels is None:
         raise errors.InputError(
             f"{table.path}: rows of one text need a label, which shows what belongs "
-            "together; pass --label_column, or --text_b_column for pairs"
+            "together; pass --label_column, --text_b_column for pairs, or --teacher"
         )
     return LABELLED

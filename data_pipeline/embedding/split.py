@@ -26,12 +26,15 @@ class TextSplit(splits.Split):
     text_ids: np.ndarray  # int32 [N, G], equal where texts are
     labels: np.ndarray | None  # float32 [N] scores, or int32 [N] numbers of labels
     label_names: tuple[str, ...] = ()
+    teacher_vectors: np.ndarray | None = None  # float32 [N, G, W], or [N, W]
     unit: ClassVar[str] = "rows"
 
     def targets(self) -> dict[str, Any]:
         targets = {features.TEXT_IDS: self.text_ids}
         if self.labels is not None:
             targets[features.LABEL_IDS] = self.labels
+        if self.teacher_vectors is not None:
+            targets[features.TEACHER_VECTORS] = self.teacher_vectors
         return targets
 
     def names(self, indices: np.ndarray) -> list[str]:
@@ -120,6 +123,7 @@ def load(
     *,
     prompts: tuple[str, str] = ("", ""),
     label_names: tuple[str, ...] = (),
+    has_teacher: bool = False,
 ) -> TextSplit:
     """Checks and packs the rows of a split, and prints how many there are.
 
@@ -127,11 +131,13 @@ def load(
         name: of the split, for messages.
         prompts: put before the first text of a row, and before the others.
         label_names: of labelled rows, where a split before had some.
+        has_teacher: whether rows may be texts alone.
 
     Raises:
         ValueError: a score is no number, or a text has no token.
     """
-    kind, each = rows.kind_of(table), rows.texts_of(table)
+    kind = rows.kind_of(table, has_teacher=has_teacher)
+    each = rows.texts_of(table)
     size = len(each[0])
     before = (prompts[0], *(prompts[1] for _ in range(size - 1)))
     texts = [p + text for row in each for p, text in zip(before, row, strict=True)]
@@ -191,8 +197,8 @@ def _scores(table: tables.Table) -> np.ndarray:
         if not np.isfinite(value):
             raise errors.InputError(
                 f"{table.path}:{line}: score {label!r:.40} is not a finite number; "
-                "correct it, name the column with --label_column, or give pairs that "
-                "belong together, without a column of labels"
+                "correct it, name the column with --label_column, or pass "
+                "--label_column= for pairs that belong together and have no scores"
             )
         values.append(value)
     return np.array(values, np.float32)

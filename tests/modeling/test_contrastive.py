@@ -168,6 +168,32 @@ def test_cosine_and_triplets_are_means_over_rows():
     expected = sum(max(0, distance(a, p) - distance(a, n) + 0.5) for a, p, n in VECTORS)
     total, count = loss_of(contrastive.triplet_margin(0.5), VECTORS, input_mask=mask)
     assert count == 4 and total == pytest.approx(expected, rel=1e-4)
+    both = np.concatenate([VECTORS, VECTORS[:, :1]], axis=1)  # the anchor itself
+    own = sum(max(0, distance(a, p) + 0.5) for a, p, _ in VECTORS)
+    total, _ = loss_of(contrastive.triplet_margin(0.5), both, input_mask=mask)
+    assert total == pytest.approx((expected + own) / 2, rel=1e-2)
+
+
+def test_students_have_the_vectors_or_the_cosines_of_the_teacher():
+    mask = np.ones((4, 3, 2), np.int32)
+    teacher = RNG.normal(size=(4, 3, 6)).astype(np.float32)
+
+    def scaled(values):
+        flat = values.reshape(-1, values.shape[-1])
+        return flat / np.linalg.norm(flat, axis=1, keepdims=True)
+
+    objective = contrastive.distillation()
+    total, count = loss_of(objective, VECTORS, teacher_vectors=teacher, input_mask=mask)
+    expected = np.square(scaled(VECTORS) - scaled(teacher)).sum()
+    assert count == 12 and total == pytest.approx(expected, rel=1e-5)
+    same, _ = loss_of(objective, VECTORS, teacher_vectors=3 * VECTORS, input_mask=mask)
+    assert same == pytest.approx(0, abs=1e-9)
+    wide = RNG.normal(size=(4, 3, 9)).astype(np.float32)
+    total, _ = loss_of(objective, VECTORS, teacher_vectors=wide, input_mask=mask)
+    cosines = [scaled(each) @ scaled(each).T for each in (VECTORS, wide)]
+    assert total == pytest.approx(
+        np.square(cosines[0] - cosines[1]).mean(axis=1).sum(), rel=1e-5
+    )
 
 
 def test_equal_vectors_have_gradients_that_are_numbers():
