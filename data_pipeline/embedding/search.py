@@ -51,9 +51,12 @@ def nearest(
         for begin in range(0, len(block), _CORPUS_ROWS):
             part = np.asarray(block[begin : begin + _CORPUS_ROWS], np.float32)
             _check("corpus", part, size, queries.shape[1])
+            # Of one shape for all parts, so that equal vectors have equal products.
+            missing = _CORPUS_ROWS - len(part)
+            whole = np.pad(part, ((0, missing), (0, 0))) if missing else part
             for first in range(0, len(queries), _QUERY_ROWS):
                 rows = slice(first, first + _QUERY_ROWS)
-                products = queries[rows] @ part.T
+                products = (queries[rows] @ whole.T)[:, : len(part)]
                 if left_out is not None:
                     places = np.asarray(left_out[rows], np.int64) - size
                     inside = np.flatnonzero((places >= 0) & (places < len(part)))
