@@ -42,6 +42,8 @@ BEGIN_WITH = (
     "test_run_pretraining.py",
     "test_run_classifier.py",
     "test_documentation.py",
+    "test_run_embedding.py",
+    "serving/test_search.py",
     "test_run_seq2seq.py",
     "test_reports.py",
     "test_run_squad.py",

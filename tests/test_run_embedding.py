@@ -146,6 +146,7 @@ def test_queries_are_scored_by_the_passages_that_they_find(model_dir, data, tmp_
     assert "--judgements_file belong together; set all of them" in error
 
 
+@pytest.mark.slow
 def test_a_student_gets_the_vectors_of_its_teacher(model_dir, data, tmp_path):
     teacher = tmp_path / "teacher"
     tiny.succeed(
@@ -183,6 +184,7 @@ def test_a_student_gets_the_vectors_of_its_teacher(model_dir, data, tmp_path):
     assert "beside --teacher=" in error and "leave one out" in error
 
 
+@pytest.mark.slow
 def test_rows_learn_to_find_their_second_text(model_dir, data, tmp_path):
     before = tmp_path / "before"
     plain = [
@@ -217,8 +219,13 @@ def test_export_answers_with_the_vectors_of_the_model(model_dir, data, tmp_path)
         np.testing.assert_allclose(answers["vector"], vectors, atol=1e-5)
 
 
-@pytest.mark.parametrize("export_format", ["onnx", "litert"])
-@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+@pytest.mark.parametrize(
+    "export_format", ["onnx", pytest.param("litert", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize(
+    "pooling",
+    ["mean", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cls", "max"))],
+)
 def test_other_runtimes_have_the_vectors_of_the_model(
     export_format, pooling, model_dir, data, tmp_path
 ):
