@@ -45,7 +45,7 @@ def choose_vectors(path):
         kept = sentence_transformers.SentenceTransformer(text_vectors=vectors)
     changes = {"pooling": FLAGS.pooling, "is_normalized": FLAGS.normalize}
     changes = {name: value for name, value in changes.items() if value is not None}
-    prompts = _prompts(kept)
+    prompts = dict(kept.prompts) | _prompts(kept)
     for name in PROMPTS:
         if (prompt := FLAGS[f"{name}_prompt"].value) is not None:
             prompts[name] = prompt
@@ -58,16 +58,9 @@ def choose_vectors(path):
 
 
 def _prompts(kept):
-    """The prompts of a model by name, with one for each of PROMPTS if it has some.
-
-    sentence-transformers calls passages documents; a default prompt is for all texts.
-    """
-    prompts = dict(kept.prompts)
-    usual = prompts.get(kept.default_prompt)
-    for name, other in zip(PROMPTS, ("query", "document"), strict=True):
-        if (prompt := prompts.get(name, prompts.get(other, usual))) is not None:
-            prompts[name] = prompt
-    return prompts
+    """The prompts of a model for each of PROMPTS, where it has some."""
+    prompts = {name: kept.prompt_for(name) for name in PROMPTS}
+    return {name: prompt for name, prompt in prompts.items() if prompt is not None}
 
 
 def _of_rows(prompts):
@@ -122,6 +115,12 @@ def load(splits, tokenizer, prompts):
             has_teacher=name == "train" and bool(FLAGS.teacher),
         )
         label_names = data[name].label_names
+    kinds = {data[name].kind for name in ("train", "dev") if name in data}
+    if FLAGS.num_labelled and kinds != {rows.LABELLED}:
+        raise errors.InputError(
+            f"--num_labelled={FLAGS.num_labelled} is for labelled texts, and the rows "
+            f"are {' and '.join(sorted(kinds))}; leave it out"
+        )
     return data
 
 
@@ -180,14 +179,13 @@ class Scored:
 
 def score(texts, vectors):
     """The Scored of a TextSplit with vectors [N, G, W] or, of single texts, [N, W]."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    scaled = vectors / np.maximum(lengths, 1e-12)
     functions = {
         rows.RETRIEVAL: _retrieval,
         rows.SCORED: _correlations,
         rows.LABELLED: _neighbours,
     }
-    return Scored(vectors, functions.get(texts.kind, _ranks)(texts, scaled))
+    compute = functions.get(texts.kind, _ranks)
+    return Scored(vectors, compute(texts, search.normalize(vectors)))
 
 
 def _correlations(texts, vectors):
@@ -231,11 +229,6 @@ def show_few_labels(data, model, scored, settings):
     if not FLAGS.num_labelled:
         return
     train, dev = data["train"], data["dev"]
-    if train.kind != rows.LABELLED or dev.kind != rows.LABELLED:
-        raise errors.InputError(
-            f"--num_labelled={FLAGS.num_labelled} is for labelled texts, and the rows "
-            f"are {train.kind} and {dev.kind}; leave it out"
-        )
     vectors = settings.predictor(model)(train.examples())["vectors"]
     accuracies = scores.few_labels(
         search.normalize(vectors),

@@ -91,11 +91,12 @@ def import_tensorflow() -> None:
     """Imports TensorFlow and Keras, without what they import only if it is there."""
     if "tensorflow" in sys.modules:
         return
-    sys.modules |= dict.fromkeys(_NOT_NEEDED)  # type: ignore[arg-type]
+    absent = [name for name in _NOT_NEEDED if name not in sys.modules]
+    sys.modules |= dict.fromkeys(absent)  # type: ignore[arg-type]
     try:
         importlib.import_module("keras")
     finally:
-        for name in _NOT_NEEDED:
+        for name in absent:
             del sys.modules[name]
 
 

@@ -1,4 +1,4 @@
-"""Objectives of vectors of texts: what a batch says about which texts belong together.
+"""Objectives that move the vectors of texts that belong together near each other.
 
 Vectors are compared by their cosine. Other rows of a batch are negatives, and those of
 a text equal to the anchor or to its positive do not count. Where a batch is spread over
@@ -52,9 +52,8 @@ def in_batch_negatives(
     Metric: in_batch_accuracy, the share of anchors whose positive is nearest.
     """
 
-    def counts(features):
-        size = ops.shape(features[names.TEXT_IDS])[0]
-        return {"contrastive_loss": ops.cast(size, "float32")}
+    def count(features):
+        return ops.cast(ops.shape(features[names.TEXT_IDS])[0], "float32")
 
     def scores(features, values):
         """Scores [B, M] of all candidates, their labels [B], and those of anchors."""
@@ -77,19 +76,13 @@ def in_batch_negatives(
             return total
         return (total + ops.sum(losses.cross_entropy(scale * backward, own))) / 2
 
-    def totals(features, outputs):
-        return {
-            "contrastive_loss": _sum_over_dimensions(
-                lambda values: loss(features, values), outputs, dimensions
-            )
-        }
-
     def metrics(features, outputs):
         own, forward, _ = scores(features, vectors.normalize(outputs["vectors"]))
-        (count,) = counts(features).values()
-        return {"in_batch_accuracy": (ops.sum(losses.is_best(forward, own)), count)}
+        right = ops.sum(losses.is_best(forward, own))
+        return {"in_batch_accuracy": (right, count(features))}
 
-    return losses.Objective(counts, totals, metrics)
+    objective = _objective("contrastive_loss", count, loss, dimensions)
+    return objective._replace(metrics=metrics)
 
 
 def labelled_texts(
@@ -112,10 +105,10 @@ def labelled_texts(
         is_positive = ops.logical_and(is_other, labels[:, None] == every[None])
         return is_other, ops.cast(is_positive, "float32")
 
-    def counts(features):
+    def count(features):
         _, positive = others(features)
-        count = ops.sum(ops.cast(ops.max(positive, axis=1) > 0, "float32"))
-        return {"contrastive_loss": ops.maximum(count, 1e-6)}
+        number = ops.sum(ops.cast(ops.max(positive, axis=1) > 0, "float32"))
+        return ops.maximum(number, 1e-6)
 
     def loss(features, values):
         is_other, positive = others(features)
@@ -124,14 +117,7 @@ def labelled_texts(
         number = ops.maximum(ops.sum(positive, axis=1), 1.0)
         return -ops.sum(ops.sum(shares * positive, axis=1) / number)
 
-    def totals(features, outputs):
-        return {
-            "contrastive_loss": _sum_over_dimensions(
-                lambda values: loss(features, values), outputs, dimensions
-            )
-        }
-
-    return losses.Objective(counts, totals)
+    return _objective("contrastive_loss", count, loss, dimensions)
 
 
 def cosent(
@@ -145,9 +131,8 @@ def cosent(
     Features: label_ids float [B], the scores. Outputs: vectors [B, 2, W].
     """
 
-    def counts(features):
-        # Every replica has the loss of all rows.
-        return {"cosent_loss": ops.ones(())}
+    def count(features):
+        return ops.ones(())  # every replica has the loss of all rows
 
     def loss(features, values):
         cosines = scale * replicas.gather(ops.sum(values[:, 0] * values[:, 1], axis=-1))
@@ -157,14 +142,7 @@ def cosent(
         terms = ops.reshape(ops.where(is_ordered, differences, _MASKED), (-1,))
         return ops.logsumexp(ops.concatenate([ops.zeros(1), terms]))
 
-    def totals(features, outputs):
-        return {
-            "cosent_loss": _sum_over_dimensions(
-                lambda values: loss(features, values), outputs, dimensions
-            )
-        }
-
-    return losses.Objective(counts, totals)
+    return _objective("cosent_loss", count, loss, dimensions)
 
 
 def cosine_regression(
@@ -176,11 +154,12 @@ def cosine_regression(
     Outputs: vectors [B, 2, W].
     """
 
-    def row_losses(features, values):
+    def loss(features, values):
         cosines = ops.sum(values[:, 0] * values[:, 1], axis=-1)
-        return ops.square(cosines - features[names.LABEL_IDS] / largest_score)
+        gold = features[names.LABEL_IDS] / largest_score
+        return ops.sum(ops.square(cosines - gold))
 
-    return _mean_of_rows("cosine_loss", row_losses, dimensions)
+    return _objective("cosine_loss", _count_rows, loss, dimensions)
 
 
 def triplet_margin(margin: float, *, dimensions: Sequence[int] = ()):
@@ -189,14 +168,14 @@ def triplet_margin(margin: float, *, dimensions: Sequence[int] = ()):
     Outputs: vectors [B, G, W] of anchor, positive and negatives.
     """
 
-    def row_losses(features, values):
+    def loss(features, values):
         # Not a norm of the difference, whose gradient is none at 0.
         cosines = ops.sum(values[:, :1] * values[:, 1:], axis=-1)  # [B, G - 1]
         distances = ops.sqrt(2.0 * (LARGEST_COSINE - cosines))
         terms = ops.relu(distances[:, :1] - distances[:, 1:] + margin)
-        return ops.mean(terms, axis=1)
+        return ops.sum(ops.mean(terms, axis=1))
 
-    return _mean_of_rows("triplet_loss", row_losses, dimensions)
+    return _objective("triplet_loss", _count_rows, loss, dimensions)
 
 
 def distillation(
@@ -211,9 +190,8 @@ def distillation(
     W].
     """
 
-    def counts(features):
-        texts = features[names.INPUT_MASK][..., 0]
-        return {"distillation_loss": ops.cast(ops.size(texts), "float32")}
+    def count(features):
+        return ops.cast(ops.size(features[names.INPUT_MASK][..., 0]), "float32")
 
     def loss(features, values):
         teacher = vectors.normalize(features[names.TEACHER_VECTORS])
@@ -228,38 +206,25 @@ def distillation(
         theirs = _scores(teacher, replicas.gather(teacher))
         return ops.sum(ops.mean(ops.square(ours - theirs), axis=1))
 
-    def totals(features, outputs):
-        return {
-            "distillation_loss": _sum_over_dimensions(
-                lambda values: loss(features, values), outputs, dimensions
-            )
-        }
-
-    return losses.Objective(counts, totals)
+    return _objective("distillation_loss", count, loss, dimensions)
 
 
-def _mean_of_rows(name, row_losses, dimensions):
-    def counts(features):
-        size = ops.shape(features[names.INPUT_MASK])[0]
-        return {name: ops.cast(size, "float32")}
+def _count_rows(features):
+    return ops.cast(ops.shape(features[names.INPUT_MASK])[0], "float32")
+
+
+def _objective(name, count, loss, dimensions):
+    """The objective of one part: the sum of a loss over leading values, by a count.
+
+    `loss` takes the features and vectors of length 1, those of the first values.
+    """
 
     def totals(features, outputs):
-        return {
-            name: _sum_over_dimensions(
-                lambda values: ops.sum(row_losses(features, values)),
-                outputs,
-                dimensions,
-            )
-        }
+        values = outputs["vectors"]
+        leading = [values[..., :width] for width in dimensions] or [values]
+        return {name: sum(loss(features, vectors.normalize(each)) for each in leading)}
 
-    return losses.Objective(counts, totals)
-
-
-def _sum_over_dimensions(loss, outputs, dimensions):
-    """A loss of vectors of length 1, summed over those of the first dimensions."""
-    values = outputs["vectors"]
-    widths = dimensions or (values.shape[-1],)
-    return sum(loss(vectors.normalize(values[..., :width])) for width in widths)
+    return losses.Objective(lambda features: {name: count(features)}, totals)
 
 
 def _columns_first(values):

@@ -28,8 +28,7 @@ from training import inference, run_directory
 
 _BATCH_TEXTS = 64
 _USUAL_TOKENS = 128  # as in bert.load
-# Names of the prompts of a model; the first that it has counts.
-_PROMPTS = {"query": ("query",), "passage": ("document", "passage", "corpus")}
+_PROMPTS = ("query", "passage")
 
 
 class Source(NamedTuple):
@@ -112,13 +111,8 @@ def open_source(source: Source) -> Encoder:
         "is_normalized": vectors.is_normalized,
         "max_seq_length": length,
     }
-    named = modules.prompts if modules else {}
-    default = (
-        named[modules.default_prompt] if modules and modules.default_prompt else ""
-    )
     prompts = {
-        kind: next((named[name] for name in names if name in named), default)
-        for kind, names in _PROMPTS.items()
+        kind: (modules.prompt_for(kind) if modules else None) or "" for kind in _PROMPTS
     }
     return Encoder(identity, prompts, _embedder(model, tokenizer, length))
 

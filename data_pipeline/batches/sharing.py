@@ -38,12 +38,14 @@ def lay_out(lengths, width, shares, num_rows=None):
         packed_sources int32 [shares * R, width], packed_starts int32 [B].
     """
     parts = lengths.reshape(shares, -1)
-    begins, counts = zip(*(first_fit(part, width) for part in parts), strict=True)
-    sources = np.full((shares, (num_rows or max(*counts, 1)) * width), -1, np.int32)
-    for row, starts, part in zip(sources, begins, parts, strict=True):
+    fits = [first_fit(part, width) for part in parts]
+    count = num_rows or max(1, max(count for _, count in fits))
+    sources = np.full((shares, count * width), -1, np.int32)
+    for row, (starts, _), part in zip(sources, fits, parts, strict=True):
         taken = padding.ranges(np.arange(len(part)) * width, part)
         row[padding.ranges(starts, part)] = taken
-    return sources.reshape(-1, width), np.concatenate(begins).astype(np.int32)
+    starts = np.concatenate([starts for starts, _ in fits])
+    return sources.reshape(-1, width), starts.astype(np.int32)
 
 
 def share_rows(batches: tf.data.Dataset, shares: int, num_rows: int | None = None):

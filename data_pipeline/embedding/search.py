@@ -12,9 +12,9 @@ _INDEX_BITS, _LAST_INDEX = np.uint64(32), np.uint64((1 << 32) - 1)
 
 
 def normalize(vectors: np.ndarray) -> np.ndarray:
-    """Divides each row of [N, W] by its norm, float32; a row of zeros stays zero."""
+    """Divides vectors [..., W] by their norms, float32; one of zeros stays zero."""
     vectors = np.asarray(vectors, np.float32)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return vectors / np.where(norms > 0, norms, np.float32(1))
 
 

@@ -139,7 +139,7 @@ def load(
     kind = rows.kind_of(table, has_teacher=has_teacher)
     each = rows.texts_of(table)
     size = len(each[0])
-    before = (prompts[0], *(prompts[1] for _ in range(size - 1)))
+    before = prompts[:1] + prompts[1:] * (size - 1)
     texts = [p + text for row in each for p, text in zip(before, row, strict=True)]
     packed = _pack(name, texts, size, tokenizer, max_seq_length)
     _check_tokens(table, packed, tokenizer)

@@ -61,11 +61,12 @@ _PICKLED = (
     "trust it, and save it: SentenceTransformer(DIR).save_pretrained(NEW_DIR)"
 )
 _VECTOR = "sentence_embedding"
+_NAMES_OF_PROMPTS = {"query": ("query",), "passage": ("passage", "document", "corpus")}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceTransformer:
-    """What a directory holds beside the network.
+    """The modules and settings of a directory, beside its network.
 
     Attributes:
         max_seq_length: in tokens, special ones included; None for all positions.
@@ -85,6 +86,11 @@ class SentenceTransformer:
     source: str = ""
     width: int | None = None
     projection_files: tuple[str, ...] = ()
+
+    def prompt_for(self, kind: str) -> str | None:
+        """The prompt of a "query" or "passage", else the default one, or None."""
+        names = (*_NAMES_OF_PROMPTS[kind], self.default_prompt)
+        return next((self.prompts[n] for n in names if n in self.prompts), None)
 
 
 def choose_prompt(
