@@ -59,5 +59,8 @@ setuptools.setup(
     packages=[f"bert_reborn.{package}" for package in PACKAGES],
     package_dir={f"bert_reborn.{name}": name.replace(".", "/") for name in PACKAGES},
     include_package_data=False,  # what MANIFEST.in names is for the source archive
-    package_data={"bert_reborn.reports.pages": ["templates/*"]},
+    package_data={
+        f"bert_reborn.{package}": ["templates/*"]
+        for package in ("reports.pages", "serving.server")
+    },
 )

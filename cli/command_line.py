@@ -39,6 +39,7 @@ HEADINGS = (
     "Output",
     "Devices",
     "Processes",
+    "Server",
 )
 _LARGEST = 2**63 - 1  # of the integers that TensorFlow computes with
 _arguments: list[str] = []  # what is left of the command line without flags

@@ -1,24 +1,21 @@
 """The three modes of `python -m serving.predictor`: texts, a file, a server."""
 
 import contextlib
-import functools
 import json
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 from absl import flags
 
+from cli import serve_flags
 from contract import atomic_files, errors, tf_serving, wording
-from serving import answers, formats, predictor, streaming
-from serving.protocol import http_server, servables, version_polling
+from serving import answers, predictor, streaming
 from terminal import progress
 
 FLAGS = flags.FLAGS
 _BLOCK_BYTES = 2**16  # read at once
-_SLOW_SECONDS = 2  # of loading, after which a line names what is loaded
 
 
 def run(argv: Sequence[str]) -> None:
@@ -31,7 +28,9 @@ def run(argv: Sequence[str]) -> None:
         if not FLAGS.export_dir or not (FLAGS.serve or FLAGS.input_file or argv[1:]):
             raise errors.InputError('give --export_dir=DIR and texts: "one" "another"')
         if FLAGS.serve:
-            serve(FLAGS.export_dir, FLAGS.host, FLAGS.port, FLAGS.model_name)
+            command = serve_flags.import_command()
+            options = command.read_flags()
+            command.serve_export(FLAGS.export_dir, FLAGS.model_name, options)
         elif FLAGS.input_file:
             answer_file(
                 FLAGS.export_dir,
@@ -133,41 +132,3 @@ def _answer_lines(model, read, input_format, write, shows_rate):
             f"{failed[0]['error']}"
         )
     return count
-
-
-def serve(export_dir: str, host: str, port: int, model_name: str) -> None:
-    """Answers over HTTP until stopped."""
-
-    def load(version_dir):
-        text = f"loading and warming up {version_dir} ..."
-        notice = threading.Timer(_SLOW_SECONDS, progress.print_line, (text,))
-        notice.start()
-        try:
-            version = formats.open_version(version_dir)
-            servables.warm(version, version_dir)
-        finally:
-            notice.cancel()
-        return servables.Model(model_name, {servables.number(version_dir): version})
-
-    def replace(version_dir):
-        server.model = load(version_dir)
-
-    version_dir = predictor.find_version(export_dir)
-    server = http_server.Server(load(version_dir), host, port)
-    print(f"serving {version_dir} at {server.address}:predict; Ctrl-C ends")
-    print(f"for example: {_example_request(server)}", flush=True)
-    newest = functools.partial(predictor.newest_version, export_dir)
-    with version_polling.Poller(version_dir, newest, replace).running():
-        http_server.run(server)
-    print("stopped")
-
-
-def _example_request(server):
-    """A command that sends the model a text, to be copied."""
-    version = server.model.version(server.model.name)
-    names = version.text_signatures().get(tf_serving.DEFAULT_SIGNATURE)
-    if not names:
-        return f"curl {server.address}/metadata"
-    texts = {name: "a text" if n == 1 else ["a text"] * n for name, n in names.items()}
-    body = json.dumps({"instances": [texts]})
-    return f"curl -d '{body}' {server.address}:predict"

@@ -21,7 +21,7 @@ import os
 
 from absl import flags
 
-from cli import command_line
+from cli import command_line, serve_flags
 from contract import errors, tf_serving
 
 FLAGS = flags.FLAGS
@@ -59,21 +59,9 @@ def define() -> None:
             "File for the predictions of --input_file, one JSON object per line. The "
             "default is standard output.",
         )
-    with command_line.heading("What to do"):
-        flags.DEFINE_bool("serve", False, "Serve predictions over HTTP until stopped.")
-        flags.DEFINE_string(
-            "host", "127.0.0.1", "With --serve: the address to listen on."
-        )
-        flags.DEFINE_integer(
-            "port",
-            tf_serving.REST_PORT,
-            "With --serve: the port to listen on; 0 selects a free port.",
-            0,
-            65535,
-        )
-        flags.DEFINE_string(
-            "model_name", "default", "With --serve: the name of the model in URLs."
-        )
+    serve_flags.define()
+    with command_line.heading("Server"):
+        flags.DEFINE_string("model_name", "default", "Name of the model in URLs.")
     flags.register_multi_flags_validator(
         ["serve", "input_file"],
         lambda values: not (values["serve"] and values["input_file"]),
@@ -95,3 +83,4 @@ def check() -> None:
             "and give OUTPUT_DIR/export, export_litert or export_onnx"
         )
     command_line.check_files("input_file")
+    serve_flags.check()

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from contract import atomic_files, errors, file_names, json_files, tf_serving
 from serving import answers, export, formats
+from serving.protocol import servables
 
 
 def find_version(export_dir: str) -> str:
@@ -73,8 +74,7 @@ class Predictor:
                 f"--signature={signature}: {export_dir} has no such signature of "
                 f"texts; choose among {', '.join(sorted(inputs))}"
             )
-        outputs = self._version.signatures[signature].outputs
-        self.labels = _read_labels(export_dir, outputs)
+        self.labels = read_labels(export_dir, self._version, signature)
         self.text_names = answers.text_names(inputs[signature])
 
     def predict(self, *texts: str | Sequence[str]) -> list[dict[str, Any]]:
@@ -109,8 +109,16 @@ class Predictor:
         return answers.rows(outputs, self.labels)
 
 
-def _read_labels(directory, outputs):
-    """The names in label_map.json; [] where there is no such file."""
+def read_labels(
+    directory: str,
+    version: servables.Version,
+    signature: str = tf_serving.DEFAULT_SIGNATURE,
+) -> list[str]:
+    """The names in label_map.json; [] where there is no such file.
+
+    Raises:
+        InputError: the file is damaged, or the model has not as many labels.
+    """
     path = os.path.join(directory, tf_serving.EXTRA_DIR, file_names.LABEL_MAP)
     if not tf.io.gfile.exists(path):
         return []
@@ -119,6 +127,7 @@ def _read_labels(directory, outputs):
         names = answers.label_names(json_files.read_object(path))
     except (ValueError, RecursionError) as error:
         raise errors.InputError(f"{path}: {error}; {remedy}") from error
+    outputs = version.signature(signature).outputs
     if "probabilities" in outputs and (names or "label" in outputs):
         count = outputs["probabilities"].tensor_shape.dim[-1].size
         if count not in (len(names), -1):

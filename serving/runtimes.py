@@ -124,7 +124,10 @@ def open_version(directory: str) -> servables.Version:
     whole = meta_graph_pb2.SignatureDef(
         inputs=encode.inputs, outputs=finish.outputs, method_name=encode.method_name
     )
-    return servables.Version({tf_serving.DEFAULT_SIGNATURE: whole}, call)
+    signatures, are_independent = {tf_serving.DEFAULT_SIGNATURE: whole}, True
+    if isinstance(network, onnx_runtime.Network):
+        are_independent = network.has_independent_rows
+    return servables.Version(signatures, call, are_independent)
 
 
 def _open_plain(directory, texts):

@@ -1,4 +1,4 @@
-"""The REST API of TensorFlow Serving, as a function of a request.
+"""The REST API of TensorFlow Serving: requests to arrays, and outputs to JSON.
 
 As its documentation (RESTful API): status, metadata and `:predict`, rows as `instances`
 or columns as `inputs`, errors as `{"error": ...}`.
@@ -6,8 +6,9 @@ or columns as `inputs`, errors as `{"error": ...}`.
 
 import json
 import re
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 from urllib import parse
 
 import tensorflow as tf
@@ -20,7 +21,14 @@ _MODEL = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
 _PREDICTION = re.compile(f"{_MODEL}:(classify|regress|predict)", re.IGNORECASE)
 _STATUS = re.compile(f"{_MODEL}(/metadata)?", re.IGNORECASE)
 _MAX_VERSION = 2**63 - 1
+
+
+class TooManyRowsError(tf.errors.InvalidArgumentError):
+    """A request has more rows than the server takes."""
+
+
 _CODES = {
+    TooManyRowsError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     tf.errors.InvalidArgumentError: HTTPStatus.BAD_REQUEST,
     tf.errors.FailedPreconditionError: HTTPStatus.BAD_REQUEST,
     tf.errors.OutOfRangeError: HTTPStatus.BAD_REQUEST,
@@ -32,18 +40,23 @@ _CODES = {
 }
 
 
-def answer(
-    model: servables.Model, method: str, path: str, body: bytes = b""
-) -> tuple[int, str]:
-    """The HTTP status and the JSON text that answer a request."""
-    try:
-        return HTTPStatus.OK, _answer(model, method, path.partition("?")[0], body)
-    except tf.errors.OpError as error:
+class Prediction(NamedTuple):
+    """A request for outputs of a signature; `write` makes JSON of them."""
+
+    version: servables.Version
+    signature_name: str
+    arrays: servables.Arrays
+    write: Callable[[servables.Arrays], str]
+
+
+def explain(error: Exception) -> tuple[int, str]:
+    """The HTTP status and the JSON text of an error of this module, or of a model."""
+    if isinstance(error, tf.errors.OpError):
         status = _CODES.get(type(error), HTTPStatus.INTERNAL_SERVER_ERROR)
         return status, error_text(atomic_files.reason(error))
-    except RecursionError:
-        text = "JSON Parse error: lists or objects are nested too deep"
-        return HTTPStatus.BAD_REQUEST, error_text(text)
+    assert isinstance(error, RecursionError), error
+    text = "JSON Parse error: lists or objects are nested too deep"
+    return HTTPStatus.BAD_REQUEST, error_text(text)
 
 
 def error_text(message: str) -> str:
@@ -51,24 +64,38 @@ def error_text(message: str) -> str:
     return json.dumps({"error": message})  # ASCII, for half a surrogate pair
 
 
-def _answer(model, method, path, body):
-    match = _PREDICTION.fullmatch(path) if method == "POST" else None
-    if match:
-        name, number = _model_version(match)
-        if match[4].lower() != "predict":
-            raise servables.invalid(
-                f"the signatures of {model.name} are for :predict, not for :{match[4]}"
-            )
-        return _predict(model, name, number, _parse(body))
-    match = _STATUS.fullmatch(path) if method == "GET" else None
+def read(model: servables.Model, path: str, body: bytes, max_rows: int) -> Prediction:
+    """The prediction that a POST requests, with at most `max_rows` instances.
+
+    Raises:
+        tf.errors.OpError, RecursionError: see `explain`.
+    """
+    match = _PREDICTION.fullmatch(path)
     if not match:
+        raise _malformed(model, "POST", path)
+    name, number = _model_version(match)
+    if match[4].lower() != "predict":
         raise servables.invalid(
-            f"Malformed request: {method} {path:.200}; to ask, POST "
-            f'{{"instances": [...]}} to /v1/models/{model.name}:predict; GET '
-            f"/v1/models/{model.name}/metadata names the inputs"
+            f"the signatures of {model.name} are for :predict, not for :{match[4]}"
         )
+    return _read_prediction(model, name, number, read_object(body), max_rows)
+
+
+def describe(model: servables.Model, method: str, path: str) -> str:
+    """The JSON text of a status or of metadata; errors as of `read`."""
+    match = _STATUS.fullmatch(path) if method in ("GET", "HEAD") else None
+    if not match:
+        raise _malformed(model, method, path)
     name, number = _model_version(match)
     return (_metadata if match[4] else _status)(model, name, number)
+
+
+def _malformed(model, method, path):
+    return servables.invalid(
+        f"Malformed request: {method} {path:.200}; to ask, POST "
+        f'{{"instances": [...]}} to /v1/models/{model.name}:predict; GET '
+        f"/v1/models/{model.name}/metadata names the inputs"
+    )
 
 
 def _model_version(match):
@@ -107,7 +134,8 @@ def _metadata(model, name, number):
     return json.dumps({"model_spec": spec, "metadata": metadata}, indent=1)
 
 
-def _parse(body: bytes) -> dict[str, Any]:
+def read_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in a body; errors as of `read`."""
     try:
         request = json.loads(body.decode())
     except UnicodeDecodeError as error:
@@ -126,7 +154,7 @@ def _parse(body: bytes) -> dict[str, Any]:
     return request
 
 
-def _predict(model, name, number, request):
+def _read_prediction(model, name, number, request, max_rows):
     signature_name = request.get("signature_name", "")
     if not isinstance(signature_name, str):
         raise servables.invalid(
@@ -141,19 +169,27 @@ def _predict(model, name, number, request):
             "expecting only one of 'inputs' or 'instances' keys to exist"
         )
     if "instances" in request:
-        arrays = _read_rows(request["instances"], dtypes)
-        outputs = version.predict(signature_name, arrays)
-        return f'{{"predictions": {json_tensors.by_row(outputs)}}}'
-    if "inputs" in request:
+        arrays = _read_rows(request["instances"], dtypes, max_rows)
+        key, write = "predictions", json_tensors.by_row
+    elif "inputs" in request:
         arrays = _read_columns(request["inputs"], dtypes)
-        outputs = version.predict(signature_name, arrays)
-        return f'{{"outputs": {json_tensors.by_column(outputs)}}}'
-    raise servables.invalid("Missing 'inputs' or 'instances' key")
+        key, write = "outputs", json_tensors.by_column
+    else:
+        raise servables.invalid("Missing 'inputs' or 'instances' key")
+    return Prediction(
+        version,
+        signature_name,
+        arrays,
+        lambda outputs: f'{{"{key}": {write(outputs)}}}',
+    )
 
 
-def _read_rows(instances, dtypes):
+def _read_rows(instances, dtypes, max_rows):
     if not isinstance(instances, list):
         raise servables.invalid("Excepting 'instances' to be an list/array")
+    if len(instances) > max_rows:
+        text = f"{len(instances)} instances, the limit is {max_rows}; send several"
+        raise TooManyRowsError(None, None, f"{text} requests")
     if not instances:
         raise servables.invalid(
             "No values in 'instances' array; a batch of no rows is given as 'inputs'"

@@ -4,7 +4,7 @@ Wrong requests raise the errors of `tf.errors`, whose codes are those of gRPC.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,15 +26,18 @@ class Version:
     Args:
         signatures: by name, as they lie in the file of a SavedModel.
         call: name of a signature, its inputs -> its outputs, {name: array} each.
+        has_independent_rows: whether the outputs of a row are those of the row alone.
     """
 
     def __init__(
         self,
         signatures: Mapping[str, meta_graph_pb2.SignatureDef],
         call: Callable[[str, Arrays], Arrays],
+        has_independent_rows: bool = True,
     ):
         self.signatures = signatures
         self.call = call
+        self._has_independent_rows = has_independent_rows
 
     def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
         """The signature of this name, if it has inputs; "" is the default one.
@@ -63,13 +66,33 @@ class Version:
                 signatures[name] = counts
         return signatures
 
+    def joins_rows(self, name: str) -> bool:
+        """Whether texts of several requests may be computed as one.
+
+        Outputs whose width depends on the longest text of a request are excluded.
+        """
+        outputs = self.signature(name).outputs.values()
+        return (
+            self._has_independent_rows
+            and (name or tf_serving.DEFAULT_SIGNATURE) in self.text_signatures()
+            and all(_spec(info).shape[1:].is_fully_defined() for info in outputs)
+        )
+
     def predict(self, name: str, arrays: Arrays) -> Arrays:
         """The outputs of a signature; strings are arrays of `bytes` objects.
 
         Raises:
+            tf.errors.OpError: as of `check`, or the model has failed.
+        """
+        self.check(name, arrays)
+        return self.call(name or tf_serving.DEFAULT_SIGNATURE, arrays)
+
+    def check(self, name: str, arrays: Arrays) -> None:
+        """Compares inputs with a signature.
+
+        Raises:
             tf.errors.InvalidArgumentError: names, types or shapes of the inputs are
                 not those of the signature.
-            tf.errors.OpError: the model has failed.
         """
         inputs = self.signature(name).inputs
         if set(arrays) != set(inputs):
@@ -79,14 +102,17 @@ class Version:
             )
         for key, info in inputs.items():
             _check(key, arrays[key], info)
-        return self.call(name or tf_serving.DEFAULT_SIGNATURE, arrays)
 
 
 class Model(NamedTuple):
-    """Versions under one name; the largest number answers requests without one."""
+    """Versions under one name; the largest number answers requests without one.
+
+    `labels` are the names of a classifier's probabilities, in order.
+    """
 
     name: str
     versions: Mapping[int, Version]
+    labels: Sequence[str] = ()
 
     def version(self, name: str, number: int | None = None) -> Version:
         """The version with this number, or the newest.

@@ -3,7 +3,8 @@
 import contextlib
 import gc
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 
 import tensorflow as tf
 from absl import logging
@@ -22,6 +23,7 @@ class Poller:
         serve: loads a version and answers from it from then on. If it raises an error,
             such as a ValueError that names the version, the one before stays in
             service, and this version is not tried again.
+        seen: a version that was tried before, if not the one in service.
     """
 
     def __init__(
@@ -29,10 +31,10 @@ class Poller:
         version_dir: str,
         newest: Callable[[], str],
         serve: Callable[[str], object],
+        seen: str = "",
     ):
-        self._served = self._seen = version_dir
+        self._served, self._seen = version_dir, seen or version_dir
         self._newest, self._serve = newest, serve
-        self._stop = threading.Event()
 
     def poll(self) -> None:
         """Looks once."""
@@ -60,18 +62,12 @@ class Poller:
             print(f"serving {newest} from now on", flush=True)
         gc.collect()  # functions of the old one refer to one another and to its weights
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        """Looks every POLL_SECONDS, in a thread, until the block ends."""
+    def start(self) -> None:
+        """Looks every POLL_SECONDS, in a thread, until the process ends."""
 
-        def poll_until_stopped() -> None:
-            while not self._stop.wait(POLL_SECONDS):
+        def poll_forever() -> None:
+            while True:
+                time.sleep(POLL_SECONDS)
                 self.poll()
 
-        thread = threading.Thread(target=poll_until_stopped, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            thread.join()  # TensorFlow cannot be interrupted while it loads
+        threading.Thread(target=poll_forever, daemon=True).start()

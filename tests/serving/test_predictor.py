@@ -1,24 +1,19 @@
 """Tests of serving/predictor.py as a program: a stream of lines, and over HTTP."""
 
-import concurrent.futures
 import json
 import pathlib
 import shutil
-import signal
-import time
-import urllib.request
-import weakref
 
 import pytest
 import tensorflow as tf
 
-from cli import predict_command
+from cli import predict_command, serve_command
 from contract import errors, file_names
 from serving import export, predictor
-from serving.protocol import http_server, servables, version_polling
+from serving.protocol import servables
 
 ROOT = pathlib.Path(export.__file__).parents[1]
-WAIT_SECONDS = 60
+OPTIONS = serve_command.Options()
 
 
 def save(folder, short="short", long="long"):
@@ -140,7 +135,7 @@ def test_damaged_export_is_one_line(name, change, export_dir, tmp_path, capsys):
     for answer in (
         lambda: predict_command.answer_texts(str(tmp_path), ["text"]),
         lambda: predict_command.answer_file(str(tmp_path), str(lines_file)),
-        lambda: predict_command.serve(str(tmp_path), "127.0.0.1", 0, "sizes"),
+        lambda: serve_command.serve_export(str(tmp_path), "sizes", OPTIONS),
     ):
         with pytest.raises(errors.InputError) as caught:
             answer()
@@ -194,98 +189,3 @@ def test_every_number_of_a_model_is_printed(tmp_path, capsys):
     assert capsys.readouterr().out == (
         '{"text": "abc", "scores": [3.0, -1.5]}\n3.000 -1.500  abc\n'
     )
-
-
-def while_serving(monkeypatch, export_dir, ask):
-    """Stops the server of the command after `ask`, and returns the result of that."""
-    pool = concurrent.futures.ThreadPoolExecutor(1)
-    before = http_server.run
-
-    def run(server):
-        def work():
-            try:
-                return ask(server)
-            finally:
-                signal.raise_signal(signal.SIGTERM)
-
-        futures.append(pool.submit(work))
-        before(server)
-
-    futures = []
-    with monkeypatch.context() as patch, pool:
-        patch.setattr(http_server, "run", run)
-        predict_command.serve(export_dir, "127.0.0.1", 0, "sizes")
-        return futures[0].result(WAIT_SECONDS)
-
-
-def request(server, path, body=None):
-    raw = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(server.address + path, raw, timeout=20) as answer:
-        return json.load(answer)
-
-
-def labels(server, path=":predict"):
-    rows = request(server, path, {"instances": ["a", "longer"]})["predictions"]
-    return [row["label"] for row in rows]
-
-
-def test_http_serves_until_it_is_told_to_stop(export_dir, monkeypatch, capsys):
-    handler = signal.getsignal(signal.SIGTERM)
-
-    def ask(server):
-        return labels(server, "/versions/1:predict")
-
-    assert while_serving(monkeypatch, export_dir, ask) == ["short", "long"]
-    assert signal.getsignal(signal.SIGTERM) == handler
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0].startswith(f"serving {export_dir}/1 at http://127.0.0.1:")
-    assert printed[0].endswith("/v1/models/sizes:predict; Ctrl-C ends")
-    url = printed[0].split(" at ")[1].split(";")[0]
-    body = '{"instances": [{"text": "a text"}]}'
-    assert printed[1:] == [f"for example: curl -d '{body}' {url}", "stopped"]
-
-
-def until(look, is_so):
-    actual, end = [look()], time.monotonic() + WAIT_SECONDS
-    while not is_so(actual[-1]):
-        assert time.monotonic() < end, actual[-1]
-        time.sleep(0.005)
-        actual.append(look())
-    return actual
-
-
-def test_http_goes_over_to_a_new_version(tmp_path, monkeypatch, capsys):
-    folder = tmp_path / "export"
-    save(folder)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(version_polling, "POLL_SECONDS", 0.02)
-    lines, warmed = [], []
-    monkeypatch.setattr(version_polling.progress, "print_line", lines.append)
-
-    def ask(server):
-        def warm(version, directory):
-            warmed.append((directory, [*server.model.versions]))
-
-        old = weakref.ref(server.model.versions[1])
-        monkeypatch.setattr(servables, "warm", warm)
-        assert save(folder, "kurz", "lang") == f"{folder}/2"
-        lines.clear()
-        actual = until(lambda: labels(server), lambda labels: labels[0] == "kurz")
-        until(old, lambda version: version is None)
-        (tmp_path / "3").mkdir()
-        (tmp_path / "3" / "saved_model.pb").write_bytes(b"broken")
-        (tmp_path / "3").rename(folder / "3")
-        until(lambda: [*lines], lambda lines: lines)
-        return actual, labels(server), request(server, "")
-
-    actual, last, status = while_serving(monkeypatch, str(folder), ask)
-    assert actual[:-1] == [["short", "long"]] * (len(actual) - 1)
-    assert actual[-1] == last == ["kurz", "lang"]
-    assert warmed == [(f"{folder}/2", [1])]
-    (state,) = status["model_version_status"]
-    assert (state["version"], state["state"]) == ("2", "AVAILABLE")
-    printed = (
-        f"{folder}/2 stays in service; {folder}/3/saved_model.pb: cannot be loaded ("
-    )
-    assert len(lines) == 1 and lines[0].startswith(printed)
-    assert f"serving {folder}/2 from now on" in capsys.readouterr().out.splitlines()

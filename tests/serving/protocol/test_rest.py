@@ -62,9 +62,26 @@ MODEL = servables.Model(
 )
 
 
+MAX_ROWS = 1000
+
+
+def answer(method, path, body=b""):
+    """What serving/server makes of a request: its status and text."""
+    try:
+        if method != "POST":
+            return 200, rest.describe(MODEL, method, path)
+        prediction = rest.read(MODEL, path, body, MAX_ROWS)
+        outputs = prediction.version.predict(
+            prediction.signature_name, prediction.arrays
+        )
+        return 200, prediction.write(outputs)
+    except (tf.errors.OpError, RecursionError) as error:
+        return rest.explain(error)
+
+
 def ask(body, path="/v1/models/half:predict"):
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    status, text = rest.answer(MODEL, "POST", path, raw)
+    status, text = answer("POST", path, raw)
     return int(status), json.loads(text)
 
 
@@ -97,7 +114,7 @@ def test_version_and_percent_signs_of_the_path_count():
     body = {"instances": ["a"]}
     for path in ("half/versions/1", "half/versions/12", "%68alf"):
         assert ask(body, f"/v1/models/{path}:predict")[0] == 200
-    assert ask(body, "/V1/Models/half:Predict?x=1")[0] == 200
+    assert ask(body, "/V1/Models/half:Predict")[0] == 200
 
 
 def test_bytes_are_base64():
@@ -108,6 +125,12 @@ def test_bytes_are_base64():
     assert ask(columns)[1] == {"outputs": [raw]}
     # Of an output that holds text: what is not UTF-8 is replaced.
     assert ask({"instances": [raw]})[1]["predictions"][0]["upper"] == "\ufffd\0A"
+
+
+def test_rows_above_the_limit_have_their_own_status():
+    assert ask({"instances": ["a"] * MAX_ROWS})[0] == 200
+    status, actual = ask({"instances": ["a"] * (MAX_ROWS + 1)})
+    assert status == 413 and "1001 instances, the limit is 1000" in actual["error"]
 
 
 def test_zero_rows_are_columns_of_none():
@@ -189,7 +212,7 @@ def test_unknown_place_is_an_error_object(method, path, status, text):
     failing = {"signature_name": "out_of_memory", "inputs": [1.0]}
     assert ask(failing) == (429, {"error": "no room"})
     body = b'{"instances": ["a"]}'
-    actual = rest.answer(MODEL, method, f"/v1/models/{path}", body)
+    actual = answer(method, f"/v1/models/{path}", body)
     assert actual[0] == status and text in json.loads(actual[1])["error"]
 
 
@@ -219,6 +242,6 @@ PATHS = st.from_regex(
     st.binary() | REQUESTS.map(lambda request: json.dumps(request).encode()),
 )
 def test_any_request_is_answered_in_json(method, path, body):
-    status, text = rest.answer(MODEL, method, path, body)
+    status, text = answer(method, path, body)
     assert status in (200, 400, 404, 429)
     assert ("error" in json.loads(text)) == (status != 200)

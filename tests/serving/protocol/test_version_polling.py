@@ -3,15 +3,12 @@
 tests/serving/test_predictor.py does it with exports.
 """
 
-import concurrent.futures
 import threading
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.protocol import http_server, servables, version_polling
-from tests.serving.protocol import test_http_server
+from serving.protocol import version_polling
 
 WAIT_SECONDS = 20  # of what comes at once
 
@@ -75,52 +72,19 @@ def test_served_version_stays_where_none_is_to_be_seen(gone, capsys):
     assert versions.polled("v/2") == ["v/2"]
 
 
-def test_polling_ends_with_its_block(monkeypatch):
+def test_polling_goes_on(monkeypatch):
     monkeypatch.setattr(version_polling, "POLL_SECONDS", 0.001)
     looks = threading.Semaphore(0)
     poller = version_polling.Poller("", lambda: looks.release() or "", None)
-    with poller.running():
-        for _ in range(3):
-            assert looks.acquire(timeout=WAIT_SECONDS)
-    while looks.acquire(blocking=False):
-        pass
-    assert not looks.acquire(timeout=0.05)
+    poller.start()
+    for _ in range(3):
+        assert looks.acquire(timeout=WAIT_SECONDS)
 
 
-def test_request_under_way_ends_with_the_version_that_it_began_with(monkeypatch):
-    monkeypatch.setattr(
-        http_server.joblib, "cpu_count", lambda: 2
-    )  # requests at a time
-    began, may_end = threading.Event(), threading.Event()
-
-    def old(_, arrays):
-        began.set()
-        assert may_end.wait(WAIT_SECONDS)
-        return {"upper": np.array([b"old"] * len(arrays["text"]), object)}
-
-    def new(_, arrays):
-        return {"upper": np.array([b"new"] * len(arrays["text"]), object)}
-
-    def model(number, call):
-        version = servables.Version(test_http_server.LINE, call)
-        return servables.Model("echo", {number: version})
-
-    def ask():
-        return test_http_server.post(server, {"instances": ["a", "b"]})[2]
-
-    server = http_server.Server(model(1, old), "127.0.0.1", 0)
-    with (
-        test_http_server.serving(server),
-        concurrent.futures.ThreadPoolExecutor(1) as pool,
-    ):
-        first = pool.submit(ask)
-        try:
-            assert began.wait(WAIT_SECONDS)
-            server.model = model(2, new)
-            assert ask() == {"predictions": ["new", "new"]}
-            assert not first.done()
-        finally:
-            may_end.set()
-        assert first.result(WAIT_SECONDS) == {"predictions": ["old", "old"]}
-        path = "/versions/1:predict"
-        assert test_http_server.post(server, {"instances": ["a"]}, path)[0] == 404
+def test_version_that_was_tried_before_is_not_tried_again(capsys):
+    versions = Versions()
+    versions.poller = version_polling.Poller(
+        "v/1", versions.look, versions.serve, seen="v/2"
+    )
+    assert versions.polled("v/2", times=2) == []
+    assert versions.polled("v/3") == ["v/3"]

@@ -1,0 +1,135 @@
+"""Serves an export, or an index of texts, over HTTP until stopped."""
+
+import functools
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from absl import flags
+
+from cli import serve_flags
+from contract import errors, tf_serving
+from serving import export, formats, predictor
+from serving.protocol import servables, version_polling
+from serving.server import app, process, service, tasks
+from terminal import progress
+
+FLAGS = flags.FLAGS
+_SLOW_SECONDS = 2  # of loading, after which a line names what is loaded
+
+
+class Options(NamedTuple):
+    """Where to listen, what to take, and from whom."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    limits: service.Limits = service.Limits()
+    access: app.Access = app.Access()
+    log: str = "none"
+
+
+def read_flags() -> Options:
+    """The Options that the flags and the environment name."""
+    limits: Any = {name: FLAGS[name].value for name in service.Limits._fields}
+    access = app.Access(
+        {FLAGS.host, *FLAGS.allowed_hosts},
+        {*FLAGS.cors_origins},
+        os.environ.get(serve_flags.KEY_VARIABLE, ""),
+    )
+    return Options(
+        FLAGS.host, FLAGS.port, service.Limits(**limits), access, FLAGS.access_log
+    )
+
+
+def serve_export(export_dir: str, model_name: str, options: Options) -> None:
+    """Serves the newest version of an export, and those that come."""
+    predictor.find_version(export_dir)
+
+    def load(server: service.Service, address: str) -> None:
+        version_dir, server.model = _load_newest(export_dir, model_name)
+        place = f"{address}/v1/models/{model_name}"
+        print(f"serving {version_dir} at {place}:predict; Ctrl-C ends")
+        print(f"for example: {_example_request(server.model, place)}", flush=True)
+
+        def replace(version_dir: str) -> None:
+            server.model = _load(version_dir, model_name)
+
+        newest = functools.partial(predictor.newest_version, export_dir)
+        poller = version_polling.Poller(version_dir, newest, replace, seen=newest())
+        poller.start()
+
+    serve(load, tasks.of_models, options)
+
+
+def serve_index(
+    index_dir: str, open_index: Callable[[], tasks.Search], options: Options
+) -> None:
+    """Serves searches; `open_index` loads the index and the model of queries."""
+    index: list[tasks.Search] = []
+
+    def load(_: service.Service, address: str) -> None:
+        index.append(open_index())
+        print(f"serving {index_dir} at {address}{tasks.SEARCH}; Ctrl-C ends")
+        body = json.dumps({"query": "a text", "top_k": 3})
+        print(f"for example: curl -d '{body}' {address}{tasks.SEARCH}", flush=True)
+
+    def answers(server: service.Service) -> Mapping[str, app.Answer]:
+        return tasks.of_index(server, lambda *query: index[0](*query))
+
+    serve(load, answers, options)
+
+
+def serve(
+    load: Callable[[service.Service, str], None],
+    answers: Callable[[service.Service], Mapping[str, app.Answer]],
+    options: Options,
+) -> None:
+    """Answers until stopped; `load` prints the address when it is done."""
+    server = service.Service(options.limits)
+    application = app.App(server, answers(server), options.access, options.log)
+    with process.listen(options.host, options.port) as listener:
+        address = process.address(listener)
+        outcome = process.run(application, listener, lambda: load(server, address))
+    lost = outcome.num_unanswered
+    print(f"stopped; not answered: {lost}" if lost else "stopped", flush=True)
+    if lost or not outcome.is_idle:  # no thread may compute while Python ends
+        os._exit(1 if lost else 0)
+
+
+def _load_newest(export_dir, model_name):
+    """The path and the Model of the newest version that can be loaded."""
+    versions = export.versions(export_dir)
+    paths = [versions[number] for number in sorted(versions, reverse=True)]
+    for path in paths[:-1]:
+        try:
+            return path, _load(path, model_name)
+        except errors.InputError as error:
+            progress.print_line(f"{error}; trying the version before")
+    path = predictor.find_version(paths[-1] if paths else export_dir)
+    return path, _load(path, model_name)
+
+
+def _load(version_dir, model_name):
+    text = f"loading and warming up {version_dir} ..."
+    notice = threading.Timer(_SLOW_SECONDS, progress.print_line, (text,))
+    notice.start()
+    try:
+        version = formats.open_version(version_dir)
+        labels = predictor.read_labels(version_dir, version)
+        servables.warm(version, version_dir)
+    finally:
+        notice.cancel()
+    number = servables.number(version_dir)
+    return servables.Model(model_name, {number: version}, labels)
+
+
+def _example_request(model, place):
+    """A command that sends the model a text, to be copied."""
+    names = model.version(model.name).text_signatures()
+    inputs = names.get(tf_serving.DEFAULT_SIGNATURE)
+    if not inputs:
+        return f"curl {place}/metadata"
+    texts = {name: "a text" if n == 1 else ["a text"] * n for name, n in inputs.items()}
+    return f"curl -d '{json.dumps({'instances': [texts]})}' {place}:predict"

@@ -1,0 +1,98 @@
+"""Flags of a server: its address, its limits, who may send requests."""
+
+import importlib
+import os
+from typing import Any
+
+from absl import flags
+
+from cli import command_line
+from contract import errors, tf_serving
+
+FLAGS = flags.FLAGS
+KEY_VARIABLE = "BERT_API_KEY"
+# Limits: name, default, meaning.
+_COUNTS = (
+    ("max_body_bytes", 8 << 20, "Bytes of a request."),
+    ("max_request_rows", 1024, "Rows of a request."),
+    (
+        "max_request_tokens",
+        1 << 16,
+        "Tokens of a request, padding included; texts have one for 4 bytes.",
+    ),
+    ("max_waiting", 256, "Requests that may wait; others are answered with 429."),
+    ("max_connections", 1024, "Connections that may be open."),
+    ("max_batch_tokens", 4096, "Tokens of requests that are computed together."),
+)
+_TIMES = (
+    ("request_seconds", 60, "Seconds until a request is answered with 504."),
+    ("header_seconds", 10, "Seconds until the head of a request is there."),
+    ("body_seconds", 30, "Seconds until the body of a request is there."),
+    (
+        "drain_seconds",
+        30,
+        "Seconds after SIGTERM or Ctrl-C in which accepted requests are answered.",
+    ),
+    (
+        "max_batch_wait_ms",
+        0,
+        "Milliseconds that a request waits for others to be computed with.",
+    ),
+)
+
+
+@command_line.heading("Server")
+def define(port: int = tf_serving.REST_PORT) -> None:
+    """Defines --serve and the flags that it reads."""
+    flags.DEFINE_bool("serve", False, "Serve over HTTP until stopped.")
+    flags.DEFINE_string(
+        "host", "127.0.0.1", "Address to listen on; 0.0.0.0 takes other machines."
+    )
+    flags.DEFINE_integer(
+        "port", port, "Port to listen on; 0 selects a free port.", 0, 65535
+    )
+    flags.DEFINE_list(
+        "allowed_hosts",
+        [],
+        "Names in the header Host, besides localhost and addresses by number; * for "
+        "all.",
+    )
+    flags.DEFINE_list(
+        "cors_origins", [], "Sites whose pages may send requests; * for all."
+    )
+    flags.DEFINE_enum(
+        "access_log",
+        "lines",
+        ["lines", "json", "none"],
+        "A line for each request on standard error.",
+    )
+    for name, count, text in _COUNTS:
+        flags.DEFINE_integer(name, count, text, lower_bound=1)
+    for name, number, text in _TIMES:
+        command_line.define_float(name, number, text, lower_bound=0)
+
+
+def check() -> None:
+    """Raises ValueError where an address or a key is empty."""
+    command_line.refuse(
+        (
+            FLAGS.serve and not FLAGS.host,
+            "--host is empty, which would be every address; name one, such as "
+            "127.0.0.1 or 0.0.0.0",
+        ),
+    )
+    if os.environ.get(KEY_VARIABLE, "key").strip() == "":
+        raise errors.InputError(
+            f"{KEY_VARIABLE} is set and empty; set it to a key, or unset it"
+        )
+
+
+def import_command() -> Any:
+    """The module cli.serve_command; InputError where a package of it is missing."""
+    try:
+        return importlib.import_module(f"{__package__}.serve_command")
+    except ModuleNotFoundError as error:
+        raise errors.InputError(
+            f"--serve needs {error.name}, which is not installed: pip install "
+            "starlette uvicorn prometheus-client"
+        ) from error

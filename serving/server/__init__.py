@@ -1,0 +1,1 @@
+"""A server of exports over HTTP: Starlette on uvicorn."""

@@ -1,0 +1,226 @@
+"""The addresses of a server, and what every request has in common."""
+
+import hmac
+import ipaddress
+import json
+import re
+import sys
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from http import HTTPStatus
+from typing import Any, NamedTuple
+from urllib import parse
+
+import tensorflow as tf
+from absl import logging
+from starlette import exceptions, requests, responses
+from starlette.middleware import cors
+
+from serving.protocol import rest
+from serving.server import metrics, page, service
+
+SEARCH = "/v1/search"
+Answer = Callable[[requests.Request], Awaitable[responses.Response]]
+JSON = "application/json"
+# Of a body; curl sends the second unless another is named.
+_CONTENT_TYPES = ("", JSON, "application/x-www-form-urlencoded")
+_REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+_HEALTH_PATHS = ("/health/live", "/health/ready")
+_OPEN_PATHS = ("/", *_HEALTH_PATHS)  # without the key
+_PROBED_PATHS = ("/metrics", *_HEALTH_PATHS)  # not logged
+_PREDICT = re.compile("/v1/models/.*:[a-z]+", re.IGNORECASE)
+
+
+class Access(NamedTuple):
+    """Who may send requests.
+
+    Attributes:
+        hosts: names in the header Host, besides localhost and addresses by number;
+            "*" stands for all.
+        origins: sites whose pages may send requests.
+        key: of `Authorization: Bearer KEY`; "" for none.
+    """
+
+    hosts: Collection[str] = ()
+    origins: Collection[str] = ()
+    key: str = ""
+
+
+class App:
+    """An ASGI application: guards, answers, counts and logs requests.
+
+    Args:
+        answers: {path: function of a request to its response} of POSTs, besides those
+            of TensorFlow Serving's API.
+        log: "lines", "json" or "none".
+    """
+
+    def __init__(
+        self,
+        server: service.Service,
+        answers: Mapping[str, Answer],
+        access: Access,
+        log: str = "none",
+    ):
+        self.service, self._access, self._log = server, access, log
+        self._posts = answers
+        self._gets: Mapping[str, Callable[[], responses.Response]] = {
+            "/": lambda: page.response(server.model, SEARCH in answers),
+            "/health/live": lambda: _json({"status": "live"}),
+            "/health/ready": self._ready,
+            "/metrics": lambda: responses.Response(
+                server.metrics.text(), media_type=metrics.CONTENT_TYPE
+            ),
+        }
+        self._call: Any = self._observe
+        if access.origins:
+            self._call = cors.CORSMiddleware(
+                self._observe, [*access.origins], ["*"], ["*"]
+            )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._call(scope, receive, send)
+
+    async def _observe(self, scope, receive, send):
+        request, began = requests.Request(scope, receive), time.perf_counter()
+        given = request.headers.get("x-request-id", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex[:16]
+        response = await self._respond(request)
+        work = getattr(request.state, "work", None)
+        took = time.perf_counter() - began
+        status = response.status_code if response else 499
+        self.service.metrics.count_request(self._kind(request), status, took)
+        if response:
+            response.headers["X-Request-Id"] = request_id
+            response.headers["Server-Timing"] = _timing(took, work)
+            if self.service.state == "draining":
+                response.headers["Connection"] = "close"
+            await response(scope, receive, send)
+        if self._log != "none" and request.scope["path"] not in _PROBED_PATHS:
+            self._write_log(request, request_id, status, took, work)
+
+    async def _respond(self, request):
+        """The response, of an error as well; None where the client is gone."""
+        try:
+            self._guard(request)
+            return await self._answer(request)
+        except service.Gone:
+            return None
+        except exceptions.HTTPException as error:
+            text = rest.error_text(error.detail)
+            return _text(text, error.status_code, error.headers)
+        except (tf.errors.OpError, RecursionError) as error:
+            return _text(*reversed(rest.explain(error)))
+        except Exception:
+            logging.exception("%s %s", request.method, request.scope["path"])
+            text = rest.error_text("internal error; the server has logged it")
+            return _text(text, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    async def _answer(self, request):
+        method, path = request.method, request.scope["path"]
+        if method in ("GET", "HEAD") and path in self._gets:
+            return self._gets[path]()
+        if self.service.state != "ready":
+            raise service.refuse(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"the server is {self.service.state}; try again later",
+                Retry_After="5",
+            )
+        if method == "POST" and path in self._posts:
+            return await self._posts[path](request)
+        path = request.scope["raw_path"].decode("ascii")
+        if method == "POST":
+            return _text(await self.service.predict(request, path))
+        return _text(rest.describe(self.service.require_model(), method, path))
+
+    def _ready(self):
+        state = self.service.state
+        code = HTTPStatus.OK if state == "ready" else HTTPStatus.SERVICE_UNAVAILABLE
+        return _json({"status": state}, code)
+
+    def _guard(self, request):
+        """Refuses requests of pages of other sites, and those without the key."""
+        if request.scope["path"] in _HEALTH_PATHS:
+            return
+        headers, access = request.headers, self._access
+        host = headers.get("host", "")
+        if "*" not in access.hosts and not _is_known(host, access.hosts):
+            raise service.refuse(
+                HTTPStatus.FORBIDDEN,
+                f"Host is {host:.80}; start the server with --allowed_hosts for it",
+            )
+        origin = headers.get("origin")
+        if request.method == "POST" and origin is not None:
+            is_same = parse.urlsplit(origin).netloc == host
+            if not is_same and not {"*", origin} & {*access.origins}:
+                raise service.refuse(
+                    HTTPStatus.FORBIDDEN,
+                    f"Origin is {origin:.80}; start the server with --cors_origins for "
+                    "it",
+                )
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if request.method == "POST" and kind not in _CONTENT_TYPES:
+            text = f"Content-Type is {kind:.80}; send {JSON}"
+            raise service.refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+        if access.key and request.scope["path"] not in _OPEN_PATHS:
+            wanted = f"Bearer {access.key}".encode()
+            actual = headers.get("authorization", "").encode()
+            if not hmac.compare_digest(actual, wanted):
+                raise service.refuse(
+                    HTTPStatus.UNAUTHORIZED,
+                    "send the server's key as Authorization: Bearer KEY",
+                    WWW_Authenticate="Bearer",
+                )
+
+    def _kind(self, request):
+        """The path of a request as a label, one of a few."""
+        path = request.scope["path"]
+        if path in self._gets or path in self._posts:
+            return path
+        return "predict" if _PREDICT.fullmatch(path) else "other"
+
+    def _write_log(self, request, request_id, status, took, work):
+        entry = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "client": request.client.host if request.client else "",
+            "request": f"{request.method} {request.scope['path']:.200}",
+            "status": int(status),
+            "ms": round(1000 * took, 1),
+            "id": request_id,
+        }
+        if work:
+            entry |= {"rows": work.size.rows, "batch": work.joined}
+        if self._log == "json":
+            text = json.dumps(entry)
+        else:  # as JSON, so that no byte of a path ends the line
+            entry["request"] = json.dumps(entry["request"])
+            text = " ".join(map(str, entry.values()))
+        print(text, file=sys.stderr, flush=True)
+
+
+def _is_known(host, names):
+    name = parse.urlsplit(f"//{host}").hostname or ""
+    if name == "localhost" or name in names:
+        return True
+    try:
+        return bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False
+
+
+def _timing(took, work):
+    """The header Server-Timing, in milliseconds."""
+    parts = {"total": took}
+    if work:
+        queue, compute = work.seconds
+        parts = {"queue": queue, "compute": compute, **parts}
+    return ", ".join(f"{name};dur={1000 * part:.2f}" for name, part in parts.items())
+
+
+def _text(text, status=HTTPStatus.OK, headers=None):
+    return responses.Response(text, status, headers, media_type=JSON)
+
+
+def _json(value, status=HTTPStatus.OK):
+    return _text(json.dumps(value), status)

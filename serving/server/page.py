@@ -1,0 +1,53 @@
+"""The page of a server, where a person types a text and sees the answer."""
+
+import json
+from typing import Any
+
+import jinja2
+import markupsafe
+from starlette import responses
+
+from serving.protocol import servables
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+    "script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.PackageLoader(__package__), autoescape=True
+)
+
+
+def response(model: servables.Model | None, searches: bool) -> responses.Response:
+    """The page of a model, or of an index, which `searches`.
+
+    A signature of one output is answered without its name, which is `only`.
+    """
+    forms: dict[str, Any] = {}
+    predict, labels = "", list[str]()
+    if searches:
+        forms["search"] = {"inputs": {"query": 1}, "path": "/v1/search", "only": ""}
+    if model:
+        version, labels = model.version(model.name), [*model.labels]
+        predict = f"/v1/models/{model.name}:predict"
+        for name, inputs in version.text_signatures().items():
+            outputs = [*version.signatures[name].outputs]
+            only = outputs[0] if len(outputs) == 1 else ""
+            forms[name] = {"inputs": inputs, "path": predict, "only": only}
+    text = _ENVIRONMENT.get_template("page.html").render(
+        name=model.name if model else "search",
+        footer=f"version {max(model.versions)}" if model else "",
+        model=_as_script({"signatures": forms, "labels": labels, "predict": predict}),
+    )
+    return responses.HTMLResponse(text, headers=_HEADERS)
+
+
+def _as_script(value):
+    """JSON that may stand in an element `script`."""
+    text = json.dumps(value)
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return markupsafe.Markup(text)

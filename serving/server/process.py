@@ -1,0 +1,198 @@
+"""Runs a server in this process: its socket, its connections, its end."""
+
+import asyncio
+import math
+import os
+import socket
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import h11
+import uvicorn
+from uvicorn.protocols.http import h11_impl
+
+from contract import errors
+from serving.protocol import rest
+from serving.server import app, service
+
+_KEEP_ALIVE_SECONDS = 75
+_BACKLOG = 1024  # connections that wait to be accepted
+_MAX_HEAD_BYTES = 1 << 15
+_IDLE_SECONDS = 0.2  # that threads have to end
+_LINGER_SECONDS = 0.3  # of a stop, in which clients read that it stops
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 takes a free one.
+
+    Raises:
+        InputError: the address is not available.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise errors.InputError(
+            f"--host={host} --port={port}: cannot listen there ({error}); name "
+            "another port, or 0 for one that is free"
+        ) from error
+    return listener
+
+
+def address(listener: socket.socket) -> str:
+    """Where a server is, such as http://127.0.0.1:8501."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Outcome(NamedTuple):
+    """How a server ended; `is_idle` where no thread of it computes any more."""
+
+    num_unanswered: int
+    is_idle: bool
+
+
+def run(
+    application: app.App, listener: socket.socket, load: Callable[[], object]
+) -> Outcome:
+    """Answers until Ctrl-C or SIGTERM, and then what was accepted.
+
+    Args:
+        load: called in a thread while the server answers that it loads. Its error ends
+            the server, and is raised.
+    """
+    server, failures = _Server(application), list[BaseException]()
+
+    def prepare():
+        try:
+            load()
+            if application.service.state == "loading":
+                application.service.state = "ready"
+        except BaseException as error:
+            failures.append(error)
+            server.should_exit = True
+
+    thread = threading.Thread(target=prepare, daemon=True)
+    thread.start()
+    server.run([listener])
+    if failures:
+        raise failures[0]
+    is_idle = application.service.batcher.close(_IDLE_SECONDS)
+    num_unanswered = server.num_unanswered + application.service.num_unanswered
+    return Outcome(num_unanswered, is_idle and not thread.is_alive())
+
+
+class _Server(uvicorn.Server):
+    """Stops in two steps: first no new request, then no connection."""
+
+    def __init__(self, application: app.App):
+        limits = application.service.limits
+        super().__init__(
+            uvicorn.Config(
+                application,
+                http=_protocol(limits),
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level="critical",
+                server_header=False,
+                proxy_headers=False,
+                backlog=_BACKLOG,
+                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=math.ceil(limits.drain_seconds) + 1,
+                h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
+            )
+        )
+        self._service = application.service
+        self.num_unanswered = 0
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        if self._service.state == "draining":
+            os._exit(128 + sig)
+        self._service.state = "draining"
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._service.state == "draining" and not self.should_exit:
+            if self.server_state.connections:
+                await asyncio.sleep(_LINGER_SECONDS)
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        loop, seconds = asyncio.get_running_loop(), self._service.limits.drain_seconds
+        loop.call_later(seconds, self._service.give_up)
+        await super().shutdown(sockets)
+
+    async def _wait_tasks_to_complete(self) -> None:
+        try:
+            await super()._wait_tasks_to_complete()
+        except asyncio.CancelledError:
+            self.num_unanswered = len(self.server_state.tasks)
+            raise
+
+
+def _protocol(limits: service.Limits) -> type[asyncio.Protocol]:
+    """The protocol of a connection, with the limits that uvicorn lacks."""
+
+    class Protocol(h11_impl.H11Protocol):
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport):
+            super().connection_made(transport)
+            if len(self.connections) > limits.max_connections:
+                text = f"{limits.max_connections} connections are open; try again later"
+                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, text)
+            else:
+                self._set_timer()
+
+        def data_received(self, data):
+            super().data_received(data)
+            if self.conn.their_state is not h11.IDLE:
+                self._stop_timer()
+            elif self._timer is None:
+                self._set_timer()
+
+        def connection_lost(self, exc):
+            self._stop_timer()
+            super().connection_lost(exc)
+
+        def timeout_keep_alive_handler(self):
+            if self.transport.get_write_buffer_size():  # of a client that does not read
+                self.transport.abort()
+            super().timeout_keep_alive_handler()
+
+        def send_400_response(self, msg):
+            self._refuse(HTTPStatus.BAD_REQUEST, "Bad request: not HTTP")
+
+        def _set_timer(self):
+            self._timer = self.loop.call_later(limits.header_seconds, self._end)
+
+        def _stop_timer(self):
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _end(self):
+            if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+                text = f"no request arrived in {limits.header_seconds:g} s"
+                self._refuse(HTTPStatus.REQUEST_TIMEOUT, text)
+
+        def _refuse(self, status, text):
+            """Sends an error, past the parser of requests, and closes."""
+            self._stop_timer()
+            body = rest.error_text(text).encode()
+            head = (
+                f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+                "Connection: close\r\n\r\n"
+            )
+            self.transport.write(head.encode() + body)
+            self.transport.close()
+
+    return Protocol

@@ -1,0 +1,250 @@
+"""Requests to outputs: the limits of a server, and the model that it answers from."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Mapping
+from concurrent import futures
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import anyio
+import joblib
+from starlette import exceptions, requests
+
+from contract import tf_serving
+from serving.protocol import rest, servables
+from serving.server import batching, metrics
+
+_INLINE_BYTES = 1 << 14  # of a body or an answer that is read or written between others
+_MAX_VALUES = 1 << 20  # lists, objects and commas of a body; an object is 64 bytes
+_MAX_DRAINED_BYTES = (
+    1 << 28
+)  # of a body that is too large, so that its sender reads why
+_MAX_BODIES = 8  # of the largest size, in memory at a time
+_CLOSE = {"Connection": "close"}
+
+
+class Limits(NamedTuple):
+    """Bounds of a server, by the names of their flags."""
+
+    max_body_bytes: int = 8 << 20
+    max_request_rows: int = 1024
+    max_request_tokens: int = 1 << 16
+    max_waiting: int = 256
+    max_connections: int = 1024
+    request_seconds: float = 60.0
+    header_seconds: float = 10.0
+    body_seconds: float = 30.0
+    drain_seconds: float = 30.0
+    max_batch_tokens: int = 4096
+    max_batch_wait_ms: float = 0.0
+
+
+class Gone(Exception):
+    """The client has closed its connection."""
+
+
+def refuse(status: int, detail: str, **headers: str) -> exceptions.HTTPException:
+    """The error of a request; its answer is `{"error": detail}`."""
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return exceptions.HTTPException(status, detail, fields)
+
+
+class Service:
+    """Answers of a model, or of a function of another kind.
+
+    Attributes:
+        model: may be replaced while requests are answered, each of which keeps the one
+            with which it began; None while it loads, or where there is none.
+        state: "loading", "ready" or "draining".
+        num_unanswered: requests that were accepted, and had no answer at the end.
+    """
+
+    def __init__(self, limits: Limits):
+        self.limits = limits
+        self.model: servables.Model | None = None
+        self.state = "loading"
+        self.metrics = metrics.Metrics(lambda: len(self.batcher), self._newest)
+        self.batcher = batching.Batcher(
+            joblib.cpu_count(),
+            limits.max_waiting,
+            limits.max_batch_tokens,
+            limits.max_batch_wait_ms / 1000,
+            self.metrics.count_batch,
+        )
+        self.num_unanswered = 0
+        self._pending: set[asyncio.Future] = set()
+        self._body_bytes = 0  # of requests that are not answered
+        self._pool = futures.ThreadPoolExecutor(1)  # one large body at a time
+
+    def _newest(self):
+        return max(self.model.versions) if self.model else 0
+
+    async def predict(self, request: requests.Request, path: str) -> str:
+        """The JSON that answers a prediction of TensorFlow Serving's API."""
+        async with Body(self, request) as body:
+            model = self.require_model()
+            most = self.limits.max_request_rows
+            prediction = await self.run(rest.read, len(body), model, path, body, most)
+            outputs = await self.compute(
+                request,
+                prediction.version,
+                prediction.signature_name,
+                prediction.arrays,
+            )
+            num_bytes = 8 * sum(array.size for array in outputs.values())
+            return await self.run(prediction.write, num_bytes, outputs)
+
+    def require_model(self) -> servables.Model:
+        """The model in service; HTTPException where there is none."""
+        if self.model is None:
+            raise refuse(HTTPStatus.NOT_FOUND, "no model is served here")
+        return self.model
+
+    async def run(self, function: Callable, num_bytes: int, *arguments: Any) -> Any:
+        """Calls a function, in a thread where there are many bytes."""
+        if num_bytes <= _INLINE_BYTES:
+            return function(*arguments)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, function, *arguments)
+
+    async def compute(
+        self,
+        request: requests.Request,
+        version: servables.Version,
+        signature_name: str,
+        arrays: servables.Arrays,
+    ) -> Mapping[str, Any]:
+        """The outputs of a signature for the rows of a request.
+
+        Raises:
+            HTTPException: there are too many rows or tokens, too many requests wait, or
+                the time is over.
+            tf.errors.OpError: the inputs are not those of the signature, or the model
+                has failed.
+            Gone: nobody waits for the answer.
+        """
+        name = signature_name or tf_serving.DEFAULT_SIGNATURE
+        version.check(name, arrays)
+        size, limits = batching.measure(arrays), self.limits
+        for actual, limit, unit in (
+            (size.rows, limits.max_request_rows, "rows"),
+            (size.tokens, limits.max_request_tokens, "tokens, padding included"),
+        ):
+            if actual > limit:
+                raise refuse(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                    f"a request of {actual} {unit}, the limit is {limit}; send several",
+                )
+        key = (id(version), name) if version.joins_rows(name) else None
+        call = functools.partial(version.call, name)
+        return await self.wait(request, batching.Work(call, arrays, size, key))
+
+    async def wait(self, request: requests.Request, work: batching.Work) -> Any:
+        """The result of a Work; errors as of `compute`."""
+        try:
+            self.batcher.submit(work)
+        except batching.Overloaded:
+            text = f"{self.limits.max_waiting} requests wait already; try again later"
+            raise refuse(HTTPStatus.TOO_MANY_REQUESTS, text, Retry_After="1") from None
+        future = asyncio.wrap_future(work.future)
+        self._pending.add(future)
+        gone = asyncio.ensure_future(request.receive())
+        try:
+            await asyncio.wait(
+                {future, gone},
+                timeout=self.limits.request_seconds,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if future.cancelled():
+                self.num_unanswered += 1
+                text = "the server stopped before there was an answer"
+                raise refuse(HTTPStatus.SERVICE_UNAVAILABLE, text, **_CLOSE)
+            if future.done():
+                request.state.work = work
+                return future.result()
+            self.batcher.drop(work)
+            if gone.done():
+                raise Gone
+            raise refuse(
+                HTTPStatus.GATEWAY_TIMEOUT,
+                f"no answer within {self.limits.request_seconds:g} s; send less, or "
+                "try again later",
+            )
+        finally:
+            gone.cancel()
+            self._pending.discard(future)
+
+    def give_up(self) -> None:
+        """Answers the requests that wait that the server stops."""
+        for future in self._pending:
+            future.cancel()
+
+    def add_bytes(self, count: int) -> None:
+        """Counts bytes of bodies; HTTPException where too many are in memory."""
+        self._body_bytes += count
+        if self._body_bytes > _MAX_BODIES * self.limits.max_body_bytes:
+            text = "the bodies of other requests take all memory; try again later"
+            raise refuse(HTTPStatus.TOO_MANY_REQUESTS, text, Retry_After="1", **_CLOSE)
+
+
+class Body:
+    """The body of a request, in memory until the request is answered.
+
+    Raises HTTPException where it has no length, is too large or too slow.
+    """
+
+    def __init__(self, service: Service, request: requests.Request):
+        self._service, self._request, self._size = service, request, 0
+
+    async def __aenter__(self) -> bytes:
+        try:
+            return await self._read(self._service.limits)
+        except BaseException:
+            await self.__aexit__()
+            raise
+
+    async def __aexit__(self, *_: Any) -> None:
+        self._service.add_bytes(-self._size)
+        self._size = 0
+
+    async def _read(self, limits):
+        headers = self._request.headers
+        if (encoding := headers.get("content-encoding", "identity")) != "identity":
+            text = f"Content-Encoding is {encoding:.80}; send the JSON as it is"
+            raise refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text, **_CLOSE)
+        length = headers.get("content-length", "")
+        if "transfer-encoding" in headers or not length.isdecimal():
+            text = "give the size of the body in bytes as Content-Length"
+            raise refuse(HTTPStatus.LENGTH_REQUIRED, text, **_CLOSE)
+        if len(length) > 18 or int(length) > limits.max_body_bytes:
+            if len(length) <= 18 and int(length) <= _MAX_DRAINED_BYTES:
+                await self._drain(limits)
+            text = f"a body of {length:.30} bytes, the limit is {limits.max_body_bytes}"
+            text += "; send less"
+            raise refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text, **_CLOSE)
+        parts = []
+        try:
+            with anyio.fail_after(limits.body_seconds):
+                async for part in self._request.stream():
+                    parts.append(part)
+                    self._size += len(part)
+                    self._service.add_bytes(len(part))
+        except TimeoutError as error:
+            text = f"{length} bytes did not arrive in {limits.body_seconds:g} s"
+            raise refuse(HTTPStatus.REQUEST_TIMEOUT, text, **_CLOSE) from error
+        except requests.ClientDisconnect as error:
+            raise Gone from error
+        body = b"".join(parts)
+        if sum(body.count(sign) for sign in (b",", b"[", b"{")) > _MAX_VALUES:
+            text = f"a body of more than {_MAX_VALUES} values; send several"
+            raise refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+        return body
+
+    async def _drain(self, limits):
+        try:
+            with anyio.move_on_after(limits.body_seconds):
+                async for _ in self._request.stream():
+                    pass
+        except requests.ClientDisconnect as error:
+            raise Gone from error

@@ -1,0 +1,156 @@
+"""Vectors in the form of OpenAI's API, reranking, and search in an index."""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import numpy as np
+import orjson
+from starlette import requests, responses
+
+from modeling.features import vectors as text_vectors
+from serving.protocol import rest, servables
+from serving.server import app, batching, service
+
+EMBEDDINGS, RERANK, SEARCH = "/v1/embeddings", "/v1/rerank", app.SEARCH
+# Queries and a count -> {"query", "texts"} of each.
+Search = Callable[[Sequence[str], int], Sequence[Mapping[str, Any]]]
+
+
+def of_models(server: service.Service) -> Mapping[str, app.Answer]:
+    """The answers of a server of exports, by path.
+
+    `/v1/embeddings` takes `input`, a text or several, `dimensions`, to which vectors
+    are cut, and `encoding_format`, float or base64. `/v1/rerank` takes `query`,
+    `documents` and `top_n`; a score is the probability of the classifier's last label,
+    or the number of a regression.
+    """
+
+    async def embed(request, body):
+        texts = _texts(body, "input")
+        dimensions = body.get("dimensions")
+        as_base64 = _choice(body, "encoding_format", ("float", "base64")) == "base64"
+        version, name, (column,) = _signature(server, body, "vector", 1)
+        inputs = {column: _array(texts)}
+        outputs = await server.compute(request, version, name, inputs)
+        vectors = outputs["vector"]
+        if dimensions is not None:
+            count = _count(body, "dimensions", most=vectors.shape[1])
+            vectors = np.asarray(text_vectors.normalize(vectors[:, :count]))
+        if as_base64:
+            vectors = [base64.b64encode(v.astype("<f4")).decode() for v in vectors]
+        tokens = batching.measure(inputs).tokens
+        return {
+            "object": "list",
+            "model": server.require_model().name,
+            "data": [
+                {"object": "embedding", "index": i, "embedding": vector}
+                for i, vector in enumerate(vectors)
+            ],
+            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        }
+
+    async def rerank(request, body):
+        documents = body.get("documents")
+        if isinstance(documents, list):
+            documents = [d.get("text") if isinstance(d, dict) else d for d in documents]
+        texts = _texts({"documents": documents}, "documents")
+        query, count = _text(body, "query"), len(texts)
+        if "top_n" in body:
+            count = _count(body, "top_n")
+        version, name, columns = _signature(server, body, "probabilities", 2)
+        inputs = dict(
+            zip(columns, (_array([query] * len(texts)), _array(texts)), strict=True)
+        )
+        outputs = await server.compute(request, version, name, inputs)
+        scores = outputs["probabilities"][:, -1]
+        order = np.argsort(-scores, kind="stable")[:count]
+        results = [
+            {"index": int(i), "relevance_score": float(scores[i])} for i in order
+        ]
+        return {"model": server.require_model().name, "results": results}
+
+    return {
+        EMBEDDINGS: _answer(server, embed),
+        RERANK: _answer(server, rerank),
+    }
+
+
+def of_index(server: service.Service, search: Search) -> Mapping[str, app.Answer]:
+    """The answer of a server of an index: `query`, a text or several, and `top_k`."""
+
+    async def find(request, body):
+        queries, count = _texts(body, "query"), 5
+        if "top_k" in body:
+            count = _count(body, "top_k")
+        size = batching.measure({"query": _array(queries)})
+        work = batching.Work(lambda _: search(queries, count), {}, size)
+        return {"results": await server.wait(request, work)}
+
+    return {SEARCH: _answer(server, find)}
+
+
+def _answer(server, function):
+    """An Answer made of a function of a request and its JSON object."""
+
+    async def answer(request: requests.Request) -> responses.Response:
+        async with service.Body(server, request) as content:
+            body = await server.run(rest.read_object, len(content), content)
+            value = await function(request, body)
+        text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+        return responses.Response(text, media_type=app.JSON)
+
+    return answer
+
+
+def _signature(server, body, output, num_inputs):
+    """A version, and the name and inputs of its first signature with an output."""
+    model = server.require_model()
+    version = model.version(body.get("model", model.name))
+    for name, inputs in version.text_signatures().items():
+        counts = [*inputs.values()]
+        outputs = version.signatures[name].outputs
+        if output in outputs and counts == [1] * num_inputs:
+            return version, name, [*inputs]
+    raise service.refuse(
+        HTTPStatus.NOT_FOUND,
+        f"{model.name} has no signature of {num_inputs} texts with the output {output}",
+    )
+
+
+def _text(body, key):
+    text = body.get(key)
+    if not isinstance(text, str) or not text.strip():
+        raise servables.invalid(f"{key} is {text!r:.80}; give a text with words")
+    return text
+
+
+def _texts(body, key):
+    """The texts under a key, which may be one."""
+    texts = body.get(key)
+    texts = [texts] if isinstance(texts, str) else texts
+    if not isinstance(texts, list) or not texts:
+        raise servables.invalid(f"{key} is {texts!r:.80}; give a text, or several")
+    return [_text({f"{key}[{i}]": t}, f"{key}[{i}]") for i, t in enumerate(texts)]
+
+
+def _array(texts):
+    return np.array([text.encode(errors="replace") for text in texts], object)
+
+
+def _count(body, key, most=None):
+    count = body[key]
+    is_number = isinstance(count, int) and not isinstance(count, bool)
+    if not is_number or not 1 <= count <= (most or count):
+        limit = f"1 to {most}" if most else "1 or more"
+        raise servables.invalid(f"{key} is {count!r:.80}; give {limit}")
+    return count
+
+
+def _choice(body, key, choices):
+    if (value := body.get(key, choices[0])) not in choices:
+        raise servables.invalid(
+            f"{key} is {value!r:.80}; give one of {', '.join(choices)}"
+        )
+    return value

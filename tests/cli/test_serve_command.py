@@ -1,0 +1,142 @@
+"""Tests of cli/serve_command.py: exports over HTTP, and versions that come."""
+
+import concurrent.futures
+import pathlib
+import shutil
+import signal
+import time
+import weakref
+
+import pytest
+
+from cli import serve_command
+from serving.protocol import servables, version_polling
+from serving.server import process
+from tests.serving import test_predictor
+from tests.serving.server import running
+
+WAIT_SECONDS = 60
+PATH = "/v1/models/sizes"
+
+
+def while_serving(monkeypatch, export_dir, ask):
+    """Stops the server of the command after `ask`, and returns the result of that."""
+    pool, before, futures = concurrent.futures.ThreadPoolExecutor(1), process.run, []
+
+    def run(application, listener, load):
+        def work():
+            address = process.address(listener)
+            server = running.Running(address, application.service, None)
+            try:
+                running.until(lambda: application.service.state != "loading")
+                return ask(server)
+            finally:
+                signal.raise_signal(signal.SIGTERM)
+
+        futures.append(pool.submit(work))
+        return before(application, listener, load)
+
+    with monkeypatch.context() as patch, pool:
+        patch.setattr(process, "run", run)
+        serve_command.serve_export(export_dir, "sizes", test_predictor.OPTIONS)
+        return futures[0].result(WAIT_SECONDS)
+
+
+def labels(server, path=":predict"):
+    body = {"instances": ["a", "longer"]}
+    rows = server.request(PATH + path, body)[2]["predictions"]
+    return [row["label"] for row in rows]
+
+
+@pytest.fixture(scope="module")
+def export_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sizes") / "export"
+    test_predictor.save(folder)
+    return str(folder)
+
+
+def test_http_serves_until_it_is_told_to_stop(export_dir, monkeypatch, capsys):
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def ask(server):
+        return labels(server, "/versions/1:predict")
+
+    assert while_serving(monkeypatch, export_dir, ask) == ["short", "long"]
+    assert signal.getsignal(signal.SIGTERM) == handler
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith(f"serving {export_dir}/1 at http://127.0.0.1:")
+    assert printed[0].endswith("/v1/models/sizes:predict; Ctrl-C ends")
+    url = printed[0].split(" at ")[1].split(";")[0]
+    body = '{"instances": [{"text": "a text"}]}'
+    assert printed[1:] == [f"for example: curl -d '{body}' {url}", "stopped"]
+
+
+def until(look, is_so):
+    actual, end = [look()], time.monotonic() + WAIT_SECONDS
+    while not is_so(actual[-1]):
+        assert time.monotonic() < end, actual[-1]
+        time.sleep(0.005)
+        actual.append(look())
+    return actual
+
+
+def test_http_goes_over_to_a_new_version(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "export"
+    test_predictor.save(folder)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(version_polling, "POLL_SECONDS", 0.02)
+    lines, warmed = [], []
+    monkeypatch.setattr(version_polling.progress, "print_line", lines.append)
+
+    def ask(server):
+        def warm(version, directory):
+            warmed.append((directory, [*server.service.model.versions]))
+
+        old = weakref.ref(server.service.model.versions[1])
+        monkeypatch.setattr(servables, "warm", warm)
+        assert test_predictor.save(folder, "kurz", "lang") == f"{folder}/2"
+        lines.clear()
+        actual = until(lambda: labels(server), lambda labels: labels[0] == "kurz")
+        until(old, lambda version: version is None)
+        (tmp_path / "3").mkdir()
+        (tmp_path / "3" / "saved_model.pb").write_bytes(b"broken")
+        (tmp_path / "3").rename(folder / "3")
+        until(lambda: [*lines], lambda lines: lines)
+        return actual, labels(server), server.request(PATH)[2]
+
+    actual, last, status = while_serving(monkeypatch, str(folder), ask)
+    assert actual[:-1] == [["short", "long"]] * (len(actual) - 1)
+    assert actual[-1] == last == ["kurz", "lang"]
+    assert warmed == [(f"{folder}/2", [1])]
+    (state,) = status["model_version_status"]
+    assert (state["version"], state["state"]) == ("2", "AVAILABLE")
+    printed = (
+        f"{folder}/2 stays in service; {folder}/3/saved_model.pb: cannot be loaded ("
+    )
+    assert len(lines) == 1 and lines[0].startswith(printed)
+    assert f"serving {folder}/2 from now on" in capsys.readouterr().out.splitlines()
+
+
+def test_damaged_newest_version_leaves_the_one_before_in_service(
+    export_dir, tmp_path, monkeypatch, capsys
+):
+    """Also after a restart."""
+    folder = pathlib.Path(shutil.copytree(export_dir, tmp_path / "export"))
+    for number in (2, 3):
+        (folder / str(number)).mkdir()
+        (folder / str(number) / "saved_model.pb").write_bytes(b"broken")
+    monkeypatch.setattr(version_polling, "POLL_SECONDS", 0.02)
+    lines = []
+    monkeypatch.setattr(serve_command.progress, "print_line", lines.append)
+
+    def ask(server):
+        actual = labels(server, "/versions/1:predict")
+        time.sleep(0.1)
+        return actual, labels(server)
+
+    assert while_serving(monkeypatch, str(folder), ask) == (["short", "long"],) * 2
+    assert len(lines) == 2
+    for line, number in zip(lines, (3, 2), strict=True):
+        assert line.startswith(f"{folder}/{number}/saved_model.pb: cannot be loaded (")
+        assert line.endswith("; trying the version before")
+    assert f"serving {folder}/1 at" in capsys.readouterr().out
