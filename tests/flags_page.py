@@ -53,6 +53,8 @@ def text():
     lines = [INTRODUCTION + "| script | command |\n|---|---|"]
     lines += [f"| `{name}.py` | `{command}` |" for name, command in SCRIPTS.items()]
     for heading, flags_there in entries().items():
+        if not flags_there:  # of programs that are no scripts
+            continue
         lines += ["", f"## {heading}", ""]
         for name, default, about in sorted(flags_there):
             scripts = flags_there[name, default, about]
