@@ -89,8 +89,8 @@ def check(folder: pathlib.Path, pretrained: str = "models/minilm") -> None:
     for name, text in (files := documents["ConfigMap"]["data"]).items():
         (config / name).write_text(text)
     (pod,) = documents["Deployment"]["spec"]["template"]["spec"]["containers"]
-    with running(pod["image"], pod["args"], models, config) as (rest, grpc):
-        url = f"http://{rest}/v1/models"
+    with running(pod["image"], pod["args"], models, config) as (http, grpc):
+        url = f"http://{http}/v1/models"
 
         def wait_for(name, version):
             end = time.monotonic() + SECONDS
@@ -107,7 +107,7 @@ def check(folder: pathlib.Path, pretrained: str = "models/minilm") -> None:
             wait_for(f"versions/{version}", version)
             names = models / version / "assets.extra" / "label_map.json"
             flags = [f"--model_version={version}", f"--label_map_file={names}"]
-            for address in ([f"--address={rest}", "--rest"], [f"--address={grpc}"]):
+            for address in ([f"--address={http}", "--rest"], [f"--address={grpc}"]):
                 words = ["--model=messages", *flags, *address]
                 actual = predictions("serving.client", *words)
                 off = np.abs(np.subtract(actual, expected[version])).max()
@@ -121,7 +121,7 @@ def check(folder: pathlib.Path, pretrained: str = "models/minilm") -> None:
             wait_for("labels/stable", stable)
         for path, inputs, status in REFUSED:
             assert (code := request(f"{url}/{path}", inputs)[0]) == status, (path, code)
-        _, metrics = request(f"http://{rest}/monitoring/prometheus/metrics")
+        _, metrics = request(f"http://{http}/monitoring/prometheus/metrics")
         assert ':request_count{model_name="messages"' in metrics, f"no count: {metrics}"
     print("TensorFlow Serving predicts as serving.predictor does")
 
