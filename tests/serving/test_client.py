@@ -1,9 +1,10 @@
-"""Tests of serving/client.py against a model server on loopback, by both protocols."""
+"""Tests of serving/client.py: REST of serving.predictor, gRPC of the real stubs."""
 
 import json
 import pathlib
 import re
 import socket
+import subprocess
 import sys
 import time
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from absl import flags
 from cli import client_command
 from serving import answers, client, predictor
 from serving.protocol import servables
-from tests.serving import model_server
+from tests.serving import prediction_service
 from tests.serving import test_export as exports
 
 # Float32 rounding; a row of a batch is padded more than it is alone.
@@ -23,7 +24,8 @@ ROUNDING = 1e-5
 
 
 class Served(NamedTuple):
-    server: model_server.Server
+    rest: str
+    grpc: str
     folder: pathlib.Path
 
 
@@ -31,13 +33,21 @@ class Served(NamedTuple):
 def served(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served") / "export"
     exports.make("classification", 1, folder)
-    versions = {1: servables.open_version(str(folder / "1"))}
-    with model_server.serving("m", versions) as server:
-        yield Served(server, folder)
+    call = f"-m serving.predictor --serve --port=0 --model_name=m --export_dir={folder}"
+    command, pipe = [sys.executable, *call.split()], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, text=True) as program:
+        version = servables.open_version(str(folder / "1"))
+        try:
+            line = program.stdout.readline()
+            rest = re.search("at http://([^/]+)/v1/models/m:predict", line)[1]
+            with prediction_service.serving(servables.Model("m", {1: version})) as grpc:
+                yield Served(rest, grpc, folder)
+        finally:
+            program.terminate()
 
 
 def calls(served, protocol, model="m", version=0, timeout_seconds=30):
-    address = getattr(served.server, protocol)
+    address = getattr(served, protocol)
     by_rest = protocol == "rest"
     return client.connect(address, model, version, timeout_seconds, by_rest=by_rest)
 
@@ -69,7 +79,7 @@ def test_server_says_what_the_predictor_says(served, protocol):
 
 
 def command(served, protocol, *arguments):
-    address = getattr(served.server, protocol)
+    address = getattr(served, protocol)
     own = [f"--address={address}", "--model=m", "--model_version=1"]
     own += ["--rest"] if protocol == "rest" else []
     before = set(flags.FLAGS)
@@ -143,9 +153,9 @@ def test_silence_ends_after_the_timeout(served, protocol, capsys):
 
 
 def test_other_port_is_named(served, capsys):
-    assert command(served, "rest", f"--address={served.server.grpc}", "a") == 2
+    assert command(served, "rest", f"--address={served.grpc}", "a") == 2
     assert "is this the REST port, 8501 by default?" in capsys.readouterr().err
-    assert command(served, "grpc", f"--address={served.server.rest}", "a") == 2
+    assert command(served, "grpc", f"--address={served.rest}", "a") == 2
     error = capsys.readouterr().err
     assert "(gRPC is port 8500 by default)" in error and error.count("\n") == 1
 

@@ -1,8 +1,6 @@
-"""PredictionService and its REST paths over loaded models, on loopback, for tests."""
+"""PredictionService of TensorFlow Serving's stubs over loaded models, for tests."""
 
 import contextlib
-import dataclasses
-import threading
 from concurrent import futures
 
 import grpc
@@ -14,7 +12,6 @@ from tensorflow_serving.apis import (
 )
 
 from contract import tf_serving
-from serving.protocol import http_server, servables
 
 
 class Servicer(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -55,16 +52,9 @@ def _as_status(context):
         context.abort(codes[error.error_code], error.message)
 
 
-@dataclasses.dataclass(frozen=True)
-class Server:
-    grpc: str
-    rest: str
-
-
 @contextlib.contextmanager
-def serving(name, versions):
-    """Serves {number: servables.Version} on free ports of loopback."""
-    model = servables.Model(name, versions)
+def serving(model):
+    """Serves a servables.Model at a free port of loopback; yields HOST:PORT."""
     # Refuses to share a port with another server, which gRPC does not by itself.
     options = (("grpc.so_reuseport", 0),)
     server = grpc.server(futures.ThreadPoolExecutor(4), options=options)
@@ -73,15 +63,7 @@ def serving(name, versions):
     )
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    with http_server.Server(model, "127.0.0.1", 0) as by_rest:
-        thread = threading.Thread(
-            target=by_rest.serve_forever, args=(0.05,), daemon=True
-        )
-        thread.start()
-        try:
-            rest_port = by_rest.server_address[1]
-            yield Server(f"127.0.0.1:{port}", f"127.0.0.1:{rest_port}")
-        finally:
-            by_rest.shutdown()
-            server.stop(grace=None).wait(60)
-            thread.join(60)
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(grace=None).wait(60)

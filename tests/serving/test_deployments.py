@@ -1,0 +1,106 @@
+"""The files of examples/serving/ agree with the servers, and with one another."""
+
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+import yaml
+from absl import flags
+from google.protobuf import text_format
+from tensorflow_serving.config import model_server_config_pb2
+
+import bert
+from serving import export
+from tests import test_documentation
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples" / "serving"
+
+
+def load(name):
+    return list(yaml.safe_load_all((FOLDER / name).read_text("utf-8")))
+
+
+NAMES = ("tensorflow_serving", "predictor")
+KINDS = {name: {d["kind"]: d for d in load(f"{name}.yaml")} for name in NAMES}
+SPECS = {k: v["Deployment"]["spec"]["template"]["spec"] for k, v in KINDS.items()}
+PODS = {name: spec["containers"][0] for name, spec in SPECS.items()}
+COMPOSE = load("compose.yaml")[0]["services"]
+HEALTH = ["/health/ready", "/health/live"]
+OURS = [PODS["predictor"]["args"], COMPOSE["predictor"]["command"]]
+
+
+def value(arguments, flag):
+    (text,) = [a.partition("=")[2] for a in arguments if a.startswith(f"{flag}=")]
+    return text
+
+
+def keys(node, place=""):
+    items = enumerate(node) if isinstance(node, list) else ()
+    items = node.items() if isinstance(node, dict) else items
+    return {place}.union(*(keys(child, f"{place}.{key}") for key, child in items))
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="there is no kubectl")
+@pytest.mark.parametrize("name", NAMES)
+def test_kubernetes_has_these_fields(name, tmp_path):
+    # Without a cluster, too, kubectl drops fields that it does not know.
+    for kind, change in (("Deployment", "env A=1"), ("Service", "selector app=b")):
+        wrong = KINDS[name][kind] | {"spec": KINDS[name][kind]["spec"] | {"replica": 2}}
+        (tmp_path / "a.yaml").write_text(yaml.safe_dump(wrong))
+        command = f"kubectl set {change} --local -f a.yaml -o yaml"
+        read = subprocess.check_output(command.split(), cwd=tmp_path, timeout=60)
+        assert keys(wrong) - keys(yaml.safe_load(read)) == {".spec.replica"}
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "ports", "paths"),
+    [
+        (NAMES[0], "tensorflow/serving:2.20.0", [8500, 8501], ["/v1/models/messages"]),
+        (NAMES[1], f"bert:{bert.__version__}", [8501], HEALTH),
+    ],
+)
+def test_pod_agrees_with_its_server(name, image, ports, paths):
+    pod, service = PODS[name], KINDS[name]["Service"]["spec"]["ports"]
+    assert pod["image"] == COMPOSE[name]["image"] == image
+    assert [port["containerPort"] for port in pod["ports"]] == ports
+    assert [port["name"] for port in pod["ports"]] == [p["targetPort"] for p in service]
+    assert [port["port"] for port in service] == ports
+    assert pod["startupProbe"]["httpGet"] == pod["readinessProbe"]["httpGet"]
+    probes = (pod["readinessProbe"], pod["livenessProbe"])
+    assert [p["httpGet"]["path"] for p in probes if "httpGet" in p] == paths
+    assert SPECS[name]["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["readOnlyRootFilesystem"]
+    assert all(port.startswith("127.0.0.1:") for port in COMPOSE[name]["ports"])
+
+
+def test_servers_have_time_to_answer():
+    limit_ms = value(PODS[NAMES[0]]["args"], "--rest_api_timeout_in_ms")
+    _, pause = PODS[NAMES[1]]["lifecycle"]["preStop"]["exec"]["command"]
+    in_pod, in_compose = (int(value(words, "--drain_seconds")) for words in OURS)
+    grace = [SPECS[name]["terminationGracePeriodSeconds"] for name in NAMES]
+    assert grace[0] > int(limit_ms) / 1000 and grace[1] > int(pause) + in_pod
+    assert int(COMPOSE[NAMES[1]]["stop_grace_period"].rstrip("s")) > in_compose
+
+
+@pytest.mark.parametrize("words", OURS, ids=["pod", "compose"])
+def test_flags_are_those_of_the_predictor(words):
+    with test_documentation.defined_flags("serving.predictor"):
+        assert flags.FLAGS(words) == ["bert-serve"] and flags.FLAGS.port == 8501
+    assert value(words, "--allowed_hosts") == "*"  # and each request needs the key
+    assert "${BERT_API_KEY:?" in COMPOSE["predictor"]["environment"]["BERT_API_KEY"]
+    assert "BERT_API_KEY" in [entry["name"] for entry in PODS["predictor"]["env"]]
+
+
+def test_configuration_is_that_of_exports_with_labels(tmp_path):
+    export.write_server_config(str(tmp_path / "messages" / "export"))
+    written = tmp_path / "messages" / "config"
+    files = KINDS["tensorflow_serving"]["ConfigMap"]["data"]
+    config = model_server_config_pb2.ModelServerConfig()
+    text_format.Parse((written / "models.config").read_text(), config)
+    (model,) = config.model_config_list.config
+    model.version_labels.update({"stable": 1, "canary": 2})
+    model.model_version_policy.specific.versions.extend([1, 2])
+    assert text_format.Parse(files["models.config"], type(config)()) == config
+    batching = (written / "batching_parameters.txt").read_text()
+    assert batching.endswith(f"\n{files['batching_parameters.txt']}")
