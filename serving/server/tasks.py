@@ -112,7 +112,7 @@ def _signature(server, body, output, num_inputs):
         counts = [*inputs.values()]
         outputs = version.signatures[name].outputs
         if output in outputs and counts == [1] * num_inputs:
-            return version, name, [*inputs]
+            return version, name, sorted(inputs)
     raise service.refuse(
         HTTPStatus.NOT_FOUND,
         f"{model.name} has no signature of {num_inputs} texts with the output {output}",

@@ -4,7 +4,6 @@ import json
 import pathlib
 import re
 import socket
-import subprocess
 import sys
 import time
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from serving import answers, client, predictor
 from serving.protocol import servables
 from tests.serving import prediction_service
 from tests.serving import test_export as exports
+from tests.serving.server import running
 
 # Float32 rounding; a row of a batch is padded more than it is alone.
 ROUNDING = 1e-5
@@ -33,17 +33,13 @@ class Served(NamedTuple):
 def served(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served") / "export"
     exports.make("classification", 1, folder)
-    call = f"-m serving.predictor --serve --port=0 --model_name=m --export_dir={folder}"
-    command, pipe = [sys.executable, *call.split()], subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, text=True) as program:
-        version = servables.open_version(str(folder / "1"))
-        try:
-            line = program.stdout.readline()
-            rest = re.search("at http://([^/]+)/v1/models/m:predict", line)[1]
-            with prediction_service.serving(servables.Model("m", {1: version})) as grpc:
-                yield Served(rest, grpc, folder)
-        finally:
-            program.terminate()
+    version = servables.open_version(str(folder / "1"))
+    model = servables.Model("m", {1: version})
+    with (
+        running.running(model) as server,
+        prediction_service.serving(model) as grpc,
+    ):
+        yield Served(server.address.removeprefix("http://"), grpc, folder)
 
 
 def calls(served, protocol, model="m", version=0, timeout_seconds=30):

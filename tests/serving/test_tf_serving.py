@@ -10,7 +10,7 @@ from wsgiref import simple_server
 import numpy as np
 import pytest
 
-from serving.protocol import rest, servables
+from serving.protocol import servables
 from tests import tiny
 from tests.serving import prediction_service, tf_serving
 from tests.serving.protocol import test_rest
@@ -47,7 +47,7 @@ class Docker:
         config = (self.config / "models.config").read_text()
         for label, number in re.findall(r'"(\w+)" value: (\d)', config):
             path = path.replace(f"labels/{label}:", f"versions/{number}:")
-        status, text = rest.answer(self.model, method, path, body)
+        status, text = test_rest.answer(method, path, body, self.model)
         if body and len(json.loads(body)["inputs"]) > 32:
             status = 400
         if path == "/monitoring/prometheus/metrics":

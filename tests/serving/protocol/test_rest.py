@@ -65,12 +65,13 @@ MODEL = servables.Model(
 MAX_ROWS = 1000
 
 
-def answer(method, path, body=b""):
+def answer(method, path, body=b"", model=None):
     """What serving/server makes of a request: its status and text."""
+    model = model or MODEL
     try:
         if method != "POST":
-            return 200, rest.describe(MODEL, method, path)
-        prediction = rest.read(MODEL, path, body, MAX_ROWS)
+            return 200, rest.describe(model, method, path)
+        prediction = rest.read(model, path, body, MAX_ROWS)
         outputs = prediction.version.predict(
             prediction.signature_name, prediction.arrays
         )
