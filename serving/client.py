@@ -3,7 +3,6 @@
 python -m serving.client --address=localhost:8501 --rest --model=messages "a text"
 """
 
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from serving.protocol import rest_calls
 def connect(
     address: str, model: str, version: int, timeout_seconds: float, *, by_rest: bool
 ) -> Any:
-    """The calls of a model; InputError where the extra for gRPC is not installed."""
+    """The calls of a model."""
     host, _, port = address.rpartition(":")
     if not (host and port.isascii() and port.isdigit()) or "/" in address:
         raise errors.InputError(
@@ -24,13 +23,8 @@ def connect(
         )
     if by_rest:
         return rest_calls.Calls(address, model, version, timeout_seconds)
-    try:
-        grpc_calls = importlib.import_module(".protocol.grpc_calls", __package__)
-    except ModuleNotFoundError as error:
-        raise errors.InputError(
-            f"gRPC needs {error.name}, which is not installed; add --rest, or "
-            "install the extra: pip install -c constraints.txt tensorflow-serving-api"
-        ) from error
+    from serving.protocol import grpc_calls  # and with it TensorFlow
+
     return grpc_calls.Calls(address, model, version, timeout_seconds)
 
 

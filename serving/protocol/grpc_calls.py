@@ -1,4 +1,4 @@
-"""Calls of a model server by gRPC; needs the extra tensorflow-serving-api."""
+"""Calls of a model server by gRPC."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

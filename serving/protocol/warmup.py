@@ -1,8 +1,7 @@
 """Requests that a server answers before it takes traffic, so that no user waits.
 
 TensorFlow Serving reads them from assets.extra of a SavedModel: TFRecords, at most
-1,000, each a tensorflow.serving.PredictionLog. Its few fields are encoded here, so that
-exporting does without tensorflow-serving-api.
+1,000, each a PredictionLog.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
 
 FILE_NAME = "tf_serving_warmup_requests"
 # Words of the texts: one for each buffer size and kernel that short, usual and long
@@ -27,7 +27,13 @@ def write(path: str, signatures: Mapping[str, Any]) -> None:
             positional, by_name = function.structured_input_signature
             specs = {spec.name: spec for spec in [*positional, *by_name.values()]}
             for inputs in requests(specs):
-                writer.write(_encode_log(name, inputs))
+                log = prediction_log_pb2.PredictionLog()
+                request = log.predict_log.request
+                request.model_spec.signature_name = name  # servers name the model
+                for key, array in inputs.items():
+                    tensor = tf.make_tensor_proto(array, tf.string)
+                    request.inputs[key].CopyFrom(tensor)
+                writer.write(log.SerializeToString(deterministic=True))
 
 
 def requests(specs: Mapping[str, tf.TensorSpec]) -> Iterator[dict[str, np.ndarray]]:
@@ -46,24 +52,3 @@ def requests(specs: Mapping[str, tf.TensorSpec]) -> Iterator[dict[str, np.ndarra
             )
             for name, spec in specs.items()
         }
-
-
-def _encode_log(signature_name: str, inputs: Mapping[str, np.ndarray]) -> bytes:
-    """A PredictionLog; no model is named, for servers give it the name.
-
-    Numbers are those of tensorflow_serving/apis/{prediction_log,predict,model}.proto.
-    """
-    request = _field(1, _field(3, signature_name.encode()))  # model_spec
-    for name, array in inputs.items():
-        tensor = tf.make_tensor_proto(array, tf.string).SerializeToString()
-        request += _field(2, _field(1, name.encode()) + _field(2, tensor))
-    return _field(6, _field(1, request))  # predict_log, request
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """A string or message as a field, in the encoding of protocol buffers."""
-    size, digits = len(content), []
-    while size > 127:
-        digits.append(size % 128 + 128)
-        size //= 128
-    return bytes([number * 8 + 2, *digits, size]) + content

@@ -4,7 +4,6 @@ import json
 import pathlib
 import re
 import socket
-import sys
 import time
 from typing import NamedTuple
 
@@ -154,12 +153,3 @@ def test_other_port_is_named(served, capsys):
     assert command(served, "grpc", f"--address={served.rest}", "a") == 2
     error = capsys.readouterr().err
     assert "(gRPC is port 8500 by default)" in error and error.count("\n") == 1
-
-
-def test_missing_extra_is_named(served, monkeypatch, capsys):
-    for name in ("tensorflow_serving", "tensorflow_serving.apis"):
-        monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "serving.protocol.grpc_calls", raising=False)
-    assert command(served, "grpc", "a") == 2
-    assert "gRPC needs tensorflow_serving" in capsys.readouterr().err
-    assert command(served, "rest", "a") == 0
