@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from cli import argument_names, loading
+from cli import argument_names
 from contract import errors, features, file_names
 from data_pipeline import label_maps
 from data_pipeline.batches import packing
@@ -38,7 +38,7 @@ from modeling.checkpoints import (
 from modeling.features import attention_maps, vectors
 from modeling.generation import beam_search
 from serving import export, formats
-from training import inference, metrics, optimizers
+from training import inference, loading, metrics, optimizers
 
 tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
 

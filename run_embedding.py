@@ -86,7 +86,6 @@ def make_task(config, tokenizer, data, kept):
         ),
         export=functools.partial(export_model, tokenizer),
         reopen=embedding_task.reopen,
-        load_weights=functools.partial(embedding_task.load_weights, kept),
         files=pretrained.files(config, tokenizer) | modules,
         identity={"vectors": dataclasses.asdict(vectors)},
         make_step=contrastive_step.ContrastiveTrainStep,

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from cli import embedding_flags, loading
+from cli import embedding_flags
 from contract import atomic_files, errors, file_names, wording
 from data_pipeline.embedding import rows, scores, search, split
 from modeling import contrastive, sequences
-from modeling.checkpoints import checkpoint, pretrained, sentence_transformers
+from modeling.checkpoints import sentence_transformers
 from modeling.features import text_vectors
 from serving import formats
-from training import contrastive_step, metrics
+from training import contrastive_step, loading, metrics
 
 FLAGS = flags.FLAGS
 PROMPTS = ("query", "passage")  # of the first text of a row, and of the others
@@ -67,20 +67,6 @@ def _of_rows(prompts):
     """The texts before the first text of a row, and before the others."""
     query, passage = (prompts.get(name, "") for name in PROMPTS)
     return query, passage
-
-
-def load_weights(kept, model, path, *, trains, resumes):
-    """As pretrained.load_weights, with projections that lie beside a network."""
-    allows_missing = FLAGS.allow_missing_weights
-    if resumes or not path or not kept.projection_files:
-        return pretrained.load_weights(
-            model, path, trains=trains, resumes=resumes, allows_missing=allows_missing
-        )
-    file = checkpoint.open_file(path, model.config)
-    checkpoint.check_file(model.config, file, allows_missing=allows_missing)
-    file = sentence_transformers.with_projections(file, kept, model.config)
-    report = checkpoint.assign(model, file)
-    return str(report), 0 if trains else report.global_step or 0
 
 
 def load(splits, tokenizer, prompts):
@@ -147,7 +133,7 @@ def objective(kind, width):
 def with_teacher(texts, settings):
     """A TextSplit with the vectors of its texts by the model in --teacher."""
     opened, length = loading.open_directory(
-        FLAGS.teacher, None, None, FLAGS.check_case, "text_encoder"
+        FLAGS.teacher, None, None, FLAGS.check_case, "text_encoder", name="--teacher"
     )
     with settings.run.strategy.scope():
         built = loading.with_stored_head(opened, "text_encoder")

@@ -175,7 +175,7 @@ def lowers_case(directory: str) -> bool:
     return bool(_File(directory, TRANSFORMER).value("do_lower_case", bool, False))
 
 
-def _check(kept, config, file):
+def check(kept: SentenceTransformer, config: Any, file: weights_file.WeightsFile):
     """Refuses modules that do not fit a config and an open checkpoint."""
     if config.network not in ("bert", "gpt"):
         raise errors.InputError(
@@ -201,48 +201,29 @@ def _check(kept, config, file):
         )
 
 
-class _WithProjections(weights_file.WeightsFile):
-    """An open checkpoint, and arrays {path of a variable: value} beside it."""
+def read_projections(
+    model: Any, file: weights_file.WeightsFile, path: Any
+) -> dict[str, np.ndarray]:
+    """{path of a variable: array} of the projections that an open checkpoint lacks.
 
-    def __init__(self, file, arrays):
-        self.file, self.arrays = file, arrays
-        self.format, self.source = file.format, file.source
-        self.states, self.global_step = file.states, file.global_step
-        rows = names.head_rows("bert")
-        keys = {rows[path].key(file.format): path for path in arrays}
-        shapes = {key: arrays[path].shape for key, path in keys.items()}
-        self.shapes = {**file.shapes, **shapes}
-
-    def sizes(self):
-        return self.file.sizes()
-
-    def read(self, name):
-        value = self.arrays.get(name.path)
-        return self.file.read(name) if value is None else value
-
-
-def with_projections(
-    file: weights_file.WeightsFile, kept: SentenceTransformer, config: Any
-) -> weights_file.WeightsFile:
-    """An open checkpoint of a network, with the projections' weights in it.
+    They are in the folders of the Dense around `path`; {} where a model has none.
 
     Raises:
-        ValueError: neither the checkpoint nor the folder of a Dense has them, or the
-            modules do not fit the network.
+        ValueError: neither the checkpoint nor the folder of a Dense has them.
     """
-    _check(kept, config, file)
-    rows, arrays = names.head_rows("bert"), {}
-    width = config.hidden_size
-    pairs = zip(kept.projection_files, kept.text_vectors.projections, strict=False)
-    for j, (path, projection) in enumerate(pairs):
+    has_some = path is not None and hasattr(model, "projections")
+    if not has_some or not (kept := read(path)):
+        return {}
+    rows, arrays, width = names.head_rows("bert"), {}, model.config.hidden_size
+    for j, projection in enumerate(kept.text_vectors.projections):
         row = rows[f"projection_{j}/kernel"]
         if row.key(file.format) not in file.shapes:
-            kernel, bias = _read_linear(path, projection, width)
+            kernel, bias = _read_linear(kept.projection_files[j], projection, width)
             arrays[row.path] = row.from_hugging_face(kernel)
             if projection.use_bias:
                 arrays[f"projection_{j}/bias"] = bias
         width = projection.units
-    return _WithProjections(file, arrays) if arrays else file
+    return arrays
 
 
 def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]:
