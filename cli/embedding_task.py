@@ -1,6 +1,7 @@
 """Scores, predictions and exports of run_embedding.py."""
 
 import dataclasses
+import functools
 import json
 import os
 from typing import Any
@@ -112,22 +113,23 @@ def load(splits, tokenizer, prompts):
 
 def objective(kind, width):
     """The objective for training rows of a kind, and vectors of a width."""
-    name, dimensions = embedding_flags.loss(kind), embedding_flags.dimensions(width)
-    replicas = contrastive_step.replicas()
-    shared: dict[str, Any] = {"dimensions": dimensions, "replicas": replicas}
-    if name == embedding_flags.DISTILLATION:
-        return contrastive.distillation(**shared)
-    if name == embedding_flags.IN_BATCH:
-        return contrastive.in_batch_negatives(
-            FLAGS.scale, is_symmetric=FLAGS.symmetric, **shared
-        )
-    if name == embedding_flags.LABELS:
-        return contrastive.labelled_texts(FLAGS.scale, **shared)
-    if name == embedding_flags.COSENT:
-        return contrastive.cosent(FLAGS.scale, **shared)
-    if name == embedding_flags.COSINE:
-        return contrastive.cosine_regression(FLAGS.largest_score, dimensions=dimensions)
-    return contrastive.triplet_margin(FLAGS.triplet_margin, dimensions=dimensions)
+    build = {
+        embedding_flags.IN_BATCH: functools.partial(
+            contrastive.in_batch_negatives, FLAGS.scale, is_symmetric=FLAGS.symmetric
+        ),
+        embedding_flags.LABELS: functools.partial(
+            contrastive.labelled_texts, FLAGS.scale
+        ),
+        embedding_flags.COSENT: functools.partial(contrastive.cosent, FLAGS.scale),
+        embedding_flags.COSINE: functools.partial(
+            contrastive.cosine_regression, FLAGS.largest_score
+        ),
+        embedding_flags.TRIPLET: functools.partial(
+            contrastive.triplet_margin, FLAGS.triplet_margin
+        ),
+        embedding_flags.DISTILLATION: contrastive.distillation,
+    }[embedding_flags.loss(kind)]
+    return build(scope=contrastive_step.scope(embedding_flags.dimensions(width)))
 
 
 def with_teacher(texts, settings):
