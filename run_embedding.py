@@ -45,7 +45,7 @@ def prepare():
     splits = fine_tuning_flags.wanted_splits()
     if FLAGS.num_labelled and not FLAGS.do_train:
         splits = ["train", *splits]
-    data = embedding_task.load(splits, tokenizer, kept.prompts)
+    data = embedding_task.load(splits, tokenizer, kept)
     kind = data["dev"].kind if "dev" in data else ""
     settings = run_flags.fine_tuning_settings(
         strategy,

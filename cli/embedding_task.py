@@ -1,7 +1,6 @@
 """Scores, predictions and exports of run_embedding.py."""
 
 import dataclasses
-import functools
 import json
 import os
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from cli import embedding_flags
+from cli import embedding_flags, table_flags
 from contract import atomic_files, errors, file_names, wording
 from data_pipeline.embedding import rows, scores, search, split
 from modeling import contrastive, sequences
@@ -21,17 +20,11 @@ from training import contrastive_step, loading, metrics
 FLAGS = flags.FLAGS
 PROMPTS = ("query", "passage")  # of the first text of a row, and of the others
 _DRAWS = 10
-_RANKED = 100  # texts that scores of retrieval look at
+_RANKS = ("mrr_at_10", "ndcg_at_10", "recall_at_1", "recall_at_10")
 # Scores of each kind of rows; the first decides which checkpoint is best.
 SCORES = {
-    rows.PAIRS: ("mrr_at_10", "ndcg_at_10", "recall_at_1", "recall_at_10"),
-    rows.TRIPLETS: (
-        "mrr_at_10",
-        "ndcg_at_10",
-        "recall_at_1",
-        "recall_at_10",
-        "triplet_accuracy",
-    ),
+    rows.PAIRS: _RANKS,
+    rows.TRIPLETS: (*_RANKS, "triplet_accuracy"),
     rows.RETRIEVAL: ("ndcg_at_10", "mrr_at_10", "map_at_100", "recall_at_100"),
     rows.SCORED: ("spearman", "pearson"),
     rows.LABELLED: ("neighbour_accuracy",),
@@ -46,10 +39,11 @@ def choose_vectors(path):
         kept = sentence_transformers.SentenceTransformer(text_vectors=vectors)
     changes = {"pooling": FLAGS.pooling, "is_normalized": FLAGS.normalize}
     changes = {name: value for name, value in changes.items() if value is not None}
-    prompts = dict(kept.prompts) | _prompts(kept)
+    prompts = dict(kept.prompts)
     for name in PROMPTS:
-        if (prompt := FLAGS[f"{name}_prompt"].value) is not None:
-            prompts[name] = prompt
+        prompt = FLAGS[f"{name}_prompt"].value
+        prompt = kept.prompt_for(name) if prompt is None else prompt
+        prompts |= {} if prompt is None else {name: prompt}
     return dataclasses.replace(
         kept,
         text_vectors=dataclasses.replace(kept.text_vectors, **changes),
@@ -58,44 +52,28 @@ def choose_vectors(path):
     )
 
 
-def _prompts(kept):
-    """The prompts of a model for each of PROMPTS, where it has some."""
-    prompts = {name: kept.prompt_for(name) for name in PROMPTS}
-    return {name: prompt for name, prompt in prompts.items() if prompt is not None}
-
-
-def _of_rows(prompts):
+def _before_texts(kept):
     """The texts before the first text of a row, and before the others."""
-    query, passage = (prompts.get(name, "") for name in PROMPTS)
+    query, passage = (kept.prompt_for(name) or "" for name in PROMPTS)
     return query, passage
 
 
-def load(splits, tokenizer, prompts):
+def load(splits, tokenizer, kept):
     """{split: TextSplit} of the files that the flags name."""
     data: dict[str, Any] = {}
     label_names: tuple[str, ...] = ()
-    limits = tokenizer, FLAGS.max_seq_length
-    before = _of_rows(prompts)
+    limits, before = (tokenizer, FLAGS.max_seq_length), _before_texts(kept)
     for name in splits:
         if name == "dev" and FLAGS.corpus_file:
             flags_of_files = embedding_flags.RETRIEVAL_FILES
             files = [str(FLAGS[flag].value) for flag in flags_of_files]
             data[name] = split.load_retrieval(name, files, *limits, prompts=before)
             continue
-        path = FLAGS[f"{name}_file"].value
-        if not path:
-            raise errors.InputError(
-                f"the {name} rows are needed and --{name}_file is not set; set it"
-            )
-        table = rows.read(
-            path,
-            embedding_flags.layout(),
-            tfds=FLAGS.tfds_name,
-            data_dir=FLAGS.data_dir,
-        )
+        (path,) = table_flags.paths([name], "rows").values()
+        source = {"tfds": FLAGS.tfds_name, "data_dir": FLAGS.data_dir}
         data[name] = split.load(
             name,
-            table,
+            rows.read(path, embedding_flags.layout(), **source),
             *limits,
             prompts=before,
             label_names=label_names,
@@ -113,23 +91,21 @@ def load(splits, tokenizer, prompts):
 
 def objective(kind, width):
     """The objective for training rows of a kind, and vectors of a width."""
-    build = {
-        embedding_flags.IN_BATCH: functools.partial(
-            contrastive.in_batch_negatives, FLAGS.scale, is_symmetric=FLAGS.symmetric
+    losses: dict[str, tuple[Any, ...]] = {
+        embedding_flags.IN_BATCH: (
+            contrastive.in_batch_negatives,
+            FLAGS.scale,
+            FLAGS.symmetric,
         ),
-        embedding_flags.LABELS: functools.partial(
-            contrastive.labelled_texts, FLAGS.scale
-        ),
-        embedding_flags.COSENT: functools.partial(contrastive.cosent, FLAGS.scale),
-        embedding_flags.COSINE: functools.partial(
-            contrastive.cosine_regression, FLAGS.largest_score
-        ),
-        embedding_flags.TRIPLET: functools.partial(
-            contrastive.triplet_margin, FLAGS.triplet_margin
-        ),
-        embedding_flags.DISTILLATION: contrastive.distillation,
-    }[embedding_flags.loss(kind)]
-    return build(scope=contrastive_step.scope(embedding_flags.dimensions(width)))
+        embedding_flags.LABELS: (contrastive.labelled_texts, FLAGS.scale),
+        embedding_flags.COSENT: (contrastive.cosent, FLAGS.scale),
+        embedding_flags.COSINE: (contrastive.cosine_regression, FLAGS.largest_score),
+        embedding_flags.TRIPLET: (contrastive.triplet_margin, FLAGS.triplet_margin),
+        embedding_flags.DISTILLATION: (contrastive.distillation,),
+    }
+    build, *values = losses[embedding_flags.loss(kind)]
+    scope = contrastive_step.scope(embedding_flags.dimensions(width))
+    return build(*values, scope=scope)
 
 
 def with_teacher(texts, settings):
@@ -140,13 +116,12 @@ def with_teacher(texts, settings):
     with settings.run.strategy.scope():
         built = loading.with_stored_head(opened, "text_encoder")
     print(f"teacher: {built.report}")
-    kept = _prompts(built.modules) if built.modules else {}
     known = split.load(
         "teacher",
         texts.table,
         opened.tokenizer,
         length,
-        prompts=_of_rows(kept),
+        prompts=_before_texts(built.modules),
         has_teacher=True,
     )
     vectors = settings.predictor(built.model)(known.examples())["vectors"]
@@ -167,49 +142,36 @@ class Scored:
 
 def score(texts, vectors):
     """The Scored of a TextSplit with vectors [N, G, W] or, of single texts, [N, W]."""
-    functions = {
-        rows.RETRIEVAL: _retrieval,
-        rows.SCORED: _correlations,
-        rows.LABELLED: _neighbours,
-    }
-    compute = functions.get(texts.kind, _ranks)
-    return Scored(vectors, compute(texts, search.normalize(vectors)))
+    kind, scaled = texts.kind, search.normalize(vectors)
+    if kind == rows.RETRIEVAL:
+        count = len(texts.data.queries)
+        ranked, _ = search.nearest(scaled[:count], scaled[count:], scores.RANKED)
+        results = scores.retrieval_scores(ranked, texts.data.relevant)
+    elif kind == rows.SCORED:
+        cosines = np.sum(scaled[:, 0] * scaled[:, 1], axis=-1)
+        results = metrics.compute(SCORES[kind], texts.labels, cosines)
+    elif kind == rows.LABELLED:
+        accuracy = scores.nearest_label_accuracy(scaled, texts.labels)
+        results = {"neighbour_accuracy": accuracy}
+    else:
+        results = _ranks(texts.text_ids, scaled)
+    return Scored(vectors, {name: results[name] for name in SCORES[kind]})
 
 
-def _correlations(texts, vectors):
-    cosines = np.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
-    return metrics.compute(SCORES[texts.kind], texts.labels, cosines)
-
-
-def _ranks(texts, vectors):
+def _ranks(ids, vectors):
     """Where each first text finds those that belong to it, among all other texts."""
-    ids = texts.text_ids
     anchors, first_rows = np.unique(ids[:, 0], return_index=True)
     others, places = np.unique(ids[:, 1:], return_index=True)
     corpus = vectors[:, 1:].reshape(-1, vectors.shape[-1])[places]
-    ranked, _ = search.nearest(vectors[first_rows, 0], corpus, _RANKED)
-    relevant: list[set[int]] = [set() for _ in anchors]
+    ranked, _ = search.nearest(vectors[first_rows, 0], corpus, scores.RANKED)
+    relevant: list[dict[int, float]] = [{} for _ in anchors]
     pairs = np.searchsorted(anchors, ids[:, 0]), np.searchsorted(others, ids[:, 1])
-    for anchor, other in zip(*pairs, strict=True):
-        relevant[anchor].add(int(other))
+    for anchor, other in zip(*map(np.ndarray.tolist, pairs), strict=True):
+        relevant[anchor][other] = 1.0
+    cosines = np.einsum("nw,ngw->ng", vectors[:, 0], vectors[:, 1:])
+    is_right = (cosines[:, :1] > cosines[:, 1:]).all(axis=1)
     results = scores.retrieval_scores(ranked, relevant)
-    if texts.kind == rows.TRIPLETS:
-        cosines = np.einsum("nw,ngw->ng", vectors[:, 0], vectors[:, 1:])
-        is_right = (cosines[:, :1] > cosines[:, 1:]).all(axis=1)
-        results["triplet_accuracy"] = np.mean(is_right)
-    return {name: results[name] for name in SCORES[texts.kind]}
-
-
-def _retrieval(texts, vectors):
-    count = len(texts.data.queries)
-    ranked, _ = search.nearest(vectors[:count], vectors[count:], _RANKED)
-    results = scores.retrieval_scores(ranked, texts.data.relevant)
-    return {name: results[name] for name in SCORES[texts.kind]}
-
-
-def _neighbours(texts, vectors):
-    accuracy = scores.nearest_label_accuracy(vectors, texts.labels)
-    return {"neighbour_accuracy": accuracy}
+    return {**results, "triplet_accuracy": np.mean(is_right)}
 
 
 def show_few_labels(data, model, scored, settings):
@@ -223,9 +185,9 @@ def show_few_labels(data, model, scored, settings):
         train.labels,
         search.normalize(scored.vectors),
         dev.labels,
-        FLAGS.num_labelled,
-        _DRAWS,
-        FLAGS.seed,
+        num_labelled=FLAGS.num_labelled,
+        draws=_DRAWS,
+        seed=FLAGS.seed,
     )
     for name, values in accuracies.items():
         mean, deviation = (wording.score(values[key]) for key in values)
@@ -237,8 +199,7 @@ def show_few_labels(data, model, scored, settings):
 
 def reopen(path):
     """An export for another runtime, called as the model; as formats.open_network."""
-    network = formats.open_network(path)
-    if network is None:
+    if (network := formats.open_network(path)) is None:
         return None
 
     def forward(features, training=False):

@@ -8,6 +8,7 @@ from absl import flags
 
 from cli import command_line
 from contract import errors
+from data_pipeline.embedding import corpora
 from serving import search, search_encoders, search_graph, search_index
 
 FLAGS = flags.FLAGS
@@ -30,7 +31,7 @@ def run(argv: Sequence[str]) -> None:
 def _read_queries():
     if not FLAGS.queries_file:
         return []
-    return [row.text for row in search_index.read_texts(FLAGS.queries_file)]
+    return [row.text for row in corpora.read_texts(FLAGS.queries_file)]
 
 
 def _source():

@@ -56,7 +56,7 @@ WHOLE = Scope()
 
 
 def in_batch_negatives(
-    scale: float, scope: Scope = WHOLE, *, is_symmetric: bool = False
+    scale: float, is_symmetric: bool = False, *, scope: Scope = WHOLE
 ) -> losses.Objective:
     """Cross-entropy of the right text among all of the batch (Henderson et al., 2017).
 
@@ -92,7 +92,7 @@ def in_batch_negatives(
     return objective._replace(metrics=metrics)
 
 
-def labelled_texts(scale: float, scope: Scope = WHOLE) -> losses.Objective:
+def labelled_texts(scale: float, *, scope: Scope = WHOLE) -> losses.Objective:
     """Supervised contrastive loss (Khosla et al., 2020, equation 2).
 
     The mean over the texts of a label of -log softmax(scale * cosine) among all other
@@ -123,7 +123,7 @@ def labelled_texts(scale: float, scope: Scope = WHOLE) -> losses.Objective:
     return _objective("contrastive_loss", loss, scope, count)
 
 
-def cosent(scale: float, scope: Scope = WHOLE) -> losses.Objective:
+def cosent(scale: float, *, scope: Scope = WHOLE) -> losses.Objective:
     """The order of scores (CoSENT, Su, 2022), not their values.
 
     log(1 + sum of exp(scale * (cosine of j - cosine of i))) over all rows i and j of
@@ -144,7 +144,9 @@ def cosent(scale: float, scope: Scope = WHOLE) -> losses.Objective:
     return _objective("cosent_loss", loss, scope, lambda features: ops.ones(()))
 
 
-def cosine_regression(largest_score: float, scope: Scope = WHOLE) -> losses.Objective:
+def cosine_regression(
+    largest_score: float, *, scope: Scope = WHOLE
+) -> losses.Objective:
     """Mean squared difference of cosine and score (Sentence-BERT, section 3).
 
     Features: label_ids float [B], scores, of which the largest stands for the cosine 1.
@@ -158,7 +160,7 @@ def cosine_regression(largest_score: float, scope: Scope = WHOLE) -> losses.Obje
     return _objective("cosine_loss", loss, scope)
 
 
-def triplet_margin(margin: float, scope: Scope = WHOLE) -> losses.Objective:
+def triplet_margin(margin: float, *, scope: Scope = WHOLE) -> losses.Objective:
     """max(0, |a - p| - |a - n| + margin) of scaled vectors, mean over rows and n."""
 
     def loss(_, values, __):
@@ -171,7 +173,7 @@ def triplet_margin(margin: float, scope: Scope = WHOLE) -> losses.Objective:
     return _objective("triplet_loss", loss, scope)
 
 
-def distillation(scope: Scope = WHOLE) -> losses.Objective:
+def distillation(*, scope: Scope = WHOLE) -> losses.Objective:
     """Squared differences from the vectors of a teacher, scaled to the length 1.
 
     The mean over texts. Where the teacher's vectors have another width, those of the

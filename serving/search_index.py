@@ -14,12 +14,12 @@ import os
 import unicodedata
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from contract import atomic_files, errors, json_files, remote_files
-from data_pipeline.tables import text_rows
+from data_pipeline.embedding import corpora
 from serving import search_encoders
 from terminal import progress
 
@@ -37,46 +37,15 @@ _SAME = ("texts", "vectors", "prompts", "quantization", "texts_per_shard")
 _REMEDY = "build the index again"
 
 
-class Text(NamedTuple):
-    """A text of a file; without an id of its row, its line is the id."""
-
-    line: int  # from 1
-    text_id: str
-    text: str
-
-
 def has_content(text: str) -> bool:
     """Whether a text has a letter, digit, punctuation mark or symbol, so a token."""
     return any(unicodedata.category(character)[0] in "LNPS" for character in text)
 
 
-def read_texts(path: str) -> Iterator[Text]:
-    """Yields a text a line, plain or .gz, or a row of JSONL, its title before its text.
-
-    Raises:
-        InputError: the file cannot be read, or a row has no text.
-    """
-    if not text_rows.is_jsonl(path):
-        for line, text in text_rows.lines(path):
-            yield Text(line, str(line), text.rstrip("\r"))
-        return
-    for line, row in text_rows.file_rows(path, "jsonl"):
-        assert isinstance(row, dict)
-        text_id, parts = row.get("_id", line), (row.get("title") or "", row.get("text"))
-        if type(text_id) not in (str, int) or not all(
-            isinstance(p, str) for p in parts
-        ):
-            raise errors.InputError(
-                f"{path}:{line}: {json.dumps(row, ensure_ascii=False):.60} has no text "
-                'or a wrong id; write {"_id": "...", "title": "...", "text": "..."}'
-            )
-        yield Text(line, str(text_id), " ".join(filter(None, parts)))
-
-
 def _scan(path):
     """The number and digest of the texts of a file; prints the lines left out."""
     digest = count = left_out = first = 0
-    for line, text_id, text in read_texts(path):
+    for line, text_id, text in corpora.read_texts(path):
         if has_content(text):
             count += 1
             digest = zlib.crc32(f"{line}\t{text_id}\t{text}\n".encode(), digest)
@@ -141,7 +110,7 @@ def build(
     """Writes an index, or what a build before has left open; returns its index.json.
 
     Args:
-        input_file: as in `read_texts`.
+        input_file: as in corpora.read_texts.
         prompts: texts to put before a "query" or "passage"; None for the model's.
 
     Raises:
@@ -165,7 +134,7 @@ def build(
     _check_same(index_dir, plan)
     if not os.path.exists(os.path.join(index_dir, INDEX)):
         atomic_files.write_json(os.path.join(index_dir, BUILDING), plan)
-    rows = filter(lambda row: has_content(row.text), read_texts(input_file))
+    rows = filter(lambda row: has_content(row.text), corpora.read_texts(input_file))
     total, before = texts["num_texts"], plan["prompts"]["passage"]
     with progress.Progress("encoding: text") as report:
         for done in range(0, total, texts_per_shard):
@@ -321,7 +290,7 @@ class Shards:
         shards = ((n, places[numbers == n]) for n in np.unique(numbers).tolist())
         return np.concatenate([self._map(n, VECTORS)[rows] for n, rows in shards])
 
-    def texts(self, indices: Sequence[int]) -> dict[int, Text]:
+    def texts(self, indices: Sequence[int]) -> dict[int, corpora.Text]:
         """{index: text} of some texts."""
         texts = {}
         for index in sorted({*indices}):
@@ -335,5 +304,5 @@ class Shards:
                     text_id, text = json_files.parse(file.read(end - start))
             except (OSError, ValueError, TypeError) as error:
                 self._fail(number, TEXTS, f"is damaged ({error})")
-            texts[index] = Text(line, text_id, text)
+            texts[index] = corpora.Text(line, text_id, text)
         return texts

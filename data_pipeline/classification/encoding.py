@@ -181,15 +181,23 @@ def _both_orders(ids_a, ids_b):
 
 
 def featurize(table: tables.Table, encode: Encoder) -> packing.Packed:
-    """Packs every row, and counts those that are cut (convert_examples_to_features)."""
+    """Packs every row (convert_examples_to_features), as `pack`."""
+    columns = table.text_a, table.text_b, table.choices
+    return pack(f"tokenizing {os.path.basename(table.path)}: row", encode, *columns)
+
+
+def pack(name: str, encode: Encoder, text_a: Any, *columns: Any) -> packing.Packed:
+    """Packs the rows of lists of texts, and counts those that are cut.
+
+    `name` is that of the progress; further columns are those of `Encoder`, or None.
+    """
     chunks = []
-    name = f"tokenizing {os.path.basename(table.path)}: row"
-    for rows in progress.slices(len(table.text_a), _CHUNK_ROWS, name):
-        columns = (
+    for rows in progress.slices(len(text_a), _CHUNK_ROWS, name):
+        tensors = (
             None if column is None else tf.constant(column[rows], tf.string)
-            for column in (table.text_a, table.text_b, table.choices)
+            for column in (text_a, *columns)
         )
-        tokens, first_lengths, counts = encode(*columns)  # a trace takes longer
+        tokens, first_lengths, counts = encode(*tensors)  # a trace takes longer
         is_cut = counts.numpy() > encode.max_seq_length
         cut = int(np.sum(is_cut.reshape(-1, encode.num_sequences).any(axis=1)))
         chunk = packing.unpad(tokens, first_lengths, encode.num_sequences)

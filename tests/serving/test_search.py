@@ -388,8 +388,16 @@ def test_wrong_places_and_inputs_are_refused(model_dir, texts_file, tmp_path):
         ("gs://bucket/index", "", "an index is mapped into memory; name a directory"),
         (tmp_path / "new", "", "has no text with a token; give a file with a text a"),
         (tmp_path / "new", '{"text": " "}\n', "has no text with a token"),
-        (tmp_path / "new", '{"_id": 1}\n', 'texts.jsonl:1: {"_id": 1} has no text or'),
-        (tmp_path / "new", '{"_id": [], "text": "a"}\n', "has no text or a wrong id"),
+        (
+            tmp_path / "new",
+            '{"_id": 1}\n',
+            'texts.jsonl:1: {"_id": 1} has no id or no text',
+        ),
+        (
+            tmp_path / "new",
+            '{"_id": [], "text": "a"}\n',
+            "has no id or no text; write {",
+        ),
         (tmp_path / "new", '"a"\n', "texts.jsonl:1: "),
     ):
         file.write_text(content)

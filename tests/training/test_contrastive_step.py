@@ -42,7 +42,7 @@ def make(kind, *, micro_batches=1, **changes):
     tf.keras.utils.set_random_seed(3)
     model = text_encoder.TextEncoder(dataclasses.replace(BERT, **changes))
     model.build()
-    objective = contrastive.in_batch_negatives(20.0, contrastive_step.scope())
+    objective = contrastive.in_batch_negatives(20.0, scope=contrastive_step.scope())
     optimizer = optimizers.BertAdam()
     optimizer.build(model.trainable_variables)
     strategy = tf.distribute.get_strategy()
