@@ -31,7 +31,7 @@ from data_pipeline.classification import encoding
 from modeling import text_encoder
 from modeling.checkpoints import pretrained, sentence_transformers
 from modeling.features import head_config
-from serving import embedder, formats
+from serving import export, formats
 from training import contrastive_step
 
 
@@ -40,8 +40,8 @@ def prepare():
     strategy = run_flags.set_up()
     embedding_flags.check()
     files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
-    embedding_flags.check_network(config)
     kept = embedding_task.choose_vectors(run_flags.trained_weights(files))
+    embedding_flags.check_model(config, kept.text_vectors)
     splits = fine_tuning_flags.wanted_splits()
     if FLAGS.num_labelled and not FLAGS.do_train:
         splits = ["train", *splits]
@@ -66,7 +66,6 @@ def make_task(config, tokenizer, data, kept):
         width = vectors.width(config.hidden_size)
         objective = embedding_task.objective(data["train"].kind, width)
     formats.check(FLAGS.export_format, config, head_config.ORIGINAL)
-    embedding_flags.check_export(vectors)
     described = text_encoder.TextEncoder(config, vectors)
     modules = sentence_transformers.files(described, kept)
     return run_flags.make_task(
@@ -96,11 +95,13 @@ def export_model(tokenizer, model, output_dir):
     """Writes output_dir/export/<n>: raw text in, its vector out."""
 
     def make(variables):
-        return embedder.TextEmbedder(
+        return export.TextModel(
             encoding.Encoder(tokenizer, FLAGS.max_seq_length),
             functools.partial(model, training=False),
             variables,
+            lambda _, outputs: {"vector": outputs["vectors"]},
             model.config,
+            names=["embed"],
         )
 
     return run_flags.export(model, make, output_dir)

@@ -21,6 +21,14 @@ FLAGS = flags.FLAGS
 PROMPTS = ("query", "passage")  # of the first text of a row, and of the others
 _DRAWS = 10
 _RANKS = ("mrr_at_10", "ndcg_at_10", "recall_at_1", "recall_at_10")
+_OBJECTIVES: dict[str, Any] = {
+    embedding_flags.IN_BATCH: contrastive.in_batch_negatives,
+    embedding_flags.COSENT: contrastive.cosent,
+    embedding_flags.COSINE: contrastive.cosine_regression,
+    embedding_flags.TRIPLET: contrastive.triplet_margin,
+    embedding_flags.LABELS: contrastive.labelled_texts,
+    embedding_flags.DISTILLATION: contrastive.distillation,
+}
 # Scores of each kind of rows; the first decides which checkpoint is best.
 SCORES = {
     rows.PAIRS: _RANKS,
@@ -91,21 +99,10 @@ def load(splits, tokenizer, kept):
 
 def objective(kind, width):
     """The objective for training rows of a kind, and vectors of a width."""
-    losses: dict[str, tuple[Any, ...]] = {
-        embedding_flags.IN_BATCH: (
-            contrastive.in_batch_negatives,
-            FLAGS.scale,
-            FLAGS.symmetric,
-        ),
-        embedding_flags.LABELS: (contrastive.labelled_texts, FLAGS.scale),
-        embedding_flags.COSENT: (contrastive.cosent, FLAGS.scale),
-        embedding_flags.COSINE: (contrastive.cosine_regression, FLAGS.largest_score),
-        embedding_flags.TRIPLET: (contrastive.triplet_margin, FLAGS.triplet_margin),
-        embedding_flags.DISTILLATION: (contrastive.distillation,),
-    }
-    build, *values = losses[embedding_flags.loss(kind)]
+    name = embedding_flags.loss(kind)
+    values = [FLAGS[flag].value for flag in embedding_flags.READS[name]]
     scope = contrastive_step.scope(embedding_flags.dimensions(width))
-    return build(*values, scope=scope)
+    return _OBJECTIVES[name](*values, scope=scope)
 
 
 def with_teacher(texts, settings):

@@ -37,14 +37,14 @@ _FOLDER = re.compile(r"|[^./\\][^/\\]*")
 # Our poolings by the names of version 6, and their names before.
 _POOLINGS = {"cls": "cls", "mean": "mean", "max": "max", "lasttoken": "last"}
 _FLAG = "pooling_mode_"
-_FLAGS = {
-    "cls_token": "cls",
-    "mean_tokens": "mean",
-    "max_tokens": "max",
-    "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "weightedmean_tokens": "weightedmean",
-    "lasttoken": "lasttoken",
-}
+_FLAGS = (
+    ("cls_token", "cls"),
+    ("mean_tokens", "mean"),
+    ("max_tokens", "max"),
+    ("mean_sqrt_len_tokens", "mean_sqrt_len_tokens"),
+    ("weightedmean_tokens", "weightedmean"),
+    ("lasttoken", "lasttoken"),
+)
 # Activations of Keras, and the classes of PyTorch.
 _TORCH = "torch.nn.modules."
 _ACTIVATIONS = {
@@ -101,21 +101,19 @@ def choose_prompt(
     has_default: bool,
 ) -> str:
     """A prompt itself, the one of a name, or where it `has_default` the default one."""
+    prompts = kept.prompts if kept else {}
     if prompt is not None and name is not None:
         raise errors.InputError(
             f"prompt={prompt!r} and prompt_name={name!r}; give one of the two"
         )
     if prompt is None and name is None and kept and has_default:
         name = kept.default_prompt or None
-    if name is None:
-        return prompt or ""
-    prompts = kept.prompts if kept else {}
-    if name not in prompts:
+    if name is not None and name not in prompts:
         raise errors.InputError(
             f"prompt_name={name!r}: the prompts of this model are "
             f"{', '.join(prompts) or 'none'}; choose one, or pass prompt="
         )
-    return prompts[name]
+    return (prompt or "") if name is None else prompts[name]
 
 
 def locate_transformer(directory: str) -> str:
@@ -144,7 +142,16 @@ def read(path: str) -> SentenceTransformer | None:
         if not is_there or not folder or locate_transformer(above) != directory:
             return None
         directory = above
-    (_, folder), (_, pooling), *others = _check_order(directory)
+    modules = _list_modules(directory)
+    kinds = [kind for kind, _ in modules]
+    if not _ORDER.fullmatch(" ".join(kinds)):
+        raise errors.InputError(
+            f"{os.path.join(directory, MODULES)}: the modules are "
+            f"{', '.join(kinds) or 'none'}; only Transformer, Pooling, up to "
+            f"{names.MOST_PROJECTIONS} Dense and Normalize are computed here, in this "
+            f"order: {_REMEDY}"
+        )
+    (_, folder), (_, pooling), *others = modules
     transformer, model = os.path.join(directory, folder), _File(directory, MODEL)
     pooling, width = _read_pooling(_File(directory, pooling, _MODULE, is_needed=True))
     projections, projection_files, last = [], [], width
@@ -233,23 +240,19 @@ def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]
     """
     config, vectors = model.config, model.text_vectors
     kept = kept or SentenceTransformer(text_vectors=vectors)
-    width, folders = config.hidden_size, ["", "1_Pooling"]
-    pooling = vectors.pooling
+    width, pooling = config.hidden_size, vectors.pooling
     if pooling == "cls" and config.is_left_to_right:
         pooling = "last"
-    values: dict[str, dict[str, Any]] = {
+    flags = {_FLAG + name: _POOLINGS.get(mode) == pooling for name, mode in _FLAGS}
+    folders: dict[str, dict[str, Any]] = {
         "1_Pooling": {
             "word_embedding_dimension": width,
-            **{
-                f"{_FLAG}{flag}": _POOLINGS.get(mode) == pooling
-                for flag, mode in _FLAGS.items()
-            },
+            **flags,
             "include_prompt": True,
         }
     }
     for j, projection in enumerate(vectors.projections):
-        folders.append(_dense_folder(j))
-        values[folders[-1]] = {
+        folders[_dense_folder(j)] = {
             "in_features": width,
             "out_features": projection.units,
             "bias": projection.use_bias,
@@ -257,22 +260,20 @@ def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]
         }
         width = projection.units
     if vectors.is_normalized:
-        folders.append(f"{len(folders)}_Normalize")
-        values[folders[-1]] = {}
-    modules = [
-        {
-            "idx": number,
-            "name": str(number),
-            "path": folder,
-            "type": f"{_PACKAGE}.models.{folder.partition('_')[2] or 'Transformer'}",
-        }
-        for number, folder in enumerate(folders)
-    ]
-    positions = config.max_position_embeddings
-    contents = {
-        MODULES: modules,
+        folders[f"{len(folders) + 1}_Normalize"] = {}
+    kinds = {"": "Transformer", **{folder: folder[2:] for folder in folders}}
+    contents: dict[str, Any] = {
+        MODULES: [
+            {
+                "idx": i,
+                "name": str(i),
+                "path": path,
+                "type": f"{_PACKAGE}.models.{kind}",
+            }
+            for i, (path, kind) in enumerate(kinds.items())
+        ],
         TRANSFORMER: {
-            "max_seq_length": kept.max_seq_length or positions,
+            "max_seq_length": kept.max_seq_length or config.max_position_embeddings,
             "do_lower_case": False,  # the tokenizer does
         },
         MODEL: {
@@ -280,11 +281,9 @@ def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]
             "default_prompt_name": kept.default_prompt or None,
             "similarity_fn_name": kept.similarity,
         },
-        **{f"{folder}/{_MODULE}": value for folder, value in values.items()},
+        **{f"{folder}/{_MODULE}": value for folder, value in folders.items()},
     }
-    return {
-        name: json.dumps(value, indent=2) + "\n" for name, value in contents.items()
-    }
+    return {name: json.dumps(v, indent=2) + "\n" for name, v in contents.items()}
 
 
 def save_projections(directory: str, model: Any) -> list[str]:
@@ -363,26 +362,11 @@ def _list_modules(directory):
     return modules
 
 
-def _check_order(directory):
-    """As `_list_modules`, where the classes are those that are computed here."""
-    modules = _list_modules(directory)
-    kinds = [kind for kind, _ in modules]
-    if not _ORDER.fullmatch(" ".join(kinds)):
-        raise errors.InputError(
-            f"{os.path.join(directory, MODULES)}: the modules are "
-            f"{', '.join(kinds) or 'none'}; only Transformer, Pooling, up to "
-            f"{names.MOST_PROJECTIONS} Dense and Normalize are computed here, in this "
-            f"order: {_REMEDY}"
-        )
-    return modules
-
-
 def _read_pooling(file):
     """The pooling, one of vectors.TEXT_POOLINGS, and the width that it reads."""
     modes = file.values.get("pooling_mode")
     if modes is None:
-        pairs = _FLAGS.items()
-        modes = [mode for flag, mode in pairs if file.value(f"{_FLAG}{flag}", bool)]
+        modes = [mode for flag, mode in _FLAGS if file.value(_FLAG + flag, bool)]
     modes = modes if isinstance(modes, list) else [modes]
     named = " and ".join(map(str, modes)) or "mean"  # theirs where none is set
     if named not in _POOLINGS:
