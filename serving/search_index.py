@@ -7,7 +7,6 @@ which is [id, text]; and `shard.json`, written last, with sizes and checksums. A
 shards but the last have equally many texts.
 """
 
-import io
 import itertools
 import json
 import os
@@ -82,19 +81,18 @@ def read_plan(index_dir: str, name: str = INDEX) -> dict[str, Any] | None:
 
 def check_directory(index_dir: str) -> None:
     """Raises InputError where a directory holds something else, or is remote."""
+    reason = ""
+    names = {*os.listdir(index_dir)} if os.path.isdir(index_dir) else {}
+    names = {name for name in names if not name.endswith(atomic_files.SUFFIX)}
     if remote_files.is_remote(index_dir):
+        reason = "is remote, and an index is mapped into memory"
+    elif os.path.exists(index_dir) and not os.path.isdir(index_dir):
+        reason = "is a file"
+    elif names and not {INDEX, BUILDING} & names:
+        reason = f"holds no index but {min(names)}"
+    if reason:
         raise errors.InputError(
-            f"--index_dir={index_dir}: an index is mapped into memory; name a directory"
-            " of this machine"
-        )
-    if os.path.exists(index_dir) and not os.path.isdir(index_dir):
-        raise errors.InputError(f"--index_dir={index_dir} is a file; name a directory")
-    names = os.listdir(index_dir) if os.path.isdir(index_dir) else []
-    names = [name for name in names if not name.endswith(atomic_files.SUFFIX)]
-    if names and not {INDEX, BUILDING} & {*names}:
-        raise errors.InputError(
-            f"--index_dir={index_dir} holds no index but {min(names)}; name a new or "
-            "empty directory"
+            f"--index_dir={index_dir} {reason}; name a new or empty directory"
         )
 
 
@@ -131,7 +129,14 @@ def build(
         "quantization": quantization,
         "texts_per_shard": texts_per_shard,
     }
-    _check_same(index_dir, plan)
+    for before in filter(None, (read_plan(index_dir, n) for n in (INDEX, BUILDING))):
+        for key in _SAME:
+            if before[key] != plan[key]:
+                raise errors.InputError(
+                    f"--index_dir={index_dir} holds another index, whose {key} are "
+                    f"{json.dumps(before[key])} and not {json.dumps(plan[key])}; name "
+                    "a new directory"
+                )
     if not os.path.exists(os.path.join(index_dir, INDEX)):
         atomic_files.write_json(os.path.join(index_dir, BUILDING), plan)
     rows = filter(lambda row: has_content(row.text), corpora.read_texts(input_file))
@@ -143,29 +148,16 @@ def build(
             if _read_record(index_dir, number) is not None:
                 continue
             # Equal texts are encoded once, so that they have equal vectors.
-            unique = list(dict.fromkeys(row.text for row in shard))
-            parts = []
-            for first in range(0, len(unique), _CHUNK_TEXTS):
+            places = {text: i for i, text in enumerate({row.text: 0 for row in shard})}
+            prompted, parts = [before + text for text in places], []
+            for first in range(0, len(prompted), _CHUNK_TEXTS):
                 report(done + first, total)
-                chunk = unique[first : first + _CHUNK_TEXTS]
-                parts.append(encoder.embed([before + text for text in chunk]))
-            places = {text: place for place, text in enumerate(unique)}
+                parts.append(encoder.embed(prompted[first : first + _CHUNK_TEXTS]))
             vectors = np.concatenate(parts)[[places[row.text] for row in shard]]
             _write_shard(index_dir, number, shard, vectors, quantization)
     atomic_files.write_json(os.path.join(index_dir, INDEX), plan)
     atomic_files.remove(os.path.join(index_dir, BUILDING))
     return plan
-
-
-def _check_same(index_dir, plan):
-    for before in filter(None, (read_plan(index_dir, n) for n in (INDEX, BUILDING))):
-        for key in _SAME:
-            if before[key] != plan[key]:
-                raise errors.InputError(
-                    f"--index_dir={index_dir} holds another index, whose {key} are "
-                    f"{json.dumps(before[key])} and not {json.dumps(plan[key])}; name "
-                    "a new directory"
-                )
 
 
 def quantize(vectors: np.ndarray) -> np.ndarray:
@@ -184,24 +176,25 @@ def _write_shard(index_dir, number, texts, vectors, quantization):
         for row in texts
     ]
     ends = np.cumsum([len(line) for line in lines])
-    arrays = {VECTORS: vectors}
+    places = np.stack([[row.line for row in texts], ends], axis=1)
+    arrays = {VECTORS: vectors, ROWS: places.astype("<i8")}
     if quantization == "int8":
         arrays[QUANTIZED] = quantize(vectors)
-    arrays[ROWS] = np.stack([[row.line for row in texts], ends], axis=1).astype("<i8")
-    contents = {TEXTS: b"".join(lines)}
-    for name, array in arrays.items():
-        np.save(file := io.BytesIO(), array)
-        contents[name] = file.getvalue()
-    record = {
-        "num_bytes": {name: len(content) for name, content in contents.items()},
-        "checksums": {name: zlib.crc32(array) for name, array in arrays.items()},
-    }
-    contents[_RECORD] = json.dumps(record, sort_keys=True).encode()
-    paths = [_path(index_dir, number, name) for name in contents]
+    names = (*arrays, TEXTS, _RECORD)
+    paths = [_path(index_dir, number, name) for name in names]
     with atomic_files.replacing(*paths) as temporary:
-        for path, content in zip(temporary, contents.values(), strict=True):
-            with open(path, "wb") as stream:
-                stream.write(content)
+        files = dict(zip(names, temporary, strict=True))
+        for name, array in arrays.items():
+            with open(files[name], "wb") as file:
+                np.save(file, array)
+        with open(files[TEXTS], "wb") as file:
+            file.writelines(lines)
+        record = files.pop(_RECORD)
+        num_bytes = {name: os.path.getsize(path) for name, path in files.items()}
+        checksums = {name: zlib.crc32(array) for name, array in arrays.items()}
+        with open(record, "w") as file:
+            values = {"num_bytes": num_bytes, "checksums": checksums}
+            json.dump(values, file, sort_keys=True)
 
 
 def _path(index_dir, number, name):
@@ -212,12 +205,12 @@ def _read_record(index_dir, number):
     """The record of a shard whose files are all there; else None."""
     try:
         record = json_files.read_object(_path(index_dir, number, _RECORD))
-        for name, num_bytes in record["num_bytes"].items():
-            if os.path.getsize(_path(index_dir, number, name)) != num_bytes:
-                return None
+        sizes = record["num_bytes"].items()
+        paths = [(_path(index_dir, number, name), size) for name, size in sizes]
+        is_whole = all(os.path.getsize(path) == size for path, size in paths)
     except (OSError, ValueError, KeyError):
         return None
-    return record
+    return record if is_whole else None
 
 
 class Shards:
