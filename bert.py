@@ -190,8 +190,7 @@ class Loaded:
         if not rows[0]:
             return np.zeros((0, *shape), np.float32)
         prompted = [before + text for text in rows[0]]
-        tokens, first_lengths, _ = encode(prompted, *rows[1:])
-        packed = packing.unpad(tokens, first_lengths)
+        packed = encode.pack(prompted, *rows[1:])
         return inference.predict_packed(forward, packed, _PREDICTED)[name]
 
     def similarity(self, texts, others) -> np.ndarray:
@@ -312,8 +311,7 @@ class Loaded:
 
     def _shares(self, rows, label_set):
         """Probabilities [N, C], or the numbers of a regression [N, 1]."""
-        tokens, first_lengths = self._pack(*rows)[:2]
-        packed = packing.unpad(tokens, first_lengths, self._pack.num_sequences)
+        packed = self._pack.pack(*rows)
         outputs = inference.predict_packed(self._forward, packed, _PREDICTED)
         return np.asarray(
             losses.probabilities(label_set.problem_type, outputs["logits"])

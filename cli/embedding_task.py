@@ -18,7 +18,6 @@ from serving import formats
 from training import contrastive_step, loading, metrics
 
 FLAGS = flags.FLAGS
-PROMPTS = ("query", "passage")  # of the first text of a row, and of the others
 _DRAWS = 10
 _RANKS = ("mrr_at_10", "ndcg_at_10", "recall_at_1", "recall_at_10")
 _OBJECTIVES: dict[str, Any] = {
@@ -48,10 +47,11 @@ def choose_vectors(path):
     changes = {"pooling": FLAGS.pooling, "is_normalized": FLAGS.normalize}
     changes = {name: value for name, value in changes.items() if value is not None}
     prompts = dict(kept.prompts)
-    for name in PROMPTS:
+    for name, usual in kept.usual_prompts().items():
         prompt = FLAGS[f"{name}_prompt"].value
-        prompt = kept.prompt_for(name) if prompt is None else prompt
-        prompts |= {} if prompt is None else {name: prompt}
+        has_one = not prompts.keys().isdisjoint(sentence_transformers.PROMPTS[name])
+        if usual or has_one or prompt is not None:
+            prompts[name] = usual if prompt is None else prompt
     return dataclasses.replace(
         kept,
         text_vectors=dataclasses.replace(kept.text_vectors, **changes),
@@ -60,17 +60,14 @@ def choose_vectors(path):
     )
 
 
-def _before_texts(kept):
-    """The texts before the first text of a row, and before the others."""
-    query, passage = (kept.prompt_for(name) or "" for name in PROMPTS)
-    return query, passage
-
-
 def load(splits, tokenizer, kept):
     """{split: TextSplit} of the files that the flags name."""
     data: dict[str, Any] = {}
     label_names: tuple[str, ...] = ()
-    limits, before = (tokenizer, FLAGS.max_seq_length), _before_texts(kept)
+    limits, before = (
+        (tokenizer, FLAGS.max_seq_length),
+        tuple(kept.usual_prompts().values()),
+    )
     for name in splits:
         if name == "dev" and FLAGS.corpus_file:
             flags_of_files = embedding_flags.RETRIEVAL_FILES
@@ -111,14 +108,14 @@ def with_teacher(texts, settings):
         FLAGS.teacher, None, None, FLAGS.check_case, "text_encoder", name="--teacher"
     )
     with settings.run.strategy.scope():
-        built = loading.with_stored_head(opened, "text_encoder")
+        built: Any = loading.with_stored_head(opened, "text_encoder")
     print(f"teacher: {built.report}")
     known = split.load(
         "teacher",
         texts.table,
         opened.tokenizer,
         length,
-        prompts=_before_texts(built.modules),
+        prompts=tuple(built.modules.usual_prompts().values()),
         has_teacher=True,
     )
     vectors = settings.predictor(built.model)(known.examples())["vectors"]

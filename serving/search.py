@@ -66,12 +66,11 @@ class Index:
             InputError: there is no whole index, or a file of it is missing or damaged,
                 or the model computes other vectors than the index has.
         """
-        shards, given = search_index.Shards(index_dir), source or _BUILT
-        source = search_encoders.Source(**shards.plan["model"])
-        if given.pretrained or given.export_dir:
-            source = given._replace(pooling=given.pooling or source.pooling)
-        elif given.pooling:
-            source = source._replace(pooling=given.pooling)
+        shards, source = search_index.Shards(index_dir), source or _BUILT
+        built = search_encoders.Source(**shards.plan["model"])
+        pooling = source.pooling or built.pooling
+        has_model = source.pretrained or source.export_dir
+        source = (source if has_model else built)._replace(pooling=pooling)
         encoder, vectors = search_encoders.open_source(source), shards.plan["vectors"]
         for key, value in encoder.identity.items():
             if value != vectors.get(key):
@@ -116,12 +115,10 @@ class Index:
                     f"query {number}: {text!r:.40} has no token; write words in it"
                 )
         find = self._approximate if approximate else self._exact
-        rows = []
+        rows, count = [], min(_FACTOR * top_k + _MORE, len(self))
+        prompted = [self._shards.plan["prompts"]["query"] + text for text in texts]
         for first in range(0, len(texts), _QUERIES):
-            before = self._shards.plan["prompts"]["query"]
-            prompted = [before + text for text in texts[first : first + _QUERIES]]
-            vectors = self._encoder.embed(prompted)
-            count = min(_FACTOR * top_k + _MORE, len(self))
+            vectors = self._encoder.embed(prompted[first : first + _QUERIES])
             rows += self._ranked(vectors, find(vectors, count), top_k)
         return rows
 

@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, remote_files
-from data_pipeline.batches import packing
 from data_pipeline.classification import encoding
 from data_pipeline.embedding import search
 from modeling.checkpoints import conversion, sentence_transformers
@@ -19,7 +18,7 @@ from serving import predictor
 from training import inference, loading
 
 _BATCH_TEXTS = 64
-_PROMPTS = ("query", "passage")
+_NO_PROMPTS = dict.fromkeys(sentence_transformers.PROMPTS, "")
 
 
 class Source(NamedTuple):
@@ -64,8 +63,7 @@ def open_source(source: Source) -> Encoder:
         source.pretrained, None, None, True, "text_encoder", name="--pretrained"
     )
     (files, tokenizer, config), vectors = opened, text_vectors.TextVectors()
-    modules = sentence_transformers.read(files.init_checkpoint)
-    if modules:
+    if modules := sentence_transformers.read(files.init_checkpoint):
         vectors = modules.text_vectors
     elif config.network != "bert":
         raise errors.InputError(
@@ -77,30 +75,21 @@ def open_source(source: Source) -> Encoder:
         files.init_checkpoint, config, "text_encoder", text_vectors=vectors
     ).model
     tokens = repr((tokenizer.definition(), tokenizer.do_lower_case)).encode()
-    digest = zlib.crc32(tokens, int(conversion.digest(model), 16))
     identity = {
-        "digest": f"{digest:08x}",
+        "digest": f"{zlib.crc32(tokens, int(conversion.digest(model), 16)):08x}",
         "width": model.width,
         "pooling": vectors.pooling,
         "is_normalized": vectors.is_normalized,
         "max_seq_length": length,
     }
-    prompts = {
-        kind: (modules.prompt_for(kind) if modules else None) or "" for kind in _PROMPTS
-    }
+    prompts = modules.usual_prompts() if modules else _NO_PROMPTS
     encode, strategy = encoding.Encoder(tokenizer, length), tf.distribute.get_strategy()
     predict = inference.predict_function(model, strategy, jit_compile=False)
 
     def embed(texts):
-        tokens, first_lengths, _ = encode(list(texts))
-        packed = packing.unpad(tokens, first_lengths)
-        outputs = inference.predict_packed(
-            predict,
-            packed,
-            _BATCH_TEXTS,
-            name="encoding: batch 1",
-            shows_progress=False,
-        )
+        options = {"name": "encoding: batch 1", "shows_progress": False}
+        packed = encode.pack(texts)
+        outputs = inference.predict_packed(predict, packed, _BATCH_TEXTS, **options)
         return search.normalize(outputs["vectors"])
 
     return Encoder(identity, prompts, embed)
@@ -114,10 +103,9 @@ def _open_export(export_dir):
             f"--export_dir={model.export_dir}: does not return one vector for a text; "
             "give an export of run_embedding.py"
         )
-    width = len(answer["vector"])
 
     def embed(texts):
-        vectors = np.empty([len(texts), width], np.float32)
+        vectors = np.empty([len(texts), len(answer["vector"])], np.float32)
         order = np.argsort([len(text) for text in texts], kind="stable")
         for first in range(0, len(order), _BATCH_TEXTS):
             rows = order[first : first + _BATCH_TEXTS]
@@ -125,11 +113,11 @@ def _open_export(export_dir):
             vectors[rows] = [answer["vector"] for answer in answers]
         return search.normalize(vectors)
 
-    paths = [
-        os.path.join(folder, file)
-        for folder, _, files in tf.io.gfile.walk(model.export_dir)
-        for file in files
-    ]
-    digest = remote_files.digest(sorted(paths))
-    identity = {"digest": digest, "width": width, "pooling": None}
-    return Encoder(identity, dict.fromkeys(_PROMPTS, ""), embed)
+    walk = tf.io.gfile.walk(model.export_dir)
+    paths = [os.path.join(place, file) for place, _, files in walk for file in files]
+    identity = {
+        "digest": remote_files.digest(sorted(paths)),
+        "width": len(answer["vector"]),
+        "pooling": None,
+    }
+    return Encoder(identity, _NO_PROMPTS, embed)

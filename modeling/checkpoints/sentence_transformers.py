@@ -61,7 +61,8 @@ _PICKLED = (
     "trust it, and save it: SentenceTransformer(DIR).save_pretrained(NEW_DIR)"
 )
 _VECTOR = "sentence_embedding"
-_NAMES_OF_PROMPTS = {"query": ("query",), "passage": ("passage", "document", "corpus")}
+# Names of the prompts of a query and of a passage, the usual one first.
+PROMPTS = {"query": ("query",), "passage": ("passage", "document", "corpus")}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,10 +88,14 @@ class SentenceTransformer:
     width: int | None = None
     projection_files: tuple[str, ...] = ()
 
-    def prompt_for(self, kind: str) -> str | None:
-        """The prompt of a "query" or "passage", else the default one, or None."""
-        names = (*_NAMES_OF_PROMPTS[kind], self.default_prompt)
-        return next((self.prompts[n] for n in names if n in self.prompts), None)
+    def usual_prompts(self) -> dict[str, str]:
+        """The prompts of a "query" and a "passage", or else the default one, or ""."""
+        prompts = {"": "", **self.prompts}
+        kinds = {kind: (*names, self.default_prompt) for kind, names in PROMPTS.items()}
+        return {
+            kind: next(prompts[name] for name in (*names, "") if name in prompts)
+            for kind, names in kinds.items()
+        }
 
 
 def choose_prompt(
