@@ -114,7 +114,7 @@ class Loaded:
         rows = self._checked(texts, seconds, choices)
         if not rows[0]:
             return []
-        shares = self._shares(rows, label_set)
+        shares = self._shares(rows)
         decisions = predictions.decide(label_set, shares, threshold=0.5)
         pairs = zip(shares, decisions, strict=True)
         return [predictions.described(label_set, *pair) for pair in pairs]
@@ -125,12 +125,12 @@ class Loaded:
         A score is the number of a regression, else the probability of the last label.
         A model that is no classifier of pairs raises ValueError.
         """
-        label_set = self._label_set("rerank")
+        self._label_set("rerank")
         passages = encoding.listed("passages", passages)
         rows = self._checked([query] * len(passages), passages)
         if not passages:
             return []
-        scores = self._shares(rows, label_set)[:, -1]
+        scores = self._shares(rows)[:, -1]
         return [(int(i), float(scores[i])) for i in np.argsort(-scores, kind="stable")]
 
     @argument_names.in_errors
@@ -309,13 +309,8 @@ class Loaded:
         length, has_pairs = self.max_seq_length, self.num_texts == 2
         return encoding.Encoder(self.tokenizer, length, label_set, has_pairs)
 
-    def _shares(self, rows, label_set):
-        """Probabilities [N, C], or the numbers of a regression [N, 1]."""
-        packed = self._pack.pack(*rows)
-        outputs = inference.predict_packed(self._forward, packed, _PREDICTED)
-        return np.asarray(
-            losses.probabilities(label_set.problem_type, outputs["logits"])
-        )
+    def _shares(self, rows):
+        return inference.class_shares(self._forward, self._pack, rows, _PREDICTED)
 
     @functools.cached_property
     def _forward(self):

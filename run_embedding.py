@@ -46,13 +46,12 @@ def prepare():
     if FLAGS.num_labelled and not FLAGS.do_train:
         splits = ["train", *splits]
     data = embedding_task.load(splits, tokenizer, kept)
-    kind = data["dev"].kind if "dev" in data else ""
     settings = run_flags.fine_tuning_settings(
         strategy,
         files=files,
         config=config.to_dict(),
         num_examples=len(data["train"]) if "train" in data else 0,
-        score_names=embedding_task.SCORES.get(kind, ()),
+        score_names=embedding_task.score_names(data.get("dev")),
     )
     if FLAGS.teacher and FLAGS.do_train:
         data["train"] = embedding_task.with_teacher(data["train"], settings)
@@ -64,7 +63,8 @@ def make_task(config, tokenizer, data, kept):
     vectors, objective = kept.text_vectors, None
     if FLAGS.do_train:
         width = vectors.width(config.hidden_size)
-        objective = embedding_task.objective(data["train"].kind, width)
+        objective = embedding_task.objective(data["train"], width)
+    reranker = embedding_task.open_reranker() if FLAGS.reranker else None
     formats.check(FLAGS.export_format, config, head_config.ORIGINAL)
     described = text_encoder.TextEncoder(config, vectors)
     modules = sentence_transformers.files(described, kept)
@@ -79,6 +79,7 @@ def make_task(config, tokenizer, data, kept):
         score=lambda split, outputs, _: embedding_task.score(
             data[split], outputs["vectors"]
         ),
+        evaluate=functools.partial(embedding_task.evaluate, data.get("dev"), reranker),
         show=functools.partial(embedding_task.show_few_labels, data),
         predict=lambda scored, settings, _: embedding_task.predict(
             data["test"], scored, settings

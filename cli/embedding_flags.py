@@ -82,6 +82,12 @@ def define() -> None:
             "are drawn ten times; 0 for no such scores.",
             lower_bound=0,
         )
+        string(
+            "reranker",
+            None,
+            "With --corpus_file: directory of a classifier of pairs, which ranks the "
+            "best 100 passages of each query once more, for further scores.",
+        )
     with command_line.heading("Training"):
         _define_loss()
     with command_line.heading("Vectors"):
@@ -138,6 +144,7 @@ def layout() -> tables.Layout:
         file_format=FLAGS.file_format,
         has_header=table_flags.has_header(),
         text_a=FLAGS.text_a_column,
+        usual_texts=rows.USUAL_TEXTS,
         text_b=None if negatives else pair,
         label=FLAGS.label_column,
         choices=(pair, *negatives) if negatives else (),
@@ -156,6 +163,11 @@ def check() -> None:
             FLAGS.corpus_file and FLAGS.dev_file,
             f"--dev_file={FLAGS.dev_file} beside --corpus_file={FLAGS.corpus_file}: "
             "an evaluation is on one of them; leave one out",
+        ),
+        (
+            FLAGS.reranker and not FLAGS.corpus_file,
+            f"--reranker={FLAGS.reranker} ranks passages; set --corpus_file, "
+            "--queries_file and --judgements_file",
         ),
         (
             FLAGS.num_labelled and not (FLAGS.do_eval and FLAGS.train_file),

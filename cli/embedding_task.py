@@ -6,19 +6,23 @@ import os
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from absl import flags
 
 from cli import embedding_flags, table_flags
 from contract import atomic_files, errors, file_names, wording
+from data_pipeline.classification import encoding, labels
 from data_pipeline.embedding import rows, scores, search, split
 from modeling import contrastive, sequences
 from modeling.checkpoints import sentence_transformers
 from modeling.features import text_vectors
 from serving import formats
-from training import contrastive_step, loading, metrics
+from terminal import progress
+from training import contrastive_step, inference, loading, metrics
 
 FLAGS = flags.FLAGS
 _DRAWS = 10
+_RERANKED_QUERIES = 16  # at a time
 _RANKS = ("mrr_at_10", "ndcg_at_10", "recall_at_1", "recall_at_10")
 _OBJECTIVES: dict[str, Any] = {
     embedding_flags.IN_BATCH: contrastive.in_batch_negatives,
@@ -36,6 +40,14 @@ SCORES = {
     rows.SCORED: ("spearman", "pearson"),
     rows.LABELLED: ("neighbour_accuracy",),
 }
+
+
+def score_names(texts):
+    """The scores of a TextSplit, or of None, that may select a checkpoint."""
+    if texts is None:
+        return ()
+    names = ("average_precision", "accuracy", "f1") if texts.is_binary else ()
+    return (*names, *SCORES[texts.kind])
 
 
 def choose_vectors(path):
@@ -94,12 +106,31 @@ def load(splits, tokenizer, kept):
     return data
 
 
-def objective(kind, width):
-    """The objective for training rows of a kind, and vectors of a width."""
-    name = embedding_flags.loss(kind)
+def objective(texts, width):
+    """The objective for training rows, a TextSplit, and vectors of a width."""
+    name = embedding_flags.loss(texts.kind)
+    if name == embedding_flags.LABELS:
+        _hint_at_labels(texts.labels, FLAGS.train_batch_size)
     values = [FLAGS[flag].value for flag in embedding_flags.READS[name]]
     scope = contrastive_step.scope(embedding_flags.dimensions(width))
     return _OBJECTIVES[name](*values, scope=scope)
+
+
+def _hint_at_labels(label_ids, batch_size):
+    """Prints a line where most batches would hold no two texts of one label."""
+    counts = np.bincount(label_ids)
+    share = np.sum(counts * (counts - 1)) / max(
+        len(label_ids) * (len(label_ids) - 1), 1
+    )
+    # Pairs of texts of one label in a batch, on average; by Poisson, exp(-pairs) of all
+    # batches have none.
+    pairs = share * batch_size * (batch_size - 1) / 2
+    if pairs < np.log(2):
+        print(
+            f"hint: {np.count_nonzero(counts)} labels in {len(label_ids)} rows: most "
+            f"batches of --train_batch_size={batch_size} hold no two texts of one "
+            "label, which train nothing; raise it"
+        )
 
 
 def with_teacher(texts, settings):
@@ -124,10 +155,14 @@ def with_teacher(texts, settings):
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
-    """Vectors of the rows of a split, float32 [N, G, W], and their scores."""
+    """Vectors of the rows of a split, float32 [N, G, W], and their scores.
+
+    Of retrieval it has the passages `ranked` for each query, int [Q, R].
+    """
 
     vectors: np.ndarray
     scores: dict[str, Any]
+    ranked: np.ndarray | None = None
 
     def results(self, prefix):
         """The scores as eval_results.txt has them."""
@@ -136,7 +171,7 @@ class Scored:
 
 def score(texts, vectors):
     """The Scored of a TextSplit with vectors [N, G, W] or, of single texts, [N, W]."""
-    kind, scaled = texts.kind, search.normalize(vectors)
+    kind, scaled, ranked = texts.kind, search.normalize(vectors), None
     if kind == rows.RETRIEVAL:
         count = len(texts.data.queries)
         ranked, _ = search.nearest(scaled[:count], scaled[count:], scores.RANKED)
@@ -144,12 +179,14 @@ def score(texts, vectors):
     elif kind == rows.SCORED:
         cosines = np.sum(scaled[:, 0] * scaled[:, 1], axis=-1)
         results = metrics.compute(SCORES[kind], texts.labels, cosines)
+        if texts.is_binary:
+            return Scored(vectors, scores.pair_scores(texts.labels, cosines) | results)
     elif kind == rows.LABELLED:
         accuracy = scores.nearest_label_accuracy(scaled, texts.labels)
         results = {"neighbour_accuracy": accuracy}
     else:
         results = _ranks(texts.text_ids, scaled)
-    return Scored(vectors, {name: results[name] for name in SCORES[kind]})
+    return Scored(vectors, {name: results[name] for name in SCORES[kind]}, ranked)
 
 
 def _ranks(ids, vectors):
@@ -166,6 +203,49 @@ def _ranks(ids, vectors):
     is_right = (cosines[:, :1] > cosines[:, 1:]).all(axis=1)
     results = scores.retrieval_scores(ranked, relevant)
     return {**results, "triplet_accuracy": np.mean(is_right)}
+
+
+def open_reranker():
+    """A function of N queries and N passages to scores float [N], by --reranker."""
+    opened, length = loading.open_directory(
+        FLAGS.reranker, None, None, FLAGS.check_case, "auto", name="--reranker"
+    )
+    model, classes, report, _ = loading.with_stored_head(opened, "auto")
+    if not isinstance(classes, labels.Labels) or classes.problem_type == "choice":
+        raise errors.InputError(
+            f"--reranker={FLAGS.reranker}: is a {type(model).__name__}, and no "
+            "classifier of pairs; train one on pairs by run_classifier.py"
+        )
+    print(f"reranker: {report}")
+    encode = encoding.Encoder(opened.tokenizer, length, classes, has_pairs=True)
+    forward = inference.predict_function(
+        model, tf.distribute.get_strategy(), jit_compile=False
+    )
+
+    def compute(*rows):
+        size = FLAGS.predict_batch_size
+        options = {"name": "reranking: batch 1", "shows_progress": False}
+        return inference.class_shares(forward, encode, rows, size, **options)[:, -1]
+
+    return compute
+
+
+def evaluate(texts, reranker, scored):
+    """The results of the dev rows, also where a reranker orders what was found."""
+    results = scored.results("eval")
+    if not reranker:
+        return results
+    data, ranked = texts.data, scored.ranked.copy()
+    parts = progress.slices(len(ranked), _RERANKED_QUERIES, "reranking: query")
+    for part in parts:
+        places = ranked[part]
+        queries = np.repeat(data.queries[part], places.shape[1]).tolist()
+        values = reranker(queries, [data.passages[i] for i in places.ravel()])
+        order = np.argsort(-values.reshape(places.shape), axis=1, kind="stable")
+        ranked[part] = np.take_along_axis(places, order, axis=1)
+    reranked = scores.retrieval_scores(ranked, data.relevant)
+    names = SCORES[rows.RETRIEVAL][:-1]  # the recall of all is the same
+    return {**results, **{f"eval_reranked_{name}": reranked[name] for name in names}}
 
 
 def show_few_labels(data, model, scored, settings):

@@ -4,7 +4,9 @@ import json
 
 import numpy as np
 import pytest
+import sklearn.metrics
 
+import bert
 from tests import tiny
 
 BRIEF = ("--num_train_epochs=2", "--train_batch_size=8", "--learning_rate=1e-3")
@@ -135,13 +137,29 @@ def test_queries_are_scored_by_the_passages_that_they_find(model_dir, data, tmp_
     ):
         (tmp_path / flag).write_text("\n".join(lines) + "\n")
         flags.append(f"--{flag}_file={tmp_path / flag}")
-    out = tmp_path / "out"
+    out, reranker = tmp_path / "out", tmp_path / "reranker_uncased"
+    made = bert.load(model_dir, labels=["no", "yes"], max_seq_length=48)
+    made.save(reranker)
     plain = arguments(model_dir, data, out, "pairs", "", *COLUMNS, "--do_eval")
-    done = tiny.succeed("run_embedding", *plain, "--nodo_train", *flags)
+    more = ("--nodo_train", f"--reranker={reranker}")
+    done = tiny.succeed("run_embedding", *plain, *more, *flags)
     assert f"dev: 6 queries and 24 passages from {tmp_path}/corpus" in done.out
     results = tiny.eval_results(out)
     assert results["eval_recall_at_100"] == 1
     assert 0.5 <= results["eval_mrr_at_10"] < 1
+    # Every passage is among the best 100: the order is that of the reranker alone.
+    relevant = [i if i < 3 else i + 9 for i in range(6)]
+    orders = [[i for i, _ in made.rerank(query, texts)] for query in texts[:6]]
+    pairs = zip(orders, relevant, strict=True)
+    ranks = np.array([order.index(place) + 1 for order, place in pairs])
+    for name, gains in (("mrr", 1 / ranks), ("ndcg", 1 / np.log2(ranks + 1))):
+        value = results[f"eval_reranked_{name}_at_10"]
+        assert value == pytest.approx(np.mean(np.where(ranks > 10, 0, gains)))
+        assert value != results[f"eval_{name}_at_10"]
+    error = tiny.refuse("run_embedding", *plain, *flags, f"--reranker={model_dir}")
+    assert "is a BertModel, and no classifier of pairs; train one on pairs" in error
+    error = tiny.refuse("run_embedding", *plain, f"--reranker={reranker}")
+    assert "ranks passages; set --corpus_file, --queries_file and" in error
     error = tiny.refuse("run_embedding", *plain, *flags[:2])
     assert "--judgements_file belong together; set all of them" in error
 
@@ -171,8 +189,6 @@ def test_a_student_gets_the_vectors_of_its_teacher(model_dir, data, tmp_path):
         assert "teacher: 24 texts from" in done.out
         with np.load(out / "test_vectors.npz") as arrays:
             vectors = arrays["vectors"]
-        import bert
-
         wanted = bert.load(teacher).embed([text for text, _ in tiny.rows(24)])
         distances.append(np.square(vectors - wanted).sum(axis=-1).mean())
     assert distances[1] < 0.5 * distances[0]
@@ -271,3 +287,63 @@ def test_wrong_input_is_named_in_a_line(case, model_dir, data, tmp_path):
         "run_embedding", *arguments(model_dir, data, tmp_path, train, dev, *flags)
     )
     assert MISTAKES[case] in error
+
+
+def test_pairs_of_0_and_1_are_scored_as_classes(model_dir, data, tmp_path):
+    columns = (*COLUMNS, "--nodo_train", "--label_column=score")
+    rows = [line.split("\t") for line in (data / "scored.tsv").read_text().split("\n")]
+    header, *rows = [row for row in rows if len(row) == 3]
+    results = {}
+    for name, one in (("binary", "1"), ("graded", "0.5")):
+        dev = [(*row[:2], one if int(row[2]) > 2 else "0") for row in rows]
+        tiny.write_tsv(tmp_path / f"{name}.tsv", header, dev)
+        flags = arguments(model_dir, data, tmp_path / name, "pairs", "", *columns)
+        flags += ["--do_eval", "--do_predict", f"--dev_file={tmp_path}/{name}.tsv"]
+        tiny.succeed("run_embedding", *flags, f"--test_file={tmp_path}/{name}.tsv")
+        results[name] = tiny.eval_results(tmp_path / name)
+    with np.load(tmp_path / "binary" / "test_vectors.npz") as arrays:
+        cosines = np.sum(np.prod(arrays["vectors"], axis=1), axis=-1)
+    labels = np.array([int(row[2]) > 2 for row in rows])
+    precision = sklearn.metrics.average_precision_score(labels, cosines)
+    assert results["binary"]["eval_average_precision"] == pytest.approx(precision)
+    cut = results["binary"]["eval_accuracy_threshold"]
+    accuracy = np.mean((cosines >= cut) == labels)
+    assert results["binary"]["eval_accuracy"] == pytest.approx(accuracy, abs=1 / 24)
+    names = {name for name in results["binary"] if name not in results["graded"]}
+    assert {"eval_f1", "eval_f1_threshold"} < names and len(names) == 5
+    spearman = [result["eval_spearman"] for result in results.values()]
+    assert spearman[0] == pytest.approx(spearman[1])
+
+
+def test_average_precision_selects_the_checkpoint_of_pairs_of_0_and_1():
+    from cli import embedding_task
+    from data_pipeline.embedding import split
+
+    def names(kind, labels):
+        texts = split.TextSplit("", None, None, kind, None, np.float32(labels))
+        return embedding_task.score_names(texts)
+
+    assert names("scored", [0, 1, 1])[0] == "average_precision"
+    for labels in ([0, 1, 0.5], [1, 1], [0, 2]):
+        assert names("scored", labels) == ("spearman", "pearson")
+    assert names("labelled", [0, 1]) == ("neighbour_accuracy",)
+    assert embedding_task.score_names(None) == ()
+
+
+@pytest.mark.parametrize(("batch_size", "has_hint"), [(7, True), (8, False)])
+def test_batches_without_two_texts_of_a_label_are_named(batch_size, has_hint, capsys):
+    from cli import embedding_task
+
+    labels = np.repeat(np.arange(20), 2)
+    embedding_task._hint_at_labels(labels, batch_size)
+    out = capsys.readouterr().out
+    assert bool(out) == has_hint
+    # The share of batches without such a pair, by drawing them.
+    rng = np.random.default_rng(0)
+    draws = rng.permuted(np.tile(labels, (4000, 1)), axis=1)[:, :batch_size]
+    alone = [len({*row}) == batch_size for row in draws.tolist()]
+    assert np.mean(alone) == pytest.approx(0.5, abs=0.1)
+    assert (np.mean(alone) > 0.5) == has_hint
+    if has_hint:
+        assert out.startswith("hint: 20 labels in 40 rows: most batches of --train")
+        assert out.count("\n") == 1

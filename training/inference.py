@@ -194,6 +194,19 @@ def predict_packed(
     return predict(function, batches, order, tf.distribute.get_strategy(), **options)
 
 
+def class_shares(
+    function: Function, encode: Any, rows: Any, batch_size: int, **options: Any
+) -> np.ndarray:
+    """Probabilities [N, C] of rows of texts, or the numbers of a regression [N, 1].
+
+    `function` is that of a classifier, and `encode` its encoding.Encoder; options are
+    those of `predict`.
+    """
+    packed = encode.pack(*rows)
+    logits = predict_packed(function, packed, batch_size, **options)["logits"]
+    return np.asarray(losses.probabilities(encode.label_set.problem_type, logits))
+
+
 class Predictor:
     """Runs a function of features over the rows of a split.
 

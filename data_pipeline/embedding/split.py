@@ -41,6 +41,14 @@ class TextSplit(_Split):
     teacher_vectors: np.ndarray | None = None  # float32 [N, G, W], or [N, W]
     unit: ClassVar[str] = "rows"
 
+    @property
+    def is_binary(self) -> bool:
+        """Whether the scores of pairs are 0 and 1, for pairs that belong together."""
+        return self.kind == rows.SCORED and [*np.unique(np.asarray(self.labels))] == [
+            0,
+            1,
+        ]
+
     def targets(self) -> dict[str, Any]:
         targets = {
             features.TEXT_IDS: self.text_ids,
@@ -66,6 +74,7 @@ class RetrievalSplit(_Split):
 
     data: corpora.RetrievalData
     kind: ClassVar[str] = rows.RETRIEVAL
+    is_binary: ClassVar[bool] = False
     unit: ClassVar[str] = "texts"
 
     def targets(self) -> dict[str, Any]:
