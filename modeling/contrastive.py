@@ -43,13 +43,17 @@ class Scope(NamedTuple):
 
         The outputs keep the gathered vectors, which all widths and metrics read.
         """
+        rows = outputs["vectors"]
+        values = vectors.normalize(rows[..., :width])
 
         def everyone():
             if _GATHERED not in outputs:
-                outputs[_GATHERED] = self.gather(outputs["vectors"])
-            return vectors.normalize(outputs[_GATHERED][..., :width])
+                outputs[_GATHERED] = self.gather(rows)
+            if (gathered := outputs[_GATHERED]) is rows:  # of one replica
+                return values
+            return vectors.normalize(gathered[..., :width])
 
-        return vectors.normalize(outputs["vectors"][..., :width]), everyone
+        return values, everyone
 
 
 WHOLE = Scope()
