@@ -392,7 +392,8 @@ def load(
         labels: of a classifier (or tagger, by `head`); its values are random unless the
             weights have a head of as many classes. They are of a choice, or several for
             a text, where the config of Hugging Face is of such a model.
-        max_seq_length: in tokens, [CLS] and [SEP] included; by default a run's, or 128.
+        max_seq_length: in tokens, [CLS] and [SEP] included; by default a run's, or 128,
+            as far as there are positions.
         do_lower_case: by default as the directory has it, or True.
         check_case: whether to compare `do_lower_case` with the vocabulary.
 

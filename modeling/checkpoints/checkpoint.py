@@ -283,7 +283,7 @@ def assign(model, file: weights_file.WeightsFile, path=None) -> LoadReport:
     """
     assigned, missing, used = [], [], set()
     rows = names.named_variables(model)
-    beside = sentence_transformers.read_projections(model, file, path)
+    beside = _read_projections(model, file, path)
     for name, variable in progress.track(rows, len(rows), "loading weights: variable"):
         key, shape = name.key(file.format), tuple(variable.shape)
         if key in file.shapes:
@@ -327,6 +327,31 @@ def assign(model, file: weights_file.WeightsFile, path=None) -> LoadReport:
     return LoadReport(
         file.source, tuple(assigned), tuple(missing), tuple(unused), file.global_step
     )
+
+
+def _read_projections(model, file, path):
+    """{path of a variable: array} of the projections in the modules around a file."""
+    if path is None or not hasattr(model, "projections"):
+        return {}
+    modules, rows = sentence_transformers.read(path), names.head_rows("bert")
+    arrays, width = {}, model.config.hidden_size
+    for j, projection in enumerate(modules.text_vectors.projections if modules else ()):
+        wanted = {"linear.weight": (projection.units, width)}
+        if projection.use_bias:
+            wanted["linear.bias"] = (projection.units,)
+        width = projection.units
+        if rows[f"projection_{j}/kernel"].key(file.format) in file.shapes:
+            continue
+        dense = open_file(modules.projection_files[j])
+        if dense.shapes != wanted:
+            raise errors.InputError(
+                f"{dense.source}: has {dense.shapes}, and config.json and the modules "
+                f"before want {wanted}; give the files of one model"
+            )
+        for key, part in zip(wanted, ("kernel", "bias"), strict=False):
+            row = rows[f"projection_{j}/{part}"]
+            arrays[row.path] = dense.read(dataclasses.replace(row, hugging_face=key))
+    return arrays
 
 
 def _add_new_tokens(value, variable, config):

@@ -9,12 +9,10 @@ import dataclasses
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
@@ -56,10 +54,6 @@ _ACTIVATIONS = {
     "silu": "activation.SiLU",
 }
 _REMEDY = "choose another model, or --head=none for its network alone"
-_PICKLED = (
-    "pickled weights are not read; load the model in sentence-transformers where you "
-    "trust it, and save it: SentenceTransformer(DIR).save_pretrained(NEW_DIR)"
-)
 _VECTOR = "sentence_embedding"
 # Names of the prompts of a query and of a passage, the usual one first.
 PROMPTS = {"query": ("query",), "passage": ("passage", "document", "corpus")}
@@ -211,31 +205,6 @@ def check(kept: SentenceTransformer, config: Any, file: weights_file.WeightsFile
             f"{kept.source}: {file.source} has no rows for the special tokens that "
             f"stand around texts here; {_REMEDY}"
         )
-
-
-def read_projections(
-    model: Any, file: weights_file.WeightsFile, path: Any
-) -> dict[str, np.ndarray]:
-    """{path of a variable: array} of the projections that an open checkpoint lacks.
-
-    They are in the folders of the Dense around `path`; {} where a model has none.
-
-    Raises:
-        ValueError: neither the checkpoint nor the folder of a Dense has them.
-    """
-    has_some = path is not None and hasattr(model, "projections")
-    if not has_some or not (kept := read(path)):
-        return {}
-    rows, arrays, width = names.head_rows("bert"), {}, model.config.hidden_size
-    for j, projection in enumerate(kept.text_vectors.projections):
-        row = rows[f"projection_{j}/kernel"]
-        if row.key(file.format) not in file.shapes:
-            kernel, bias = _read_linear(kept.projection_files[j], projection, width)
-            arrays[row.path] = row.from_hugging_face(kernel)
-            if projection.use_bias:
-                arrays[f"projection_{j}/bias"] = bias
-        width = projection.units
-    return arrays
 
 
 def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]:
@@ -402,30 +371,6 @@ def _read_dense(file, width):
             f"{', '.join(kinds)}, is computed here; {_REMEDY}"
         )
     return Projection(units, kinds[name], file.value("bias", bool, True))
-
-
-def _read_linear(path, projection, width):
-    """The arrays [out, in] and [out], or None, of a Dense."""
-    if not tf.io.gfile.exists(path):
-        raise errors.InputError(f"{path}: no such file; {_PICKLED}")
-    raised = OSError, safetensors.SafetensorError
-    with (
-        weights_file.readable(path, "safetensors file", raised),
-        tempfile.NamedTemporaryFile() as copy,  # of a remote file
-    ):
-        tf.io.gfile.copy(path, copy.name, overwrite=True)
-        file = safetensors.safe_open(copy.name, framework="numpy")
-        tensors = {key: file.get_tensor(key) for key in list(file.keys())}
-    wanted = {"linear.weight": [projection.units, width]}
-    if projection.use_bias:
-        wanted["linear.bias"] = [projection.units]
-    shapes = {key: list(tensors[key].shape) for key in sorted(tensors, reverse=True)}
-    if shapes != wanted:
-        raise errors.InputError(
-            f"{path}: has {shapes}, and config.json and the modules before want "
-            f"{wanted}; give the files of one model"
-        )
-    return tensors["linear.weight"], tensors.get("linear.bias")
 
 
 def _read_prompts(file):
