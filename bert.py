@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from cli import argument_names, loading
+from cli import argument_names
 from contract import errors, features, file_names
 from data_pipeline import label_maps
 from data_pipeline.batches import packing
@@ -38,7 +38,7 @@ from modeling.checkpoints import (
 from modeling.features import attention_maps, vectors
 from modeling.generation import beam_search
 from serving import export, formats
-from training import inference, metrics, optimizers
+from training import inference, loading, metrics, optimizers
 
 tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
 
@@ -114,7 +114,7 @@ class Loaded:
         rows = self._checked(texts, seconds, choices)
         if not rows[0]:
             return []
-        shares = self._shares(rows, label_set)
+        shares = self._shares(rows)
         decisions = predictions.decide(label_set, shares, threshold=0.5)
         pairs = zip(shares, decisions, strict=True)
         return [predictions.described(label_set, *pair) for pair in pairs]
@@ -125,12 +125,12 @@ class Loaded:
         A score is the number of a regression, else the probability of the last label.
         A model that is no classifier of pairs raises ValueError.
         """
-        label_set = self._label_set("rerank")
+        self._label_set("rerank")
         passages = encoding.listed("passages", passages)
         rows = self._checked([query] * len(passages), passages)
         if not passages:
             return []
-        scores = self._shares(rows, label_set)[:, -1]
+        scores = self._shares(rows)[:, -1]
         return [(int(i), float(scores[i])) for i in np.argsort(-scores, kind="stable")]
 
     @argument_names.in_errors
@@ -190,8 +190,7 @@ class Loaded:
         if not rows[0]:
             return np.zeros((0, *shape), np.float32)
         prompted = [before + text for text in rows[0]]
-        tokens, first_lengths, _ = encode(prompted, *rows[1:])
-        packed = packing.unpad(tokens, first_lengths)
+        packed = encode.pack(prompted, *rows[1:])
         return inference.predict_packed(forward, packed, _PREDICTED)[name]
 
     def similarity(self, texts, others) -> np.ndarray:
@@ -310,14 +309,8 @@ class Loaded:
         length, has_pairs = self.max_seq_length, self.num_texts == 2
         return encoding.Encoder(self.tokenizer, length, label_set, has_pairs)
 
-    def _shares(self, rows, label_set):
-        """Probabilities [N, C], or the numbers of a regression [N, 1]."""
-        tokens, first_lengths = self._pack(*rows)[:2]
-        packed = packing.unpad(tokens, first_lengths, self._pack.num_sequences)
-        outputs = inference.predict_packed(self._forward, packed, _PREDICTED)
-        return np.asarray(
-            losses.probabilities(label_set.problem_type, outputs["logits"])
-        )
+    def _shares(self, rows):
+        return inference.class_shares(self._forward, self._pack, rows, _PREDICTED)
 
     @functools.cached_property
     def _forward(self):
@@ -399,7 +392,8 @@ def load(
         labels: of a classifier (or tagger, by `head`); its values are random unless the
             weights have a head of as many classes. They are of a choice, or several for
             a text, where the config of Hugging Face is of such a model.
-        max_seq_length: in tokens, [CLS] and [SEP] included; by default a run's, or 128.
+        max_seq_length: in tokens, [CLS] and [SEP] included; by default a run's, or 128,
+            as far as there are positions.
         do_lower_case: by default as the directory has it, or True.
         check_case: whether to compare `do_lower_case` with the vocabulary.
 

@@ -25,7 +25,6 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import keras
 
-from cli import networks
 from contract import errors, file_names, wording
 from data_pipeline import label_maps
 from data_pipeline.text import opening, wordpiece
@@ -37,6 +36,7 @@ from modeling.checkpoints import (
     output_directory,
     pretrained,
 )
+from training import loading
 
 
 def find_files():
@@ -61,7 +61,7 @@ def read_tokenizer(files, config):
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
     if is_elmo:
-        words = networks.files_in(files)._replace(split_words=FLAGS.split_words)
+        words = loading.files_in(files)._replace(split_words=FLAGS.split_words)
         tokenizer = opening.open_elmo(words, config.to_dict())
     else:
         lowers, split = files.do_lower_case, FLAGS.gpt_tokenizer

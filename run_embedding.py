@@ -31,7 +31,7 @@ from data_pipeline.classification import encoding
 from modeling import text_encoder
 from modeling.checkpoints import pretrained, sentence_transformers
 from modeling.features import head_config
-from serving import embedder, formats
+from serving import export, formats
 from training import contrastive_step
 
 
@@ -40,19 +40,18 @@ def prepare():
     strategy = run_flags.set_up()
     embedding_flags.check()
     files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
-    embedding_flags.check_network(config)
     kept = embedding_task.choose_vectors(run_flags.trained_weights(files))
+    embedding_flags.check_model(config, kept.text_vectors)
     splits = fine_tuning_flags.wanted_splits()
     if FLAGS.num_labelled and not FLAGS.do_train:
         splits = ["train", *splits]
-    data = embedding_task.load(splits, tokenizer, kept.prompts)
-    kind = data["dev"].kind if "dev" in data else ""
+    data = embedding_task.load(splits, tokenizer, kept)
     settings = run_flags.fine_tuning_settings(
         strategy,
         files=files,
         config=config.to_dict(),
         num_examples=len(data["train"]) if "train" in data else 0,
-        score_names=embedding_task.SCORES.get(kind, ()),
+        score_names=embedding_task.score_names(data.get("dev")),
     )
     if FLAGS.teacher and FLAGS.do_train:
         data["train"] = embedding_task.with_teacher(data["train"], settings)
@@ -64,9 +63,9 @@ def make_task(config, tokenizer, data, kept):
     vectors, objective = kept.text_vectors, None
     if FLAGS.do_train:
         width = vectors.width(config.hidden_size)
-        objective = embedding_task.objective(data["train"].kind, width)
+        objective = embedding_task.objective(data["train"], width)
+    reranker = embedding_task.open_reranker() if FLAGS.reranker else None
     formats.check(FLAGS.export_format, config, head_config.ORIGINAL)
-    embedding_flags.check_export(vectors)
     described = text_encoder.TextEncoder(config, vectors)
     modules = sentence_transformers.files(described, kept)
     return run_flags.make_task(
@@ -80,13 +79,13 @@ def make_task(config, tokenizer, data, kept):
         score=lambda split, outputs, _: embedding_task.score(
             data[split], outputs["vectors"]
         ),
+        evaluate=functools.partial(embedding_task.evaluate, data.get("dev"), reranker),
         show=functools.partial(embedding_task.show_few_labels, data),
         predict=lambda scored, settings, _: embedding_task.predict(
             data["test"], scored, settings
         ),
         export=functools.partial(export_model, tokenizer),
         reopen=embedding_task.reopen,
-        load_weights=functools.partial(embedding_task.load_weights, kept),
         files=pretrained.files(config, tokenizer) | modules,
         identity={"vectors": dataclasses.asdict(vectors)},
         make_step=contrastive_step.ContrastiveTrainStep,
@@ -97,11 +96,13 @@ def export_model(tokenizer, model, output_dir):
     """Writes output_dir/export/<n>: raw text in, its vector out."""
 
     def make(variables):
-        return embedder.TextEmbedder(
+        return export.TextModel(
             encoding.Encoder(tokenizer, FLAGS.max_seq_length),
             functools.partial(model, training=False),
             variables,
+            lambda _, outputs: {"vector": outputs["vectors"]},
             model.config,
+            names=["embed"],
         )
 
     return run_flags.export(model, make, output_dir)

@@ -6,7 +6,6 @@ import keras
 import numpy as np
 from absl import flags
 
-from cli import networks
 from data_pipeline import label_maps
 from data_pipeline.classification import (
     encoding,
@@ -18,7 +17,7 @@ from modeling import losses
 from modeling.checkpoints import conversion, hugging_face, pretrained
 from modeling.features import attribution
 from reports import run_report
-from training import checkpoints, facts, metrics, tensorboard
+from training import checkpoints, facts, loading, metrics, tensorboard
 
 FLAGS = flags.FLAGS
 
@@ -26,8 +25,8 @@ FLAGS = flags.FLAGS
 def open_teacher(data, settings):
     """The labels that the outputs of --teacher give the rows."""
     place, length = pretrained.locate(FLAGS.teacher, "--teacher"), FLAGS.max_seq_length
-    _, tokenizer, config = networks.open_network(
-        networks.files_in(place), length, checks_case=FLAGS.check_case
+    _, tokenizer, config = loading.open_network(
+        loading.files_in(place), length, checks_case=FLAGS.check_case
     )
     keras.config.set_dtype_policy(settings.run.dtype_policy)  # as run.start does
     with settings.run.strategy.scope():

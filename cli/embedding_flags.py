@@ -4,7 +4,13 @@ from typing import Any
 
 from absl import flags
 
-from cli import command_line, device_flags, table_flags, training_flags
+from cli import (
+    command_line,
+    device_flags,
+    search_flags,
+    table_flags,
+    training_flags,
+)
 from contract import errors
 from data_pipeline.classification import tables
 from data_pipeline.embedding import rows
@@ -20,84 +26,85 @@ LOSSES = {
     rows.SCORED: (COSENT, COSINE),
     rows.LABELLED: (LABELS,),
 }
-RETRIEVAL_FILES = ("corpus_file", "queries_file", "judgements_file")
-_RETRIEVAL_CONTENTS = (
-    "passages, as BEIR's corpus.jsonl, or a TSV file of id and text.",
-    "queries in the same form.",
-    "TSV file of query-id, corpus-id and score: the relevant passages of each query.",
-)
-# Flags that one loss, or some, read.
-_READ_BY = {
-    "scale": (IN_BATCH, COSENT, LABELS),
-    "symmetric": (IN_BATCH,),
-    "triplet_margin": (TRIPLET,),
-    "largest_score": (COSINE,),
+_RETRIEVAL = {
+    "corpus": "passages, as BEIR's corpus.jsonl, or a TSV file of id and text.",
+    "queries": "queries in the same form.",
+    "judgements": "TSV file of query-id, corpus-id and score: relevant passages.",
+}
+RETRIEVAL_FILES = [f"{name}_file" for name in _RETRIEVAL]
+_IN_ONNX = {"tanh", "relu", "linear"}  # activations
+# The flags that each loss reads, in the order of its arguments in contrastive.py.
+READS = {
+    IN_BATCH: ("scale", "symmetric"),
+    COSENT: ("scale",),
+    COSINE: ("largest_score",),
+    TRIPLET: ("triplet_margin",),
+    LABELS: ("scale",),
+    DISTILLATION: (),
 }
 
 
 def define() -> None:
     """Where texts come from, how they are compared, and what a vector is."""
-    _define_rows()
-    _define_scores()
-    _define_loss()
-    _define_vectors()
+    string = flags.DEFINE_string
+    with command_line.heading("Data"):
+        table_flags.define_files("TSV, CSV or JSONL file with the {} set.")
+        table_flags.define_form()
+        for column, content in (
+            ("text_a", "the first text, such as a query"),
+            ("text_b", "the text that belongs to it, such as a passage"),
+            ("label", "the scores of pairs, or the labels of single texts"),
+        ):
+            table_flags.define_column(column, content)
+        flags.DEFINE_list(
+            "negative_columns",
+            [],
+            "Columns of texts that do not belong to the first text; --text_b_column "
+            "must be set.",
+        )
+        string(
+            "tfds_name",
+            None,
+            "Data set of TensorFlow Datasets to read instead of files; --train_file "
+            "and so on are then names of splits.",
+        )
+        string("data_dir", None, "Data directory of TensorFlow Datasets.")
+        for name, content in _RETRIEVAL.items():
+            help_text = f"For --do_eval, instead of dev rows: {content}"
+            string(f"{name}_file", None, help_text)
+        search_flags.define_prompts("first text", "other text")
+    with command_line.heading("Evaluation and checkpoints"):
+        flags.DEFINE_integer(
+            "num_labelled",
+            0,
+            "With --do_eval and labelled texts: score a logistic regression and the "
+            "nearest neighbour on the vectors of so many training rows a label, which "
+            "are drawn ten times; 0 for no such scores.",
+            lower_bound=0,
+        )
+        string(
+            "reranker",
+            None,
+            "With --corpus_file: directory of a classifier of pairs, which ranks the "
+            "best 100 passages of each query once more, for further scores.",
+        )
+    with command_line.heading("Training"):
+        _define_loss()
+    with command_line.heading("Vectors"):
+        search_flags.define_pooling()
+        flags.DEFINE_bool(
+            "normalize",
+            None,
+            "Scale vectors to the length 1. By default as in the model, or true.",
+        )
     training_flags.define_packing(default=True)
 
 
-@command_line.heading("Data")
-def _define_rows() -> None:
-    table_flags.define_files("TSV, CSV or JSONL file with the {} set.")
-    table_flags.define_form()
-    for column, content in (
-        ("text_a", "the first text, such as a query"),
-        ("text_b", "the text that belongs to it, such as a passage"),
-        ("label", "the scores of pairs, or the labels of single texts"),
-    ):
-        table_flags.define_column(column, content)
-    flags.DEFINE_list(
-        "negative_columns",
-        [],
-        "Columns of texts that do not belong to the first text; --text_b_column must "
-        "be set.",
-    )
-    flags.DEFINE_string(
-        "tfds_name",
-        None,
-        "Data set of TensorFlow Datasets to read instead of files; --train_file and so "
-        "on are then names of splits.",
-    )
-    flags.DEFINE_string("data_dir", None, "Data directory of TensorFlow Datasets.")
-    for flag, content in zip(RETRIEVAL_FILES, _RETRIEVAL_CONTENTS, strict=True):
-        flags.DEFINE_string(
-            flag, None, f"For --do_eval, instead of dev rows: {content}"
-        )
-    for name, texts in (("query", "each first text"), ("passage", "all other texts")):
-        flags.DEFINE_string(
-            f"{name}_prompt",
-            None,
-            f"Text to put before {texts}. By default that of the model, or none.",
-        )
-
-
-@command_line.heading("Evaluation and checkpoints")
-def _define_scores() -> None:
-    flags.DEFINE_integer(
-        "num_labelled",
-        0,
-        "With --do_eval and labelled texts: score a logistic regression and the "
-        "nearest neighbour on the vectors of so many training rows a label, which are "
-        "drawn ten times; 0 for no such scores.",
-        lower_bound=0,
-    )
-
-
-@command_line.heading("Training")
 def _define_loss() -> None:
-    every = sorted({loss for losses in LOSSES.values() for loss in losses})
     flags.DEFINE_enum(
         "loss",
         None,
-        every,
+        sorted({loss for losses in LOSSES.values() for loss in losses}),
         "Loss. in_batch_negatives, for pairs and negatives: the texts of other rows "
         "are negatives. cosent: the order of scored pairs. cosine: their scores. "
         "triplet: a margin between positive and negative. labels: texts of one label "
@@ -110,47 +117,22 @@ def _define_loss() -> None:
         "vectors, or, where they are longer or shorter, its cosines; rows may be texts "
         "alone.",
     )
-    command_line.define_float(
-        "scale", 20.0, "Factor of cosines in the losses with a softmax.", lower_bound=0
-    )
     flags.DEFINE_bool(
         "symmetric",
         False,
         "Also find the first text of each second one, for in_batch_negatives.",
     )
-    command_line.define_float(
-        "triplet_margin",
-        0.5,
-        "Margin between distances of vectors of length 1, for triplet.",
-        lower_bound=0,
-    )
-    command_line.define_float(
-        "largest_score",
-        1.0,
-        "Score that stands for the cosine 1, for cosine; such as 5 for STS-B.",
-        lower_bound=1e-6,
-    )
+    for name, default, least, help_text in (
+        ("scale", 20.0, 0, "Factor of cosines in the losses with a softmax."),
+        ("triplet_margin", 0.5, 0, "Margin between distances of vectors of length 1."),
+        ("largest_score", 1.0, 1e-6, "Score that stands for the cosine 1, for cosine."),
+    ):
+        command_line.define_float(name, default, help_text, lower_bound=least)
     flags.DEFINE_list(
         "matryoshka_dims",
         [],
         "Numbers of leading values, such as 384,128,64, with which vectors are "
         "trained to be useful, too.",
-    )
-
-
-@command_line.heading("Vectors")
-def _define_vectors() -> None:
-    flags.DEFINE_enum(
-        "pooling",
-        None,
-        ["cls", "mean", "max", "last"],
-        "Vector of a text: cls is that of the first token, mean and max are over all "
-        "tokens, last is that of the last one. By default that of the model, or mean.",
-    )
-    flags.DEFINE_bool(
-        "normalize",
-        None,
-        "Scale vectors to the length 1. By default as in the model, or true.",
     )
 
 
@@ -162,6 +144,7 @@ def layout() -> tables.Layout:
         file_format=FLAGS.file_format,
         has_header=table_flags.has_header(),
         text_a=FLAGS.text_a_column,
+        usual_texts=rows.USUAL_TEXTS,
         text_b=None if negatives else pair,
         label=FLAGS.label_column,
         choices=(pair, *negatives) if negatives else (),
@@ -180,6 +163,11 @@ def check() -> None:
             FLAGS.corpus_file and FLAGS.dev_file,
             f"--dev_file={FLAGS.dev_file} beside --corpus_file={FLAGS.corpus_file}: "
             "an evaluation is on one of them; leave one out",
+        ),
+        (
+            FLAGS.reranker and not FLAGS.corpus_file,
+            f"--reranker={FLAGS.reranker} ranks passages; set --corpus_file, "
+            "--queries_file and --judgements_file",
         ),
         (
             FLAGS.num_labelled and not (FLAGS.do_eval and FLAGS.train_file),
@@ -201,20 +189,6 @@ def check() -> None:
     command_line.check_files(*RETRIEVAL_FILES)
 
 
-def check_export(vectors: Any) -> None:
-    """Raises ValueError where ONNX has no form of the vectors, a TextVectors."""
-    activations = {each.activation for each in vectors.projections}
-    command_line.refuse(
-        (
-            FLAGS.export_format == "onnx"
-            and (vectors.pooling == "last" or activations - {"tanh", "relu", "linear"}),
-            "--export_format=onnx has the poolings cls, mean and max, and projections "
-            "with tanh, relu or no activation; leave it out: a SavedModel holds this "
-            "model",
-        ),
-    )
-
-
 def loss(kind: str) -> str:
     """The loss for rows of a kind; ValueError if a flag does not fit."""
     chosen = DISTILLATION if FLAGS.teacher else FLAGS.loss or LOSSES[kind][0]
@@ -231,11 +205,12 @@ def loss(kind: str) -> str:
         ),
         *(
             (
-                FLAGS[name].present and chosen not in readers,
-                f"{FLAGS[name].serialize()} is for --loss={' and '.join(readers)}; "
-                "leave it out",
+                FLAGS[name].present and name not in READS[chosen],
+                f"{FLAGS[name].serialize()} is for --loss="
+                f"{' and '.join(loss for loss in READS if name in READS[loss])}; leave "
+                "it out",
             )
-            for name, readers in _READ_BY.items()
+            for name in sorted({*sum(READS.values(), ())})
         ),
     )
     return chosen
@@ -246,7 +221,7 @@ def dimensions(width: int) -> tuple[int, ...]:
 
     Raises ValueError for a value beyond the width.
     """
-    values = [int(value) for value in command_line.numbers("matryoshka_dims", int)]
+    values = command_line.numbers("matryoshka_dims", int)
     for value in values:
         if not 1 <= value <= width:
             raise errors.InputError(
@@ -256,8 +231,9 @@ def dimensions(width: int) -> tuple[int, ...]:
     return tuple(sorted({*values, width}, reverse=True)) if values else ()
 
 
-def check_network(config: Any) -> None:
-    """Raises ValueError for networks that this script does not train."""
+def check_model(config: Any, vectors: Any) -> None:
+    """Raises ValueError for a network or TextVectors that a flag does not fit."""
+    others = {each.activation for each in vectors.projections} - _IN_ONNX
     command_line.refuse(
         (
             config.network not in ("bert", "gpt"),
@@ -268,5 +244,11 @@ def check_network(config: Any) -> None:
             FLAGS.jit_compile == "true" or device_flags.is_tpu(),
             "losses that compare all rows of a batch are not compiled by XLA; leave "
             "out --jit_compile=true and --use_tpu",
+        ),
+        (
+            FLAGS.export_format == "onnx" and (vectors.pooling == "last" or others),
+            "--export_format=onnx has the poolings cls, mean and max, and projections "
+            "with tanh, relu or no activation; leave it out: a SavedModel holds this "
+            "model",
         ),
     )

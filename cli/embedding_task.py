@@ -6,35 +6,48 @@ import os
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from absl import flags
 
-from cli import embedding_flags, loading
+from cli import embedding_flags, table_flags
 from contract import atomic_files, errors, file_names, wording
+from data_pipeline.classification import encoding, labels
 from data_pipeline.embedding import rows, scores, search, split
 from modeling import contrastive, sequences
-from modeling.checkpoints import checkpoint, pretrained, sentence_transformers
+from modeling.checkpoints import sentence_transformers
 from modeling.features import text_vectors
 from serving import formats
-from training import contrastive_step, metrics
+from terminal import progress
+from training import contrastive_step, inference, loading, metrics
 
 FLAGS = flags.FLAGS
-PROMPTS = ("query", "passage")  # of the first text of a row, and of the others
 _DRAWS = 10
-_RANKED = 100  # texts that scores of retrieval look at
+_RERANKED_QUERIES = 16  # at a time
+_RANKS = ("mrr_at_10", "ndcg_at_10", "recall_at_1", "recall_at_10")
+_OBJECTIVES: dict[str, Any] = {
+    embedding_flags.IN_BATCH: contrastive.in_batch_negatives,
+    embedding_flags.COSENT: contrastive.cosent,
+    embedding_flags.COSINE: contrastive.cosine_regression,
+    embedding_flags.TRIPLET: contrastive.triplet_margin,
+    embedding_flags.LABELS: contrastive.labelled_texts,
+    embedding_flags.DISTILLATION: contrastive.distillation,
+}
 # Scores of each kind of rows; the first decides which checkpoint is best.
 SCORES = {
-    rows.PAIRS: ("mrr_at_10", "ndcg_at_10", "recall_at_1", "recall_at_10"),
-    rows.TRIPLETS: (
-        "mrr_at_10",
-        "ndcg_at_10",
-        "recall_at_1",
-        "recall_at_10",
-        "triplet_accuracy",
-    ),
+    rows.PAIRS: _RANKS,
+    rows.TRIPLETS: (*_RANKS, "triplet_accuracy"),
     rows.RETRIEVAL: ("ndcg_at_10", "mrr_at_10", "map_at_100", "recall_at_100"),
     rows.SCORED: ("spearman", "pearson"),
     rows.LABELLED: ("neighbour_accuracy",),
 }
+
+
+def score_names(texts):
+    """The scores of a TextSplit, or of None, that may select a checkpoint."""
+    if texts is None:
+        return ()
+    names = ("average_precision", "accuracy", "f1") if texts.is_binary else ()
+    return (*names, *SCORES[texts.kind])
 
 
 def choose_vectors(path):
@@ -45,10 +58,12 @@ def choose_vectors(path):
         kept = sentence_transformers.SentenceTransformer(text_vectors=vectors)
     changes = {"pooling": FLAGS.pooling, "is_normalized": FLAGS.normalize}
     changes = {name: value for name, value in changes.items() if value is not None}
-    prompts = dict(kept.prompts) | _prompts(kept)
-    for name in PROMPTS:
-        if (prompt := FLAGS[f"{name}_prompt"].value) is not None:
-            prompts[name] = prompt
+    prompts = dict(kept.prompts)
+    for name, usual in kept.usual_prompts().items():
+        prompt = FLAGS[f"{name}_prompt"].value
+        has_one = not prompts.keys().isdisjoint(sentence_transformers.PROMPTS[name])
+        if usual or has_one or prompt is not None:
+            prompts[name] = usual if prompt is None else prompt
     return dataclasses.replace(
         kept,
         text_vectors=dataclasses.replace(kept.text_vectors, **changes),
@@ -57,58 +72,25 @@ def choose_vectors(path):
     )
 
 
-def _prompts(kept):
-    """The prompts of a model for each of PROMPTS, where it has some."""
-    prompts = {name: kept.prompt_for(name) for name in PROMPTS}
-    return {name: prompt for name, prompt in prompts.items() if prompt is not None}
-
-
-def _of_rows(prompts):
-    """The texts before the first text of a row, and before the others."""
-    query, passage = (prompts.get(name, "") for name in PROMPTS)
-    return query, passage
-
-
-def load_weights(kept, model, path, *, trains, resumes):
-    """As pretrained.load_weights, with projections that lie beside a network."""
-    allows_missing = FLAGS.allow_missing_weights
-    if resumes or not path or not kept.projection_files:
-        return pretrained.load_weights(
-            model, path, trains=trains, resumes=resumes, allows_missing=allows_missing
-        )
-    file = checkpoint.open_file(path, model.config)
-    checkpoint.check_file(model.config, file, allows_missing=allows_missing)
-    file = sentence_transformers.with_projections(file, kept, model.config)
-    report = checkpoint.assign(model, file)
-    return str(report), 0 if trains else report.global_step or 0
-
-
-def load(splits, tokenizer, prompts):
+def load(splits, tokenizer, kept):
     """{split: TextSplit} of the files that the flags name."""
     data: dict[str, Any] = {}
     label_names: tuple[str, ...] = ()
-    limits = tokenizer, FLAGS.max_seq_length
-    before = _of_rows(prompts)
+    limits, before = (
+        (tokenizer, FLAGS.max_seq_length),
+        tuple(kept.usual_prompts().values()),
+    )
     for name in splits:
         if name == "dev" and FLAGS.corpus_file:
             flags_of_files = embedding_flags.RETRIEVAL_FILES
             files = [str(FLAGS[flag].value) for flag in flags_of_files]
             data[name] = split.load_retrieval(name, files, *limits, prompts=before)
             continue
-        path = FLAGS[f"{name}_file"].value
-        if not path:
-            raise errors.InputError(
-                f"the {name} rows are needed and --{name}_file is not set; set it"
-            )
-        table = rows.read(
-            path,
-            embedding_flags.layout(),
-            tfds=FLAGS.tfds_name,
-            data_dir=FLAGS.data_dir,
-        )
+        (path,) = table_flags.paths([name], "rows").values()
+        source = {"tfds": FLAGS.tfds_name, "data_dir": FLAGS.data_dir}
         data[name] = split.load(
             name,
-            table,
+            rows.read(path, embedding_flags.layout(), **source),
             *limits,
             prompts=before,
             label_names=label_names,
@@ -124,41 +106,47 @@ def load(splits, tokenizer, prompts):
     return data
 
 
-def objective(kind, width):
-    """The objective for training rows of a kind, and vectors of a width."""
-    name, dimensions = embedding_flags.loss(kind), embedding_flags.dimensions(width)
-    replicas = contrastive_step.replicas()
-    shared: dict[str, Any] = {"dimensions": dimensions, "replicas": replicas}
-    if name == embedding_flags.DISTILLATION:
-        return contrastive.distillation(**shared)
-    if name == embedding_flags.IN_BATCH:
-        return contrastive.in_batch_negatives(
-            FLAGS.scale, is_symmetric=FLAGS.symmetric, **shared
-        )
+def objective(texts, width):
+    """The objective for training rows, a TextSplit, and vectors of a width."""
+    name = embedding_flags.loss(texts.kind)
     if name == embedding_flags.LABELS:
-        return contrastive.labelled_texts(FLAGS.scale, **shared)
-    if name == embedding_flags.COSENT:
-        return contrastive.cosent(FLAGS.scale, **shared)
-    if name == embedding_flags.COSINE:
-        return contrastive.cosine_regression(FLAGS.largest_score, dimensions=dimensions)
-    return contrastive.triplet_margin(FLAGS.triplet_margin, dimensions=dimensions)
+        _hint_at_labels(texts.labels, FLAGS.train_batch_size)
+    values = [FLAGS[flag].value for flag in embedding_flags.READS[name]]
+    scope = contrastive_step.scope(embedding_flags.dimensions(width))
+    return _OBJECTIVES[name](*values, scope=scope)
+
+
+def _hint_at_labels(label_ids, batch_size):
+    """Prints a line where most batches would hold no two texts of one label."""
+    counts = np.bincount(label_ids)
+    share = np.sum(counts * (counts - 1)) / max(
+        len(label_ids) * (len(label_ids) - 1), 1
+    )
+    # Pairs of texts of one label in a batch, on average; by Poisson, exp(-pairs) of all
+    # batches have none.
+    pairs = share * batch_size * (batch_size - 1) / 2
+    if pairs < np.log(2):
+        print(
+            f"hint: {np.count_nonzero(counts)} labels in {len(label_ids)} rows: most "
+            f"batches of --train_batch_size={batch_size} hold no two texts of one "
+            "label, which train nothing; raise it"
+        )
 
 
 def with_teacher(texts, settings):
     """A TextSplit with the vectors of its texts by the model in --teacher."""
     opened, length = loading.open_directory(
-        FLAGS.teacher, None, None, FLAGS.check_case, "text_encoder"
+        FLAGS.teacher, None, None, FLAGS.check_case, "text_encoder", name="--teacher"
     )
     with settings.run.strategy.scope():
-        built = loading.with_stored_head(opened, "text_encoder")
+        built: Any = loading.with_stored_head(opened, "text_encoder")
     print(f"teacher: {built.report}")
-    kept = _prompts(built.modules) if built.modules else {}
     known = split.load(
         "teacher",
         texts.table,
         opened.tokenizer,
         length,
-        prompts=_of_rows(kept),
+        prompts=tuple(built.modules.usual_prompts().values()),
         has_teacher=True,
     )
     vectors = settings.predictor(built.model)(known.examples())["vectors"]
@@ -167,10 +155,14 @@ def with_teacher(texts, settings):
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
-    """Vectors of the rows of a split, float32 [N, G, W], and their scores."""
+    """Vectors of the rows of a split, float32 [N, G, W], and their scores.
+
+    Of retrieval it has the passages `ranked` for each query, int [Q, R].
+    """
 
     vectors: np.ndarray
     scores: dict[str, Any]
+    ranked: np.ndarray | None = None
 
     def results(self, prefix):
         """The scores as eval_results.txt has them."""
@@ -179,49 +171,81 @@ class Scored:
 
 def score(texts, vectors):
     """The Scored of a TextSplit with vectors [N, G, W] or, of single texts, [N, W]."""
-    functions = {
-        rows.RETRIEVAL: _retrieval,
-        rows.SCORED: _correlations,
-        rows.LABELLED: _neighbours,
-    }
-    compute = functions.get(texts.kind, _ranks)
-    return Scored(vectors, compute(texts, search.normalize(vectors)))
+    kind, scaled, ranked = texts.kind, search.normalize(vectors), None
+    if kind == rows.RETRIEVAL:
+        count = len(texts.data.queries)
+        ranked, _ = search.nearest(scaled[:count], scaled[count:], scores.RANKED)
+        results = scores.retrieval_scores(ranked, texts.data.relevant)
+    elif kind == rows.SCORED:
+        cosines = np.sum(scaled[:, 0] * scaled[:, 1], axis=-1)
+        results = metrics.compute(SCORES[kind], texts.labels, cosines)
+        if texts.is_binary:
+            return Scored(vectors, scores.pair_scores(texts.labels, cosines) | results)
+    elif kind == rows.LABELLED:
+        accuracy = scores.nearest_label_accuracy(scaled, texts.labels)
+        results = {"neighbour_accuracy": accuracy}
+    else:
+        results = _ranks(texts.text_ids, scaled)
+    return Scored(vectors, {name: results[name] for name in SCORES[kind]}, ranked)
 
 
-def _correlations(texts, vectors):
-    cosines = np.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
-    return metrics.compute(SCORES[texts.kind], texts.labels, cosines)
-
-
-def _ranks(texts, vectors):
+def _ranks(ids, vectors):
     """Where each first text finds those that belong to it, among all other texts."""
-    ids = texts.text_ids
     anchors, first_rows = np.unique(ids[:, 0], return_index=True)
     others, places = np.unique(ids[:, 1:], return_index=True)
     corpus = vectors[:, 1:].reshape(-1, vectors.shape[-1])[places]
-    ranked, _ = search.nearest(vectors[first_rows, 0], corpus, _RANKED)
-    relevant: list[set[int]] = [set() for _ in anchors]
+    ranked, _ = search.nearest(vectors[first_rows, 0], corpus, scores.RANKED)
+    relevant: list[dict[int, float]] = [{} for _ in anchors]
     pairs = np.searchsorted(anchors, ids[:, 0]), np.searchsorted(others, ids[:, 1])
-    for anchor, other in zip(*pairs, strict=True):
-        relevant[anchor].add(int(other))
+    for anchor, other in zip(*map(np.ndarray.tolist, pairs), strict=True):
+        relevant[anchor][other] = 1.0
+    cosines = np.einsum("nw,ngw->ng", vectors[:, 0], vectors[:, 1:])
+    is_right = (cosines[:, :1] > cosines[:, 1:]).all(axis=1)
     results = scores.retrieval_scores(ranked, relevant)
-    if texts.kind == rows.TRIPLETS:
-        cosines = np.einsum("nw,ngw->ng", vectors[:, 0], vectors[:, 1:])
-        is_right = (cosines[:, :1] > cosines[:, 1:]).all(axis=1)
-        results["triplet_accuracy"] = np.mean(is_right)
-    return {name: results[name] for name in SCORES[texts.kind]}
+    return {**results, "triplet_accuracy": np.mean(is_right)}
 
 
-def _retrieval(texts, vectors):
-    count = len(texts.data.queries)
-    ranked, _ = search.nearest(vectors[:count], vectors[count:], _RANKED)
-    results = scores.retrieval_scores(ranked, texts.data.relevant)
-    return {name: results[name] for name in SCORES[texts.kind]}
+def open_reranker():
+    """A function of N queries and N passages to scores float [N], by --reranker."""
+    opened, length = loading.open_directory(
+        FLAGS.reranker, None, None, FLAGS.check_case, "auto", name="--reranker"
+    )
+    model, classes, report, _ = loading.with_stored_head(opened, "auto")
+    if not isinstance(classes, labels.Labels) or classes.problem_type == "choice":
+        raise errors.InputError(
+            f"--reranker={FLAGS.reranker}: is a {type(model).__name__}, and no "
+            "classifier of pairs; train one on pairs by run_classifier.py"
+        )
+    print(f"reranker: {report}")
+    encode = encoding.Encoder(opened.tokenizer, length, classes, has_pairs=True)
+    forward = inference.predict_function(
+        model, tf.distribute.get_strategy(), jit_compile=False
+    )
+
+    def compute(*rows):
+        size = FLAGS.predict_batch_size
+        options = {"name": "reranking: batch 1", "shows_progress": False}
+        return inference.class_shares(forward, encode, rows, size, **options)[:, -1]
+
+    return compute
 
 
-def _neighbours(texts, vectors):
-    accuracy = scores.nearest_label_accuracy(vectors, texts.labels)
-    return {"neighbour_accuracy": accuracy}
+def evaluate(texts, reranker, scored):
+    """The results of the dev rows, also where a reranker orders what was found."""
+    results = scored.results("eval")
+    if not reranker:
+        return results
+    data, ranked = texts.data, scored.ranked.copy()
+    parts = progress.slices(len(ranked), _RERANKED_QUERIES, "reranking: query")
+    for part in parts:
+        places = ranked[part]
+        queries = np.repeat(data.queries[part], places.shape[1]).tolist()
+        values = reranker(queries, [data.passages[i] for i in places.ravel()])
+        order = np.argsort(-values.reshape(places.shape), axis=1, kind="stable")
+        ranked[part] = np.take_along_axis(places, order, axis=1)
+    reranked = scores.retrieval_scores(ranked, data.relevant)
+    names = SCORES[rows.RETRIEVAL][:-1]  # the recall of all is the same
+    return {**results, **{f"eval_reranked_{name}": reranked[name] for name in names}}
 
 
 def show_few_labels(data, model, scored, settings):
@@ -235,9 +259,9 @@ def show_few_labels(data, model, scored, settings):
         train.labels,
         search.normalize(scored.vectors),
         dev.labels,
-        FLAGS.num_labelled,
-        _DRAWS,
-        FLAGS.seed,
+        num_labelled=FLAGS.num_labelled,
+        draws=_DRAWS,
+        seed=FLAGS.seed,
     )
     for name, values in accuracies.items():
         mean, deviation = (wording.score(values[key]) for key in values)
@@ -249,8 +273,7 @@ def show_few_labels(data, model, scored, settings):
 
 def reopen(path):
     """An export for another runtime, called as the model; as formats.open_network."""
-    network = formats.open_network(path)
-    if network is None:
+    if (network := formats.open_network(path)) is None:
         return None
 
     def forward(features, training=False):

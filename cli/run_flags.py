@@ -30,6 +30,7 @@ from training import (
     facts,
     feature_cache,
     grid,
+    loading,
     loop,
     optimizers,
     run,
@@ -199,7 +200,7 @@ def set_up() -> Any:
 def fine_tuning_settings(
     strategy: Any,
     *,
-    files: networks.ModelFiles,
+    files: loading.ModelFiles,
     config: Mapping[str, Any],
     num_examples: int,
     score_names: Sequence[str],
@@ -240,7 +241,7 @@ def _feature_cache() -> feature_cache.FeatureCache | None:
     return feature_cache.FeatureCache(FLAGS.feature_cache)
 
 
-def trained_weights(files: networks.ModelFiles) -> str:
+def trained_weights(files: loading.ModelFiles) -> str:
     """Where the weights of a run without training are: its own, or of --pretrained."""
     directory = FLAGS.output_dir
     if "seeds" in FLAGS:
@@ -252,7 +253,7 @@ def trained_weights(files: networks.ModelFiles) -> str:
     return directory if has_own else files.init_checkpoint
 
 
-def reading(files: networks.ModelFiles, num_texts: int = 1) -> head_config.HeadConfig:
+def reading(files: loading.ModelFiles, num_texts: int = 1) -> head_config.HeadConfig:
     """The layers and the head of the run, as in head_config.choose."""
     return head_config.choose(
         feature_flags.present(),

@@ -8,6 +8,7 @@ from absl import flags
 
 from cli import command_line
 from contract import errors
+from data_pipeline.embedding import corpora
 from serving import search, search_encoders, search_graph, search_index
 
 FLAGS = flags.FLAGS
@@ -17,33 +18,28 @@ def run(argv: Sequence[str]) -> None:
     """Builds an index if there is an input, and answers the queries argv[1:]."""
     command_line.quiet_libraries()
     with errors.explained():
-        if not (FLAGS.input_file or FLAGS.queries_file or argv[1:]):
+        path, queries = FLAGS.queries_file, [*argv[1:]]
+        if not (FLAGS.input_file or path or queries):
             raise errors.InputError(
                 'give --input_file=FILE for a build, or queries: "one" "another"'
             )
+        model = search_encoders.Source(
+            FLAGS.pretrained, FLAGS.export_dir, FLAGS.pooling
+        )
         if FLAGS.input_file:
-            build()
-        if queries := [*argv[1:], *_read_queries()]:
-            answer(queries)
+            build(model)
+        queries += [row.text for row in (corpora.read_texts(path) if path else ())]
+        if queries:
+            answer(queries, model)
 
 
-def _read_queries():
-    if not FLAGS.queries_file:
-        return []
-    return [row.text for row in search_index.read_texts(FLAGS.queries_file)]
-
-
-def _source():
-    return search_encoders.Source(FLAGS.pretrained, FLAGS.export_dir, FLAGS.pooling)
-
-
-def build() -> None:
+def build(model: search_encoders.Source) -> None:
     """Builds the index that the flags describe."""
     started = time.monotonic()
     plan = search_index.build(
         FLAGS.index_dir,
         FLAGS.input_file,
-        _source(),
+        model,
         quantization=FLAGS.quantization,
         prompts={"query": FLAGS.query_prompt, "passage": FLAGS.passage_prompt},
     )
@@ -55,9 +51,9 @@ def build() -> None:
     )
 
 
-def answer(queries: Sequence[str]) -> None:
+def answer(queries: Sequence[str], model: search_encoders.Source) -> None:
     """Prints the texts nearest to each query."""
-    index = search.Index.open(FLAGS.index_dir, _source())
+    index = search.Index.open(FLAGS.index_dir, model)
     rows = index.neighbours(queries, FLAGS.top_k, approximate=FLAGS.approximate)
     for query, row in zip(queries, rows, strict=True):
         if FLAGS.json:

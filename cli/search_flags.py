@@ -30,21 +30,9 @@ def define() -> None:
         string("index_dir", None, "Directory of the index.")
         string("input_file", None, "Texts to build the index of, plain or .gz.")
         string("queries_file", None, "File with a query on each line, or JSONL.")
-        for name, texts in (("query", "query"), ("passage", "text of the index")):
-            string(
-                f"{name}_prompt",
-                None,
-                f"For a build: text to put before each {texts}. By default that of the "
-                "model, or none.",
-            )
+        define_prompts("query of a build", "text of the index")
     with command_line.heading("Vectors"):
-        flags.DEFINE_enum(
-            "pooling",
-            None,
-            ["cls", "mean", "max", "last"],
-            "Vector of a text, made of those of its tokens. By default that of the "
-            "model, or mean.",
-        )
+        define_pooling()
         flags.DEFINE_enum(
             "quantization",
             "none",
@@ -61,6 +49,24 @@ def define() -> None:
     with command_line.heading("Answers"):
         flags.DEFINE_integer("top_k", 5, "Texts to print for a query.", lower_bound=1)
         flags.DEFINE_bool("json", False, "Print one JSON object for a query.")
+
+
+def define_prompts(query: str, passage: str) -> None:
+    """Texts before others; the arguments are what they stand before."""
+    for name, texts in (("query", query), ("passage", passage)):
+        help_text = f"Text to put before each {texts}. By default that of the model, "
+        flags.DEFINE_string(f"{name}_prompt", None, help_text + "or none.")
+
+
+def define_pooling() -> None:
+    """How the vector of a text is made of those of its tokens."""
+    flags.DEFINE_enum(
+        "pooling",
+        None,
+        ["cls", "mean", "max", "last"],
+        "Vector of a text: cls is that of the first token, mean and max are over all "
+        "tokens, last is that of the last one. By default that of the model, or mean.",
+    )
 
 
 def check() -> None:

@@ -163,15 +163,15 @@ class ServedModel(tf.Module):
         }
 
 
-class TextClassifier(ServedModel):
-    """Signatures of a classifier: `serving_default` takes text, `ids` features.
+class TextModel(ServedModel):
+    """Signatures of a model of texts: `serving_default` takes text, `ids` features.
 
     Args:
         encoder: without `served`, `ids` is the only signature.
-        forward: features -> `probabilities` float32 [B, C], and other outputs of an
-            export of the network alone.
-        label_names: C names for `label`; () where an example has no single label.
+        forward: features -> outputs.
+        finish: (), outputs -> what is answered; see `Stages.finish`.
         limits: see `ids_function`.
+        names: of further signatures that are `serving_default`.
     """
 
     def __init__(
@@ -179,19 +179,11 @@ class TextClassifier(ServedModel):
         encoder: TextEncoder,
         forward: Callable,
         variables: Iterable[tf.Variable],
-        label_names: Sequence[str],
+        finish: Callable,
         limits: Limits | None = None,
+        names: Sequence[str] = (),
     ):
         encode, shape = encoder.served, encoder.ids_shape
-        labels = tf.constant(label_names, tf.string) if label_names else None
-
-        def finish(_, outputs):
-            results = {"probabilities": outputs["probabilities"]}  # [B, C]
-            if labels is not None:
-                best = tf.argmax(results["probabilities"], axis=-1)
-                results["label"] = tf.gather(labels, best)  # [B]
-            return results
-
         ids = ids_function(lambda grids: finish((), forward(grids)), shape, limits)
         if encode is None:
             super().__init__(variables, ids=ids)
@@ -204,8 +196,36 @@ class TextClassifier(ServedModel):
             shape,
         )
         default = text_function(whole.answer, *encoder.text_names)
-        super().__init__(variables, whole, serving_default=default, ids=ids)
+        functions = dict.fromkeys(("serving_default", *names), default)
+        super().__init__(variables, whole, **functions, ids=ids)
         self.encoder = encoder
+
+
+class TextClassifier(TextModel):
+    """A TextModel whose `forward` returns `probabilities` float32 [B, C].
+
+    It may return other outputs of an export of the network alone. `label_names` are C
+    names for `label`; () where an example has no single label.
+    """
+
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        forward: Callable,
+        variables: Iterable[tf.Variable],
+        label_names: Sequence[str],
+        limits: Limits | None = None,
+    ):
+        labels = tf.constant(label_names, tf.string) if label_names else None
+
+        def finish(_, outputs):
+            results = {"probabilities": outputs["probabilities"]}  # [B, C]
+            if labels is not None:
+                best = tf.argmax(results["probabilities"], axis=-1)
+                results["label"] = tf.gather(labels, best)  # [B]
+            return results
+
+        super().__init__(encoder, forward, variables, finish, limits)
 
 
 def text_function(function: Callable, *names: str):

@@ -103,7 +103,7 @@ class PlainTexts:
         return {name: np.array(values, np.int32) for name, values in grids.items()}
 
     def finish(self, outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The answers of a TextClassifier, or of a TextEmbedder."""
+        """The answers of an export.TextModel."""
         if "vectors" in outputs:
             return {"vector": outputs["vectors"]}
         results = {"probabilities": outputs["probabilities"]}

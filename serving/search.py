@@ -1,14 +1,8 @@
-r"""An index over the texts of a file, and the texts nearest to a query.
+"""The texts of an index that are nearest to a query; cli/search_flags.py has commands.
 
-    python -m serving.search --pretrained=models/minilm \
-        --input_file=texts.txt --index_dir=output/index
-    python -m serving.search --index_dir=output/index "a query" "another"
-
-In Python, with the model that the index was built with:
-
-    index = search.Index.open("output/index")
-    for text_id, text, cosine in index.query(["a query"], top_k=5)[0]:
-        print(cosine, text_id, text)
+index = search.Index.open("output/index")
+for text_id, text, cosine in index.query(["a query"], top_k=5)[0]:
+    print(cosine, text_id, text)
 """
 
 if __name__ == "__main__":  # before the imports that take seconds
@@ -57,21 +51,18 @@ class Index:
         self._shards, self._encoder = shards, encoder
 
     @classmethod
-    def open(
-        cls, index_dir: str, source: search_encoders.Source | None = None
-    ) -> "Index":
-        """Opens an index, with the model of its build unless `source` has another.
+    def open(cls, index_dir: str, source: search_encoders.Source = _BUILT) -> "Index":
+        """Opens an index, by default with the model of its build.
 
         Raises:
             InputError: there is no whole index, or a file of it is missing or damaged,
                 or the model computes other vectors than the index has.
         """
-        shards, given = search_index.Shards(index_dir), source or _BUILT
-        source = search_encoders.Source(**shards.plan["model"])
-        if given.pretrained or given.export_dir:
-            source = given._replace(pooling=given.pooling or source.pooling)
-        elif given.pooling:
-            source = source._replace(pooling=given.pooling)
+        shards = search_index.Shards(index_dir)
+        built = search_encoders.Source(**shards.plan["model"])
+        pooling = source.pooling or built.pooling
+        has_model = source.pretrained or source.export_dir
+        source = (source if has_model else built)._replace(pooling=pooling)
         encoder, vectors = search_encoders.open_source(source), shards.plan["vectors"]
         for key, value in encoder.identity.items():
             if value != vectors.get(key):
@@ -116,12 +107,10 @@ class Index:
                     f"query {number}: {text!r:.40} has no token; write words in it"
                 )
         find = self._approximate if approximate else self._exact
-        rows = []
+        rows, count = [], min(_FACTOR * top_k + _MORE, len(self))
+        prompted = [self._shards.plan["prompts"]["query"] + text for text in texts]
         for first in range(0, len(texts), _QUERIES):
-            before = self._shards.plan["prompts"]["query"]
-            prompted = [before + text for text in texts[first : first + _QUERIES]]
-            vectors = self._encoder.embed(prompted)
-            count = min(_FACTOR * top_k + _MORE, len(self))
+            vectors = self._encoder.embed(prompted[first : first + _QUERIES])
             rows += self._ranked(vectors, find(vectors, count), top_k)
         return rows
 

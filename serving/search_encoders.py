@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import types
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,24 +10,15 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, remote_files
-from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding
 from data_pipeline.embedding import search
-from data_pipeline.text import opening
-from modeling import pretrainers
-from modeling.checkpoints import (
-    checkpoint,
-    conversion,
-    pretrained,
-    sentence_transformers,
-)
+from modeling.checkpoints import conversion, sentence_transformers
 from modeling.features import text_vectors
 from serving import predictor
-from training import inference, run_directory
+from training import inference, loading
 
 _BATCH_TEXTS = 64
-_USUAL_TOKENS = 128  # as in bert.load
-_PROMPTS = ("query", "passage")
+_NO_PROMPTS = dict.fromkeys(sentence_transformers.PROMPTS, "")
 
 
 class Source(NamedTuple):
@@ -69,72 +59,40 @@ def open_source(source: Source) -> Encoder:
     """
     if source.export_dir:
         return _open_export(source.export_dir)
-    directory = source.pretrained or ""
-    place = pretrained.locate(directory)
-    files = types.SimpleNamespace(
-        config_file=place.config_file,
-        vocab_file=place.vocab_file,
-        init_checkpoint=place.checkpoint,
-        do_lower_case=place.do_lower_case is not False,
-        allows_missing=None,
-        gpt_tokenizer=None,
-        split_words=None,
+    opened, length = loading.open_directory(
+        source.pretrained, None, None, True, "text_encoder", name="--pretrained"
     )
-    modules = sentence_transformers.read(place.checkpoint)
-    tokenizer = opening.open_tokenizer(files, checks_case=True).with_special_tokens()
-    config = pretrained.open_config(files, tokenizer.vocab_size, 0)
-    if config.network != "bert" and not modules:
+    (files, tokenizer, config), vectors = opened, text_vectors.TextVectors()
+    if modules := sentence_transformers.read(files.init_checkpoint):
+        vectors = modules.text_vectors
+    elif config.network != "bert":
         raise errors.InputError(
-            f"--pretrained={directory}: {config.kind} has no vectors of texts "
+            f"--pretrained={source.pretrained}: {config.kind} has no vectors of texts "
             "before it is trained for them; give a BERT, or train by run_embedding.py"
         )
-    length = config.max_position_embeddings
-    if modules:
-        length = min(modules.max_seq_length or length, length)
-    else:
-        trained = run_directory.trained_with(directory, "max_seq_length")
-        length = min(trained or _USUAL_TOKENS, length)
-    vectors = modules.text_vectors if modules else text_vectors.TextVectors()
     vectors = dataclasses.replace(vectors, pooling=source.pooling or vectors.pooling)
-    file = checkpoint.open_file(place.checkpoint, config)
-    checkpoint.check_file(config, file)
-    if modules:
-        file = sentence_transformers.with_projections(file, modules, config)
-    model = pretrainers.build("text_encoder", None, config, text_vectors=vectors)
-    checkpoint.assign(model, file)
+    model = conversion.read(
+        files.init_checkpoint, config, "text_encoder", text_vectors=vectors
+    ).model
     tokens = repr((tokenizer.definition(), tokenizer.do_lower_case)).encode()
-    digest = zlib.crc32(tokens, int(conversion.digest(model), 16))
     identity = {
-        "digest": f"{digest:08x}",
+        "digest": f"{zlib.crc32(tokens, int(conversion.digest(model), 16)):08x}",
         "width": model.width,
         "pooling": vectors.pooling,
         "is_normalized": vectors.is_normalized,
         "max_seq_length": length,
     }
-    prompts = {
-        kind: (modules.prompt_for(kind) if modules else None) or "" for kind in _PROMPTS
-    }
-    return Encoder(identity, prompts, _embedder(model, tokenizer, length))
-
-
-def _embedder(model, tokenizer, length):
-    """`Encoder.embed` of a TextEncoder."""
-    encode = encoding.Encoder(tokenizer, length)
-    strategy = tf.distribute.get_strategy()
+    prompts = modules.usual_prompts() if modules else _NO_PROMPTS
+    encode, strategy = encoding.Encoder(tokenizer, length), tf.distribute.get_strategy()
     predict = inference.predict_function(model, strategy, jit_compile=False)
 
     def embed(texts):
-        tokens, first_lengths, _ = encode(list(texts))
-        packed = packing.unpad(tokens, first_lengths)
-        order = batching.evaluation_order(packed.lengths, min(_BATCH_TEXTS, len(texts)))
-        batches = batching.batches(packed, order)
-        vectors = np.empty([len(texts), model.width], np.float32)
-        outputs = inference.run_batches(predict, batches, strategy, "encoding: batch 1")
-        for rows, batch in zip(order, outputs, strict=True):
-            vectors[rows[rows >= 0]] = batch["vectors"][rows >= 0]
-        return search.normalize(vectors)
+        options = {"name": "encoding: batch 1", "shows_progress": False}
+        packed = encode.pack(texts)
+        outputs = inference.predict_packed(predict, packed, _BATCH_TEXTS, **options)
+        return search.normalize(outputs["vectors"])
 
-    return embed
+    return Encoder(identity, prompts, embed)
 
 
 def _open_export(export_dir):
@@ -145,10 +103,9 @@ def _open_export(export_dir):
             f"--export_dir={model.export_dir}: does not return one vector for a text; "
             "give an export of run_embedding.py"
         )
-    width = len(answer["vector"])
 
     def embed(texts):
-        vectors = np.empty([len(texts), width], np.float32)
+        vectors = np.empty([len(texts), len(answer["vector"])], np.float32)
         order = np.argsort([len(text) for text in texts], kind="stable")
         for first in range(0, len(order), _BATCH_TEXTS):
             rows = order[first : first + _BATCH_TEXTS]
@@ -156,11 +113,11 @@ def _open_export(export_dir):
             vectors[rows] = [answer["vector"] for answer in answers]
         return search.normalize(vectors)
 
-    paths = [
-        os.path.join(folder, file)
-        for folder, _, files in tf.io.gfile.walk(model.export_dir)
-        for file in files
-    ]
-    digest = remote_files.digest(sorted(paths))
-    identity = {"digest": digest, "width": width, "pooling": None}
-    return Encoder(identity, dict.fromkeys(_PROMPTS, ""), embed)
+    walk = tf.io.gfile.walk(model.export_dir)
+    paths = [os.path.join(place, file) for place, _, files in walk for file in files]
+    identity = {
+        "digest": remote_files.digest(sorted(paths)),
+        "width": len(answer["vector"]),
+        "pooling": None,
+    }
+    return Encoder(identity, _NO_PROMPTS, embed)

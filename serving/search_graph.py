@@ -51,20 +51,17 @@ def read(shards: search_index.Shards) -> Any:
         InputError: there is no graph of this index, or faiss is not installed.
     """
     faiss, path = _import(), os.path.join(shards.index_dir, search_index.GRAPH)
-    remedy = "build the index again with --approximate"
-    if not os.path.exists(path):
-        raise errors.InputError(f"{path}: no such file; {remedy}")
+    reason = ""
     try:
         graph = faiss.read_index(path)
+        if graph.ntotal != len(shards):
+            reason = f"has {graph.ntotal} vectors, and the index {len(shards)}"
     except RuntimeError as error:
+        reason = f"cannot be read ({str(error).splitlines()[0]})"
+    if reason:
         raise errors.InputError(
-            f"{path}: cannot be read ({str(error).splitlines()[0]}); remove it, and "
-            f"{remedy}"
-        ) from error
-    if graph.ntotal != len(shards):
-        raise errors.InputError(
-            f"{path}: has {graph.ntotal} vectors, and the index {len(shards)}; remove "
-            f"it, and {remedy}"
+            f"{path}: {reason}; remove it if it is there, and build the index again "
+            "with --approximate"
         )
 
     def candidates(queries, count):

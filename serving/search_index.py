@@ -7,19 +7,18 @@ which is [id, text]; and `shard.json`, written last, with sizes and checksums. A
 shards but the last have equally many texts.
 """
 
-import io
 import itertools
 import json
 import os
 import unicodedata
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from contract import atomic_files, errors, json_files, remote_files
-from data_pipeline.tables import text_rows
+from data_pipeline.embedding import corpora
 from serving import search_encoders
 from terminal import progress
 
@@ -37,46 +36,15 @@ _SAME = ("texts", "vectors", "prompts", "quantization", "texts_per_shard")
 _REMEDY = "build the index again"
 
 
-class Text(NamedTuple):
-    """A text of a file; without an id of its row, its line is the id."""
-
-    line: int  # from 1
-    text_id: str
-    text: str
-
-
 def has_content(text: str) -> bool:
     """Whether a text has a letter, digit, punctuation mark or symbol, so a token."""
     return any(unicodedata.category(character)[0] in "LNPS" for character in text)
 
 
-def read_texts(path: str) -> Iterator[Text]:
-    """Yields a text a line, plain or .gz, or a row of JSONL, its title before its text.
-
-    Raises:
-        InputError: the file cannot be read, or a row has no text.
-    """
-    if not text_rows.is_jsonl(path):
-        for line, text in text_rows.lines(path):
-            yield Text(line, str(line), text.rstrip("\r"))
-        return
-    for line, row in text_rows.file_rows(path, "jsonl"):
-        assert isinstance(row, dict)
-        text_id, parts = row.get("_id", line), (row.get("title") or "", row.get("text"))
-        if type(text_id) not in (str, int) or not all(
-            isinstance(p, str) for p in parts
-        ):
-            raise errors.InputError(
-                f"{path}:{line}: {json.dumps(row, ensure_ascii=False):.60} has no text "
-                'or a wrong id; write {"_id": "...", "title": "...", "text": "..."}'
-            )
-        yield Text(line, str(text_id), " ".join(filter(None, parts)))
-
-
 def _scan(path):
     """The number and digest of the texts of a file; prints the lines left out."""
     digest = count = left_out = first = 0
-    for line, text_id, text in read_texts(path):
+    for line, text_id, text in corpora.read_texts(path):
         if has_content(text):
             count += 1
             digest = zlib.crc32(f"{line}\t{text_id}\t{text}\n".encode(), digest)
@@ -113,19 +81,18 @@ def read_plan(index_dir: str, name: str = INDEX) -> dict[str, Any] | None:
 
 def check_directory(index_dir: str) -> None:
     """Raises InputError where a directory holds something else, or is remote."""
+    reason = ""
+    names = {*os.listdir(index_dir)} if os.path.isdir(index_dir) else {}
+    names = {name for name in names if not name.endswith(atomic_files.SUFFIX)}
     if remote_files.is_remote(index_dir):
+        reason = "is remote, and an index is mapped into memory"
+    elif os.path.exists(index_dir) and not os.path.isdir(index_dir):
+        reason = "is a file"
+    elif names and not {INDEX, BUILDING} & names:
+        reason = f"holds no index but {min(names)}"
+    if reason:
         raise errors.InputError(
-            f"--index_dir={index_dir}: an index is mapped into memory; name a directory"
-            " of this machine"
-        )
-    if os.path.exists(index_dir) and not os.path.isdir(index_dir):
-        raise errors.InputError(f"--index_dir={index_dir} is a file; name a directory")
-    names = os.listdir(index_dir) if os.path.isdir(index_dir) else []
-    names = [name for name in names if not name.endswith(atomic_files.SUFFIX)]
-    if names and not {INDEX, BUILDING} & {*names}:
-        raise errors.InputError(
-            f"--index_dir={index_dir} holds no index but {min(names)}; name a new or "
-            "empty directory"
+            f"--index_dir={index_dir} {reason}; name a new or empty directory"
         )
 
 
@@ -141,7 +108,7 @@ def build(
     """Writes an index, or what a build before has left open; returns its index.json.
 
     Args:
-        input_file: as in `read_texts`.
+        input_file: as in corpora.read_texts.
         prompts: texts to put before a "query" or "passage"; None for the model's.
 
     Raises:
@@ -162,33 +129,6 @@ def build(
         "quantization": quantization,
         "texts_per_shard": texts_per_shard,
     }
-    _check_same(index_dir, plan)
-    if not os.path.exists(os.path.join(index_dir, INDEX)):
-        atomic_files.write_json(os.path.join(index_dir, BUILDING), plan)
-    rows = filter(lambda row: has_content(row.text), read_texts(input_file))
-    total, before = texts["num_texts"], plan["prompts"]["passage"]
-    with progress.Progress("encoding: text") as report:
-        for done in range(0, total, texts_per_shard):
-            number = done // texts_per_shard
-            shard = [*itertools.islice(rows, texts_per_shard)]
-            if _read_record(index_dir, number) is not None:
-                continue
-            # Equal texts are encoded once, so that they have equal vectors.
-            unique = list(dict.fromkeys(row.text for row in shard))
-            parts = []
-            for first in range(0, len(unique), _CHUNK_TEXTS):
-                report(done + first, total)
-                chunk = unique[first : first + _CHUNK_TEXTS]
-                parts.append(encoder.embed([before + text for text in chunk]))
-            places = {text: place for place, text in enumerate(unique)}
-            vectors = np.concatenate(parts)[[places[row.text] for row in shard]]
-            _write_shard(index_dir, number, shard, vectors, quantization)
-    atomic_files.write_json(os.path.join(index_dir, INDEX), plan)
-    atomic_files.remove(os.path.join(index_dir, BUILDING))
-    return plan
-
-
-def _check_same(index_dir, plan):
     for before in filter(None, (read_plan(index_dir, n) for n in (INDEX, BUILDING))):
         for key in _SAME:
             if before[key] != plan[key]:
@@ -197,6 +137,27 @@ def _check_same(index_dir, plan):
                     f"{json.dumps(before[key])} and not {json.dumps(plan[key])}; name "
                     "a new directory"
                 )
+    if not os.path.exists(os.path.join(index_dir, INDEX)):
+        atomic_files.write_json(os.path.join(index_dir, BUILDING), plan)
+    rows = filter(lambda row: has_content(row.text), corpora.read_texts(input_file))
+    total, before = texts["num_texts"], plan["prompts"]["passage"]
+    with progress.Progress("encoding: text") as report:
+        for done in range(0, total, texts_per_shard):
+            number = done // texts_per_shard
+            shard = [*itertools.islice(rows, texts_per_shard)]
+            if _read_record(index_dir, number) is not None:
+                continue
+            # Equal texts are encoded once, so that they have equal vectors.
+            places = {text: i for i, text in enumerate({row.text: 0 for row in shard})}
+            prompted, parts = [before + text for text in places], []
+            for first in range(0, len(prompted), _CHUNK_TEXTS):
+                report(done + first, total)
+                parts.append(encoder.embed(prompted[first : first + _CHUNK_TEXTS]))
+            vectors = np.concatenate(parts)[[places[row.text] for row in shard]]
+            _write_shard(index_dir, number, shard, vectors, quantization)
+    atomic_files.write_json(os.path.join(index_dir, INDEX), plan)
+    atomic_files.remove(os.path.join(index_dir, BUILDING))
+    return plan
 
 
 def quantize(vectors: np.ndarray) -> np.ndarray:
@@ -215,24 +176,25 @@ def _write_shard(index_dir, number, texts, vectors, quantization):
         for row in texts
     ]
     ends = np.cumsum([len(line) for line in lines])
-    arrays = {VECTORS: vectors}
+    places = np.stack([[row.line for row in texts], ends], axis=1)
+    arrays = {VECTORS: vectors, ROWS: places.astype("<i8")}
     if quantization == "int8":
         arrays[QUANTIZED] = quantize(vectors)
-    arrays[ROWS] = np.stack([[row.line for row in texts], ends], axis=1).astype("<i8")
-    contents = {TEXTS: b"".join(lines)}
-    for name, array in arrays.items():
-        np.save(file := io.BytesIO(), array)
-        contents[name] = file.getvalue()
-    record = {
-        "num_bytes": {name: len(content) for name, content in contents.items()},
-        "checksums": {name: zlib.crc32(array) for name, array in arrays.items()},
-    }
-    contents[_RECORD] = json.dumps(record, sort_keys=True).encode()
-    paths = [_path(index_dir, number, name) for name in contents]
+    names = (*arrays, TEXTS, _RECORD)
+    paths = [_path(index_dir, number, name) for name in names]
     with atomic_files.replacing(*paths) as temporary:
-        for path, content in zip(temporary, contents.values(), strict=True):
-            with open(path, "wb") as stream:
-                stream.write(content)
+        files = dict(zip(names, temporary, strict=True))
+        for name, array in arrays.items():
+            with open(files[name], "wb") as file:
+                np.save(file, array)
+        with open(files[TEXTS], "wb") as file:
+            file.writelines(lines)
+        record = files.pop(_RECORD)
+        num_bytes = {name: os.path.getsize(path) for name, path in files.items()}
+        checksums = {name: zlib.crc32(array) for name, array in arrays.items()}
+        with open(record, "w") as file:
+            values = {"num_bytes": num_bytes, "checksums": checksums}
+            json.dump(values, file, sort_keys=True)
 
 
 def _path(index_dir, number, name):
@@ -243,12 +205,12 @@ def _read_record(index_dir, number):
     """The record of a shard whose files are all there; else None."""
     try:
         record = json_files.read_object(_path(index_dir, number, _RECORD))
-        for name, num_bytes in record["num_bytes"].items():
-            if os.path.getsize(_path(index_dir, number, name)) != num_bytes:
-                return None
+        sizes = record["num_bytes"].items()
+        paths = [(_path(index_dir, number, name), size) for name, size in sizes]
+        is_whole = all(os.path.getsize(path) == size for path, size in paths)
     except (OSError, ValueError, KeyError):
         return None
-    return record
+    return record if is_whole else None
 
 
 class Shards:
@@ -321,7 +283,7 @@ class Shards:
         shards = ((n, places[numbers == n]) for n in np.unique(numbers).tolist())
         return np.concatenate([self._map(n, VECTORS)[rows] for n, rows in shards])
 
-    def texts(self, indices: Sequence[int]) -> dict[int, Text]:
+    def texts(self, indices: Sequence[int]) -> dict[int, corpora.Text]:
         """{index: text} of some texts."""
         texts = {}
         for index in sorted({*indices}):
@@ -335,5 +297,5 @@ class Shards:
                     text_id, text = json_files.parse(file.read(end - start))
             except (OSError, ValueError, TypeError) as error:
                 self._fail(number, TEXTS, f"is damaged ({error})")
-            texts[index] = Text(line, text_id, text)
+            texts[index] = corpora.Text(line, text_id, text)
         return texts

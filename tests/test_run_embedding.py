@@ -1,10 +1,13 @@
 """run_embedding.py from end to end, on a tiny model and rows made for it."""
 
+import functools
 import json
 
 import numpy as np
 import pytest
+import sklearn.metrics
 
+import bert
 from tests import tiny
 
 BRIEF = ("--num_train_epochs=2", "--train_batch_size=8", "--learning_rate=1e-3")
@@ -60,25 +63,39 @@ def arguments(model, data, output_dir, train, dev="", *more):
 KINDS = {
     "pairs": ((*COLUMNS, "--symmetric"), {"mrr_at_10", "recall_at_1"}),
     "triplets": ((*COLUMNS, "--negative_columns=not"), {"triplet_accuracy"}),
-    "scored": ((*COLUMNS, "--matryoshka_dims=16,4"), {"spearman", "pearson"}),
-    "labelled": ((), {"neighbour_accuracy"}),
+    "scored": (
+        (*COLUMNS, "--matryoshka_dims=16,4", "--do_export", "--export_format=onnx"),
+        {"spearman", "pearson"},
+    ),
+    "labelled": (("--num_labelled=4", "--do_export"), {"neighbour_accuracy"}),
 }
 
 
+@pytest.fixture(scope="module")
+def runs(model_dir, data, tmp_path_factory):
+    """A function of a kind of rows to its trained run: what it printed, and where."""
+
+    @functools.cache
+    def run(kind):
+        output = tmp_path_factory.mktemp(kind)
+        flags = (*KINDS[kind][0], "--do_predict", f"--test_file={data}/{kind}.tsv")
+        done = tiny.succeed(
+            "run_embedding", *arguments(model_dir, data, output, kind, kind, *flags)
+        )
+        with np.load(output / "test_vectors.npz") as arrays:
+            return done, output, dict(arrays)
+
+    return run
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_of_rows_trains_and_is_scored(kind, model_dir, data, tmp_path):
-    flags, names = KINDS[kind]
-    test = ("--do_predict", f"--test_file={data}/{kind}.tsv")
-    done = tiny.succeed(
-        "run_embedding",
-        *arguments(model_dir, data, tmp_path, kind, kind, *test, *flags),
-    )
-    results = tiny.eval_results(tmp_path)
-    assert {f"eval_{name}" for name in names} <= results.keys()
+def test_each_kind_of_rows_trains_and_is_scored(kind, runs, data):
+    done, output, arrays = runs(kind)
+    results, (vectors, ids) = tiny.eval_results(output), arrays.values()
+    assert {f"eval_{name}" for name in KINDS[kind][1]} <= results.keys()
+    assert "eval_average_precision" not in results
     assert results["global_step"] == 6
     assert f"train: 24 {kind} from {data}/{kind}.tsv" in done.out
-    with np.load(tmp_path / "test_vectors.npz") as arrays:
-        vectors, ids = arrays["vectors"], arrays["text_ids"]
     assert vectors.shape[:-1] == (ids.shape if kind != "labelled" else (24,))
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=-1), 1.0, atol=1e-5)
     # Equal texts have equal vectors, whatever their place.
@@ -90,6 +107,41 @@ def test_each_kind_of_rows_trains_and_is_scored(kind, model_dir, data, tmp_path)
         )
 
 
+def test_few_labels_are_drawn_from_the_training_rows(runs, model_dir, data, tmp_path):
+    done, output, _ = runs("labelled")
+    accuracies = json.loads((output / "few_labels.json").read_text())
+    assert accuracies.keys() == {"logistic_regression", "nearest_label"}
+    for name, values in accuracies.items():
+        assert 1 / 3 < values["mean"] <= 1 and values["deviation"] > 0
+        assert f"{name} of 4 rows a label = {values['mean']:.4f} +- " in done.out
+    flags = (*COLUMNS, "--nodo_train", "--num_labelled=4")
+    error = tiny.refuse(
+        "run_embedding", *arguments(model_dir, data, tmp_path, "pairs", "pairs", *flags)
+    )
+    assert "--num_labelled=4 is for labelled texts, and the rows are pairs" in error
+
+
+def test_exports_answer_with_the_vectors_of_the_model(runs):
+    import tensorflow as tf
+
+    from serving import formats
+
+    _, output, arrays = runs("labelled")
+    export = tf.saved_model.load(str(output / "export" / "1"))
+    texts = [text for text, _ in tiny.rows(24)]
+    for name in ("serving_default", "embed"):
+        answers = export.signatures[name](text=tf.constant(texts))
+        np.testing.assert_allclose(answers["vector"], arrays["vectors"], atol=1e-5)
+    done, output, arrays = runs("scored")
+    version = formats.open_version(str(output / "export_onnx" / "1"))
+    answers = version.predict("", {"text": np.array(texts, object)})["vector"]
+    np.testing.assert_allclose(answers, arrays["vectors"][:, 0], atol=1e-5)
+    (line,) = [line for line in done.out.splitlines() if "export_spearman" in line]
+    model = tiny.eval_results(output)["eval_spearman"]
+    assert float(line.split()[2]) == pytest.approx(model, abs=1e-4)
+
+
+@pytest.mark.slow
 def test_an_export_is_scored_beside_the_model(model_dir, data, tmp_path):
     flags = (
         *COLUMNS,
@@ -106,24 +158,6 @@ def test_an_export_is_scored_beside_the_model(model_dir, data, tmp_path):
     assert float(line.split()[2]) == pytest.approx(model, abs=0.05)
 
 
-def test_few_labels_are_drawn_from_the_training_rows(model_dir, data, tmp_path):
-    flags = ("--nodo_train", "--num_labelled=4")
-    done = tiny.succeed(
-        "run_embedding",
-        *arguments(model_dir, data, tmp_path, "labelled", "labelled", *flags),
-    )
-    accuracies = json.loads((tmp_path / "few_labels.json").read_text())
-    assert accuracies.keys() == {"logistic_regression", "nearest_label"}
-    for name, values in accuracies.items():
-        assert 1 / 3 < values["mean"] <= 1 and values["deviation"] > 0
-        assert f"{name} of 4 rows a label = {values['mean']:.4f} +- " in done.out
-    error = tiny.refuse(
-        "run_embedding",
-        *arguments(model_dir, data, tmp_path / "b", "pairs", "pairs", *COLUMNS, *flags),
-    )
-    assert "--num_labelled=4 is for labelled texts, and the rows are pairs" in error
-
-
 def test_queries_are_scored_by_the_passages_that_they_find(model_dir, data, tmp_path):
     texts = [text for text, _ in tiny.rows(24)]
     flags = []
@@ -135,13 +169,29 @@ def test_queries_are_scored_by_the_passages_that_they_find(model_dir, data, tmp_
     ):
         (tmp_path / flag).write_text("\n".join(lines) + "\n")
         flags.append(f"--{flag}_file={tmp_path / flag}")
-    out = tmp_path / "out"
+    out, reranker = tmp_path / "out", tmp_path / "reranker_uncased"
+    made = bert.load(model_dir, labels=["no", "yes"], max_seq_length=48)
+    made.save(reranker)
     plain = arguments(model_dir, data, out, "pairs", "", *COLUMNS, "--do_eval")
-    done = tiny.succeed("run_embedding", *plain, "--nodo_train", *flags)
+    more = ("--nodo_train", f"--reranker={reranker}")
+    done = tiny.succeed("run_embedding", *plain, *more, *flags)
     assert f"dev: 6 queries and 24 passages from {tmp_path}/corpus" in done.out
     results = tiny.eval_results(out)
     assert results["eval_recall_at_100"] == 1
     assert 0.5 <= results["eval_mrr_at_10"] < 1
+    # Every passage is among the best 100: the order is that of the reranker alone.
+    relevant = [i if i < 3 else i + 9 for i in range(6)]
+    orders = [[i for i, _ in made.rerank(query, texts)] for query in texts[:6]]
+    pairs = zip(orders, relevant, strict=True)
+    ranks = np.array([order.index(place) + 1 for order, place in pairs])
+    for name, gains in (("mrr", 1 / ranks), ("ndcg", 1 / np.log2(ranks + 1))):
+        value = results[f"eval_reranked_{name}_at_10"]
+        assert value == pytest.approx(np.mean(np.where(ranks > 10, 0, gains)))
+        assert value != results[f"eval_{name}_at_10"]
+    error = tiny.refuse("run_embedding", *plain, *flags, f"--reranker={model_dir}")
+    assert "is a BertModel, and no classifier of pairs; train one on pairs" in error
+    error = tiny.refuse("run_embedding", *plain, f"--reranker={reranker}")
+    assert "ranks passages; set --corpus_file, --queries_file and" in error
     error = tiny.refuse("run_embedding", *plain, *flags[:2])
     assert "--judgements_file belong together; set all of them" in error
 
@@ -171,8 +221,6 @@ def test_a_student_gets_the_vectors_of_its_teacher(model_dir, data, tmp_path):
         assert "teacher: 24 texts from" in done.out
         with np.load(out / "test_vectors.npz") as arrays:
             vectors = arrays["vectors"]
-        import bert
-
         wanted = bert.load(teacher).embed([text for text, _ in tiny.rows(24)])
         distances.append(np.square(vectors - wanted).sum(axis=-1).mean())
     assert distances[1] < 0.5 * distances[0]
@@ -203,29 +251,9 @@ def test_rows_learn_to_find_their_second_text(model_dir, data, tmp_path):
     assert last > first + 0.2
 
 
-def test_export_answers_with_the_vectors_of_the_model(model_dir, data, tmp_path):
-    import tensorflow as tf
-
-    test = ("--do_predict", f"--test_file={data}/labelled.tsv", "--do_export")
-    tiny.succeed(
-        "run_embedding", *arguments(model_dir, data, tmp_path, "labelled", "", *test)
-    )
-    with np.load(tmp_path / "test_vectors.npz") as arrays:
-        vectors = arrays["vectors"]
-    export = tf.saved_model.load(str(tmp_path / "export" / "1"))
-    texts = [text for text, _ in tiny.rows(24)]
-    for name in ("serving_default", "embed"):
-        answers = export.signatures[name](text=tf.constant(texts))
-        np.testing.assert_allclose(answers["vector"], vectors, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "export_format", ["onnx", pytest.param("litert", marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize(
-    "pooling",
-    ["mean", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cls", "max"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("export_format", ["onnx", "litert"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
 def test_other_runtimes_have_the_vectors_of_the_model(
     export_format, pooling, model_dir, data, tmp_path
 ):
@@ -271,3 +299,58 @@ def test_wrong_input_is_named_in_a_line(case, model_dir, data, tmp_path):
         "run_embedding", *arguments(model_dir, data, tmp_path, train, dev, *flags)
     )
     assert MISTAKES[case] in error
+
+
+def test_pairs_of_0_and_1_are_scored_as_classes(model_dir, data, tmp_path):
+    rows = [line.split("\t") for line in (data / "scored.tsv").read_text().split("\n")]
+    header, *rows = [row for row in rows if len(row) == 3]
+    labels = [int(int(row[2]) > 2) for row in rows]
+    dev = [(*row[:2], str(label)) for row, label in zip(rows, labels, strict=True)]
+    tiny.write_tsv(tmp_path / "dev.tsv", header, dev)
+    flags = arguments(model_dir, data, tmp_path / "out", "pairs", "", *COLUMNS)
+    flags += ["--nodo_train", "--do_eval", "--do_predict"]
+    flags += [f"--{split}_file={tmp_path}/dev.tsv" for split in ("dev", "test")]
+    tiny.succeed("run_embedding", *flags)
+    results = tiny.eval_results(tmp_path / "out")
+    with np.load(tmp_path / "out" / "test_vectors.npz") as arrays:
+        cosines = np.sum(np.prod(arrays["vectors"], axis=1), axis=-1)
+    precision = sklearn.metrics.average_precision_score(labels, cosines)
+    assert results["eval_average_precision"] == pytest.approx(precision)
+    is_one = cosines >= results["eval_accuracy_threshold"] + 1e-6  # of float32
+    accuracy = np.mean(is_one == np.array(labels))
+    assert results["eval_accuracy"] == pytest.approx(accuracy, abs=1.5 / 24)
+    assert {"eval_f1", "eval_f1_threshold", "eval_spearman"} < results.keys()
+
+
+def test_average_precision_selects_the_checkpoint_of_pairs_of_0_and_1():
+    from cli import embedding_task
+    from data_pipeline.embedding import split
+
+    def names(kind, labels):
+        texts = split.TextSplit("", None, None, kind, None, np.float32(labels))
+        return embedding_task.score_names(texts)
+
+    assert names("scored", [0, 1, 1])[0] == "average_precision"
+    for labels in ([0, 1, 0.5], [1, 1], [0, 2]):
+        assert names("scored", labels) == ("spearman", "pearson")
+    assert names("labelled", [0, 1]) == ("neighbour_accuracy",)
+    assert embedding_task.score_names(None) == ()
+
+
+@pytest.mark.parametrize(("batch_size", "has_hint"), [(7, True), (8, False)])
+def test_batches_without_two_texts_of_a_label_are_named(batch_size, has_hint, capsys):
+    from cli import embedding_task
+
+    labels = np.repeat(np.arange(20), 2)
+    embedding_task._hint_at_labels(labels, batch_size)
+    out = capsys.readouterr().out
+    assert bool(out) == has_hint
+    # The share of batches without such a pair, by drawing them.
+    rng = np.random.default_rng(0)
+    draws = rng.permuted(np.tile(labels, (4000, 1)), axis=1)[:, :batch_size]
+    alone = [len({*row}) == batch_size for row in draws.tolist()]
+    assert np.mean(alone) == pytest.approx(0.5, abs=0.1)
+    assert (np.mean(alone) > 0.5) == has_hint
+    if has_hint:
+        assert out.startswith("hint: 20 labels in 40 rows: most batches of --train")
+        assert out.count("\n") == 1

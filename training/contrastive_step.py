@@ -6,6 +6,8 @@ these. Dropout follows from seed and step, so both passes drop the same entries,
 gradients are those of the whole batch.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from modeling import contrastive
@@ -72,8 +74,8 @@ class ContrastiveTrainStep(train_step.TrainStep):
         return tf.reshape(vectors, tf.concat([[-1], tf.shape(vectors)[2:]], axis=0))
 
 
-def replicas() -> contrastive.Replicas:
-    """The rows of all replicas of the strategy, for an objective."""
+def scope(dimensions: Sequence[int] = ()) -> contrastive.Scope:
+    """The Scope of an objective that compares the rows of all replicas."""
 
     def gather(rows):
         context = tf.distribute.get_replica_context()
@@ -87,4 +89,4 @@ def replicas() -> contrastive.Replicas:
     def first(size):
         return size * tf.distribute.get_replica_context().replica_id_in_sync_group
 
-    return contrastive.Replicas(gather, first)
+    return contrastive.Scope(dimensions, gather, first)

@@ -136,6 +136,8 @@ def predict(
     order: np.ndarray,
     strategy: tf.distribute.Strategy,
     name: str = "predicting: batch",
+    *,
+    shows_progress: bool = True,
 ) -> dict[str, np.ndarray]:
     """The model's outputs for every example, in the order of the examples.
 
@@ -147,11 +149,13 @@ def predict(
         batches: features, one batch a row of `order`.
         order: int [steps, B] index of each example; -1 marks padding to be dropped.
         name: of the progress.
+        shows_progress: unless the caller does.
     """
     indices = order.reshape(-1)
     is_real = indices >= 0
     results: dict[str, list[np.ndarray]] = {}
-    for outputs in run_batches(function, batches, strategy, name, len(order)):
+    count = len(order) if shows_progress else None
+    for outputs in run_batches(function, batches, strategy, name, count):
         for output, value in outputs.items():
             results.setdefault(output, []).append(value)
     ordered = {}
@@ -182,12 +186,25 @@ def _pad_equally(arrays: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def predict_packed(
-    function: Function, packed: packing.Packed, batch_size: int
+    function: Function, packed: packing.Packed, batch_size: int, **options: Any
 ) -> dict[str, np.ndarray]:
     """`predict` for all examples, on the devices of the current strategy."""
     order = batching.evaluation_order(packed.lengths, min(batch_size, len(packed)))
     batches = batching.batches(packed, order)
-    return predict(function, batches, order, tf.distribute.get_strategy())
+    return predict(function, batches, order, tf.distribute.get_strategy(), **options)
+
+
+def class_shares(
+    function: Function, encode: Any, rows: Any, batch_size: int, **options: Any
+) -> np.ndarray:
+    """Probabilities [N, C] of rows of texts, or the numbers of a regression [N, 1].
+
+    `function` is that of a classifier, and `encode` its encoding.Encoder; options are
+    those of `predict`.
+    """
+    packed = encode.pack(*rows)
+    logits = predict_packed(function, packed, batch_size, **options)["logits"]
+    return np.asarray(losses.probabilities(encode.label_set.problem_type, logits))
 
 
 class Predictor:

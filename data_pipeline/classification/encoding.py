@@ -52,6 +52,15 @@ class Encoder:
             counts += ids_b.row_lengths()
         return tokens, first_lengths, counts
 
+    def pack(self, *columns: Any) -> packing.Packed:
+        """Packs the rows of lists of texts, or None, and counts those that are cut."""
+        tensors = (c if c is None else tf.constant(c, tf.string) for c in columns)
+        tokens, first_lengths, counts = self(*tensors)  # a trace takes longer
+        is_cut = counts.numpy() > self.max_seq_length
+        cut = int(np.sum(is_cut.reshape(-1, self.num_sequences).any(axis=1)))
+        packed = packing.unpad(tokens, first_lengths, self.num_sequences)
+        return dataclasses.replace(packed, num_truncated=cut)
+
     @property
     def num_sequences(self) -> int:
         """Sequences of an example."""
@@ -182,16 +191,14 @@ def _both_orders(ids_a, ids_b):
 
 def featurize(table: tables.Table, encode: Encoder) -> packing.Packed:
     """Packs every row, and counts those that are cut (convert_examples_to_features)."""
-    chunks = []
-    name = f"tokenizing {os.path.basename(table.path)}: row"
-    for rows in progress.slices(len(table.text_a), _CHUNK_ROWS, name):
-        columns = (
-            None if column is None else tf.constant(column[rows], tf.string)
-            for column in (table.text_a, table.text_b, table.choices)
-        )
-        tokens, first_lengths, counts = encode(*columns)  # a trace takes longer
-        is_cut = counts.numpy() > encode.max_seq_length
-        cut = int(np.sum(is_cut.reshape(-1, encode.num_sequences).any(axis=1)))
-        chunk = packing.unpad(tokens, first_lengths, encode.num_sequences)
-        chunks.append(dataclasses.replace(chunk, num_truncated=cut))
+    columns = table.text_a, table.text_b, table.choices
+    return pack(f"tokenizing {os.path.basename(table.path)}: row", encode, *columns)
+
+
+def pack(name: str, encode: Encoder, *columns: Any) -> packing.Packed:
+    """As `Encoder.pack`, for many rows; `name` is that of the progress."""
+    chunks = [
+        encode.pack(*(None if column is None else column[rows] for column in columns))
+        for rows in progress.slices(len(columns[0]), _CHUNK_ROWS, name)
+    ]
     return packing.concatenate(chunks)

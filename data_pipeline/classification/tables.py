@@ -53,13 +53,16 @@ class Layout:
     # "tsv", "csv", "jsonl", "auto" by the file's name, or one of published.LAYOUTS
     file_format: str = "auto"
     has_header: bool | None = None  # whether line 1 holds names; not for JSONL
-    text_a: Key | None = None  # None takes both texts from `USUAL_TEXTS`
+    text_a: Key | None = None  # None takes all texts from `usual_texts`
     text_b: Key | None = None  # None for no second text
     # The answers to choose from, a column each, or one column of JSON lists; text_a is
     # then their context, and text_b what stands before each answer.
     choices: tuple[Key, ...] = ()
     label: Key | None = None  # None takes it from `USUAL_LABELS`, if there
     example_id: Key | None = None  # None takes it from `USUAL_IDS`, or counts from 0
+    # Names of the columns of texts, where text_a is None; those after a second one are
+    # of choices.
+    usual_texts: tuple[tuple[str, ...], ...] = USUAL_TEXTS
     keep_rows: tuple[Key, str] | None = None  # (column, value); others are left out
     skip_short_rows: bool = False  # with one warning, instead of raising
 
@@ -235,7 +238,7 @@ def _is_header(
     path: str, layout: Layout, first: list[str], other_header: Sequence[str]
 ) -> bool:
     columns = _stated_columns(layout, keyed=False)
-    texts = itertools.chain(*USUAL_TEXTS, map(str.lower, other_header))
+    texts = itertools.chain(*layout.usual_texts, map(str.lower, other_header))
     if table_columns.is_header(
         path,
         first,
@@ -246,7 +249,7 @@ def _is_header(
         return True
     if layout.has_header is not None or columns["text_a"] is not None:
         return False
-    if table_columns.usual_names(first, USUAL_TEXTS):
+    if table_columns.usual_names(first, layout.usual_texts):
         return True
     raise errors.InputError(
         f"{path}:1: {wording.listing(first)} has no usual name of a text column "
@@ -267,15 +270,19 @@ def _choose_columns(
     keyed = isinstance(first, dict)
     columns = _stated_columns(layout, keyed=keyed)
     if columns["text_a"] is None:
-        texts = table_columns.usual_names(names, USUAL_TEXTS)
+        texts = table_columns.usual_names(names, layout.usual_texts)
         if not texts or columns["text_b"] is not None:
             raise errors.InputError(
                 f"{path}: the first text's column is not given and cannot be guessed "
                 f"from {wording.listing(names)}; pass --text_a_column"
             )
-        columns.update(zip(("text_a", "text_b"), texts, strict=False))
+        roles = ["text_a", "text_b"]
+        if len(texts) > 2:
+            roles = ["text_a", *map(_choice_role, range(len(texts) - 1))]
+        guessed: dict[str, Key | None] = dict(zip(roles, texts, strict=False))
+        columns = guessed | {role: c for role, c in columns.items() if c is not None}
     for role, usual in (("label", USUAL_LABELS), ("example_id", USUAL_IDS)):
-        if columns[role] is None:
+        if columns.get(role) is None:
             chosen = table_columns.usual_names(names, zip(usual))
             columns[role] = chosen[0] if chosen else None
     label = columns["label"]
@@ -304,7 +311,7 @@ def _collect(
     allow_empty_text: bool,
 ) -> Table:
     columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
-    choice_roles = [_choice_role(i) for i in range(len(layout.choices))]
+    choice_roles = [role for role in keys if role.startswith("choice ")]
     choices: list[tuple[str, ...]] = []
     kinds: dict[str, str] = {}
     lines: list[int] = []

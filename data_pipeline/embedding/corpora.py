@@ -1,4 +1,4 @@
-"""Files of a retrieval data set: a corpus of passages, queries, and judgements.
+"""Files of texts, and data sets of retrieval: passages, queries and judgements.
 
 The layout is BEIR's: corpus.jsonl ("_id", "title", "text"), queries.jsonl ("_id",
 "text"), and a TSV of judgements (query-id, corpus-id, score). Corpus and queries may
@@ -7,10 +7,20 @@ also be TSV of id and text. The names of gzip files end in .gz.
 
 import dataclasses
 import json
-import math
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from contract import errors
+from data_pipeline.classification import tables
 from data_pipeline.tables import text_rows
+
+
+class Text(NamedTuple):
+    """A text of a file; without an id of its row, its line is the id."""
+
+    line: int  # from 1
+    text_id: str
+    text: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +42,7 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
             judgement has an unknown id or a gain that is no number, or no query has a
             relevant passage. The message has file and line.
     """
-    passages, queries = read_texts(corpus_path), read_texts(queries_path)
+    passages, queries = _read_by_id(corpus_path), _read_by_id(queries_path)
     indices = {passage_id: index for index, passage_id in enumerate(passages)}
     gains: dict[str, dict[int, float]] = {query_id: {} for query_id in queries}
     for line, row in text_rows.file_rows(judgements_path, "tsv"):
@@ -54,7 +64,12 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
                     f"{place}: id {text_id!r} is not in {path}; correct it, or remove "
                     "the row"
                 )
-        if (gain := _gain(place, row[-1])) > 0:
+        if not tables.is_number(row[-1]):
+            raise errors.InputError(
+                f"{place}: score {row[-1]!r:.40} is not a finite number; correct it, or"
+                " begin the file with the line query-id, corpus-id, score"
+            )
+        if (gain := float(row[-1])) > 0:
             gains[row[0]][indices[row[-2]]] = gain
     gains = {query_id: row for query_id, row in gains.items() if row}
     if not gains:
@@ -71,45 +86,46 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
     )
 
 
-def read_texts(path: str) -> dict[str, str]:
-    """Reads {id: text} of a corpus or of queries; errors are those of `read`."""
+def read_texts(path: str, *, has_ids: bool = False) -> Iterator[Text]:
+    """Yields the rows of a JSONL file, title before text, or the lines of another one.
+
+    A file that `has_ids` has an id and a text in each row, none empty; another file
+    than JSONL is then TSV.
+
+    Raises:
+        InputError: the file cannot be read, or a row has no text or no id.
+    """
+    is_jsonl = text_rows.is_jsonl(path)
+    if not is_jsonl and not has_ids:
+        for line, text in text_rows.lines(path):
+            yield Text(line, str(line), text.rstrip("\r"))
+        return
+    for line, row in text_rows.file_rows(path, "jsonl" if is_jsonl else "tsv"):
+        cells = row if isinstance(row, dict) else {}
+        if isinstance(row, list) and len(row) == 2:
+            cells = {"_id": row[0], "text": row[1]}
+        text_id = cells.get("_id", "" if has_ids else line)
+        parts = [cells[key] for key in ("title", "text") if cells.get(key) is not None]
+        is_right = parts and type(text_id) in (str, int)
+        if is_right and all(isinstance(part, str) for part in parts):
+            text = " ".join(filter(None, parts))
+            if not has_ids or (text_id != "" and text.strip()):
+                yield Text(line, str(text_id), text)
+                continue
+        raise errors.InputError(
+            f"{path}:{line}: {json.dumps(row, ensure_ascii=False):.60} has no id or no "
+            'text; write {"_id": "...", "title": "...", "text": "..."}'
+            + (", or id and text with one tab between" if has_ids else "")
+        )
+
+
+def _read_by_id(path: str) -> dict[str, str]:
     texts: dict[str, str] = {}
-    file_format = "jsonl" if text_rows.is_jsonl(path) else "tsv"
-    for line, row in text_rows.file_rows(path, file_format):
-        text_id, text = _id_and_text(row)
-        if not text_id or not text:
-            raise errors.InputError(
-                f"{path}:{line}: {json.dumps(row, ensure_ascii=False):.60} has no id "
-                'or no text; write {"_id": "...", "title": "...", "text": "..."} in '
-                "JSONL, or id and text with one tab between"
-            )
+    for line, text_id, text in read_texts(path, has_ids=True):
         if text_id in texts:
             raise errors.InputError(
                 f"{path}:{line}: id {text_id!r} is already that of line "
                 f"{list(texts).index(text_id) + 1}; give each row another id"
             )
-        texts[text_id] = text
+        texts[text_id] = text.strip()
     return texts
-
-
-def _id_and_text(row: text_rows.Row) -> tuple[str, str]:
-    """Id and text of a row, "" if it has none."""
-    if isinstance(row, list):
-        return (row[0], row[1].strip()) if len(row) == 2 else ("", "")
-    text_id, parts = row.get("_id", ""), (row.get("title") or "", row.get("text") or "")
-    if type(text_id) not in (str, int) or not all(isinstance(p, str) for p in parts):
-        return "", ""
-    return str(text_id), " ".join(parts).strip()
-
-
-def _gain(place: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise errors.InputError(
-            f"{place}: score {text!r:.40} is not a finite number; correct it, or begin "
-            "the file with the line query-id, corpus-id, score"
-        )
-    return value

@@ -6,6 +6,7 @@ batch it would have seen.
 
 import collections
 import dataclasses
+import itertools
 
 import numpy as np
 
@@ -51,27 +52,22 @@ def without_repeats(
     batches = np.zeros((num_steps, batch_size), np.int32)
     for batch in batches:
         taken: set[int] = set()
-        count = 0
-        for _ in range(min(len(waiting), _LOOKED_AT * batch_size)):
-            row = waiting.popleft()
-            if count == batch_size or not taken.isdisjoint(ids[row]):
-                waiting.append(row)
-                continue
-            taken |= ids[row]
-            batch[count] = row
-            count += 1
+        count, most = 0, min(len(waiting), _LOOKED_AT * batch_size)
+        looked_at = iter([waiting.popleft() for _ in range(most)])
+        candidates = itertools.chain(looked_at, rows)
         while count < batch_size:
-            row = next(rows, -1)
+            row = next(candidates, -1)
             if row < 0:
                 raise errors.InputError(
                     f"batches of {batch_size} rows without a text twice cannot be made "
                     f"of {len(set(text_ids[:, 0].tolist()))} different first texts in "
                     f"{len(text_ids)} rows; lower --train_batch_size, or remove copies"
                 )
-            if taken.isdisjoint(ids[row]):
-                taken |= ids[row]
-                batch[count] = row
-                count += 1
-            else:
+            if not taken.isdisjoint(ids[row]):
                 waiting.append(row)
+                continue
+            taken |= ids[row]
+            batch[count] = row
+            count += 1
+        waiting.extend(looked_at)
     return batches

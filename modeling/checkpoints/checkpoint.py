@@ -22,6 +22,7 @@ from modeling.checkpoints import (
     hugging_face,
     keras_files,
     names,
+    sentence_transformers,
     weights_file,
 )
 from modeling.elmo import files as elmo_files
@@ -268,19 +269,21 @@ def load(model, path, *, allows_missing=None):
     """Assigns a built model what the checkpoint at `path` has, after `check_file`."""
     file = open_file(path, model.config)
     check_file(model.config, file, allows_missing=allows_missing)
-    return assign(model, file)
+    return assign(model, file, path)
 
 
-def assign(model, file: weights_file.WeightsFile) -> LoadReport:
+def assign(model, file: weights_file.WeightsFile, path=None) -> LoadReport:
     """Assigns every variable of a built model that an open checkpoint has.
 
     run_classifier.py's init_from_checkpoint, which is silent about what it leaves out.
+    Projections that the file lacks are those of the modules around its `path`.
 
     Raises:
         ValueError: shapes differ, or a weight is not finite; names the variable.
     """
     assigned, missing, used = [], [], set()
     rows = names.named_variables(model)
+    beside = _read_projections(model, file, path)
     for name, variable in progress.track(rows, len(rows), "loading weights: variable"):
         key, shape = name.key(file.format), tuple(variable.shape)
         if key in file.shapes:
@@ -288,10 +291,13 @@ def assign(model, file: weights_file.WeightsFile) -> LoadReport:
         # The head of another task has other labels, so it is not this one.
         is_head = name.google in ("output_weights", "output_bias")
         is_head = is_head or name.path.startswith(names.FEATURES)
-        if key not in file.shapes or (is_head and file.shapes[key] != shape):
+        is_beside = name.path in beside
+        is_absent = key not in file.shapes and not is_beside
+        if is_absent or (is_head and file.shapes[key] != shape):
             missing.append(name.google)
             continue
-        value = file.read(name).astype(np.float32, copy=False)
+        value = beside[name.path] if is_beside else file.read(name)
+        value = value.astype(np.float32, copy=False)
         if name.path in names.TOKEN_TABLES:
             value = _add_new_tokens(value, variable, model.config)
         if value.shape != shape:
@@ -321,6 +327,31 @@ def assign(model, file: weights_file.WeightsFile) -> LoadReport:
     return LoadReport(
         file.source, tuple(assigned), tuple(missing), tuple(unused), file.global_step
     )
+
+
+def _read_projections(model, file, path):
+    """{path of a variable: array} of the projections in the modules around a file."""
+    if path is None or not hasattr(model, "projections"):
+        return {}
+    modules, rows = sentence_transformers.read(path), names.head_rows("bert")
+    arrays, width = {}, model.config.hidden_size
+    for j, projection in enumerate(modules.text_vectors.projections if modules else ()):
+        wanted = {"linear.weight": (projection.units, width)}
+        if projection.use_bias:
+            wanted["linear.bias"] = (projection.units,)
+        width = projection.units
+        if rows[f"projection_{j}/kernel"].key(file.format) in file.shapes:
+            continue
+        dense = open_file(modules.projection_files[j])
+        if dense.shapes != wanted:
+            raise errors.InputError(
+                f"{dense.source}: has {dense.shapes}, and config.json and the modules "
+                f"before want {wanted}; give the files of one model"
+            )
+        for key, part in zip(wanted, ("kernel", "bias"), strict=False):
+            row = rows[f"projection_{j}/{part}"]
+            arrays[row.path] = dense.read(dataclasses.replace(row, hugging_face=key))
+    return arrays
 
 
 def _add_new_tokens(value, variable, config):

@@ -127,7 +127,7 @@ def read(path, config, head="auto", **settings):
     `path` is as in checkpoint.find, `head` as in `find_head`; `settings` are further
     arguments of that model, beside those in a head.json. The pooler and one of the two
     heads for pretraining may be missing. Without its head an encoder-decoder is its
-    encoder, a BERT.
+    encoder, a BERT. A text_encoder with `text_vectors` needs no modules.json.
 
     Raises:
         ValueError: it cannot be read, is of another config, or lacks a part of it.
@@ -139,19 +139,21 @@ def read(path, config, head="auto", **settings):
             f"{file.source}: has {depth} layers, but its config says num_hidden_layers="
             f"{config.num_hidden_layers}; give the config file of this checkpoint"
         )
-    head, num_classes = find_head(file, config, head, path)
+    num_classes = None
+    if "text_vectors" not in settings:
+        head, num_classes = find_head(file, config, head, path)
     if head in pretrainers.TASK_HEADS:
         settings = {"reading": head_config.read_beside(file.source), **settings}
     modules = None
     if head == "text_encoder" and (modules := sentence_transformers.read(path)):
         settings = {"text_vectors": modules.text_vectors, **settings}
-        file = sentence_transformers.with_projections(file, modules, config)
+        sentence_transformers.check(modules, config, file)
     model = pretrainers.build(
         head, num_classes, select_config(config, head), **settings
     )
     is_part = model.config.network != config.network
     report = checkpoint.assign(
-        model, warm_start.select_encoder(file, model) if is_part else file
+        model, warm_start.select_encoder(file, model) if is_part else file, path
     )
     rows = [name for name, _ in names.named_variables(model)]
     has = {_part(name.path) for name in rows if name.google in report.assigned}

@@ -278,7 +278,7 @@ def read_config(path):
 def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=False):
     """The config, if it fits vocabulary, length, checkpoint and memory.
 
-    `files` is a cli.networks.ModelFiles; vocab_size may be None. A GPT or
+    `files` is a training.loading.ModelFiles; vocab_size may be None. A GPT or
     GPT-2 gets rows for up to 3 special tokens that the vocabulary has and it has not.
 
     Raises:

@@ -9,12 +9,10 @@ import dataclasses
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
@@ -37,14 +35,14 @@ _FOLDER = re.compile(r"|[^./\\][^/\\]*")
 # Our poolings by the names of version 6, and their names before.
 _POOLINGS = {"cls": "cls", "mean": "mean", "max": "max", "lasttoken": "last"}
 _FLAG = "pooling_mode_"
-_FLAGS = {
-    "cls_token": "cls",
-    "mean_tokens": "mean",
-    "max_tokens": "max",
-    "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "weightedmean_tokens": "weightedmean",
-    "lasttoken": "lasttoken",
-}
+_FLAGS = (
+    ("cls_token", "cls"),
+    ("mean_tokens", "mean"),
+    ("max_tokens", "max"),
+    ("mean_sqrt_len_tokens", "mean_sqrt_len_tokens"),
+    ("weightedmean_tokens", "weightedmean"),
+    ("lasttoken", "lasttoken"),
+)
 # Activations of Keras, and the classes of PyTorch.
 _TORCH = "torch.nn.modules."
 _ACTIVATIONS = {
@@ -56,12 +54,9 @@ _ACTIVATIONS = {
     "silu": "activation.SiLU",
 }
 _REMEDY = "choose another model, or --head=none for its network alone"
-_PICKLED = (
-    "pickled weights are not read; load the model in sentence-transformers where you "
-    "trust it, and save it: SentenceTransformer(DIR).save_pretrained(NEW_DIR)"
-)
 _VECTOR = "sentence_embedding"
-_NAMES_OF_PROMPTS = {"query": ("query",), "passage": ("passage", "document", "corpus")}
+# Names of the prompts of a query and of a passage, the usual one first.
+PROMPTS = {"query": ("query",), "passage": ("passage", "document", "corpus")}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,10 +82,14 @@ class SentenceTransformer:
     width: int | None = None
     projection_files: tuple[str, ...] = ()
 
-    def prompt_for(self, kind: str) -> str | None:
-        """The prompt of a "query" or "passage", else the default one, or None."""
-        names = (*_NAMES_OF_PROMPTS[kind], self.default_prompt)
-        return next((self.prompts[n] for n in names if n in self.prompts), None)
+    def usual_prompts(self) -> dict[str, str]:
+        """The prompts of a "query" and a "passage", or else the default one, or ""."""
+        prompts = {"": "", **self.prompts}
+        kinds = {kind: (*names, self.default_prompt) for kind, names in PROMPTS.items()}
+        return {
+            kind: next(prompts[name] for name in (*names, "") if name in prompts)
+            for kind, names in kinds.items()
+        }
 
 
 def choose_prompt(
@@ -101,21 +100,19 @@ def choose_prompt(
     has_default: bool,
 ) -> str:
     """A prompt itself, the one of a name, or where it `has_default` the default one."""
+    prompts = kept.prompts if kept else {}
     if prompt is not None and name is not None:
         raise errors.InputError(
             f"prompt={prompt!r} and prompt_name={name!r}; give one of the two"
         )
     if prompt is None and name is None and kept and has_default:
         name = kept.default_prompt or None
-    if name is None:
-        return prompt or ""
-    prompts = kept.prompts if kept else {}
-    if name not in prompts:
+    if name is not None and name not in prompts:
         raise errors.InputError(
             f"prompt_name={name!r}: the prompts of this model are "
             f"{', '.join(prompts) or 'none'}; choose one, or pass prompt="
         )
-    return prompts[name]
+    return (prompt or "") if name is None else prompts[name]
 
 
 def locate_transformer(directory: str) -> str:
@@ -144,7 +141,16 @@ def read(path: str) -> SentenceTransformer | None:
         if not is_there or not folder or locate_transformer(above) != directory:
             return None
         directory = above
-    (_, folder), (_, pooling), *others = _check_order(directory)
+    modules = _list_modules(directory)
+    kinds = [kind for kind, _ in modules]
+    if not _ORDER.fullmatch(" ".join(kinds)):
+        raise errors.InputError(
+            f"{os.path.join(directory, MODULES)}: the modules are "
+            f"{', '.join(kinds) or 'none'}; only Transformer, Pooling, up to "
+            f"{names.MOST_PROJECTIONS} Dense and Normalize are computed here, in this "
+            f"order: {_REMEDY}"
+        )
+    (_, folder), (_, pooling), *others = modules
     transformer, model = os.path.join(directory, folder), _File(directory, MODEL)
     pooling, width = _read_pooling(_File(directory, pooling, _MODULE, is_needed=True))
     projections, projection_files, last = [], [], width
@@ -175,7 +181,7 @@ def lowers_case(directory: str) -> bool:
     return bool(_File(directory, TRANSFORMER).value("do_lower_case", bool, False))
 
 
-def _check(kept, config, file):
+def check(kept: SentenceTransformer, config: Any, file: weights_file.WeightsFile):
     """Refuses modules that do not fit a config and an open checkpoint."""
     if config.network not in ("bert", "gpt"):
         raise errors.InputError(
@@ -201,50 +207,6 @@ def _check(kept, config, file):
         )
 
 
-class _WithProjections(weights_file.WeightsFile):
-    """An open checkpoint, and arrays {path of a variable: value} beside it."""
-
-    def __init__(self, file, arrays):
-        self.file, self.arrays = file, arrays
-        self.format, self.source = file.format, file.source
-        self.states, self.global_step = file.states, file.global_step
-        rows = names.head_rows("bert")
-        keys = {rows[path].key(file.format): path for path in arrays}
-        shapes = {key: arrays[path].shape for key, path in keys.items()}
-        self.shapes = {**file.shapes, **shapes}
-
-    def sizes(self):
-        return self.file.sizes()
-
-    def read(self, name):
-        value = self.arrays.get(name.path)
-        return self.file.read(name) if value is None else value
-
-
-def with_projections(
-    file: weights_file.WeightsFile, kept: SentenceTransformer, config: Any
-) -> weights_file.WeightsFile:
-    """An open checkpoint of a network, with the projections' weights in it.
-
-    Raises:
-        ValueError: neither the checkpoint nor the folder of a Dense has them, or the
-            modules do not fit the network.
-    """
-    _check(kept, config, file)
-    rows, arrays = names.head_rows("bert"), {}
-    width = config.hidden_size
-    pairs = zip(kept.projection_files, kept.text_vectors.projections, strict=False)
-    for j, (path, projection) in enumerate(pairs):
-        row = rows[f"projection_{j}/kernel"]
-        if row.key(file.format) not in file.shapes:
-            kernel, bias = _read_linear(path, projection, width)
-            arrays[row.path] = row.from_hugging_face(kernel)
-            if projection.use_bias:
-                arrays[f"projection_{j}/bias"] = bias
-        width = projection.units
-    return _WithProjections(file, arrays) if arrays else file
-
-
 def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]:
     """{path in a directory: text} of all files but weights, for a TextEncoder.
 
@@ -252,23 +214,19 @@ def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]
     """
     config, vectors = model.config, model.text_vectors
     kept = kept or SentenceTransformer(text_vectors=vectors)
-    width, folders = config.hidden_size, ["", "1_Pooling"]
-    pooling = vectors.pooling
+    width, pooling = config.hidden_size, vectors.pooling
     if pooling == "cls" and config.is_left_to_right:
         pooling = "last"
-    values: dict[str, dict[str, Any]] = {
+    flags = {_FLAG + name: _POOLINGS.get(mode) == pooling for name, mode in _FLAGS}
+    folders: dict[str, dict[str, Any]] = {
         "1_Pooling": {
             "word_embedding_dimension": width,
-            **{
-                f"{_FLAG}{flag}": _POOLINGS.get(mode) == pooling
-                for flag, mode in _FLAGS.items()
-            },
+            **flags,
             "include_prompt": True,
         }
     }
     for j, projection in enumerate(vectors.projections):
-        folders.append(_dense_folder(j))
-        values[folders[-1]] = {
+        folders[_dense_folder(j)] = {
             "in_features": width,
             "out_features": projection.units,
             "bias": projection.use_bias,
@@ -276,22 +234,20 @@ def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]
         }
         width = projection.units
     if vectors.is_normalized:
-        folders.append(f"{len(folders)}_Normalize")
-        values[folders[-1]] = {}
-    modules = [
-        {
-            "idx": number,
-            "name": str(number),
-            "path": folder,
-            "type": f"{_PACKAGE}.models.{folder.partition('_')[2] or 'Transformer'}",
-        }
-        for number, folder in enumerate(folders)
-    ]
-    positions = config.max_position_embeddings
-    contents = {
-        MODULES: modules,
+        folders[f"{len(folders) + 1}_Normalize"] = {}
+    kinds = {"": "Transformer", **{folder: folder[2:] for folder in folders}}
+    contents: dict[str, Any] = {
+        MODULES: [
+            {
+                "idx": i,
+                "name": str(i),
+                "path": path,
+                "type": f"{_PACKAGE}.models.{kind}",
+            }
+            for i, (path, kind) in enumerate(kinds.items())
+        ],
         TRANSFORMER: {
-            "max_seq_length": kept.max_seq_length or positions,
+            "max_seq_length": kept.max_seq_length or config.max_position_embeddings,
             "do_lower_case": False,  # the tokenizer does
         },
         MODEL: {
@@ -299,11 +255,9 @@ def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]
             "default_prompt_name": kept.default_prompt or None,
             "similarity_fn_name": kept.similarity,
         },
-        **{f"{folder}/{_MODULE}": value for folder, value in values.items()},
+        **{f"{folder}/{_MODULE}": value for folder, value in folders.items()},
     }
-    return {
-        name: json.dumps(value, indent=2) + "\n" for name, value in contents.items()
-    }
+    return {name: json.dumps(v, indent=2) + "\n" for name, v in contents.items()}
 
 
 def save_projections(directory: str, model: Any) -> list[str]:
@@ -382,26 +336,11 @@ def _list_modules(directory):
     return modules
 
 
-def _check_order(directory):
-    """As `_list_modules`, where the classes are those that are computed here."""
-    modules = _list_modules(directory)
-    kinds = [kind for kind, _ in modules]
-    if not _ORDER.fullmatch(" ".join(kinds)):
-        raise errors.InputError(
-            f"{os.path.join(directory, MODULES)}: the modules are "
-            f"{', '.join(kinds) or 'none'}; only Transformer, Pooling, up to "
-            f"{names.MOST_PROJECTIONS} Dense and Normalize are computed here, in this "
-            f"order: {_REMEDY}"
-        )
-    return modules
-
-
 def _read_pooling(file):
     """The pooling, one of vectors.TEXT_POOLINGS, and the width that it reads."""
     modes = file.values.get("pooling_mode")
     if modes is None:
-        pairs = _FLAGS.items()
-        modes = [mode for flag, mode in pairs if file.value(f"{_FLAG}{flag}", bool)]
+        modes = [mode for flag, mode in _FLAGS if file.value(_FLAG + flag, bool)]
     modes = modes if isinstance(modes, list) else [modes]
     named = " and ".join(map(str, modes)) or "mean"  # theirs where none is set
     if named not in _POOLINGS:
@@ -432,30 +371,6 @@ def _read_dense(file, width):
             f"{', '.join(kinds)}, is computed here; {_REMEDY}"
         )
     return Projection(units, kinds[name], file.value("bias", bool, True))
-
-
-def _read_linear(path, projection, width):
-    """The arrays [out, in] and [out], or None, of a Dense."""
-    if not tf.io.gfile.exists(path):
-        raise errors.InputError(f"{path}: no such file; {_PICKLED}")
-    raised = OSError, safetensors.SafetensorError
-    with (
-        weights_file.readable(path, "safetensors file", raised),
-        tempfile.NamedTemporaryFile() as copy,  # of a remote file
-    ):
-        tf.io.gfile.copy(path, copy.name, overwrite=True)
-        file = safetensors.safe_open(copy.name, framework="numpy")
-        tensors = {key: file.get_tensor(key) for key in list(file.keys())}
-    wanted = {"linear.weight": [projection.units, width]}
-    if projection.use_bias:
-        wanted["linear.bias"] = [projection.units]
-    shapes = {key: list(tensors[key].shape) for key in sorted(tensors, reverse=True)}
-    if shapes != wanted:
-        raise errors.InputError(
-            f"{path}: has {shapes}, and config.json and the modules before want "
-            f"{wanted}; give the files of one model"
-        )
-    return tensors["linear.weight"], tensors.get("linear.bias")
 
 
 def _read_prompts(file):

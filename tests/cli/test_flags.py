@@ -35,7 +35,7 @@ from modeling import pretrainers
 from modeling.checkpoints import conversion, pretrained
 from modeling.features import head_config, layer_choices, vectors
 from tests import tiny
-from training import optimizers
+from training import loading, optimizers
 
 STRATEGY = tf.distribute.get_strategy()
 
@@ -389,7 +389,7 @@ def test_pretrained_stands_for_three_flags_that_override_it(
     parse, located, arguments, config_file, vocab_file, weights
 ):
     parse("run_generation", *arguments.split())
-    expected = networks.ModelFiles(config_file, vocab_file, weights, True)
+    expected = loading.ModelFiles(config_file, vocab_file, weights, True)
     assert networks.find_files() == expected
 
 
@@ -417,7 +417,7 @@ def test_directory_decides_on_lower_case_unless_a_flag_does(
     located(lowers)
     parse("run_squad", "--pretrained=dir", *flag.split())
     assert networks.find_files().do_lower_case is expected
-    files = networks.files_in(pretrained.locate("dir"))
+    files = loading.files_in(pretrained.locate("dir"))
     assert files.do_lower_case is (lowers is not False)
 
 
@@ -542,7 +542,7 @@ def test_identity_has_every_flag_that_changes_weights(script):
 def fine_tuning_settings():
     return run_flags.fine_tuning_settings(
         STRATEGY,
-        files=networks.ModelFiles("c.json", "v.txt", "", True),
+        files=loading.ModelFiles("c.json", "v.txt", "", True),
         config={},
         num_examples=320,
         score_names=("f1",),

@@ -87,7 +87,7 @@ def test_matryoshka_is_the_sum_over_leading_values():
         loss_of(contrastive.in_batch_negatives(SCALE), cut, text_ids=TEXT_IDS)[0]
         for cut in (VECTORS, VECTORS[..., :2])
     ]
-    objective = contrastive.in_batch_negatives(SCALE, dimensions=(6, 2))
+    objective = contrastive.in_batch_negatives(SCALE, scope=contrastive.Scope((6, 2)))
     total, _ = loss_of(objective, VECTORS, text_ids=TEXT_IDS)
     assert total == pytest.approx(sum(parts), rel=1e-5)
 
@@ -101,22 +101,38 @@ def test_halves_of_a_batch_add_up_to_the_whole():
     for first in (0, 2):
 
         def gather(rows):
-            return VECTORS if rows.dtype == tf.float32 else TEXT_IDS
+            return tf.constant(VECTORS if rows.dtype == tf.float32 else TEXT_IDS)
 
-        def gather_scaled(rows):
-            value = tf.constant(gather(rows))
-            return (
-                tf.math.l2_normalize(value, -1) if rows.dtype == tf.float32 else value
-            )
-
-        replicas = contrastive.Replicas(gather_scaled, lambda size, first=first: first)
+        scope = contrastive.Scope((), gather, lambda size, first=first: first)
         half = slice(first, first + 2)
         total += loss_of(
-            contrastive.in_batch_negatives(SCALE, replicas=replicas),
+            contrastive.in_batch_negatives(SCALE, scope=scope),
             VECTORS[half],
             text_ids=TEXT_IDS[half],
         )[0]
     assert total == pytest.approx(whole, rel=1e-5)
+
+
+@pytest.mark.parametrize("dimensions", [(), (6, 2)])
+def test_vectors_are_gathered_once_for_losses_and_metrics(dimensions):
+    gathered = []
+
+    def gather(rows):
+        gathered.append(rows.dtype)
+        return rows
+
+    scope = contrastive.Scope(dimensions, gather)
+    objective = contrastive.in_batch_negatives(SCALE, scope=scope)
+    features = {"text_ids": tf.constant(TEXT_IDS)}
+    for number, vectors in enumerate((VECTORS, VECTORS[:, ::-1]), start=1):
+        outputs = {"vectors": tf.constant(vectors)}
+        objective.totals(features, outputs)
+        right, _ = objective.metrics(features, outputs)["in_batch_accuracy"]
+        assert gathered.count(tf.float32) == number
+        alone = contrastive.in_batch_negatives(SCALE).metrics(
+            features, {"vectors": tf.constant(vectors)}
+        )
+        assert float(right) == float(alone["in_batch_accuracy"][0])
 
 
 def test_texts_of_one_label_are_positives():
@@ -152,30 +168,30 @@ def test_cosent_reads_the_order_of_scores_alone():
 
 
 def test_cosine_and_triplets_are_means_over_rows():
-    mask = np.ones((4, 2, 1), np.int32)
+    ids = np.zeros((4, 2), np.int32)
     scores = np.array([5.0, 0.0, 2.5, 1.0], np.float32)
     expected = sum(
         (cosine(*pair) - score / 5) ** 2
         for pair, score in zip(VECTORS[:, :2], scores, strict=True)
     )
     objective = contrastive.cosine_regression(5.0)
-    total, count = loss_of(objective, VECTORS[:, :2], label_ids=scores, input_mask=mask)
+    total, count = loss_of(objective, VECTORS[:, :2], label_ids=scores, text_ids=ids)
     assert count == 4 and total == pytest.approx(expected, rel=1e-5)
 
     def distance(a, b):
         return np.linalg.norm(a / np.linalg.norm(a) - b / np.linalg.norm(b))
 
     expected = sum(max(0, distance(a, p) - distance(a, n) + 0.5) for a, p, n in VECTORS)
-    total, count = loss_of(contrastive.triplet_margin(0.5), VECTORS, input_mask=mask)
+    total, count = loss_of(contrastive.triplet_margin(0.5), VECTORS, text_ids=ids)
     assert count == 4 and total == pytest.approx(expected, rel=1e-4)
     both = np.concatenate([VECTORS, VECTORS[:, :1]], axis=1)  # the anchor itself
     own = sum(max(0, distance(a, p) + 0.5) for a, p, _ in VECTORS)
-    total, _ = loss_of(contrastive.triplet_margin(0.5), both, input_mask=mask)
+    total, _ = loss_of(contrastive.triplet_margin(0.5), both, text_ids=ids)
     assert total == pytest.approx((expected + own) / 2, rel=1e-2)
 
 
 def test_students_have_the_vectors_or_the_cosines_of_the_teacher():
-    mask = np.ones((4, 3, 2), np.int32)
+    ids = np.zeros((4, 3), np.int32)
     teacher = RNG.normal(size=(4, 3, 6)).astype(np.float32)
 
     def scaled(values):
@@ -183,13 +199,13 @@ def test_students_have_the_vectors_or_the_cosines_of_the_teacher():
         return flat / np.linalg.norm(flat, axis=1, keepdims=True)
 
     objective = contrastive.distillation()
-    total, count = loss_of(objective, VECTORS, teacher_vectors=teacher, input_mask=mask)
+    total, count = loss_of(objective, VECTORS, teacher_vectors=teacher, text_ids=ids)
     expected = np.square(scaled(VECTORS) - scaled(teacher)).sum()
     assert count == 12 and total == pytest.approx(expected, rel=1e-5)
-    same, _ = loss_of(objective, VECTORS, teacher_vectors=3 * VECTORS, input_mask=mask)
+    same, _ = loss_of(objective, VECTORS, teacher_vectors=3 * VECTORS, text_ids=ids)
     assert same == pytest.approx(0, abs=1e-9)
     wide = RNG.normal(size=(4, 3, 9)).astype(np.float32)
-    total, _ = loss_of(objective, VECTORS, teacher_vectors=wide, input_mask=mask)
+    total, _ = loss_of(objective, VECTORS, teacher_vectors=wide, text_ids=ids)
     cosines = [scaled(each) @ scaled(each).T for each in (VECTORS, wide)]
     assert total == pytest.approx(
         np.square(cosines[0] - cosines[1]).mean(axis=1).sum(), rel=1e-5
@@ -199,8 +215,8 @@ def test_students_have_the_vectors_or_the_cosines_of_the_teacher():
 def test_equal_vectors_have_gradients_that_are_numbers():
     same = tf.Variable(np.repeat(VECTORS[:, :1], 3, axis=1))
     with tf.GradientTape() as tape:
-        mask = tf.ones((4, 3, 1), tf.int32)
+        ids = tf.zeros((4, 3), tf.int32)
         objective = contrastive.triplet_margin(0.5)
-        totals = objective.totals({"input_mask": mask}, {"vectors": same})
+        totals = objective.totals({"text_ids": ids}, {"vectors": same})
     gradient = tape.gradient(totals["triplet_loss"], same)
     assert np.isfinite(keras.ops.convert_to_numpy(gradient)).all()

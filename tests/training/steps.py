@@ -6,13 +6,21 @@ import tensorflow as tf
 from training import optimizers, train_step
 
 
-def make(model, objective, optimizer=None, strategy=None, **options):
+def make(
+    model,
+    objective,
+    optimizer=None,
+    strategy=None,
+    *,
+    kind=train_step.TrainStep,
+    **options,
+):
     """A step that trains the model, by default with Adam on one device."""
     optimizer = optimizer or optimizers.BertAdam()
     optimizer.build(model.trainable_variables)
     strategy = strategy or tf.distribute.get_strategy()
     options = {"seed": 1, "jit_compile": False, **options}
-    return train_step.TrainStep(model, optimizer, objective, strategy, **options)
+    return kind(model, optimizer, objective, strategy, **options)
 
 
 def call(run, batches, rates, *, step=0, count=None, scaling=None):

@@ -25,6 +25,12 @@ def test_two_replicas_train_as_one_device_with_other_dropout():
     assert first["results"]["skipped"] == 1 and first["results"]["steps"] == 3
     state = {"loss_scale": 2.0**14, "good_steps": 1}
     assert first["scaling"] == second["scaling"] == state
+    # Losses of vectors compare the rows of all replicas, where their scope does.
+    for name, results in one["vectors"].items():
+        losses = [each["vectors"][name]["loss"] for each in (one, two)]
+        assert (losses[0] == pytest.approx(losses[1], rel=1e-4)) == (name != "alone")
+        if name != "alone":
+            assert two["vectors"][name] == pytest.approx(results, rel=1e-4)
     # Seed 7 is 7 on one device, and 14 and 15 on two; the step is 40 on each.
     assert one["seeds"] == [7, 40]
     assert two["seeds"] == [14 + 15, 40 + 40]

@@ -13,9 +13,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from modeling import losses
+from modeling import contrastive, losses
 from tests.training import steps
-from training import optimizers
+from training import contrastive_step, optimizers
 from training.distribution import devices
 
 BATCH_SIZE = 4
@@ -87,6 +87,44 @@ def dropout_seeds(strategy):
     return [float(results[name]) * counts for name in ("replica", "step")]
 
 
+class VectorModel(keras.Model):
+    def build(self, input_shape=None):
+        self.kernel = self.add_weight(shape=(6,), initializer="ones", name="kernel")
+
+    def call(self, features, training=False, seed=None):
+        return {"vectors": features["values"] * self.kernel}
+
+
+def losses_of_vectors(strategy):
+    """Loss, accuracy and norm of gradients of losses that compare all rows."""
+    rng = np.random.default_rng(5)
+    features = {
+        "values": rng.normal(size=(2 * BATCH_SIZE, 2, 6)).astype(np.float32),
+        "text_ids": np.arange(4 * BATCH_SIZE, dtype=np.int32).reshape(-1, 2) % 13,
+        "input_mask": np.ones((2 * BATCH_SIZE, 2, 1), np.int32),
+    }
+    scores = {**features, "label_ids": rng.normal(size=8).astype(np.float32)}
+    single = {name: value[:, 0] for name, value in features.items()}
+    labels = {**single, "label_ids": np.arange(8, dtype=np.int32) % 3}
+    every, alone = contrastive_step.scope((6, 2)), contrastive.Scope((6, 2))
+    results = {}
+    for name, objective, batch in (
+        ("pairs", contrastive.in_batch_negatives(5.0, True, scope=every), features),
+        ("alone", contrastive.in_batch_negatives(5.0, True, scope=alone), features),
+        ("scores", contrastive.cosent(5.0, scope=every), scores),
+        ("labels", contrastive.labelled_texts(5.0, scope=every), labels),
+    ):
+        _, results[name], _ = train(
+            strategy,
+            VectorModel,
+            objective,
+            steps.repeat(batch),
+            [0.1] * 3,
+            kind=contrastive_step.ContrastiveTrainStep,
+        )
+    return results
+
+
 def main():
     devices.split_cpu(2)
     actual = {}
@@ -95,6 +133,7 @@ def main():
         actual[strategy.num_replicas_in_sync] = {
             "seeds": dropout_seeds(strategy),
             "overflow": steps_with_an_overflow(strategy),
+            "vectors": losses_of_vectors(strategy),
             "describe": devices.describe(strategy),
         }
     json.dump(actual, sys.stdout)

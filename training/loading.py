@@ -4,10 +4,10 @@ import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from cli import networks
 from contract import errors
 from data_pipeline import label_maps
 from data_pipeline.classification import labels
+from data_pipeline.text import base, opening
 from modeling import pretrainers, sequences
 from modeling.checkpoints import (
     checkpoint,
@@ -20,7 +20,28 @@ from training import run_directory
 
 _LEAST_TOKENS = 4  # as of --max_seq_length
 _USUAL_TOKENS = 128
-TEXT_HEADS = ("auto", "text_encoder")  # for which a modules.json counts
+
+
+class ModelFiles(NamedTuple):
+    """The files of a network; init_checkpoint is "" for random weights."""
+
+    config_file: str
+    vocab_file: str  # "" where there is none and none is needed
+    init_checkpoint: str
+    do_lower_case: bool
+    # Whether init_checkpoint may lack layers; None where nothing is trained.
+    allows_missing: bool | None = None
+    # How GPT's and ELMo's words are found; None: as the directory has it.
+    gpt_tokenizer: str | None = None
+    split_words: str | None = None
+
+
+class Opened(NamedTuple):
+    """A network that is checked against its vocabulary, but not built yet."""
+
+    files: ModelFiles
+    tokenizer: base.Tokenizer
+    config: Any
 
 
 class Built(NamedTuple):
@@ -32,44 +53,85 @@ class Built(NamedTuple):
     modules: sentence_transformers.SentenceTransformer | None = None
 
 
+def files_in(
+    place: pretrained.Pretrained, do_lower_case: bool | None = None
+) -> ModelFiles:
+    """The files of a directory; lower-cases unless it or `do_lower_case` says no."""
+    if do_lower_case is None:
+        do_lower_case = place.do_lower_case is not False
+    return ModelFiles(
+        place.config_file, place.vocab_file, place.checkpoint, do_lower_case
+    )
+
+
+def open_network(
+    files: ModelFiles,
+    max_seq_length: int,
+    *,
+    checks_case: bool,
+    for_tasks: bool = True,
+    takes_encoder_decoder: bool = False,
+) -> Opened:
+    """Config and tokenizer; ValueError unless they fit each other and the length.
+
+    Args:
+        files: of cli.networks.find_files, or of `files_in`.
+        max_seq_length: in tokens; 0 for any.
+        checks_case: as in opening.open_tokenizer.
+        for_tasks: whether special tokens stand around texts.
+        takes_encoder_decoder: as in pretrained.open_config.
+    """
+    tokenizer = opening.open_tokenizer(files, checks_case=checks_case)
+    if for_tasks:
+        tokenizer = tokenizer.with_special_tokens()
+    config = pretrained.open_config(
+        files,
+        tokenizer.vocab_size,
+        max_seq_length,
+        takes_encoder_decoder=takes_encoder_decoder,
+    )
+    return Opened(files, tokenizer, config)
+
+
 def open_directory(
     directory: Any,
     max_seq_length: int | None,
     do_lower_case: bool | None,
     check_case: bool,
     head: str | None = None,
-) -> tuple[networks.Opened, int]:
-    """The files of a directory, and the length in tokens.
+    *,
+    name: str = "directory",
+) -> tuple[Opened, int]:
+    """The files of a directory, which messages call `name`, and the length in tokens.
 
     `head` is None where a new one is made; else the network may be an encoder-decoder.
-    A length of None is that of the modules beside the network, of the run, or 128.
+    A length of None is that of the modules beside the network, or of the run, or 128,
+    as far as there are positions.
     """
-    place = pretrained.locate(directory, "directory")
-    length, modules = max_seq_length, None
-    if length is None and head in TEXT_HEADS:
-        modules = sentence_transformers.read(place.checkpoint)
-    if length is None:
-        length = run_directory.trained_with(directory, "max_seq_length")
-        length = length or _USUAL_TOKENS
+    place, length = pretrained.locate(directory, name), max_seq_length
     is_number = isinstance(length, int) and length is not True
-    if not is_number or length < _LEAST_TOKENS:
+    if length is not None and (not is_number or length < _LEAST_TOKENS):
         raise errors.InputError(
             f"max_seq_length={length!r} is no number of tokens; give "
             f"{_LEAST_TOKENS} or more, [CLS] and [SEP] included"
         )
-    opened = networks.open_network(
-        networks.files_in(place, do_lower_case),
-        0 if modules else length,
+    opened = open_network(
+        files_in(place, do_lower_case),
+        length or 0,
         checks_case=check_case,
         takes_encoder_decoder=head is not None,
     )
-    if modules:
+    if length is None:
         positions = opened.config.max_position_embeddings
-        length = min(modules.max_seq_length or positions, positions)
+        has_text_head = head in ("auto", "text_encoder")
+        if has_text_head and (modules := sentence_transformers.read(place.checkpoint)):
+            length = modules.max_seq_length or positions
+        length = length or run_directory.trained_with(directory, "max_seq_length")
+        length = min(length or _USUAL_TOKENS, positions)
     return opened, length
 
 
-def with_new_head(opened: networks.Opened, classes: label_maps.Classes) -> Built:
+def with_new_head(opened: Opened, classes: label_maps.Classes) -> Built:
     """A classifier for Labels, a tagger for TagNames."""
     path, (_, _, config) = opened.files.init_checkpoint, opened
     if isinstance(classes, labels.Labels):
@@ -80,7 +142,7 @@ def with_new_head(opened: networks.Opened, classes: label_maps.Classes) -> Built
     return Built(model, classes, checkpoint.load(model, path))
 
 
-def with_stored_head(opened: networks.Opened, wanted: str) -> Built:
+def with_stored_head(opened: Opened, wanted: str) -> Built:
     """The head of the weights; of "auto" without those of pretraining."""
     path, (_, _, config) = opened.files.init_checkpoint, opened
     label_map, file = label_maps.find(path), checkpoint.open_file(path, config)

@@ -1,0 +1,65 @@
+"""Which columns of a table are texts, and what rows of them are."""
+
+import dataclasses
+
+import pytest
+
+from data_pipeline.classification import tables
+from data_pipeline.embedding import rows
+
+LAYOUT = tables.Layout(usual_texts=rows.USUAL_TEXTS)
+
+
+@pytest.fixture
+def read(tmp_path):
+    def write_and_read(header, layout=LAYOUT, name="rows.tsv"):
+        cells = [f"text {i}" for i in range(len(header))]
+        cells[-1] = "0.5" if header[-1] == "score" else cells[-1]
+        path = tmp_path / name
+        path.write_text("".join("\t".join(row) + "\n" for row in (header, cells)))
+        table = rows.read(str(path), layout)
+        return rows.kind_of(table, has_teacher=True), rows.texts_of(table)[0], table
+
+    return write_and_read
+
+
+@pytest.mark.parametrize(
+    ("header", "kind", "places"),
+    [
+        (("question", "passage"), "pairs", (0, 1)),
+        (("passage", "id", "query"), "pairs", (2, 0)),
+        (("Query", "Answer"), "pairs", (0, 1)),
+        (("question", "answer"), "pairs", (0, 1)),
+        (("negative", "anchor", "positive"), "triplets", (1, 2, 0)),
+        (("anchor", "positive"), "pairs", (0, 1)),
+        (("query", "positive", "negative"), "triplets", (0, 1, 2)),
+        (("sentence1", "sentence2", "score"), "scored", (0, 1)),
+        (("premise", "hypothesis"), "pairs", (0, 1)),
+        (("text", "label"), "labelled", (0,)),
+        (("question", "title"), "texts", (0,)),
+    ],
+)
+def test_usual_names_are_texts(read, header, kind, places):
+    actual, texts, table = read(header)
+    assert actual == kind and table.lines == [2]
+    assert texts == tuple(f"text {place}" for place in places)
+
+
+def test_names_that_are_passed_come_first(read):
+    layout = dataclasses.replace(LAYOUT, text_a="passage", text_b="question")
+    assert read(("question", "passage"), layout)[1] == ("text 1", "text 0")
+    layout = dataclasses.replace(LAYOUT, text_a="passage", label="question")
+    assert read(("question", "passage"), layout)[0] == "labelled"
+    layout = dataclasses.replace(LAYOUT, choices=("positive", "other"))
+    header = ("anchor", "positive", "negative", "other")
+    assert read(header, layout)[1] == ("text 0", "text 1", "text 3")
+
+
+def test_classifiers_have_their_own_usual_names(read):
+    _, texts, table = read(("question", "passage", "label"), tables.Layout())
+    assert texts == ("text 0",) and table.labels == ["text 2"]
+
+
+def test_other_names_are_to_be_passed(read):
+    with pytest.raises(ValueError, match=r"rows.tsv:1: .* has no usual name of a text"):
+        read(("positive", "negative"))
