@@ -1,12 +1,13 @@
-"""The two modes of `python -m serving.search`: a build, and answers to queries."""
+"""The modes of `python -m serving.search`: a build, answers, and a server."""
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from absl import flags
 
-from cli import command_line
+from cli import command_line, serve_flags
 from contract import errors
 from data_pipeline.embedding import corpora
 from serving import search, search_encoders, search_graph, search_index
@@ -19,9 +20,10 @@ def run(argv: Sequence[str]) -> None:
     command_line.quiet_libraries()
     with errors.explained():
         path, queries = FLAGS.queries_file, [*argv[1:]]
-        if not (FLAGS.input_file or path or queries):
+        if not (FLAGS.input_file or path or queries or FLAGS.serve):
             raise errors.InputError(
-                'give --input_file=FILE for a build, or queries: "one" "another"'
+                "give --input_file=FILE for a build, --serve, or queries: "
+                '"one" "another"'
             )
         model = search_encoders.Source(
             FLAGS.pretrained, FLAGS.export_dir, FLAGS.pooling
@@ -31,6 +33,8 @@ def run(argv: Sequence[str]) -> None:
         queries += [row.text for row in (corpora.read_texts(path) if path else ())]
         if queries:
             answer(queries, model)
+        if FLAGS.serve:
+            serve(model)
 
 
 def build(model: search_encoders.Source) -> None:
@@ -57,11 +61,7 @@ def answer(queries: Sequence[str], model: search_encoders.Source) -> None:
     rows = index.neighbours(queries, FLAGS.top_k, approximate=FLAGS.approximate)
     for query, row in zip(queries, rows, strict=True):
         if FLAGS.json:
-            texts = [
-                {"id": n.text_id, "line": n.line, "cosine": n.cosine, "text": n.text}
-                for n in row
-            ]
-            print(json.dumps({"query": query, "texts": texts}, ensure_ascii=False))
+            print(json.dumps(_as_json(query, row), ensure_ascii=False))
             continue
         print(query)
         for n in row:
@@ -69,3 +69,28 @@ def answer(queries: Sequence[str], model: search_encoders.Source) -> None:
             if n.text_id != str(n.line):
                 place = f"{n.text_id} ({place})"
             print(f"  {n.cosine:.4f}  {place}  {n.text}")
+
+
+def serve(model: search_encoders.Source) -> None:
+    """Answers queries over HTTP until stopped."""
+
+    def open_index() -> Callable[..., list[dict[str, Any]]]:
+        index = search.Index.open(FLAGS.index_dir, model)
+
+        def find(queries: Sequence[str], top_k: int) -> list[dict[str, Any]]:
+            rows = index.neighbours(queries, top_k, approximate=FLAGS.approximate)
+            return [*map(_as_json, queries, rows)]
+
+        find(["a"], 1)  # the first query takes seconds
+        return find
+
+    command = serve_flags.import_command()
+    command.serve_index(FLAGS.index_dir, open_index, command.read_flags())
+
+
+def _as_json(query, row):
+    texts = [
+        {"id": n.text_id, "line": n.line, "cosine": n.cosine, "text": n.text}
+        for n in row
+    ]
+    return {"query": query, "texts": texts}

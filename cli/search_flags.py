@@ -3,6 +3,7 @@ r"""Builds an index over a file of texts, and prints the texts nearest to querie
     python -m serving.search --pretrained=models/minilm \
         --input_file=texts.txt --index_dir=output/index
     python -m serving.search --index_dir=output/index "a query" "another"
+    python -m serving.search --index_dir=output/index --serve
 
 The file has a text on each line, or in JSONL objects with "_id", "title" and "text".
 The same command continues a build that was stopped.
@@ -10,7 +11,7 @@ The same command continues a build that was stopped.
 
 from absl import flags
 
-from cli import command_line
+from cli import command_line, serve_flags
 
 FLAGS = flags.FLAGS
 
@@ -49,6 +50,7 @@ def define() -> None:
     with command_line.heading("Answers"):
         flags.DEFINE_integer("top_k", 5, "Texts to print for a query.", lower_bound=1)
         flags.DEFINE_bool("json", False, "Print one JSON object for a query.")
+    serve_flags.define()
 
 
 def define_prompts(query: str, passage: str) -> None:
@@ -99,3 +101,4 @@ def check() -> None:
         ),
     )
     command_line.check_files("input_file", "queries_file")
+    serve_flags.check()

@@ -1,6 +1,7 @@
 """Tests of cli/serve_command.py: exports over HTTP, and versions that come."""
 
 import concurrent.futures
+import json
 import pathlib
 import shutil
 import signal
@@ -12,6 +13,7 @@ import pytest
 from cli import serve_command
 from serving.protocol import servables, version_polling
 from serving.server import process
+from tests import search_runs, tiny
 from tests.serving import test_predictor
 from tests.serving.server import running
 
@@ -19,7 +21,7 @@ WAIT_SECONDS = 60
 PATH = "/v1/models/sizes"
 
 
-def while_serving(monkeypatch, export_dir, ask):
+def while_serving(monkeypatch, export_dir, ask, command=None):
     """Stops the server of the command after `ask`, and returns the result of that."""
     pool, before, futures = concurrent.futures.ThreadPoolExecutor(1), process.run, []
 
@@ -36,9 +38,12 @@ def while_serving(monkeypatch, export_dir, ask):
         futures.append(pool.submit(work))
         return before(application, listener, load)
 
+    def serve():
+        serve_command.serve_export(export_dir, "sizes", test_predictor.OPTIONS)
+
     with monkeypatch.context() as patch, pool:
         patch.setattr(process, "run", run)
-        serve_command.serve_export(export_dir, "sizes", test_predictor.OPTIONS)
+        (command or serve)()
         return futures[0].result(WAIT_SECONDS)
 
 
@@ -140,3 +145,27 @@ def test_damaged_newest_version_leaves_the_one_before_in_service(
         assert line.startswith(f"{folder}/{number}/saved_model.pb: cannot be loaded (")
         assert line.endswith("; trying the version before")
     assert f"serving {folder}/1 at" in capsys.readouterr().out
+
+
+def test_index_is_served(tmp_path, monkeypatch, capsys):
+    texts, index = tmp_path / "texts.txt", tmp_path / "index"
+    texts.write_text("the film was good\nthe film was bad\nnot a film\n")
+    model = tiny.write_model(tmp_path / "uncased_tiny")
+    flags = [f"--pretrained={model}", f"--input_file={texts}", f"--index_dir={index}"]
+    assert search_runs.run(*flags).code == 0
+    done = search_runs.run(f"--index_dir={index}", "--json", "--top_k=2", "a bad film")
+    expected = json.loads(done.out)
+
+    def ask(server):
+        body = {"query": "a bad film", "top_k": 2}
+        return server.request("/v1/search", body)[::2], server.predict("a")[0]
+
+    def command():
+        flags = [f"--index_dir={index}", "--serve", "--port=0", "--access_log=none"]
+        printed.append(search_runs.run(*flags).out)
+
+    printed: list[str] = []
+    answer, other = while_serving(monkeypatch, "", ask, command)
+    assert answer == (200, {"results": [expected]}) and other == 404
+    assert f"serving {index} at http://127.0.0.1:" in printed[0]
+    assert printed[0].endswith("stopped\n")
