@@ -20,7 +20,7 @@ _GATHERED = "gathered_vectors"
 
 
 class Scope(NamedTuple):
-    """What a loss compares: by default whole vectors of the rows of one replica.
+    """Values and rows that a loss compares: all values, and the rows of one replica.
 
     Attributes:
         dimensions: numbers of leading values; the loss is the sum of that of each

@@ -279,10 +279,11 @@ def _choose_columns(
         roles = ["text_a", "text_b"]
         if len(texts) > 2:
             roles = ["text_a", *map(_choice_role, range(len(texts) - 1))]
-        guessed: dict[str, Key | None] = dict(zip(roles, texts, strict=False))
-        columns = guessed | {role: c for role, c in columns.items() if c is not None}
+        for role, name in zip(roles, texts, strict=False):
+            if columns.get(role) is None:
+                columns[role] = name
     for role, usual in (("label", USUAL_LABELS), ("example_id", USUAL_IDS)):
-        if columns.get(role) is None:
+        if columns[role] is None:
             chosen = table_columns.usual_names(names, zip(usual))
             columns[role] = chosen[0] if chosen else None
     label = columns["label"]

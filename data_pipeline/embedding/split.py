@@ -43,7 +43,7 @@ class TextSplit(_Split):
 
     @property
     def is_binary(self) -> bool:
-        """Whether the scores of pairs are 0 and 1, for pairs that belong together."""
+        """True for pairs with the scores 0 and 1, of which 1 belong together."""
         return self.kind == rows.SCORED and [*np.unique(np.asarray(self.labels))] == [
             0,
             1,

@@ -1,4 +1,4 @@
-"""Which columns of a table are texts, and what rows of them are."""
+"""Columns of a table that are texts, and the kind of its rows."""
 
 import dataclasses
 
