@@ -140,8 +140,15 @@ def _refuse_constant(name):
 class Ahead:
     """Reads lines in a thread, a bounded number ahead of the one that is taken."""
 
-    def __init__(self, lines: Iterable[bytes], max_lines: int, max_bytes: int):
+    def __init__(
+        self,
+        lines: Iterable[bytes],
+        max_lines: int,
+        max_bytes: int,
+        pause_seconds: float | None = PAUSE_SECONDS,
+    ):
         self._max_lines, self._max_bytes = max_lines, max_bytes
+        self._pause_seconds = pause_seconds
         self._lines: collections.deque[bytes] = collections.deque()
         self._num_bytes = 0
         self._is_over = False
@@ -176,7 +183,7 @@ class Ahead:
         with self._change:
             self._change.wait_for(lambda: self._lines or self._is_over)
             self._change.wait_for(
-                lambda: not self._has_room() or self._is_over, PAUSE_SECONDS
+                lambda: not self._has_room() or self._is_over, self._pause_seconds
             )
             lines = list(self._lines)
             self._lines.clear()
@@ -200,14 +207,17 @@ def answers(
     *,
     input_format: str = "jsonl",
     look_ahead_lines: int = LOOK_AHEAD_LINES,
+    pause_seconds: float | None = PAUSE_SECONDS,
+    first_line: int = 0,
 ) -> Iterator[dict[str, Any]]:
     """Yields an answer for each line, in the order of the lines.
 
     It has the line's keys, without a context, and the model's answer; or `error`, and
-    `line`, the number from 1.
+    `line`, the number from 1 after the `first_line` lines before these. Without a pause
+    a look-ahead is always full, so batches do not depend on the speed of reading.
     """
-    ahead = Ahead(lines, look_ahead_lines, LOOK_AHEAD_BYTES)
-    number = 0
+    ahead = Ahead(lines, look_ahead_lines, LOOK_AHEAD_BYTES, pause_seconds)
+    number = first_line
     try:
         while taken := ahead.take():
             examples = [
