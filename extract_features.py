@@ -7,6 +7,7 @@ describes those that are new.
         --input_file=texts.txt --output_file=vectors.jsonl
 """
 
+import functools
 import time
 
 from absl import flags
@@ -51,14 +52,8 @@ def prepare():
     return opened, settings, strategy
 
 
-def open_extractor(*arguments):
-    extractor = extraction_task.Extractor(*arguments)
-    print(f"weights: {extractor.report}")
-    return extractor
-
-
 def extract(opened, settings, strategy):
-    """Writes one file; returns what it is, and a function that begins the work."""
+    """Writes the vectors of all lines into one file."""
     lines = extraction_task.text_lines(settings, opened.tokenizer)
     size = lines.measure()
     atomic_files.check_writable(FLAGS.output_file)
@@ -69,16 +64,12 @@ def extract(opened, settings, strategy):
         f"{size.num_truncated} cut to {FLAGS.max_seq_length}",
         flush=True,
     )
-    extractor = open_extractor(opened, settings, strategy)
+    extractor = extraction_task.Extractor(opened, settings, strategy)
     started = time.monotonic()
     with progress.Progress("extracting: token") as report:
         report(0, size.num_tokens, lines=0)
-        extractor.write(
-            FLAGS.output_file,
-            lines,
-            size,
-            lambda done, **counts: report(done, size.num_tokens, **counts),
-        )
+        report_tokens = functools.partial(report, total=size.num_tokens)
+        extractor.write(FLAGS.output_file, lines, size, report_tokens)
     seconds = time.monotonic() - started
     print(f"features: {FLAGS.output_file}, {count} in {seconds:.1f} s")
 
@@ -87,29 +78,20 @@ def extract_shards(opened, settings, strategy):
     """Writes a file for each shard that is not there yet."""
     each = engines.open_beam(FLAGS.beam_option) if FLAGS.engine == "beam" else None
     extraction_task.text_lines(settings, opened.tokenizer).check()
-    job = shards.begin(
-        FLAGS.input_file,
-        FLAGS.output_file,
-        FLAGS.lines_per_shard,
-        extraction_task.rule(settings, opened.tokenizer),
-    )
-    print(job.describe(), flush=True)
-    if each:
-        shards.run_beam(job, extraction_task.write_shard, settings, each)
-    elif job.waiting:
-        extractor = open_extractor(opened, settings, strategy)
-        shards.run_local(job, extractor.write_shard, "extracting")
+    rule = extraction_task.rule(settings, opened.tokenizer)
+    job = shards.begin(FLAGS.input_file, FLAGS.output_file, FLAGS.lines_per_shard, rule)
+    worker = settings
+    if job.waiting and not each:
+        worker = extraction_task.Extractor(opened, settings, strategy)
+    job.run(extraction_task.write_shard, worker, "extracting", each)
     print(f"features: {job.pattern}")
 
 
 def main(_):
     command_line.quiet_libraries()
     with errors.explained():
-        prepared = prepare()
-        if FLAGS.lines_per_shard:
-            extract_shards(*prepared)
-        else:
-            extract(*prepared)
+        write = extract_shards if FLAGS.lines_per_shard else extract
+        write(*prepare())
 
 
 if __name__ == "__main__":

@@ -19,33 +19,26 @@ def define() -> None:
 def define_shards() -> None:
     """`define`, and --lines_per_shard."""
     with command_line.heading("Output"):
-        flags.DEFINE_integer(
-            "lines_per_shard",
-            0,
+        text = (
             "Number of lines of --input_file for each output file, such as "
-            "NAME-00000-of-00062.jsonl; 0 for one file. The same command again keeps "
-            "the files that are there.",
-            lower_bound=0,
+            "NAME-00000-of-00062.jsonl; 0 for one file. Files that are there are kept."
         )
+        flags.DEFINE_integer("lines_per_shard", 0, text, 0)
     define()
 
 
 def check_shards() -> None:
     """Raises ValueError where the flags of `define_shards` contradict others."""
+    flag, output = FLAGS["lines_per_shard"], FLAGS.output_file
     command_line.refuse(
         (
-            FLAGS.engine == "beam" and not FLAGS.lines_per_shard,
+            FLAGS.engine == "beam" and not flag.value,
             "--engine=beam computes shards, and --lines_per_shard is 0; add "
             "--lines_per_shard=16384, for example",
         ),
         (
-            FLAGS.lines_per_shard and FLAGS.input_file in (None, "-"),
-            f"--lines_per_shard={FLAGS.lines_per_shard} reads its input twice, so it "
-            "needs a file; give one as --input_file",
-        ),
-        (
-            FLAGS.lines_per_shard and not FLAGS.output_file,
-            f"--lines_per_shard={FLAGS.lines_per_shard} names its shards after "
-            "--output_file; give one",
+            flag.value and (not output or FLAGS.input_file in (None, "-")),
+            f"{flag.serialize()} needs an --input_file to read twice, and an "
+            "--output_file to name its shards after; give both",
         ),
     )

@@ -67,8 +67,8 @@ def check() -> None:
     command_line.refuse(
         (
             FLAGS.carry_states and FLAGS.lines_per_shard,
-            "--carry_states carries them through the whole file, and "
-            f"--lines_per_shard={FLAGS.lines_per_shard} cuts it; leave out one of them",
+            "--carry_states needs the whole file, and --lines_per_shard cuts it; leave "
+            "out one of them",
         ),
         (
             device_flags.is_tpu() and FLAGS.engine == "beam",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from absl import flags
 
-from contract import atomic_files, errors, tf_serving, wording
+from contract import atomic_files, errors, remote_files, tf_serving, wording
 from data_pipeline import engines, shards
 from data_pipeline.tables import text_rows
 from serving import answers, formats, predictor, streaming
@@ -66,7 +66,7 @@ def answer_texts(
 class FileSettings(NamedTuple):
     """What decides about the answers to a file; for another process as well."""
 
-    export_dir: str  # of a version
+    export: str  # directory of a version
     signature: str
     input_file: str
     input_format: str
@@ -85,10 +85,16 @@ def answer_file(
 
     Shards are computed by a runner of Beam if there are `beam_options`.
     """
-    if lines_per_shard and output_file:
-        version_dir = predictor.find_version(export_dir)
-        settings = FileSettings(version_dir, signature, input_file, input_format)
-        _answer_shards(settings, output_file, lines_per_shard, beam_options)
+    if lines_per_shard:
+        each = engines.open_beam(beam_options) if beam_options is not None else None
+        export = predictor.find_version(export_dir)
+        settings = FileSettings(export, signature, input_file, input_format)
+        rule = settings._replace(export=remote_files.digest_of_tree(export))
+        job = shards.begin(
+            input_file, str(output_file), lines_per_shard, rule._asdict()
+        )
+        job.run(write_shard, settings, "answering", each)
+        print(f"answered: {job.pattern}")
         return
     if output_file:
         atomic_files.check_writable(output_file)
@@ -105,29 +111,13 @@ def answer_file(
         print(f"answered: {output_file}, {wording.count(count, 'line')}")
 
 
-def _answer_shards(settings, output_file, lines_per_shard, beam_options):
-    each = engines.open_beam(beam_options) if beam_options is not None else None
-    rule = {
-        "export": predictor.digest(settings.export_dir),
-        "signature": settings.signature,
-        "input_format": settings.input_format,
-    }
-    job = shards.begin(settings.input_file, output_file, lines_per_shard, rule)
-    print(job.describe(), flush=True)
-    if each:
-        shards.run_beam(job, write_shard, settings, each)
-    else:
-        shards.run_local(job, functools.partial(write_shard, settings), "answering")
-    print(f"answered: {job.pattern}")
-
-
 def write_shard(
     settings: FileSettings, shard: shards.Shard, report: Callable[[int], object] = bool
 ) -> int:
-    """Writes the answers to a shard, in any process; as `shards.run_local` has it."""
+    """Writes the answers to a shard, in any process; as Job.run has it."""
     with _writing(shard.path, shared=True) as write:
         return _answer_lines(
-            _open_once(settings.export_dir, settings.signature),
+            _open_once(settings.export, settings.signature),
             _reader(settings.input_file, shard.part),
             settings.input_format,
             write,

@@ -31,8 +31,5 @@ def listing(values: Sequence[str], limit: int = 20) -> str:
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """The values of `now` that `before` has not: seed was 1 and is 2; ..."""
-    return "; ".join(
-        f"{key} was {before.get(key)!r} and is {value!r}"
-        for key, value in now.items()
-        if before.get(key) != value
-    )
+    pairs = [(key, before.get(key), now[key]) for key in now]
+    return "; ".join(f"{key} was {a!r} and is {b!r}" for key, a, b in pairs if a != b)

@@ -10,13 +10,10 @@ from contract import errors
 
 
 def open_beam(options: Sequence[str]) -> Callable[..., None]:
-    """Returns a function that calls function(job, item) for every item of a sequence.
+    """Returns each(function, job, items), which calls function(job, item) for items.
 
     A runner, which the options name as in --runner=DataflowRunner, chooses the process
-    of each call. There the function can be imported; job and items can be pickled.
-
-    Raises:
-        ValueError: apache-beam is not installed.
+    of each call; all are pickled. Without apache-beam, this raises ValueError.
     """
     try:
         import apache_beam as beam

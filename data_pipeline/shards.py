@@ -7,8 +7,8 @@ A shard that is there is finished, for the plan is the first file to be written.
 command that was killed goes on when it is given again, on any engine.
 """
 
-import functools
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -24,9 +24,7 @@ from data_pipeline import engines
 from data_pipeline.tables import text_rows
 from terminal import progress
 
-_ALONE = (
-    threading.Lock()
-)  # a process computes one shard at a time, whatever its threads
+_ALONE = threading.Lock()  # a process computes one shard at a time
 
 
 class Shard(NamedTuple):
@@ -47,23 +45,44 @@ class Job(NamedTuple):
         """A name for all output files."""
         return re.sub(r"-0+(-of-\d+[^/]*)$", r"-*\1", self.shards[0].path)
 
-    def describe(self) -> str:
-        """How much there is to do, in one line."""
-        there = len(self.shards) - len(self.waiting)
-        return f"shards: {len(self.shards)} as {self.pattern}, {there} of them finished"
+    def run(
+        self, write: Callable[..., int], settings: Any, name: str, each: Any = None
+    ) -> None:
+        """Calls write(settings, shard, report) for each waiting shard, in their order.
+
+        It calls `report` with the number of lines done, and returns that of all. `each`
+        of engines.open_beam calls it without a report, where the runner chooses: there
+        the input and the model can be read, and the shards can be written.
+        """
+        total, lines = len(self.shards), 0
+        explained = engines.failures_explained(self.pattern)
+        with explained, progress.Progress(f"{name}: shard") as report:
+            if each:
+                each(_write_alone, (write, settings), self.waiting)
+                return
+            for done, shard in enumerate(self.waiting, total - len(self.waiting)):
+                report(done, total, lines=lines)
+                lines += write(
+                    settings,
+                    shard,
+                    lambda n, at=done, old=lines: report(at, total, lines=old + n),
+                )
+            report(total, total, lines=lines)
+
+
+def _write_alone(work, shard):
+    write, settings = work
+    with _ALONE:
+        write(settings, shard)
 
 
 def begin(
     input_file: str, output_file: str, lines_per_shard: int, rule: Mapping[str, Any]
 ) -> Job:
-    """Cuts the input, and writes the plan unless it is there; reads the input once.
+    """Reads the input once, cuts it, and writes the plan.
 
-    Args:
-        rule: what decides about the output, beside the input; values of JSON.
-
-    Raises:
-        OSError, InputError: a file cannot be read or written, or the place holds the
-            plan, or shards, of another job.
+    The rule has what decides about the output beside the input, as values of JSON.
+    Where the plan or the shards of another job are there, this raises InputError.
     """
     starts, size, digest = _cut(input_file, lines_per_shard)
     record = {
@@ -73,37 +92,36 @@ def begin(
         "lines_per_shard": lines_per_shard,
         **json.loads(json.dumps(rule)),  # lists for tuples, as in a file
     }
-    plan = f"{output_file}.plan.json"
+    plan, count = f"{output_file}.plan.json", len(starts)
     before = json_files.read_object(plan) if tf.io.gfile.exists(plan) else None
     if before is not None and (differing := wording.differences(before, record)):
         raise errors.InputError(
             f"{plan} is the plan of another job: {differing[:1000]}; give its flags, "
             "or name another --output_file, or delete the plan and its shards"
         )
-    stem, ending = os.path.splitext(output_file)
-    names = [
-        f"{stem}-{number:05}-of-{len(starts):05}{ending}"
-        for number in range(len(starts))
-    ]
     atomic_files.check_writable(plan)
+    stem, ending = os.path.splitext(output_file)
     present = _listing(stem, ending)
-    if before is None:
-        if present:
-            raise errors.InputError(
-                f"{min(present)} is there, but not its plan {plan}; delete these "
-                "shards, or name another --output_file"
-            )
-        atomic_files.write_json(plan, record)
-    for path in present.difference(names):
+    if before is None and present:
+        raise errors.InputError(
+            f"{min(present)} is there, but not its plan {plan}; delete these shards, "
+            "or name another --output_file"
+        )
+    atomic_files.write_json(plan, record)
+    for path in present:
         if atomic_files.SUFFIX in path:
             atomic_files.remove(path)  # of a command that was killed
     shards = [
-        Shard(path, text_rows.Part(number * lines_per_shard, start, stop))
-        for number, (path, start, stop) in enumerate(
-            zip(names, starts, [*starts[1:], size], strict=True)
+        Shard(
+            f"{stem}-{number:05}-of-{count:05}{ending}",
+            text_rows.Part(number * lines_per_shard, start, stop),
         )
+        for number, (start, stop) in enumerate(itertools.pairwise([*starts, size]))
     ]
-    return Job(shards, [shard for shard in shards if shard.path not in present])
+    job = Job(shards, [shard for shard in shards if shard.path not in present])
+    finished = count - len(job.waiting)
+    print(f"shards: {count} as {job.pattern}, {finished} of them finished", flush=True)
+    return job
 
 
 def _cut(path: str, lines_per_shard: int) -> tuple[list[int], int, str]:
@@ -128,47 +146,3 @@ def _listing(stem: str, ending: str) -> set[str]:
     )
     there = tf.io.gfile.listdir(folder or ".")
     return {os.path.join(folder, file) for file in there if pattern.fullmatch(file)}
-
-
-def run_local(
-    job: Job, write: Callable[[Shard, Callable[[int], object]], int], name: str
-) -> int:
-    """Writes the waiting shards, one after another; returns the number of their lines.
-
-    `write` takes a shard, and a function to call with the number of lines done of it;
-    it returns the number of all.
-    """
-    total, num_lines = len(job.shards), 0
-    with (
-        engines.failures_explained(job.pattern),
-        progress.Progress(f"{name}: shard") as report,
-    ):
-
-        def report_lines(done, before, lines):
-            report(done, total, lines=before + lines)
-
-        for done, shard in enumerate(job.waiting, start=total - len(job.waiting)):
-            report_lines(done, num_lines, 0)
-            num_lines += write(shard, functools.partial(report_lines, done, num_lines))
-        report_lines(total, num_lines, 0)
-    return num_lines
-
-
-def run_beam(
-    job: Job,
-    write: Callable[[Any, Shard], Any],
-    settings: Any,
-    each: Callable[..., None],
-) -> None:
-    """Calls write(settings, shard) for the waiting shards; `each` is of `open_beam`.
-
-    All workers must be able to read the input and the model, and to write the shards.
-    """
-    with engines.failures_explained(job.pattern):
-        each(_write_alone, (write, settings), job.waiting)
-
-
-def _write_alone(work: tuple[Callable[[Any, Shard], Any], Any], shard: Shard) -> None:
-    write, settings = work
-    with _ALONE:
-        write(settings, shard)

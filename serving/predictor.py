@@ -18,14 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import (
-    atomic_files,
-    errors,
-    file_names,
-    json_files,
-    remote_files,
-    tf_serving,
-)
+from contract import atomic_files, errors, file_names, json_files, tf_serving
 from serving import answers, export, formats
 
 
@@ -48,16 +41,6 @@ def newest_version(export_dir: str) -> str:
     """The newest version below a directory; "" where there is none."""
     versions = export.versions(export_dir)
     return versions[max(versions)] if versions else ""
-
-
-def digest(version_dir: str) -> str:
-    """A digest of all files of an export; names do not count."""
-    paths = (
-        os.path.join(folder, file)
-        for folder, _, files in tf.io.gfile.walk(version_dir)
-        for file in files
-    )
-    return remote_files.digest(sorted(paths))
 
 
 class Predictor:

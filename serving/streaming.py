@@ -140,15 +140,8 @@ def _refuse_constant(name):
 class Ahead:
     """Reads lines in a thread, a bounded number ahead of the one that is taken."""
 
-    def __init__(
-        self,
-        lines: Iterable[bytes],
-        max_lines: int,
-        max_bytes: int,
-        pause_seconds: float | None = PAUSE_SECONDS,
-    ):
+    def __init__(self, lines: Iterable[bytes], max_lines: int, max_bytes: int):
         self._max_lines, self._max_bytes = max_lines, max_bytes
-        self._pause_seconds = pause_seconds
         self._lines: collections.deque[bytes] = collections.deque()
         self._num_bytes = 0
         self._is_over = False
@@ -175,7 +168,7 @@ class Ahead:
         few = len(self._lines) < self._max_lines
         return few and self._num_bytes < self._max_bytes
 
-    def take(self) -> list[bytes]:
+    def take(self, pause_seconds: float | None) -> list[bytes]:
         """The lines read after a full look-ahead, a pause or the end; [] at the end.
 
         An error of reading is raised after the lines before it.
@@ -183,7 +176,7 @@ class Ahead:
         with self._change:
             self._change.wait_for(lambda: self._lines or self._is_over)
             self._change.wait_for(
-                lambda: not self._has_room() or self._is_over, self._pause_seconds
+                lambda: not self._has_room() or self._is_over, pause_seconds
             )
             lines = list(self._lines)
             self._lines.clear()
@@ -216,10 +209,10 @@ def answers(
     `line`, the number from 1 after the `first_line` lines before these. Without a pause
     a look-ahead is always full, so batches do not depend on the speed of reading.
     """
-    ahead = Ahead(lines, look_ahead_lines, LOOK_AHEAD_BYTES, pause_seconds)
+    ahead = Ahead(lines, look_ahead_lines, LOOK_AHEAD_BYTES)
     number = first_line
     try:
-        while taken := ahead.take():
+        while taken := ahead.take(pause_seconds):
             examples = [
                 parse(line, number + i, names, input_format)
                 for i, line in enumerate(taken, start=1)

@@ -8,14 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from contract import (
-    atomic_files,
-    errors,
-    export_formats,
-    file_names,
-    json_files,
-    wording,
-)
+from contract import atomic_files, errors, export_formats, file_names, json_files
 from training import checkpoints, facts, tensorboard
 
 _EXPORTING = "exporting.json"  # what a command exports, until it ends
@@ -76,10 +69,14 @@ def check_identity(directory: str, name: str, identity: Mapping[str, Any]) -> No
         return
     before = _identity(path)
     identity = json.loads(json.dumps(dict(identity)))  # lists for tuples, as in a file
-    known = {key: identity[key] for key in identity if key in before}
-    if differing := wording.differences(before, known):
+    differing = [
+        f"{key} was {before[key]!r} and is {value!r}"
+        for key, value in identity.items()
+        if key in before and before[key] != value
+    ]
+    if differing:
         raise errors.InputError(
-            f"--output_dir={directory} holds another run: {differing}; "
+            f"--output_dir={directory} holds another run: {'; '.join(differing)}; "
             "choose another directory, or add --overwrite_output_dir to replace it"
         )
 

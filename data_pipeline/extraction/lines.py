@@ -5,7 +5,6 @@ without a token; as in the original's extract_features.py. The file is read and
 tokenized in chunks, which are cut into pools, and these into batches by length.
 """
 
-import collections
 import dataclasses
 import functools
 from collections.abc import Iterator
@@ -46,8 +45,8 @@ class TextLines:
 
     def check(self) -> None:
         """Reads all lines without tokenizing; raises what `measure` would find."""
-        if not collections.deque(self._texts(), maxlen=1):
-            raise self._emptiness()
+        for _ in self._texts():
+            pass
 
     def measure(self) -> Size:
         """Reads the file once; ValueError without lines, or for an empty one."""
@@ -56,14 +55,7 @@ class TextLines:
             num_lines += len(packed)
             num_tokens += len(packed.tokens)
             num_truncated += packed.num_truncated
-        if not num_lines:
-            raise self._emptiness()
         return Size(num_lines, num_tokens, num_truncated)
-
-    def _emptiness(self):
-        return errors.InputError(
-            f"{self.path}: is empty; give a file with a text a line"
-        )
 
     def batches(
         self,
@@ -122,6 +114,7 @@ class TextLines:
 
     def _texts(self):
         """Yields number, line and its two texts."""
+        number = 0
         for number, line in text_rows.lines(self.path, self.part):
             texts = split(line)
             if texts[1] and not self._has_frame:
@@ -132,6 +125,10 @@ class TextLines:
                     "--output_dir of a run of run_classifier.py"
                 )
             yield number, line, texts
+        if not number:
+            raise errors.InputError(
+                f"{self.path}: is empty; give a file with a text a line"
+            )
 
     def _chunks(self) -> Iterator[packing.Packed]:
         chunk: list[tuple[str, str]] = []

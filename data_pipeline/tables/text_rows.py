@@ -5,6 +5,7 @@ import gzip
 import itertools
 import json
 import os
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -75,7 +76,7 @@ class Part(NamedTuple):
 
     first_line: int = 0
     start: int = 0
-    stop: int | None = None  # None: the end of the file
+    stop: int = sys.maxsize
 
 
 WHOLE = Part()
@@ -86,19 +87,15 @@ def blocks(path: str, part: Part = WHOLE) -> Iterator[bytes]:
 
     gzip has no places, so it is unpacked from its beginning.
     """
-    at, wanted = part.start, _CHUNK_BYTES
+    left = part.stop - part.start
     try:
         with remote_files.open_file(path) as raw:
             stream = gzip.GzipFile(fileobj=raw) if path.endswith(".gz") else raw
-            if at:
-                stream.seek(at)
-            while True:
-                if part.stop is not None:
-                    wanted = min(_CHUNK_BYTES, part.stop - at)
-                if not (block := stream.read(wanted)):
-                    return
+            if part.start:
+                stream.seek(part.start)
+            while block := stream.read(min(_CHUNK_BYTES, left)):
                 yield block
-                at += len(block)
+                left -= len(block)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path}: no such file; check the path") from error
     except (OSError, EOFError, zlib.error) as error:

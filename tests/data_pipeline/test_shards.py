@@ -79,7 +79,7 @@ def test_empty_file_is_one_empty_shard(begin, tmp_path):
     assert list(text_rows.blocks(str(tmp_path / "in.txt"), shard.part)) == []
 
 
-def write(shard, report):
+def write(settings, shard, report=bool):
     """The output is its path, in two pieces; every shard has three lines."""
     with (
         atomic_files.replacing(shard.path, shared=True) as (temporary,),
@@ -94,18 +94,17 @@ def write(shard, report):
 def test_killed_command_goes_on(begin, tmp_path, capfd):
     out = tmp_path / "out"
 
-    def write_or_fail(shard, report):
+    def write_or_fail(settings, shard, report):
         if "-00002-" in shard.path:
             raise OSError("No space left on device")
-        return write(shard, report)
+        return write(settings, shard, report)
 
     job = begin(TEXTS["lines of many blocks"], 8)
-    assert (
-        job.describe() == f"shards: 5 as {out}/v-*-of-00005.jsonl, 0 of them finished"
-    )
+    first_line = f"shards: 5 as {out}/v-*-of-00005.jsonl, 0 of them finished"
+    assert capfd.readouterr().out.splitlines() == [first_line]
     remedy = r"^No space left on device; what is done stays in .*/v-\*-of-00005.jsonl: "
     with pytest.raises(OSError, match=f"{remedy}run the same command again"):
-        shards.run_local(job, write_or_fail, "writing")
+        job.run(write_or_fail, None, "writing")
     killed = out / f"v-00002-of-00005.jsonl{atomic_files.SUFFIX}-0a1b2c"
     killed.write_text("half")
     finished = {path: path.stat().st_mtime_ns for path in out.glob("v-*.jsonl")}
@@ -116,7 +115,7 @@ def test_killed_command_goes_on(begin, tmp_path, capfd):
     job = begin(lines_per_shard=8)
     assert not killed.exists()
     assert [shard.part.first_line for shard in job.waiting] == [16, 24, 32]
-    assert shards.run_local(job, write, "writing") == 9
+    assert job.run(write, None, "writing") == 9
     for path, changed in finished.items():
         assert path.stat().st_mtime_ns == changed
     assert [pathlib.Path(s.path).read_text() for s in job.shards] == [
@@ -132,17 +131,17 @@ def test_killed_command_goes_on(begin, tmp_path, capfd):
 
 
 def test_interrupt_names_the_way_on(begin):
-    def interrupt(shard, report):
+    def interrupt(settings, shard, report):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt, match=r"stays in .*v-\*-of-00003.jsonl: run"):
-        shards.run_local(begin(TEXTS["not UTF-8"] * 2), interrupt, "writing")
+        begin(TEXTS["not UTF-8"] * 2).run(interrupt, None, "writing")
 
 
 def test_progress_has_shards_and_lines(begin, capsys, monkeypatch):
     monkeypatch.setattr("terminal.progress._FILE_SECONDS", 0)
     job = begin(b"a\n" * 12, 3)
-    shards.run_local(job._replace(waiting=job.waiting[1:]), write, "writing")
+    job._replace(waiting=job.waiting[1:]).run(write, None, "writing")
     lines = capsys.readouterr().err.splitlines()
     assert [re.sub(r"/s  .*?left  ", "", line)[:19] for line in lines][:2] == [
         "writing: shard 1/4 ",
@@ -211,26 +210,22 @@ def test_damaged_input_is_refused_before_the_plan(begin, tmp_path, content):
     assert not (tmp_path / "out").exists()
 
 
-def write_settings(settings, shard):
-    write(shard, settings.append)
-
-
 def test_beam_writes_the_waiting_shards(begin):
     pytest.importorskip("apache_beam")
     job = begin(TEXTS["lines of many blocks"], 8)
-    shards.run_local(job._replace(waiting=job.waiting[1:3]), write, "writing")
+    job._replace(waiting=job.waiting[1:3]).run(write, None, "writing")
     before = [pathlib.Path(s.path).read_text() for s in job.shards[1:3]]
     for shard in job.shards[1:3]:
         with open(shard.path, "w") as file:
             file.write("finished")
     each = engines.open_beam(["--runner=DirectRunner"])
-    shards.run_beam(begin(lines_per_shard=8), write_settings, [], each)
+    begin(lines_per_shard=8).run(write, None, "writing", each)
     assert before == [shard.path for shard in job.shards[1:3]]
     assert [pathlib.Path(s.path).read_text() for s in job.shards] == [
         "finished" if number in (1, 2) else shard.path
         for number, shard in enumerate(job.shards)
     ]
-    shards.run_beam(begin(lines_per_shard=8), None, [], each)  # none is left
+    begin(lines_per_shard=8).run(None, None, "writing", each)  # none is left
 
 
 def test_absent_beam_is_named(monkeypatch):

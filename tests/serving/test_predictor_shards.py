@@ -204,9 +204,9 @@ def test_job_that_is_killed_ends_with_the_same_bytes(export_dir, answer, tmp_pat
 
 # Flags, and words of the error.
 REFUSED = {
-    "--lines_per_shard=2 text": "--lines_per_shard=2 reads its input twice",
-    "--input_file=- --lines_per_shard=2": "it needs a file; give one as --input_file",
-    "--input_file=README.md --lines_per_shard=2": "names its shards after --output_f",
+    "--lines_per_shard=2 text": "--lines_per_shard=2 needs an --input_file to read",
+    "--input_file=- --lines_per_shard=2": "--lines_per_shard=2 needs an --input_file",
+    "--input_file=README.md --lines_per_shard=2": "--output_file to name its shards",
     "--input_file=README.md --engine=beam": "add --lines_per_shard=16384, for example",
 }
 
