@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import gc
 from typing import Any, NamedTuple
 
 import keras
@@ -41,6 +42,7 @@ class Settings(NamedTuple):
 
 def settings_of_flags(opened: networks.Opened, strategy: Any) -> Settings:
     """The settings for a network on the devices of this process."""
+    _open_once.cache_clear()  # other weights may lie in the same place
     return Settings(
         files=opened.files,
         choice=choose(opened.config),
@@ -120,18 +122,17 @@ class Extractor:
             strategy,
             jit_compile=settings.jit_compile,
         )
+        gc.freeze()  # no collection looks at TensorFlow's million objects again
 
-    def write(self, path, lines, size, report, *, shared=False):
+    def write(self, path, lines, size, report, shared=False):
         """Writes the vectors of TextLines, in their order; `size` is their Size.
 
         `report` is called as report(tokens done, lines=lines done); `shared` is as in
         `atomic_files.replacing`.
         """
         settings, is_tpu = self._settings, isinstance(self._strategy, _TPU)
-        kind, form = (
-            settings.output_format,
-            layout(settings.choice, size, lines.tokenizer),
-        )
+        kind = settings.output_format
+        form = layout(settings.choice, size, lines.tokenizer)
         batches = lines.batches(
             devices.fitting_batch_size(settings.batch_size, self._strategy),
             max_tokens=MAX_WAITING_VALUES // form.values_per_token,
@@ -158,9 +159,7 @@ def write_shard(worker, shard, report=bool):
     extractor = worker if isinstance(worker, Extractor) else _open_once(worker)
     lines = dataclasses.replace(extractor.lines, part=shard.part)
     size = lines.measure()
-    extractor.write(
-        shard.path, lines, size, lambda _, lines: report(lines), shared=True
-    )
+    extractor.write(shard.path, lines, size, lambda _, lines: report(lines), True)
     return size.num_lines
 
 

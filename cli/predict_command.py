@@ -93,6 +93,7 @@ def answer_file(
         job = shards.begin(
             input_file, str(output_file), lines_per_shard, rule._asdict()
         )
+        _open_once.cache_clear()  # another model may lie in the same place
         job.run(write_shard, settings, "answering", each)
         print(f"answered: {job.pattern}")
         return

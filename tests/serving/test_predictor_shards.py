@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -161,6 +162,20 @@ def test_another_export_or_format_is_another_job(answer, tmp_path):
     with pytest.raises(errors.InputError, match="input_format was 'lines' and is 'js"):
         answer("v.jsonl", b"a\nb\n", 1, input_format="jsonl")
     assert answer("v.jsonl", b"a\nb\n", 1) == answer("w.jsonl", b"a\nb\n", 1)
+
+
+@pytest.mark.parametrize("beam_options", [None, BEAM])
+def test_new_model_in_the_same_place_is_opened(answer, tmp_path, beam_options):
+    if beam_options:
+        pytest.importorskip("apache_beam")
+    place = {"export_dir": str(tmp_path / "new" / "1"), "beam_options": beam_options}
+    labels = []
+    for name in ("brief", "short"):
+        shutil.rmtree(tmp_path / "new", ignore_errors=True)
+        save(tmp_path / "new", name, "long")
+        (shard,) = answer(f"{name}.jsonl", b"a", 2, **place)
+        labels.append(json.loads(shard)["label"])
+    assert labels == ["brief", "short"]
 
 
 def test_beam_writes_the_same_bytes(answer):
