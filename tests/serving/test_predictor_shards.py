@@ -165,10 +165,14 @@ def test_another_export_or_format_is_another_job(answer, tmp_path):
 
 
 @pytest.mark.parametrize("beam_options", [None, BEAM])
-def test_new_model_in_the_same_place_is_opened(answer, tmp_path, beam_options):
+def test_new_model_in_the_same_place_is_opened(
+    answer, tmp_path, monkeypatch, beam_options
+):
     if beam_options:
         pytest.importorskip("apache_beam")
     place = {"export_dir": str(tmp_path / "new" / "1"), "beam_options": beam_options}
+    uncached = tf.saved_model.load.__wrapped__  # conftest.py keeps what it loads
+    monkeypatch.setattr(tf.saved_model, "load", uncached)
     labels = []
     for name in ("brief", "short"):
         shutil.rmtree(tmp_path / "new", ignore_errors=True)
