@@ -12,7 +12,7 @@ import time
 
 from absl import flags
 
-from cli import command_line, device_flags, extraction_flags
+from cli import command_line, extraction_flags
 
 FLAGS = flags.FLAGS
 
@@ -24,26 +24,17 @@ def define_flags():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, extraction_flags.check)
 
-import keras
 import tensorflow as tf
 
 from cli import device_setup, extraction_task, networks
 from contract import atomic_files, errors, wording
-from data_pipeline.extraction import lines as input_lines
-from data_pipeline.extraction import vectors as vector_files
+from data_pipeline import engines, shards
 from data_pipeline.tables import file_patterns
-from modeling import models
-from modeling.checkpoints import checkpoint
-from modeling.elmo import carried_states
 from terminal import progress
-from training import inference
-from training.distribution import devices
-
-MAX_WAITING_VALUES = 1 << 25  # 128 MB that wait for those of earlier lines
 
 
 def prepare():
-    """Everything that is read and checked before the work starts."""
+    """Opens the network and checks it against the flags and devices."""
     extraction_flags.check()
     strategy = device_setup.set_up(one_host=True)
     if FLAGS.carry_states:
@@ -52,79 +43,55 @@ def prepare():
         FLAGS.max_seq_length, needs_weights=True, for_tasks=False
     )
     extraction_flags.check_network(opened.config)
-    choice = extraction_task.choose(opened.config)
+    settings = extraction_task.settings_of_flags(opened, strategy)
     if file_patterns.among([FLAGS.output_file], [FLAGS.input_file]):
         raise errors.InputError(
             f"--output_file={FLAGS.output_file} is --input_file and would be "
             "overwritten; choose another name"
         )
-    pools = FLAGS.pooling != "none"
-    lines = input_lines.TextLines(
-        FLAGS.input_file, opened.tokenizer, FLAGS.max_seq_length, needs_tokens=pools
-    )
+    return opened, settings, strategy
+
+
+def extract(opened, settings, strategy):
+    """Writes the vectors of all lines into one file."""
+    lines = extraction_task.text_lines(settings, opened.tokenizer)
     size = lines.measure()
     atomic_files.check_writable(FLAGS.output_file)
-    return opened, lines, size, choice, strategy
-
-
-def build_model(opened, strategy):
-    """The encoder with its weights, all of which must be there but the pooler's."""
-    keras.config.set_dtype_policy(device_flags.dtype_policy())
-    with strategy.scope():
-        model = models.BertModel(opened.config)
-        model.build()
-    report = checkpoint.load(model, opened.files.init_checkpoint)
-    print(f"weights: {report}")
-    return model
-
-
-def extract(model, lines, size, choice, strategy):
-    """Writes the vectors of all lines, in their order."""
-    layout = extraction_task.layout(choice, size, lines.tokenizer)
-    pad_to = FLAGS.max_seq_length if device_flags.is_tpu() else None
-    reader = carried_states.Reader(model.network) if FLAGS.carry_states else model
-    predict = inference.predict_function(
-        functools.partial(extraction_task.compute, reader, choice),
-        strategy,
-        jit_compile=device_setup.compiles(strategy, static=bool(pad_to)),
+    count = wording.count(size.num_lines, "line")
+    print(
+        f"input: {count} from {FLAGS.input_file}, "
+        f"{size.num_tokens / size.num_lines:.1f} tokens on average, "
+        f"{size.num_truncated} cut to {FLAGS.max_seq_length}",
+        flush=True,
     )
-    batches = lines.batches(
-        devices.fitting_batch_size(FLAGS.batch_size, strategy),
-        max_tokens=MAX_WAITING_VALUES // layout.values_per_token,
-        pad_to=pad_to,
-        by_length=not FLAGS.carry_states,
-    )
-    with (
-        progress.Progress("extracting: token") as report,
-        vector_files.writer(FLAGS.output_file, FLAGS.output_format, layout) as write,
-    ):
+    extractor = extraction_task.Extractor(opened, settings, strategy)
+    started = time.monotonic()
+    with progress.Progress("extracting: token") as report:
         report(0, size.num_tokens, lines=0)
-        for written in inference.extract_in_order(
-            predict,
-            batches,
-            strategy,
-            report=lambda done, **counts: report(done, size.num_tokens, **counts),
-            cut=layout.cut,
-        ):
-            write(written)
+        report_tokens = functools.partial(report, total=size.num_tokens)
+        extractor.write(FLAGS.output_file, lines, size, report_tokens)
+    seconds = time.monotonic() - started
+    print(f"features: {FLAGS.output_file}, {count} in {seconds:.1f} s")
+
+
+def extract_shards(opened, settings, strategy):
+    """Writes a file for each shard that is not there yet."""
+    each = engines.open_beam(FLAGS.beam_option) if FLAGS.engine == "beam" else None
+    extraction_task.text_lines(settings, opened.tokenizer).check()
+    rule = extraction_task.rule(settings, opened.tokenizer)
+    job = shards.begin(FLAGS.input_file, FLAGS.output_file, FLAGS.lines_per_shard, rule)
+    worker = settings
+    if job.waiting and not each:
+        worker = extraction_task.Extractor(opened, settings, strategy)
+    job.run(extraction_task.write_shard, worker, "extracting", each)
+    print(f"features: {job.pattern}")
 
 
 def main(_):
     command_line.quiet_libraries()
     with errors.explained():
-        opened, lines, size, choice, strategy = prepare()
-        count = wording.count(size.num_lines, "line")
-        print(
-            f"input: {count} from {FLAGS.input_file}, "
-            f"{size.num_tokens / size.num_lines:.1f} tokens on average, "
-            f"{size.num_truncated} cut to {FLAGS.max_seq_length}",
-            flush=True,
-        )
-        model = build_model(opened, strategy)
-        started = time.monotonic()
-        extract(model, lines, size, choice, strategy)
-        seconds = time.monotonic() - started
-        print(f"features: {FLAGS.output_file}, {count} in {seconds:.1f} s")
+        write = extract_shards if FLAGS.lines_per_shard else extract
+        write(*prepare())
 
 
 if __name__ == "__main__":

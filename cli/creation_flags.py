@@ -4,7 +4,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from cli import command_line, model_flags, pretraining_flags
+from cli import command_line, engine_flags, model_flags, pretraining_flags
 
 FLAGS = flags.FLAGS
 # Read for masked words and second sentences alone.
@@ -52,10 +52,7 @@ def define() -> None:
             "Number of processes; 0 for one per core. The output does not depend on it."
         )
         integer("num_workers", 0, text, 0)
-        text = "Run on this machine, or with a runner of Apache Beam."
-        flags.DEFINE_enum("engine", "local", ["local", "beam"], text)
-        text = "Option for Apache Beam, such as --runner=DataflowRunner"
-        flags.DEFINE_multi_string("beam_option", [], text)
+    engine_flags.define()
     flags.mark_flags_as_required(["input_file", "output_file", "vocab_file"])
 
 

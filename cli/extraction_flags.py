@@ -4,7 +4,7 @@ from typing import Any
 
 from absl import flags
 
-from cli import command_line, device_flags, model_flags
+from cli import command_line, device_flags, engine_flags, model_flags
 
 FLAGS = flags.FLAGS
 
@@ -51,6 +51,7 @@ def _define_files() -> None:
             "jsonl: JSON lines, as in google-research/bert. npz: NumPy arrays. "
             "tfrecord: TFRecords. hdf5: HDF5, as in the dumps of ELMo.",
         )
+    engine_flags.define_shards()
     flags.mark_flags_as_required(["input_file", "output_file"])
 
 
@@ -61,6 +62,18 @@ def check() -> None:
             (not FLAGS[name].value, f"--{name} is empty; name a file")
             for name in ("input_file", "output_file")
         )
+    )
+    engine_flags.check_shards()
+    command_line.refuse(
+        (
+            FLAGS.carry_states and FLAGS.lines_per_shard,
+            "--carry_states needs the whole file, and --lines_per_shard cuts it; leave "
+            "out one of them",
+        ),
+        (
+            device_flags.is_tpu() and FLAGS.engine == "beam",
+            "--engine=beam does not run on TPU; leave out one of them",
+        ),
     )
     command_line.check_files("input_file")
     model_flags.check(needs_weights=True)

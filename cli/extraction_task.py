@@ -1,13 +1,71 @@
-"""The vectors that extract_features.py computes, and their layout in a file."""
+"""The work of extract_features.py: an open network, and the vectors of lines."""
 
+import dataclasses
+import functools
+import gc
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
 from absl import flags
 
-from cli import model_flags
-from contract import features
+from cli import device_flags, device_setup, model_flags
+from contract import features, remote_files
+from data_pipeline.extraction import lines as input_lines
 from data_pipeline.extraction import vectors as vector_files
+from data_pipeline.pretraining import metadata
+from modeling import models
+from modeling.checkpoints import checkpoint
+from modeling.elmo import carried_states
 from modeling.features import vectors
+from training import checkpoints, inference, loading
+from training.distribution import devices
 
 FLAGS = flags.FLAGS
+_TPU = tf.distribute.TPUStrategy  # needs batches of one shape
+MAX_WAITING_VALUES = 1 << 25  # 128 MB that wait for those of earlier lines
+
+
+class Settings(NamedTuple):
+    """What decides about the vectors; plain values, for another process as well."""
+
+    input_file: str
+    files: loading.ModelFiles
+    choice: vectors.VectorSpec
+    max_seq_length: int
+    batch_size: int
+    output_format: str
+    dtype_policy: str
+    jit_compile: bool
+    carry_states: bool
+
+
+def settings_of_flags(opened: loading.Opened, strategy: Any) -> Settings:
+    """The settings for a network on the devices of this process."""
+    _open_once.cache_clear()  # other weights may lie in the same place
+    return Settings(
+        files=opened.files,
+        choice=choose(opened.config),
+        dtype_policy=device_flags.dtype_policy(),
+        jit_compile=device_setup.compiles(strategy, static=device_flags.is_tpu()),
+        input_file=FLAGS.input_file,
+        max_seq_length=FLAGS.max_seq_length,
+        batch_size=FLAGS.batch_size,
+        output_format=FLAGS.output_format,
+        carry_states=FLAGS.carry_states,
+    )
+
+
+def rule(settings: Settings, tokenizer: Any) -> dict[str, Any]:
+    """The settings for the plan of `shards.begin`, files as digests."""
+    values = settings._asdict() | {"choice": dataclasses.asdict(settings.choice)}
+    del values["input_file"]
+    files, spelling = values.pop("files"), [str(tokenizer.do_lower_case)]
+    return values | {
+        **checkpoints.identity(files.init_checkpoint),
+        "config": remote_files.digest(list(filter(None, [files.config_file]))),
+        "vocabulary": metadata.vocab_digest([*tokenizer.definition(), *spelling]),
+    }
 
 
 def choose(config):
@@ -27,6 +85,12 @@ def compute(model, choice, batch, training):
     return {"values": values, **{name: batch[name] for name in names}}
 
 
+def text_lines(settings, tokenizer):
+    """The input file as TextLines."""
+    length, pools = settings.max_seq_length, settings.choice.pooling != "none"
+    return input_lines.TextLines(settings.input_file, tokenizer, length, pools)
+
+
 def layout(choice, size, tokenizer):
     """How the vectors of the choice lie in a file."""
     return vector_files.VectorLayout(
@@ -38,3 +102,70 @@ def layout(choice, size, tokenizer):
         frame=(1, 1) if tokenizer.start_id is not None else (0, 0),
         spell=tokenizer.ids_to_tokens,
     )
+
+
+class Extractor:
+    """The encoder with its weights, all of which must be there but the pooler's."""
+
+    def __init__(self, opened: loading.Opened, settings: Settings, strategy: Any):
+        self.lines = text_lines(settings, opened.tokenizer)
+        self._settings, self._strategy = settings, strategy
+        keras.config.set_dtype_policy(settings.dtype_policy)
+        with strategy.scope():
+            model = models.BertModel(opened.config)
+            model.build()
+        print(f"weights: {checkpoint.load(model, opened.files.init_checkpoint)}")
+        carries = settings.carry_states
+        reader = carried_states.Reader(model.network) if carries else model
+        self._predict = inference.predict_function(
+            functools.partial(compute, reader, settings.choice),
+            strategy,
+            jit_compile=settings.jit_compile,
+        )
+        gc.freeze()  # no collection looks at TensorFlow's million objects again
+
+    def write(self, path, lines, size, report, shared=False):
+        """Writes the vectors of TextLines, in their order; `size` is their Size.
+
+        `report` is called as report(tokens done, lines=lines done); `shared` is as in
+        `atomic_files.replacing`.
+        """
+        settings, is_tpu = self._settings, isinstance(self._strategy, _TPU)
+        kind = settings.output_format
+        form = layout(settings.choice, size, lines.tokenizer)
+        batches = lines.batches(
+            devices.fitting_batch_size(settings.batch_size, self._strategy),
+            max_tokens=MAX_WAITING_VALUES // form.values_per_token,
+            pad_to=settings.max_seq_length if is_tpu else None,
+            by_length=not settings.carry_states,
+        )
+        with vector_files.writer(path, kind, form, shared=shared) as write:
+            for written in inference.extract_in_order(
+                self._predict,
+                batches,
+                self._strategy,
+                report=report,
+                cut=form.cut,
+                first=lines.part.first_line,
+            ):
+                write(written)
+
+
+def write_shard(worker, shard, report=bool):
+    """Writes a shard, as Job.run has it; returns the number of its lines.
+
+    `worker` is an Extractor, or Settings, with which one is opened in this process.
+    """
+    extractor = worker if isinstance(worker, Extractor) else _open_once(worker)
+    lines = dataclasses.replace(extractor.lines, part=shard.part)
+    size = lines.measure()
+    extractor.write(shard.path, lines, size, lambda _, lines: report(lines), True)
+    return size.num_lines
+
+
+@functools.lru_cache(maxsize=1)
+def _open_once(settings):
+    opened = loading.open_network(
+        settings.files, settings.max_seq_length, checks_case=False, for_tasks=False
+    )
+    return Extractor(opened, settings, tf.distribute.get_strategy())

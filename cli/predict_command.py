@@ -1,16 +1,21 @@
 """The three modes of `python -m serving.predictor`: texts, a file, a server."""
 
 import contextlib
+import functools
+import itertools
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import flags
 
 from cli import serve_flags
-from contract import atomic_files, errors, tf_serving, wording
+from contract import atomic_files, errors, remote_files, tf_serving, wording
+from data_pipeline import engines, shards
+from data_pipeline.tables import text_rows
 from serving import answers, predictor, streaming
 from terminal import progress
 
@@ -38,6 +43,8 @@ def run(argv: Sequence[str]) -> None:
                 FLAGS.input_format,
                 FLAGS.output_file,
                 FLAGS.signature,
+                FLAGS.lines_per_shard,
+                FLAGS.beam_option if FLAGS.engine == "beam" else None,
             )
         else:
             answer_texts(FLAGS.export_dir, argv[1:], FLAGS.signature, FLAGS.json)
@@ -56,46 +63,87 @@ def answer_texts(
         print(line)
 
 
+class FileSettings(NamedTuple):
+    """What decides about the answers to a file; for another process as well."""
+
+    export: str  # directory of a version
+    signature: str
+    input_file: str
+    input_format: str
+
+
 def answer_file(
     export_dir: str,
     input_file: str,
     input_format: str = "jsonl",
     output_file: str | None = None,
     signature: str = tf_serving.DEFAULT_SIGNATURE,
+    lines_per_shard: int = 0,
+    beam_options: Sequence[str] | None = None,
 ) -> None:
-    """Writes an answer for each line of a file."""
+    """Writes an answer for each line of a file, or of each shard of its lines.
+
+    Shards are computed by a runner of Beam if there are `beam_options`.
+    """
+    if lines_per_shard:
+        each = engines.open_beam(beam_options) if beam_options is not None else None
+        export = predictor.find_version(export_dir)
+        settings = FileSettings(export, signature, input_file, input_format)
+        rule = settings._replace(export=remote_files.digest_of_tree(export))
+        job = shards.begin(
+            input_file, str(output_file), lines_per_shard, rule._asdict()
+        )
+        _open_once.cache_clear()  # another model may lie in the same place
+        job.run(write_shard, settings, "answering", each)
+        print(f"answered: {job.pattern}")
+        return
     if output_file:
         atomic_files.check_writable(output_file)
-    with _reading(input_file) as read:
-        model = predictor.Predictor(export_dir, signature)
-        with _writing(output_file) as write:
-            shows_rate = bool(output_file) or not sys.stdout.isatty()
-            count = _answer_lines(model, read, input_format, write, shows_rate)
+    read = _reader(input_file)
+    model = predictor.Predictor(export_dir, signature)
+    with (
+        _writing(output_file) as write,
+        progress.Progress("answering: lines") as report,
+    ):
+        is_shown = bool(output_file) or not sys.stdout.isatty()
+        show = functools.partial(report, total=None) if is_shown else bool
+        count = _answer_lines(model, read, input_format, write, show)
     if output_file:
         print(f"answered: {output_file}, {wording.count(count, 'line')}")
 
 
-@contextlib.contextmanager
-def _reading(path: str) -> Iterator[Callable[[], bytes]]:
-    """Yields a function that returns the next bytes, as soon as there are some."""
+def write_shard(
+    settings: FileSettings, shard: shards.Shard, report: Callable[[int], object] = bool
+) -> int:
+    """Writes the answers to a shard, in any process; as Job.run has it."""
+    with _writing(shard.path, shared=True) as write:
+        return _answer_lines(
+            _open_once(settings.export, settings.signature),
+            _reader(settings.input_file, shard.part),
+            settings.input_format,
+            write,
+            report,
+            first_line=shard.part.first_line,
+            pause_seconds=None,
+        )
+
+
+_open_once = functools.lru_cache(maxsize=1)(predictor.Predictor)
+
+
+def _reader(path: str, part: text_rows.Part = text_rows.WHOLE) -> Callable[[], bytes]:
+    """A function that returns the next bytes, as soon as there are some."""
     if path == "-":
         if sys.stdin.isatty():
             progress.print_line("one example a line; Ctrl-D ends")
-        yield lambda: os.read(sys.stdin.fileno(), _BLOCK_BYTES)
-        return
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            file.size()  # opens it
-            yield lambda: file.read(_BLOCK_BYTES)
-    except tf.errors.OpError as error:
-        raise errors.InputError(
-            f"--input_file={path}: cannot be read ({atomic_files.reason(error)}); name "
-            "a file, or - for standard input"
-        ) from error
+        return lambda: os.read(sys.stdin.fileno(), _BLOCK_BYTES)
+    blocks = text_rows.blocks(path, part)
+    first = next(blocks, b"")  # an error of opening comes before long work
+    return functools.partial(next, itertools.chain([first], blocks), b"")
 
 
 @contextlib.contextmanager
-def _writing(path: str | None) -> Iterator[Callable[[str], object]]:
+def _writing(path: str | None, shared: bool = False) -> Iterator[Callable[[str], Any]]:
     """Yields a function that writes a text, to standard output if there is no path."""
 
     def write(text):
@@ -106,26 +154,28 @@ def _writing(path: str | None) -> Iterator[Callable[[str], object]]:
         yield write
         return
     with (
-        atomic_files.replacing(path) as (temporary,),
+        atomic_files.replacing(path, shared=shared) as (temporary,),
         tf.io.gfile.GFile(temporary, "w") as file,
     ):
+        file.write("")  # makes it, where there is no line
         yield file.write
 
 
-def _answer_lines(model, read, input_format, write, shows_rate):
+def _answer_lines(model, read, input_format, write, report, **options):
     """Writes the answers; returns how many lines there were."""
-    lines = streaming.split(read)
     rows = streaming.answers(
-        lines, model.text_names, model.predict, input_format=input_format
+        streaming.split(read),
+        model.text_names,
+        model.predict,
+        input_format=input_format,
+        **options,
     )
     count, failed = 0, []
-    with progress.Progress("answering: lines") as report:
-        for count, row in enumerate(rows, start=1):
-            write(json.dumps(row, ensure_ascii=False) + "\n")
-            if "error" in row:
-                failed.append(row)
-            if shows_rate:
-                report(count, None)
+    for count, row in enumerate(rows, start=1):
+        write(json.dumps(row, ensure_ascii=False) + "\n")
+        if "error" in row:
+            failed.append(row)
+        report(count)
     if failed:
         progress.print_line(
             f"lines with an error: {len(failed)}; line {failed[0]['line']}: "

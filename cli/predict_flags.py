@@ -21,7 +21,7 @@ import os
 
 from absl import flags
 
-from cli import command_line, serve_flags
+from cli import command_line, engine_flags, serve_flags
 from contract import errors, tf_serving
 
 FLAGS = flags.FLAGS
@@ -59,6 +59,7 @@ def define() -> None:
             "File for the predictions of --input_file, one JSON object per line. The "
             "default is standard output.",
         )
+    engine_flags.define_shards()
     serve_flags.define()
     with command_line.heading("Server"):
         flags.DEFINE_string("model_name", "default", "Name of the model in URLs.")
@@ -82,5 +83,6 @@ def check() -> None:
             f"--export_dir={path}: no SavedModel there; train with --do_export first, "
             "and give OUTPUT_DIR/export, export_litert or export_onnx"
         )
+    engine_flags.check_shards()
     command_line.check_files("input_file")
     serve_flags.check()

@@ -59,6 +59,15 @@ def digest(paths: Sequence[str]) -> str:
     return f"{zlib.crc32(repr((len(paths), ends)).encode()):08x}"
 
 
+def digest_of_tree(directory: str) -> str:
+    """`digest` of all files below a directory."""
+    import tensorflow as tf
+
+    walk = tf.io.gfile.walk(directory)
+    paths = [os.path.join(folder, file) for folder, _, files in walk for file in files]
+    return digest(sorted(paths))
+
+
 def _ends(path):
     """Size of a file, and checksum of its first and last bytes."""
     import tensorflow as tf

@@ -1,7 +1,7 @@
 """Parts of messages: counts, scores and short lists."""
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -27,3 +27,9 @@ def score(value: Any) -> str:
 def listing(values: Sequence[str], limit: int = 20) -> str:
     """Values in quotes, each cut to 40 characters: ['a', 'b' and 3 more]."""
     return f"[{first_of([repr(value[:40]) for value in values], limit)}]"
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The values of `now` that `before` has not: seed was 1 and is 2; ..."""
+    pairs = [(key, before.get(key), now[key]) for key in now]
+    return "; ".join(f"{key} was {a!r} and is {b!r}" for key, a, b in pairs if a != b)

@@ -168,7 +168,7 @@ class Ahead:
         few = len(self._lines) < self._max_lines
         return few and self._num_bytes < self._max_bytes
 
-    def take(self) -> list[bytes]:
+    def take(self, pause_seconds: float | None) -> list[bytes]:
         """The lines read after a full look-ahead, a pause or the end; [] at the end.
 
         An error of reading is raised after the lines before it.
@@ -176,7 +176,7 @@ class Ahead:
         with self._change:
             self._change.wait_for(lambda: self._lines or self._is_over)
             self._change.wait_for(
-                lambda: not self._has_room() or self._is_over, PAUSE_SECONDS
+                lambda: not self._has_room() or self._is_over, pause_seconds
             )
             lines = list(self._lines)
             self._lines.clear()
@@ -200,16 +200,19 @@ def answers(
     *,
     input_format: str = "jsonl",
     look_ahead_lines: int = LOOK_AHEAD_LINES,
+    pause_seconds: float | None = PAUSE_SECONDS,
+    first_line: int = 0,
 ) -> Iterator[dict[str, Any]]:
     """Yields an answer for each line, in the order of the lines.
 
     It has the line's keys, without a context, and the model's answer; or `error`, and
-    `line`, the number from 1.
+    `line`, the number from 1 after the `first_line` lines before these. Without a pause
+    a look-ahead is always full, so batches do not depend on the speed of reading.
     """
     ahead = Ahead(lines, look_ahead_lines, LOOK_AHEAD_BYTES)
-    number = 0
+    number = first_line
     try:
-        while taken := ahead.take():
+        while taken := ahead.take(pause_seconds):
             examples = [
                 parse(line, number + i, names, input_format)
                 for i, line in enumerate(taken, start=1)

@@ -257,6 +257,8 @@ def run_program(name, arguments):
             options = split_flags(others)
             signature = options.get("signature", "serving_default")
             if "input_file" in options:
+                lines = int(options.pop("lines_per_shard", 0))
+                options["lines_per_shard"] = lines
                 predict_command.answer_file(value, **options)
             else:
                 words = [word for word in others if not word.startswith("-")]

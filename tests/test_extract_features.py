@@ -23,7 +23,7 @@ import pytest
 import tensorflow as tf
 
 import bert
-import extract_features
+from cli import extraction_task
 from tests import tiny
 
 HERE = pathlib.Path(__file__).parent
@@ -170,7 +170,7 @@ def test_vectors_of_lines_are_means_or_those_of_cls(arrays, all_layers):
 
 def test_batches_and_stretches_do_not_matter(arrays, all_layers, monkeypatch):
     # At most two tokens of five layers wait.
-    monkeypatch.setattr(extract_features, "MAX_WAITING_VALUES", 32 * 4 * 5 * 2)
+    monkeypatch.setattr(extraction_task, "MAX_WAITING_VALUES", 32 * 4 * 5 * 2)
     actual = arrays("--layers=0,1,2,3", "--batch_size=2")
     wanted = all_layers["values"][:, 1:]
     np.testing.assert_allclose(actual["values"], wanted, atol=1e-5)

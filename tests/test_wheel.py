@@ -143,3 +143,42 @@ def test_beam_workers_need_only_the_wheel(run, tmp_path):
         assert done.returncode == 0, done.stderr
         made[name] = path.read_bytes()
     assert made["beam"] == made["local"]
+
+
+@pytest.mark.slow
+def test_beam_workers_of_shards_need_only_the_wheel(run, tmp_path):
+    pytest.importorskip("apache_beam")
+    (tmp_path / "texts.txt").write_text("the film was great\na shop\nawful sea\n" * 4)
+    model = tiny.write_model(tmp_path / "model", num_hidden_layers=1)
+    exported = run(
+        "bert-pretrain",
+        f"--pretrained={model}",
+        "--do_export",
+        "--max_seq_length=16",
+        f"--output_dir={tmp_path / 'run'}",
+    )
+    assert exported.returncode == 0, exported.stderr
+    beam = ["--engine=beam", "--beam_option=--runner=DirectRunner"]
+    beam += ["--beam_option=--direct_running_mode=multi_processing"]
+    commands = {
+        "bert-features": [f"--pretrained={model}", "--layers=-1", "--pooling=mean"],
+        "bert-predict": [f"--export_dir={tmp_path / 'run' / 'export'}"],
+    }
+    commands["bert-features"] += ["--max_seq_length=16"]
+    commands["bert-predict"] += ["--signature=embed", "--input_format=lines"]
+    for command, flags in commands.items():
+        shards = {}
+        for name, engine in {"local": [], "beam": beam}.items():
+            output = tmp_path / command / f"{name}.jsonl"
+            done = run(
+                command,
+                *flags,
+                *engine,
+                f"--input_file={tmp_path / 'texts.txt'}",
+                f"--output_file={output}",
+                "--lines_per_shard=5",
+            )
+            assert done.returncode == 0, done.stderr
+            paths = sorted(output.parent.glob(f"{name}-*-of-00003.jsonl"))
+            shards[name] = [path.read_bytes() for path in paths]
+        assert shards["beam"] == shards["local"] and len(shards["beam"]) == 3

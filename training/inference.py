@@ -310,10 +310,11 @@ def extract_in_order(
     batches: Any,
     strategy: tf.distribute.Strategy,
     *,
-    report: Callable[..., None],
+    report: Callable[..., object],
     cut: Callable[[np.ndarray, int], np.ndarray],
+    first: int = 0,
 ) -> Iterator[list[Extracted]]:
-    """Yields results without a gap, from number 0 on, as soon as they are complete.
+    """Yields results without a gap, from number `first` on, once they are complete.
 
     Args:
         function: a predict_function; its outputs are unique_ids int [B], where -1 marks
@@ -323,7 +324,8 @@ def extract_in_order(
         cut: values of an example, and its length without padding -> those to keep.
     """
     waiting: dict[int, Extracted] = {}
-    num_tokens = num_lines = next_id = 0
+    num_tokens = num_lines = 0
+    next_id = first
     for outputs in run_batches(function, batches, strategy, "extracting: first batch"):
         lengths = outputs["input_mask"].sum(axis=1)
         for row, unique_id in enumerate(outputs["unique_ids"].tolist()):

@@ -41,6 +41,12 @@ class TextLines:
     tokenizer: base.Tokenizer
     max_seq_length: int  # in tokens, [CLS] and [SEP] included; longer lines are cut
     needs_tokens: bool = False  # whether a line without any token is an error
+    part: text_rows.Part = text_rows.WHOLE  # of the file, which lines are numbered in
+
+    def check(self) -> None:
+        """Reads all lines without tokenizing; raises what `measure` would find."""
+        for _ in self._texts():
+            pass
 
     def measure(self) -> Size:
         """Reads the file once; ValueError without lines, or for an empty one."""
@@ -49,10 +55,6 @@ class TextLines:
             num_lines += len(packed)
             num_tokens += len(packed.tokens)
             num_truncated += packed.num_truncated
-        if not num_lines:
-            raise errors.InputError(
-                f"{self.path}: is empty; give a file with a text a line"
-            )
         return Size(num_lines, num_tokens, num_truncated)
 
     def batches(
@@ -76,7 +78,7 @@ class TextLines:
         """
 
         def pools():
-            first_line = 0
+            first_line = self.part.first_line
             for packed in self._chunks():
                 for rows in _cut(packed.splits, max_tokens):
                     yield _pool(packed, rows, first_line, batch_size, by_length)
@@ -110,19 +112,30 @@ class TextLines:
     def _has_frame(self) -> bool:
         return self.tokenizer.start_id is not None
 
-    def _chunks(self) -> Iterator[packing.Packed]:
-        chunk: list[tuple[str, str]] = []
-        characters = 0
-        for number, line in text_rows.lines(self.path):
-            chunk.append(split(line))
-            characters += len(line)
-            if chunk[-1][1] and not self._has_frame:
+    def _texts(self):
+        """Yields number, line and its two texts."""
+        number = 0
+        for number, line in text_rows.lines(self.path, self.part):
+            texts = split(line)
+            if texts[1] and not self._has_frame:
                 raise errors.InputError(
                     f"{self.path}:{number}: is a pair of texts, A{SEPARATOR}B, and the "
                     "vocabulary has no special tokens to stand around them, as a GPT "
                     "has none before it is fine-tuned; give a text a line, or the "
                     "--output_dir of a run of run_classifier.py"
                 )
+            yield number, line, texts
+        if not number:
+            raise errors.InputError(
+                f"{self.path}: is empty; give a file with a text a line"
+            )
+
+    def _chunks(self) -> Iterator[packing.Packed]:
+        chunk: list[tuple[str, str]] = []
+        characters = 0
+        for number, line, texts in self._texts():
+            chunk.append(texts)
+            characters += len(line)
             if len(chunk) == _CHUNK_LINES or characters >= _CHUNK_CHARACTERS:
                 yield self._pack(chunk, number)
                 chunk, characters = [], 0

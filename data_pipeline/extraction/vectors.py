@@ -54,8 +54,10 @@ class VectorLayout:
 
 
 @contextlib.contextmanager
-def writer(path: str, output_format: str, layout: VectorLayout) -> Iterator[Write]:
-    """Opens a file in one of `FORMATS`; it replaces `path` if all goes well.
+def writer(
+    path: str, output_format: str, layout: VectorLayout, *, shared: bool = False
+) -> Iterator[Write]:
+    """Opens a file in one of `FORMATS`; as `atomic_files.replacing`.
 
     Yields a function that takes the next lines, and writes them while the caller goes
     on: objects with unique_id, the number of the line, input_ids int32 [S] or [S, C],
@@ -77,7 +79,7 @@ def writer(path: str, output_format: str, layout: VectorLayout) -> Iterator[Writ
 
     try:
         with (
-            atomic_files.replacing(path) as (temporary,),
+            atomic_files.replacing(path, shared=shared) as (temporary,),
             FORMATS[output_format](temporary, layout) as write_line,
         ):
             with _in_background(functools.partial(write, write_line)) as write_later:
@@ -158,7 +160,7 @@ def _tfrecord(path, layout):
         data = result.values.astype("<f4", copy=False).tobytes()
         packed = tf.train.BytesList(value=[data]).SerializeToString()
         feature[VALUES].float_list.ParseFromString(packed)
-        return example.SerializeToString()
+        return example.SerializeToString(deterministic=True)
 
     with tf.io.TFRecordWriter(path) as file:
         yield lambda result: file.write(record(result))

@@ -5,9 +5,10 @@ import gzip
 import itertools
 import json
 import os
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from contract import errors, json_files, remote_files
 
@@ -70,24 +71,31 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def lines(path: str) -> Iterator[tuple[int, str]]:
-    """Yields number and text of each line; a line ends at LF and nothing else.
+class Part(NamedTuple):
+    """Whole lines of a file, by places in bytes of its text, unpacked if it is gzip."""
 
-    Reads what `tf.io.gfile` opens, plain or gzip, and drops a leading byte-order mark.
-    What is not UTF-8 raises ValueError.
+    first_line: int = 0
+    start: int = 0
+    stop: int = sys.maxsize
+
+
+WHOLE = Part()
+
+
+def blocks(path: str, part: Part = WHOLE) -> Iterator[bytes]:
+    """Yields the bytes of a file that `tf.io.gfile` opens, plain or gzip, in pieces.
+
+    gzip has no places, so it is unpacked from its beginning.
     """
-    number = 0
-    begun: list[bytes] = []  # pieces of a line whose end is not read yet
+    left = part.stop - part.start
     try:
         with remote_files.open_file(path) as raw:
             stream = gzip.GzipFile(fileobj=raw) if path.endswith(".gz") else raw
-            while chunk := stream.read(_CHUNK_BYTES):
-                *whole, last = chunk.split(b"\n")
-                for line in whole:
-                    number += 1
-                    yield number, _decode(path, number, b"".join([*begun, line]))
-                    begun = []
-                begun.append(last)
+            if part.start:
+                stream.seek(part.start)
+            while block := stream.read(min(_CHUNK_BYTES, left)):
+                yield block
+                left -= len(block)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path}: no such file; check the path") from error
     except (OSError, EOFError, zlib.error) as error:
@@ -95,6 +103,23 @@ def lines(path: str) -> Iterator[tuple[int, str]]:
             f"{path}: cannot be read ({_one_line(error)}); check that it is a "
             "complete, readable file"
         ) from error
+
+
+def lines(path: str, part: Part = WHOLE) -> Iterator[tuple[int, str]]:
+    """Yields number and text of each line; a line ends at LF and nothing else.
+
+    Reads `blocks`, and drops a leading byte-order mark; the first line of the file has
+    number 1. What is not UTF-8 raises ValueError.
+    """
+    number = part.first_line
+    begun: list[bytes] = []  # pieces of a line whose end is not read yet
+    for block in blocks(path, part):
+        *whole, last = block.split(b"\n")
+        for line in whole:
+            number += 1
+            yield number, _decode(path, number, b"".join([*begun, line]))
+            begun = []
+        begun.append(last)
     if last := b"".join(begun):
         yield number + 1, _decode(path, number + 1, last)
 

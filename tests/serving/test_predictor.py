@@ -99,7 +99,7 @@ def test_model_that_has_no_room_says_so_in_the_line(export_dir, tmp_path, monkey
 def test_wrong_place_is_one_line_before_the_work(export_dir, monkeypatch, capsys):
     for change, text in (
         ({"export_dir": "/nowhere"}, "--export_dir=/nowhere: no SavedModel there"),
-        ({"input_file": str(ROOT)}, f"--input_file={ROOT}: cannot be read"),
+        ({"input_file": str(ROOT)}, f"{ROOT}: cannot be read"),
         ({"output_file": str(ROOT)}, "is a directory; name the file"),
         ({"output_file": "/dev/null/x"}, "/dev/null/x: cannot be written"),
     ):

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, errors, json_files
+from contract import atomic_files, errors, json_files, wording
 from data_pipeline.pretraining import metadata
 from data_pipeline.tables import file_patterns
 from data_pipeline.text import base, opening
@@ -187,15 +187,10 @@ def begin(job: Job) -> list[int]:
 def _difference(job: Job, before: dict[str, Any], now: dict[str, Any]) -> str:
     before = {**before.pop("settings"), **before}
     now = {**now.pop("settings"), **now}
-    differing = [
-        f"{key} was {before.get(key)!r} and is {value!r}"
-        for key, value in now.items()
-        if before.get(key) != value
-    ]
     return (
         f"{job.work_dir} holds an unfinished job with other settings: "
-        f"{'; '.join(differing)[:1000]}; finish that with its own flags, or delete "
-        "the directory to start anew"
+        f"{wording.differences(before, now)[:1000]}; finish that with its own flags, "
+        "or delete the directory to start anew"
     )
 
 

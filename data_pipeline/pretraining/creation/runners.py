@@ -1,16 +1,13 @@
 """Runs the tasks of creation: on the cores of this machine, or on a cluster by Beam."""
 
 import collections
-import contextlib
 import dataclasses
-import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from typing import Any
 
-import tensorflow as tf
-
 from contract import errors
+from data_pipeline import engines
 from data_pipeline.pretraining.creation import job as creation_job
 from data_pipeline.pretraining.creation import tasks as creation_tasks
 from data_pipeline.vocabularies import byte_ranges
@@ -33,7 +30,7 @@ def run_local(
             in the way, or the corpus holds nothing.
     """
     totals: collections.Counter[str] = collections.Counter()
-    with _failures_explained(job):
+    with engines.failures_explained(job.work_dir):
         _results(
             executor.submit(
                 byte_ranges.unpack, job.input_files[i], job.unpacked_path(i)
@@ -52,22 +49,6 @@ def run_local(
         _results(executor.submit(creation_tasks.assemble, sent, file) for file in files)
         creation_job.end(job)
     return dict(totals)
-
-
-@contextlib.contextmanager
-def _failures_explained(job: creation_job.Job) -> Iterator[None]:
-    """Adds to TensorFlow's errors about files, and to Ctrl-C, how to go on."""
-    remedy = (
-        f"what is done stays in {job.work_dir}: run the same command again to go on "
-        "from there"
-    )
-    try:
-        yield
-    except (tf.errors.OpError, OSError) as error:
-        reason = getattr(error, "message", str(error))
-        raise OSError(f"{reason}; {remedy}") from error
-    except KeyboardInterrupt as error:
-        raise KeyboardInterrupt(f"({remedy})") from error
 
 
 def _written(
@@ -116,35 +97,18 @@ def _check_totals(job: creation_job.Job, totals: Totals) -> None:
 def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
     """Does the same as Apache Beam pipelines; the records are equal, byte for byte.
 
-    All workers must be able to read and write all paths, as with gs://. The options
-    name the runner, such as --runner=DataflowRunner.
+    All workers must be able to read and write all paths, as with gs://.
 
     Raises:
-        OSError, ValueError: as in `run_local`, or apache-beam is not installed.
+        OSError, ValueError: as in `run_local` and `engines.open_beam`.
     """
-    try:
-        import apache_beam as beam
-        from apache_beam.options import pipeline_options
-    except ImportError as error:
-        raise errors.InputError(
-            "--engine=beam needs a package: pip install apache-beam, or its extra for "
-            "the runner, such as apache-beam[gcp]"
-        ) from error
-
-    def each(function, items):
-        """Calls function(job, item) for every item, somewhere."""
-        if not items:
-            return
-        settings = pipeline_options.PipelineOptions(list(options))
-        with beam.Pipeline(options=settings) as pipeline:
-            begun = pipeline | beam.Create(list(items)) | beam.Reshuffle()
-            _ = begun | function.__name__ >> beam.Map(functools.partial(function, job))
-
-    with _failures_explained(job):
-        each(creation_job.unpack, creation_job.begin(job))
-        each(creation_tasks.write_unit, range(len(creation_job.write_plan(job).units)))
+    each = engines.open_beam(options)
+    with engines.failures_explained(job.work_dir):
+        each(creation_job.unpack, job, creation_job.begin(job))
+        units = range(len(creation_job.write_plan(job).units))
+        each(creation_tasks.write_unit, job, units)
         totals = creation_tasks.totals(job)
         _check_totals(job, totals)
-        each(creation_tasks.assemble, range(len(job.output_files)))
+        each(creation_tasks.assemble, job, range(len(job.output_files)))
         creation_job.end(job)
     return totals

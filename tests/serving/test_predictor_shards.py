@@ -1,0 +1,248 @@
+"""serving.predictor with --lines_per_shard: the bytes of one file, and a killed job."""
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import tensorflow as tf
+
+from cli import predict_command
+from contract import errors, file_names
+from data_pipeline.tables import text_rows
+from serving import export
+from serving.protocol import servables
+from tests import tiny
+
+PATIENCE = 240  # seconds, on a busy machine
+ROOT = tiny.ROOT
+BEAM = ("--runner=DirectRunner",)
+
+
+def save(folder, *labels):
+    """Exports a classifier of texts by their length, the same in every batch."""
+
+    def classify(text):
+        size = tf.strings.length(text)
+        best = tf.gather(tf.constant(labels), tf.cast(size > 3, tf.int32))
+        share = 1 / (2 + tf.cast(size, tf.float32))
+        return {"probabilities": tf.stack([share, 1 - share], -1), "label": best}
+
+    module = export.ServedModel(
+        [], serving_default=export.text_function(classify, "text")
+    )
+    names = {file_names.LABEL_MAP: json.dumps(dict(zip("01", labels, strict=True)))}
+    return export.save(module, str(folder), names)
+
+
+@pytest.fixture(scope="module")
+def export_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sizes") / "export"
+    save(folder, "short", "long")
+    return str(folder)
+
+
+@pytest.fixture
+def answer(export_dir, tmp_path):
+    """Answers a text; returns the bytes of the output files."""
+
+    def call(name, text, lines_per_shard=0, *, input_format="lines", **options):
+        path = tmp_path / ("in.gz" if options.pop("packed", False) else "in")
+        path.write_bytes(gzip.compress(text, mtime=0) if path.suffix else text)
+        predict_command.answer_file(
+            options.pop("export_dir", export_dir),
+            str(path),
+            input_format,
+            str(tmp_path / name),
+            lines_per_shard=lines_per_shard,
+            **options,
+        )
+        return outputs(tmp_path / name)
+
+    return call
+
+
+def outputs(path):
+    shards = sorted(path.parent.glob(f"{path.stem}-*-of-*{path.suffix}"))
+    return [file.read_bytes() for file in shards or [path]]
+
+
+LINES = b"\xef\xbb\xbfa\nlong one\r\n\n\xff wrong\nb\tc\nthe last one"
+
+
+def test_shards_have_the_bytes_and_line_numbers_of_one_file(answer, capsys):
+    (whole,) = answer("whole.jsonl", LINES)
+    rows = [json.loads(line) for line in whole.splitlines()]
+    assert [row.get("text") for row in rows] == [
+        *("a", "long one", "", None, None, "the last one")
+    ]
+    assert [row.get("line") for row in rows] == [None, None, None, 4, 5, None]
+    capsys.readouterr()
+    shards = answer("cut.jsonl", LINES, 2)
+    assert b"".join(shards) == whole
+    assert [shard.count(b"\n") for shard in shards] == [2, 2, 2]
+    printed = capsys.readouterr()
+    assert "cut-*-of-00003.jsonl, 0 of them finished" in printed.out
+    assert "lines with an error: 1; line 5: 2 texts; give text" in printed.err
+    assert answer("cut1.jsonl", LINES, 1, packed=True) == whole.splitlines(True)
+    assert answer("packed.jsonl", LINES, packed=True) == [whole]
+    objects = b'"a"\n{"text": "long one", "id": 7}\nnone\n'
+    (whole,) = answer("objects.jsonl", objects, input_format="jsonl")
+    assert b'"id": 7' in whole and b'"line": 3' in whole
+    shards = answer("objects2.jsonl", objects, 2, input_format="jsonl")
+    assert b"".join(shards) == whole and len(shards) == 2
+
+
+def test_empty_file_has_an_empty_output(answer):
+    assert answer("whole.jsonl", b"") == [b""]
+    assert answer("cut.jsonl", b"", 3) == [b""]
+
+
+def test_batches_do_not_depend_on_the_speed_of_reading(answer, monkeypatch):
+    """Whole shards are looked ahead; without shards, a pause ends a look-ahead."""
+    sizes = []
+    predict = servables.Version.predict
+
+    def counted(self, name, arrays):
+        sizes.append(len(arrays["text"]))
+        return predict(self, name, arrays)
+
+    def slow_reader(path, part=text_rows.WHOLE):
+        lines = b"".join(text_rows.blocks(path, part)).splitlines(True)
+
+        def read():
+            time.sleep(0.1)
+            return lines.pop(0) if lines else b""
+
+        return read
+
+    monkeypatch.setattr(servables.Version, "predict", counted)
+    monkeypatch.setattr(predict_command, "_reader", slow_reader)
+    text = b"a\nb\nc\nd\ne\nf\n"
+    answer("cut.jsonl", text, 3)
+    assert sizes == [3, 3]
+    sizes.clear()
+    answer("whole.jsonl", text)
+    assert sum(sizes) == 6 and len(sizes) > 2
+
+
+def test_finished_shards_are_not_computed_again(answer, tmp_path, monkeypatch):
+    text = b"".join(b"%d" % 7**i + b"\n" for i in range(9))
+    wanted = answer("whole.jsonl", text, 2)
+    before = servables.Version.predict
+    asked = []
+
+    def predict(self, name, arrays):
+        asked.append(len(arrays["text"]))
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return before(self, name, arrays)
+
+    monkeypatch.setattr(servables.Version, "predict", predict)
+    with pytest.raises(KeyboardInterrupt, match=r"stays in .*/cut-\*-of-00005.jsonl"):
+        answer("cut.jsonl", text, 2)
+    first = {p: p.stat().st_mtime_ns for p in tmp_path.glob("cut-*-of-00005.jsonl")}
+    assert len(first) == 2 and not list(tmp_path.glob("*incomplete*"))
+    assert answer("cut.jsonl", text, 2) == wanted
+    assert asked == [2, 2, 2, 2, 2, 1]
+    assert {path: path.stat().st_mtime_ns for path in first} == first
+
+
+def test_another_export_or_format_is_another_job(answer, tmp_path):
+    answer("v.jsonl", b"a\nb\n", 1)
+    other = tmp_path / "other"
+    save(other, "brief", "long")
+    with pytest.raises(errors.InputError, match=r"export was '\w{8}' and is '\w{8}'; "):
+        answer("v.jsonl", b"a\nb\n", 1, export_dir=str(other))
+    with pytest.raises(errors.InputError, match="input_format was 'lines' and is 'js"):
+        answer("v.jsonl", b"a\nb\n", 1, input_format="jsonl")
+    assert answer("v.jsonl", b"a\nb\n", 1) == answer("w.jsonl", b"a\nb\n", 1)
+
+
+@pytest.mark.parametrize("beam_options", [None, BEAM])
+def test_new_model_in_the_same_place_is_opened(
+    answer, tmp_path, monkeypatch, beam_options
+):
+    if beam_options:
+        pytest.importorskip("apache_beam")
+    place = {"export_dir": str(tmp_path / "new" / "1"), "beam_options": beam_options}
+    uncached = tf.saved_model.load.__wrapped__  # conftest.py keeps what it loads
+    monkeypatch.setattr(tf.saved_model, "load", uncached)
+    labels = []
+    for name in ("brief", "short"):
+        shutil.rmtree(tmp_path / "new", ignore_errors=True)
+        save(tmp_path / "new", name, "long")
+        (shard,) = answer(f"{name}.jsonl", b"a", 2, **place)
+        labels.append(json.loads(shard)["label"])
+    assert labels == ["brief", "short"]
+
+
+def test_beam_writes_the_same_bytes(answer):
+    pytest.importorskip("apache_beam")
+    wanted = answer("local.jsonl", LINES, 2)
+    assert answer("beam.jsonl", LINES, 2, beam_options=BEAM) == wanted
+
+
+@pytest.mark.slow
+def test_two_processes_of_beam_write_the_same_bytes(answer):
+    pytest.importorskip("apache_beam")
+    workers = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
+    wanted = answer("local.jsonl", LINES, 1)
+    assert answer("beam.jsonl", LINES, 1, beam_options=(*BEAM, *workers)) == wanted
+
+
+@pytest.mark.slow
+def test_job_that_is_killed_ends_with_the_same_bytes(export_dir, answer, tmp_path):
+    text = b"".join(b"%d\n" % (i * 7919) for i in range(60_000))
+    wanted = answer("whole.jsonl", text, 500)
+    command = [sys.executable, "-m", "serving.predictor", f"--export_dir={export_dir}"]
+    command += ["--input_format=lines", f"--input_file={tmp_path}/in"]
+    command += [f"--output_file={tmp_path}/killed.jsonl", "--lines_per_shard=500"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE
+    )
+    end = time.monotonic() + PATIENCE
+    while len(finished := sorted(tmp_path.glob("killed-*-of-00120.jsonl"))) < 3:
+        assert process.poll() is None and time.monotonic() < end
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    finished = sorted(tmp_path.glob("killed-*-of-00120.jsonl"))
+    assert 3 <= len(finished) < 120
+    times = [path.stat().st_mtime_ns for path in finished]
+    assert answer("killed.jsonl", text, 500) == wanted
+    assert [path.stat().st_mtime_ns for path in finished] == times
+    assert not list(tmp_path.glob("*incomplete*"))
+
+
+# Flags, and words of the error.
+REFUSED = {
+    "--lines_per_shard=2 text": "--lines_per_shard=2 needs an --input_file to read",
+    "--input_file=- --lines_per_shard=2": "--lines_per_shard=2 needs an --input_file",
+    "--input_file=README.md --lines_per_shard=2": "--output_file to name its shards",
+    "--input_file=README.md --engine=beam": "add --lines_per_shard=16384, for example",
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_mistakes_are_refused(arguments, monkeypatch):
+    from absl import flags
+
+    from cli import predict_flags
+
+    monkeypatch.chdir(ROOT)
+    before = set(flags.FLAGS)
+    try:
+        predict_flags.define()
+        flags.FLAGS(["predictor", "--export_dir=docs", *arguments.split()])
+        with pytest.raises(errors.InputError, match=REFUSED[arguments]):
+            predict_flags.check()
+    finally:
+        for name in set(flags.FLAGS) - before:
+            delattr(flags.FLAGS, name)
