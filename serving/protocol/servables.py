@@ -3,6 +3,7 @@
 Wrong requests raise the errors of `tf.errors`, whose codes are those of gRPC.
 """
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -54,28 +55,41 @@ class Version:
             )
         return signatures[name]
 
+    @functools.cached_property
+    def _specs(self):
+        """{signature: {input: TensorSpec}}; they take a tenth of a short request."""
+        return {
+            name: {key: _spec(info) for key, info in definition.inputs.items()}
+            for name, definition in self.signatures.items()
+        }
+
     def text_signatures(self) -> dict[str, dict[str, int]]:
         """{name: inputs} of the signatures that take texts and nothing else.
 
         Inputs are {name: texts of an example}, 1 for texts [B] and n for [B, n].
         """
         signatures = {}
-        for name, definition in self.signatures.items():
-            counts = {k: _count_texts(info) for k, info in definition.inputs.items()}
+        for name, specs in self._specs.items():
+            counts = {k: _count_texts(spec) for k, spec in specs.items()}
             if counts and all(counts.values()):
                 signatures[name] = counts
         return signatures
 
-    def joins_rows(self, name: str) -> bool:
-        """Whether texts of several requests may be computed as one.
+    @functools.cached_property
+    def joined_signatures(self) -> frozenset[str]:
+        """The signatures for which texts of several requests may be computed as one.
 
         Outputs whose width depends on the longest text of a request are excluded.
         """
-        outputs = self.signature(name).outputs.values()
-        return (
-            self._has_independent_rows
-            and (name or tf_serving.DEFAULT_SIGNATURE) in self.text_signatures()
-            and all(_spec(info).shape[1:].is_fully_defined() for info in outputs)
+        if not self._has_independent_rows:
+            return frozenset()
+        return frozenset(
+            name
+            for name in self.text_signatures()
+            if all(
+                _spec(info).shape[1:].is_fully_defined()
+                for info in self.signatures[name].outputs.values()
+            )
         )
 
     def predict(self, name: str, arrays: Arrays) -> Arrays:
@@ -94,14 +108,15 @@ class Version:
             tf.errors.InvalidArgumentError: names, types or shapes of the inputs are
                 not those of the signature.
         """
-        inputs = self.signature(name).inputs
+        self.signature(name)
+        inputs = self._specs[name or tf_serving.DEFAULT_SIGNATURE]
         if set(arrays) != set(inputs):
             raise invalid(
                 f"inputs are {', '.join(sorted(arrays)) or 'none'}; the signature "
                 f"takes {', '.join(sorted(inputs))}"
             )
-        for key, info in inputs.items():
-            _check(key, arrays[key], info)
+        for key, spec in inputs.items():
+            _check(key, arrays[key], spec)
 
 
 class Model(NamedTuple):
@@ -177,16 +192,14 @@ def _spec(info):
     return tf.TensorSpec(info.tensor_shape, tf.as_dtype(info.dtype))
 
 
-def _count_texts(info):
+def _count_texts(spec):
     """The number of texts of an example in an input; 0 if it takes no texts."""
-    spec = _spec(info)
     if spec.dtype != tf.string or spec.shape.rank not in (1, 2):
         return 0
     return 1 if spec.shape.rank == 1 else spec.shape[1] or 0
 
 
-def _check(name, array, info):
-    spec = _spec(info)
+def _check(name, array, spec):
     dtype = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
     if dtype != spec.dtype:
         raise invalid(

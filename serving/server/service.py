@@ -21,6 +21,7 @@ _MAX_DRAINED_BYTES = (
     1 << 28
 )  # of a body that is too large, so that its sender reads why
 _MAX_BODIES = 8  # of the largest size, in memory at a time
+_QUICK_SECONDS = 0.05  # until which nobody looks whether the client is there
 _CLOSE = {"Connection": "close"}
 
 
@@ -136,7 +137,7 @@ class Service:
                     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                     f"a request of {actual} {unit}, the limit is {limit}; send several",
                 )
-        key = (id(version), name) if version.joins_rows(name) else None
+        key = (id(version), name) if name in version.joined_signatures else None
         call = functools.partial(version.call, name)
         return await self.wait(request, batching.Work(call, arrays, size, key))
 
@@ -149,13 +150,15 @@ class Service:
             raise refuse(HTTPStatus.TOO_MANY_REQUESTS, text, Retry_After="1") from None
         future = asyncio.wrap_future(work.future)
         self._pending.add(future)
-        gone = asyncio.ensure_future(request.receive())
+        seconds = self.limits.request_seconds
+        quick = min(_QUICK_SECONDS, seconds)
+        gone = None
         try:
-            await asyncio.wait(
-                {future, gone},
-                timeout=self.limits.request_seconds,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            await asyncio.wait({future}, timeout=quick)
+            if not future.done():  # only now, because a task takes time
+                gone = asyncio.ensure_future(request.receive())
+                waits, first = {future, gone}, asyncio.FIRST_COMPLETED
+                await asyncio.wait(waits, timeout=seconds - quick, return_when=first)
             if future.cancelled():
                 self.num_unanswered += 1
                 text = "the server stopped before there was an answer"
@@ -164,15 +167,13 @@ class Service:
                 request.state.work = work
                 return future.result()
             self.batcher.drop(work)
-            if gone.done():
+            if gone and gone.done():
                 raise Gone
-            raise refuse(
-                HTTPStatus.GATEWAY_TIMEOUT,
-                f"no answer within {self.limits.request_seconds:g} s; send less, or "
-                "try again later",
-            )
+            text = f"no answer within {seconds:g} s; send less, or try again later"
+            raise refuse(HTTPStatus.GATEWAY_TIMEOUT, text)
         finally:
-            gone.cancel()
+            if gone:
+                gone.cancel()
             self._pending.discard(future)
 
     def give_up(self) -> None:

@@ -345,6 +345,6 @@ def test_outputs_as_wide_as_the_longest_text_are_computed_alone():
     ids = test_rest.SIGNATURES["ids"]
     signatures = {"wide": signature, "fixed": fixed, "ids": ids}
     version = servables.Version(signatures, None)
-    assert [version.joins_rows(name) for name in signatures] == [False, True, False]
+    assert version.joined_signatures == {"fixed"}
     version = servables.Version(signatures, None, has_independent_rows=False)
-    assert not version.joins_rows("fixed")
+    assert version.joined_signatures == set()
