@@ -46,6 +46,7 @@ def data(tmp_path_factory):
         "short": (("one", "two", "not"), [("bad", "good", "a"), ("bad", "fine")]),
         "copies": (("one", "two"), [("bad", "good")] * 30),
         "single": (("text",), [(text,) for text, _ in rows]),
+        "one": (("text", "label"), [("bad", "no")]),
     }
     for name, (header, table) in tables.items():
         tiny.write_tsv(directory / f"{name}.tsv", header, table)
@@ -278,6 +279,7 @@ MISTAKES = {
     ("short", "", (*COLUMNS, "--negative_columns=not")): "short.tsv:3: ",
     ("copies", "", COLUMNS): "batches of 8 rows without a text twice cannot be made",
     ("single", "", ("--text_a_column=text",)): "rows of one text need a label",
+    ("labelled", "one", ()): "one.tsv: has one row of text and label",
     ("pairs", "", (*COLUMNS, "--loss=cosent")): "--loss=cosent is not for pairs rows",
     ("pairs", "", (*COLUMNS, "--triplet_margin=1")): "is for --loss=triplet",
     ("pairs", "", (*COLUMNS, "--matryoshka_dims=8,900")): "900 is not one of 1 to",

@@ -132,6 +132,11 @@ def load(
     kind = rows.kind_of(table, has_teacher=has_teacher)
     each = rows.texts_of(table)
     size = len(each[0])
+    if kind == rows.LABELLED and len(each) < 2:
+        raise errors.InputError(
+            f"{table.path}: has one row of text and label, and rows are compared with "
+            "one another; give two or more"
+        )
     before = prompts[:1] + prompts[1:] * (size - 1)
     texts = [p + text for row in each for p, text in zip(before, row, strict=True)]
     numbers: dict[str, int] = {}

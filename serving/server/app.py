@@ -84,8 +84,9 @@ class App:
 
     async def _observe(self, scope, receive, send):
         request, began = requests.Request(scope, receive), time.perf_counter()
-        given = request.headers.get("x-request-id", "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex[:16]
+        request_id = request.headers.get("x-request-id", "")
+        if not _REQUEST_ID.fullmatch(request_id):
+            request_id = uuid.uuid4().hex[:16]
         response = await self._respond(request)
         work = getattr(request.state, "work", None)
         took = time.perf_counter() - began

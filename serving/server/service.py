@@ -1,8 +1,9 @@
 """Requests to outputs: the limits of a server, and the model that it answers from."""
 
 import asyncio
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent import futures
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -17,9 +18,7 @@ from serving.server import batching, metrics
 
 _INLINE_BYTES = 1 << 14  # of a body or an answer that is read or written between others
 _MAX_VALUES = 1 << 20  # lists, objects and commas of a body; an object is 64 bytes
-_MAX_DRAINED_BYTES = (
-    1 << 28
-)  # of a body that is too large, so that its sender reads why
+_MAX_DRAINED_BYTES = 1 << 28  # of a body that is too large
 _MAX_BODIES = 8  # of the largest size, in memory at a time
 _QUICK_SECONDS = 0.05  # until which nobody looks whether the client is there
 _CLOSE = {"Connection": "close"}
@@ -83,7 +82,7 @@ class Service:
 
     async def predict(self, request: requests.Request, path: str) -> str:
         """The JSON that answers a prediction of TensorFlow Serving's API."""
-        async with Body(self, request) as body:
+        async with self.body(request) as body:
             model = self.require_model()
             most = self.limits.max_request_rows
             prediction = await self.run(rest.read, len(body), model, path, body, most)
@@ -181,71 +180,62 @@ class Service:
         for future in self._pending:
             future.cancel()
 
-    def add_bytes(self, count: int) -> None:
-        """Counts bytes of bodies; HTTPException where too many are in memory."""
+    @contextlib.asynccontextmanager
+    async def body(self, request: requests.Request) -> AsyncIterator[bytes]:
+        """Yields the body of a request, which counts until the request is answered.
+
+        Raises:
+            HTTPException: it has no length, is too large or too slow, or the bodies of
+                other requests take all memory.
+            Gone: the client has closed its connection.
+        """
+        limits, parts, size = self.limits, [], 0
+        length = _read_length(request.headers)
+        is_small = length <= limits.max_body_bytes
+        if length > _MAX_DRAINED_BYTES:
+            raise _too_large(length, limits)
+        try:
+            try:
+                with anyio.fail_after(limits.body_seconds):
+                    async for part in request.stream():
+                        if is_small:  # else its sender reads the answer at the end
+                            parts.append(part)
+                            size += len(part)
+                            self._add_bytes(len(part))
+            except TimeoutError as error:
+                text = f"{length} bytes did not arrive in {limits.body_seconds:g} s"
+                raise refuse(HTTPStatus.REQUEST_TIMEOUT, text, **_CLOSE) from error
+            except requests.ClientDisconnect as error:
+                raise Gone from error
+            if not is_small:
+                raise _too_large(length, limits)
+            body = b"".join(parts)
+            if sum(body.count(sign) for sign in (b",", b"[", b"{")) > _MAX_VALUES:
+                text = f"a body of more than {_MAX_VALUES} values; send several"
+                raise refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+            yield body
+        finally:
+            self._body_bytes -= size
+
+    def _add_bytes(self, count):
         self._body_bytes += count
         if self._body_bytes > _MAX_BODIES * self.limits.max_body_bytes:
-            text = "the bodies of other requests take all memory; try again later"
+            text = "bodies of other requests take all memory; try again later"
             raise refuse(HTTPStatus.TOO_MANY_REQUESTS, text, Retry_After="1", **_CLOSE)
 
 
-class Body:
-    """The body of a request, in memory until the request is answered.
+def _read_length(headers):
+    """The bytes of a body by its header; HTTPException where there is none."""
+    if (encoding := headers.get("content-encoding", "identity")) != "identity":
+        text = f"Content-Encoding is {encoding:.80}; send the JSON as it is"
+        raise refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text, **_CLOSE)
+    length = headers.get("content-length", "")
+    if "transfer-encoding" in headers or not length.isdecimal():
+        text = "give the size of the body in bytes as Content-Length"
+        raise refuse(HTTPStatus.LENGTH_REQUIRED, text, **_CLOSE)
+    return int(length)  # of at most 20 digits
 
-    Raises HTTPException where it has no length, is too large or too slow.
-    """
 
-    def __init__(self, service: Service, request: requests.Request):
-        self._service, self._request, self._size = service, request, 0
-
-    async def __aenter__(self) -> bytes:
-        try:
-            return await self._read(self._service.limits)
-        except BaseException:
-            await self.__aexit__()
-            raise
-
-    async def __aexit__(self, *_: Any) -> None:
-        self._service.add_bytes(-self._size)
-        self._size = 0
-
-    async def _read(self, limits):
-        headers = self._request.headers
-        if (encoding := headers.get("content-encoding", "identity")) != "identity":
-            text = f"Content-Encoding is {encoding:.80}; send the JSON as it is"
-            raise refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text, **_CLOSE)
-        length = headers.get("content-length", "")
-        if "transfer-encoding" in headers or not length.isdecimal():
-            text = "give the size of the body in bytes as Content-Length"
-            raise refuse(HTTPStatus.LENGTH_REQUIRED, text, **_CLOSE)
-        if len(length) > 18 or int(length) > limits.max_body_bytes:
-            if len(length) <= 18 and int(length) <= _MAX_DRAINED_BYTES:
-                await self._drain(limits)
-            text = f"a body of {length:.30} bytes, the limit is {limits.max_body_bytes}"
-            text += "; send less"
-            raise refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text, **_CLOSE)
-        parts = []
-        try:
-            with anyio.fail_after(limits.body_seconds):
-                async for part in self._request.stream():
-                    parts.append(part)
-                    self._size += len(part)
-                    self._service.add_bytes(len(part))
-        except TimeoutError as error:
-            text = f"{length} bytes did not arrive in {limits.body_seconds:g} s"
-            raise refuse(HTTPStatus.REQUEST_TIMEOUT, text, **_CLOSE) from error
-        except requests.ClientDisconnect as error:
-            raise Gone from error
-        body = b"".join(parts)
-        if sum(body.count(sign) for sign in (b",", b"[", b"{")) > _MAX_VALUES:
-            text = f"a body of more than {_MAX_VALUES} values; send several"
-            raise refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
-        return body
-
-    async def _drain(self, limits):
-        try:
-            with anyio.move_on_after(limits.body_seconds):
-                async for _ in self._request.stream():
-                    pass
-        except requests.ClientDisconnect as error:
-            raise Gone from error
+def _too_large(length, limits):
+    text = f"a body of {length} bytes, the limit is {limits.max_body_bytes}; send less"
+    return refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text, **_CLOSE)

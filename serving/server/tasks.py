@@ -95,7 +95,7 @@ def _answer(server, function):
     """An Answer made of a function of a request and its JSON object."""
 
     async def answer(request: requests.Request) -> responses.Response:
-        async with service.Body(server, request) as content:
+        async with server.body(request) as content:
             body = await server.run(rest.read_object, len(content), content)
             value = await function(request, body)
         text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
