@@ -128,6 +128,7 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         loop, seconds = asyncio.get_running_loop(), self._service.limits.drain_seconds
         loop.call_later(seconds, self._service.give_up)
+        await asyncio.sleep(0)  # accepts the connections that wait
         await super().shutdown(sockets)
 
     async def _wait_tasks_to_complete(self) -> None:
@@ -167,6 +168,16 @@ def _protocol(limits: service.Limits) -> type[asyncio.Protocol]:
             if self.transport.get_write_buffer_size():  # of a client that does not read
                 self.transport.abort()
             super().timeout_keep_alive_handler()
+
+        def shutdown(self):
+            if self.cycle is None or self.cycle.response_complete:
+                self.loop.call_later(_LINGER_SECONDS, self._close)
+            else:
+                super().shutdown()
+
+        def _close(self):
+            if not self.transport.is_closing():
+                super().shutdown()
 
         def send_400_response(self, msg):
             self._refuse(HTTPStatus.BAD_REQUEST, "Bad request: not HTTP")
