@@ -127,7 +127,7 @@ def read_labels(
         names = answers.label_names(json_files.read_object(path))
     except (ValueError, RecursionError) as error:
         raise errors.InputError(f"{path}: {error}; {remedy}") from error
-    outputs = version.signature(signature).outputs
+    outputs = version.signatures[signature].outputs
     if "probabilities" in outputs and (names or "label" in outputs):
         count = outputs["probabilities"].tensor_shape.dim[-1].size
         if count not in (len(names), -1):

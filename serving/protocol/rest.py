@@ -162,8 +162,8 @@ def _read_prediction(model, name, number, request, max_rows):
             "correctly. 'signature_name' key must be a string value."
         )
     version = model.version(name, number)
-    infos = version.signature(signature_name).inputs
-    dtypes = {key: tf.as_dtype(infos[key].dtype) for key in sorted(infos)}
+    specs = version.inputs(signature_name)
+    dtypes = {key: specs[key].dtype for key in sorted(specs)}
     if "instances" in request and "inputs" in request:
         raise servables.invalid(
             "expecting only one of 'inputs' or 'instances' keys to exist"

@@ -40,20 +40,20 @@ class Version:
         self.call = call
         self._has_independent_rows = has_independent_rows
 
-    def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
-        """The signature of this name, if it has inputs; "" is the default one.
+    def inputs(self, name: str) -> dict[str, tf.TensorSpec]:
+        """The inputs of a signature; the name "" is that of the default one.
 
         Raises:
-            tf.errors.InvalidArgumentError: there is no such signature.
+            tf.errors.InvalidArgumentError: there is no such signature with inputs.
         """
         name = name or tf_serving.DEFAULT_SIGNATURE
-        signatures = {k: v for k, v in self.signatures.items() if v.inputs}
-        if name not in signatures:
+        if not self._specs.get(name):
+            known = sorted(key for key, specs in self._specs.items() if specs)
             raise invalid(
                 f'Serving signature name: "{name}" not found in signature def; there '
-                f"are {', '.join(sorted(signatures))}"
+                f"are {', '.join(known)}"
             )
-        return signatures[name]
+        return self._specs[name]
 
     @functools.cached_property
     def _specs(self):
@@ -108,8 +108,7 @@ class Version:
             tf.errors.InvalidArgumentError: names, types or shapes of the inputs are
                 not those of the signature.
         """
-        self.signature(name)
-        inputs = self._specs[name or tf_serving.DEFAULT_SIGNATURE]
+        inputs = self.inputs(name)
         if set(arrays) != set(inputs):
             raise invalid(
                 f"inputs are {', '.join(sorted(arrays)) or 'none'}; the signature "

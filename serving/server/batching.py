@@ -1,6 +1,7 @@
 """Computes requests in threads, those that wait at the same time together."""
 
 import dataclasses
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -36,11 +37,11 @@ def measure(arrays: servables.Arrays) -> Size:
     rows, longest, texts = 0, 0, 2  # [CLS] and [SEP]
     for array in arrays.values():
         count, *others = array.shape or (1,)
-        rows, width = max(rows, count), int(np.prod(others))
+        rows, width = max(rows, count), math.prod(others)
         if array.dtype == object:
             sizes = [-(-len(text) // BYTES_PER_TOKEN) for text in array.flat]
-            grid = np.array(sizes, int).reshape(count, width)
-            texts += int(grid.sum(axis=1).max(initial=0))
+            starts = range(0, len(sizes), width or 1)
+            texts += max((sum(sizes[i : i + width]) for i in starts), default=0)
         else:
             longest = max(longest, width)
     return Size(rows, max(longest, texts))

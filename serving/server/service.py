@@ -8,7 +8,6 @@ from concurrent import futures
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-import anyio
 import joblib
 from starlette import exceptions, requests
 
@@ -20,7 +19,6 @@ _INLINE_BYTES = 1 << 14  # of a body or an answer that is read or written betwee
 _MAX_VALUES = 1 << 20  # lists, objects and commas of a body; an object is 64 bytes
 _MAX_DRAINED_BYTES = 1 << 28  # of a body that is too large
 _MAX_BODIES = 8  # of the largest size, in memory at a time
-_QUICK_SECONDS = 0.05  # until which nobody looks whether the client is there
 _CLOSE = {"Connection": "close"}
 
 
@@ -73,7 +71,7 @@ class Service:
             self.metrics.count_batch,
         )
         self.num_unanswered = 0
-        self._pending: set[asyncio.Future] = set()
+        self._waiting: set[Callable] = set()  # what ends each request
         self._body_bytes = 0  # of requests that are not answered
         self._pool = futures.ThreadPoolExecutor(1)  # one large body at a time
 
@@ -147,38 +145,51 @@ class Service:
         except batching.Overloaded:
             text = f"{self.limits.max_waiting} requests wait already; try again later"
             raise refuse(HTTPStatus.TOO_MANY_REQUESTS, text, Retry_After="1") from None
-        future = asyncio.wrap_future(work.future)
-        self._pending.add(future)
+        loop = asyncio.get_running_loop()
+        ended, watchers = loop.create_future(), list[asyncio.Task]()
+
+        def end(error=None):
+            if not ended.done():
+                ended.set_result(error)
+
+        async def watch():
+            await request.receive()
+            end(Gone())
+
+        def arrive(_):
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(end)
+
+        work.future.add_done_callback(arrive)
         seconds = self.limits.request_seconds
-        quick = min(_QUICK_SECONDS, seconds)
-        gone = None
+        text = f"no answer within {seconds:g} s; send less, or try again later"
+        late = refuse(HTTPStatus.GATEWAY_TIMEOUT, text)
+        timers = (
+            loop.call_later(seconds, end, late),
+            # Only then, because a task takes as long as the work beside a short text.
+            loop.call_later(0.05, lambda: watchers.append(loop.create_task(watch()))),
+        )
+        self._waiting.add(end)
         try:
-            await asyncio.wait({future}, timeout=quick)
-            if not future.done():  # only now, because a task takes time
-                gone = asyncio.ensure_future(request.receive())
-                waits, first = {future, gone}, asyncio.FIRST_COMPLETED
-                await asyncio.wait(waits, timeout=seconds - quick, return_when=first)
-            if future.cancelled():
-                self.num_unanswered += 1
-                text = "the server stopped before there was an answer"
-                raise refuse(HTTPStatus.SERVICE_UNAVAILABLE, text, **_CLOSE)
-            if future.done():
-                request.state.work = work
-                return future.result()
-            self.batcher.drop(work)
-            if gone and gone.done():
-                raise Gone
-            text = f"no answer within {seconds:g} s; send less, or try again later"
-            raise refuse(HTTPStatus.GATEWAY_TIMEOUT, text)
+            error = await ended
         finally:
-            if gone:
-                gone.cancel()
-            self._pending.discard(future)
+            self._waiting.discard(end)
+            for timer in timers:
+                timer.cancel()
+            for watcher in watchers:
+                watcher.cancel()
+        if error:
+            self.batcher.drop(work)
+            raise error
+        request.state.work = work
+        return work.future.result()
 
     def give_up(self) -> None:
         """Answers the requests that wait that the server stops."""
-        for future in self._pending:
-            future.cancel()
+        text = "the server stopped before there was an answer"
+        self.num_unanswered = len(self._waiting)
+        for end in self._waiting:
+            end(refuse(HTTPStatus.SERVICE_UNAVAILABLE, text, **_CLOSE))
 
     @contextlib.asynccontextmanager
     async def body(self, request: requests.Request) -> AsyncIterator[bytes]:
@@ -194,19 +205,27 @@ class Service:
         is_small = length <= limits.max_body_bytes
         if length > _MAX_DRAINED_BYTES:
             raise _too_large(length, limits)
+        task, is_late = asyncio.current_task(), list[bool]()
+        assert task
+        timer = asyncio.get_running_loop().call_later(
+            limits.body_seconds, lambda: is_late.append(task.cancel())
+        )
         try:
             try:
-                with anyio.fail_after(limits.body_seconds):
-                    async for part in request.stream():
-                        if is_small:  # else its sender reads the answer at the end
-                            parts.append(part)
-                            size += len(part)
-                            self._add_bytes(len(part))
-            except TimeoutError as error:
+                async for part in request.stream():
+                    if is_small:  # else its sender reads the answer at the end
+                        parts.append(part)
+                        size += len(part)
+                        self._add_bytes(len(part))
+            except asyncio.CancelledError as error:
+                if not is_late:
+                    raise
                 text = f"{length} bytes did not arrive in {limits.body_seconds:g} s"
                 raise refuse(HTTPStatus.REQUEST_TIMEOUT, text, **_CLOSE) from error
             except requests.ClientDisconnect as error:
                 raise Gone from error
+            finally:
+                timer.cancel()
             if not is_small:
                 raise _too_large(length, limits)
             body = b"".join(parts)

@@ -488,7 +488,7 @@ def test_commands_build_and_search(exported, model_dir, texts_file, tmp_path):
     assert done.code == 2 and done.err.count("error: ") == 1
     assert "its vectors have digest=" in done.err and done.err.count("\n") == 1
     done = search_runs.run(f"--index_dir={tmp_path / 'pretrained'}")
-    assert "give --input_file=FILE for a build, or queries" in done.err
+    assert "give --input_file=FILE for a build, --serve, or queries" in done.err
 
 
 def test_export_without_vectors_is_refused(texts_file, tmp_path):
