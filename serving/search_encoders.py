@@ -113,10 +113,8 @@ def _open_export(export_dir):
             vectors[rows] = [answer["vector"] for answer in answers]
         return search.normalize(vectors)
 
-    walk = tf.io.gfile.walk(model.export_dir)
-    paths = [os.path.join(place, file) for place, _, files in walk for file in files]
     identity = {
-        "digest": remote_files.digest(sorted(paths)),
+        "digest": remote_files.digest_of_tree(model.export_dir),
         "width": len(answer["vector"]),
         "pooling": None,
     }
