@@ -202,7 +202,9 @@ def test_shards_without_a_plan_are_refused(begin, tmp_path):
     assert len(begin(b"a").waiting) == 1
 
 
-@pytest.mark.parametrize("content", [b"not gzip", gzip.compress(b"a\n" * 99)[:-9]])
+@pytest.mark.parametrize(
+    "content", [b"not gzip", gzip.compress(b"a\n" * 99)[:-9]], ids=["other", "cut"]
+)
 def test_damaged_input_is_refused_before_the_plan(begin, tmp_path, content):
     (tmp_path / "in.gz").write_bytes(content)
     with pytest.raises(errors.InputError, match=r"in.gz: cannot be read \(.*; check"):
