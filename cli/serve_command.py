@@ -34,7 +34,7 @@ def read_flags() -> Options:
     """The Options that the flags and the environment name."""
     limits: Any = {name: FLAGS[name].value for name in service.Limits._fields}
     access = app.Access(
-        {FLAGS.host, *FLAGS.allowed_hosts},
+        {name.lower() for name in (FLAGS.host, *FLAGS.allowed_hosts)},
         {*FLAGS.cors_origins},
         os.environ.get(serve_flags.KEY_VARIABLE, ""),
     )

@@ -118,14 +118,14 @@ def build(
     check_directory(index_dir)
     texts = _scan(input_file)
     encoder = search_encoders.open_source(source)
-    given = {k: v for k, v in (prompts or {}).items() if v is not None}
+    own = {k: v for k, v in (prompts or {}).items() if v is not None}
     plan = {
         "format_version": FORMAT_VERSION,
         "file": input_file,
         "model": source.with_absolute_paths()._asdict(),
         "texts": texts,
         "vectors": dict(encoder.identity),
-        "prompts": {**encoder.prompts, **given},
+        "prompts": {**encoder.prompts, **own},
         "quantization": quantization,
         "texts_per_shard": texts_per_shard,
     }
