@@ -85,8 +85,8 @@ def run(
     if failures:
         raise failures[0]
     is_idle = application.service.batcher.close(_IDLE_SECONDS)
-    num_unanswered = server.num_unanswered + application.service.num_unanswered
-    return Outcome(num_unanswered, is_idle and not thread.is_alive())
+    is_idle = is_idle and not thread.is_alive()
+    return Outcome(application.service.num_unanswered, is_idle)
 
 
 class _Server(uvicorn.Server):
@@ -111,7 +111,6 @@ class _Server(uvicorn.Server):
             )
         )
         self._service = application.service
-        self.num_unanswered = 0
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         if self._service.state == "draining":
@@ -130,13 +129,6 @@ class _Server(uvicorn.Server):
         loop.call_later(seconds, self._service.give_up)
         await asyncio.sleep(0)  # accepts the connections that wait
         await super().shutdown(sockets)
-
-    async def _wait_tasks_to_complete(self) -> None:
-        try:
-            await super()._wait_tasks_to_complete()
-        except asyncio.CancelledError:
-            self.num_unanswered = len(self.server_state.tasks)
-            raise
 
 
 def _protocol(limits: service.Limits) -> type[asyncio.Protocol]:
