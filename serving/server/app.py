@@ -91,13 +91,13 @@ class App:
         work = getattr(request.state, "work", None)
         took = time.perf_counter() - began
         status = response.status_code if response else 499
-        self.service.metrics.count_request(self._kind(request), status, took)
         if response:
             response.headers["X-Request-Id"] = request_id
             response.headers["Server-Timing"] = _timing(took, work)
             if self.service.state == "draining":
                 response.headers["Connection"] = "close"
             await response(scope, receive, send)
+        self.service.metrics.count_request(self._kind(request), status, took)
         if self._log != "none" and request.scope["path"] not in _PROBED_PATHS:
             self._write_log(request, request_id, status, took, work)
 
