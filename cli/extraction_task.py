@@ -27,7 +27,7 @@ MAX_WAITING_VALUES = 1 << 25  # 128 MB that wait for those of earlier lines
 
 
 class Settings(NamedTuple):
-    """What decides about the vectors; plain values, for another process as well."""
+    """All that decides about the vectors; plain values, for another process as well."""
 
     input_file: str
     files: loading.ModelFiles

@@ -64,7 +64,7 @@ def answer_texts(
 
 
 class FileSettings(NamedTuple):
-    """What decides about the answers to a file; for another process as well."""
+    """All that decides about the answers to a file; for another process as well."""
 
     export: str  # directory of a version
     signature: str

@@ -13,7 +13,7 @@ from cli import serve_flags
 from contract import errors, tf_serving
 from serving import export, formats, predictor
 from serving.protocol import servables, version_polling
-from serving.server import app, process, service, tasks
+from serving.server import app, limits, process, service, tasks
 from terminal import progress
 
 FLAGS = flags.FLAGS
@@ -21,25 +21,25 @@ _SLOW_SECONDS = 2  # of loading, after which a line names what is loaded
 
 
 class Options(NamedTuple):
-    """Where to listen, what to take, and from whom."""
+    """An address, the limits, who may send requests, and the log."""
 
     host: str = "127.0.0.1"
     port: int = 0
-    limits: service.Limits = service.Limits()
+    bounds: limits.Limits = limits.Limits()
     access: app.Access = app.Access()
     log: str = "none"
 
 
 def read_flags() -> Options:
     """The Options that the flags and the environment name."""
-    limits: Any = {name: FLAGS[name].value for name in service.Limits._fields}
+    values: Any = {name: FLAGS[name].value for name in limits.Limits._fields}
     access = app.Access(
         {name.lower() for name in (FLAGS.host, *FLAGS.allowed_hosts)},
         {*FLAGS.cors_origins},
         os.environ.get(serve_flags.KEY_VARIABLE, ""),
     )
     return Options(
-        FLAGS.host, FLAGS.port, service.Limits(**limits), access, FLAGS.access_log
+        FLAGS.host, FLAGS.port, limits.Limits(**values), access, FLAGS.access_log
     )
 
 
@@ -87,7 +87,7 @@ def serve(
     options: Options,
 ) -> None:
     """Answers until stopped; `load` prints the address when it is done."""
-    server = service.Service(options.limits)
+    server = service.Service(options.bounds)
     application = app.App(server, answers(server), options.access, options.log)
     with process.listen(options.host, options.port) as listener:
         address = process.address(listener)
@@ -117,7 +117,8 @@ def _load(version_dir, model_name):
     notice.start()
     try:
         version = formats.open_version(version_dir)
-        labels = predictor.read_labels(version_dir, version)
+        has_texts = tf_serving.DEFAULT_SIGNATURE in version.text_signatures()
+        labels = predictor.read_labels(version_dir, version) if has_texts else ()
         servables.warm(version, version_dir)
     finally:
         notice.cancel()

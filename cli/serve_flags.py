@@ -8,48 +8,41 @@ from absl import flags
 
 from cli import command_line
 from contract import errors, tf_serving
+from serving.server import limits
 
 FLAGS = flags.FLAGS
 KEY_VARIABLE = "BERT_API_KEY"
-# Limits: name, default, meaning.
-_COUNTS = (
-    ("max_body_bytes", 8 << 20, "Bytes of a request."),
-    ("max_request_rows", 1024, "Rows of a request."),
-    (
-        "max_request_tokens",
-        1 << 16,
-        "Tokens of a request, padding included; texts have one for 4 bytes.",
-    ),
-    ("max_waiting", 256, "Requests that may wait; others are answered with 429."),
-    ("max_connections", 1024, "Connections that may be open."),
-    ("max_batch_tokens", 4096, "Tokens of requests that are computed together."),
-)
-_TIMES = (
-    ("request_seconds", 60, "Seconds until a request is answered with 504."),
-    ("header_seconds", 10, "Seconds until the head of a request is there."),
-    ("body_seconds", 30, "Seconds until the body of a request is there."),
-    (
-        "drain_seconds",
-        30,
-        "Seconds after SIGTERM or Ctrl-C in which accepted requests are answered.",
-    ),
-    (
-        "max_batch_wait_ms",
-        0,
-        "Milliseconds that a request waits for others to be computed with.",
-    ),
-)
+_MEANINGS = {
+    "max_body_bytes": "Bytes of a request.",
+    "max_request_rows": "Rows of a request.",
+    "max_request_tokens": "Tokens of a request, padding included; texts have one for "
+    "4 bytes.",
+    "max_waiting": "Requests that may wait; others are answered with 429.",
+    "max_connections": "Connections that may be open.",
+    "max_batch_tokens": "Tokens of requests that are computed together.",
+    "request_seconds": "Seconds until a request is answered with 504.",
+    "header_seconds": "Seconds until the head of a request is there.",
+    "body_seconds": "Seconds until the body of a request is there.",
+    "drain_seconds": "Seconds after SIGTERM or Ctrl-C in which accepted requests are "
+    "answered.",
+    "max_batch_wait_ms": "Milliseconds that a request waits for others to be computed "
+    "with.",
+}
 
 
 @command_line.heading("Server")
-def define(port: int = tf_serving.REST_PORT) -> None:
+def define() -> None:
     """Defines --serve and the flags that it reads."""
     flags.DEFINE_bool("serve", False, "Serve over HTTP until stopped.")
     flags.DEFINE_string(
         "host", "127.0.0.1", "Address to listen on; 0.0.0.0 takes other machines."
     )
     flags.DEFINE_integer(
-        "port", port, "Port to listen on; 0 selects a free port.", 0, 65535
+        "port",
+        tf_serving.REST_PORT,
+        "Port to listen on; 0 selects a free port.",
+        0,
+        65535,
     )
     flags.DEFINE_list(
         "allowed_hosts",
@@ -66,10 +59,11 @@ def define(port: int = tf_serving.REST_PORT) -> None:
         ["lines", "json", "none"],
         "A line for each request on standard error.",
     )
-    for name, count, text in _COUNTS:
-        flags.DEFINE_integer(name, count, text, lower_bound=1)
-    for name, number, text in _TIMES:
-        command_line.define_float(name, number, text, lower_bound=0)
+    for name, default in limits.Limits()._asdict().items():
+        if isinstance(default, float):
+            command_line.define_float(name, default, _MEANINGS[name], lower_bound=0)
+        else:
+            flags.DEFINE_integer(name, default, _MEANINGS[name], lower_bound=1)
 
 
 def check() -> None:

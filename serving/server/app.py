@@ -33,7 +33,7 @@ _PREDICT = re.compile("/v1/models/.*:[a-z]+", re.IGNORECASE)
 
 
 class Access(NamedTuple):
-    """Who may send requests.
+    """The names, sites and key with which requests are answered.
 
     Attributes:
         hosts: names in the header Host, besides localhost and addresses by number;
@@ -65,8 +65,9 @@ class App:
     ):
         self.service, self._access, self._log = server, access, log
         self._posts = answers
+        search_path = SEARCH if SEARCH in answers else ""
         self._gets: Mapping[str, Callable[[], responses.Response]] = {
-            "/": lambda: page.response(server.model, SEARCH in answers),
+            "/": lambda: page.response(server.model, search_path),
             "/health/live": lambda: _json({"status": "live"}),
             "/health/ready": self._ready,
             "/metrics": lambda: responses.Response(

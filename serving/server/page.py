@@ -21,15 +21,15 @@ _ENVIRONMENT = jinja2.Environment(
 )
 
 
-def response(model: servables.Model | None, searches: bool) -> responses.Response:
-    """The page of a model, or of an index, which `searches`.
+def response(model: servables.Model | None, search_path: str) -> responses.Response:
+    """The page of a model, or of an index, which answers at `search_path`.
 
     A signature of one output is answered without its name, which is `only`.
     """
     forms: dict[str, Any] = {}
     predict, labels = "", list[str]()
-    if searches:
-        forms["search"] = {"inputs": {"query": 1}, "path": "/v1/search", "only": ""}
+    if search_path:
+        forms["search"] = {"inputs": {"query": 1}, "path": search_path, "only": ""}
     if model:
         version, labels = model.version(model.name), [*model.labels]
         predict = f"/v1/models/{model.name}:predict"

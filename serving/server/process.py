@@ -15,7 +15,7 @@ from uvicorn.protocols.http import h11_impl
 
 from contract import errors
 from serving.protocol import rest
-from serving.server import app, service
+from serving.server import app, limits
 
 _KEEP_ALIVE_SECONDS = 75
 _BACKLOG = 1024  # connections that wait to be accepted
@@ -93,11 +93,11 @@ class _Server(uvicorn.Server):
     """Stops in two steps: first no new request, then no connection."""
 
     def __init__(self, application: app.App):
-        limits = application.service.limits
+        bounds = application.service.limits
         super().__init__(
             uvicorn.Config(
                 application,
-                http=_protocol(limits),
+                http=_protocol(bounds),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -106,7 +106,7 @@ class _Server(uvicorn.Server):
                 proxy_headers=False,
                 backlog=_BACKLOG,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=math.ceil(limits.drain_seconds) + 1,
+                timeout_graceful_shutdown=math.ceil(bounds.drain_seconds) + 1,
                 h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
             )
         )
@@ -131,7 +131,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _protocol(limits: service.Limits) -> type[asyncio.Protocol]:
+def _protocol(bounds: limits.Limits) -> type[asyncio.Protocol]:
     """The protocol of a connection, with the limits that uvicorn lacks."""
 
     class Protocol(h11_impl.H11Protocol):
@@ -139,8 +139,8 @@ def _protocol(limits: service.Limits) -> type[asyncio.Protocol]:
 
         def connection_made(self, transport):
             super().connection_made(transport)
-            if len(self.connections) > limits.max_connections:
-                text = f"{limits.max_connections} connections are open; try again later"
+            if len(self.connections) > bounds.max_connections:
+                text = f"{bounds.max_connections} connections are open; try again later"
                 self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, text)
             else:
                 self._set_timer()
@@ -175,7 +175,7 @@ def _protocol(limits: service.Limits) -> type[asyncio.Protocol]:
             self._refuse(HTTPStatus.BAD_REQUEST, "Bad request: not HTTP")
 
         def _set_timer(self):
-            self._timer = self.loop.call_later(limits.header_seconds, self._end)
+            self._timer = self.loop.call_later(bounds.header_seconds, self._end)
 
         def _stop_timer(self):
             if self._timer is not None:
@@ -184,7 +184,7 @@ def _protocol(limits: service.Limits) -> type[asyncio.Protocol]:
 
         def _end(self):
             if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
-                text = f"no request arrived in {limits.header_seconds:g} s"
+                text = f"no request arrived in {bounds.header_seconds:g} s"
                 self._refuse(HTTPStatus.REQUEST_TIMEOUT, text)
 
         def _refuse(self, status, text):

@@ -6,36 +6,20 @@ import functools
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent import futures
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any
 
 import joblib
 from starlette import exceptions, requests
 
 from contract import tf_serving
 from serving.protocol import rest, servables
-from serving.server import batching, metrics
+from serving.server import batching, limits, metrics
 
 _INLINE_BYTES = 1 << 14  # of a body or an answer that is read or written between others
 _MAX_VALUES = 1 << 20  # lists, objects and commas of a body; an object is 64 bytes
 _MAX_DRAINED_BYTES = 1 << 28  # of a body that is too large
 _MAX_BODIES = 8  # of the largest size, in memory at a time
 _CLOSE = {"Connection": "close"}
-
-
-class Limits(NamedTuple):
-    """Bounds of a server, by the names of their flags."""
-
-    max_body_bytes: int = 8 << 20
-    max_request_rows: int = 1024
-    max_request_tokens: int = 1 << 16
-    max_waiting: int = 256
-    max_connections: int = 1024
-    request_seconds: float = 60.0
-    header_seconds: float = 10.0
-    body_seconds: float = 30.0
-    drain_seconds: float = 30.0
-    max_batch_tokens: int = 4096
-    max_batch_wait_ms: float = 0.0
 
 
 class Gone(Exception):
@@ -58,16 +42,16 @@ class Service:
         num_unanswered: requests that were accepted, and had no answer at the end.
     """
 
-    def __init__(self, limits: Limits):
-        self.limits = limits
+    def __init__(self, bounds: limits.Limits):
+        self.limits = bounds
         self.model: servables.Model | None = None
         self.state = "loading"
         self.metrics = metrics.Metrics(lambda: len(self.batcher), self._newest)
         self.batcher = batching.Batcher(
             joblib.cpu_count(),
-            limits.max_waiting,
-            limits.max_batch_tokens,
-            limits.max_batch_wait_ms / 1000,
+            bounds.max_waiting,
+            bounds.max_batch_tokens,
+            bounds.max_batch_wait_ms / 1000,
             self.metrics.count_batch,
         )
         self.num_unanswered = 0
@@ -124,10 +108,10 @@ class Service:
         """
         name = signature_name or tf_serving.DEFAULT_SIGNATURE
         version.check(name, arrays)
-        size, limits = batching.measure(arrays), self.limits
+        size, bounds = batching.measure(arrays), self.limits
         for actual, limit, unit in (
-            (size.rows, limits.max_request_rows, "rows"),
-            (size.tokens, limits.max_request_tokens, "tokens, padding included"),
+            (size.rows, bounds.max_request_rows, "rows"),
+            (size.tokens, bounds.max_request_tokens, "tokens, padding included"),
         ):
             if actual > limit:
                 raise refuse(
@@ -200,15 +184,15 @@ class Service:
                 other requests take all memory.
             Gone: the client has closed its connection.
         """
-        limits, parts, size = self.limits, [], 0
+        bounds, parts, size = self.limits, [], 0
         length = _read_length(request.headers)
-        is_small = length <= limits.max_body_bytes
+        is_small = length <= bounds.max_body_bytes
         if length > _MAX_DRAINED_BYTES:
-            raise _too_large(length, limits)
+            raise _too_large(length, bounds)
         task, is_late = asyncio.current_task(), list[bool]()
         assert task
         timer = asyncio.get_running_loop().call_later(
-            limits.body_seconds, lambda: is_late.append(task.cancel())
+            bounds.body_seconds, lambda: is_late.append(task.cancel())
         )
         try:
             try:
@@ -220,14 +204,14 @@ class Service:
             except asyncio.CancelledError as error:
                 if not is_late:
                     raise
-                text = f"{length} bytes did not arrive in {limits.body_seconds:g} s"
+                text = f"{length} bytes did not arrive in {bounds.body_seconds:g} s"
                 raise refuse(HTTPStatus.REQUEST_TIMEOUT, text, **_CLOSE) from error
             except requests.ClientDisconnect as error:
                 raise Gone from error
             finally:
                 timer.cancel()
             if not is_small:
-                raise _too_large(length, limits)
+                raise _too_large(length, bounds)
             body = b"".join(parts)
             if sum(body.count(sign) for sign in (b",", b"[", b"{")) > _MAX_VALUES:
                 text = f"a body of more than {_MAX_VALUES} values; send several"
@@ -255,6 +239,6 @@ def _read_length(headers):
     return int(length)  # of at most 20 digits
 
 
-def _too_large(length, limits):
-    text = f"a body of {length} bytes, the limit is {limits.max_body_bytes}; send less"
+def _too_large(length, bounds):
+    text = f"a body of {length} bytes, the limit is {bounds.max_body_bytes}; send less"
     return refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text, **_CLOSE)

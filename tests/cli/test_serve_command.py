@@ -9,8 +9,11 @@ import time
 import weakref
 
 import pytest
+import tensorflow as tf
 
 from cli import serve_command
+from contract import features, file_names
+from serving import export
 from serving.protocol import servables, version_polling
 from serving.server import process
 from tests import search_runs, tiny
@@ -169,3 +172,22 @@ def test_index_is_served(tmp_path, monkeypatch, capsys):
     assert answer == (200, {"results": [expected]}) and other == 404
     assert f"serving {index} at http://127.0.0.1:" in printed[0]
     assert printed[0].endswith("stopped\n")
+
+
+def test_export_of_ids_alone_is_served_beside_its_label_map(tmp_path, monkeypatch):
+    def classify(features):
+        sums = tf.reduce_sum(features["input_ids"], axis=1)
+        return {"probabilities": tf.one_hot(sums % 2, 2)}
+
+    module = export.ServedModel([], ids=export.ids_function(classify))
+    files = {file_names.LABEL_MAP: json.dumps({"0": "even", "1": "odd"})}
+    folder = tmp_path / "export"
+    export.save(module, str(folder), files)
+
+    def ask(server):
+        ones = {name: [[1, 1, 1]] for name in features.ENCODER_INPUTS}
+        body = {"signature_name": "ids", "inputs": ones}
+        return server.request(f"{PATH}:predict", body)[::2]
+
+    expected = (200, {"outputs": [[0.0, 1.0]]})
+    assert while_serving(monkeypatch, str(folder), ask) == expected

@@ -66,7 +66,7 @@ MAX_ROWS = 1000
 
 
 def answer(method, path, body=b"", model=None):
-    """What serving/server makes of a request: its status and text."""
+    """The status and text of a request, as serving/server makes them."""
     model = model or MODEL
     try:
         if method != "POST":

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from serving.protocol import servables
-from serving.server import app, process, service, tasks
+from serving.server import app, limits, process, service, tasks
 from tests.serving.protocol import test_rest
 
 WAIT_SECONDS = 20
@@ -83,7 +83,7 @@ class Running(NamedTuple):
 @contextlib.contextmanager
 def running(
     model=None,
-    limits=service.Limits(),  # noqa: B008
+    limits=limits.Limits(),  # noqa: B008
     access=app.Access(),  # noqa: B008
     log="none",
     load=None,

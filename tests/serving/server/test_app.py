@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from serving.protocol import servables
-from serving.server import app, service
+from serving.server import app, limits, service
 from tests.serving.protocol import test_rest
 from tests.serving.server import running
 
@@ -96,7 +96,7 @@ def test_client_that_waits_to_send_is_let_go_on(server):
     assert answer.startswith("HTTP/1.1 100") and '"upper": "A"' in answer
 
 
-LIMITS = service.Limits(
+LIMITS = limits.Limits(
     max_body_bytes=2**16,
     max_request_rows=3,
     max_request_tokens=40,

@@ -17,10 +17,10 @@ from tests.serving.server import running
 MB = 2**20
 # A server in a process of its own, so that its memory can be read.
 PROGRAM = """
-from serving.server import app, process, service, tasks
+from serving.server import app, limits, process, service, tasks
 from tests.serving.server import running
 
-limits = service.Limits(
+limits = limits.Limits(
     max_body_bytes=2**20, header_seconds=0.5, body_seconds=0.5, max_connections=300
 )
 server = service.Service(limits)

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from serving.server import app, process, service
+from serving.server import app, limits, process, service
 from tests.serving.server import running
 
 # A server whose first request takes a second; prints its address.
@@ -18,7 +18,7 @@ PROGRAM = """
 import sys, time
 import numpy as np
 from serving.protocol import servables
-from serving.server import app, process, service
+from serving.server import app, limits, process, service
 from tests.serving.server import running
 
 def call(name, arrays):
@@ -27,7 +27,7 @@ def call(name, arrays):
         time.sleep(float(sys.argv[1]))
     return running.upper(name, arrays)
 
-server = service.Service(service.Limits(drain_seconds=float(sys.argv[2])))
+server = service.Service(limits.Limits(drain_seconds=float(sys.argv[2])))
 def load():
     server.model = running.echo(call)
     print(process.address(listener), flush=True)
@@ -61,7 +61,7 @@ def test_error_of_loading_ends_the_server():
     def load():
         raise ValueError("damaged")
 
-    application = app.App(service.Service(service.Limits()), {}, app.Access())
+    application = app.App(service.Service(limits.Limits()), {}, app.Access())
     with (
         process.listen("127.0.0.1", 0) as listener,
         pytest.raises(ValueError, match="damaged"),
@@ -70,9 +70,9 @@ def test_error_of_loading_ends_the_server():
 
 
 def test_head_that_comes_byte_by_byte_ends(monkeypatch):
-    limits = service.Limits(header_seconds=0.3)
+    bounds = limits.Limits(header_seconds=0.3)
     with (
-        running.running(limits=limits) as server,
+        running.running(limits=bounds) as server,
         socket.create_connection(server.place, running.WAIT_SECONDS) as connection,
     ):
         connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
