@@ -15,7 +15,7 @@ import keras
 from keras import ops
 
 from contract import errors
-from modeling import kernels
+from modeling import activations, kernels
 from modeling.configs import keras_configs
 
 SITES_PER_BLOCK = 3  # of dropout: attention, its output, the output
@@ -63,12 +63,11 @@ def affine(inputs, kernel, bias=None):
     return ops.reshape(rows, shape)
 
 
-def activate(config, x, *, training):
-    """config.hidden_act of x."""
-    if config.hidden_act in ("gelu_tanh", "gelu_erf"):
-        is_tanh = config.hidden_act == "gelu_tanh"
-        return kernels.gelu(x, approximate=is_tanh, training=training)
-    return {"relu": ops.relu, "tanh": ops.tanh}.get(config.hidden_act, lambda x: x)(x)
+def activate(name, x, *, training):
+    """The activation of a name, as BertConfig.hidden_act has it, of x."""
+    if name in ("gelu_tanh", "gelu_erf"):
+        return kernels.gelu(x, approximate=name == "gelu_tanh", training=training)
+    return activations.FUNCTIONS[name](x)
 
 
 class Embeddings(keras_configs.Configured, keras.layers.Layer):
@@ -88,19 +87,15 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
 
     def build(self, input_shape, *_):
         config = self.config
-        for name, rows in (
-            ("word_embeddings", config.vocab_size),
-            ("token_type_embeddings", config.type_vocab_size),
-            ("position_embeddings", config.max_position_embeddings),
-        ):
+        for name, rows in config.table_rows.items():
             variable = self.add_weight(
-                shape=(rows, config.hidden_size),
+                shape=(rows, config.embedding_size),
                 initializer=weight_init(config),
                 name=name,
                 autocast=False,
             )
             setattr(self, name, variable)
-        self.norm.build((*input_shape, config.hidden_size))
+        self.norm.build((*input_shape, config.embedding_size))
 
     def table(self, seed=None):
         """The table of words, for an output layer that shares it."""
@@ -109,19 +104,24 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
     def call(self, input_ids, segment_ids, position_ids=None, seed=None, table=None):
         input_ids, segment_ids = map(kernels.as_integers, (input_ids, segment_ids))
         words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, D]
-        # A product, not a gather: the gradient of two rows is summed, not scattered.
-        kinds = self.config.type_vocab_size
-        segments = ops.one_hot(segment_ids, kinds, dtype="float32")
-        segments = ops.matmul(segments, self.token_type_embeddings)  # [B, S, D]
+        segments = self.look_up_segments(segment_ids)  # [B, S, D]
         positions = ops.cast(self.position_embeddings, "float32")
+        first = self.config.first_position
         if position_ids is None:
-            positions = positions[: ops.shape(input_ids)[1]]  # [S, D]
+            positions = positions[first : first + ops.shape(input_ids)[1]]  # [S, D]
         else:
-            positions = ops.take(positions, position_ids, axis=0)
+            positions = ops.take(positions, first + position_ids, axis=0)
         hidden = kernels.norm_of_sum(
             self.norm, words, segments + positions, rate=0.0, seed=seed, site=0
         )
         return kernels.dropout(hidden, self.config.hidden_dropout_prob, seed, site=0)
+
+    def look_up_segments(self, segment_ids):
+        """The vectors of segments, int [B, S] -> float32 [B, S, D]."""
+        # A product, not a gather: the gradient of two rows is summed, not scattered.
+        kinds = self.token_type_embeddings.shape[0]
+        segments = ops.one_hot(segment_ids, kinds, dtype="float32")
+        return ops.matmul(segments, self.token_type_embeddings)
 
 
 class SelfAttention(keras_configs.Configured, keras.layers.Layer):
@@ -239,7 +239,7 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
 
     def _feed_forward(self, x, seed):
         inner = self.ffn_in(ops.reshape(x, (-1, self.config.hidden_size)))  # [B * S, F]
-        inner = activate(self.config, inner, training=seed is not None)
+        inner = activate(self.config.hidden_act, inner, training=seed is not None)
         return ops.reshape(self.ffn_out(inner), kernels.shape_for_reshape(x))
 
 
@@ -271,9 +271,14 @@ class Network(keras_configs.NetworkLayer):
         self.text_place = "last" if self.is_causal else "first"
         dtype = self.given_dtype
         self.embeddings = self.embeddings_kind(config, name="embeddings", dtype=dtype)
-        self.blocks = [
+        self.blocks = self.make_blocks(config.num_hidden_layers)
+
+    def make_blocks(self, count):
+        """So many blocks, each with weights of its own."""
+        config, dtype = self.config, self.given_dtype
+        return [
             self.block_kind(config, index, name=f"block_{index}", dtype=dtype)
-            for index in range(config.num_hidden_layers)
+            for index in range(count)
         ]
 
     def build(self, input_shape, *_):
@@ -369,24 +374,25 @@ class MaskedLMHead(keras_configs.Configured, keras.layers.Layer):
                 "BERT, or --objective=left_to_right"
             )
         self.config = config
-        dtype, width = self.given_dtype, config.hidden_size
+        dtype, width = self.given_dtype, config.embedding_size
         self.transform = dense(config, width, "transform", dtype)
         self.norm = layer_norm(config, "layer_norm", dtype)
 
     def build(self, input_shape, *_):
+        rows, width = self.config.vocab_size, self.config.embedding_size
         self.transform.build(input_shape)
-        self.norm.build(input_shape)
-        self.bias = self.add_weight(
-            shape=(self.config.vocab_size,),
-            initializer="zeros",
-            name="bias",
-            autocast=False,
-        )
+        self.norm.build((*input_shape[:-1], width))
+        self.bias = self.add_weight((rows,), "zeros", name="bias", autocast=False)
+        if not self.config.tie_word_embeddings:
+            init = weight_init(self.config)
+            self.table = self.add_weight((rows, width), init, name="table")
 
     def call(self, masked, word_embeddings, training=False):
         hidden = self.transform(masked)
-        hidden = self.norm(activate(self.config, hidden, training=training))
-        table = ops.transpose(ops.cast(word_embeddings, hidden.dtype))  # [D, V]
+        hidden = self.norm(activate(self.config.head_act, hidden, training=training))
+        is_tied = self.config.tie_word_embeddings
+        table = ops.cast(word_embeddings if is_tied else self.table, hidden.dtype)
+        table = ops.transpose(table)  # [D, V]
         if keras.backend.standardize_dtype(hidden.dtype) == "float32":
             # The bias within the product: a few rows take a fifth of the time so.
             return affine(hidden, table, self.bias)  # [B, P, V]

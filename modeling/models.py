@@ -11,18 +11,9 @@ mixed_float16. Variables and outputs are float32.
 import keras
 
 from contract import features as names
-from modeling import bert, gpt, heads, kernels, packed_rows, sequences, token_heads
+from modeling import heads, kernels, networks, packed_rows, sequences, token_heads
 from modeling.configs import keras_configs
-from modeling.elmo import network as elmo
-from modeling.encoder_decoder import network as encoder_decoder
 from modeling.features import head_config, source
-
-NETWORKS = {
-    "bert": bert.BertEncoder,
-    "gpt": gpt.GptDecoder,
-    "elmo": elmo.ElmoNetwork,
-    "encoder_decoder": encoder_decoder.EncoderDecoder,
-}
 
 
 class BertModel(keras_configs.ConfiguredModel, keras.Model):
@@ -48,10 +39,9 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
         super().__init__(autocast=False, **kwargs)
         self.config = config
         self.recompute = recompute
+        network = networks.make(config, recompute, self.given_dtype)
         # Keras' files call a part by its attribute, which is the network's name.
-        kind, name = NETWORKS[config.network], config.network
-        network = kind(config, recompute, name=name, dtype=self.given_dtype)
-        setattr(self, name, network)
+        setattr(self, config.network, network)
         # Only `fit` draws from it; the training loop passes seeds of its own.
         self._seeds = keras.random.SeedGenerator(seed=0, name="fit_seed")
         self.reading = reading
@@ -133,9 +123,10 @@ class BertClassifier(BertModel):
         self.num_classes = num_classes
         self.sequences = sequences
         self.predicts_tokens = predicts_tokens
-        self.uses_pooler = self.reading.is_plain
-        is_gpt = config.network == "gpt"
-        self.classifier = heads.ClassifierHead(num_classes, is_gpt, name="classifier")
+        settings = config, num_classes, sequences, self.reading.is_plain
+        self.classifier = networks.make_classifier(*settings)
+        is_pooled = isinstance(self.classifier, heads.ClassifierHead)
+        self.uses_pooler = self.reading.is_plain and is_pooled
         if predicts_tokens:
             dtype = self.given_dtype
             self.masked_lm = token_heads.make_token_head(config, "masked_lm", dtype)
@@ -153,6 +144,9 @@ class BertClassifier(BertModel):
             if outputs is None:
                 outputs = self.encode(rows, seed, self.pooled_position(rows))
             pooled = outputs["pooled_output"]
+            if not self.uses_pooler:  # whose classifier reads the vector itself
+                first = outputs["sequence_output"][:, 0]
+                pooled = keras.ops.cast(first, "float32")
         kind = self.sequences
         return pooled if is_single else sequences.join_rows(pooled, features, kind)
 

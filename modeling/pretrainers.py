@@ -4,7 +4,7 @@ import keras
 
 from contract import errors
 from contract import features as names
-from modeling import bert, models, text_encoder, token_heads
+from modeling import bert, bert_family, models, text_encoder, token_heads
 from modeling.configs import keras_configs
 from modeling.encoder_decoder import decoding
 
@@ -13,7 +13,8 @@ class BertPretrainer(models.BertModel):
     """Masked words and the next sentence (BERT section 3.1); run_pretraining.py.
 
     Call shapes: three features [B, S], masked_lm_positions [B, P] int ->
-    {"masked_lm_logits": [B, P, V], "next_sentence_logits": [B, 2]} float32.
+    {"masked_lm_logits": [B, P, V], "next_sentence_logits": [B, 2]} float32, the latter
+    if the network has that head.
     """
 
     def __init__(self, config, **kwargs):
@@ -21,9 +22,11 @@ class BertPretrainer(models.BertModel):
         self.masked_lm = bert.MaskedLMHead(
             config, name="masked_lm", dtype=self.given_dtype
         )
-        self.next_sentence = bert.OutputProjection(
-            2, stddev=config.initializer_range, name="next_sentence"
-        )
+        self.next_sentence = None
+        if config.has_next_sentence:
+            self.next_sentence = bert.OutputProjection(
+                2, stddev=config.initializer_range, name="next_sentence"
+            )
 
     def features_spec(self):
         """As BertModel's, and masked_lm_positions [B, P]."""
@@ -36,14 +39,34 @@ class BertPretrainer(models.BertModel):
         masked = keras.ops.cast(features["masked_lm_positions"], first.dtype)
         positions = keras.ops.concatenate([first, masked], axis=1)
         outputs = self.encode(features, seed, positions)
-        return {
-            "masked_lm_logits": self.masked_lm(
-                outputs["sequence_output"][:, 1:],
-                self.network.embeddings.table(),
-                training=seed is not None,
-            ),
-            "next_sentence_logits": self.next_sentence(outputs["pooled_output"]),
-        }
+        logits = self.masked_lm(
+            outputs["sequence_output"][:, 1:],
+            self.network.embeddings.table(),
+            training=seed is not None,
+        )
+        if not self.next_sentence:
+            return {"masked_lm_logits": logits}
+        order = self.next_sentence(outputs["pooled_output"])
+        return {"masked_lm_logits": logits, "next_sentence_logits": order}
+
+
+class Discriminator(models.BertModel):
+    """Which tokens are not those of the text (ELECTRA, Clark et al., 2020).
+
+    Call shapes: three features [B, S] -> {"replaced_logits": [B, S]} float32.
+    """
+
+    uses_pooler = False
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        self.discriminator = bert_family.DiscriminatorHead(config, name="discriminator")
+
+    def call(self, features, training=False, seed=None):
+        seed = self.dropout_seed(training, seed)
+        hidden = self.encode(features, seed)["sequence_output"]
+        logits = self.discriminator(hidden, training=seed is not None)
+        return {"replaced_logits": logits}
 
 
 class LanguageModel(token_heads.CausalLMMixin, models.BertModel):
@@ -61,6 +84,7 @@ class LanguageModel(token_heads.CausalLMMixin, models.BertModel):
 HEADS = {
     "none": models.BertModel,
     "pretraining": BertPretrainer,
+    "discriminator": Discriminator,
     "classifier": models.BertClassifier,
     "tagger": models.BertTagger,
     "span": models.BertSpanPredictor,
@@ -77,8 +101,13 @@ def build(head, num_classes, config, *, recompute=False, **settings):
 
     Raises:
         ValueError: an encoder-decoder is to have another head than seq2seq, or that
-            head another network.
+            head another network; or a network without a discriminator is to have one.
     """
+    if head == "discriminator" and config.kind != "ELECTRA":
+        raise errors.InputError(
+            f"a network of {config.kind} has no head {head!r}, which is ELECTRA's; "
+            "choose a head of the network"
+        )
     if (config.network == "encoder_decoder") != (head == "seq2seq"):
         raise errors.InputError(
             f"a network of {config.kind} has no head {head!r}: seq2seq is the one head "

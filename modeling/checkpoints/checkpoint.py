@@ -55,6 +55,7 @@ _REMEDY = "give the config file of this checkpoint"
 _FLAG = ", or --allow_missing_weights to train them from random values"
 # A layer of ELMo has few variables, which are listed one by one.
 _ELMO_PREFIXES = ("elmo/", "lm/", "RNN_")
+_GPT_PREFIXES = ("gpt/", "model/", "transformer.")
 _CROSS_ATTENTION = re.compile(
     r"^decoder[./]bert[./]encoder[./]layer[._](\d+)[./]crossattention[./]"
 )
@@ -167,12 +168,16 @@ def _present(directory, files):
 
 
 def open_file(path, config=None) -> weights_file.WeightsFile:
-    """Opens the checkpoint that `find` finds; an ELMo's config decides about words."""
+    """Opens the checkpoint that `find` finds.
+
+    The config decides whether an ELMo reads words, and to which network names without
+    its prefix belong.
+    """
     place = find(path)
     if "://" in place and not tf.io.gfile.exists(place + google.INDEX_ENDING):
         place = _copy_here(place)
     if tf.io.gfile.isdir(place):
-        return hugging_face.HuggingFaceFile(place)
+        return hugging_face.HuggingFaceFile(place, config)
     if keras_files.is_keras(place):
         return keras_files.KerasFile(place)
     if elmo_files.is_elmo(place):
@@ -242,10 +247,10 @@ def check_file(config, file, *, allows_missing=None):
     if allows_missing:
         return
     flag = "" if allows_missing is None else _FLAG
-    if depth < config.num_hidden_layers:
+    if depth < config.num_blocks:
         raise errors.InputError(
             f"{file.source}: the config says {config.key_in_file(names.DEPTH)}="
-            f"{config.num_hidden_layers}, but the file has {depth}; {_REMEDY}{flag}"
+            f"{config.num_blocks}, but the file has {depth}; {_REMEDY}{flag}"
         )
     if file.format == "keras":  # where no variable can be missing
         return
@@ -314,7 +319,7 @@ def assign(model, file: weights_file.WeightsFile, path=None) -> LoadReport:
         variable.assign(value)
         assigned.append(name.google)
     unused = sorted(file.shapes.keys() - used - file.states.keys())
-    depth = model.config.num_hidden_layers
+    depth = model.config.num_blocks
     if deeper := [key for key in unused if (names.layer_number(key) or 0) >= depth]:
         logging.warning(
             "%s: has %d layers, but the config says num_hidden_layers=%d; in the file "
@@ -333,7 +338,7 @@ def _read_projections(model, file, path):
     """{path of a variable: array} of the projections in the modules around a file."""
     if path is None or not hasattr(model, "projections"):
         return {}
-    modules, rows = sentence_transformers.read(path), names.head_rows("bert")
+    modules, rows = sentence_transformers.read(path), names.head_rows(model.config)
     arrays, width = {}, model.config.hidden_size
     for j, projection in enumerate(modules.text_vectors.projections if modules else ()):
         wanted = {"linear.weight": (projection.units, width)}
@@ -404,7 +409,7 @@ def list_keys(keys):
     layers, others = collections.defaultdict(list), []
     for key in keys:
         number = names.layer_number(key)
-        phrase, size = "layers", 16 if key.startswith("bert") else 12
+        phrase, size = "layers", 12 if key.startswith(_GPT_PREFIXES) else 16
         if match := _CROSS_ATTENTION.match(key):
             number, phrase, size = int(match[1]), "cross-attention of layers", 10
         if number is None or key.startswith(_ELMO_PREFIXES):

@@ -73,6 +73,8 @@ _HEAD_OF = {
     "masked_lm/bias": "pretraining",
     "next_sentence/bias": "pretraining",
     "classifier/logits/bias": "classifier",
+    "classifier/out_proj/bias": "classifier",
+    "discriminator/logits/bias": "discriminator",
     "tagger/logits/bias": "tagger",
     "span/logits/bias": "span",
 }
@@ -134,7 +136,7 @@ def read(path, config, head="auto", **settings):
     """
     file = checkpoint.open_file(path, config)
     checkpoint.check_file(config, file)
-    if (depth := file.sizes()[names.DEPTH]) > config.num_hidden_layers:
+    if (depth := file.sizes()[names.DEPTH]) > config.num_blocks:
         raise errors.InputError(
             f"{file.source}: has {depth} layers, but its config says num_hidden_layers="
             f"{config.num_hidden_layers}; give the config file of this checkpoint"
@@ -148,6 +150,9 @@ def read(path, config, head="auto", **settings):
     if head == "text_encoder" and (modules := sentence_transformers.read(path)):
         settings = {"text_vectors": modules.text_vectors, **settings}
         sentence_transformers.check(modules, config, file)
+    is_choice = hugging_face.stated_problem_type(config) == "choice"
+    if head == "classifier" and config.network == "bert" and is_choice:
+        settings = {"sequences": "compared", **settings}
     model = pretrainers.build(
         head, num_classes, select_config(config, head), **settings
     )
@@ -193,7 +198,7 @@ def find_head(file, config, head="auto", path=""):
     Raises:
         ValueError: it has several heads, or not this one.
     """
-    rows = names.head_rows(config.network)
+    rows = names.head_rows(config)
     keys = {path: rows[path].key(file.format) for path in _HEAD_OF if path in rows}
     held = {_HEAD_OF[path]: key for path, key in keys.items() if key in file.shapes}
     order = keys.get("next_sentence/bias")
@@ -207,7 +212,7 @@ def find_head(file, config, head="auto", path=""):
     architecture = hugging_face.architecture(config)
     if held.get("classifier") and held.get("classifier") == held.get("tagger"):
         is_tagger = head == "tagger" or (
-            head != "classifier" and architecture == hugging_face.TAGGER
+            head != "classifier" and hugging_face.is_tagger(config)
         )
         del held["classifier" if is_tagger else "tagger"]
     if head == "auto":
@@ -469,6 +474,8 @@ def compare(first, second, missing=()):
 def _outputs(model, batch):
     if isinstance(model, token_heads.CausalLMMixin):  # logits, of tokens alone
         return [np.asarray(model.logits(batch))[..., : model.config.vocab_size]]
+    if getattr(model, "sequences", "single") != "single":
+        batch = {name: x.reshape(2, 2, -1) for name, x in batch.items()}
     return [np.asarray(x) for x in tf.nest.flatten(model(batch, training=False))]
 
 

@@ -26,36 +26,35 @@ SHARDS = "model-*-of-*.safetensors"
 _TYPES = ("F64", "F32", "F16", "BF16")  # of weights, as these files call them
 # Buffers and tied copies, which hold no weights of their own.
 _BUFFERS = re.compile(
-    r"(position_ids|token_type_ids)$"
-    r"|^(decoder\.)?cls\.predictions\.decoder\.(weight|bias)$"
+    r"(position_ids|token_type_ids|_float_tensor)$"
     r"|\.attn\.(masked_)?bias$|^lm_head\.weight$"
 )
 _GPT_2_TABLE = "transformer.wte.weight"
-# Either of the two may be the one that a file keeps.
-_TIED = {
-    f"{side}cls.predictions.decoder.{copy}": f"{side}{original}"
-    for side in ("", "decoder.")
-    for copy, original in (
-        ("weight", "bert.embeddings.word_embeddings.weight"),
-        ("bias", "cls.predictions.bias"),
-    )
+# Classes of BERT and its relatives, whose names begin as here.
+_PREFIXES = {
+    "bert": "Bert",
+    "distilbert": "DistilBert",
+    "roberta": "Roberta",
+    "xlm-roberta": "XLMRoberta",
+    "electra": "Electra",
+    "albert": "Albert",
 }
-TAGGER = "BertForTokenClassification"
+_TAGGER, _CHOICE = "ForTokenClassification", "ForMultipleChoice"
+# {parts of a model beside its network: the end of the class of transformers}.
+_SUFFIXES = {
+    (): "Model",
+    ("classifier",): "ForSequenceClassification",
+    ("tagger",): _TAGGER,
+    ("span",): "ForQuestionAnswering",
+    ("masked_lm", "next_sentence"): "ForPreTraining",
+    ("discriminator",): "ForPreTraining",
+    ("masked_lm",): "ForMaskedLM",
+    ("next_sentence",): "ForNextSentencePrediction",
+}
 # Classifiers with one logit for each answer.
-_CHOICE = "BertForMultipleChoice"
-_CHOICES = (_CHOICE, "OpenAIGPTDoubleHeadsModel", "GPT2DoubleHeadsModel")
-# {kind: {parts of a model beside its network: class of transformers}}; without further
-# parts GPT predicts tokens all the same.
+_CHOICES = ("OpenAIGPTDoubleHeadsModel", "GPT2DoubleHeadsModel")
+# {kind: {parts: class}} of other networks; GPT predicts tokens without further parts.
 _ARCHITECTURES: dict[str, dict[tuple[str, ...], str]] = {
-    "BERT": {
-        (): "BertModel",
-        ("classifier",): "BertForSequenceClassification",
-        ("tagger",): TAGGER,
-        ("span",): "BertForQuestionAnswering",
-        ("masked_lm", "next_sentence"): "BertForPreTraining",
-        ("masked_lm",): "BertForMaskedLM",
-        ("next_sentence",): "BertForNextSentencePrediction",
-    },
     "encoder-decoder": {(): "EncoderDecoderModel"},
     "GPT": {
         (): "OpenAIGPTLMHeadModel",
@@ -71,24 +70,19 @@ _ARCHITECTURES: dict[str, dict[tuple[str, ...], str]] = {
 _LEFT_TO_RIGHT_BERT = "BertLMHeadModel"
 ARCHITECTURES = frozenset(
     {_LEFT_TO_RIGHT_BERT, "OpenAIGPTModel", "GPT2Model", *_CHOICES}
-).union(*(of_kind.values() for of_kind in _ARCHITECTURES.values()))
+).union(
+    *(of_kind.values() for of_kind in _ARCHITECTURES.values()),
+    (a + b for a in _PREFIXES.values() for b in (*_SUFFIXES.values(), _CHOICE)),
+)
 # The names of GPT's old classifier of choices, and of the one that has their place.
 _RENAMED = {
     "LayerNorm.gamma": "LayerNorm.weight",
     "LayerNorm.beta": "LayerNorm.bias",
     "multiple_choice_head.summary.": "score.",
 }
-_BARE = {
-    "bert.": ("embeddings.", "encoder.", "pooler."),
-    "transformer.": (
-        "h.",
-        "wte.",
-        "wpe.",
-        "ln_f.",
-        "tokens_embed.",
-        "positions_embed.",
-    ),
-}
+# How names of the parts of a network begin where it has no prefix.
+_BARE = ("embeddings.", "embeddings_project.", "encoder.", "pooler.")
+_BARE_GPT = ("h.", "wte.", "wpe.", "ln_f.", "tokens_embed.", "positions_embed.")
 # Keys of a config that describe the file it lay beside, and not the network.
 _FILE_KEYS = (
     "_name_or_path",
@@ -109,11 +103,14 @@ _PROBLEM_TYPES = {
 
 
 class HuggingFaceFile(weights_file.WeightsFile):
-    """An open model.safetensors or its shards."""
+    """An open model.safetensors or its shards.
+
+    `config` is of the network, if it is known.
+    """
 
     format = "hugging_face"
 
-    def __init__(self, directory):
+    def __init__(self, directory, config=None):
         self.source = os.path.join(directory, WEIGHTS_FILE)
         if os.path.exists(self.source):
             file = _open(self.source)
@@ -122,13 +119,21 @@ class HuggingFaceFile(weights_file.WeightsFile):
             self.source = os.path.join(directory, INDEX_FILE)
             stored = _open_shards(self.source)
         is_pair = any(key.startswith("decoder.") for key in stored)
-        self._stored = {_modern(key, is_pair): stored[key] for key in stored}
+        kind = "BERT" if config is None or is_pair else config.kind
+        self._stored = {_modern(key, is_pair, kind): stored[key] for key in stored}
         is_gpt = names.GPT_TABLES[1] in self._stored
         self._lm_head = {
             "lm_head.weight": names.GPT_TABLES[0] if is_gpt else _GPT_2_TABLE
         }
-        tied = {**_TIED, **self._lm_head}
-        for copy, original in tied.items():
+        # Either of the two may be the one that a file keeps.
+        side = "decoder." if is_pair else ""
+        pairs = names.tied_keys(kind).items()
+        self._tied = {f"{side}{copy}": f"{side}{original}" for copy, original in pairs}
+        unread = self._tied
+        if not getattr(getattr(config, "decoder", config), "tie_word_embeddings", True):
+            # The bias beside that of the product, which Hugging Face does not read.
+            unread, self._tied = [*self._tied.values()][1:], {}
+        for copy, original in {**self._tied, **self._lm_head}.items():
             if copy in self._stored and original not in self._stored:
                 self._stored[original] = self._stored[copy]
         self.shapes = {
@@ -136,6 +141,7 @@ class HuggingFaceFile(weights_file.WeightsFile):
             for name, (file, key) in self._stored.items()
         }
         self.states = weights_file.matches(_BUFFERS, self.shapes)
+        self.states |= {key: key for key in unread if key in self.shapes}
         if "score.weight" in self.shapes:  # their classifier has no bias, GPT's has
             self.shapes.setdefault("score.bias", self.shapes["score.weight"][:1])
         tokens, positions = names.GPT_TABLES
@@ -146,7 +152,7 @@ class HuggingFaceFile(weights_file.WeightsFile):
     def read(self, name):
         """The array of a variable; a ValueError if a head of tokens is not tied."""
         if name.path == "masked_lm/bias":
-            self._check_ties(_TIED)
+            self._check_ties(self._tied)
         if name.path in names.TOKEN_TABLES:
             self._check_ties(self._lm_head)
         value = name.from_hugging_face(self._array(name.hugging_face))
@@ -171,9 +177,10 @@ class HuggingFaceFile(weights_file.WeightsFile):
                 self._array(copy), self._array(original)
             ):
                 raise errors.InputError(
-                    f"{self.source}: {copy} differs from {original}; a head of tokens "
-                    "with a table of its own has no counterpart here: leave it out "
-                    "with --head=none, or from the file"
+                    f"{self.source}: {copy} differs from {original}, and config.json "
+                    "says that they are one; if the head has a table of its own, set "
+                    "tie_word_embeddings to false there, or leave the head out with "
+                    "--head=none"
                 )
 
 
@@ -207,15 +214,22 @@ def _open_shards(index):
     return {key: (shards[shard], key) for key, shard in weight_map.items()}
 
 
-def _modern(key, is_pair):
-    """A name as the current library writes it; of an encoder-decoder, if it is one."""
+def _modern(key, is_pair, kind):
+    """A name as the current library writes it, with the prefix of a kind of network.
+
+    The names of an encoder-decoder keep theirs.
+    """
     for old, new in _RENAMED.items():
         key = key.replace(old, new)
     if is_pair:  # where an encoder has its own prefix
         return key
     # A bare network (BertModel, GPT2Model, sentence-transformers) has no prefix.
-    prefixes = (prefix for prefix, parts in _BARE.items() if key.startswith(parts))
-    return next(prefixes, "") + key
+    if key.startswith(_BARE_GPT):
+        return f"transformer.{key}"
+    # As far as there is one: GPT's names begin as those of a bare DistilBERT.
+    is_bare = key.startswith(_BARE)
+    is_bare |= kind == "DistilBERT" and key.startswith("transformer.")
+    return f"{kind.lower()}.{key}" if is_bare else key
 
 
 def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_out=()):
@@ -252,7 +266,7 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
         raw["label2id"] = {label: i for i, label in enumerate(labels)}
     if problem_type == "choice":  # an architecture there, and its answers have no names
         if model.config.network == "bert":
-            raw["architectures"] = [_CHOICE]
+            raw["architectures"] = [_class_name(raw, _CHOICE)]
     elif problem_type:
         raw["problem_type"] = _PROBLEM_TYPES[problem_type]
     config_file = os.path.join(directory, file_names.HUGGING_FACE_CONFIG)
@@ -276,17 +290,31 @@ def describe(model, left_out=(), problem_type=""):
     heads, kind = tuple(sorted(parts - {model.config.network})), model.config.kind
     if not model.reading.is_plain:
         heads = ()
+    raw = vars(model.config)
     if known := _ARCHITECTURES.get(kind):  # ELMo has none
         extra["architectures"] = [known.get(heads, known[()])]
+    if model.config.network == "bert":
+        suffix = _SUFFIXES.get(heads, _SUFFIXES[()])
+        extra["architectures"] = [_class_name(raw, suffix)]
     if kind == "BERT" and model.config.is_left_to_right and heads == ("masked_lm",):
         extra["architectures"] = [_LEFT_TO_RIGHT_BERT]
     if isinstance(model, models.BertClassifier) and not problem_type:
         problem_type = stated_problem_type(model.config)
-        if problem_type == "choice" and kind == "BERT":
-            extra["architectures"] = [_CHOICE]
+        if problem_type == "choice" and model.config.network == "bert":
+            extra["architectures"] = [_class_name(raw, _CHOICE)]
         elif problem_type in _PROBLEM_TYPES:
             extra["problem_type"] = _PROBLEM_TYPES[problem_type]
     return dataclasses.replace(model.config, extra=extra)
+
+
+def _class_name(values, suffix):
+    """The class of transformers of a BERT, or of the relative of a `model_type`."""
+    return _PREFIXES[values.get("model_type", "bert")] + suffix
+
+
+def is_tagger(config):
+    """Whether the class that a config names is one that tags tokens."""
+    return architecture(config).endswith(_TAGGER)
 
 
 def architecture(config):
@@ -298,7 +326,7 @@ def architecture(config):
 
 def stated_problem_type(config):
     """The problem type of a classifier by its config; "" if that has none."""
-    if architecture(config) in _CHOICES:
+    if architecture(config).endswith((_CHOICE, *_CHOICES)):
         return "choice"
     stated = config.extra.get("problem_type")
     return next((ours for ours, name in _PROBLEM_TYPES.items() if name == stated), "")

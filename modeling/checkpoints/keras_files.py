@@ -59,7 +59,8 @@ class KerasFile(weights_file.WeightsFile):
         """{key of the config: value} of the config in the file."""
         config = stored_config(self.source)
         keys = names.size_keys(config.kind)
-        return {key: operator.attrgetter(key)(config) for key in keys}
+        sizes = {key: operator.attrgetter(key)(config) for key in keys}
+        return {**sizes, names.DEPTH: config.num_blocks}
 
     def read(self, name):
         return self._values[name.path]

@@ -10,12 +10,14 @@ import dataclasses
 import itertools
 import re
 
+from modeling.checkpoints import family_names
 from modeling.elmo import names as elmo_names
 from modeling.encoder_decoder import config as encoder_decoder_config
 
 # The number of a layer in a key of any format.
 _LAYER = re.compile(
-    r"^(?:bert[./](?:encoder[./]layer[._]|block_)|gpt/block_|model/h|transformer\.h\."
+    r"^(?:bert/block_|(?:\w*bert|roberta|electra)[./](?:encoder|transformer)[./]"
+    r"(?:layer[._]|albert_layer_groups\.|transformer/group_)|gpt/block_|model/h|transformer\.h\."
     r"|elmo/(?:for|back)ward_|lm/RNN_[01]/rnn/multi_rnn_cell/cell_"
     r"|RNN_[01]/RNN/MultiRNNCell/Cell)(\d+)[./]"
 )
@@ -160,6 +162,12 @@ _MASKED_LM = (
     ),
     Name("masked_lm/bias", "cls/predictions/output_bias", "cls.predictions.bias"),
 )
+# Where the head has a table of its own; the bias is then that of its product.
+_UNTIED = (
+    *_MASKED_LM[:-1],
+    dataclasses.replace(_MASKED_LM[-1], hugging_face="cls.predictions.decoder.bias"),
+    Name("masked_lm/table", "cls/predictions/table", "cls.predictions.decoder.weight"),
+)
 # The output layers of all heads, and what lies before them.
 _HEADS = (
     # bilm-tf's are {name}_ELMo_W and {name}_ELMo_gamma, for a task may have several.
@@ -179,7 +187,6 @@ _HEADS = (
             for name in [f"projection_{j}"]
         )
     ),
-    *_MASKED_LM,
     *_rows(
         _PROJECTION, "next_sentence", "cls/seq_relationship/", "cls.seq_relationship"
     ),
@@ -195,12 +202,37 @@ _GPT_CLASSIFIER = (
 
 
 def encoder_rows(kind, num_layers):
-    """The rows of embeddings and layers of a BERT, GPT or GPT-2, without a pooler."""
-    if kind == "BERT":
-        layers = itertools.chain(*map(_bert_layer, range(num_layers)))
-        return [*_EMBEDDINGS, *layers]
-    layers = itertools.chain(*map(_gpt_layer, range(num_layers)))
-    return [*_GPT_EMBEDDINGS[kind], *layers, *_GPT_END[kind]]
+    """The rows of embeddings and layers of a BERT, GPT or GPT-2, without a pooler.
+
+    `kind` may be a relative of BERT; an ALBERT has as many layers as groups.
+    """
+    if kind in _GPT_END:
+        layers = itertools.chain(*map(_gpt_layer, range(num_layers)))
+        return [*_GPT_EMBEDDINGS[kind], *layers, *_GPT_END[kind]]
+    layers = itertools.chain(*map(_bert_layer, range(num_layers)))
+    rows = renamed(kind, [*_EMBEDDINGS, *layers])
+    return rows + [row for row in _further_rows(kind) if not is_head(row.path)]
+
+
+def _further_rows(kind):
+    """The rows of a relative that BERT does not have."""
+    relative = family_names.RELATIVES.get(kind)
+    return [Name(*row) for row in relative.rows] if relative else []
+
+
+def renamed(kind, rows):
+    """The rows of a relative for those of BERT, without those that it lacks."""
+    if not (relative := family_names.RELATIVES.get(kind)):
+        return [*rows]
+    kept = [row for row in rows if not row.path.startswith(relative.absent)]
+    for place, row in enumerate(kept):
+        theirs, google = row.hugging_face, row.google
+        for ours, other in relative.hugging_face:
+            theirs = theirs.replace(ours, other)
+        for ours, other in relative.google:
+            google = google.replace(ours, other)
+        kept[place] = dataclasses.replace(row, hugging_face=theirs, google=google)
+    return kept
 
 
 def side_rows(side, rows):
@@ -231,7 +263,10 @@ def network_rows(config):
     if config.network == "encoder_decoder":
         depths = config.encoder.num_hidden_layers, config.decoder.num_hidden_layers
         return _pair_rows(*depths)
-    return encoder_rows(config.kind, config.num_hidden_layers)
+    rows = encoder_rows(config.kind, config.num_blocks)
+    if getattr(config, "has_projection", False):
+        return rows
+    return [row for row in rows if "/projection/" not in row.path]
 
 
 def _elmo_row(path):
@@ -239,21 +274,37 @@ def _elmo_row(path):
     return Name(path, google, hdf5=hdf5)
 
 
-def head_rows(network):
-    """{path: row} of the output layers of all heads of a network."""
-    rows = _HEADS
-    if network == "gpt":
-        rows = (*rows, *_GPT_CLASSIFIER)
-    if network == "encoder_decoder":
-        rows = side_rows("decoder", _MASKED_LM)
-    if network == "elmo":
-        rows = (*rows, *map(_elmo_row, elmo_names.HEAD))
+def head_rows(config):
+    """{path: row} of the output layers of all heads of the network of a config."""
+    rows = [*_HEADS, *masked_lm_rows(config)]
+    if config.network == "gpt":
+        rows += _GPT_CLASSIFIER
+    if config.network == "encoder_decoder":
+        rows = side_rows("decoder", masked_lm_rows(config.decoder))
+    if config.network == "elmo":
+        rows += map(_elmo_row, elmo_names.HEAD)
+    if config.network == "bert":
+        further = [row for row in _further_rows(config.kind) if is_head(row.path)]
+        rows = [*renamed(config.kind, rows), *further]
     return {row.path: row for row in rows}
 
 
-def masked_lm_rows():
-    """The rows of the head that predicts masked tokens."""
-    return [*_MASKED_LM]
+def masked_lm_rows(config):
+    """The rows of the head that predicts masked tokens, as a BERT names them."""
+    return [*(_MASKED_LM if getattr(config, "tie_word_embeddings", True) else _UNTIED)]
+
+
+def tied_keys(kind):
+    """{copy: original} of Hugging Face's names of a masked-LM head that is tied."""
+    tied, own, words = (
+        renamed(kind, rows) for rows in (_MASKED_LM, _UNTIED, _EMBEDDINGS[:1])
+    )
+    pairs = (own[-1], words[0]), (own[-2], tied[-1])
+    return {
+        copy.hugging_face: original.hugging_face
+        for copy, original in pairs
+        if copy.hugging_face != original.hugging_face
+    }
 
 
 def named_variables(model):
@@ -263,9 +314,9 @@ def named_variables(model):
         KeyError: a variable is in no table.
     """
     config = model.config
-    pooler = _POOLER if config.network == "bert" else []
+    pooler = renamed(config.kind, _POOLER) if config.network == "bert" else []
     rows = {row.path: row for row in [*network_rows(config), *pooler]}
-    rows |= head_rows(config.network)
+    rows |= head_rows(config)
     variables = model.trainable_variables + [
         v for v in model.non_trainable_variables if "fit_seed" not in v.path
     ]
@@ -289,13 +340,33 @@ def layer_number(key):
 
 
 # {kind: {size of the config: (variable, its axis)}}, beside the depth.
+_WORDS, _POSITIONS = (
+    "bert/embeddings/word_embeddings",
+    "bert/embeddings/position_embeddings",
+)
+_SEGMENTS = "bert/embeddings/token_type_embeddings"
+_ENCODER_SIZES = {
+    "vocab_size": (_WORDS, 0),
+    "hidden_size": ("bert/block_0/attention_norm/gamma", 0),
+    "intermediate_size": ("bert/block_0/ffn_in/bias", 0),
+    "num_position_rows": (_POSITIONS, 0),
+}
+_FACTORIZED = {
+    **_ENCODER_SIZES,
+    "embedding_size": (_WORDS, 1),
+    "type_vocab_size": (_SEGMENTS, 0),
+}
 _SIZES = {
+    "DistilBERT": _ENCODER_SIZES,
+    "RoBERTa": {**_ENCODER_SIZES, "token_type_rows": (_SEGMENTS, 0)},
+    "ELECTRA": _FACTORIZED,
+    "ALBERT": _FACTORIZED,
     "BERT": {
-        "vocab_size": ("bert/embeddings/word_embeddings", 0),
-        "hidden_size": ("bert/embeddings/word_embeddings", 1),
+        "vocab_size": (_WORDS, 0),
+        "hidden_size": (_WORDS, 1),
         "intermediate_size": ("bert/block_0/ffn_in/bias", 0),
-        "max_position_embeddings": ("bert/embeddings/position_embeddings", 0),
-        "type_vocab_size": ("bert/embeddings/token_type_embeddings", 0),
+        "max_position_embeddings": (_POSITIONS, 0),
+        "type_vocab_size": (_SEGMENTS, 0),
     },
     "GPT-2": {
         "vocab_size": ("gpt/embeddings/word_embeddings", 0),
@@ -328,11 +399,14 @@ def sizes(shapes, format):
     """
     for kind, of_kind in _SIZES.items():
         rows = _pair_rows(1, 1) if kind == _PAIR else encoder_rows(kind, 1)
-        # The layers of GPT-2 have the names of GPT's.
-        marks = rows
+        marks = {row.key(format) for row in rows}
+        # The layers of GPT-2 have the names of GPT's, and Google's ALBERT has some of
+        # BERT's.
         if kind == "GPT-2":
-            marks = [*_GPT_EMBEDDINGS[kind], *_GPT_END[kind]]
-        if not any(row.key(format) in shapes for row in marks):
+            marks -= {row.key(format) for row in _gpt_layer(0)}
+        if kind == "ALBERT":
+            marks -= {row.key(format) for row in encoder_rows("BERT", 1)}
+        if not marks & shapes.keys():
             continue
         values = {KIND: kind, **_depths(kind, shapes, format)}
         keys = {row.path: row.key(format) for row in rows}

@@ -174,7 +174,9 @@ def fills_masks(config, path):
             "--pretrained to the directory of a model"
         )
     file = checkpoint.open_file(path, config)
-    return all(row.key(file.format) in file.shapes for row in names.masked_lm_rows())
+    rows = names.head_rows(config)
+    wanted = [row.path for row in names.masked_lm_rows(config)]
+    return all(rows[path].key(file.format) in file.shapes for path in wanted)
 
 
 def _lower_case(directory):

@@ -61,7 +61,7 @@ def load(model, encoder, decoder=""):
         checkpoint.check_file(config, file)
         rows = names.encoder_rows("BERT", config.num_hidden_layers)
         if side == "decoder":
-            rows += names.masked_lm_rows()
+            rows += names.masked_lm_rows(config)
         for row, ours in zip(rows, names.side_rows(side, rows), strict=True):
             if row.key(file.format) in file.shapes:
                 places[ours.google] = file, row

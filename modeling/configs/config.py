@@ -31,7 +31,7 @@ _HUGGING_FACE_KEYS = """
     summary_first_dropout summary_proj_to_labels summary_type summary_use_proj
     tie_word_embeddings torch_dtype transformers_version use_cache vocab_size
 """
-# and of its releases 3 and 4, about the texts that a network writes.
+# of its releases 3 and 4, about the texts that a network writes.
 _GENERATION_KEYS = """
     bad_words_ids chunk_size_feed_forward cross_attention_hidden_size
     decoder_start_token_id diversity_penalty do_sample early_stopping
@@ -43,26 +43,35 @@ _GENERATION_KEYS = """
     sep_token_id task_specific_params temperature tie_encoder_decoder tokenizer_class
     top_k top_p torchscript typical_p use_bfloat16
 """
-_TOLERATED = frozenset((_GOOGLE_KEYS + _HUGGING_FACE_KEYS + _GENERATION_KEYS).split())
+# of the networks in bert_family.py.
+_RELATIVES_KEYS = """
+    classifier_dropout_prob down_scale_factor gap_size inner_group_num
+    net_structure_type num_memory_blocks qa_dropout seq_classif_dropout
+    sinusoidal_pos_embds summary_last_dropout tie_weights_
+"""
+_TOLERATED = frozenset(
+    (_GOOGLE_KEYS + _HUGGING_FACE_KEYS + _GENERATION_KEYS + _RELATIVES_KEYS).split()
+)
+# Functions that both worlds call by one name.
+_COMMON = "linear", "relu", "relu2", "tanh", "silu", "mish", "quick_gelu", "gelu_10"
+_COMMON_ACTIVATIONS = {name: name for name in _COMMON}
 ATTENTIONS = ("bidirectional", "causal")
 # google-research/bert calls the tanh form "gelu"; Hugging Face calls the exact form so.
 # The last of several names of a function is written.
 _GOOGLE_ACTIVATIONS = {
     "": "linear",
-    "linear": "linear",
-    "relu": "relu",
+    **_COMMON_ACTIVATIONS,
     "gelu": "gelu_tanh",
     "gelu_erf": "gelu_erf",
-    "tanh": "tanh",
 }
-_HUGGING_FACE_ACTIVATIONS = {
-    "linear": "linear",
-    "relu": "relu",
+HUGGING_FACE_ACTIVATIONS = {
+    "swish": "silu",
+    **_COMMON_ACTIVATIONS,
+    "gelu_python": "gelu_erf",
     "gelu": "gelu_erf",
     "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu_new": "gelu_tanh",
-    "tanh": "tanh",
 }
 _Config = TypeVar("_Config", bound="NetworkConfig")
 
@@ -165,6 +174,11 @@ class NetworkConfig:
         """The text of the file: two spaces, sorted keys, a final newline."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
+    @property
+    def num_blocks(self) -> int:
+        """Layers with weights of their own."""
+        return self.num_hidden_layers  # type: ignore[attr-defined,no-any-return]
+
     def unknown_keys(self) -> list[str]:
         """Keys of the file that have no effect here and are in no released config."""
         return sorted(self.extra.keys() - self.tolerated)
@@ -218,8 +232,9 @@ class BertConfig(TransformerConfig):
     num_hidden_layers: int = 12  # L
     num_attention_heads: int = 12  # N
     intermediate_size: int = 3072  # F
-    # In the feed-forward layer and the masked-LM head: linear, relu, tanh, gelu_tanh or
-    # gelu_erf. The two worlds call different functions `gelu`, so neither is that here.
+    # In the feed-forward layer and the masked-LM head: gelu_tanh, gelu_erf, or as in
+    # activations.py. The two worlds call different functions `gelu`, so neither is
+    # that here.
     hidden_act: str = "gelu_tanh"
     hidden_dropout_prob: float = 0.1  # of embeddings and layer outputs; below 1
     attention_probs_dropout_prob: float = 0.1  # of attention weights; below 1
@@ -230,10 +245,17 @@ class BertConfig(TransformerConfig):
     # bidirectional, or causal: a token sees none that follow it ("LTR" in the paper's
     # section 5.1); Hugging Face calls that is_decoder.
     attention: str = "bidirectional"
+    # Whether the masked-LM head has the table of words, or one of its own.
+    tie_word_embeddings: bool = True
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     network: ClassVar[str] = "bert"
     kind: ClassVar[str] = "BERT"
     norm_first: ClassVar[bool] = False
+    # Parts that a relative in bert_family.py may do without, or have besides.
+    has_pooler: ClassVar[bool] = True
+    has_next_sentence: ClassVar[bool] = True
+    has_projection: ClassVar[bool] = False
+    first_position: ClassVar[int] = 0  # the row of the first token's position
     required: ClassVar[Mapping[str, Sequence[Any]]] = {
         "model_type": ("bert",),
         "position_embedding_type": ("absolute",),
@@ -254,6 +276,30 @@ class BertConfig(TransformerConfig):
         """Tokens that can be predicted."""
         return self.vocab_size
 
+    @property
+    def embedding_size(self) -> int:
+        """E, the width of the tables."""
+        return self.hidden_size
+
+    @property
+    def table_rows(self) -> dict[str, int]:
+        """Rows of each table of embeddings, by its name."""
+        return {
+            "word_embeddings": self.vocab_size,
+            "token_type_embeddings": self.type_vocab_size,
+            "position_embeddings": self.num_position_rows,
+        }
+
+    @property
+    def num_position_rows(self) -> int:
+        """Rows of the table of positions."""
+        return self.first_position + self.max_position_embeddings
+
+    @property
+    def head_act(self) -> str:
+        """The activation of the masked-LM head."""
+        return self.hidden_act
+
     @classmethod
     def keys(cls) -> dict[str, str]:
         """Returns the fields under their own names, and one of Hugging Face's."""
@@ -270,7 +316,7 @@ class BertConfig(TransformerConfig):
         """
         raw, known = dict(raw), _GOOGLE_ACTIVATIONS
         if "model_type" in raw:
-            known = _HUGGING_FACE_ACTIVATIONS
+            known = HUGGING_FACE_ACTIVATIONS
             raw.setdefault("type_vocab_size", 2)
             if raw.pop("is_decoder", False):
                 raw["attention"] = "causal"
@@ -279,9 +325,10 @@ class BertConfig(TransformerConfig):
 
     def num_weights(self) -> int:
         """Numbers in all variables of the encoder, the pooler left out."""
-        rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
-        layers = self.num_hidden_layers * self._num_layer_weights()
-        return (rows + 2) * self.hidden_size + layers  # and a norm
+        rows = sum(self.table_rows.values())
+        layers = self.num_blocks * self._num_layer_weights()
+        projection = (self.embedding_size + 1) * self.hidden_size * self.has_projection
+        return (rows + 2) * self.embedding_size + projection + layers  # and a norm
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of bert_config.json, with Google's names of the activations."""
@@ -291,13 +338,15 @@ class BertConfig(TransformerConfig):
             del raw["attention"]
         if self.layer_norm_epsilon == BertConfig.layer_norm_epsilon:
             del raw["layer_norm_eps"]
+        if self.tie_word_embeddings:
+            del raw["tie_word_embeddings"]
         return raw
 
     def to_hugging_face(self) -> dict[str, Any]:
         """The keys of Hugging Face's config.json."""
         usual = {"pad_token_id": 0, "position_embedding_type": "absolute"}
         raw = {**usual, **self._to_keys(), "model_type": "bert"}
-        raw["hidden_act"] = name_activation(self.hidden_act, _HUGGING_FACE_ACTIVATIONS)
+        raw["hidden_act"] = name_activation(self.hidden_act, HUGGING_FACE_ACTIVATIONS)
         if raw.pop("attention") == "causal":
             raw["is_decoder"] = True
         return raw

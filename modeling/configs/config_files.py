@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from contract import errors, json_files
+from modeling.configs import bert_family, gpt_config
 from modeling.configs import config as config_lib
-from modeling.configs import gpt_config
 from modeling.elmo import config as elmo_config
 from modeling.encoder_decoder import config as encoder_decoder_config
 
@@ -16,15 +16,20 @@ Config = (
     | elmo_config.ElmoConfig
     | encoder_decoder_config.EncoderDecoderConfig
 )
-MODEL_TYPES = ("bert", *gpt_config.MODEL_TYPES, encoder_decoder_config.MODEL_TYPE)
+MODEL_TYPES = (
+    "bert",
+    *bert_family.RELATIVES,
+    *gpt_config.MODEL_TYPES,
+    encoder_decoder_config.MODEL_TYPE,
+)
 
 
 def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> Config:
     """Reads the config of any network.
 
-    It is in bert_config.json, in the config.json of BERT, GPT, GPT-2 or an
-    encoder-decoder, in GPT-2's hparams.json, in GPT's params_shapes.json, or in ELMo's
-    options.json.
+    It is in bert_config.json, in the config.json of BERT and its relatives, GPT, GPT-2
+    or an encoder-decoder, in albert_config.json, in GPT-2's hparams.json, in GPT's
+    params_shapes.json, or in ELMo's options.json.
 
     Raises:
         FileNotFoundError, OSError: no such file, or it cannot be read.
@@ -48,7 +53,10 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
             return gpt_config.GptConfig.from_dict(raw)
         if model_type == encoder_decoder_config.MODEL_TYPE:
             return encoder_decoder_config.EncoderDecoderConfig.from_dict(raw)
-        kind = elmo_config.ElmoConfig if "lstm" in raw else config_lib.BertConfig
+        if "num_hidden_groups" in raw:
+            model_type = "albert"  # whose releases by Google have no model_type
+        kind = bert_family.RELATIVES.get(model_type, config_lib.BertConfig)
+        kind = elmo_config.ElmoConfig if "lstm" in raw else kind
         return kind.from_dict(raw)
 
 
@@ -60,5 +68,6 @@ def from_values(values: dict[str, Any]) -> Config:
         sides = encoder_decoder_config.SIDES
         parts = {side: config_lib.BertConfig(**values[side]) for side in sides}
         return encoder_decoder_config.EncoderDecoderConfig(**{**values, **parts})
-    kind = gpt_config.GptConfig if "norm_first" in values else config_lib.BertConfig
+    kind = bert_family.RELATIVES.get(values.get("model_type"), config_lib.BertConfig)
+    kind = gpt_config.GptConfig if "norm_first" in values else kind
     return kind(**values)

@@ -150,8 +150,8 @@ def test_head_follows_from_names_and_config(tiny_config, tmp_path):
         (None, "auto", "classifier"),
         (float("inf"), "auto", "classifier"),
         ([3], "tagger", "tagger"),
-        ([hugging_face.TAGGER], "auto", "tagger"),
-        ([hugging_face.TAGGER], "classifier", "classifier"),
+        (["BertForTokenClassification"], "auto", "tagger"),
+        (["BertForTokenClassification"], "classifier", "classifier"),
         (["BertForFeatures"], "none", "none"),
     ):
         extra = {"architectures": architectures, "problem_type": 5}

@@ -159,7 +159,7 @@ OLD = {"dtype": "float16", "id2label": {"0": "a"}, "note": 1, "architectures": [
         ("none", OLD, "", {"note": 1, "architectures": ["BertModel"]}),
         ("classifier", MULTI_LABEL, "", {**MULTI_LABEL, **CLASSIFIER}),
         ("classifier", MULTI_LABEL, "choice", CLASSIFIER),
-        ("tagger", MULTI_LABEL, "", {"architectures": [hugging_face.TAGGER]}),
+        ("tagger", MULTI_LABEL, "", {"architectures": ["BertForTokenClassification"]}),
         ("classifier", CHOICE, "", CHOICE),
         ("classifier", CHOICE, "regression", CLASSIFIER),
     ],

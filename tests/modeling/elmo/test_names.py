@@ -12,8 +12,9 @@ GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "elmo"
 
 def test_names_are_those_of_the_original():
     expected = json.loads((GOLDEN / "checkpoint_names.json").read_text())
-    head = [names.head_rows("elmo")[path] for path in elmo_names.HEAD]
-    network = names.network_rows(config_files.read(GOLDEN / "skip_options.json"))
+    config = config_files.read(GOLDEN / "skip_options.json")
+    head = [names.head_rows(config)[path] for path in elmo_names.HEAD]
+    network = names.network_rows(config)
     assert {row.google: row.hdf5 for row in [*network, *head]} == expected
     assert len(network) + len(head) == len(expected) == 31
     assert not any(names.is_head(row.path) for row in network)

@@ -1,0 +1,183 @@
+"""BERT's relatives, by what they do otherwise: one network after the other.
+
+Their configs are in configs/bert_family.py, the names of their variables in
+checkpoints/family_names.py.
+"""
+
+import keras
+from keras import ops
+
+from modeling import bert, heads, kernels
+from modeling.configs import keras_configs
+
+# Dropout before the dense layer of a classifier, below the sites of features.source.
+_DENSE_SITE = heads.HEAD_SITE - 16
+_PASS_BITS = 40  # of a step; the pass through a shared block counts above them
+
+
+class DistilBertEmbeddings(bert.Embeddings):
+    """Words and positions (Sanh et al., 2019); segment ids are not read."""
+
+    def look_up_segments(self, segment_ids):
+        """Zeros, float32 [B, S, D]."""
+        return ops.zeros((*ops.shape(segment_ids), self.config.embedding_size))
+
+
+class DistilBertEncoder(bert.Network):
+    """DistilBERT has no pooler: pooled_output is the vector of the first token."""
+
+    embeddings_kind = DistilBertEmbeddings
+
+
+class RobertaEmbeddings(bert.Embeddings):
+    """BERT's, where all tokens are of the first segment (Liu et al., 2019).
+
+    Positions begin behind that of padding, by the config's `first_position`.
+    """
+
+    def look_up_segments(self, segment_ids):
+        """The vectors of the first segment, float32 [B, S, D]."""
+        return super().look_up_segments(ops.zeros_like(segment_ids))
+
+
+class RobertaEncoder(bert.BertEncoder):
+    """RoBERTa, and XLM-RoBERTa (Conneau et al., 2020)."""
+
+    embeddings_kind = RobertaEmbeddings
+
+
+class FactorizedEmbeddings(bert.Embeddings):
+    """BERT's of width E, mapped to D (Lan et al., 2020, section 3.1).
+
+    Call shapes: as bert.Embeddings; `table` has the width E.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        self.projection = None
+        if config.has_projection:
+            self.projection = bert.dense(
+                config, config.hidden_size, "projection", self.given_dtype
+            )
+
+    def build(self, input_shape, *_):
+        super().build(input_shape)
+        if self.projection:
+            self.projection.build((*input_shape, self.config.embedding_size))
+
+    def call(self, *inputs, **options):
+        hidden = super().call(*inputs, **options)  # [B, S, E]
+        return self.projection(hidden) if self.projection else hidden
+
+
+class ElectraEncoder(bert.Network):
+    """ELECTRA (Clark et al., 2020), discriminator or generator; without a pooler."""
+
+    embeddings_kind = FactorizedEmbeddings
+
+
+class SharedPass:
+    """One pass through a block whose weights several layers share.
+
+    It is called as a bert.EncoderBlock; dropout differs from that of other passes.
+    """
+
+    def __init__(self, block, number):
+        self.block, self.number = block, number
+        self.attention = block.attention
+
+    def build(self, input_shape):
+        """Creates the variables of the block, once."""
+        if not self.block.built:
+            self.block.build(input_shape)
+
+    def __call__(self, *inputs, seed=None, **options):
+        if seed is not None:
+            seed = ops.stack([seed[0], seed[1] + (self.number << _PASS_BITS)])
+        return self.block(*inputs, seed=seed, **options)
+
+
+class AlbertEncoder(bert.BertEncoder):
+    """ALBERT (Lan et al., 2020): layers share the weights of a few blocks.
+
+    `groups` are the blocks with weights, `blocks` a SharedPass a layer.
+    """
+
+    embeddings_kind = FactorizedEmbeddings
+
+    def make_blocks(self, count):
+        """So many passes; the layers of a group follow each other."""
+        self.groups = super().make_blocks(self.config.num_hidden_groups)
+        groups = (self.groups[i * len(self.groups) // count] for i in range(count))
+        return [SharedPass(group, i) for i, group in enumerate(groups)]
+
+
+class DiscriminatorHead(keras_configs.Configured, keras.layers.Layer):
+    """Whether each token was replaced (Clark et al., 2020, section 2).
+
+    Call shapes: [B, S, D] -> logits [B, S] float32, above 0 for a replaced token.
+    """
+
+    only_dtype = "float32"
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.dense = bert.dense(config, config.hidden_size, "dense")
+        self.logits = bert.dense(config, 1, "logits")
+
+    def build(self, input_shape):
+        self.dense.build(input_shape)
+        self.logits.build(input_shape)
+
+    def call(self, hidden, training=False):
+        hidden = self.dense(ops.cast(hidden, "float32"))
+        hidden = bert.activate(self.config.hidden_act, hidden, training=training)
+        return self.logits(hidden)[..., 0]
+
+
+# {kind: activation, dropout, and whether it comes before the dense layer as well}.
+DENSE_CLASSIFIERS = {
+    "DistilBERT": ("relu", 0.2, False),
+    "RoBERTa": ("tanh", 0.1, True),
+    "ELECTRA": ("gelu_erf", 0.1, True),
+}
+
+
+class DenseClassifierHead(keras_configs.Configured, keras.layers.Layer):
+    """Logits by a dense layer that reads the first token, as Hugging Face has them.
+
+    For a choice ELECTRA has a dense layer of another name, its summary.
+
+    Call shapes: as heads.ClassifierHead.
+    """
+
+    arguments = ("config", "num_classes", "is_choice")
+    only_dtype = "float32"
+
+    def __init__(self, config, num_classes, is_choice=False, **kwargs):
+        super().__init__(**kwargs)
+        self.config, self.num_classes = config, num_classes
+        self.is_choice = is_choice
+        self.settings = DENSE_CLASSIFIERS[config.kind]
+        is_summary = is_choice and config.kind == "ELECTRA"
+        names = ("summary", "logits") if is_summary else ("dense", "out_proj")
+        self.drops_input = self.settings[2] and not is_summary
+        units = config.hidden_size, num_classes
+        self.dense, self.logits = (
+            bert.OutputProjection(size, heads.HEAD_STDDEV, name=name)
+            for size, name in zip(units, names, strict=True)
+        )
+
+    def build(self, input_shape):
+        self.dense.build(input_shape)
+        self.logits.build(input_shape)
+
+    def call(self, first, seed=None, is_shared=False):
+        activation, rate, _ = self.settings
+        if self.drops_input:
+            first = kernels.dropout(first, rate, seed, _DENSE_SITE)
+        hidden = self.dense(first)
+        hidden = bert.activate(activation, hidden, training=seed is not None)
+        hidden = kernels.dropout(hidden, rate, seed, heads.HEAD_SITE)
+        return self.logits(hidden)
