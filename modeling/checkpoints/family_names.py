@@ -111,7 +111,7 @@ RELATIVES = {
         (
             ("bert.encoder.layer.", "albert.encoder.albert_layer_groups."),
             ("bert.pooler.dense.", "albert.pooler."),
-            ("bert.", "albert."),
+            ("bert.embeddings.", "albert.embeddings."),
             (".attention.output.", ".albert_layers.0.attention."),
             (".attention.self.", ".albert_layers.0.attention."),
             (".intermediate.dense.", ".albert_layers.0.ffn."),

@@ -131,7 +131,7 @@ class HuggingFaceFile(weights_file.WeightsFile):
         self._tied = {f"{side}{copy}": f"{side}{original}" for copy, original in pairs}
         unread = self._tied
         if not getattr(getattr(config, "decoder", config), "tie_word_embeddings", True):
-            # The bias beside that of the product, which Hugging Face does not read.
+            # The bias beside that of the product, which is not read.
             unread, self._tied = [*self._tied.values()][1:], {}
         for copy, original in {**self._tied, **self._lm_head}.items():
             if copy in self._stored and original not in self._stored:
@@ -250,6 +250,10 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
                 value, positions = np.split(value, [model.config.vocab_size])
                 tensors[names.GPT_TABLES[1]] = np.ascontiguousarray(positions)
             tensors[name.hugging_face] = np.ascontiguousarray(value)
+    if not getattr(model.config, "tie_word_embeddings", True):
+        for copy, original in names.tied_keys(model.config.kind).items():
+            if copy in tensors:  # a bias that is not read there, and is not missed
+                tensors.setdefault(original, tensors[copy])
     # Their library refuses a file without the name of a library in it.
     safetensors.numpy.save_file(
         tensors, os.path.join(directory, WEIGHTS_FILE), metadata={"format": "pt"}

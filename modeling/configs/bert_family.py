@@ -181,6 +181,12 @@ class ElectraConfig(RelativeConfig):
     type_vocab_size: int = 2
     kind: ClassVar[str] = "ELECTRA"
     model_types: ClassVar[Sequence[str]] = ("electra",)
+    required: ClassVar[Mapping[str, Sequence[Any]]] = {
+        **RelativeConfig.required,
+        "summary_type": ("first",),  # these three are of the head of choices
+        "summary_use_proj": (True,),
+        "summary_activation": ("gelu",),
+    }
 
     @property
     def has_projection(self) -> bool:  # type: ignore[override]
