@@ -6,10 +6,12 @@ a network does not have are constants of its class.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from contract import errors, file_names
 from modeling.configs import config as config_lib
+
+_Relative = TypeVar("_Relative", bound="RelativeConfig")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,7 +41,7 @@ class RelativeConfig(config_lib.BertConfig):
         return {**super().keys(), "layer_norm_eps": "layer_norm_epsilon"}
 
     @classmethod
-    def from_dict(cls, raw: dict[str, Any]) -> "RelativeConfig":
+    def from_dict(cls: type[_Relative], raw: dict[str, Any]) -> _Relative:
         """Builds a config from Hugging Face's keys.
 
         Raises:
@@ -143,7 +145,7 @@ class RobertaConfig(RelativeConfig):
         return {**keys, "type_vocab_size": "token_type_rows"}
 
     @classmethod
-    def from_dict(cls, raw: dict[str, Any]) -> "RelativeConfig":
+    def from_dict(cls, raw: dict[str, Any]) -> "RobertaConfig":
         """Builds a config from Hugging Face's keys, as in RelativeConfig."""
         rows, padding = (
             raw.get(key, default)
@@ -241,7 +243,7 @@ class AlbertConfig(RelativeConfig):
             )
 
     @classmethod
-    def from_dict(cls, raw: dict[str, Any]) -> "RelativeConfig":
+    def from_dict(cls, raw: dict[str, Any]) -> "AlbertConfig":
         """Builds a config from Hugging Face's keys, or from albert_config.json.
 
         There gelu is the tanh form, as in google-research/bert.
@@ -254,7 +256,7 @@ class AlbertConfig(RelativeConfig):
         return super().from_dict(raw)
 
 
-RELATIVES = {
+RELATIVES: dict[str, type[config_lib.BertConfig]] = {
     model_type: kind
     for kind in (DistilBertConfig, RobertaConfig, ElectraConfig, AlbertConfig)
     for model_type in kind.model_types

@@ -177,7 +177,7 @@ class NetworkConfig:
     @property
     def num_blocks(self) -> int:
         """Layers with weights of their own."""
-        return self.num_hidden_layers  # type: ignore[attr-defined,no-any-return]
+        return self.num_hidden_layers  # type: ignore[attr-defined]
 
     def unknown_keys(self) -> list[str]:
         """Keys of the file that have no effect here and are in no released config."""

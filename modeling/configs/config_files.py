@@ -55,7 +55,7 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
             return encoder_decoder_config.EncoderDecoderConfig.from_dict(raw)
         if "num_hidden_groups" in raw:
             model_type = "albert"  # whose releases by Google have no model_type
-        kind = bert_family.RELATIVES.get(model_type, config_lib.BertConfig)
+        kind: Any = bert_family.RELATIVES.get(model_type, config_lib.BertConfig)
         kind = elmo_config.ElmoConfig if "lstm" in raw else kind
         return kind.from_dict(raw)
 
@@ -68,6 +68,7 @@ def from_values(values: dict[str, Any]) -> Config:
         sides = encoder_decoder_config.SIDES
         parts = {side: config_lib.BertConfig(**values[side]) for side in sides}
         return encoder_decoder_config.EncoderDecoderConfig(**{**values, **parts})
-    kind = bert_family.RELATIVES.get(values.get("model_type"), config_lib.BertConfig)
+    model_type = values.get("model_type", "")
+    kind: Any = bert_family.RELATIVES.get(model_type, config_lib.BertConfig)
     kind = gpt_config.GptConfig if "norm_first" in values else kind
     return kind(**values)

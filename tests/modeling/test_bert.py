@@ -13,6 +13,8 @@ import pytest
 import tensorflow as tf
 
 from modeling import bert, kernels, models
+from modeling.configs import config as config_lib
+from tests import family_weights
 
 ROUNDING = 1e-5
 VISIBLE = 1e-2
@@ -143,20 +145,38 @@ def test_initial_values_are_the_originals(tiny_config):
 
 
 def test_activations():
-    for hidden_act, expected in (
-        ("relu", [0.0, 0.0, 2.0]),
-        ("tanh", [-0.7615942, 0.0, 0.9640276]),
-        ("linear", [-1.0, 0.0, 2.0]),
-        ("gelu_tanh", [-0.158808, 0.0, 1.954598]),
-        ("gelu_erf", [-0.158655, 0.0, 1.954500]),
-        ("relu2", [0.0, 0.0, 4.0]),
-        ("silu", [-0.268941, 0.0, 1.761594]),
-        ("mish", [-0.303401, 0.0, 1.943959]),
-        ("quick_gelu", [-0.154203, 0.0, 1.935764]),
-        ("gelu_10", [-0.158655, 0.0, 1.954500]),
-    ):
-        actual = bert.activate(hidden_act, tf.constant([-1.0, 0.0, 2.0]), training=True)
-        np.testing.assert_allclose(actual, expected, atol=2e-6)
+    """Formulas in float64, and values that transformers computes."""
+    recorded = family_weights.read_activations()
+    x = recorded["x"].astype(np.float64)
+    normal = (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+    cubic = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    formulas = {
+        "relu": np.maximum(x, 0),
+        "tanh": np.tanh(x),
+        "linear": x,
+        "gelu_tanh": x * (1 + np.tanh(cubic)) / 2,
+        "gelu_erf": x * normal,
+        "relu2": np.maximum(x, 0) ** 2,
+        "silu": x / (1 + np.exp(-x)),
+        "mish": x * np.tanh(np.log1p(np.exp(x))),
+        "quick_gelu": x / (1 + np.exp(-1.702 * x)),
+        "gelu_10": np.clip(x * normal, -10, 10),
+    }
+    assert formulas.keys() == config_lib.BertConfig.activations
+    known = config_lib.HUGGING_FACE_ACTIVATIONS
+    for name, expected in formulas.items():
+        for training in (True, False):
+            actual = bert.activate(name, tf.constant(recorded["x"]), training=training)
+            np.testing.assert_allclose(actual, expected, rtol=2e-6, atol=2e-6)
+        theirs = [
+            recorded[key] for key in recorded.keys() & known if known[key] == name
+        ]
+        for values in theirs:
+            np.testing.assert_allclose(actual, values, rtol=2e-6, atol=2e-6)
+        assert theirs, name
+    values = np.stack([*formulas.values()])  # the twin: no two of them are one
+    apart = np.abs(values[:, None] - values).max(axis=-1)
+    assert apart[~np.eye(len(values), dtype=bool)].min() > 1e-4
 
 
 @pytest.mark.parametrize("is_pattern", [False, True])
