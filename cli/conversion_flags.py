@@ -27,7 +27,7 @@ def define() -> None:
         "input",
         None,
         "Weights to convert: the directory of a release, of a run or of Hugging Face, "
-        "the prefix of a checkpoint, or a .keras or .hdf5 file.",
+        "the prefix of a checkpoint, or a .keras, .hdf5 or tf_model.h5 file.",
     )
     enum(
         "head",
@@ -52,8 +52,12 @@ def define() -> None:
         "indicate the case.",
     )
     with command_line.heading("What to do"):
-        text = "Format to write; hdf5 is for ELMo alone and contains no head."
-        enum("to", None, ["google", "hugging_face", "keras", "hdf5"], text)
+        text = (
+            "Format to write; tf_model.h5 is for the TensorFlow classes of "
+            "transformers 4, hdf5 for ELMo alone, without a head."
+        )
+        formats = ["google", "hugging_face", "tf_model.h5", "keras", "hdf5"]
+        enum("to", None, formats, text)
         enum(
             "keras_file",
             "keras",

@@ -153,7 +153,7 @@ def export_model(tokenizer, model, output_dir):
         filler = served.MaskFiller(
             cloze.encoder(tokenizer, length, FLAGS.max_predictions_per_seq),
             functools.partial(model, training=False),
-            cloze.chooser(tokenizer.vocab, FLAGS.top_k),
+            cloze.chooser(tokenizer, FLAGS.top_k),
         )
     else:
         print("export: without fill_mask, for the weights have no head of masked words")

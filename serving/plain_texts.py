@@ -4,7 +4,7 @@ Those take longer than the tokenizer itself. An export for another runtime has i
 tokenizer in tokenizer.json as well, for any program with the package tokenizers. That
 package cuts texts as wordpiece.BertTokenizer does, but for sigma and characters of
 later versions of Unicode, all of which are beyond `_LAST`; texts that have a character
-beyond go through TensorFlow.
+beyond go through TensorFlow. RoBERTa's byte pairs are there, too.
 """
 
 import os
@@ -29,17 +29,22 @@ def write(module: export.ServedModel, directory: str) -> None:
     encoder = module.encoder
     if encoder is None or encoder.ids_shape != (None,):
         return
-    known = encoder.tokenizer
-    if not isinstance(known, wordpiece.BertTokenizer) or known.added_tokens:
+    library = _library(encoder.tokenizer)
+    if library is None:
         return
-    text = _tokenizer(encoder).to_str(pretty=True)
+    _frame(library, encoder.tokenizer)
+    library.enable_truncation(encoder.max_seq_length)
+    text = library.to_str(pretty=True)
     with tf.io.gfile.GFile(os.path.join(directory, file_names.TOKENIZER), "w") as file:
         file.write(text)
 
 
-def _tokenizer(encoder):
-    """The tokenizer of an encoder, with special tokens and its length."""
-    known = encoder.tokenizer
+def _library(known):
+    """A tokenizer of the library, or None."""
+    if not isinstance(known, wordpiece.BertTokenizer):
+        return known.library()
+    if known.added_tokens:
+        return None
     result = tokenizers.Tokenizer(
         models.WordPiece(
             {token: index for index, token in enumerate(known.vocab)},
@@ -49,11 +54,21 @@ def _tokenizer(encoder):
     )
     result.normalizer = normalizers.BertNormalizer(lowercase=known.do_lower_case)
     result.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    result.post_processor = processors.BertProcessing(
-        ("[SEP]", known.sep_id), ("[CLS]", known.cls_id)
-    )
-    result.enable_truncation(encoder.max_seq_length)
     return result
+
+
+def _frame(library, known):
+    """Sets the special tokens around texts, as packing.pack."""
+    start, end, *between = (
+        (known.vocab[i], i)
+        for i in (known.start_id, known.end_id, *known.delimiter_ids)
+    )
+    first = [f"{start[0]}:0", "$A:0"]
+    library.post_processor = processors.TemplateProcessing(
+        single=[*first, f"{end[0]}:0"],
+        pair=[*first, *(f"{t}:0" for t, _ in between), "$B:1", f"{end[0]}:1"],
+        special_tokens=[start, end],
+    )
 
 
 class PlainTexts:

@@ -26,7 +26,7 @@ STILL = {
 class Ids:
     """A tokenizer whose texts are ids already, as numbers with spaces between."""
 
-    start_id, delimiter_id, end_id = START, DELIMITER, END
+    start_id, delimiter_ids, end_id = START, (DELIMITER,), END
 
     def tokenize(self, texts):
         words = tf.strings.split(tf.convert_to_tensor(texts))

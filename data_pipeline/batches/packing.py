@@ -25,7 +25,7 @@ class Packed:
     # row of characters, int16 [sum of lengths, C]
     tokens: np.ndarray
     splits: np.ndarray  # int64 [N * G + 1], where sequences begin and the last one ends
-    first_lengths: np.ndarray  # int32 [N * G], tokens of segment 0: [CLS], A, and [SEP]
+    first_lengths: np.ndarray  # int32 [N * G], tokens of segment 0: [CLS] A [SEP]
     num_truncated: int = 0  # examples that lost tokens to the length limit
     num_sequences: int = 1  # G, which follow each other: one for each answer, or order
 
@@ -71,15 +71,23 @@ def _head(rows, keep):
     return tf.gather(rows.values, wanted)
 
 
+def num_special(special, is_pair) -> int:
+    """Tokens that `pack` puts around a text, or around and between two."""
+    if special.start_id is None:
+        return 0
+    return 2 + len(special.delimiter_ids) * bool(is_pair)
+
+
 def pack(ids_a, ids_b, *, special, max_seq_length):
     """[CLS] A [SEP] or [CLS] A [SEP] B [SEP] (BERT Figure 2), as TensorFlow operations.
 
-    `special`, such as a tokenizer, has start_id, delimiter_id and end_id, for GPT those
-    of _start_, _delimiter_ and _classify_. Ids and result are ragged int32 [B, (S)], or
-    [B, (S), C] where a token is a row, as the three then are, too; `ids_b` is None for
-    single texts. The lengths of segment 0, int32 [B], come second. `max_seq_length`
-    counts the special tokens. A single text keeps its beginning; of a pair, the longer
-    text loses tokens first. Where `special` has None, single texts stand alone.
+    `special`, such as a tokenizer, has start_id, delimiter_ids (two </s> for RoBERTa)
+    and end_id, for GPT those of _start_, _delimiter_ and _classify_. Ids and result are
+    ragged int32 [B, (S)], or [B, (S), C] where a token is a row, as special ones then
+    are, too; `ids_b` is None for single texts. The lengths of segment 0, which is what
+    stands before B, int32 [B], come second. `max_seq_length` counts the special tokens.
+    A single text keeps its beginning; of a pair, the longer text loses tokens first.
+    Where `special` has None, single texts stand alone.
     """
     length_a = tf.cast(ids_a.row_lengths(), tf.int32)
     if special.start_id is None:
@@ -87,18 +95,20 @@ def pack(ids_a, ids_b, *, special, max_seq_length):
         keep_a = tf.minimum(length_a, max_seq_length)
         return _head(ids_a, keep_a), keep_a
     rows = ids_a.nrows()
-    start, delimiter, end = (
+    start, end, *delimiters = (
         _column(rows, token)
-        for token in (special.start_id, special.delimiter_id, special.end_id)
+        for token in (special.start_id, special.end_id, *special.delimiter_ids)
     )
+    room = max_seq_length - num_special(special, ids_b is not None)
     if ids_b is None:
-        keep_a = tf.minimum(length_a, max_seq_length - 2)
+        keep_a = tf.minimum(length_a, room)
         tokens = tf.concat([start, _head(ids_a, keep_a), end], axis=1)
         return tokens, keep_a + 2
     length_b = tf.cast(ids_b.row_lengths(), tf.int32)
-    keep_a, keep_b = budgets(length_a, length_b, max_seq_length - 3)
+    keep_a, keep_b = budgets(length_a, length_b, room)
     first, second = _head(ids_a, keep_a), _head(ids_b, keep_b)
-    return tf.concat([start, first, delimiter, second, end], axis=1), keep_a + 2
+    tokens = tf.concat([start, first, *delimiters, second, end], axis=1)
+    return tokens, keep_a + 1 + len(delimiters)
 
 
 def _column(rows, token):

@@ -47,7 +47,8 @@ class Encoder:
         tokens, first_lengths = packing.pack(
             ids_a, ids_b, special=self.tokenizer, max_seq_length=self.max_seq_length
         )
-        counts = ids_a.row_lengths() + (2 if ids_b is None else 3)
+        num_special = packing.num_special(self.tokenizer, ids_b is not None)
+        counts = ids_a.row_lengths() + num_special
         if ids_b is not None:
             counts += ids_b.row_lengths()
         return tokens, first_lengths, counts

@@ -50,17 +50,17 @@ def word_weights(
 ) -> list[list[Any]]:
     """[[word, weight], ...] of packed tokens: pieces are joined and their weights sum.
 
-    [CLS] and [SEP] are left out, at the ends and before the place `second`, where the
-    second of two texts begins.
+    [CLS] and [SEP] are left out, which stand at the ends and before the place `second`,
+    where the second of two texts begins.
     """
-    special = {0, second - 1, len(tokens) - 1}
+    special = {tokens[0], tokens[second - 1], tokens[-1]}  # which no text becomes
     words: list[list[Any]] = []
     for place, token in enumerate(tokens):
-        if place in special:
+        if token in special:
             continue
         weight = float(weights[place])
         is_piece = token.startswith(wordpiece.CONTINUATION) and words
-        if is_piece and place - 1 not in special:
+        if is_piece and tokens[place - 1] not in special:
             words[-1][0] += token.removeprefix(wordpiece.CONTINUATION)
             words[-1][1] += weight
         else:

@@ -6,11 +6,11 @@ import tensorflow as tf
 
 from contract import features
 from data_pipeline.batches import packing
-from data_pipeline.text import wordpiece
+from data_pipeline.text import base
 
 
 def encoder(
-    tokenizer: wordpiece.BertTokenizer, max_seq_length: int
+    tokenizer: base.Tokenizer, max_seq_length: int
 ) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
     """A function of texts, string [B], to what input_lines makes of single texts."""
 

@@ -193,7 +193,8 @@ def pack(
     )
     back = np.argsort(np.concatenate([single, paired]))
     in_order = tf.gather(tokens, back), tf.gather(first_lengths, back)
-    counts = ids_a.row_lengths().numpy() + length_b + 2 + is_pair
+    counts = ids_a.row_lengths().numpy() + length_b + 2
+    counts += is_pair * len(tokenizer.delimiter_ids)
     return _counted(in_order, counts, max_seq_length)
 
 

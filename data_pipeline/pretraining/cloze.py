@@ -1,18 +1,21 @@
 """Texts with [MASK] to features, and logits to tokens, as TensorFlow operations.
 
 Inside a SavedModel, for a batch of texts: each [MASK] that stands in a text as written
-is the token, what stands between is tokenized as any text.
+is the token, what stands between is tokenized as any text. Before RoBERTa's <mask>
+whitespace belongs to it.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from contract import errors, features
 from data_pipeline.batches import packing
-from data_pipeline.text import added_tokens, wordpiece
-from data_pipeline.text.wordpiece import MASK
+from data_pipeline.text import added_tokens, base, bpe_graph
+
+_SPACES = rf"[{bpe_graph.ALL_WHITESPACE}]+"
 
 
 class Clozes(NamedTuple):
@@ -26,11 +29,12 @@ class Clozes(NamedTuple):
     starts: tf.Tensor  # int32 [K], the same in characters
 
 
-def check(tokenizer: wordpiece.BertTokenizer, top_k: int) -> None:
+def check(tokenizer: base.Tokenizer, top_k: int) -> None:
     """Raises ValueError where so many tokens cannot be chosen for a mask."""
     if tokenizer.mask_id is None:
         raise errors.InputError(
-            f"the vocabulary of {tokenizer.vocab_size} tokens has no {MASK}, which "
+            f"the vocabulary of {tokenizer.vocab_size} tokens has no "
+            f"{tokenizer.mask_token}, which "
             "stands for what is to be filled in; give the vocab.txt of the checkpoint"
         )
     if top_k > tokenizer.vocab_size:
@@ -41,7 +45,7 @@ def check(tokenizer: wordpiece.BertTokenizer, top_k: int) -> None:
 
 
 def encoder(
-    tokenizer: wordpiece.BertTokenizer, max_seq_length: int, max_predictions: int
+    tokenizer: base.Tokenizer, max_seq_length: int, max_predictions: int
 ) -> Callable[[tf.Tensor], Clozes]:
     """A function of texts, string [B], that finds their masks.
 
@@ -49,15 +53,19 @@ def encoder(
     `max_predictions` of a text, are not among the K.
     """
     assert tokenizer.mask_id is not None  # as `check` has seen
-    mask_ids = {MASK.encode(): tokenizer.mask_id}
+    mask = tokenizer.mask_token
+    mask_ids = {mask.encode(): tokenizer.mask_id}
 
     def encode(texts):
         with tf.device("CPU:0"):  # where string operations are
             texts = tf.strings.unicode_transcode(
                 texts, "UTF-8", "UTF-8", errors="ignore"
             )
+            plain = texts
+            if tokenizer.mask_takes_space:
+                plain = tf.strings.regex_replace(texts, _SPACES + re.escape(mask), mask)
             tokens, lengths = packing.pack(
-                added_tokens.tokenize(texts, mask_ids, tokenizer.tokenize),
+                added_tokens.tokenize(plain, mask_ids, tokenizer.tokenize),
                 None,
                 special=tokenizer,
                 max_seq_length=max_seq_length,
@@ -68,7 +76,7 @@ def encoder(
             )[:, :max_predictions]  # [B, (M)]
             counts = positions.row_lengths()
             numbers = tf.ragged.range(counts).values
-            byte_starts, starts = _starts(texts, counts)
+            byte_starts, starts = _starts(texts, counts, mask)
             return Clozes(
                 features={
                     **packing.pad(tokens, lengths),
@@ -83,23 +91,23 @@ def encoder(
     return encode
 
 
-def _starts(texts, counts):
+def _starts(texts, counts, mask):
     """Where the first `counts` [B] masks of texts begin, in bytes and characters."""
-    pieces = tf.strings.split(texts, MASK)  # before, between and after masks
+    pieces = tf.strings.split(texts, mask)  # before, between and after masks
     before = pieces.row_starts()
     chosen = tf.ragged.range(before, before + counts)  # the piece before each mask
 
     def starts(unit):
-        lengths = tf.strings.length(pieces.values, unit) + len(MASK)
+        lengths = tf.strings.length(pieces.values, unit) + len(mask)
         ends = tf.concat([[0], tf.cumsum(lengths)], axis=0)  # of pieces and masks
         first = tf.gather(ends, tf.gather(before, chosen.value_rowids()))
-        return tf.gather(ends, chosen.values + 1) - len(MASK) - first
+        return tf.gather(ends, chosen.values + 1) - len(mask) - first
 
     return starts("BYTE"), starts("UTF8_CHAR")
 
 
 def chooser(
-    vocab: Sequence[str], top_k: int
+    tokenizer: base.Tokenizer, top_k: int
 ) -> Callable[[Clozes, tf.Tensor], dict[str, tf.Tensor]]:
     """A function of clozes and their logits, float32 [B, M, V], to what fills them.
 
@@ -113,10 +121,13 @@ def chooser(
 
     def choose(clozes, logits):
         # A network's table may have more rows than the vocabulary has entries.
-        shares = tf.nn.softmax(tf.gather_nd(logits, clozes.places))[:, : len(vocab)]
+        shares = tf.nn.softmax(tf.gather_nd(logits, clozes.places))[
+            :, : tokenizer.vocab_size
+        ]
         shares, ids = tf.math.top_k(shares, top_k)  # [K, k]
         with tf.device("CPU:0"):
-            tokens = tf.gather(tf.constant(vocab), ids)
+            tokens = tf.gather(tf.constant(tokenizer.vocab), ids)
+            words = tf.gather(tf.constant(tokenizer.spellings()), ids)
             shape = tf.shape(clozes.features[features.MASKED_LM_POSITIONS], tf.int64)
             shape_of_k = tf.concat([shape, [top_k]], axis=0)
 
@@ -127,23 +138,27 @@ def chooser(
             return {
                 "tokens": grid(tokens, shape_of_k, ""),
                 "probabilities": grid(shares, shape_of_k, 0.0),
-                "filled": grid(_filled(clozes, tokens), shape_of_k, ""),
+                "filled": grid(_filled(clozes, words, tokenizer), shape_of_k, ""),
                 "starts": grid(clozes.starts, shape, -1),
             }
 
     return choose
 
 
-def _filled(clozes, tokens):
-    """Texts with one mask replaced by each of tokens [K, k], pieces without "##"."""
+def _filled(clozes, words, tokenizer):
+    """Texts with one mask replaced by each of words [K, k]."""
     texts = tf.gather(clozes.texts, clozes.places[:, 0])  # [K]
-    ends = clozes.byte_starts + len(MASK)
+    ends = clozes.byte_starts + len(tokenizer.mask_token)
     before = tf.strings.substr(texts, tf.zeros_like(ends), clozes.byte_starts)
     after = tf.strings.substr(texts, ends, tf.strings.length(texts) - ends)
-    words = tf.strings.regex_replace(tokens, f"^{wordpiece.CONTINUATION}", "")
+    if tokenizer.mask_takes_space:
+        before = tf.strings.regex_replace(before, f"{_SPACES}$", "")
     around = (
-        tf.tile(side[:, tf.newaxis], [1, tf.shape(tokens)[1]])
+        tf.tile(side[:, tf.newaxis], [1, tf.shape(words)[1]])
         for side in (before, after)
     )
     first, last = around
-    return tf.strings.join([first, words, last])
+    filled = tf.strings.join([first, words, last])
+    if tokenizer.mask_takes_space:
+        filled = tf.strings.regex_replace(filled, "^ ", "")
+    return filled

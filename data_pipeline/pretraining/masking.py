@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract import errors, features
-from data_pipeline.text import wordpiece
 
 # Of the chosen tokens: what becomes [MASK], what becomes any entry, and what stays.
 PROPORTIONS = (0.8, 0.1, 0.1)
@@ -51,23 +50,26 @@ class MaskingVocab:
     sep_id: int
     mask_id: int
     vocab_size: int  # V
-    is_continuation: np.ndarray  # bool [V], whether an entry begins with ##
+    is_continuation: np.ndarray  # bool [V], whether an entry continues a word
+    special_ids: tuple[int, ...] = ()  # ascending, that are not drawn
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Any) -> "MaskingVocab":
-        """That of a BertTokenizer; ValueError where the vocabulary has no [MASK]."""
+        """That of a tokenizer; ValueError where the vocabulary has no [MASK]."""
         if tokenizer.mask_id is None:
             raise errors.InputError(
-                f"the vocabulary of {tokenizer.vocab_size} tokens lacks [MASK]; give "
-                "the vocab.txt of a pretrained model, make one with build_vocab.py, or "
-                "set --objective=left_to_right, which hides nothing"
+                f"the vocabulary of {tokenizer.vocab_size} tokens lacks "
+                f"{tokenizer.mask_token}; give the one of a pretrained model, make one "
+                "with build_vocab.py, or set --objective=left_to_right, which hides "
+                "nothing"
             )
         return cls(
             tokenizer.cls_id,
             tokenizer.sep_id,
             tokenizer.mask_id,
             tokenizer.vocab_size,
-            np.array([wordpiece.is_continuation(token) for token in tokenizer.vocab]),
+            tokenizer.continues_word(),
+            tokenizer.special_ids,
         )
 
 
@@ -93,12 +95,16 @@ def draw(
     Do not reorder these calls: resumed runs depend on the order of draws.
     """
     predictions = (shape[0], rule.max_predictions_per_seq)
-    return Draws(
+    num_entries = vocab.vocab_size - len(vocab.special_ids)
+    draws = Draws(
         rng.random(shape) if _has_runs(rule) else None,
         rng.integers(1 << 31, size=shape, dtype=np.uint32),
         rng.random(predictions, np.float32),
-        rng.integers(vocab.vocab_size, size=predictions, dtype=np.int32),
+        rng.integers(num_entries, size=predictions, dtype=np.int32),
     )
+    for index in vocab.special_ids:  # the entries from it on are one place further
+        np.add(draws.entries, draws.entries >= index, out=draws.entries)
+    return draws
 
 
 def _has_runs(rule):

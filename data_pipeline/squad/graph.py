@@ -42,7 +42,8 @@ def encoder(
     ignored. A context without tokens has no window. Lengths are in tokens; one that
     leaves no room raises ValueError.
     """
-    context_windows.check_lengths(max_seq_length, doc_stride, max_query_length)
+    limits = max_seq_length, doc_stride, max_query_length
+    max_tokens = context_windows.check_lengths(tokenizer, *limits)
 
     def encode(question, context):
         with tf.device("CPU:0"):  # where string operations are
@@ -53,26 +54,26 @@ def encoder(
             )
             contexts = offsets.tokenize(context, tokenizer)
             query = tokenizer.tokenize(question)[:, :max_query_length]
-            return _cut(contexts, query, tokenizer, max_seq_length, doc_stride)
+            return _cut(contexts, query, tokenizer, max_tokens, doc_stride)
 
     return encode
 
 
-def _cut(contexts, query, tokenizer, max_seq_length, doc_stride):
+def _cut(contexts, query, tokenizer, max_tokens, doc_stride):
     """The windows of contexts after their queries, ragged [B, (S)] or [B, (S), C]."""
     ids = contexts.ids
     question, _, starts, stops = context_windows.cut(
         query.row_lengths(),
         ids.row_starts(),
         ids.row_limits(),
-        max_seq_length,
+        max_tokens,
         doc_stride,
     )
     tokens, first_lengths = packing.pack(
         tf.gather(query, question),
         tf.gather(ids.values, tf.ragged.range(starts, stops)),
         special=tokenizer,
-        max_seq_length=max_seq_length,
+        max_seq_length=max_tokens + packing.num_special(tokenizer, is_pair=True),
     )
     padded = padding.at_least_one_column(packing.pad(tokens, first_lengths))
     before = tf.range(tf.shape(padded[features.INPUT_IDS], tf.int64)[1])

@@ -116,20 +116,27 @@ def token_places(windows: ContextWindows, length: int) -> tuple[Any, Any]:
     return is_context, padding.ranges(windows.excerpt_starts, windows.excerpt_lengths)
 
 
-def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
-    """Raises ValueError where lengths, in tokens, leave no room for a context."""
+def check_lengths(
+    tokenizer: base.Tokenizer,
+    max_seq_length: int,
+    doc_stride: int,
+    max_query_length: int,
+) -> int:
+    """Tokens of a window that are not special; ValueError without any for a context."""
     if doc_stride < 1:
         raise errors.InputError(
             f"--doc_stride={doc_stride} is not positive; give the tokens from one "
             "window to the next, such as 128"
         )
-    limit = max_seq_length - 4
+    num_special = packing.num_special(tokenizer, is_pair=True)
+    limit = max_seq_length - num_special - 1
     if not 0 <= max_query_length <= limit:
         raise errors.InputError(
             f"--max_query_length={max_query_length} is outside 0..{limit}: "
-            f"the --max_seq_length={max_seq_length} of a window includes 3 special "
-            "tokens and some of the context; lower the one or raise the other"
+            f"the --max_seq_length={max_seq_length} of a window includes {num_special} "
+            "special tokens and some of the context; lower the one or raise the other"
         )
+    return max_seq_length - num_special
 
 
 def make_windows(
@@ -145,9 +152,9 @@ def make_windows(
     Lengths are in tokens: of a window with its special tokens, from one window to the
     next (at most an excerpt), and of a question after truncation.
     """
-    check_lengths(max_seq_length, doc_stride, max_query_length)
-    contexts = tokenize_contexts(questions.contexts, tokenizer, questions.path)
     limits = (max_seq_length, doc_stride, max_query_length)
+    check_lengths(tokenizer, *limits)
+    contexts = tokenize_contexts(questions.contexts, tokenizer, questions.path)
     chunks = []
     name = f"cutting {os.path.basename(questions.path)}: question"
     for part in progress.slices(len(questions), _CHUNK_ROWS, name):
@@ -194,18 +201,18 @@ def tokenize_contexts(
     )
 
 
-def cut(query_lengths, context_starts, context_ends, max_seq_length, doc_stride):
+def cut(query_lengths, context_starts, context_ends, max_tokens, doc_stride):
     """Cuts windows as TensorFlow operations, for training and serving alike.
 
     `query_lengths`, int64 [B], are tokens of questions; a question's context is tokens
-    `context_starts` to `context_ends`, int64 [B]. `max_seq_length` includes special
-    tokens.
+    `context_starts` to `context_ends`, int64 [B]. `max_tokens` are as `check_lengths`
+    returns them.
 
     Returns:
         int64 [N] each: question and number in it of each window, and its excerpt's
         first token and the one after its last, counted like `context_starts`.
     """
-    room = max_seq_length - 3 - query_lengths  # [CLS] and two [SEP]
+    room = max_tokens - query_lengths
     stride = tf.minimum(room, doc_stride)
     lengths = context_ends - context_starts
     counts = 1 - tf.minimum(room - lengths, 0) // stride  # [B]
@@ -230,7 +237,7 @@ def _windows_of(rows, questions, contexts, tokenizer, limits) -> ContextWindows:
             query_lengths,
             contexts.splits[context_index],
             contexts.splits[context_index + 1],
-            max_seq_length,
+            max_seq_length - packing.num_special(tokenizer, is_pair=True),
             doc_stride,
         )
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from contract import errors
@@ -62,11 +63,15 @@ class Tokenizer:
         do_lower_case: Whether capitals of a text are lost.
         in_graph: Whether `tokenize` works in graphs, and so in exports.
         has_word_offsets: Whether `starts_pretoken` and `pretokenize` are defined.
-        start_id, delimiter_id, end_id: What packing puts before a text, after each but
-            the last, and after the last; None where the vocabulary lacks it.
+        start_id, delimiter_ids, end_id: What packing puts before a text, between two
+            of them, and after the last; None or () where the vocabulary lacks it.
         document_end_id: What separates documents of a corpus; None where nothing does.
         unk_id: What stands for a word that cannot be spelled; None where all can be.
         mask_id: What stands for a hidden token; None where nothing does.
+        mask_token: How a text spells it where it is to be filled in.
+        mask_takes_space: Whether whitespace before it belongs to it there.
+        cls_id, sep_id: As the start and the end of BERT; None of other networks.
+        special_ids: Those that no random token may be, ascending.
     """
 
     in_graph = True
@@ -74,11 +79,16 @@ class Tokenizer:
     token_spec = tf.TensorSpec([None], tf.int32)
     vocab_size: Any  # int, or None
     start_id: Any  # int, int16 [C] or None, and so are the next two
-    delimiter_id: Any
+    delimiter_ids: tuple[Any, ...]
     end_id: Any
     document_end_id: int | None
     unk_id: int | None = None
     mask_id: int | None = None
+    mask_token = "[MASK]"
+    mask_takes_space = False
+    cls_id: Any = None
+    sep_id: Any = None
+    special_ids: tuple[int, ...] = ()
 
     def __init__(self, vocab: Sequence[str], do_lower_case: bool):
         self.vocab = list(vocab)
@@ -129,6 +139,14 @@ class Tokenizer:
         """The pre-tokens of words [W] as tokens spell them, string [W, (parts)]."""
         raise NotImplementedError
 
+    def continues_word(self) -> np.ndarray:
+        """Which tokens, by id, belong to the word of the token before; bool [V]."""
+        raise NotImplementedError
+
+    def spellings(self) -> list[Any]:
+        """What each token adds to a text, by id; str or bytes."""
+        raise NotImplementedError
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, special tokens included; ValueError as `ids_to_tokens`."""
         row = self._checked(ids)
@@ -143,7 +161,7 @@ class Tokenizer:
         return [self.vocab[index] for index in self._checked(ids)]
 
     def with_special_tokens(self) -> "Tokenizer":
-        """A tokenizer with start_id, delimiter_id and end_id: itself, or a longer one.
+        """A tokenizer with start_id, delimiter_ids and end_id: itself, or a longer one.
 
         What it appends has the ids V, V+1, ...
         """
@@ -160,6 +178,10 @@ class Tokenizer:
     def files(self) -> dict[str, str]:
         """{name: text} of the files that the same tokenizer is opened from."""
         raise NotImplementedError
+
+    def library(self) -> Any:
+        """The same as a tokenizers.Tokenizer; None where there is none."""
+        return None
 
     def _checked(self, ids):
         ids = [int(index) for index in ids]

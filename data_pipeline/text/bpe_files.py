@@ -17,6 +17,7 @@ from data_pipeline.text import added_tokens
 
 END_OF_WORD = "</w>"  # ends a word's last token in GPT's vocabulary
 HEADER = "#version: 0.2"
+OF_ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 _SPACE = "Ġ"  # how byte-level vocabularies write a space
 _COPY = "copy the file again"
 _REMEDY = "give the two files of one release"
@@ -27,7 +28,9 @@ class BytePairs(NamedTuple):
 
     vocab: list[str]
     merges: list[tuple[str, str]]
-    is_byte_level: bool  # GPT-2's; otherwise GPT's, of characters
+    is_byte_level: bool  # GPT-2's or RoBERTa's; otherwise GPT's, of characters
+    is_roberta: bool = False
+    adds_space: bool = False  # before a text, by the file
 
 
 def is_byte_pairs(vocab_file: str) -> bool:
@@ -62,7 +65,9 @@ def read(vocab_file: str) -> BytePairs:
     numbered = enumerate(lines[first - 1 :], start=first)
     pairs = [(f"{merges_file}:{number}", line) for number, line in numbered]
     merges = _checked(pairs, vocab, vocab_file)
-    return BytePairs(vocab, merges, _is_byte_level(vocab))
+    is_byte_level = _is_byte_level(vocab)
+    is_roberta = is_byte_level and _is_roberta(vocab, merges)
+    return BytePairs(vocab, merges, is_byte_level, is_roberta)
 
 
 def merges_of(vocab_file: str) -> str:
@@ -154,8 +159,14 @@ def _is_byte_level(vocab: Sequence[str]) -> bool:
     return _SPACE in vocab or not any(token.endswith(END_OF_WORD) for token in vocab)
 
 
+def _is_roberta(vocab, merges) -> bool:
+    """Whether <s> and </s> are special; those of pages of HTML are made by merges."""
+    ends = {OF_ROBERTA[0], OF_ROBERTA[2]}
+    return ends <= {*vocab} and ends.isdisjoint(a + b for a, b in merges)
+
+
 def _read_tokenizer(path: str) -> BytePairs:
-    """Reads a tokenizer.json of the library `tokenizers`, if it is GPT's or GPT-2's."""
+    """Reads a tokenizer.json of `tokenizers`, if it is GPT's, GPT-2's or RoBERTa's."""
     raw = _object(path)
     if raw.get("version") != "1.0":
         raise errors.InputError(
@@ -163,7 +174,7 @@ def _read_tokenizer(path: str) -> BytePairs:
             f"is 1.0 here; {_other_files(path)}"
         )
     try:
-        model, is_byte_level = raw["model"], _kind(raw, path)
+        model = raw["model"]
         vocab = dict(model["vocab"])
         for entry in raw.get("added_tokens") or ():
             if vocab.setdefault(entry["content"], entry["id"]) != entry["id"]:
@@ -173,6 +184,9 @@ def _read_tokenizer(path: str) -> BytePairs:
                     f"{_other_files(path)}"
                 )
         lines = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
+        is_roberta = _is_roberta(vocab, (line.split(" ") for line in lines))
+        is_byte_level = _kind(raw, path, is_roberta)
+        adds_space = is_roberta and raw["pre_tokenizer"].get("add_prefix_space", True)
     except (AttributeError, KeyError, TypeError) as error:
         raise errors.InputError(
             f"{path}: is not laid out as tokenizers 0.23 writes it ({error!r}); "
@@ -180,11 +194,12 @@ def _read_tokenizer(path: str) -> BytePairs:
         ) from error
     tokens = added_tokens.sort_by_id(vocab, path, _COPY)
     places = [(f"{path}: model.merges[{i}]", line) for i, line in enumerate(lines)]
-    return BytePairs(tokens, _checked(places, tokens, path), is_byte_level)
+    merges = _checked(places, tokens, path)
+    return BytePairs(tokens, merges, is_byte_level, is_roberta, adds_space)
 
 
-def _kind(raw: Mapping[str, Any], path: str) -> bool:
-    """Whether a tokenizer is GPT-2's; False: GPT's; ValueError: neither."""
+def _kind(raw: Mapping[str, Any], path: str, is_roberta: bool) -> bool:
+    """Whether a tokenizer is of bytes; False: GPT's; ValueError: neither."""
     model = raw["model"]
     normalizer, splitter = raw.get("normalizer") or {}, raw.get("pre_tokenizer") or {}
     # (Name, value, what it must be), where it may also be absent.
@@ -207,9 +222,11 @@ def _kind(raw: Mapping[str, Any], path: str) -> bool:
         expected += [
             ("normalizer", normalizer.get("type"), None),
             ("pre_tokenizer.type", splitter.get("type"), "ByteLevel"),
-            ("add_prefix_space", splitter.get("add_prefix_space", True), False),
             ("use_regex", splitter.get("use_regex", True), True),
         ]
+        if not is_roberta:
+            adds = splitter.get("add_prefix_space", True)
+            expected.append(("add_prefix_space", adds, False))
     for name, value, wanted in expected:
         if value != wanted:
             raise errors.InputError(

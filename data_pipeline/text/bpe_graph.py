@@ -18,7 +18,7 @@ import tensorflow as tf
 # Classes of characters.
 _NOTHING, _OTHER, _LETTER, _NUMBER = range(4)
 _SPACE, _WHITESPACE = 4, 5  # U+0020 alone, and all others
-_ALL_WHITESPACE = (
+ALL_WHITESPACE = (
     r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}"
     r"\x{3000}"
 )
@@ -248,7 +248,7 @@ def _class_tables():
         kinds = np.full(0x110000, _OTHER, np.int8)
         kinds[members(r"\P{L}")] = _LETTER
         kinds[members(r"\P{N}")] = _NUMBER
-        kinds[members(f"[^{_ALL_WHITESPACE}]")] = _WHITESPACE
+        kinds[members(f"[^{ALL_WHITESPACE}]")] = _WHITESPACE
     kinds[ord(" ")] = _SPACE
     for kind, ranges in ((_LETTER, _NEW_LETTERS), (_NUMBER, _NEW_NUMBERS)):
         for each in ranges.split():

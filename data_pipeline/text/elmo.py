@@ -106,12 +106,13 @@ class ElmoTokenizer(base.Tokenizer):
         if max_characters is None:
             ids = {word: index + 1 for index, word in enumerate(self.vocab)}
             self.start_id, self.unk_id = ids[BEGIN], ids[UNKNOWN]
-            self.end_id = self.delimiter_id = ids[END]
+            self.end_id = ids[END]
         else:
             self.vocab_size = None  # every word has ids
             self.token_spec = tf.TensorSpec([None, max_characters], tf.int16)
             self.start_id = _special(_BEGIN, max_characters)
-            self.end_id = self.delimiter_id = _special(_END, max_characters)
+            self.end_id = _special(_END, max_characters)
+        self.delimiter_ids = (self.end_id,)
         self.document_end_id = None
 
     def tokenize_words(self, words: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:

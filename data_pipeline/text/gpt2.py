@@ -31,7 +31,7 @@ class BytePairTokenizer(base.Tokenizer):
         self.merges = list(merges)
         self._ids = {token: index for index, token in enumerate(self.vocab)}
         self.start_id = self._ids.get(START)
-        self.delimiter_id = self._ids.get(DELIMITER)
+        self.delimiter_ids = tuple(i for t, i in self._ids.items() if t == DELIMITER)
         self.end_id = self._ids.get(END)
         self.document_end_id = self._ids.get(END_OF_TEXT)
 
@@ -64,6 +64,8 @@ class Gpt2Tokenizer(BytePairTokenizer):
     13 characters there, as in the original. What is not UTF-8 becomes U+FFFD. A byte
     that the vocabulary lacks is left out.
     """
+
+    adds_space = False
 
     def __init__(self, vocab: Sequence[str], merges: Sequence[tuple[str, str]]):
         super().__init__(vocab, merges, False)
@@ -100,8 +102,10 @@ class Gpt2Tokenizer(BytePairTokenizer):
             spelled = tf.gather(self._spelled, ids)
             return bpe_graph.clean(tf.strings.reduce_join(spelled, axis=-1))
 
-    def token_bytes(self) -> list[bytes]:
-        """The bytes that each token stands for, by id."""
+    def continues_word(self) -> np.ndarray:
+        return np.array([token[:1] != BYTE_CHARS[ord(" ")] for token in self.vocab])
+
+    def spellings(self) -> list[bytes]:
         values = {char: byte for byte, char in enumerate(BYTE_CHARS)}
         return [
             bytes(map(values.__getitem__, token))
@@ -123,14 +127,14 @@ class Gpt2Tokenizer(BytePairTokenizer):
 
     @functools.cached_property
     def _are_inner_or_space(self):
-        tokens = self.token_bytes()
+        tokens = self.spellings()
         is_inner = [0x80 <= (token[:1] or b" ")[0] < 0xC0 for token in tokens]
         is_space = [token == b" " for token in tokens]
         return base.constant(is_inner), base.constant(is_space)
 
     @functools.cached_property
     def _spelled(self):
-        return base.constant(self.token_bytes())
+        return base.constant(self.spellings())
 
     @functools.cached_property
     def _table(self):
@@ -140,7 +144,7 @@ class Gpt2Tokenizer(BytePairTokenizer):
     @functools.cached_property
     def _pairs(self):
         pairs = tokenizers.Tokenizer(models.BPE(self._ids, self.merges))
-        pairs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        pairs.pre_tokenizer = pre_tokenizers.ByteLevel(self.adds_space)
         return pairs
 
     def _rows_to_ids(self, texts):
@@ -153,6 +157,56 @@ class Gpt2Tokenizer(BytePairTokenizer):
             # Compiled, once for all tokenizers.
             ids = bpe_graph.tokenize(texts, self._table)
             return ids.with_row_splits_dtype(tf.int64)
+
+
+class RobertaTokenizer(Gpt2Tokenizer):
+    """RoBERTa's tokenizer: GPT-2's byte pairs, and special tokens like BERT's.
+
+    `adds_space` is whether a text that does not begin with a space gets one.
+    """
+
+    mask_token = "<mask>"
+    mask_takes_space = True
+
+    def __init__(
+        self,
+        vocab: Sequence[str],
+        merges: Sequence[tuple[str, str]],
+        adds_space: bool = False,
+    ):
+        super().__init__(vocab, merges)
+        self.adds_space = adds_space
+        self.start_id = self.cls_id = self._ids["<s>"]
+        self.end_id = self.sep_id = self.document_end_id = self._ids["</s>"]
+        self.delimiter_ids = (self.sep_id, self.sep_id)
+        self.unk_id = self._ids.get("<unk>")
+        self.mask_id = self._ids.get(self.mask_token)
+        special = (self._ids.get(token) for token in bpe_files.OF_ROBERTA)
+        self.special_ids = tuple(sorted(i for i in special if i is not None))
+
+    def with_special_tokens(self) -> "RobertaTokenizer":
+        return self
+
+    def library(self) -> tokenizers.Tokenizer:
+        return self._pairs
+
+    def definition(self) -> list[str]:
+        return [*super().definition(), f"add_prefix_space {self.adds_space}"]
+
+    def settings(self) -> dict[str, Any]:
+        mask = {"__type": "AddedToken", "content": self.mask_token, "lstrip": True}
+        return {
+            "tokenizer_class": "RobertaTokenizer",
+            "add_prefix_space": self.adds_space,
+            "mask_token": mask,
+        }
+
+    def _rows_to_ids(self, texts):
+        if self.adds_space:
+            with tf.device("CPU:0"):
+                texts = bpe_graph.clean(texts)
+                texts = tf.strings.regex_replace(texts, "^([^ ])", r" \1", False)
+        return super()._rows_to_ids(texts)
 
 
 def encode(

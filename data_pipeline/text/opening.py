@@ -134,7 +134,7 @@ def check_exports(tokenizer: base.Tokenizer, exports: bool) -> None:
 def open_vocabulary(
     vocab_file: str, do_lower_case: bool = True, gpt_tokenizer: str | None = None
 ) -> base.Tokenizer:
-    """Opens the tokenizer of a vocabulary: of word pieces, GPT or GPT-2.
+    """Opens the tokenizer of a vocabulary: of word pieces, GPT, GPT-2 or RoBERTa.
 
     Args:
         vocab_file: vocab.txt, or as in `bpe_files.read`.
@@ -147,8 +147,11 @@ def open_vocabulary(
     """
     if not bpe_files.is_byte_pairs(vocab_file):
         return wordpiece.BertTokenizer.from_file(vocab_file, do_lower_case)
-    vocab, merges, is_byte_level = bpe_files.read(vocab_file)
+    vocab, merges, is_byte_level, is_roberta, adds = bpe_files.read(vocab_file)
     try:
+        if is_roberta:
+            adds = _setting(vocab_file, "add_prefix_space", adds)
+            return gpt2.RobertaTokenizer(vocab, merges, adds)
         if is_byte_level:
             return gpt2.Gpt2Tokenizer(vocab, merges)
         words = gpt_tokenizer or _setting(vocab_file, gpt.SETTING, gpt.HUGGING_FACE)

@@ -18,6 +18,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as text
 
@@ -95,7 +96,8 @@ class BertTokenizer(base.Tokenizer):
             )
         self.unk_id, self.cls_id, self.sep_id = (ids[token] for token in required)
         self.start_id = self.cls_id
-        self.delimiter_id = self.end_id = self.document_end_id = self.sep_id
+        self.end_id = self.document_end_id = self.sep_id
+        self.delimiter_ids = (self.sep_id,)
         self.mask_id = ids.get(MASK)
         with tf.init_scope(), tf.device("CPU:0"):
             self._entries = _distinct(self.vocab, ids, self.added_tokens)
@@ -119,8 +121,13 @@ class BertTokenizer(base.Tokenizer):
 
     def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
         """Which tokens, int32 [T], do not continue a word; bool."""
-        continues = [is_continuation(token) for token in self.vocab]
-        return ~tf.gather(continues, ids)
+        return ~tf.gather(self.continues_word(), ids)
+
+    def continues_word(self) -> np.ndarray:
+        return np.array([is_continuation(token) for token in self.vocab])
+
+    def spellings(self) -> list[str]:
+        return [token.removeprefix(CONTINUATION) for token in self.vocab]
 
     def pretokenize(self, words: tf.Tensor) -> tf.RaggedTensor:
         """normalization.split_words, where each added token is a word by itself."""

@@ -23,6 +23,7 @@ from modeling.checkpoints import (
     keras_files,
     names,
     sentence_transformers,
+    tf_keras_h5,
     weights_file,
 )
 from modeling.elmo import files as elmo_files
@@ -32,19 +33,25 @@ _POOLER = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")
 _HUGGING_FACE_FILES = (hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE)
 # Endings of files that are not read, and what to do about them. Pickled files run code
 # when they are opened.
-_FROM_HUGGING_FACE = (
-    "save as model.safetensors first, where PyTorch and transformers are installed: "
-    "from_pretrained, then save_pretrained"
+_FROM_PYTORCH = (
+    "save its arrays as model.safetensors where PyTorch is installed: python -c "
+    '"import glob, torch; from safetensors.torch import save_file; save_file({k: '
+    "v.clone().contiguous() for f in glob.glob('FILES') for k, v in torch.load(f, "
+    "map_location='cpu', weights_only=True).items()}, 'DIR/model.safetensors')\""
+)
+_FROM_FLAX = (
+    "save it as model.safetensors where PyTorch, Flax and transformers 4 are installed:"
+    " python -c \"import transformers as t; c = t.AutoConfig.from_pretrained('DIR'); "
+    "getattr(t, c.architectures[0]).from_pretrained('DIR', from_flax=True)"
+    ".save_pretrained('DIR')\""
 )
 _FROM_PICKLE = (
     "it is pickled, so opening it can run code; open it where you trust it, and save "
     "its arrays as params_0.npy beside a params_shapes.json: docs/left_to_right.md"
 )
 _UNREAD = {
-    ("flax_model.msgpack", ".bin", ".bin.index.json", "tf_model.h5"): (
-        _FROM_HUGGING_FACE
-    ),
-    (".pt", ".pth"): _FROM_HUGGING_FACE,
+    ("flax_model.msgpack",): _FROM_FLAX,
+    (".bin", ".bin.index.json", ".pt", ".pth"): _FROM_PYTORCH,
     (".weights.h5",): (
         "it holds weights alone, and not the network and head that they are of; call "
         "load_weights of such a model in Python, and save it as model.keras"
@@ -89,7 +96,7 @@ def find(path):
     """Finds the checkpoint at a path.
 
     `path` is a prefix (`bert_model.ckpt`, also followed by .index), a .keras or .hdf5
-    file, or the directory of a release, of a run, of Hugging Face or of such a file.
+    file, a tf_model.h5, or the directory of a release, of a run or of such a file.
     The result is a prefix, one of these files, or the directory that holds
     model.safetensors or its shards, or the params_shapes.json of GPT.
 
@@ -100,12 +107,12 @@ def find(path):
     prefix = google.strip_ending(path)
     if google.is_file(prefix + google.INDEX_ENDING):
         return prefix
-    is_one = keras_files.is_keras(path) or elmo_files.is_elmo(path)
-    if google.is_file(path) and (is_one or _is_gpt_release(path)):
+    are = keras_files.is_keras, elmo_files.is_elmo, tf_keras_h5.is_file, _is_gpt_release
+    if google.is_file(path) and any(is_one(path) for is_one in are):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
         path = os.path.dirname(path) or "."
-    if tf.io.gfile.exists(path) and (why := _explain_unread([path])):
+    if tf.io.gfile.exists(path) and (why := _explain_unread(*os.path.split(path))):
         raise errors.InputError(why)
     if not tf.io.gfile.isdir(path):
         raise errors.InputError(
@@ -130,7 +137,8 @@ def _find_in(directory):
     if _present(directory, _HUGGING_FACE_FILES):
         return directory
     prefixes = google.find_prefixes(directory)
-    singles = _present(directory, (file_names.PARAMETER_SHAPES, keras_files.MODEL_FILE))
+    known = file_names.PARAMETER_SHAPES, keras_files.MODEL_FILE
+    singles = _present(directory, (*known, *tf_keras_h5.FILES))
     if singles and not prefixes:
         return singles[0]
     paths = (
@@ -141,8 +149,10 @@ def _find_in(directory):
     if paths:
         wrong = f"{len(paths)} checkpoints there ({wording.first_of(paths)})"
     else:
-        why = _explain_unread(sorted(tf.io.gfile.listdir(directory)))
-        wrong = why or "no checkpoint in this directory"
+        why = _explain_unread(directory, *sorted(tf.io.gfile.listdir(directory)))
+        if why:
+            raise errors.InputError(why)
+        wrong = "no checkpoint in this directory"
     raise errors.InputError(
         f"{directory}: {wrong}; give a prefix such as DIR/bert_model.ckpt, or a "
         "directory with one checkpoint or model.safetensors"
@@ -153,12 +163,16 @@ def _is_gpt_release(path):
     return os.path.basename(path) == file_names.PARAMETER_SHAPES
 
 
-def _explain_unread(files):
+def _explain_unread(directory, *files):
     """Why the first of these files that is not read is not, and what to do; or None."""
     for endings, remedy in _UNREAD.items():
         for file in files:
             if file.endswith(endings):
-                return f"{file} is not read ({remedy})"
+                is_shard = file.startswith("pytorch_model")
+                pattern = "pytorch_model*.bin" if is_shard else file
+                remedy = remedy.replace("FILES", os.path.join(directory, pattern))
+                remedy = remedy.replace("DIR", directory or ".")
+                return f"{os.path.join(directory, file)} is not read ({remedy})"
     return None
 
 
@@ -176,7 +190,7 @@ def open_file(path, config=None) -> weights_file.WeightsFile:
     place = find(path)
     if "://" in place and not tf.io.gfile.exists(place + google.INDEX_ENDING):
         place = _copy_here(place)
-    if tf.io.gfile.isdir(place):
+    if tf.io.gfile.isdir(place) or tf_keras_h5.is_file(place):
         return hugging_face.HuggingFaceFile(place, config)
     if keras_files.is_keras(place):
         return keras_files.KerasFile(place)
@@ -199,6 +213,8 @@ def _copy_here(path):
         pattern = "params_*"
     elif elmo_files.is_elmo(path):  # beside which vectors of words may lie
         pattern = f"*{elmo_files.ENDING}"
+    elif name == tf_keras_h5.INDEX_FILE:
+        pattern = "tf_model*.h5*"
     local = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, local, ignore_errors=True)
     for file in tf.io.gfile.glob(os.path.join(directory, pattern)):

@@ -26,6 +26,7 @@ from modeling.checkpoints import (
     names,
     pretrained,
     sentence_transformers,
+    tf_keras_h5,
     warm_start,
 )
 from modeling.configs import gpt_config
@@ -37,15 +38,17 @@ from modeling.features import head_config
 FILES = {
     "google": google.MODEL_PREFIX,
     "hugging_face": hugging_face.WEIGHTS_FILE,
+    tf_keras_h5.WEIGHTS_FILE: tf_keras_h5.WEIGHTS_FILE,
     "keras": keras_files.MODEL_FILE,
     "hdf5": elmo_files.WEIGHTS_FILE,
 }
 FORMATS = tuple(FILES)
+_OF_HUGGING_FACE = ("hugging_face", tf_keras_h5.WEIGHTS_FILE)
 # Targets that can hold a network: formats, and the file of weights alone.
 _TARGETS = {
     "elmo": ("google", "keras", "hdf5"),
     "encoder_decoder": ("google", "hugging_face", "keras"),
-    "bert": ("google", "hugging_face", "keras", keras_files.WEIGHTS_FILE),
+    "bert": ("google", *_OF_HUGGING_FACE, "keras", keras_files.WEIGHTS_FILE),
     "gpt": ("google", "hugging_face", "keras", keras_files.WEIGHTS_FILE),
 }
 _BARE_PREFIX = file_names.CHECKPOINT_PREFIX  # as of GPT-2's release and bilm-tf's runs
@@ -316,11 +319,11 @@ def check_target(config, target):
         )
 
 
-def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
+def write(directory, model, target, *, left_out=(), **kept):
     """Writes the weights of a model in one format, and config.json for Hugging Face.
 
-    `target` is one of `FORMATS`, or the name of a .weights.h5 file; the other
-    arguments are as in hugging_face.save. Keras' files hold all variables.
+    `target` is one of `FORMATS`, or the name of a .weights.h5 file; `left_out`, labels
+    and problem type are as in hugging_face.save. Keras' files hold all variables.
 
     Raises:
         OSError: the files cannot be written.
@@ -336,15 +339,10 @@ def write(directory, model, target, *, labels=(), problem_type="", left_out=()):
     try:
         if target == "google":
             google.save(path, model, left_out)
-        elif target == "hugging_face":
+        elif target in _OF_HUGGING_FACE:
             apart = sentence_transformers.save_projections(directory, model)
-            hugging_face.save(
-                directory,
-                model,
-                labels=labels,
-                problem_type=problem_type,
-                left_out=(*left_out, *apart),
-            )
+            left_out = *left_out, *apart
+            hugging_face.save(directory, model, file=file, left_out=left_out, **kept)
         else:
             keras_files.save(model, path)
     except (OSError, tf.errors.OpError, safetensors.SafetensorError) as error:
@@ -375,7 +373,7 @@ def write_directory(
         raw = config.to_dict()  # the original wants another number where it trains
         raw["char_cnn"]["n_characters"] = elmo_config.NUM_CHARACTERS
         texts[config.file_name] = json.dumps(raw, indent=2, sort_keys=True) + "\n"
-    if target == "hugging_face":
+    if target in _OF_HUGGING_FACE:
         del texts[config.file_name]  # config.json lies there already
         if tokenizer:
             raw = hugging_face.tokenizer_config(config, tokenizer)

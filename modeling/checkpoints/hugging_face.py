@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from contract import errors, file_names, json_files
 from modeling import models
-from modeling.checkpoints import names, weights_file
+from modeling.checkpoints import names, tf_keras_h5, weights_file
 
 WEIGHTS_FILE = "model.safetensors"
 # Names the shards of a large model, and which of them holds which variable.
@@ -103,21 +103,24 @@ _PROBLEM_TYPES = {
 
 
 class HuggingFaceFile(weights_file.WeightsFile):
-    """An open model.safetensors or its shards.
+    """An open model.safetensors in a directory, a tf_model.h5, or the shards of one.
 
     `config` is of the network, if it is known.
     """
 
     format = "hugging_face"
 
-    def __init__(self, directory, config=None):
-        self.source = os.path.join(directory, WEIGHTS_FILE)
-        if os.path.exists(self.source):
+    def __init__(self, path, config=None):
+        self.source = path
+        if not tf_keras_h5.is_file(path):
+            self.source = os.path.join(path, WEIGHTS_FILE)
+            if not os.path.exists(self.source):
+                self.source = os.path.join(path, INDEX_FILE)
+        if self.source.endswith(".json"):
+            stored = _open_shards(self.source)
+        else:
             file = _open(self.source)
             stored = {key: (file, key) for key in list(file.keys())}
-        else:
-            self.source = os.path.join(directory, INDEX_FILE)
-            stored = _open_shards(self.source)
         is_pair = any(key.startswith("decoder.") for key in stored)
         kind = "BERT" if config is None or is_pair else config.kind
         self._stored = {_modern(key, is_pair, kind): stored[key] for key in stored}
@@ -185,13 +188,19 @@ class HuggingFaceFile(weights_file.WeightsFile):
 
 
 def _open(path):
+    if path.endswith(".h5"):
+        return tf_keras_h5.open_file(path)
     raised = OSError, safetensors.SafetensorError
     with weights_file.readable(path, "safetensors file", raised):
-        return safetensors.safe_open(path, framework="numpy")
+        file = safetensors.safe_open(path, framework="numpy")
+        if (file.metadata() or {}).get("format") != "tf":
+            return file
+        arrays = {key: file.get_tensor(key) for key in list(file.keys())}
+    return tf_keras_h5.Tensors(path, arrays)
 
 
 def _open_shards(index):
-    """{name: (open shard, name)} of a model.safetensors.index.json."""
+    """{name: (open shard, name)} of an index."""
     weight_map = json_files.read_object(index).get("weight_map")
     has_files = isinstance(weight_map, dict) and weight_map
     if not has_files or not all(isinstance(v, str) for v in weight_map.values()):
@@ -199,6 +208,10 @@ def _open_shards(index):
             f"{index}: there is no weight_map in it that names the file of each "
             "variable; copy it again"
         )
+    weight_map = {  # TensorFlow's keys have a tensor's number, and a model before
+        tf_keras_h5.to_pytorch(k.split("/", 1)[-1]) if k.endswith(":0") else k: shard
+        for k, shard in weight_map.items()
+    }
     directory = os.path.dirname(index)
     shards = {
         shard: _open(os.path.join(directory, shard))
@@ -208,8 +221,8 @@ def _open_shards(index):
     for key, shard in weight_map.items():
         if key not in held[shard]:
             raise errors.InputError(
-                f"{os.path.join(directory, shard)}: lacks {key}, which {INDEX_FILE} "
-                "places there; copy both again"
+                f"{os.path.join(directory, shard)}: lacks {key}, which "
+                f"{os.path.basename(index)} places there; copy both again"
             )
     return {key: (shards[shard], key) for key, shard in weight_map.items()}
 
@@ -232,10 +245,20 @@ def _modern(key, is_pair, kind):
     return f"{kind.lower()}.{key}" if is_bare else key
 
 
-def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_out=()):
-    """Writes config.json, model.safetensors and vocab.txt; makes the directory.
+def save(
+    directory,
+    model,
+    *,
+    file=WEIGHTS_FILE,
+    vocab_file=None,
+    labels=(),
+    problem_type="",
+    left_out=(),
+):
+    """Writes config.json, weights and vocab.txt; makes the directory.
 
     Args:
+        file: model.safetensors or tf_model.h5.
         labels: names of the classes, in the order of their ids. A classifier or tagger
             without them gets placeholders, because Hugging Face counts them.
         problem_type: as in label_map.json; by default as in the model's config.
@@ -254,10 +277,11 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
         for copy, original in names.tied_keys(model.config.kind).items():
             if copy in tensors:  # a bias that is not read there, and is not missed
                 tensors.setdefault(original, tensors[copy])
-    # Their library refuses a file without the name of a library in it.
-    safetensors.numpy.save_file(
-        tensors, os.path.join(directory, WEIGHTS_FILE), metadata={"format": "pt"}
-    )
+    path = os.path.join(directory, file)
+    if file == tf_keras_h5.WEIGHTS_FILE:
+        tf_keras_h5.save(path, tensors)
+    else:  # their library refuses a file without the name of a library in it
+        safetensors.numpy.save_file(tensors, path, metadata={"format": "pt"})
     raw = describe(model, left_out, problem_type).to_hugging_face()
     if isinstance(model, models.BertClassifier):
         problem_type = problem_type or stated_problem_type(model.config)
@@ -274,10 +298,10 @@ def save(directory, model, *, vocab_file=None, labels=(), problem_type="", left_
     elif problem_type:
         raw["problem_type"] = _PROBLEM_TYPES[problem_type]
     config_file = os.path.join(directory, file_names.HUGGING_FACE_CONFIG)
-    with open(config_file, "w", encoding="utf-8") as file:
-        file.write(json.dumps(raw, indent=2, sort_keys=True) + "\n")
+    with open(config_file, "w", encoding="utf-8") as text:
+        text.write(json.dumps(raw, indent=2, sort_keys=True) + "\n")
     # Their library makes a file that nobody else may read.
-    shutil.copymode(config_file, os.path.join(directory, WEIGHTS_FILE))
+    shutil.copymode(config_file, path)
     if vocab_file:
         tf.io.gfile.copy(vocab_file, os.path.join(directory, file_names.VOCAB), True)
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 import difflib
+import functools
+import glob
 import json
 import os
 
@@ -15,6 +17,7 @@ from modeling.checkpoints import (
     keras_files,
     names,
     sentence_transformers,
+    tf_keras_h5,
 )
 from modeling.configs import config_files
 
@@ -54,9 +57,9 @@ def locate(spec, name="--pretrained"):
             of GPT (params_shapes.json, encoder_bpe_40000.json) or GPT-2 (hparams.json,
             encoder.json, model.ckpt) as released, of ELMo (options.json, weights.hdf5,
             and vocab.txt if there is one), of Hugging Face (config.json, vocab.txt or
-            tokenizer.json, model.safetensors), of an earlier run, or the id of a model
-            on Hugging Face's hub such as google-bert/bert-base-uncased, which is
-            downloaded once.
+            tokenizer.json, model.safetensors or tf_model.h5), of an earlier run, or the
+            id of a model on Hugging Face's hub such as google-bert/bert-base-uncased,
+            which is downloaded once.
         name: its name in messages.
 
     Raises:
@@ -242,8 +245,12 @@ def _download(hub_id, name):
     ]
     files += [f"[0-9]_*/{file}" for file in files]
     files += sentence_transformers.WRITTEN[:3]
+    get = functools.partial(huggingface_hub.snapshot_download, hub_id)
     try:
-        return huggingface_hub.snapshot_download(hub_id, allow_patterns=files)
+        directory = get(allow_patterns=files)
+        if not any(glob.iglob(f"{directory}/**/*.safetensors", recursive=True)):
+            get(allow_patterns=[*tf_keras_h5.FILES, tf_keras_h5.SHARDS])
+        return directory
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
         raise errors.InputError(
             f"{name}={hub_id}: no such directory{hint}, and the hub does not give it "

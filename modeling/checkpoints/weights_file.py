@@ -1,11 +1,13 @@
 """The base of open files of weights, one class a format."""
 
 import contextlib
+import functools
 import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import h5py
 import numpy as np
 
 from contract import errors
@@ -63,3 +65,25 @@ def readable(
         raise errors.InputError(
             f"{path}: not a readable {kind} ({reason:.300}); {remedy}"
         ) from error
+
+
+# HDF5 raises these, depending on which part is cut off.
+readable_hdf5 = functools.partial(
+    readable,
+    kind="HDF5 file",
+    raised=(OSError, RuntimeError, KeyError),
+    remedy="copy it again, whole",
+)
+
+
+def open_hdf5(path: str) -> dict[str, Any]:
+    """{path in the file: array} of an HDF5 file, which stays open for them."""
+    arrays = {}
+
+    def visit(key, item):
+        if isinstance(item, h5py.Dataset) and item.shape is not None:
+            arrays[key] = item
+
+    with readable_hdf5(path):
+        h5py.File(path).visititems(visit)
+    return arrays

@@ -4,7 +4,6 @@ Their names are `hdf5` of names.Name. Vectors of words may lie in a separate fil
 beside the other weights.
 """
 
-import functools
 import io
 import os
 
@@ -21,13 +20,6 @@ WEIGHTS_FILE = "weights.hdf5"
 PATTERN = f"*{WEIGHTS_FILE}"  # of releases, which put their sizes before it
 WORDS_PATTERN = "*token_embeddings.hdf5"  # as bilm-tf's example calls its dump
 _WORDS = "embedding"
-# HDF5 raises these, depending on which part is cut off.
-_readable = functools.partial(
-    weights_file.readable,
-    kind="HDF5 file",
-    raised=(OSError, RuntimeError, KeyError),
-    remedy="copy it again, whole",
-)
 
 
 class ElmoWeights(weights_file.WeightsFile):
@@ -51,7 +43,7 @@ class ElmoWeights(weights_file.WeightsFile):
                 f"{self.source}: {name.hdf5} is of type {stored.dtype}, and weights "
                 "are of float32; copy it again"
             )
-        with _readable(stored.file.filename):
+        with weights_file.readable_hdf5(stored.file.filename):
             return stored[...]
 
 
@@ -87,12 +79,5 @@ def save(path, model):
 
 def _open_arrays(path):
     """{name, as in stacked cells: array} of a file, which stays open for them."""
-    arrays = {}
-
-    def visit(key, item):
-        if isinstance(item, h5py.Dataset):
-            arrays[elmo_names.number_cells(key)] = item
-
-    with _readable(path):
-        h5py.File(path).visititems(visit)
-    return arrays
+    arrays = weights_file.open_hdf5(path)
+    return {elmo_names.number_cells(key): array for key, array in arrays.items()}

@@ -120,9 +120,10 @@ def test_masks_are_filled_by_the_network(model_dir, version_dir):
 
 def test_pieces_of_words_are_filled_in_without_their_sign():
     vocab = [*tiny.SPECIAL, "film", "##s", "##"]
-    clozes = cloze.encoder(wordpiece.BertTokenizer(vocab), 8, 2)
+    tokenizer = wordpiece.BertTokenizer(vocab)
+    clozes = cloze.encoder(tokenizer, 8, 2)
     logits = tf.constant([[[0, 0, 0, 0, 0, 1.0, 2.0, 0, 9.0]]])  # of one more row
-    masks = cloze.chooser(vocab, 2)(clozes(tf.constant(["film[MASK]!"])), logits)
+    masks = cloze.chooser(tokenizer, 2)(clozes(tf.constant(["film[MASK]!"])), logits)
     assert masks["tokens"].numpy().tolist() == [[[b"##s", b"film"]]]
     assert masks["filled"].numpy().tolist() == [[[b"films!", b"filmfilm!"]]]
 

@@ -18,7 +18,7 @@ from contract import features
 from data_pipeline.batches import tf_records
 from data_pipeline.pretraining import metadata
 from data_pipeline.pretraining.creation import job as creation_job
-from data_pipeline.text import base, wordpiece
+from data_pipeline.text import base
 
 COUNTS = ("documents", "words", "bytes", "tokens", "instances")
 IN_METADATA = metadata.TEXT_COUNTS
@@ -85,7 +85,7 @@ class SpecialTokens:
     @classmethod
     def from_tokenizer(cls, tokenizer: base.Tokenizer) -> "SpecialTokens":
         """[SEP] of BERT, <|endoftext|> of GPT-2, or GPT's _start_."""
-        if isinstance(tokenizer, wordpiece.BertTokenizer):
+        if tokenizer.cls_id is not None:
             return cls(tokenizer.sep_id, tokenizer.cls_id, tokenizer.sep_id)
         if tokenizer.document_end_id is None:
             return cls(tokenizer.start_id)

@@ -110,29 +110,26 @@ def join_pairs(parts):
     return Pairs(*map(np.concatenate, columns))
 
 
-def cut_pairs(
-    documents, *, sentence_task, max_seq_length, short_seq_prob, passes, seed
-):
+def cut_pairs(documents, *, sentence_task, max_tokens, short_seq_prob, passes, seed):
     """Cuts documents into Pairs, by passes and documents; a random B is left open.
 
     The sentence task is next (half of the pairs get a random B), order (half of the
     pairs are swapped; ALBERT section 3.1) or none (one segment, as many whole sentences
-    as fit; RoBERTa section 4.2). `max_seq_length` includes the special tokens. With
+    as fit; RoBERTa section 4.2). `max_tokens` are those beside the special ones. With
     probability `short_seq_prob` a pass over a document has a shorter target. Equal
     seeds give equal pairs.
     """
     rng = random.Random(seed)
     cut_one = {"next": _cut_next, "order": _cut_order, "none": _cut_single}
-    longest = max_seq_length - (2 if sentence_task == "none" else 3)
     ends = documents.sentence_ends.tolist()
     bounds = documents.document_ends.tolist()
     pairs: list[tuple[int, int, int, int, int]] = []
     owners, targets, counts = [], [], []
     for _ in range(passes):
         for document, (first, last) in enumerate(itertools.pairwise(bounds)):
-            target = longest
+            target = max_tokens
             if rng.random() < short_seq_prob:
-                target = rng.randint(min(2, longest), longest)
+                target = rng.randint(min(2, max_tokens), max_tokens)
             before = len(pairs)
             cut_one[sentence_task](ends, first, last, target, rng.random, pairs)
             owners.append(document)
@@ -216,12 +213,12 @@ def fill(pairs, documents, rng):
     return dataclasses.replace(pairs, b_start=b_start, b_end=b_end)
 
 
-def truncate(pairs, max_seq_length, sentence_task, rng):
+def truncate(pairs, max_tokens, sentence_task, rng):
     """Shortens pairs as truncate_seq_pair does, the longer segment at a random end."""
     length_a, length_b = pairs.a_end - pairs.a_start, pairs.b_end - pairs.b_start
     if sentence_task == "none":  # cut to fit
         return pairs
-    keep_a, keep_b = packing.budgets(length_a, length_b, max_seq_length - 3)
+    keep_a, keep_b = packing.budgets(length_a, length_b, max_tokens)
     over_a, over_b = length_a - keep_a.numpy(), length_b - keep_b.numpy()
     front_a, front_b = rng.binomial(over_a, 0.5), rng.binomial(over_b, 0.5)
     return dataclasses.replace(
@@ -233,16 +230,18 @@ def truncate(pairs, max_seq_length, sentence_task, rng):
     )
 
 
-def assemble(pairs, tokens, *, cls_id, sep_id, max_seq_length, sentence_task):
+def assemble(pairs, tokens, *, special, max_seq_length, sentence_task):
     """[CLS] A [SEP] B [SEP], padded with 0; without a second task [CLS] A [SEP].
 
-    Returns int32 input_ids [N, S], lengths [N], and lengths of segment 0 [N], which is
-    [CLS], A and the first [SEP].
+    Returns int32 input_ids [N, S], lengths [N], and lengths of segment 0 [N], as
+    `packing.pack` with `special`.
     """
     length_a = (pairs.a_end - pairs.a_start).astype(np.int32)[:, None]  # [N, 1]
     length_b = (pairs.b_end - pairs.b_start).astype(np.int32)[:, None]
-    first = length_a + 2
-    total = first if sentence_task == "none" else first + length_b + 1
+    is_pair = sentence_task != "none"
+    delimiters = special.delimiter_ids if is_pair else (special.end_id,)
+    first = length_a + 1 + len(delimiters)
+    total = first + length_b + 1 if is_pair else first
     column = np.arange(max_seq_length, dtype=np.int32)  # [S]
     # Token j of A stands in column 1 + j, token j of B in column first + j.
     source = np.where(
@@ -253,9 +252,10 @@ def assemble(pairs, tokens, *, cls_id, sep_id, max_seq_length, sentence_task):
     input_ids = np.take(tokens, source, mode="clip").astype(np.int32, copy=False)
     input_ids[column >= total] = 0
     rows = np.arange(len(pairs))
-    input_ids[:, 0] = cls_id
-    input_ids[rows, first[:, 0] - 1] = sep_id
-    input_ids[rows, total[:, 0] - 1] = sep_id
+    input_ids[:, 0] = special.start_id
+    for before, delimiter in enumerate(reversed(delimiters), start=1):
+        input_ids[rows, first[:, 0] - before] = delimiter
+    input_ids[rows, total[:, 0] - 1] = special.end_id
     return input_ids, total[:, 0], first[:, 0]
 
 
@@ -274,7 +274,7 @@ def cut(
     pairs = cut_pairs(
         documents,
         sentence_task=settings.sentence_task,
-        max_seq_length=settings.max_seq_length,
+        max_tokens=_max_tokens(job),
         short_seq_prob=settings.short_seq_prob,
         passes=settings.dupe_factor,
         seed=f"{settings.random_seed} {unit} {chunk}",
@@ -311,12 +311,11 @@ class Unit:
         """Serialized tf.train.Examples of some pairs, in order."""
         settings, tokenizer, pairs = job.settings, job.tokenizer, self.pairs
         pairs = fill(pairs.take(chosen), self.documents, rng)
-        pairs = truncate(pairs, settings.max_seq_length, settings.sentence_task, rng)
+        pairs = truncate(pairs, _max_tokens(job), settings.sentence_task, rng)
         input_ids, lengths, first_lengths = assemble(
             pairs,
             self.documents.tokens,
-            cls_id=tokenizer.start_id,
-            sep_id=tokenizer.end_id,
+            special=tokenizer,
             max_seq_length=settings.max_seq_length,
             sentence_task=settings.sentence_task,
         )
@@ -340,6 +339,12 @@ class Unit:
             draws = masking.draw(input_ids.shape, rule, vocab, rng)
             arrays |= masking.mask(input_ids, lengths, rule, vocab, draws)
         return tf_records.records(arrays)
+
+
+def _max_tokens(job):
+    """Tokens of a pair that are not special."""
+    is_pair = job.settings.sentence_task != "none"
+    return job.settings.max_seq_length - packing.num_special(job.tokenizer, is_pair)
 
 
 @functools.lru_cache(maxsize=2)

@@ -27,11 +27,11 @@ class Special(NamedTuple):
     """What stands around texts: of BERT, or of GPT, where each differs."""
 
     start_id: int
-    delimiter_id: int
+    delimiter_ids: tuple[int, ...]
     end_id: int
 
 
-BERT, GPT = Special(CLS, SEP, SEP), Special(61, 62, 63)
+BERT, GPT = Special(CLS, (SEP,), SEP), Special(61, (62,), 63)
 
 
 def pop_one_at_a_time(length_a, length_b, limit):

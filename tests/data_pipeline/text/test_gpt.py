@@ -274,10 +274,10 @@ def test_special_tokens_are_appended_once_and_not_found_in_text(shared_file, nam
     directory = shared_file(f"golden/{name}")
     path = directory / "tiny_model/encoder.json" if name == "gpt2" else directory
     plain = OPEN(str(path))
-    assert (plain.start_id, plain.delimiter_id, plain.end_id) == (None, None, None)
+    assert (plain.start_id, plain.delimiter_ids, plain.end_id) == (None, (), None)
     longer = plain.with_special_tokens()
     size = plain.vocab_size
-    ids = longer.start_id, longer.delimiter_id, longer.end_id
+    ids = longer.start_id, *longer.delimiter_ids, longer.end_id
     assert ids == (size, size + 1, size + 2)
     assert longer.vocab == [*plain.vocab, *SPECIAL]
     assert longer.with_special_tokens() is longer

@@ -34,6 +34,8 @@ def job_of(source, place, count=1, **changes):
 class CharTokenizer:
     """Stands for GPT-2's tokenizer; its tokens are characters."""
 
+    cls_id = None
+
     def __init__(self, document_end_id=None):
         self.document_end_id, self.start_id = document_end_id, None
 

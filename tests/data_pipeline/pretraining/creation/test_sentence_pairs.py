@@ -7,11 +7,13 @@ document and which sentence it comes from.
 import bisect
 import itertools
 import random
+import types
 import zlib
 
 import numpy as np
 import pytest
 
+from data_pipeline.batches import packing
 from data_pipeline.pretraining.creation import sentence_pairs
 from data_pipeline.text import wordpiece
 
@@ -38,7 +40,7 @@ def random_lengths(rng, count=None):
 
 
 def cut(documents, task="next", seed="7", **changes):
-    arguments = {"max_seq_length": 32, "short_seq_prob": 0.1, "passes": 2, **changes}
+    arguments = {"max_tokens": 29, "short_seq_prob": 0.1, "passes": 2, **changes}
     return sentence_pairs.cut_pairs(
         documents, sentence_task=task, seed=seed, **arguments
     )
@@ -76,13 +78,13 @@ def flat(lists):
     return list(itertools.chain.from_iterable(lists))
 
 
-def slow_cut(lengths, seed, *, max_seq_length, short_seq_prob, passes):
+def slow_cut(lengths, seed, *, max_tokens, short_seq_prob, passes):
     """(document, target, A, B or None) of every pair of the next-sentence task."""
     rng, token = random.Random(seed), itertools.count(1)
     documents = [[[next(token) for _ in range(n)] for n in d] for d in lengths]
     for _ in range(passes):
         for number, sentences in enumerate(documents):
-            target = max_seq_length - 3
+            target = max_tokens
             if rng.random() < short_seq_prob:
                 target = rng.randint(2, target)
             for a, b in slow_next(sentences, target, rng):
@@ -95,7 +97,7 @@ def test_pairs_are_those_of_the_plain_account(short_seq_prob):
     for trial in range(150):
         lengths = random_lengths(rng)
         settings = {
-            "max_seq_length": rng.choice([5, 6, 16, 64]),
+            "max_tokens": rng.choice([2, 3, 13, 61]),
             "short_seq_prob": short_seq_prob,
             "passes": rng.randint(1, 3),
         }
@@ -171,16 +173,23 @@ def test_random_b_is_whole_sentences_of_another_document():
 RECORDED = {"next": 232462953, "order": 2476652464, "none": 3587539021}
 
 
-def records_of(task, documents, seed, size=24):
-    pairs = cut(documents, task, max_seq_length=size, short_seq_prob=0.3, seed=seed)
+def special(*delimiters):
+    return types.SimpleNamespace(start_id=CLS, delimiter_ids=delimiters, end_id=SEP)
+
+
+BERT, ROBERTA = special(SEP), special(SEP, SEP)
+
+
+def records_of(task, documents, seed, size=24, special=BERT):
+    room = size - packing.num_special(special, task != "none")
+    pairs = cut(documents, task, max_tokens=room, short_seq_prob=0.3, seed=seed)
     generator = np.random.default_rng(7)
     pairs = sentence_pairs.fill(pairs, documents, generator)
-    pairs = sentence_pairs.truncate(pairs, size, task, generator)
+    pairs = sentence_pairs.truncate(pairs, room, task, generator)
     return pairs, sentence_pairs.assemble(
         pairs,
         documents.tokens,
-        cls_id=CLS,
-        sep_id=SEP,
+        special=special,
         max_seq_length=size,
         sentence_task=task,
     )
@@ -198,18 +207,20 @@ def test_records_are_those_of_earlier_versions(task):
     assert checksum("5") == RECORDED[task] != checksum("6")
 
 
+@pytest.mark.parametrize("special", [BERT, ROBERTA])
 @pytest.mark.parametrize("task", sentence_pairs.SENTENCE_TASKS)
-def test_assembled_rows_are_those_of_lists(task):
+def test_assembled_rows_are_those_of_lists(task, special):
     rng = random.Random(9)
     for trial in range(30):
-        size = rng.choice([5, 16, 40])
+        size = rng.choice([6, 16, 40])
         documents = documents_of(random_lengths(rng))
-        pairs, arrays = records_of(task, documents, str(trial), size)
+        pairs, arrays = records_of(task, documents, str(trial), size, special)
         input_ids, lengths, first_lengths = arrays
         tokens = documents.tokens.tolist()
         assert input_ids.dtype == np.int32 and input_ids.shape == (len(pairs), size)
         for i, (_, a_start, a_end, b_start, b_end, *_) in enumerate(rows(pairs)):
-            expected = [CLS, *tokens[a_start:a_end], SEP]
+            between = (SEP,) if task == "none" else special.delimiter_ids
+            expected = [CLS, *tokens[a_start:a_end], *between]
             assert first_lengths[i] == len(expected)
             if task != "none":
                 assert 0 <= b_start < b_end

@@ -1,0 +1,163 @@
+"""tf_model.h5: weights as the TensorFlow classes of transformers 4 save them.
+
+A layer of the model is a group, and a weight in it has a name such as
+`tf_bert_model/bert/encoder/layer_._0/output/dense/kernel:0`. The names follow from
+those of PyTorch's classes by rules without a table, for all networks of BERT's family.
+"""
+
+import collections
+import dataclasses
+import io
+import os
+import re
+from typing import Any
+
+import h5py
+import numpy as np
+
+from contract import atomic_files, errors
+from modeling.checkpoints import weights_file
+
+WEIGHTS_FILE = "tf_model.h5"
+# Names the shards of a large model, and which of them holds which weight.
+INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
+FILES = WEIGHTS_FILE, INDEX_FILE
+SHARDS = "tf_model-*-of-*.h5"
+_TO_PYTORCH = {
+    "kernel": "weight",  # transposed
+    "embeddings": "weight",
+    "gamma": "weight",
+    "beta": "bias",
+}
+_OF_NORMS = {"weight": "gamma", "bias": "beta"}
+_NORM = re.compile(r"layer_?norm$", re.IGNORECASE)
+# One module of PyTorch is two layers of TensorFlow, `mlm___cls` and `nsp___cls`.
+_SPLIT = {
+    "cls.predictions.": "mlm___cls.predictions.",
+    "cls.seq_relationship.": "nsp___cls.seq_relationship.",
+}
+# Heads of tokens, whose groups hold the embeddings of the network as well.
+_TIED = ("mlm___cls", "lm_head", "generator_lm_head", "predictions", "vocab_projector")
+_MODEL = "tf_model"  # any name: programs ignore that of the saved model
+_ATTRIBUTES = {"backend": "tensorflow", "keras_version": "2.18.0"}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tensor:
+    array: Any  # of HDF5 or NumPy
+    is_kernel: bool
+
+    def get_shape(self):
+        return self.array.shape[::-1] if self.is_kernel else self.array.shape
+
+    def get_dtype(self):
+        dtype = self.array.dtype
+        return f"F{8 * dtype.itemsize}" if dtype.kind == "f" else str(dtype)
+
+
+class Tensors:
+    """Arrays under PyTorch's names, with the methods of safetensors.safe_open.
+
+    Args:
+        arrays: {name in TensorFlow, without that of the model: array [in, out]}.
+    """
+
+    def __init__(self, path, arrays):
+        self._path = path
+        self._tensors = {
+            to_pytorch(name): _Tensor(array, name.endswith("/kernel:0"))
+            for name, array in arrays.items()
+        }
+
+    def keys(self):
+        return self._tensors.keys()
+
+    def get_slice(self, key):
+        return self._tensors[key]
+
+    def get_tensor(self, key):
+        tensor = self._tensors[key]
+        with weights_file.readable_hdf5(self._path):
+            value = tensor.array[...]
+        return value.T if tensor.is_kernel else value
+
+
+def open_file(path):
+    """Opens a tf_model.h5 or one of its shards as Tensors; a ValueError if it is none.
+
+    A weight of two layers, such as a tied table, is the same array in both groups.
+    """
+    arrays = weights_file.open_hdf5(path)
+    if os.path.basename(path) == WEIGHTS_FILE:  # below layer and model
+        layers = {name.split("/")[0] for name in arrays}
+        arrays = {_strip(name, layers): array for name, array in arrays.items()}
+    return Tensors(path, arrays)
+
+
+def _strip(path, layers):
+    """`bert/tf_bert_model/bert/pooler/...` to `bert/pooler/...`."""
+    parts = path.split("/")[1:]
+    first = next((i for i, part in enumerate(parts) if part in layers), 0)
+    return "/".join(parts[first:])
+
+
+def is_file(path):
+    """Whether a path has the name of such a file or of the index of its shards."""
+    return os.path.basename(path) in FILES
+
+
+def to_pytorch(name):
+    """`nsp___cls/layer_._0/dense/kernel:0` to `cls.layer.0.dense.weight`."""
+    parts = [part.split("___")[-1] for part in name.removesuffix(":0").split("/")]
+    parts[-1] = _TO_PYTORCH.get(parts[-1], parts[-1])
+    return ".".join(parts).replace("_._", ".")
+
+
+def _to_tensorflow(name):
+    for module, layer in _SPLIT.items():
+        name = (
+            f"{layer}{name.removeprefix(module)}" if name.startswith(module) else name
+        )
+    *parts, leaf = name.split(".")
+    module = parts[-1] if parts else ""
+    if _NORM.search(module):
+        leaf = _OF_NORMS[leaf]
+    elif leaf == "weight" and module != "word_embeddings":
+        leaf = "embeddings" if module.endswith("_embeddings") else "kernel"
+    path = "/".join([*parts, leaf])
+    return re.sub(r"/(\d+)/", r"_._\1/", path) + ":0"
+
+
+def save(path, tensors):
+    """Writes {name in PyTorch: array} for the TensorFlow classes; whole or absent.
+
+    Raises:
+        OSError: the file cannot be written.
+        ValueError: no class there has such a weight; names it.
+    """
+    groups, embeddings = collections.defaultdict(dict), {}
+    for name, value in tensors.items():
+        key = _to_tensorflow(name)
+        if to_pytorch(key) != name:
+            raise errors.InputError(
+                f"{path}: no TensorFlow class of transformers has {name}; write "
+                "another format, or leave out the head"
+            )
+        value = value.T if key.endswith("/kernel:0") else value
+        groups[key.split("/")[0]][f"{_MODEL}/{key}"] = value
+        if key.split("/")[1] == "embeddings":
+            embeddings[f"{_MODEL}/{key}"] = value
+    for layer in groups.keys() & _TIED:
+        groups[layer].update(embeddings)
+    # In memory first: HDF5 ends the process where a disk is full.
+    whole, written = io.BytesIO(), {}
+    with h5py.File(whole, "w") as file:
+        file.attrs.update(_ATTRIBUTES)
+        file.attrs["layer_names"] = np.array([*groups], np.bytes_)
+        for layer, arrays in groups.items():
+            group = file.create_group(layer)
+            group.attrs["weight_names"] = np.array([*arrays], np.bytes_)
+            for key, value in arrays.items():
+                group[key] = written.get(key, value)  # or a link to its array
+                written[key] = group[key]
+    atomic_files.write_bytes(os.fspath(path), whole.getvalue())
