@@ -26,6 +26,8 @@ FEATURE_CACHE = "feature_cache"  # of earlier versions: outputs of a frozen netw
 # Beside the weights of a pretrained model: Google's name of its config and ours.
 BERT_CONFIG = "bert_config.json"
 HUGGING_FACE_CONFIG = "config.json"
+# In Google's releases of ALBERT.
+ALBERT_CONFIG = "albert_config.json"
 # In ELMo's releases.
 ELMO_OPTIONS = "options.json"
 # In the releases of GPT-2 and GPT.

@@ -266,10 +266,11 @@ def _attentions(model):
     network, kind = model.network, model.config.network
     every, but_query = ("query", "key", "value"), ("key", "value")
     if kind == "bert":
-        for block in network.blocks[:-1]:
-            yield block.attention, every
-        # The last may compute queries at some positions only.
-        yield network.blocks[-1].attention, but_query
+        last = network.blocks[-1].attention
+        # Once each, though passes may share one, as in ALBERT.
+        for attention in dict.fromkeys(block.attention for block in network.blocks):
+            # The last may compute queries at some positions only.
+            yield attention, but_query if attention is last else every
     if kind == "encoder_decoder":
         for block in (*network.encoder.blocks, *network.decoder.blocks):
             yield block.attention, every

@@ -29,7 +29,6 @@ from modeling.checkpoints import (
 from modeling.elmo import files as elmo_files
 from terminal import progress
 
-_POOLER = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")
 _HUGGING_FACE_FILES = (hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE)
 # Endings of files that are not read, and what to do about them. Pickled files run code
 # when they are opened.
@@ -265,7 +264,7 @@ def check_file(config, file, *, allows_missing=None):
     flag = "" if allows_missing is None else _FLAG
     if depth < config.num_blocks:
         raise errors.InputError(
-            f"{file.source}: the config says {config.key_in_file(names.DEPTH)}="
+            f"{file.source}: the config says {config.key_in_file(config.blocks_field)}="
             f"{config.num_blocks}, but the file has {depth}; {_REMEDY}{flag}"
         )
     if file.format == "keras":  # where no variable can be missing
@@ -310,7 +309,7 @@ def assign(model, file: weights_file.WeightsFile, path=None) -> LoadReport:
         if key in file.shapes:
             used.add(key)
         # The head of another task has other labels, so it is not this one.
-        is_head = name.google in ("output_weights", "output_bias")
+        is_head = name.google.startswith(("output_", "classifier/out_proj/"))
         is_head = is_head or name.path.startswith(names.FEATURES)
         is_beside = name.path in beside
         is_absent = key not in file.shapes and not is_beside
@@ -338,10 +337,11 @@ def assign(model, file: weights_file.WeightsFile, path=None) -> LoadReport:
     depth = model.config.num_blocks
     if deeper := [key for key in unused if (names.layer_number(key) or 0) >= depth]:
         logging.warning(
-            "%s: has %d layers, but the config says num_hidden_layers=%d; in the file "
+            "%s: has %d layers, but the config says %s=%d; in the file "
             "but not used: %s",
             file.source,
             file.sizes()[names.DEPTH],
+            model.config.key_in_file(model.config.blocks_field),
             depth,
             list_keys(deeper),
         )
@@ -397,8 +397,8 @@ def load_trained(model, path, *, allows_missing=None):
         )
     report = load(model, path, allows_missing=allows_missing)
     # Hugging Face's files of spans and tags have no pooler.
-    unread = () if model.uses_pooler else _POOLER
-    if needed := [name for name in report.missing if name not in unread]:
+    reads_all = model.uses_pooler
+    if needed := [n for n in report.missing if reads_all or "/pooler/" not in n]:
         raise errors.InputError(
             f"{report.source}: lacks {wording.first_of(needed)}, so it is not a "
             "trained model of this task and number of labels; add --do_train, or set "

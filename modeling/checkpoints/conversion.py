@@ -81,6 +81,7 @@ _HEAD_OF = {
     "tagger/logits/bias": "tagger",
     "span/logits/bias": "span",
 }
+_UNNEEDED = ("bert/pooler/", "masked_lm/", "next_sentence/")  # by other tasks
 _USUAL_HEADS = {"gpt": "language_model", "encoder_decoder": "seq2seq"}
 TOLERANCE = 1e-5  # outputs of equal weights differ at most by the order of sums
 
@@ -141,8 +142,9 @@ def read(path, config, head="auto", **settings):
     checkpoint.check_file(config, file)
     if (depth := file.sizes()[names.DEPTH]) > config.num_blocks:
         raise errors.InputError(
-            f"{file.source}: has {depth} layers, but its config says num_hidden_layers="
-            f"{config.num_hidden_layers}; give the config file of this checkpoint"
+            f"{file.source}: has {depth} layers, but its config says "
+            f"{config.key_in_file(config.blocks_field)}={config.num_blocks}; give the "
+            "config file of this checkpoint"
         )
     num_classes = None
     if "text_vectors" not in settings:
@@ -404,11 +406,11 @@ def copy_random(model, missing):
     pretraining; `missing` are Google names of the variables that a file lacks.
     """
     needs_all = model.num_classes is not None and model.uses_pooler
-    variables = {} if needs_all else google.variables(model)
+    rows = [] if needs_all else names.named_variables(model)
     return {
-        name: np.array(variables[name])
-        for name in missing
-        if name.startswith(("bert/pooler/", "cls/")) and name in variables
+        name.google: np.array(variable)
+        for name, variable in rows
+        if name.google in missing and name.path.startswith(_UNNEEDED)
     }
 
 

@@ -24,6 +24,7 @@ from modeling.configs import config_files
 CONFIG_FILES = (
     file_names.BERT_CONFIG,
     file_names.HUGGING_FACE_CONFIG,
+    file_names.ALBERT_CONFIG,
     file_names.HPARAMS,
     file_names.PARAMETER_SHAPES,
     file_names.ELMO_OPTIONS,

@@ -33,7 +33,13 @@ class RelativeConfig(config_lib.BertConfig):
         "position_embedding_type": ("absolute",),
         "add_cross_attention": (False, None),
         "is_decoder": (False, None),
+        "attention": ("bidirectional",),
     }
+
+    def key_in_file(self, field: str) -> str:
+        """Returns the key of a field; that of positions counts all rows."""
+        is_rows = field == "num_position_rows"
+        return super().key_in_file("max_position_embeddings" if is_rows else field)
 
     @classmethod
     def keys(cls) -> dict[str, str]:
@@ -214,6 +220,7 @@ class AlbertConfig(RelativeConfig):
     hidden_dropout_prob: float = 0.0
     attention_probs_dropout_prob: float = 0.0
     type_vocab_size: int = 2
+    blocks_field: ClassVar[str] = "num_hidden_groups"
     kind: ClassVar[str] = "ALBERT"
     model_types: ClassVar[Sequence[str]] = ("albert",)
     has_next_sentence: ClassVar[bool] = True
@@ -228,11 +235,6 @@ class AlbertConfig(RelativeConfig):
     def head_act(self) -> str:  # type: ignore[override]
         """The activation of the masked-LM head."""
         return self.hidden_act
-
-    @property
-    def num_blocks(self) -> int:
-        """Blocks with weights of their own."""
-        return self.num_hidden_groups
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -80,6 +80,7 @@ class NetworkConfig:
     """The base of the configs of all networks; each is a frozen dataclass.
 
     Attributes:
+        blocks_field: the field that counts layers with weights of their own.
         network: bert, gpt, elmo or encoder_decoder, which its variables' paths begin
             with; `kind` is its name in messages.
         file_name: the name that its file gets.
@@ -90,6 +91,7 @@ class NetworkConfig:
         extra: further keys of the file, kept so that writing it loses nothing.
     """
 
+    blocks_field: ClassVar[str] = "num_hidden_layers"
     network: ClassVar[str]
     file_name: ClassVar[str] = file_names.BERT_CONFIG
     may_be_0: ClassVar[Collection[str]] = ()
@@ -177,7 +179,7 @@ class NetworkConfig:
     @property
     def num_blocks(self) -> int:
         """Layers with weights of their own."""
-        return self.num_hidden_layers  # type: ignore[attr-defined]
+        return int(getattr(self, self.blocks_field))
 
     def unknown_keys(self) -> list[str]:
         """Keys of the file that have no effect here and are in no released config."""

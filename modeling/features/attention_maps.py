@@ -43,7 +43,7 @@ def compute(encoder, outputs, input_mask):
 
 def _probabilities(block, hidden, bias):
     """Softmax of scaled dot products (Vaswani et al., section 3.2.1): [B, N, S, T]."""
-    if block.config.norm_first:
+    if block.attention.config.norm_first:
         hidden = block.attention_norm(hidden)
     query, key, _ = block.attention.project(hidden, hidden)  # [B, N, S, K] each
     scores = ops.cast(ops.einsum("bnsk,bntk->bnst", query, key), "float32")
