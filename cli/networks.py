@@ -60,7 +60,7 @@ def open_both_sides(
     load, config = weights_loader(), opened.config
     if config.network == "encoder_decoder":
         return opened, load
-    if config.network != "bert":
+    if config.kind != "BERT":
         raise errors.InputError(
             f"{opened.files.config_file}: describes a network of {config.kind}, and a "
             "text is read by one BERT and written by another; give the config.json of "

@@ -43,7 +43,9 @@ def masked_lm(config, tokenizer, files):
     masks = pretraining_flags.masking_identity(records.mask)
     return dataclasses.replace(
         task,
-        objective=losses.pretraining(records.train.sentence_task != "none"),
+        objective=losses.pretraining(
+            records.train.sentence_task != "none" and config.has_next_sentence
+        ),
         identity=masks,
     )
 
@@ -53,8 +55,8 @@ def left_to_right(config, tokenizer, files):
     if not config.is_left_to_right:
         raise errors.InputError(
             f"--objective=left_to_right, but the network of {files.config_file} sees "
-            'the tokens that follow; add "attention": "causal" to it, or give the '
-            "config of a GPT"
+            'the tokens that follow; add "attention": "causal" to that of a BERT, or '
+            "give the config of a GPT"
         )
     records = load_records(config, tokenizer, None)
     return dataclasses.replace(

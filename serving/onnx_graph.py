@@ -1,4 +1,4 @@
-"""BERT and its heads as an ONNX graph, without dropout; modeling/bert.py in ONNX.
+"""BERT, its relatives and their heads as an ONNX graph, without dropout.
 
 Embeddings, attention and gelu are the fused operations of the domain com.microsoft,
 which ONNX Runtime and OpenVINO have. Batch and length are free.
@@ -16,7 +16,8 @@ from modeling.checkpoints import names
 _OPSETS = {"": 18, "com.microsoft": 1}
 _IR_VERSION = 10
 _GELUS = {"gelu_erf": "BiasGelu", "gelu_tanh": "FastGelu"}
-_ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh"}
+_ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "mish": "Mish", "linear": "Identity"}
+_SIGMOIDS = {"silu": 1.0, "quick_gelu": 1.702}  # x * sigmoid(factor * x)
 _SHARES = {"classification": "Softmax", "multi_label": "Sigmoid"}
 
 
@@ -91,20 +92,9 @@ class _Graph:
 
     def encoder(self, only_first=False):
         """The last layer [B, S, D]; `only_first`, [B, 1, D] at the first token."""
-        layer = self.model.network.embeddings
-        hidden, _ = self.fused(
-            "EmbedLayerNormalization",
-            feature_names.INPUT_IDS,
-            feature_names.SEGMENT_IDS,
-            self.weight(layer.word_embeddings),
-            self.weight(layer.position_embeddings),
-            self.weight(layer.token_type_embeddings),
-            self.weight(layer.norm.gamma),
-            self.weight(layer.norm.beta),
-            count=2,
-            epsilon=layer.norm.epsilon,
-        )
-        *blocks, last = self.model.network.blocks
+        hidden = self.embed(self.model.network.embeddings)
+        passes = self.model.network.blocks
+        *blocks, last = (getattr(each, "block", each) for each in passes)
         for block in blocks:
             hidden = self.block(block, hidden, self.attention(block.attention, hidden))
         if not only_first:
@@ -113,6 +103,31 @@ class _Graph:
         first = self.node("Slice", hidden, *ends, "1")
         mixed = self.attention_of(last.attention, hidden, first)
         return self.block(last, first, mixed)
+
+    def embed(self, layer):
+        """The input of the first block, [B, S, D]."""
+        first, ids, segments = self.config.first_position, feature_names.SEGMENT_IDS, ""
+        positions = np.asarray(layer.position_embeddings)[first:]
+        if self.config.type_vocab_size:
+            segments = self.weight(layer.token_type_embeddings)
+        else:  # segments are not read, so each token has the same vector of them
+            ids, positions = "", positions + layer.look_up_segments([[0]])[0]
+        hidden, _ = self.fused(
+            "EmbedLayerNormalization",
+            feature_names.INPUT_IDS,
+            ids,
+            self.weight(layer.word_embeddings),
+            self.constant("positions", np.float32(positions)),
+            segments,
+            self.weight(layer.norm.gamma),
+            self.weight(layer.norm.beta),
+            count=2,
+            epsilon=layer.norm.epsilon,
+        )
+        if not (projection := getattr(layer, "projection", None)):
+            return hidden
+        hidden = self.node("MatMul", hidden, self.weight(projection.kernel))
+        return self.node("Add", hidden, self.weight(projection.bias))
 
     def attention(self, layer, hidden):
         """Attention of all tokens to all: [B, S, D] -> [B, S, D]."""
@@ -151,7 +166,8 @@ class _Graph:
         dense = block.attention.output_projection
         hidden = self.norm_of_sum(block.attention_norm, queries, mixed, dense)
         inner = self.node("MatMul", hidden, self.weight(block.ffn_in.kernel))
-        inner = self.activate(inner, self.weight(block.ffn_in.bias))
+        bias = self.weight(block.ffn_in.bias)
+        inner = self.activate(self.config.hidden_act, inner, bias)
         return self.norm_of_sum(block.ffn_norm, hidden, inner, block.ffn_out)
 
     def norm_of_sum(self, norm, residual, x, dense):
@@ -162,16 +178,30 @@ class _Graph:
         x = self.node("Add", x, residual)
         return self.node("LayerNormalization", x, *weights, epsilon=norm.epsilon)
 
-    def activate(self, x, bias):
-        """hidden_act of x + bias."""
-        if gelu := _GELUS.get(self.config.hidden_act):
+    def activate(self, name, x, bias):
+        """An activation, as bert.activate names it, of x + bias."""
+        if gelu := _GELUS.get(name):
             return self.fused(gelu, x, bias)
-        kind = _ACTIVATIONS.get(self.config.hidden_act, "Identity")
-        return self.node(kind, self.node("Add", x, bias))
+        if name == "gelu_10":
+            limits = (self.constant(str(n), np.float32(n)) for n in (-10, 10))
+            return self.node("Clip", self.fused("BiasGelu", x, bias), *limits)
+        x = self.node("Add", x, bias)
+        if name == "relu2":
+            x = self.node("Relu", x)
+            return self.node("Mul", x, x)
+        if factor := _SIGMOIDS.get(name):
+            scaled = self.node("Mul", x, self.constant("factor", np.float32(factor)))
+            return self.node("Mul", x, self.node("Sigmoid", scaled))
+        return self.node(_ACTIVATIONS[name], x)
 
     def pooler(self, first):
-        """[B, 1, D] -> [B, D]."""
+        """[B, 1, D] -> [B, D], also by the dense layer of a classifier."""
         rows = self.node("Squeeze", first, "1")
+        if not self.model.uses_pooler:
+            head = self.model.classifier
+            kernel = self.constant("dense", np.asarray(head.dense.kernel).T)
+            rows = self.node("MatMul", rows, kernel)
+            return self.activate(head.settings[0], rows, self.weight(head.dense.bias))
         layer = self.model.network.pooler
         weights = self.weight(layer.kernel), self.weight(layer.bias)
         return self.node("Tanh", self.node("Gemm", rows, *weights))
