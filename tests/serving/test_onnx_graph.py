@@ -1,10 +1,14 @@
 """Graphs of serving/onnx_graph.py against the models that they are written from."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import models
+from modeling import models, text_encoder
+from modeling.configs import bert_family
+from modeling.configs import config as config_lib
 from serving import onnx_graph, onnx_runtime
 from tests.serving import networks
 
@@ -14,12 +18,29 @@ KINDS = {
     "classifier": (models.BertClassifier, (CLASSES,)),
     "tagger": (models.BertTagger, (CLASSES,)),
     "spans": (models.BertSpanPredictor, ()),
+    "vectors": (text_encoder.TextEncoder, ()),
 }
 
 
-def build(kind, hidden_act="gelu_erf"):
-    config = networks.config_for(
-        ("a", "b", "c", "d", "e"), hidden_act=hidden_act, initializer_range=0.5
+TOKENS = ("a", "b", "c", "d", "e")
+SIZES = dataclasses.asdict(networks.config_for(TOKENS, num_hidden_layers=3))
+RELATIVES = {  # and what they have besides
+    bert_family.DistilBertConfig: {},
+    bert_family.RobertaConfig: {"pad_token_id": 3},
+    bert_family.ElectraConfig: {"embedding_size": 6, "type_vocab_size": 2},
+    bert_family.AlbertConfig: {"embedding_size": 6, "type_vocab_size": 2},
+}
+
+
+def relative(kind):
+    fields = {field.name for field in dataclasses.fields(kind)} - {"hidden_act"}
+    sizes = {name: SIZES[name] for name in fields & SIZES.keys()}
+    return kind(**{**sizes, **RELATIVES[kind]})
+
+
+def build(kind, hidden_act="gelu_erf", config=None):
+    config = config or networks.config_for(
+        TOKENS, hidden_act=hidden_act, initializer_range=0.5
     )
     make, arguments = KINDS[kind]
     model = make(config, *arguments)
@@ -50,7 +71,10 @@ def run(model, arrays, problem_type=None, engine=onnx_runtime.open_onnxruntime):
     ("kind", "hidden_act"),
     [
         *((kind, "gelu_erf") for kind in KINDS),
-        *(("tagger", act) for act in ("gelu_tanh", "relu", "tanh", "linear")),
+        *(
+            ("tagger", act)
+            for act in sorted(config_lib.BertConfig.activations - {"gelu_erf"})
+        ),
     ],
 )
 def test_graph_has_the_outputs_of_its_model(kind, hidden_act):
@@ -61,11 +85,30 @@ def test_graph_has_the_outputs_of_its_model(kind, hidden_act):
         assert actual.keys() == expected.keys()
         for name, values in expected.items():
             np.testing.assert_allclose(actual[name], values, atol=ROUNDING)
+    assert_inputs_move(model, arrays, expected)
+
+
+def assert_inputs_move(model, arrays, expected):
     for name, values in expected.items():
         # What each input moves is seen in the result.
         for changed in arrays:
             others = {**arrays, changed: 1 - np.minimum(arrays[changed], 1)}
-            assert np.abs(run(model, others)[name] - values).max() > 0.01, changed
+            moved = np.abs(run(model, others)[name] - values).max()
+            is_read = changed != "segment_ids" or model.config.type_vocab_size
+            assert moved > 0.01 if is_read else moved == 0, changed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("network", RELATIVES)
+def test_relatives_have_the_outputs_of_their_models(network, kind):
+    model, arrays = build(kind, config=relative(network)), features()
+    onnx_runtime.check(model.config, model.reading, "single")
+    expected = model(arrays, training=False)
+    actual = run(model, arrays)
+    assert actual.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(actual[name], values, atol=ROUNDING)
+    assert_inputs_move(model, arrays, actual)
 
 
 @pytest.mark.parametrize(
