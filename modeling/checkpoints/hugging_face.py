@@ -72,11 +72,12 @@ _LEFT_TO_RIGHT_BERT = "BertLMHeadModel"
 ARCHITECTURES = frozenset(
     {_LEFT_TO_RIGHT_BERT, "OpenAIGPTModel", "GPT2Model", *_CHOICES}
 ).union(*(of_kind.values() for of_kind in _ARCHITECTURES.values()))
-# The names of GPT's old classifier of choices, and of the one that has their place.
+# Names of earlier or other classes, and of those that have their place.
 _RENAMED = {
     "LayerNorm.gamma": "LayerNorm.weight",
     "LayerNorm.beta": "LayerNorm.bias",
     "multiple_choice_head.summary.": "score.",
+    "encoder.bert.": "encoder.",  # of TensorFlow's encoder-decoder
 }
 _BARE = {
     "bert.": ("embeddings.", "encoder.", "pooler."),
