@@ -36,7 +36,8 @@ _FROM_PYTORCH = (
     "save its arrays as model.safetensors where PyTorch is installed: python -c "
     '"import glob, torch; from safetensors.torch import save_file; save_file({k: '
     "v.clone().contiguous() for f in glob.glob('FILES') for k, v in torch.load(f, "
-    "map_location='cpu', weights_only=True).items()}, 'DIR/model.safetensors')\""
+    "map_location='cpu', weights_only=True).items()}, 'DIR/model.safetensors', "
+    "{'format': 'pt'})\""
 )
 _FROM_FLAX = (
     "save it as model.safetensors where PyTorch, Flax and transformers 4 are installed:"

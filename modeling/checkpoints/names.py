@@ -415,7 +415,9 @@ def sizes(shapes, format):
             if len(shape) > axis:
                 values[size] = shape[axis]
         return values
-    values = elmo_names.sizes(lambda path: shapes.get(_elmo_row(path).key(format)))
+    # The key of a row without a name in this format is "", which no file may hold.
+    shape_of = {key: shape for key, shape in shapes.items() if key}.get
+    values = elmo_names.sizes(lambda path: shape_of(_elmo_row(path).key(format)))
     return {KIND: "ELMo", **values} if values else {}
 
 
