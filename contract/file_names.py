@@ -26,6 +26,7 @@ FEATURE_CACHE = "feature_cache"  # of earlier versions: outputs of a frozen netw
 # Beside the weights of a pretrained model: Google's name of its config and ours.
 BERT_CONFIG = "bert_config.json"
 HUGGING_FACE_CONFIG = "config.json"
+GENERATION_CONFIG = "generation_config.json"  # how texts are written
 # In ELMo's releases.
 ELMO_OPTIONS = "options.json"
 # In the releases of GPT-2 and GPT.
