@@ -78,20 +78,14 @@ def _define_writing() -> None:
         "early_stopping",
         "never",
         ["true", "false", "never"],
-        "With several beams, a search ends with as many texts as beams (true), where "
-        "no open text is better so far (false), or where none can become better.",
+        "With several beams: end at as many texts as beams (true), where no open text "
+        "is better so far (false, transformers' default), or where none can be.",
     )
     flags.DEFINE_integer(
-        "no_repeat_ngram_size",
-        0,
-        "Sequences of this many tokens occur once in a text; 0 lets all repeat.",
-        0,
+        "no_repeat_ngram_size", 0, "Size of n-grams that no text has twice; 0: none.", 0
     )
     flags.DEFINE_integer(
-        "min_target_length",
-        0,
-        "Minimum number of tokens of a generated text, including the end token.",
-        0,
+        "min_target_length", 0, "Least tokens of a written text, its end included.", 0
     )
     flags.DEFINE_bool(
         "do_sample",

@@ -181,9 +181,8 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         """The config with the settings of generation_config.json.
 
         `beside` are its values, {} if there is none; earlier releases had the same keys
-        in config.json. A directory with either is the library's, whose default of
-        early_stopping is False; that of others is "never". A wrong value is a
-        ValueError.
+        in config.json. A directory with either is the library's, whose early_stopping
+        is False by default; here it is "never". A wrong value raises ValueError.
         """
         values, known = beside or self.extra, (*_SETTINGS, *_OTHER_GENERATION, *_IDS)
         stated = {key: values[key] for key in known if values.get(key) is not None}

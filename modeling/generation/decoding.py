@@ -203,10 +203,8 @@ def forbid(
         for place in range(before):  # [C, R], by the column where an n-gram begins
             repeats &= padded[place : place + columns] == padded[first + place]
         tokens = tf.where(repeats, padded[before:], 0)
-        row = tf.broadcast_to(tf.range(rows), [columns, rows])
-        counts = tf.scatter_nd(
-            tf.stack([row, tokens], -1), tf.cast(repeats, tf.float32), tf.shape(scores)
-        )
+        places = tf.stack([tf.zeros_like(tokens) + tf.range(rows), tokens], -1)
+        counts = tf.scatter_nd(places, tf.cast(repeats, tf.float32), tf.shape(scores))
         scores = tf.where(counts > 0, never, scores)
     return scores
 
