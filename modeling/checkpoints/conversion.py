@@ -61,6 +61,7 @@ WRITTEN = (
 )
 OWN_FILES = (  # and of the files beside them; these may be overwritten
     *pretrained.CONFIG_FILES,
+    file_names.GENERATION_CONFIG,
     file_names.VOCAB,
     *file_names.MERGES,
     *file_names.MERGES.values(),
@@ -377,6 +378,8 @@ def write_directory(
         texts[config.file_name] = json.dumps(raw, indent=2, sort_keys=True) + "\n"
     if target in _OF_HUGGING_FACE:
         del texts[config.file_name]  # config.json lies there already
+        if config.network == "encoder_decoder":
+            texts[file_names.GENERATION_CONFIG] = config.generation_json(is_whole=True)
         if tokenizer:
             raw = hugging_face.tokenizer_config(config, tokenizer)
             texts[file_names.TOKENIZER_CONFIG] = json.dumps(raw, indent=2) + "\n"

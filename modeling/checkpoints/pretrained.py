@@ -19,6 +19,7 @@ from modeling.checkpoints import (
     sentence_transformers,
     tf_keras_h5,
 )
+from modeling.configs import config as config_lib
 from modeling.configs import config_files
 
 CONFIG_FILES = (
@@ -31,7 +32,6 @@ CONFIG_FILES = (
 )
 # ELMo's releases put sizes and dates into their names.
 OPTIONS_PATTERN = f"*{file_names.ELMO_OPTIONS}"
-_GENERATION_CONFIG = "generation_config.json"
 _WORDS_PATTERN = "vocab-*.txt"
 SPARE_ROWS = 127  # some releases round their table up to a multiple of 8 to 128 rows
 
@@ -143,6 +143,8 @@ def files(config, tokenizer):
     `locate` finds these beside the weights.
     """
     texts = {config.file_name: config.to_json_string()}
+    if getattr(config, "generation", None):
+        texts[file_names.GENERATION_CONFIG] = config.generation_json()
     return texts if tokenizer is None else texts | tokenizer.files()
 
 
@@ -232,6 +234,7 @@ def _download(hub_id, name):
     files = [
         file_names.BERT_CONFIG,
         file_names.HUGGING_FACE_CONFIG,
+        file_names.GENERATION_CONFIG,
         file_names.VOCAB,
         file_names.TOKENIZER_CONFIG,
         file_names.ADDED_TOKENS,
@@ -272,13 +275,14 @@ def read_config(path):
             "%s: unknown keys, kept but without effect: %s", path, ", ".join(unknown)
         )
     if config.network == "encoder_decoder":
-        beside = os.path.join(os.path.dirname(path), _GENERATION_CONFIG)
+        beside = os.path.join(os.path.dirname(path), file_names.GENERATION_CONFIG)
         values = json_files.read_object(beside) if tf.io.gfile.exists(beside) else {}
-        if ignored := config.ignored_generation(values):
+        with config_lib.named(beside if values else path):
+            config = config.with_generation(values)
+        if ignored := config.ignored_generation():
             logging.warning(
                 "%s: Hugging Face's generate would write texts with %s, which is "
-                "ignored here; give --num_beams and --length_penalty (the others have "
-                "no counterpart)",
+                "ignored here: it has no counterpart, or is a flag such as --do_sample",
                 path,
                 ", ".join(ignored),
             )
