@@ -10,6 +10,7 @@ HEADS = (
     "auto",
     "none",
     "pretraining",
+    "discriminator",
     "classifier",
     "tagger",
     "span",
