@@ -122,7 +122,7 @@ class Converted:
                 "training state, buffers and copies of weights are not converted"
             )
         if report.unused:
-            lines.append(f"left over: {', '.join(report.unused)}")
+            lines.append(f"left over: {checkpoint.list_keys(report.unused)}")
         if report.missing:
             lines.append(f"missing: {', '.join(report.missing)}")
         return "\n".join(lines)
@@ -215,6 +215,8 @@ def find_head(file, config, head="auto", path=""):
     is_text = head in ("auto", "text_encoder")
     if is_text and sentence_transformers.read(path or file.source):
         held = {"text_encoder": ""}
+    if "discriminator" in held:
+        held.pop("pretraining", None)  # of its generator
     architecture = hugging_face.architecture(config)
     if held.get("classifier") and held.get("classifier") == held.get("tagger"):
         is_tagger = head == "tagger" or (

@@ -185,6 +185,34 @@ def fills_masks(config, path):
     return all(rows[path].key(file.format) in file.shapes for path in wanted)
 
 
+def check_generator(config, path, size=None):
+    """Refuses weights of an ELECTRA that another objective has trained.
+
+    `path` is as in checkpoint.find, `size` that of the generator, or None where the
+    network predicts masked words.
+
+    Raises:
+        ValueError: they are, or have a generator of another size.
+    """
+    file, rows = checkpoint.open_file(path, config), names.head_rows(config)
+    heads = "masked_lm/bias", "discriminator/dense/bias"
+    has_words, is_whole = (rows[p].key(file.format) in file.shapes for p in heads)
+    (width,) = file.shapes.get(names.GENERATOR_NORM, (None,))
+    if size is None and width:
+        wrong = "a discriminator and its generator; set --objective=replaced_tokens"
+    elif size is not None and has_words and not is_whole:
+        wrong = (
+            "a generator, and a discriminator is needed; give the weights of one, or "
+            "set --objective=masked_lm"
+        )
+    elif size is not None and width not in (None, config.generator(size).hidden_size):
+        share = width / config.hidden_size
+        wrong = f"another generator; set --generator_size={share:g}"
+    else:
+        return
+    raise errors.InputError(f"{file.source}: holds {wrong}")
+
+
 def _lower_case(directory):
     """Whether text is lower-cased, by tokenizer_config.json, tokenizer.json or name."""
     if sentence_transformers.lowers_case(directory):

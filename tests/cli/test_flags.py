@@ -115,6 +115,7 @@ def test_defaults_are_those_of_the_code():
 
 SCORES = ("accuracy", "f1", "loss")
 BERT = types.SimpleNamespace(network="bert", kind="BERT")
+ELECTRA = types.SimpleNamespace(network="bert", kind="ELECTRA")
 PAIR = types.SimpleNamespace(
     network="encoder_decoder",
     kind="an encoder-decoder",
@@ -145,6 +146,9 @@ WRONG = {
         ),
         "--objective=denoising --unroll_steps=3": "is for --objective=bidirectional_lm",
         "--top_k=3": "--top_k=3 is for --do_export; add it",
+        "--objective=replaced_tokens --generator_size=0.5 --masking=span": None,
+        "--generator_size=0.5": "=0.5 is for --objective=replaced_tokens; leave it out",
+        "--discriminator_loss_weight=3": "=3.0 is for --objective=replaced_tokens; lea",
     },
     ("run_seq2seq", seq2seq_flags.check): {
         "": None,
@@ -191,6 +195,14 @@ WRONG = {
     ("run_pretraining", lambda: pretraining_flags.check_network(BERT, "b.json")): {
         "": None,
         "--objective=denoising": "=denoising is not for BERT, which b.json",
+        "--objective=replaced_tokens": "for BERT, which b.json describes; set --objecti"
+        "ve=masked_lm",
+    },
+    ("run_pretraining", lambda: pretraining_flags.check_network(ELECTRA, "c.json")): {
+        "": None,
+        "--objective=replaced_tokens": None,
+        "--objective=left_to_right": "ELECTRA, which c.json describes; set --objective="
+        "replaced_tokens",
     },
     ("run_pretraining", lambda: pretraining_flags.check_network(PAIR, "c.json")): {
         "": "set --objective=denoising",
@@ -592,7 +604,8 @@ OF_WEIGHTS = {
         "run_pretraining": f"""{_UPDATES} num_warmup_steps max_seq_length objective
             masking masked_lm_prob mask_proportions max_predictions_per_seq unroll_steps
             sample_softmax num_negative_samples corruption noise_density
-            mean_noise_span_length pack_sequences""",
+            mean_noise_span_length pack_sequences generator_size
+            discriminator_loss_weight""",
     }.items()
 }
 
