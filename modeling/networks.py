@@ -24,7 +24,7 @@ def make(config, recompute, dtype):
 
 
 def make_classifier(model):
-    """The head of a models.BertClassifier; choices are by the pooler, if there is one."""
+    """The head of a models.BertClassifier; for a choice one by the pooler, if any."""
     config, num_classes = model.config, model.num_classes
     is_choice = model.sequences == "compared"
     is_dense = model.reading.is_plain and config.kind in bert_family.DENSE_CLASSIFIERS
