@@ -29,6 +29,8 @@ _OF_NORMS = {"weight": "gamma", "bias": "beta"}
 _NORM = re.compile(r"layer_?norm$", re.IGNORECASE)
 # Heads of tokens, whose groups hold the embeddings of the network as well.
 _TIED = ("mlm___cls", "lm_head", "generator_lm_head", "predictions", "vocab_projector")
+# ALBERT's class has a bias twice and reads the second.
+_UNREAD_BIAS, _BIAS = "predictions.bias", "predictions.decoder.bias"
 _MODEL = "tf_model"  # any name: programs ignore that of the saved model
 _STRING = h5py.string_dtype("ascii")  # of any length: others fill up a group's header
 _ATTRIBUTES = {"backend": "tensorflow", "keras_version": "2.18.0"}
@@ -62,6 +64,8 @@ class Tensors:
             to_pytorch(name): _Tensor(array, name.split("/")[-1].removesuffix(":0"))
             for name, array in arrays.items()
         }
+        if _BIAS in self._tensors:
+            self._tensors[_UNREAD_BIAS] = self._tensors[_BIAS]
 
     def keys(self):
         return self._tensors.keys()
@@ -128,6 +132,8 @@ def save(path, tensors):
         ValueError: no class there has such a weight; names it.
     """
     groups, embeddings = collections.defaultdict(dict), {}
+    if _UNREAD_BIAS in tensors:
+        tensors = {**tensors, _BIAS: tensors[_UNREAD_BIAS]}
     for name, value in tensors.items():
         key = _to_tensorflow(name)
         if to_pytorch(key) != name:
