@@ -209,14 +209,21 @@ class Loaded:
         return np.asarray(attention_maps.compute(self.model.network, outputs, mask))[0]
 
     def write(
-        self, texts, *, max_target_length: int | None = None, num_beams=1
+        self,
+        texts,
+        *,
+        max_target_length: int | None = None,
+        num_beams: int | None = None,
+        length_penalty: float | None = None,
+        early_stopping: bool | str | None = None,
+        no_repeat_ngram_size: int | None = None,
+        min_target_length: int | None = None,
     ) -> list[str]:
         """The text that an encoder-decoder writes for each text, as in run_seq2seq.py.
 
-        A string is one text. Targets have at most `max_target_length` tokens, by
-        default as many as the decoder has positions; `num_beams` are open at a time, 1
-        takes the likeliest token each time. Longer sources are cut to `max_seq_length`
-        tokens.
+        A string is one text. Defaults are those of generation_config.json and then of
+        run_seq2seq.py's flags; targets have at most as many tokens as the decoder has
+        positions. Longer sources are cut to `max_seq_length` tokens.
 
         Raises:
             ValueError: this is no encoder-decoder, or has not so many positions or
@@ -228,15 +235,23 @@ class Loaded:
                 f"write is for encoder-decoders, and this is a network of {config.kind}"
                 "; load the directory of one"
             )
+        settings = config.settings(
+            num_beams=num_beams,
+            length_penalty=length_penalty,
+            early_stopping=early_stopping,
+            no_repeat_ngram_size=no_repeat_ngram_size,
+            min_length=min_target_length,
+            max_new_tokens=max_target_length,
+        )
         positions = config.decoder.max_position_embeddings
-        most = positions if max_target_length is None else max_target_length
+        most = settings.pop("max_new_tokens", positions)
         if not 1 <= most <= positions:
             raise errors.InputError(
                 f"max_target_length={most}: the decoder has {positions} positions; "
                 f"give 1 to {positions}"
             )
         rules = beam_search.BeamConfig(
-            num_beams,
+            **{"num_beams": 1, **settings},
             end_ids=(config.eos_token_id,),
             num_tokens=self.tokenizer.vocab_size,
         )

@@ -54,6 +54,7 @@ def prepare():
     opened = networks.open_for_task(0, takes_encoder_decoder=True)
     opening.check_exports(opened.tokenizer, FLAGS.do_export)
     (files, tokenizer, config), load_weights = networks.open_both_sides(opened)
+    config = seq2seq_flags.take_settings(config)
     seq2seq_flags.check_network(files.config_file, config, tokenizer.vocab_size)
     data = pair_rows.load(
         seq2seq_flags.paths(),

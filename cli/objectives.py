@@ -14,7 +14,7 @@ from data_pipeline.pretraining.denoising import batches as denoising_batches
 from data_pipeline.pretraining.denoising import corruptions
 from data_pipeline.pretraining.streams import batches as stream_batches
 from data_pipeline.pretraining.streams import files as sentence_files
-from modeling import losses, models, pretrainers
+from modeling import losses, models, pretrainers, replaced
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.elmo import objective as both_directions
 from modeling.features import vectors
@@ -25,28 +25,46 @@ from training import driver, metrics
 FLAGS = flags.FLAGS
 
 
-def masked_lm(config, tokenizer, files):
-    """Masked words and, where the records have it, the second sentence."""
-    records, kind = None, pretrainers.BertPretrainer
-    if FLAGS.do_train or FLAGS.do_eval:
+def masked_lm(config, tokenizer, files, kind=pretrainers.BertPretrainer):
+    """Masked words and, where records and network have it, the second sentence."""
+    records = None
+    trains = FLAGS.do_train
+    path = files.init_checkpoint if trains else run_flags.trained_weights(files)
+    if config.kind == "ELECTRA" and pretrained.is_there(path):
+        is_alone = FLAGS.objective == "masked_lm"
+        size = None if is_alone else FLAGS.generator_size
+        pretrained.check_generator(config, path, size)
+    if trains or FLAGS.do_eval:
         rule = masking.Rule(**pretraining_flags.masking_rule())
         records = load_records(config, tokenizer, rule)
-    elif not pretrained.fills_masks(config, run_flags.trained_weights(files)):
+    elif not pretrained.fills_masks(config, path):
         kind = models.BertModel
     if FLAGS.do_export:
         vectors.choose(config, **model_flags.vector_choice())
-        if kind is pretrainers.BertPretrainer:
+        if kind is not models.BertModel:
             cloze.check(tokenizer, FLAGS.top_k)
     task = common_task(kind, config, tokenizer, records)
     if not records:
         return dataclasses.replace(task, load_weights=pretrained.load_encoder)
     masks = pretraining_flags.masking_identity(records.mask)
+    has_sentences = config.has_next_sentence and records.train.sentence_task != "none"
+    return dataclasses.replace(
+        task, objective=losses.pretraining(has_sentences), identity=masks
+    )
+
+
+def replaced_tokens(config, tokenizer, files):
+    """Masked words by a generator, and by a discriminator what it has replaced."""
+    size = FLAGS.generator_size
+    config.generator(size)  # refuses a size before long work
+    kind = functools.partial(replaced.ReplacedTokenDetector, generator_size=size)
+    task = masked_lm(config, tokenizer, files, kind)
+    if not task.records:
+        return task
     return dataclasses.replace(
         task,
-        objective=losses.pretraining(
-            records.train.sentence_task != "none" and config.has_next_sentence
-        ),
-        identity=masks,
+        records=dataclasses.replace(task.records, has_draws=True),
+        objective=replaced.objective(FLAGS.discriminator_loss_weight),
     )
 
 
@@ -108,7 +126,7 @@ def denoising(config, tokenizer, files):
     )
 
 
-OBJECTIVES = masked_lm, left_to_right, bidirectional_lm, denoising
+OBJECTIVES = masked_lm, replaced_tokens, left_to_right, bidirectional_lm, denoising
 TASKS = {task.__name__: task for task in OBJECTIVES}
 
 
@@ -150,11 +168,12 @@ def sizes(config):
 def export_model(tokenizer, model, output_dir):
     """Writes output_dir/export/<n>: text in, tokens for [MASK] and vectors out."""
     length, filler = FLAGS.max_seq_length, None
-    fills_masks = isinstance(model, pretrainers.BertPretrainer)
+    generator = getattr(model, "generator", model)
+    fills_masks = isinstance(generator, pretrainers.BertPretrainer)
     if fills_masks:
         filler = served.MaskFiller(
             cloze.encoder(tokenizer, length, FLAGS.max_predictions_per_seq),
-            functools.partial(model, training=False),
+            functools.partial(generator, training=False),
             cloze.chooser(tokenizer, FLAGS.top_k),
         )
     else:

@@ -10,21 +10,25 @@ from contract import errors
 
 FLAGS = flags.FLAGS
 BIDIRECTIONAL_LM, DENOISING = "bidirectional_lm", "denoising"
+REPLACED = "replaced_tokens"
 _OF_STREAMS = ("unroll_steps", "sample_softmax", "num_negative_samples")
 _OF_MASKS = ("masking", "masked_lm_prob", "mask_proportions")
 _OF_NOISE = ("corruption", "noise_density", "mean_noise_span_length")
-# By network, the usual one first.
+_OF_GENERATOR = ("generator_size", "discriminator_loss_weight")
+# By kind or network, the usual one first.
 _OBJECTIVES = {
+    "ELECTRA": (REPLACED, "masked_lm"),
     "bert": ("masked_lm", "left_to_right"),
     "gpt": ("left_to_right",),
     "elmo": (BIDIRECTIONAL_LM,),
     "encoder_decoder": (DENOISING,),
 }
-# Flags that one objective alone reads.
+# Flags that some objectives alone read.
 _READ_BY = {
-    "masked_lm": (*_OF_MASKS, "max_predictions_per_seq", "top_k"),
-    BIDIRECTIONAL_LM: _OF_STREAMS,
-    DENOISING: _OF_NOISE,
+    ("masked_lm", REPLACED): (*_OF_MASKS, "max_predictions_per_seq", "top_k"),
+    (BIDIRECTIONAL_LM,): _OF_STREAMS,
+    (DENOISING,): _OF_NOISE,
+    (REPLACED,): _OF_GENERATOR,
 }
 # Scripts that export the models which this one does not.
 _NOT_EXPORTED = {
@@ -50,16 +54,18 @@ def define() -> None:
         flags.DEFINE_enum(
             "objective",
             "masked_lm",
-            ["masked_lm", "left_to_right", BIDIRECTIONAL_LM, DENOISING],
+            ["masked_lm", "left_to_right", BIDIRECTIONAL_LM, DENOISING, REPLACED],
             "Training objective. masked_lm: masked words and the second sentence, as "
             "in BERT. left_to_right: each token from the tokens before it, as in GPT. "
             "bidirectional_lm: each word from the words before it and, separately, "
             "from the words after it, as in ELMo. denoising: the parts of a text that "
-            "noise has removed, as in T5 and BART.",
+            "noise has removed, as in T5 and BART. replaced_tokens: which tokens a "
+            "generator has put in the place of masked ones, as in ELECTRA.",
         )
         _define_records()
         _define_streams()
         _define_noise()
+        _define_generator()
     with command_line.heading("Training"):
         integer(
             "num_train_steps",
@@ -182,9 +188,27 @@ def _define_noise() -> None:
     )
 
 
+def _define_generator() -> None:
+    """Their defaults are those of google-research/electra."""
+    command_line.define_float(
+        "generator_size",
+        0.25,
+        "Width of the generator of --objective=replaced_tokens, as a share of the "
+        "discriminator's.",
+        lower_bound=0,
+        upper_bound=1,
+    )
+    command_line.define_float(
+        "discriminator_loss_weight",
+        50.0,
+        "Weight of the discriminator's loss with --objective=replaced_tokens.",
+        lower_bound=0,
+    )
+
+
 def check_network(config: Any, config_file: str) -> None:
     """Raises ValueError if the objective is not one of those of the network."""
-    fitting = _OBJECTIVES[config.network]
+    fitting = _OBJECTIVES.get(config.kind) or _OBJECTIVES[config.network]
     command_line.refuse(
         (
             FLAGS.objective not in fitting,
@@ -276,10 +300,11 @@ def check_objective() -> None:
     command_line.refuse(
         *(
             (
-                reader != objective and FLAGS[name].present,
-                f"{FLAGS[name].serialize()} is for --objective={reader}; leave it out",
+                objective not in readers and FLAGS[name].present,
+                f"{FLAGS[name].serialize()} is for --objective={readers[0]}; leave it "
+                "out",
             )
-            for reader, names in _READ_BY.items()
+            for readers, names in _READ_BY.items()
             for name in names
         ),
         (

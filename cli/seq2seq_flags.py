@@ -1,5 +1,6 @@
 """Flags of run_seq2seq.py: sources and targets, their lengths, and how one writes."""
 
+import dataclasses
 from typing import Any
 
 from absl import flags
@@ -10,6 +11,13 @@ from data_pipeline.seq2seq import pairs
 
 FLAGS = flags.FLAGS
 _DRAWS = ("temperature", "top_k", "top_p")
+_BEAMS = ("num_beams", "length_penalty", "early_stopping")
+# {key of generation_config.json: flag}
+_SETTINGS = {
+    **{name: name for name in (*_BEAMS, "no_repeat_ngram_size")},
+    "min_length": "min_target_length",
+    "max_new_tokens": "max_target_length",
+}
 
 
 def define() -> None:
@@ -66,6 +74,19 @@ def _define_writing() -> None:
         "to this power. 0 leaves out the division and prefers short texts; larger "
         "values prefer long texts.",
     )
+    flags.DEFINE_enum(
+        "early_stopping",
+        "never",
+        ["true", "false", "never"],
+        "With several beams: end at as many texts as beams (true), where no open text "
+        "is better so far (false, transformers' default), or where none can be.",
+    )
+    flags.DEFINE_integer(
+        "no_repeat_ngram_size", 0, "Size of n-grams that no text has twice; 0: none.", 0
+    )
+    flags.DEFINE_integer(
+        "min_target_length", 0, "Least tokens of a written text, its end included.", 0
+    )
     flags.DEFINE_bool(
         "do_sample",
         False,
@@ -108,12 +129,25 @@ def check() -> None:
             )
             for name in _DRAWS
         ),
-        (
-            FLAGS["length_penalty"].present and beams == 1,
-            f"--length_penalty={FLAGS.length_penalty} compares beams; set --num_beams "
-            "to 2 or more, or leave it out",
-        ),
     )
+
+
+def take_settings(config: Any) -> Any:
+    """Takes how texts are written from a config where no flag is set; the run's config.
+
+    Draws take nothing about beams, and a run that trains keeps its lengths.
+    """
+    for key, name in _SETTINGS.items():
+        flag, value = FLAGS[name], config.generation.get(key)
+        value = str(value).lower() if isinstance(value, bool) else value
+        keeps = flag.present or (FLAGS.do_sample and name in _BEAMS)
+        keeps |= FLAGS.num_beams == 1 and name in _BEAMS[1:]
+        keeps |= FLAGS.do_train and name == "max_target_length"
+        if not keeps and value not in (None, flag.value):
+            flag.value = value
+            print(f"{name}: {value}, as the directory of the model has it")
+    is_usual = all(FLAGS[n].value == FLAGS[n].default for n in _SETTINGS.values())
+    return dataclasses.replace(config, generation={} if is_usual else settings())
 
 
 def check_network(config_file: str, config: Any, vocab_size: int) -> None:
@@ -135,6 +169,19 @@ def check_network(config_file: str, config: Any, vocab_size: int) -> None:
             FLAGS.num_beams > vocab_size,
             f"--num_beams={FLAGS.num_beams} is more than the {vocab_size} tokens of "
             f"the vocabulary ({config_file}); give fewer",
+        ),
+        (
+            FLAGS.min_target_length > FLAGS.max_target_length,
+            f"--min_target_length={FLAGS.min_target_length} is more than "
+            f"--max_target_length={FLAGS.max_target_length}; lower it",
+        ),
+        *(
+            (
+                FLAGS[name].present and FLAGS.num_beams == 1,
+                f"--{name}={FLAGS[name].value} compares beams; set --num_beams to 2 or "
+                "more, or leave it out",
+            )
+            for name in _BEAMS[1:]
         ),
     )
 
@@ -165,6 +212,8 @@ def sampling() -> dict[str, Any]:
     return draws if FLAGS.do_sample else {**draws, "temperature": 0.0}
 
 
-def beams() -> dict[str, Any]:
-    """How many beams there are, and how they are compared, by the flags' names."""
-    return {"num_beams": FLAGS.num_beams, "length_penalty": FLAGS.length_penalty}
+def settings() -> dict[str, Any]:
+    """How texts are written, by the keys of generation_config.json."""
+    values = {key: FLAGS[name].value for key, name in _SETTINGS.items()}
+    ends = {"true": True, "false": False}.get(FLAGS.early_stopping, "never")
+    return {**values, "early_stopping": ends}

@@ -41,13 +41,16 @@ def write(tokenizer, model, batch, rows):
         "end_ids": (model.config.eos_token_id,),
         "num_tokens": tokenizer.vocab_size,
     }
-    most = FLAGS.max_target_length
+    settings = seq2seq_flags.settings()
+    most = settings.pop("max_new_tokens")
     if FLAGS.num_beams > 1:
-        beams = beam_search.BeamConfig(**seq2seq_flags.beams(), **common)
+        beams = beam_search.BeamConfig(**settings, **common)
         best = beam_search.search(model, beams, ids, lengths, most, (source,))
         return best.ids[:, 0], best.is_text[:, 0]
     rules = decoding.GenerationConfig(
-        sampling.Sampling(**seq2seq_flags.sampling()), **common
+        sampling.Sampling(**seq2seq_flags.sampling()),
+        **common,
+        **{name: settings[name] for name in ("min_length", "no_repeat_ngram_size")},
     )
     seeds = tf.cast(rows, tf.int64) + FLAGS.seed * _ROWS
     return decoding.write(model, rules, ids, lengths, seeds, most, (source,))

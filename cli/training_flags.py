@@ -31,6 +31,7 @@ evaluate_steps early_stopping_patience max_eval_steps eval_batch_size
 predict_batch_size multi_label_threshold n_best_size max_answer_length
 null_score_diff_threshold num_beams length_penalty do_sample temperature top_k
 top_p layers combine layer_weights pooling normalize
+early_stopping no_repeat_ngram_size min_target_length
 
 distribution_strategy use_tpu tpu_name tpu_zone gcp_project master num_tpu_cores
 require_gpu virtual_cpus jit_compile recompute deterministic

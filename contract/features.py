@@ -31,6 +31,8 @@ MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
 MASKED_LM_WEIGHTS = "masked_lm_weights"
 NEXT_SENTENCE_LABELS = "next_sentence_labels"
+# What a generator's tokens are drawn by, float32 [B, P] from 0 to below 1.
+GENERATOR_DRAWS = "generator_draws"
 # The biLM of ELMo. Distinct words of the batch, once: [U, 50] characters, or [U] ids
 # + 1, with zeros to the end.
 DISTINCT_WORDS = "distinct_words"

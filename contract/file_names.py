@@ -28,6 +28,7 @@ BERT_CONFIG = "bert_config.json"
 HUGGING_FACE_CONFIG = "config.json"
 # In Google's releases of ALBERT.
 ALBERT_CONFIG = "albert_config.json"
+GENERATION_CONFIG = "generation_config.json"  # how texts are written
 # In ELMo's releases.
 ELMO_OPTIONS = "options.json"
 # In the releases of GPT-2 and GPT.

@@ -52,6 +52,8 @@ class FactorizedEmbeddings(bert.Embeddings):
     Call shapes: as bert.Embeddings; `table` has the width E.
     """
 
+    owner = None  # embeddings, built before, whose tables and norm these have
+
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
         self.projection = None
@@ -61,7 +63,11 @@ class FactorizedEmbeddings(bert.Embeddings):
             )
 
     def build(self, input_shape, *_):
-        super().build(input_shape)
+        if self.owner:
+            for name in (*self.config.table_rows, "norm"):
+                setattr(self, name, getattr(self.owner, name))
+        else:
+            super().build(input_shape)
         if self.projection:
             self.projection.build((*input_shape, self.config.embedding_size))
 
@@ -74,6 +80,12 @@ class ElectraEncoder(bert.Network):
     """ELECTRA (Clark et al., 2020), discriminator or generator; without a pooler."""
 
     embeddings_kind = FactorizedEmbeddings
+
+
+def seed_of_pass(seed, number):
+    """The dropout seed of another pass in the same step, or None for None."""
+    shift = number << _PASS_BITS
+    return None if seed is None else ops.stack([seed[0], seed[1] + shift])
 
 
 class SharedPass:
@@ -92,8 +104,7 @@ class SharedPass:
             self.block.build(input_shape)
 
     def __call__(self, *inputs, seed=None, **options):
-        if seed is not None:
-            seed = ops.stack([seed[0], seed[1] + (self.number << _PASS_BITS)])
+        seed = seed_of_pass(seed, self.number)
         return self.block(*inputs, seed=seed, **options)
 
 

@@ -123,8 +123,7 @@ class BertClassifier(BertModel):
         self.num_classes = num_classes
         self.sequences = sequences
         self.predicts_tokens = predicts_tokens
-        settings = config, num_classes, sequences, self.reading.is_plain
-        self.classifier = networks.make_classifier(*settings)
+        self.classifier = networks.make_classifier(self)
         is_pooled = isinstance(self.classifier, heads.ClassifierHead)
         self.uses_pooler = self.reading.is_plain and is_pooled
         if predicts_tokens:

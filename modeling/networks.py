@@ -23,13 +23,11 @@ def make(config, recompute, dtype):
     return kind(config, recompute, name=config.network, dtype=dtype)
 
 
-def make_classifier(config, num_classes, sequences, is_plain):
-    """The classifier of a network; a choice is made by the pooler, if there is one.
-
-    `sequences` are those of models.BertClassifier, `is_plain` that of a HeadConfig.
-    """
-    is_choice = sequences == "compared"
-    is_dense = is_plain and config.kind in bert_family.DENSE_CLASSIFIERS
+def make_classifier(model):
+    """The head of a models.BertClassifier; for a choice one by the pooler, if any."""
+    config, num_classes = model.config, model.num_classes
+    is_choice = model.sequences == "compared"
+    is_dense = model.reading.is_plain and config.kind in bert_family.DENSE_CLASSIFIERS
     if is_dense and not (is_choice and config.has_pooler):
         return bert_family.DenseClassifierHead(
             config, num_classes, is_choice, name="classifier"

@@ -321,6 +321,34 @@ def keys(folder):
     return {*safetensors.numpy.load_file(folder / "model.safetensors")}
 
 
+def test_directories_of_transformers_4_and_5_are_read(loaded, tmp_path):
+    """TensorFlow's weights of release 4; the one tokenizer file of release 5."""
+    loaded.save(tmp_path / "4", "tf_model.h5")
+    loaded.save(tmp_path / "5", "hugging_face")
+    listed = (tmp_path / "5" / "vocab.txt").read_text().split()
+    last = {token: i for i, token in enumerate(listed)}  # one is there twice
+    vocab = [t if last[t] == i else f"[unused{i}]" for i, t in enumerate(listed)]
+    (tmp_path / "5" / "vocab.txt").unlink()
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": i, "content": token, "normalized": False, "special": True}
+            for i, token in enumerate(vocab)
+            if token.startswith("[")
+        ],
+        "normalizer": {"type": "BertNormalizer", "lowercase": True},
+        "model": {"type": "WordPiece", "vocab": {t: i for i, t in enumerate(vocab)}},
+    }
+    (tmp_path / "5" / "tokenizer.json").write_text(json.dumps(tokenizer))
+    settings = {"do_lower_case": True, "tokenizer_class": "BertTokenizer"}
+    (tmp_path / "5" / "tokenizer_config.json").write_text(json.dumps(settings))
+    for folder, weights in (("4", "tf_model.h5"), ("5", "model.safetensors")):
+        again = bert.load(tmp_path / folder)
+        assert f"{folder}/{weights}: 23 of 23 variables assigned" in again.source
+        assert again.tokens("The FILM") == loaded.tokens("The FILM")
+        np.testing.assert_array_equal(again.embed(TEXTS), loaded.embed(TEXTS))
+
+
 def test_what_was_drawn_at_random_is_not_saved(model_dir, tmp_path):
     whole = bert.load(model_dir, head="pretraining")
     whole.save(tmp_path / "whole", "hugging_face")

@@ -79,14 +79,17 @@ def run_directory(release, folder, head="classifier", num_classes=3, label_map=N
 
 
 def test_release_goes_through_all_formats(release, tmp_path):
-    """Google, Hugging Face, .keras, Google: every bit is kept."""
+    """Google, Hugging Face, tf_model.h5, .keras, Google: every bit is kept."""
     out = convert(release, "hugging_face", tmp_path / "hf")
     assert "head: pretraining" in out
     assert "converted: 30 variables (encoder 21, pooler 2, " in out
     assert "weights 0, outputs 0\n" in out
     listed = "config.json model.safetensors tokenizer_config.json vocab.txt"
     assert names(tmp_path / "hf") == listed.split()
-    convert(tmp_path / "hf", "keras", tmp_path / "k")
+    convert(tmp_path / "hf", "tf_model.h5", tmp_path / "tf")
+    listed = listed.replace("model.safetensors", "tf_model.h5").split()
+    assert names(tmp_path / "tf") == sorted(listed)
+    convert(tmp_path / "tf" / "tf_model.h5", "keras", tmp_path / "k")
     assert "model.keras" in names(tmp_path / "k")
     out = convert(tmp_path / "k", "keras", tmp_path / "w", "--keras_file=weights")
     assert "model.weights.h5" in names(tmp_path / "w")
@@ -217,8 +220,8 @@ def test_nothing_is_overwritten_unasked(release, tmp_path):
 
 def test_wrong_input_is_one_line(release, tmp_path):
     out = tmp_path / "out"
-    (tmp_path / "tf_model.h5").touch()
-    message = "tf_model.h5 is not read (save as model.safetensors first"
+    (tmp_path / "flax_model.msgpack").touch()
+    message = "flax_model.msgpack is not read (save it as model.safetensors where"
     assert message in refusal(tmp_path, out)
     broken = tmp_path / "broken"
     shutil.copytree(release, broken)

@@ -26,9 +26,15 @@ RESULTS = {
     "pretraining": (),
     "masking": (),
     "left_to_right": (),
+    "replaced_tokens": (),
     "streams": (),
 }
-TABLES = {"streams": "lm/softmax/W"}  # of words, where it is not that of BERT
+# Of words, where it is not that of BERT.
+TABLES = {
+    "replaced_tokens": "electra/embeddings/word_embeddings",
+    "streams": "lm/softmax/W",
+}
+STARTS = {"replaced_tokens": "still_electra", "streams": "still_streams"}
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +88,7 @@ def test_two_replicas_train_to_the_weights_of_one(runs, data):
     assert whole_runs.largest_difference(two, one) < TOLERANCE
     assert whole_runs.largest_difference(processes, one) < TOLERANCE
     # There was something to train.
-    model = "still_streams" if kind == "streams" else "still"
-    start = whole_runs.initial_variables(data / model)
+    start = whole_runs.initial_variables(data / STARTS.get(kind, "still"))
     table = TABLES.get(kind, "bert/embeddings/word_embeddings")
     names = {table, "layer_mix/ELMo_W"} & one.keys()
     moved = [np.abs(one[name] - start.get(name, 0.0)).max() for name in names]

@@ -71,6 +71,8 @@ def test_whole_run_learns_and_leaves_its_files(trained, files):
     assert [(row["source"], row["target"]) for row in rows] == wanted
     texts = lines(path / "test_predictions.txt")
     assert texts == [row["prediction"] for row in rows]
+    stated = json.loads((path / "generation_config.json").read_text("utf-8"))
+    assert (stated["max_new_tokens"], stated["early_stopping"]) == (6, "never")
     right = sum(row["exact_match"] for row in rows)
     assert right >= 8 and f"  test_exact_match = {right / 10:.4f}\n" in done.out
 
@@ -102,6 +104,46 @@ def test_python_writes_what_the_script_does(trained, monkeypatch):
         loaded.attention(sources[0])
     with pytest.raises(ValueError, match=r"describes an encoder-decoder, .*=none wr"):
         bert.load(path, max_seq_length=16, labels=["a", "b"])
+
+
+@pytest.mark.slow
+def test_generation_config_has_the_defaults_and_flags_win(trained, files, tmp_path):
+    path, _ = trained
+    bert.load(path).save(tmp_path / "there", file_format="hugging_face")
+    beside = tmp_path / "there" / "generation_config.json"
+    raw = json.loads(beside.read_text("utf-8"))
+    assert (raw["max_new_tokens"], "early_stopping" in raw) == (6, False)
+    stated = {"num_beams": 3, "min_length": 5, "no_repeat_ngram_size": 1}
+    beside.write_text(json.dumps({**raw, **stated}), "utf-8")
+
+    def predictions(source, name, *flags):
+        done = tiny.succeed(
+            *("run_seq2seq", f"--pretrained={source}", "--do_predict"),
+            *("--max_source_length=16", f"--test_file={files}/test.tsv", *flags),
+            f"--output_dir={tmp_path / name}",
+        )
+        return lines(tmp_path / name / "test_predictions.txt"), done.out
+
+    taken, out = predictions(tmp_path / "there", "taken")
+    assert "num_beams: 3, as the directory of the model has it\n" in out
+    assert "early_stopping: false, as the directory of" in out
+    flags = "--num_beams=3 --min_target_length=5 --no_repeat_ngram_size=1"
+    flagged, _ = predictions(path, "flagged", f"{flags} --early_stopping=false")
+    plain, _ = predictions(path, "plain")
+    won, _ = predictions(
+        tmp_path / "there",
+        "won",
+        "--num_beams=1 --min_target_length=0 --no_repeat_ngram_size=0",
+    )
+    assert taken == flagged != plain == won
+    assert all(len(set(text.split())) >= 4 for text in taken)
+    loaded = bert.load(tmp_path / "there", max_seq_length=16)
+    sources = [row["source"] for row in tiny.predictions(path)]
+    assert loaded.write(sources) == taken
+    no_rules = {"num_beams": 1, "min_target_length": 0, "no_repeat_ngram_size": 0}
+    assert loaded.write(sources, **no_rules) == plain
+    with pytest.raises(ValueError, match="early_stopping='soon' is not True, False"):
+        loaded.write(sources, early_stopping="soon")
 
 
 def test_python_opens_the_encoder_alone(trained):

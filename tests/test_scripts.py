@@ -68,6 +68,12 @@ ROWS = {
     "left_to_right": Row(
         "", BERT, "--optimizer=adam", "optimizer was 'gpt_adam' and is 'adam'"
     ),
+    "replaced_tokens": Row(
+        "",
+        "config.json tokenizer_config.json vocab.txt",
+        "--discriminator_loss_weight=5",
+        "discriminator_loss_weight was 50.0 and is 5.0",
+    ),
     "denoising": Row(
         "",
         "config.json tokenizer_config.json vocab.txt",

@@ -56,6 +56,40 @@ def write_model(directory, **changes):
     return directory
 
 
+def write_electra(directory, **changes):
+    """An ELECTRA of 2 layers x 32, and its generator of half the width, beside it."""
+    import keras
+
+    from modeling import replaced
+    from modeling.checkpoints import google
+    from modeling.configs import bert_family
+
+    directory = pathlib.Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    vocab = [*SPECIAL, *FILLERS, *SIGNS.values(), *"abcdefghijklmnopqrstuvwxyz.,"]
+    (directory / "vocab.txt").write_text("".join(f"{token}\n" for token in vocab))
+    raw = {
+        "model_type": "electra",
+        "vocab_size": len(vocab),
+        "embedding_size": 16,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "hidden_act": "relu",
+        "max_position_embeddings": 48,
+        "initializer_range": 0.1,
+        **changes,
+    }
+    config = bert_family.ElectraConfig.from_dict(raw)
+    (directory / "config.json").write_text(config.to_json_string())
+    keras.utils.set_random_seed(7)
+    model = replaced.ReplacedTokenDetector(config, 0.5)
+    model.build()
+    google.save(directory / "electra.ckpt", model)
+    return directory
+
+
 def encoder_decoder(bert):
     """A config.json of Hugging Face with this bert_config.json for both sides."""
     side = {**bert, "model_type": "bert", "layer_norm_eps": 1e-12}

@@ -62,6 +62,12 @@ RUNS = {
         _RECORDS % "unmasked" + _MASKS + " --pack_sequences",
         "--do_eval",
     ),
+    "replaced_tokens": (
+        "run_pretraining",
+        _RECORDS % "unmasked" + " --max_predictions_per_seq=3 --max_eval_steps=0 "
+        "--objective=replaced_tokens --generator_size=0.5",
+        "--do_eval",
+    ),
     "left_to_right": (
         "run_pretraining",
         _RECORDS % "unmasked" + " --objective=left_to_right --optimizer=gpt_adam "
@@ -82,7 +88,11 @@ RUNS = {
 }
 SCRIPTS = {name: script for name, (script, _, _) in RUNS.items()}
 # Networks of their own.
-_MODELS = {"left_to_right": "_left_to_right", "streams": "_streams"}
+_MODELS = {
+    "left_to_right": "_left_to_right",
+    "replaced_tokens": "_electra",
+    "streams": "_streams",
+}
 _NUM_ROWS = {"questions": 40, "choice": 16}  # 48 in the others
 # A dropout that no config names. It depends on the number of replicas, and where runs
 # on one and on two are compared there must be none.
@@ -99,6 +109,8 @@ def write(directory):
     causal = {**changes, "attention": "causal"}
     tiny.write_model(directory / "model_left_to_right", **causal)
     tiny.write_model(directory / "still_left_to_right", **causal, **none)
+    tiny.write_electra(directory / "model_electra", num_hidden_layers=1)
+    tiny.write_electra(directory / "still_electra", num_hidden_layers=1, **none)
     tiny_elmo.write_model(directory / "model_streams")
     tiny_elmo.write_model(directory / "still_streams", dropout=0.0)
     bert = (directory / "model" / "bert_config.json").read_text()

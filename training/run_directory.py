@@ -26,6 +26,7 @@ _OWN_PATTERNS = (
     f"*{file_names.TF_RECORD_ENDING}",
     file_names.LABEL_MAP,
     # Of these a later run may have none.
+    file_names.GENERATION_CONFIG,
     file_names.HEAD,
     file_names.ADDED_TOKENS,
     file_names.SQUAD_PREDICTIONS,

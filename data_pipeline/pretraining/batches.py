@@ -29,13 +29,14 @@ class RecordSets(source.PretrainingData):
 
     Batches are dicts: input_ids, input_mask, segment_ids int32 [B, S];
     masked_lm_positions and masked_lm_ids int32, masked_lm_weights float32, each [B, P];
-    next_sentence_labels int32 [B]. B is `batch_size` divided by the hosts. Hosts parse
-    their own rows alone.
+    next_sentence_labels int32 [B]; generator_draws float32 [B, P] where the sets have
+    them. B is `batch_size` divided by the hosts. Hosts parse their own rows alone.
     """
 
     train: source.RecordSource
     held_out: source.RecordSource
     mask: Mask | None  # None where all records are masked, or none is
+    has_draws: bool = dataclasses.field(default=False, kw_only=True)
 
     def training_batches(
         self,
@@ -85,8 +86,9 @@ class RecordSets(source.PretrainingData):
         """Full batches in the order of the files, repeated.
 
         Where `num_batches` is None, each record counts once: further rows of the last
-        batch have masked_lm_weights 0 and the label IGNORED. Left to right, no record
-        is ever repeated: rows whose input_mask is 0 fill the last batch up.
+        batch have input_mask and masked_lm_weights 0, and the label IGNORED. Left to
+        right, no record is ever repeated: rows whose input_mask is 0 fill the last
+        batch up.
         """
         records = tf.data.TFRecordDataset(self.held_out.files)
         rows = source.rows_of_host(batch_size, context)
@@ -106,7 +108,9 @@ class RecordSets(source.PretrainingData):
             is_new = places < self.held_out.count
             weights = batch[features.MASKED_LM_WEIGHTS]
             labels = batch[features.NEXT_SENTENCE_LABELS]
+            is_real = tf.cast(is_new[:, None], tf.int32)
             return batch | {
+                features.INPUT_MASK: batch[features.INPUT_MASK] * is_real,
                 features.MASKED_LM_WEIGHTS: tf.where(is_new[:, None], weights, 0.0),
                 features.NEXT_SENTENCE_LABELS: tf.where(
                     is_new, labels, features.IGNORED
@@ -150,6 +154,15 @@ class RecordSets(source.PretrainingData):
                 lambda step, batch: _mask(records, mask, step, batch),
                 num_parallel_calls=1,
             )
+        if self.has_draws:
+            shape = batch_size, records.max_predictions_per_seq
+
+            def draw(step, batch):
+                # For the whole batch, so that rows do not depend on hosts and devices.
+                draws = tf.random.stateless_uniform(shape, [seed, step], alg="philox")
+                return batch | {features.GENERATOR_DRAWS: draws[rows]}
+
+            dataset = dataset.enumerate(start_step).map(draw, num_parallel_calls=1)
         return dataset.prefetch(2)
 
 

@@ -36,7 +36,8 @@ _FROM_PYTORCH = (
     "save its arrays as model.safetensors where PyTorch is installed: python -c "
     '"import glob, torch; from safetensors.torch import save_file; save_file({k: '
     "v.clone().contiguous() for f in glob.glob('FILES') for k, v in torch.load(f, "
-    "map_location='cpu', weights_only=True).items()}, 'DIR/model.safetensors')\""
+    "map_location='cpu', weights_only=True).items()}, 'DIR/model.safetensors', "
+    "{'format': 'pt'})\""
 )
 _FROM_FLAX = (
     "save it as model.safetensors where PyTorch, Flax and transformers 4 are installed:"
@@ -421,8 +422,15 @@ def store(model):
 
 
 def list_keys(keys):
-    """Keys in text; where a layer is there as a whole, its number alone."""
+    """Keys in text; where a layer is there as a whole, its number alone.
+
+    A generator of ELECTRA's is one phrase.
+    """
     layers, others = collections.defaultdict(list), []
+    if any(key.startswith(names.GENERATOR) for key in keys):
+        kept = [key for key in keys if not key.startswith(names.GENERATOR[:-1])]
+        others = [f"the generator ({len(keys) - len(kept)} variables)"]
+        keys = kept
     for key in keys:
         number = names.layer_number(key)
         phrase, size = "layers", 12 if key.startswith(_GPT_PREFIXES) else 16

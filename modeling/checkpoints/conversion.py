@@ -61,6 +61,7 @@ WRITTEN = (
 )
 OWN_FILES = (  # and of the files beside them; these may be overwritten
     *pretrained.CONFIG_FILES,
+    file_names.GENERATION_CONFIG,
     file_names.VOCAB,
     *file_names.MERGES,
     *file_names.MERGES.values(),
@@ -121,7 +122,7 @@ class Converted:
                 "training state, buffers and copies of weights are not converted"
             )
         if report.unused:
-            lines.append(f"left over: {', '.join(report.unused)}")
+            lines.append(f"left over: {checkpoint.list_keys(report.unused)}")
         if report.missing:
             lines.append(f"missing: {', '.join(report.missing)}")
         return "\n".join(lines)
@@ -219,6 +220,8 @@ def find_head(file, config, head="auto", path=""):
     is_text = head in ("auto", "text_encoder")
     if is_text and sentence_transformers.read(path or file.source):
         held = {"text_encoder": ""}
+    if "discriminator" in held:
+        held.pop("pretraining", None)  # of its generator
     architecture = hugging_face.architecture(config)
     if held.get("classifier") and held.get("classifier") == held.get("tagger"):
         is_tagger = head == "tagger" or (
@@ -382,6 +385,8 @@ def write_directory(
         texts[config.file_name] = json.dumps(raw, indent=2, sort_keys=True) + "\n"
     if target in _OF_HUGGING_FACE:
         del texts[config.file_name]  # config.json lies there already
+        if config.network == "encoder_decoder":
+            texts[file_names.GENERATION_CONFIG] = config.generation_json(is_whole=True)
         if tokenizer:
             raw = hugging_face.tokenizer_config(config, tokenizer)
             texts[file_names.TOKENIZER_CONFIG] = json.dumps(raw, indent=2) + "\n"

@@ -74,11 +74,12 @@ ARCHITECTURES = frozenset(
     *(of_kind.values() for of_kind in _ARCHITECTURES.values()),
     (a + b for a in _PREFIXES.values() for b in (*_SUFFIXES.values(), _CHOICE)),
 )
-# The names of GPT's old classifier of choices, and of the one that has their place.
+# Names of earlier or other classes, and of those that have their place.
 _RENAMED = {
     "LayerNorm.gamma": "LayerNorm.weight",
     "LayerNorm.beta": "LayerNorm.bias",
     "multiple_choice_head.summary.": "score.",
+    "encoder.bert.": "encoder.",  # of TensorFlow's encoder-decoder
 }
 # How names of the parts of a network begin where it has no prefix.
 _BARE = ("embeddings.", "embeddings_project.", "encoder.", "pooler.")

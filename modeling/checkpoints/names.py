@@ -29,6 +29,9 @@ GPT_TABLES = ("transformer.tokens_embed.weight", "transformer.positions_embed.we
 # and at most how many.
 TOKEN_TABLES = (GPT_TABLE, "gpt/embeddings/word_embeddings")
 NEW_TOKENS = 3
+# How the Google names of a generator's layers begin that lie beside a discriminator.
+GENERATOR = "generator/"
+GENERATOR_NORM = f"{GENERATOR}encoder/layer_0/attention/output/LayerNorm/gamma"
 # Prefixes of variables between a network and the output layer of a task.
 FEATURES = ("layer_mix/", "bilstm/")
 _MOST_LSTMS = 8  # layers; flags allow no more
@@ -286,7 +289,20 @@ def head_rows(config):
     if config.network == "bert":
         further = [row for row in _further_rows(config.kind) if is_head(row.path)]
         rows = [*renamed(config.kind, rows), *further]
+    if config.kind == "ELECTRA":
+        rows += generator_rows(config)
     return {row.path: row for row in rows}
+
+
+def generator_rows(config):
+    """The rows of a generator beside its discriminator, whose tables it has."""
+    rows = renamed(config.kind, masked_lm_rows(config))
+    rows += encoder_rows(config.kind, config.num_blocks)
+    return [
+        Name(f"generator/{row.path}", row.google.replace("electra/", GENERATOR))
+        for row in rows
+        if "/embeddings/" not in row.path or "/projection/" in row.path
+    ]
 
 
 def masked_lm_rows(config):
@@ -415,7 +431,9 @@ def sizes(shapes, format):
             if len(shape) > axis:
                 values[size] = shape[axis]
         return values
-    values = elmo_names.sizes(lambda path: shapes.get(_elmo_row(path).key(format)))
+    # The key of a row without a name in this format is "", which no file may hold.
+    shape_of = {key: shape for key, shape in shapes.items() if key}.get
+    values = elmo_names.sizes(lambda path: shape_of(_elmo_row(path).key(format)))
     return {KIND: "ELMo", **values} if values else {}
 
 

@@ -19,6 +19,7 @@ from modeling.checkpoints import (
     sentence_transformers,
     tf_keras_h5,
 )
+from modeling.configs import config as config_lib
 from modeling.configs import config_files
 
 CONFIG_FILES = (
@@ -31,7 +32,6 @@ CONFIG_FILES = (
 )
 # ELMo's releases put sizes and dates into their names.
 OPTIONS_PATTERN = f"*{file_names.ELMO_OPTIONS}"
-_GENERATION_CONFIG = "generation_config.json"
 _WORDS_PATTERN = "vocab-*.txt"
 SPARE_ROWS = 127  # some releases round their table up to a multiple of 8 to 128 rows
 
@@ -143,6 +143,8 @@ def files(config, tokenizer):
     `locate` finds these beside the weights.
     """
     texts = {config.file_name: config.to_json_string()}
+    if getattr(config, "generation", None):
+        texts[file_names.GENERATION_CONFIG] = config.generation_json()
     return texts if tokenizer is None else texts | tokenizer.files()
 
 
@@ -181,6 +183,34 @@ def fills_masks(config, path):
     rows = names.head_rows(config)
     wanted = [row.path for row in names.masked_lm_rows(config)]
     return all(rows[path].key(file.format) in file.shapes for path in wanted)
+
+
+def check_generator(config, path, size=None):
+    """Refuses weights of an ELECTRA that another objective has trained.
+
+    `path` is as in checkpoint.find, `size` that of the generator, or None where the
+    network predicts masked words.
+
+    Raises:
+        ValueError: they are, or have a generator of another size.
+    """
+    file, rows = checkpoint.open_file(path, config), names.head_rows(config)
+    heads = "masked_lm/bias", "discriminator/dense/bias"
+    has_words, is_whole = (rows[p].key(file.format) in file.shapes for p in heads)
+    (width,) = file.shapes.get(names.GENERATOR_NORM, (None,))
+    if size is None and width:
+        wrong = "a discriminator and its generator; set --objective=replaced_tokens"
+    elif size is not None and has_words and not is_whole:
+        wrong = (
+            "a generator, and a discriminator is needed; give the weights of one, or "
+            "set --objective=masked_lm"
+        )
+    elif size is not None and width not in (None, config.generator(size).hidden_size):
+        share = width / config.hidden_size
+        wrong = f"another generator; set --generator_size={share:g}"
+    else:
+        return
+    raise errors.InputError(f"{file.source}: holds {wrong}")
 
 
 def _lower_case(directory):
@@ -232,6 +262,7 @@ def _download(hub_id, name):
     files = [
         file_names.BERT_CONFIG,
         file_names.HUGGING_FACE_CONFIG,
+        file_names.GENERATION_CONFIG,
         file_names.VOCAB,
         file_names.TOKENIZER_CONFIG,
         file_names.ADDED_TOKENS,
@@ -272,13 +303,14 @@ def read_config(path):
             "%s: unknown keys, kept but without effect: %s", path, ", ".join(unknown)
         )
     if config.network == "encoder_decoder":
-        beside = os.path.join(os.path.dirname(path), _GENERATION_CONFIG)
+        beside = os.path.join(os.path.dirname(path), file_names.GENERATION_CONFIG)
         values = json_files.read_object(beside) if tf.io.gfile.exists(beside) else {}
-        if ignored := config.ignored_generation(values):
+        with config_lib.named(beside if values else path):
+            config = config.with_generation(values)
+        if ignored := config.ignored_generation():
             logging.warning(
                 "%s: Hugging Face's generate would write texts with %s, which is "
-                "ignored here; give --num_beams and --length_penalty (the others have "
-                "no counterpart)",
+                "ignored here: it has no counterpart, or is a flag such as --do_sample",
                 path,
                 ", ".join(ignored),
             )

@@ -2,7 +2,7 @@
 
 A layer of the model is a group, and a weight in it has a name such as
 `tf_bert_model/bert/encoder/layer_._0/output/dense/kernel:0`. The names follow from
-those of PyTorch's classes by rules without a table, for all networks of BERT's family.
+those of PyTorch's classes by rules without a table: for BERT's family, GPT and GPT-2.
 """
 
 import collections
@@ -45,10 +45,12 @@ _ATTRIBUTES = {"backend": "tensorflow", "keras_version": "2.18.0"}
 @dataclasses.dataclass(frozen=True)
 class _Tensor:
     array: Any  # of HDF5 or NumPy
-    is_kernel: bool
+    leaf: str
 
     def get_shape(self):
-        return self.array.shape[::-1] if self.is_kernel else self.array.shape
+        if self.leaf == "bias":  # GPT's and GPT-2's are [1, out]
+            return (self.array.size,)
+        return self.array.shape[:: -1 if self.leaf == "kernel" else 1]
 
     def get_dtype(self):
         dtype = self.array.dtype
@@ -65,7 +67,7 @@ class Tensors:
     def __init__(self, path, arrays):
         self._path = path
         self._tensors = {
-            to_pytorch(name): _Tensor(array, name.endswith("/kernel:0"))
+            to_pytorch(name): _Tensor(array, name.split("/")[-1].removesuffix(":0"))
             for name, array in arrays.items()
         }
 
@@ -79,7 +81,7 @@ class Tensors:
         tensor = self._tensors[key]
         with weights_file.readable_hdf5(self._path):
             value = tensor.array[...]
-        return value.T if tensor.is_kernel else value
+        return value.T if tensor.leaf == "kernel" else value.reshape(tensor.get_shape())
 
 
 def open_file(path):
@@ -96,7 +98,7 @@ def open_file(path):
 
 def _strip(path, layers):
     """`bert/tf_bert_model/bert/pooler/...` to `bert/pooler/...`."""
-    parts = path.split("/")[1:]
+    parts = path.split("/")[1:] or [path]
     first = next((i for i, part in enumerate(parts) if part in layers), 0)
     return "/".join(parts[first:])
 

@@ -201,6 +201,28 @@ class ElectraConfig(RelativeConfig):
         """Whether embeddings [E] become inputs of blocks [D] by an affine map."""
         return self.embedding_size != self.hidden_size
 
+    def generator(self, size: float) -> "ElectraConfig":
+        """The config of a generator `size` times as wide (section 3.2 there).
+
+        Raises:
+            ValueError: this makes no whole number of heads.
+        """
+        heads = size * self.num_attention_heads
+        if round(heads) < 1 or abs(heads - round(heads)) > 0.01:  # 0.333 is a third
+            raise errors.InputError(
+                f"--generator_size={size:g} of num_attention_heads="
+                f"{self.num_attention_heads} are {heads:g} heads, and no whole number; "
+                f"choose a multiple of 1/{self.num_attention_heads}"
+            )
+        share = round(heads) / self.num_attention_heads
+        return dataclasses.replace(
+            self,
+            hidden_size=round(share * self.hidden_size),
+            num_attention_heads=round(heads),
+            intermediate_size=round(share * self.intermediate_size),
+            extra={},
+        )
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlbertConfig(RelativeConfig):

@@ -1,6 +1,7 @@
 """The shape of an encoder-decoder of two BERTs, as in Hugging Face's config.json."""
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -11,17 +12,19 @@ MODEL_TYPE = "encoder-decoder"  # Hugging Face's, and the network's name in mess
 SIDES = ("encoder", "decoder")
 _IDS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
 _FRAME = ("[CLS]", "[SEP]", "[PAD]")
+_COMPARISONS = ("length_penalty", "early_stopping")  # of beams
+# Keys by which texts are written there and here; min_length counts the start token
+# there, and the end in its place here. The last two become those before them.
+_LENGTHS = ("min_length", "max_new_tokens", "min_new_tokens", "max_length")
+_SETTINGS = ("num_beams", *_COMPARISONS, "no_repeat_ngram_size", *_LENGTHS)
 # Keys that change the texts there and have no effect here, with the library's defaults.
 _OTHER_GENERATION = {
+    **dict.fromkeys(("bad_words_ids", "suppress_tokens", "begin_suppress_tokens")),
     "do_sample": False,
-    "early_stopping": False,
     "encoder_no_repeat_ngram_size": 0,
     "forced_bos_token_id": None,
     "forced_eos_token_id": None,
-    "length_penalty": 1.0,
-    "min_length": 0,
-    "no_repeat_ngram_size": 0,
-    "num_beams": 1,
+    "num_beam_groups": 1,
     "repetition_penalty": 1.0,
 }
 
@@ -39,6 +42,8 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
     decoder_start_token_id: int  # what the decoder reads first
     eos_token_id: int  # after which a text ends
     pad_token_id: int = 0
+    # As in generation_config.json; {} where a directory leaves open how it writes.
+    generation: dict[str, Any] = dataclasses.field(default_factory=dict)
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     network: ClassVar[str] = "encoder_decoder"
     kind: ClassVar[str] = MODEL_TYPE
@@ -172,23 +177,58 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
             keys += [f"{side}.{key}" for key in getattr(self, side).unknown_keys()]
         return keys
 
-    def ignored_generation(self, beside: Mapping[str, Any]) -> list[str]:
-        """Lists the settings by which the library writes other texts: ["num_beams=4"].
+    def with_generation(self, beside: Mapping[str, Any]) -> "EncoderDecoderConfig":
+        """The config with the settings of generation_config.json.
 
-        `beside` are the values of generation_config.json, {} if there is none; earlier
-        releases had the same keys in config.json.
+        `beside` are its values, {} if there is none; earlier releases had the same keys
+        in config.json. A directory with either is the library's, whose early_stopping
+        is False by default; here it is "never". A wrong value raises ValueError.
         """
-        values = {**_OTHER_GENERATION, **self.extra, **beside}
-        return [
-            f"{key}={values[key]!r}"
-            for key, usual in _OTHER_GENERATION.items()
-            if values[key] not in (usual, None)
-        ]
+        values, known = beside or self.extra, (*_SETTINGS, *_OTHER_GENERATION, *_IDS)
+        stated = {key: values[key] for key in known if values.get(key) is not None}
+        if not beside and not stated:
+            return self
+        stated.setdefault("early_stopping", False)
+        for key in filter(stated.get, _SETTINGS):
+            value = stated[key]
+            fits = isinstance(value, int) and value > 0
+            fits |= key == "length_penalty" and isinstance(value, (int, float))
+            if not fits and (key, value) != ("early_stopping", "never"):
+                raise errors.InputError(f"{key} is {value!r}; correct it")
+        if (least := stated.pop("min_new_tokens", None)) is not None:
+            stated["min_length"] = least + 1
+        if most := stated.get("max_new_tokens", stated.pop("max_length", 1) - 1):
+            positions = self.decoder.max_position_embeddings
+            stated["max_new_tokens"] = min(most, positions)
+        return dataclasses.replace(self, generation=stated)
+
+    def settings(self, **passed: Any) -> dict[str, Any]:
+        """How texts are written: as `passed`, and as stated where that is None."""
+        values = {
+            **self.generation,
+            **{k: v for k, v in passed.items() if v is not None},
+        }
+        return {key: values[key] for key in passed if key in values}
+
+    def generation_json(self, is_whole: bool = False) -> str:
+        """The text of generation_config.json; `is_whole` for the library to read."""
+        values = {**self.generation, **{name: getattr(self, name) for name in _IDS}}
+        if is_whole:
+            values.setdefault("max_new_tokens", self.decoder.max_position_embeddings)
+        if is_whole and values.get("num_beams", 1) == 1:  # where it warns of these
+            values = {k: v for k, v in values.items() if k not in _COMPARISONS}
+        return json.dumps(values, indent=2, sort_keys=True) + "\n"
+
+    def ignored_generation(self) -> list[str]:
+        """Settings by which the library writes other texts: ["num_beam_groups=2"]."""
+        usual = {**_OTHER_GENERATION, **{name: getattr(self, name) for name in _IDS}}
+        values = {**usual, **self.generation}
+        return [f"{k}={values[k]!r}" for k in usual if values[k] != usual[k]]
 
     def network_alone(self) -> "EncoderDecoderConfig":
         """The config without further keys, of both sides as well."""
         sides = {side: getattr(self, side).network_alone() for side in SIDES}
-        return dataclasses.replace(self, **sides, extra={})
+        return dataclasses.replace(self, **sides, generation={}, extra={})
 
     def with_vocab_size(self, size: int) -> "EncoderDecoderConfig":
         """The config with so many tokens, on both sides.

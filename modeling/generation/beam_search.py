@@ -5,8 +5,8 @@ Wu et al. (2016), section 7, as Hugging Face's generate has it with early_stoppi
 included, divided by length ** length_penalty. The library's default, False, compares
 open texts by their length so far, not by the longest that they could have: with a
 length_penalty of 2 it ends before longer texts win, and 6 of 20 texts were others. At
-length_penalty=0 both are one search. Like decoding.py it consists of
-TensorFlow operations, and takes the same models.
+length_penalty=0 both are one search. True ends with as many texts as beams. Like
+decoding.py it consists of TensorFlow operations, and takes the same models.
 
 Axes: B prompts, or sources; J open texts of each (beams), R = B * J of the model; M
 texts of each that are kept; N columns that may be written, C those with the prompt.
@@ -30,7 +30,8 @@ class BeamConfig(NamedTuple):
         num_beams: how many texts are open at a time; 1 is greedy decoding.
         length_penalty: above 0 long texts gain, at 0 sums are compared as they are.
         num_results: how many texts of each prompt are kept, up to num_beams.
-        end_ids, num_tokens: as in decoding.GenerationConfig.
+        early_stopping: True, False or "never"; see above.
+        end_ids, ...: as in decoding.GenerationConfig.
     """
 
     num_beams: int
@@ -38,6 +39,9 @@ class BeamConfig(NamedTuple):
     num_results: int = 1
     end_ids: Sequence[int] = ()
     num_tokens: int | None = None
+    early_stopping: bool | str = "never"
+    min_length: int = 0
+    no_repeat_ngram_size: int = 0
 
 
 class BeamResult(NamedTuple):
@@ -79,6 +83,8 @@ def check(config: BeamConfig, num_outputs: int) -> None:
     Raises:
         ValueError: there are no tokens for so many beams, or beams for the results.
     """
+    if (value := config.early_stopping) not in (True, False, "never"):
+        raise errors.InputError(f"early_stopping={value!r} is not True, False, 'never'")
     tokens = config.num_tokens or num_outputs
     for name, limit, of_what in (
         ("num_beams", tokens, "tokens, with each of which one text begins"),
@@ -110,6 +116,9 @@ def search(
         ValueError: as in `check`.
     """
     check(config, model.config.num_outputs)
+    num_results = config.num_results
+    if config.early_stopping != "never":  # the worst of so many decides when it ends
+        config = config._replace(num_results=config.num_beams)
     streams = tf.zeros([tf.shape(ids)[0], 2], tf.int64)  # nothing is drawn
     prompts = decoding.make_prompts(ids, lengths, streams)
     width = tf.shape(prompts.ids)[1]
@@ -126,12 +135,15 @@ def search(
 
     def step(state):
         logits, cache = decoding.next_logits(model, config, state, visible, positions)
-        new, parents = _extended(config, state, logits, width)
+        scores = tf.nn.log_softmax(logits)
+        scores = decoding.forbid(config, scores, state, visible, width)
+        new, parents = _extended(config, state, scores, width)
         cache = model.take_cache_rows(cache, _rows_in_batch(parents))
         return (decoding.set_shapes(new._replace(cache=cache), state),)
 
     state = tf.while_loop(goes_on, step, (state,), parallel_iterations=1)[0]
-    return _collect(config, state, width)
+    best = _collect(config, state, width)
+    return BeamResult(*(part[:, :num_results] for part in best))
 
 
 def _begin(model, config, prompts, capacity, source):
@@ -155,13 +167,13 @@ def _begin(model, config, prompts, capacity, source):
     )
 
 
-def _extended(config, state, logits, width):
+def _extended(config, state, scores, width):
     """The search after one more token of each open text, and which it has grown from.
 
-    `logits` are [R, V], parents [B, J]; the cache is as it was.
+    `scores` are [R, V], parents [B, J]; the cache is as it was.
     """
-    beams, num_tokens = config.num_beams, tf.shape(logits)[1]
-    sums = tf.reshape(tf.nn.log_softmax(logits), [-1, beams, num_tokens])
+    beams, num_tokens = config.num_beams, tf.shape(scores)[1]
+    sums = tf.reshape(scores, [-1, beams, num_tokens])
     sums = tf.reshape(sums + state.sums[..., tf.newaxis], [-1, beams * num_tokens])
     # As many may end as there are end tokens, and J go on all the same.
     count = tf.minimum(beams * (1 + len(config.end_ids)), beams * num_tokens)
@@ -189,8 +201,13 @@ def _extended(config, state, logits, width):
     # Sums only fall, so the best that an open text can get is its sum at the length
     # that divides it most.
     most = length + 1 if config.length_penalty <= 0 else tf.shape(written)[-1]
+    if config.early_stopping != "never":
+        most = length
     hope = _scores(config, sums[:, 0], most)
     is_done = state.is_done | (hope <= kept.scores[:, -1])
+    if config.early_stopping is True:  # with the last token open texts count, too
+        is_full = tf.math.is_finite(kept.scores[:, -1])
+        is_done |= is_full & (length < tf.shape(written)[-1])
     if beams == 1:  # greedy decoding ends with its text
         is_done |= tf.reduce_any(is_new, axis=1)
     state = state._replace(

@@ -64,11 +64,16 @@ class GenerationConfig(NamedTuple):
         end_ids: tokens after which a text ends.
         num_tokens: rows of the vocabulary; a network may put out more, which are no
             tokens. None if all are.
+        min_length: the least tokens of a text, its end included.
+        no_repeat_ngram_size: as many tokens in a row come once in prompt and text; 0
+            for no such rule.
     """
 
     sampling: sampling_lib.Sampling
     end_ids: Sequence[int] = ()
     num_tokens: int | None = None
+    min_length: int = 0
+    no_repeat_ngram_size: int = 0
 
 
 class Decoder:
@@ -140,6 +145,7 @@ def go_on(
 
     def write(state):
         logits, cache = next_logits(model, config, state, visible, positions)
+        logits = forbid(config, logits, state, visible, width)
         tokens = sampling_lib.next_tokens(
             logits,
             config.sampling,
@@ -175,6 +181,32 @@ def next_logits(
         state.cache,
     )
     return tf.cast(logits[:, 0, : config.num_tokens], tf.float32), cache
+
+
+def forbid(
+    config: Any, scores: tf.Tensor, state: Any, visible: tf.Tensor, width: tf.Tensor
+) -> tf.Tensor:
+    """Scores [R, V] of tokens after prompts of `width` columns, -inf of wrong ones.
+
+    `config` has end_ids, min_length, no_repeat_ngram_size; see also `next_logits`.
+    """
+    end, never = state.num_columns, float("-inf")
+    if config.min_length > 1:
+        ends = is_end(tf.range(tf.shape(scores)[1]), config.end_ids)
+        scores = tf.where(ends & (end - width < config.min_length - 1), never, scores)
+    if config.no_repeat_ngram_size > 0:
+        before = config.no_repeat_ngram_size - 1  # tokens of an n-gram but its last
+        columns, rows = tf.unstack(tf.shape(state.columns))
+        padded = tf.pad(state.columns, [[0, before], [0, 0]])
+        starts, first = tf.range(columns), tf.maximum(end - before, 0)
+        repeats = tf.transpose(visible) & (starts + before < end)[:, tf.newaxis]
+        for place in range(before):  # [C, R], by the column where an n-gram begins
+            repeats &= padded[place : place + columns] == padded[first + place]
+        tokens = tf.where(repeats, padded[before:], 0)
+        places = tf.stack([tf.zeros_like(tokens) + tf.range(rows), tokens], -1)
+        counts = tf.scatter_nd(places, tf.cast(repeats, tf.float32), tf.shape(scores))
+        scores = tf.where(counts > 0, never, scores)
+    return scores
 
 
 def read_results(

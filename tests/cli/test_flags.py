@@ -115,6 +115,7 @@ def test_defaults_are_those_of_the_code():
 
 SCORES = ("accuracy", "f1", "loss")
 BERT = types.SimpleNamespace(network="bert", kind="BERT")
+ELECTRA = types.SimpleNamespace(network="bert", kind="ELECTRA")
 PAIR = types.SimpleNamespace(
     network="encoder_decoder",
     kind="an encoder-decoder",
@@ -145,6 +146,9 @@ WRONG = {
         ),
         "--objective=denoising --unroll_steps=3": "is for --objective=bidirectional_lm",
         "--top_k=3": "--top_k=3 is for --do_export; add it",
+        "--objective=replaced_tokens --generator_size=0.5 --masking=span": None,
+        "--generator_size=0.5": "=0.5 is for --objective=replaced_tokens; leave it out",
+        "--discriminator_loss_weight=3": "=3.0 is for --objective=replaced_tokens; lea",
     },
     ("run_seq2seq", seq2seq_flags.check): {
         "": None,
@@ -152,7 +156,6 @@ WRONG = {
         "--do_sample --temperature=0": "draws nothing; leave --do_sample out",
         "--temperature=0.5": "--temperature=0.5 is for drawing tokens; add --do_sample",
         "--do_sample --top_p=0": "--top_p=0.0 is not above 0",
-        "--length_penalty=2": "--length_penalty=2.0 compares beams; set --num_beams",
         "--export_format=litert": "--export_format=litert holds networks that run on",
     },
     ("run_squad", fine_tuning_flags.check): {
@@ -192,6 +195,14 @@ WRONG = {
     ("run_pretraining", lambda: pretraining_flags.check_network(BERT, "b.json")): {
         "": None,
         "--objective=denoising": "=denoising is not for BERT, which b.json",
+        "--objective=replaced_tokens": "for BERT, which b.json describes; set --objecti"
+        "ve=masked_lm",
+    },
+    ("run_pretraining", lambda: pretraining_flags.check_network(ELECTRA, "c.json")): {
+        "": None,
+        "--objective=replaced_tokens": None,
+        "--objective=left_to_right": "ELECTRA, which c.json describes; set --objective="
+        "replaced_tokens",
     },
     ("run_pretraining", lambda: pretraining_flags.check_network(PAIR, "c.json")): {
         "": "set --objective=denoising",
@@ -207,6 +218,15 @@ WRONG = {
         ),
         "--max_source_length=9 --max_target_length=9 --num_beams=5": (
             "--num_beams=5 is more than the 4 tokens of the vocabulary"
+        ),
+        "--max_source_length=9 --max_target_length=9 --length_penalty=2": (
+            "--length_penalty=2.0 compares beams; set --num_beams"
+        ),
+        "--max_source_length=9 --max_target_length=9 --early_stopping=true": (
+            "--early_stopping=true compares beams; set --num_beams"
+        ),
+        "--max_source_length=9 --max_target_length=9 --min_target_length=10": (
+            "--min_target_length=10 is more than --max_target_length=9; lower it"
         ),
     },
     ("run_seq2seq", seq2seq_flags.paths): {
@@ -346,7 +366,11 @@ def test_pairs_lengths_and_draws_are_those_of_the_flags(parse):
     assert seq2seq_flags.paths() == {"train": "a", "dev": "b"}
     greedy = {"temperature": 0.0, "top_k": 0, "top_p": 1.0}
     assert seq2seq_flags.sampling() == greedy
-    assert seq2seq_flags.beams() == {"num_beams": 1, "length_penalty": 1.0}
+    usual = {
+        **{"num_beams": 1, "length_penalty": 1.0, "early_stopping": "never"},
+        **{"no_repeat_ngram_size": 0, "min_length": 0, "max_new_tokens": 128},
+    }
+    assert seq2seq_flags.settings() == usual
     line = "--file_format=jsonl --has_header=false --source_column=1 --target_column=de"
     line += " --max_source_length=20 --max_target_length=10 --do_sample"
     parse("run_seq2seq", *line.split(), "--temperature=0.5", "--top_k=3", "--top_p=0.9")
@@ -356,6 +380,66 @@ def test_pairs_lengths_and_draws_are_those_of_the_flags(parse):
     assert seq2seq_flags.limits() == (20, 10)
     draws = {"temperature": 0.5, "top_k": 3, "top_p": 0.9}
     assert seq2seq_flags.sampling() == draws
+
+
+@dataclasses.dataclass
+class Generation:
+    generation: dict
+
+
+FOUR_BEAMS = {
+    **{"num_beams": 4, "early_stopping": True, "length_penalty": 2.0},
+    **{"no_repeat_ngram_size": 3, "min_length": 5, "max_new_tokens": 20},
+    "eos_token_id": 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("stated", "line", "wanted"),
+    [
+        ({}, "", None),
+        ({"early_stopping": False}, "", None),  # means nothing without beams
+        ({}, "--max_target_length=9", {"max_new_tokens": 9}),
+        (FOUR_BEAMS, "", FOUR_BEAMS),
+        (FOUR_BEAMS, "--do_train", {**FOUR_BEAMS, "max_new_tokens": 128}),
+        (
+            FOUR_BEAMS,
+            "--do_sample",
+            {"no_repeat_ngram_size": 3, "min_length": 5, "max_new_tokens": 20},
+        ),
+        (
+            FOUR_BEAMS,
+            "--num_beams=1 --min_target_length=0",
+            {"no_repeat_ngram_size": 3, "max_new_tokens": 20},
+        ),
+        (
+            FOUR_BEAMS,
+            "--length_penalty=1 --early_stopping=false --no_repeat_ngram_size=0",
+            {
+                **{"num_beams": 4, "early_stopping": False},
+                **{"min_length": 5, "max_new_tokens": 20},
+            },
+        ),
+        ({"early_stopping": False}, "--num_beams=2", {"num_beams": 2}),
+        ({}, "--num_beams=2", {"num_beams": 2}),
+    ],
+)
+def test_settings_of_a_directory_are_defaults(parse, stated, line, wanted):
+    parse("run_seq2seq", *line.split())
+    usual = seq2seq_flags.settings() if not line else None
+    config = seq2seq_flags.take_settings(Generation(stated))
+    if wanted is None:
+        assert config.generation == {} and seq2seq_flags.settings() == usual
+        return
+    default = {
+        **{"num_beams": 1, "length_penalty": 1.0, "early_stopping": "never"},
+        **{"no_repeat_ngram_size": 0, "min_length": 0, "max_new_tokens": 128},
+    }
+    wanted = {**default, **wanted}
+    if "num_beams=2" in line:  # the library's default, where the directory is its own
+        wanted["early_stopping"] = stated.get("early_stopping", "never")
+    wanted.pop("eos_token_id", None)
+    assert config.generation == seq2seq_flags.settings() == wanted
 
 
 # --- Files of a network.
@@ -520,7 +604,8 @@ OF_WEIGHTS = {
         "run_pretraining": f"""{_UPDATES} num_warmup_steps max_seq_length objective
             masking masked_lm_prob mask_proportions max_predictions_per_seq unroll_steps
             sample_softmax num_negative_samples corruption noise_density
-            mean_noise_span_length pack_sequences""",
+            mean_noise_span_length pack_sequences generator_size
+            discriminator_loss_weight""",
     }.items()
 }
 

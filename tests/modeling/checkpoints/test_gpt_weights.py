@@ -182,7 +182,7 @@ def test_networks_are_written_as_released(shared_file, released, tmp_path):
     ("file", "remedy"),
     [
         ("best_params.jl", "save its arrays as params_0.npy"),
-        ("weights.pt", "save as model.safetensors first"),
+        ("weights.pt", "save its arrays as model.safetensors where PyTorch is"),
     ],
 )
 def test_pickled_files_are_refused_with_the_remedy(tmp_path, file, remedy):

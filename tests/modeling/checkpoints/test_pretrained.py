@@ -134,6 +134,8 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
 
     def snapshot_download(hub_id, allow_patterns):
         calls.append((hub_id, sorted(allow_patterns)))
+        if "tf_model.h5" in allow_patterns:
+            write(folder / "tf_model.h5")
         return str(folder)
 
     hub.snapshot_download = snapshot_download
@@ -146,6 +148,11 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
     inside = [f"[0-9]_*/{file}" for file in files.split()]
     wanted = sorted([*files.split(), *modules, *inside])
     assert calls == [("google-bert/bert-base-uncased", wanted)]
+    (folder / "model.safetensors").unlink()  # TensorFlow's file alone is large, too
+    checkpoint = pretrained.locate("google-bert/bert-base-uncased").checkpoint
+    assert checkpoint == str(folder / "tf_model.h5")
+    more = ["tf_model-*-of-*.h5", "tf_model.h5", "tf_model.h5.index.json"]
+    assert [patterns for _, patterns in calls[1:]] == [wanted, more]
 
     def refuse(hub_id, allow_patterns):
         raise hub.errors.HfHubHTTPError("404 Client Error.\n\nRequest ID: 1")

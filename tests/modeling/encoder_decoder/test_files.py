@@ -51,18 +51,83 @@ def test_settings_of_generate_without_effect_are_listed_once(
     pretrained.read_config(str(path))
     assert not caplog.records
     path.write_text(json.dumps({**raw, "num_beams": 2, "min_length": 5}), "utf-8")
+    earlier = pretrained.read_config(str(path))
+    stated = {"num_beams": 2, "min_length": 5, "early_stopping": False}
+    assert earlier.generation == stated and not caplog.records
     ignored = {
-        **{"num_beams": 4, "no_repeat_ngram_size": 3, "early_stopping": True},
-        **{"length_penalty": 2.0, "max_length": 64, "repetition_penalty": None},
+        **{"num_beams": 4, "do_sample": True, "early_stopping": True},
+        **{"eos_token_id": [3, 4], "max_length": 64, "repetition_penalty": None},
+        **{"encoder_no_repeat_ngram_size": 2, "pad_token_id": 0},
     }
     beside = tmp_path / "generation_config.json"
     beside.write_text(json.dumps(ignored), "utf-8")
-    pretrained.read_config(str(path))
+    config = pretrained.read_config(str(path))
     (record,) = caplog.records
     assert (
-        "with early_stopping=True, length_penalty=2.0, min_length=5, "
-        "no_repeat_ngram_size=3, num_beams=4, which is ignored here"
+        "with do_sample=True, encoder_no_repeat_ngram_size=2, eos_token_id=[3, 4], "
+        "which is ignored here"
     ) in record.getMessage()
+    # The keys of config.json count no more, as in the library.
+    assert config.settings(num_beams=None, min_length=None) == {"num_beams": 4}
+
+
+def test_settings_of_generate_are_read_and_written(
+    seq2seq_config, seq2seq_model, tmp_path
+):
+    read = seq2seq_config.with_generation
+    lengths = {"min_length": None, "max_new_tokens": None}
+    for stated, wanted in (
+        ({"min_length": 7, "max_length": 21}, (7, 20)),
+        ({"min_new_tokens": 7, "min_length": 2, "max_new_tokens": 9}, (8, 9)),
+        ({"min_new_tokens": 0, "max_length": 400}, (1, 40)),  # of positions
+    ):
+        settings = read(stated).settings(**lengths)
+        assert tuple(settings.values()) == wanted
+    assert read({"use_cache": True}).generation == {"early_stopping": False}
+    assert read({}).generation == {}  # neither file nor keys
+    passed = read({"num_beams": 3, "length_penalty": 2}).settings(
+        num_beams=5, length_penalty=None, min_length=None
+    )
+    assert passed == {"num_beams": 5, "length_penalty": 2}
+
+    def written(target, **generation):
+        config = dataclasses.replace(seq2seq_config, generation=generation)
+        model = types.SimpleNamespace(config=config)
+        texts = pretrained.files(model.config, None)
+        if target == "hugging_face":
+            return json.loads(config.generation_json(is_whole=True))
+        return json.loads(texts.get("generation_config.json", "null"))
+
+    ids = {"decoder_start_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
+    beams = {"num_beams": 4, "early_stopping": "never", "max_new_tokens": 9}
+    assert written("google") is None
+    assert written("google", **beams) == written("hugging_face", **beams)
+    assert written("hugging_face", **beams) == {**ids, **beams}
+    greedy = written("hugging_face", num_beams=1, early_stopping=False)
+    assert greedy == {**ids, "num_beams": 1, "max_new_tokens": 40}
+    conversion.write_directory(tmp_path, seq2seq_model, "hugging_face")
+    raw = json.loads((tmp_path / "generation_config.json").read_text("utf-8"))
+    assert raw == {**ids, "max_new_tokens": 40}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("num_beams", "4"),
+        ("num_beams", 2.0),
+        ("no_repeat_ngram_size", -1),
+        ("length_penalty", "long"),
+        ("early_stopping", "sometimes"),
+        ("max_length", [20]),
+    ],
+)
+def test_settings_with_wrong_values_are_refused(seq2seq_dir, tmp_path, key, value):
+    shutil.copy(seq2seq_dir / "config.json", tmp_path)
+    beside = tmp_path / "generation_config.json"
+    beside.write_text(json.dumps({key: value}), "utf-8")
+    with pytest.raises(ValueError) as raised:
+        pretrained.read_config(f"{tmp_path}/config.json")
+    assert str(raised.value) == f"{beside}: {key} is {value!r}; correct it"
 
 
 def test_run_of_ours_has_names_of_both_sides(seq2seq_model, tmp_path):
@@ -166,7 +231,8 @@ def test_vocabulary_and_script_have_to_fit(seq2seq_dir, seq2seq_config):
     with pytest.raises(ValueError, match=r"config.json: describes an .* --head=none"):
         pretrained.open_config(files, 67, 40)
     taken = pretrained.open_config(files, 67, 40, takes_encoder_decoder=True)
-    assert taken == seq2seq_config
+    assert taken.network_alone() == seq2seq_config.network_alone()
+    assert taken.generation == {"early_stopping": False, "pad_token_id": 0}
     pretrained.check_sizes(seq2seq_config, 67, files, 40)
     with pytest.raises(ValueError, match=r"length 41 .*encoder-decoder model was only"):
         pretrained.check_sizes(seq2seq_config, 67, files, 41)

@@ -1,6 +1,7 @@
 """Targets written token by token: the likeliest, drawn, and searched for."""
 
 import functools
+import json
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import tensorflow as tf
 
 from contract import features as names
 from modeling.generation import beam_search, decoding, sampling
+from tests.modeling.encoder_decoder.conftest import GOLDEN
 from tests.modeling.generation import written_out
 
 NEW = 12
@@ -80,3 +82,92 @@ def test_beams_find_what_a_search_without_cache_finds(
             ids, is_text = (part[row, place].numpy() for part in actual[:2])
             assert ids[is_text].tolist() == [token for token in text if token != 61]
     assert any(not row.numpy().all() for row in actual.is_text[:, 0])  # one has ended
+
+
+# --- Settings of generation_config.json, against texts that transformers wrote.
+
+RECORD = json.loads((GOLDEN / "generate.json").read_text("utf-8"))
+KEYS = ("num_beams", "length_penalty", "early_stopping", "no_repeat_ngram_size")
+
+
+def write_with(model, settings):
+    """Texts for the recorded sources, as bert.write has them."""
+    end, most = RECORD["eos_token_id"], RECORD["max_new_tokens"]
+    config = model.config.with_generation({**settings, "max_new_tokens": most})
+    stated = config.settings(**dict.fromkeys((*KEYS, "min_length", "max_new_tokens")))
+    ids = tf.ragged.constant(RECORD["sources"], tf.int32)
+    mask = tf.ones_like(ids).to_tensor()
+    values = ids.to_tensor(), mask, tf.zeros_like(mask)
+    source = dict(zip(names.ENCODER_INPUTS, values, strict=True))
+
+    @tf.function(autograph=False)
+    def run(source):
+        start, most = model.start(len(values[0])), stated.pop("max_new_tokens")
+        if stated["num_beams"] > 1:
+            rules = beam_search.BeamConfig(**stated, end_ids=(end,))
+            best = beam_search.search(model, rules, *start, most, (source,))
+            return best.ids[:, 0], best.is_text[:, 0]
+        least, size = stated["min_length"], stated["no_repeat_ngram_size"]
+        rules = decoding.GenerationConfig(GREEDY, (end,), None, least, size)
+        seeds = tf.zeros([len(values[0])], tf.int64)
+        return decoding.write(model, rules, *start, seeds, most, (source,))
+
+    return [
+        ids[is_text].tolist()
+        for ids, is_text in zip(*(part.numpy() for part in run(source)), strict=True)
+    ]
+
+
+def recorded(settings):
+    (row,) = (row for row in RECORD["texts"] if settings.items() <= row[0].items())
+    return row
+
+
+BEAMS = {"num_beams": 4, "length_penalty": 2.0}
+QUICK = [  # settings, and others with which texts differ
+    ({"num_beams": 1, "min_length": 5}, {"num_beams": 1, "min_length": 8}),
+    (
+        {**BEAMS, "early_stopping": True, "min_length": 0},
+        {**BEAMS, "early_stopping": False, "min_length": 0},
+    ),
+    (
+        {**BEAMS, "early_stopping": False, "min_length": 8},
+        {**BEAMS, "early_stopping": "never", "min_length": 0},
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "other"), QUICK, ids=str)
+def test_texts_are_those_of_transformers(seq2seq_model, settings, other):
+    whole, texts = recorded(settings)
+    assert write_with(seq2seq_model, whole) == texts != recorded(other)[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(RECORD["texts"])))
+def test_all_texts_are_those_of_transformers(seq2seq_model, number):
+    settings, texts = RECORD["texts"][number]
+    assert write_with(seq2seq_model, settings) == texts
+
+
+def test_no_sequence_of_tokens_comes_twice_in_prompt_and_text():
+    columns = tf.constant([[0, 9], [2, 7], [5, 7], [2, 7], [0, 0]])  # padded prompts
+    state = decoding.DecodeState(columns, tf.constant(4), None, None)
+    visible = tf.constant([[False, True, True, True, True], [True] * 5])
+    rules = decoding.GenerationConfig(GREEDY, (3,), no_repeat_ngram_size=2)
+    scores = decoding.forbid(rules, tf.zeros([2, 10]), state, visible, 2)
+    assert np.argwhere(np.isinf(scores)).tolist() == [[0, 5], [1, 7]]
+    for size, banned in {
+        1: [[0, 2], [0, 5], [1, 7], [1, 9]],
+        3: [[1, 7]],
+        9: [],
+    }.items():
+        rules = rules._replace(no_repeat_ngram_size=size)
+        scores = decoding.forbid(rules, tf.zeros([2, 10]), state, visible, 2)
+        assert np.argwhere(np.isinf(scores)).tolist() == banned
+    rules = decoding.GenerationConfig(GREEDY, (3,), min_length=4)  # of 2 columns so far
+    scores = decoding.forbid(rules, tf.zeros([2, 10]), state, visible, 2)
+    assert np.argwhere(np.isinf(scores)).tolist() == [[0, 3], [1, 3]]
+    rules = rules._replace(min_length=3)
+    scores = decoding.forbid(rules, tf.zeros([2, 10]), state, visible, 2)
+    assert not np.isinf(scores).any()

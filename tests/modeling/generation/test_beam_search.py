@@ -155,5 +155,7 @@ def test_rules_that_no_search_follows_are_refused():
         beam_search.check(beam_search.BeamConfig(3, num_tokens=2), V)
     with pytest.raises(ValueError, match=r"num_results=3: there are 2 texts open"):
         beam_search.check(beam_search.BeamConfig(2, num_results=3), V)
+    with pytest.raises(ValueError, match="early_stopping='soon' is not True, False"):
+        beam_search.check(beam_search.BeamConfig(2, early_stopping="soon"), V)
     with pytest.raises(ValueError, match="num_beams=0"):
         beam_search.search(NETWORK, beam_search.BeamConfig(0), None, None, 1)

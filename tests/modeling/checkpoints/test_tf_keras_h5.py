@@ -1,0 +1,386 @@
+"""tf_keras_h5.py: files as transformers 4.49 with TensorFlow 2.18 wrote them.
+
+The structure that `save_like_theirs` writes, and the names in `NAMES`, were read from
+files of that library: groups by layer, the name of the model before each weight,
+kernels [in, out], the embeddings once more below a head of tokens.
+"""
+
+import json
+import re
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+from modeling.checkpoints import checkpoint, conversion, hugging_face, tf_keras_h5
+from tests.modeling.random_weights import assert_equal, configs, random_model, values
+
+FILE = "tf_model.h5"
+QUERY = "bert/encoder/layer_._1/attention/self/query/kernel:0"
+# PyTorch's name, and TensorFlow's, of each kind of weight of BERT's family.
+NAMES = {
+    "bert.embeddings.word_embeddings.weight": (
+        "bert/embeddings/word_embeddings/weight:0"
+    ),
+    "bert.embeddings.token_type_embeddings.weight": (
+        "bert/embeddings/token_type_embeddings/embeddings:0"
+    ),
+    "bert.embeddings.LayerNorm.bias": "bert/embeddings/LayerNorm/beta:0",
+    "bert.encoder.layer.1.attention.self.query.weight": QUERY,
+    "bert.encoder.layer.11.output.dense.bias": (
+        "bert/encoder/layer_._11/output/dense/bias:0"
+    ),
+    "cls.predictions.bias": "mlm___cls/predictions/bias:0",
+    "cls.predictions.transform.LayerNorm.weight": (
+        "mlm___cls/predictions/transform/LayerNorm/gamma:0"
+    ),
+    "cls.seq_relationship.weight": "nsp___cls/seq_relationship/kernel:0",
+    "classifier.weight": "classifier/kernel:0",
+    "roberta.embeddings.position_embeddings.weight": (
+        "roberta/embeddings/position_embeddings/embeddings:0"
+    ),
+    "lm_head.layer_norm.weight": "lm_head/layer_norm/gamma:0",
+    "lm_head.bias": "lm_head/bias:0",
+    "classifier.out_proj.weight": "classifier/out_proj/kernel:0",
+    "distilbert.transformer.layer.0.sa_layer_norm.bias": (
+        "distilbert/transformer/layer_._0/sa_layer_norm/beta:0"
+    ),
+    "distilbert.transformer.layer.0.ffn.lin1.weight": (
+        "distilbert/transformer/layer_._0/ffn/lin1/kernel:0"
+    ),
+    "vocab_layer_norm.bias": "vocab_layer_norm/beta:0",
+    "electra.embeddings_project.weight": "electra/embeddings_project/kernel:0",
+    "discriminator_predictions.dense_prediction.bias": (
+        "discriminator_predictions/dense_prediction/bias:0"
+    ),
+    "albert.encoder.albert_layer_groups.0.albert_layers.0.ffn_output.weight": (
+        "albert/encoder/albert_layer_groups_._0/albert_layers_._0/ffn_output/kernel:0"
+    ),
+    "albert.encoder.albert_layer_groups.0.albert_layers.0.full_layer_layer_norm.bias": (
+        "albert/encoder/albert_layer_groups_._0/albert_layers_._0/"
+        "full_layer_layer_norm/beta:0"
+    ),
+    "predictions.dense.weight": "predictions/dense/kernel:0",
+    "sop_classifier.classifier.bias": "sop_classifier/classifier/bias:0",
+}
+
+
+def by_tensorflow(folder, model):
+    """{TensorFlow's name without the model: array} of a model of BERT.
+
+    The arrays are those of PyTorch's file with kernels turned.
+    """
+    hugging_face.save(folder, model)
+    tensors = safetensors.numpy.load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    arrays = {}
+    for name, value in tensors.items():
+        key = re.sub(r"\.(\d+)\.", r"_#_\1.", name).replace(".", "/").replace("#", ".")
+        key = key.replace("cls/p", "mlm___cls/p").replace("cls/s", "nsp___cls/s")
+        path, leaf = key.rsplit("/", 1)
+        if path.endswith("Norm"):
+            leaf = {"weight": "gamma", "bias": "beta"}[leaf]
+        elif leaf == "weight" and not path.endswith("word_embeddings"):
+            leaf = "embeddings" if path.endswith("_embeddings") else "kernel"
+        arrays[f"{path}/{leaf}:0"] = value.T if leaf == "kernel" else value
+    return arrays
+
+
+def save_like_theirs(path, arrays, model="tf_bert_for_pre_training_1"):
+    with h5py.File(path, "w") as file:
+        layers = list(dict.fromkeys(key.split("/")[0] for key in arrays))
+        file.attrs["layer_names"] = [*layers, "dropout_14"]
+        file.attrs["backend"], file.attrs["keras_version"] = "tensorflow", "2.18.0"
+        for layer in [*layers, "dropout_14", "top_level_model_weights"]:
+            own = [key for key in arrays if key.split("/")[0] == layer]
+            if layer == "mlm___cls":
+                own += [key for key in arrays if "/embeddings/" in key]
+            group = file.create_group(layer)
+            group.attrs["weight_names"] = [f"{model}/{key}" for key in own]
+            for key in own:
+                group[f"{model}/{key}"] = arrays[key]
+
+
+@pytest.fixture
+def theirs(tiny_config, tmp_path):
+    model = random_model(tiny_config, "pretraining")
+    arrays = by_tensorflow(tmp_path, model)
+    save_like_theirs(tmp_path / FILE, arrays)
+    return tmp_path, model, arrays
+
+
+def assert_loads(path, model, head="pretraining"):
+    again = random_model(model.config, head, seed=2)
+    report = checkpoint.load(again, path)
+    assert report.missing == report.unused == ()
+    assert_equal(values(again), values(model))
+    return report
+
+
+def test_names_go_there_and_back(tmp_path):
+    for pytorch, tensorflow in NAMES.items():
+        assert tf_keras_h5.to_pytorch(tensorflow) == pytorch
+    arrays = {name: np.full((2, 3), i, "f4") for i, name in enumerate(NAMES)}
+    tf_keras_h5.save(tmp_path / FILE, arrays)
+    with h5py.File(tmp_path / FILE) as file:
+        for i, key in enumerate(NAMES.values()):
+            value = file[key.split("/")[0]]["tf_model"][key]
+            assert value.shape == ((3, 2) if key.endswith("kernel:0") else (2, 3))
+            assert np.all(value[...] == i)
+
+
+def test_their_file_loads_and_another_name_does_not(theirs):
+    folder, model, arrays = theirs
+    report = assert_loads(folder, model)
+    assert report.source == str(folder / FILE)
+    for changed in (QUERY.replace("query", "quary"), QUERY.replace("kernel", "kernal")):
+        other = {changed if key == QUERY else key: arrays[key] for key in arrays}
+        save_like_theirs(folder / FILE, other)
+        message = f"{FILE}: lacks bert.encoder.layer.1.attention.self.query.weight of"
+        with pytest.raises(ValueError, match=message):
+            checkpoint.load(model, folder)
+    save_like_theirs(folder / FILE, {**arrays, QUERY: arrays[QUERY].T})
+    again = random_model(model.config, "pretraining", seed=2)
+    checkpoint.load(again, folder)
+    name = "bert/encoder/layer_1/attention/self/query/kernel"
+    np.testing.assert_array_equal(values(again)[name], values(model)[name].T)
+    assert not np.array_equal(values(again)[name], values(model)[name])
+
+
+@pytest.mark.parametrize(
+    ("head", "layers"),
+    [
+        ("none", ["bert"]),
+        ("classifier", ["bert", "classifier"]),
+        ("tagger", ["bert", "classifier"]),
+        ("span", ["bert", "qa_outputs"]),
+        ("pretraining", ["bert", "mlm___cls", "nsp___cls"]),
+        ("language_model", ["bert", "mlm___cls"]),
+    ],
+)
+def test_written_file_has_their_structure(tiny_config, tmp_path, head, layers):
+    model = random_model(tiny_config, head)
+    conversion.write(tmp_path, model, FILE, left_out=())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", FILE]
+    assert_loads(tmp_path, model, head)
+    with h5py.File(tmp_path / FILE) as file:
+        assert file.attrs["layer_names"].astype(str).tolist() == layers
+        assert file.attrs["keras_version"] == "2.18.0"
+        listed = {
+            layer: [key.decode() for key in file[layer].attrs["weight_names"]]
+            for layer in file
+        }
+        size = sum(len(keys) for keys in listed.values())
+        tied = [key for key in listed["bert"] if "/embeddings/" in key]
+        assert size == len(values(model)) + (len(tied) if "mlm___cls" in layers else 0)
+        if "mlm___cls" in layers:  # programs look for the tied table there as well
+            assert listed["mlm___cls"][-5:] == tied and len(tied) == 5
+            assert file["mlm___cls"][tied[0]] == file["bert"][tied[0]]
+        kernel = file[f"bert/tf_model/{QUERY}"][...]
+    wanted = values(model)["bert/encoder/layer_1/attention/self/query/kernel"]
+    np.testing.assert_array_equal(kernel, wanted)
+
+
+def test_head_without_a_class_is_refused(tmp_path):
+    arrays = {"bilstm.forward_0.kernel": np.zeros((2, 2), np.float32)}
+    message = f"{FILE}: no TensorFlow class .* has bilstm.forward_0.kernel; write anoth"
+    with pytest.raises(ValueError, match=message):
+        tf_keras_h5.save(tmp_path / FILE, arrays)
+    assert not (tmp_path / FILE).exists()
+
+
+def shard(folder, arrays):
+    (folder / FILE).unlink()
+    weight_map = {}
+    for i in range(3):
+        name = f"tf_model-{i + 1:05}-of-00003.h5"
+        with h5py.File(folder / name, "w") as file:
+            for key in sorted(arrays)[i::3]:
+                file[key] = arrays[key]
+                weight_map[f"tf_bert_for_pre_training/{key}"] = name
+    index = folder / tf_keras_h5.INDEX_FILE
+    index.write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    return index, weight_map
+
+
+def test_shards_are_read_if_they_are_whole(theirs):
+    folder, model, arrays = theirs
+    index, weight_map = shard(folder, arrays)
+    for path in (folder, index):
+        assert_loads(path, model)
+    name = weight_map[f"tf_bert_for_pre_training/{QUERY}"]
+    with h5py.File(folder / name, "r+") as file:
+        del file[QUERY]
+    message = f"{name}: lacks bert.encoder.layer.1.attention.self.query.weight, which "
+    with pytest.raises(ValueError, match=f"{message}tf_model.h5.index.json places the"):
+        checkpoint.load(model, folder)
+    (folder / name).unlink()
+    with pytest.raises(ValueError, match=f"{name}: not a readable HDF5 file"):
+        checkpoint.load(model, folder)
+
+
+def test_remote_files_are_copied_first(theirs):
+    folder, model, arrays = theirs
+    remote = f"ram://{folder.name}"
+    tf.io.gfile.copy(str(folder / FILE), f"{remote}/one/{FILE}")
+    assert_loads(f"{remote}/one/{FILE}", model)
+    index, weight_map = shard(folder, arrays)
+    for name in {index.name, *weight_map.values()}:
+        tf.io.gfile.copy(str(folder / name), f"{remote}/more/{name}")
+    assert_loads(f"{remote}/more/{index.name}", model)
+
+
+def test_safetensors_of_their_classes_have_the_same_names(theirs):
+    folder, model, arrays = theirs
+    (folder / FILE).unlink()
+    path = folder / "model.safetensors"
+    held = {key: np.ascontiguousarray(value) for key, value in arrays.items()}
+    safetensors.numpy.save_file(held, path, {"format": "tf"})
+    assert_loads(folder, model)
+    safetensors.numpy.save_file(held, path, {"format": "pt"})
+    with pytest.raises(ValueError, match="none of its 46 variables belongs to a BERT"):
+        checkpoint.load(model, folder)
+
+
+def test_which_of_several_files_is_read(theirs, tiny_config):
+    folder, model, _ = theirs
+    other = random_model(tiny_config, "pretraining", seed=3)
+    conversion.write(folder, other, "google")  # some releases hold both
+    assert_loads(folder, other)
+    assert_loads(folder / FILE, model)
+    for path in folder.glob("bert_model.ckpt*"):
+        path.unlink()
+    assert_loads(folder, model)
+    hugging_face.save(folder, other)
+    assert_loads(folder, other)
+    assert_loads(folder / FILE, model)
+
+
+@pytest.mark.parametrize(
+    ("network", "head"),
+    [("gpt", "language_model"), ("gpt2", "classifier"), ("pair", "seq2seq")],
+)
+def test_other_networks_are_read(tiny_config, tmp_path, network, head):
+    """A bias of GPT and GPT-2 is [1, out], and both sides of a pair are `bert`."""
+    model = random_model(configs(tiny_config)[network], head)
+    if head == "classifier":  # there it has no bias
+        model.classifier.logits.bias.assign(np.zeros(3))
+    hugging_face.save(tmp_path, model)
+    tensors = safetensors.numpy.load_file(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    tensors.pop("score.bias", None)
+    with h5py.File(tmp_path / FILE, "w") as file:
+        for name, value in tensors.items():
+            key = re.sub(r"\.(\d+)\.", r"_._\1.", name).replace("_._", "#")
+            key = key.replace(".", "/").replace("#", "_._") + ":0"
+            if network == "pair":
+                key = re.sub("^encoder/", "encoder/bert/", key)
+            elif value.ndim == 1 and "attn" in key:
+                value = value[None]
+            elif name == "score.weight":
+                key, value = "score/kernel:0", value.T
+            file[f"{key.split('/')[0]}/tf_model/{key}"] = value
+    assert_loads(tmp_path, model, head)
+
+
+def test_damaged_files_are_one_line(theirs):
+    folder, model, arrays = theirs
+    path = folder / FILE
+    whole = path.read_bytes()
+    for content in (whole[: len(whole) // 2], b"", b"no HDF5" * 999):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"{FILE}: not a readable HDF5.*copy it a"):
+            checkpoint.load(model, folder)
+    save_like_theirs(path, {**arrays, QUERY: arrays[QUERY].astype(np.int8)})
+    with pytest.raises(
+        ValueError, match=r"query\.weight is of type int8, as in a quan"
+    ):
+        checkpoint.load(model, folder)
+    t5 = {"decoder/block_._0/layer_._0/SelfAttention/q/kernel:0": arrays[QUERY]}
+    for held in ({}, t5):
+        save_like_theirs(path, held, "tf_t5_model")
+        with pytest.raises(ValueError, match=r"belongs to a BERT.*choose another"):
+            checkpoint.load(model, folder)
+    with h5py.File(path, "w") as file:  # without groups
+        file["x"], file["e"], file[":0"] = np.zeros(3), h5py.Empty("f4"), np.zeros(3)
+    with pytest.raises(ValueError, match="none of its 2 variables belongs to a BERT"):
+        checkpoint.load(model, folder)
+
+
+def test_half_precision_is_widened(theirs):
+    folder, model, arrays = theirs
+    halves = {key: value.astype(np.float16) for key, value in arrays.items()}
+    save_like_theirs(folder / FILE, halves)
+    again = random_model(model.config, "pretraining", seed=2)
+    checkpoint.load(again, folder)
+    halved = values(model).items()
+    wanted = {k: v.astype(np.float16).astype(np.float32) for k, v in halved}
+    assert_equal(values(again), wanted)
+
+
+TORCH = """
+def load(file, map_location, weights_only):
+    assert (map_location, weights_only) == ("cpu", True)
+    return {file.rsplit("/", 1)[1]: Tensor()}
+
+class Tensor:
+    def clone(self):
+        return self
+    contiguous = clone
+    def __repr__(self):
+        return "T"
+"""
+SAVE = "def save_file(*arguments):\n    print(arguments)\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "first", "converted"),
+    [
+        (["pytorch_model.bin"], "pytorch_model.bin", ["pytorch_model.bin"]),
+        (
+            [
+                "pytorch_model-1.bin",
+                "pytorch_model-2.bin",
+                "pytorch_model.bin.index.json",
+            ],
+            "pytorch_model-1.bin",
+            ["pytorch_model-1.bin", "pytorch_model-2.bin"],
+        ),
+        (["weights.pt", "other.pth"], "other.pth", ["other.pth"]),
+    ],
+)
+def test_pickles_are_refused_with_a_command(tmp_path, files, first, converted):
+    """The command runs with stand-ins for PyTorch and safetensors.torch."""
+    folder, modules = tmp_path / "m", tmp_path / "modules"
+    for path in (folder, modules / "safetensors"):
+        path.mkdir(parents=True)
+    for file in files:
+        (folder / file).write_bytes(b"x")
+    for place in (folder, folder / first):
+        with pytest.raises(
+            ValueError, match=f"^{folder}/{first} is not read"
+        ) as caught:
+            checkpoint.find(place)
+    (line,) = str(caught.value).splitlines()
+    (command,) = re.findall(r'python -c "([^"]+)"', line)
+    (modules / "torch.py").write_text(TORCH)
+    (modules / "safetensors" / "__init__.py").touch()
+    (modules / "safetensors" / "torch.py").write_text(SAVE)
+    run = [sys.executable, "-c", command]
+    done = subprocess.run(run, cwd=modules, capture_output=True, text=True, check=True)
+    tensors, path, metadata = eval(done.stdout, {"T": "T"})
+    assert tensors == dict.fromkeys(converted, "T")
+    assert (path, metadata) == (f"{folder}/model.safetensors", {"format": "pt"})
+
+
+def test_flax_is_refused_with_a_command(tmp_path):
+    (tmp_path / "flax_model.msgpack").write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"flax_model\.msgpack is not read") as caught:
+        checkpoint.find(tmp_path)
+    (command,) = re.findall(r'python -c "([^"]+)"', str(caught.value))
+    compile(command, "command", "exec")
+    assert f".from_pretrained('{tmp_path}', from_flax=True).save_pretr" in command
