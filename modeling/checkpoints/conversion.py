@@ -168,6 +168,11 @@ def read(path, config, head="auto", **settings):
     )
     rows = [name for name, _ in names.named_variables(model)]
     has = {_part(name.path) for name in rows if name.google in report.assigned}
+    if head in pretrainers.CLASS_HEADS and head not in has:
+        raise errors.InputError(
+            f"--head={head}: {report.source} has the names of another head of "
+            f"{config.kind}; leave --head out to find it"
+        )
     for name in rows:
         if name.google in report.missing and (part := _part(name.path)) in has:
             raise errors.InputError(

@@ -389,9 +389,11 @@ def check_sizes(config, vocab_size, files, max_seq_length):
             "give a model whose sides share theirs"
         )
     if max_seq_length > config.max_position_embeddings:
+        before = getattr(config, "first_position", 0)  # rows of no token
+        less = f" less {before}, the positions before the first," if before else ""
         raise errors.InputError(
             f"Cannot use sequence length {max_seq_length} because the {config.kind} "
             "model was only trained up to sequence length "
-            f"{config.max_position_embeddings} (max_position_embeddings in "
+            f"{config.max_position_embeddings} (max_position_embeddings{less} in "
             f"{files.config_file}); lower --max_seq_length"
         )

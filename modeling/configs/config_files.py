@@ -55,9 +55,21 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
             return encoder_decoder_config.EncoderDecoderConfig.from_dict(raw)
         if "num_hidden_groups" in raw:
             model_type = "albert"  # whose releases by Google have no model_type
+        elif "model_type" not in raw:
+            _check_classes(str(raw.get("architectures")))
         kind: Any = bert_family.RELATIVES.get(model_type, config_lib.BertConfig)
         kind = elmo_config.ElmoConfig if "lstm" in raw else kind
         return kind.from_dict(raw)
+
+
+def _check_classes(classes: str) -> None:
+    """Refuses a relative of BERT by its classes; BERT itself needs no model_type."""
+    for model_type, kind in bert_family.RELATIVES.items():
+        if kind.__name__.removesuffix("Config") in classes:
+            raise errors.InputError(
+                f"there is no model_type in it, and {classes} is of a relative of BERT;"
+                f' add "model_type": "{model_type}", or what is right for this class'
+            )
 
 
 def from_values(values: dict[str, Any]) -> Config:

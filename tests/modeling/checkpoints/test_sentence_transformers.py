@@ -5,6 +5,7 @@ computed the same to 2e-6 from directories of both sides, for all these modules.
 """
 
 import functools
+import itertools
 import json
 import shutil
 
@@ -18,7 +19,7 @@ from modeling import pretrainers
 from modeling.checkpoints import conversion, google, pretrained, sentence_transformers
 from modeling.configs import config as config_lib
 from modeling.features.text_vectors import Projection, TextVectors
-from tests import tiny, tiny_gpt
+from tests import tiny, tiny_family, tiny_gpt
 
 TEXTS = ["the film was great", "awful", "a sea and a very very good shop , really"]
 WIDTH = 32
@@ -50,9 +51,17 @@ def network_dir(tmp_path_factory):
 def write(network_dir, tmp_path):
     """A function that makes a directory as one of the forms of the library has it."""
 
-    def make(pooling="mean", dense=(), normalize=False, new=True, place="", name="st"):
+    def make(
+        pooling="mean",
+        dense=(),
+        normalize=False,
+        new=True,
+        place="",
+        name="st",
+        network=network_dir,
+    ):
         root = tmp_path / name
-        shutil.copytree(network_dir, root / place)
+        shutil.copytree(network, root / place)
         modules = [("Transformer", place), ("Pooling", "1_Pooling")]
         values = {"embedding_dimension": WIDTH, "pooling_mode": pooling}
         if not new:
@@ -195,6 +204,35 @@ def test_saved_directory_has_equal_vectors(write, tmp_path, form):
             assert sorted(before) == sorted(after)
             for key, value in before.items():
                 np.testing.assert_array_equal(after[key], value)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "pooling", "forms"),
+    [
+        ("roberta", "mean", ("hugging_face",)),
+        *(
+            pytest.param(*each, ("google", "keras"), marks=pytest.mark.slow)
+            for each in itertools.product(tiny_family.NETWORKS, ("mean", "cls"))
+        ),
+    ],
+)
+def test_relatives_of_bert_have_vectors(write, tmp_path, model_type, pooling, forms):
+    network = tiny_family.write_model(tmp_path / "network", model_type)
+    weights = network / "model.safetensors"
+    bare = safetensors.numpy.load_file(weights)  # as the library saves a network
+    bare = {key.split(".", 1)[1]: value for key, value in bare.items()}
+    safetensors.numpy.save_file(bare, weights)
+    path = write(pooling, DENSE, network=network)
+    loaded = bert.load(path)
+    assert "newly" not in loaded.source and "not used" not in loaded.source
+    expected = compute(path, pooling, DENSE)
+    np.testing.assert_allclose(loaded.embed(TEXTS), expected, atol=1e-5)
+    other = compute(path, "cls" if pooling == "mean" else "mean", DENSE)
+    assert np.abs(other - expected).max() > 1e-3
+    for form in forms:
+        loaded.save(tmp_path / form, form)
+        again = bert.load(tmp_path / form)
+        np.testing.assert_array_equal(again.embed(TEXTS), loaded.embed(TEXTS))
 
 
 def test_written_files_are_those_of_the_library(tmp_path):

@@ -1,0 +1,71 @@
+"""Directories of BERT's relatives as small as those of tiny.py, as transformers writes
+them: config.json, model.safetensors and a tokenizer.
+"""
+
+import json
+import pathlib
+
+from tests import tiny
+
+NETWORKS = ("distilbert", "roberta", "xlm-roberta", "electra", "albert")
+MERGES = [pair.split() for pair in ("Ġ t", "h e", "Ġt he", "Ġ s", "e a", "Ġs ea")]
+
+
+def write_model(directory, model_type, head="none", num_classes=None, **changes):
+    """A directory of a `model_type` with random weights; `changes` are of its config.
+
+    RoBERTa's tokenizer has pairs of bytes, all others have word pieces, since what is
+    tested is the network.
+    """
+    import keras
+
+    from modeling import pretrainers
+    from modeling.checkpoints import hugging_face
+    from modeling.configs import bert_family
+
+    directory = pathlib.Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    tokens = _write_tokenizer(directory, model_type == "roberta")
+    sizes = {
+        "vocab_size": tokens,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "max_position_embeddings": 48,
+        "initializer_range": 0.1,
+        "embedding_size": 16,
+    }
+    kind = bert_family.RELATIVES[model_type]
+    known = kind.keys().values()
+    fields = {name: value for name, value in sizes.items() if name in known}
+    config = kind(**{**fields, "model_type": model_type, **changes})
+    keras.utils.set_random_seed(7)
+    model = pretrainers.build(head, num_classes, config)
+    hugging_face.save(directory, model)
+    return directory
+
+
+def _write_tokenizer(directory, has_bytes):
+    """Writes tokenizer.json or vocab.txt; returns the number of tokens."""
+    if not has_bytes:
+        words = [*tiny.FILLERS, *tiny.SIGNS.values()]
+        vocab = [*tiny.SPECIAL, *words, *"abcdefghijklmnopqrstuvwxyz.,"]
+        (directory / "vocab.txt").write_text("".join(f"{each}\n" for each in vocab))
+        return len(vocab)
+    from data_pipeline.text import gpt2
+
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    vocab = [*special, *gpt2.BYTE_CHARS, *map("".join, MERGES), "<mask>"]
+    ids = {token: number for number, token in enumerate(vocab)}
+    raw = {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": ids[token], "content": token} for token in (*special, "<mask>")
+        ],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+        "model": {"type": "BPE", "vocab": ids, "merges": MERGES},
+    }
+    (directory / "tokenizer.json").write_text(json.dumps(raw), encoding="utf-8")
+    return len(vocab)
