@@ -137,14 +137,14 @@ def is_elmo(config_file):
     return config_file.endswith(file_names.ELMO_OPTIONS)
 
 
-def files(config, tokenizer):
+def files(config, tokenizer, *, for_library=False):
     """{file name: text} of config and, if there is a tokenizer, its vocabulary.
 
     `locate` finds these beside the weights.
     """
     texts = {config.file_name: config.to_json_string()}
-    if getattr(config, "generation", None):
-        texts[file_names.GENERATION_CONFIG] = config.generation_json()
+    if config.network == "encoder_decoder" and (config.generation or for_library):
+        texts[file_names.GENERATION_CONFIG] = config.generation_json(for_library)
     return texts if tokenizer is None else texts | tokenizer.files()
 
 
