@@ -25,9 +25,7 @@ class Packed:
     # row of characters, int16 [sum of lengths, C]
     tokens: np.ndarray
     splits: np.ndarray  # int64 [N * G + 1], where sequences begin and the last one ends
-    first_lengths: (
-        np.ndarray
-    )  # int32 [N * G], tokens of segment 0: [CLS], A, and [SEP]s
+    first_lengths: np.ndarray  # int32 [N * G], tokens of segment 0: [CLS], A, and [SEP]
     num_truncated: int = 0  # examples that lost tokens to the length limit
     num_sequences: int = 1  # G, which follow each other: one for each answer, or order
 

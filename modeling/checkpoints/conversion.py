@@ -58,11 +58,7 @@ WRITTEN = (
 )
 OWN_FILES = (  # and of the files beside them; these may be overwritten
     *pretrained.CONFIG_FILES,
-    file_names.VOCAB,
-    *file_names.MERGES,
-    *file_names.MERGES.values(),
-    file_names.TOKENIZER_CONFIG,
-    file_names.ADDED_TOKENS,
+    *file_names.OF_TOKENIZERS,
     file_names.LABEL_MAP,
     file_names.HEAD,
     *sentence_transformers.WRITTEN,
