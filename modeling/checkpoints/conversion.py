@@ -62,10 +62,7 @@ WRITTEN = (
 OWN_FILES = (  # and of the files beside them; these may be overwritten
     *pretrained.CONFIG_FILES,
     file_names.GENERATION_CONFIG,
-    file_names.VOCAB,
-    *sum(file_names.MERGES.items(), ()),
-    file_names.TOKENIZER_CONFIG,
-    file_names.ADDED_TOKENS,
+    *file_names.OF_TOKENIZERS,
     file_names.LABEL_MAP,
     file_names.HEAD,
     *sentence_transformers.WRITTEN,
