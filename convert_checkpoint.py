@@ -30,6 +30,7 @@ from data_pipeline import label_maps
 from data_pipeline.text import opening, wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import (
+    comparison,
     conversion,
     hugging_face,
     keras_files,
@@ -140,7 +141,7 @@ def main(_):
                 modules=source.modules,
             )
             again = conversion.read_again(directory, model, source.head)
-            largest = conversion.compare(source.model, again, missing)
+            largest = comparison.compare(source.model, again, missing)
     print(f"largest difference, before and after: weights 0, outputs {largest:g}")
     print(f"wrote {FLAGS.output_dir} ({FLAGS.to})")
 

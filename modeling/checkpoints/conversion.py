@@ -16,8 +16,8 @@ import numpy as np
 import safetensors
 import tensorflow as tf
 
-from contract import atomic_files, errors, features, file_names, wording
-from modeling import pretrainers, text_encoder, token_heads
+from contract import atomic_files, errors, file_names, wording
+from modeling import pretrainers, text_encoder
 from modeling.checkpoints import (
     checkpoint,
     google,
@@ -80,7 +80,6 @@ _HEAD_OF = {
 }
 _UNNEEDED = ("bert/pooler/", "masked_lm/", "next_sentence/")  # by other tasks
 _USUAL_HEADS = {"gpt": "language_model", "encoder_decoder": "seq2seq"}
-TOLERANCE = 1e-5  # outputs of equal weights differ at most by the order of sums
 
 
 @dataclasses.dataclass(frozen=True)
@@ -438,74 +437,3 @@ def _as_released(config, texts):
     if gpt_config.GptConfig.from_dict(raw) == dataclasses.replace(config, extra={}):
         del texts[config.file_name]
     return {**texts, file_names.HPARAMS: json.dumps(raw)}
-
-
-def compare(first, second, missing=()):
-    """Compares the weights of two models; returns the largest difference of an output.
-
-    `second` may have more rows in its vocabulary, which are not compared, and takes the
-    variables in `missing` (Google names) from `first`.
-
-    Raises:
-        ValueError: a weight differs, the configs do in more than the size of the
-            vocabulary, or outputs differ by more than `TOLERANCE` or are not finite.
-    """
-    shape = first.config.network_alone()
-    if shape != second.config.network_alone().with_vocab_size(shape.vocab_size):
-        raise errors.InputError(
-            f"the config was not kept: {shape} became {second.config}"
-        )
-    weights, others = names.named_variables(first), names.named_variables(second)
-    for (name, value), (_, other) in zip(weights, others, strict=True):
-        if name.google in missing:
-            other.assign(value)
-        ours, theirs = np.asarray(value), np.asarray(other)
-        new = range(shape.vocab_size, second.config.vocab_size)
-        theirs = np.delete(theirs, new, axis=0) if len(theirs) > len(ours) else theirs
-        if not np.array_equal(ours, theirs, equal_nan=True):
-            raise errors.InputError(f"{name.google} was not kept; nothing is written")
-    batch = make_batch(first.config)
-    outputs = zip(_outputs(first, batch), _outputs(second, batch), strict=True)
-    largest = np.max([np.abs(x - y[..., : x.shape[-1]]).max() for x, y in outputs])
-    if not largest <= TOLERANCE:  # nor if it is no number
-        raise errors.InputError(
-            f"the outputs before and after differ by {largest}; nothing is written: "
-            "the weights may be damaged (not finite numbers); convert another copy"
-        )
-    return float(largest)
-
-
-def _outputs(model, batch):
-    if isinstance(model, token_heads.CausalLMMixin):  # logits, of tokens alone
-        return [np.asarray(model.logits(batch))[..., : model.config.vocab_size]]
-    if getattr(model, "sequences", "single") != "single":
-        batch = {name: x.reshape(2, 2, -1) for name, x in batch.items()}
-    return [np.asarray(x) for x in tf.nest.flatten(model(batch, training=False))]
-
-
-def make_batch(config):
-    """Features that are always the same for a config: 4 texts of up to 32 tokens."""
-    rng = np.random.default_rng(0)
-    length = min(32, config.max_position_embeddings)
-    lengths = np.linspace(length, max(1, length // 4), 4).astype(int)[:, None]
-    mask = (np.arange(length)[None] < lengths).astype(np.int32)
-    segments = (np.arange(length)[None] >= lengths // 2).astype(np.int32)
-    if config.network == "elmo" and config.reads_characters:
-        shape = (*mask.shape, config.max_characters)
-        ids = rng.integers(0, elmo_config.NUM_CHARACTERS, shape, np.int32) + 1
-        ids *= mask[..., np.newaxis]
-    else:
-        ids = rng.integers(0, config.vocab_size, mask.shape, np.int32) * mask
-    batch = {}
-    if config.network == "encoder_decoder":
-        size = min(16, config.decoder.max_position_embeddings)
-        target = rng.integers(0, config.num_outputs, (4, size + 1), np.int32)
-        values = target[:, :-1], np.ones((4, size), np.int32), target[:, 1:]
-        batch = dict(zip(features.DECODER_INPUTS, values, strict=True))
-    return {
-        **batch,
-        "input_ids": ids,
-        "input_mask": mask,
-        "segment_ids": np.minimum(segments, max(config.type_vocab_size, 1) - 1) * mask,
-        "masked_lm_positions": rng.integers(0, length // 4 or 1, (4, 2), np.int32),
-    }

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from data_pipeline.batches import sharing
 from modeling import kernels, kernels_tf, models, pretrainers, sequences
-from modeling.checkpoints import conversion, names, pretrained
+from modeling.checkpoints import comparison, conversion, names, pretrained
 from modeling.features import attention_maps, head_config, text_vectors
 from tests import family_weights
 
@@ -241,7 +241,7 @@ def test_files_are_written_back_as_they_were(tmp_path, name):
     for key, value in CASES[name].config.items():
         assert key in ignored or raw.get(key, False) == value, key
     again = conversion.read(target, pretrained.read_config(target / "config.json"))
-    assert conversion.compare(read.model, again.model, read.report.missing) == 0
+    assert comparison.compare(read.model, again.model, read.report.missing) == 0
 
 
 @pytest.mark.parametrize("target", ["google", "keras"])
@@ -253,11 +253,11 @@ def test_other_formats_hold_the_same(tmp_path, network, head, target):
     again = conversion.read_again(tmp_path, model, "auto")
     assert type(again) is type(model)
     assert again.config.network_alone() == model.config.network_alone()
-    assert conversion.compare(model, again) == 0
+    assert comparison.compare(model, again) == 0
     changed = again.trainable_variables[0]
     changed.assign_add(tf.ones_like(changed))
     with pytest.raises(ValueError, match="was not kept"):
-        conversion.compare(model, again)
+        comparison.compare(model, again)
 
 
 def sequence(model, features, positions=None, seed=None):

@@ -17,6 +17,7 @@ import safetensors.numpy
 
 from modeling import pretrainers
 from modeling.checkpoints import (
+    comparison,
     conversion,
     google,
     hugging_face,
@@ -130,7 +131,7 @@ def test_round_trip_through_all_formats_is_exact(tiny_config, tmp_path, network,
         assert (read.format, read.head) == (target, head)
         assert read.report.missing == read.report.unused == ()
         assert_equal(values(read.model), wanted)
-        assert conversion.compare(model, read.model) == 0
+        assert comparison.compare(model, read.model) == 0
         model = read.model
     first, last = (next((tmp_path / n).glob("*.data-00000-of-00001")) for n in "03")
     assert first.read_bytes() == last.read_bytes()
@@ -219,26 +220,26 @@ def test_masked_lm_alone_stays_alone(tiny_config, tmp_path):
         path = tmp_path / conversion.FILES[target]
         read = conversion.read(path, tiny_config)
         assert set(read.report.missing) == set(missing)
-        assert conversion.compare(model, read.model, missing) == 0
+        assert comparison.compare(model, read.model, missing) == 0
     raw = json.loads((tmp_path / "config.json").read_text("utf-8"))
     assert raw["architectures"] == ["BertForMaskedLM"]
 
 
 def test_compare_sees_every_change(tiny_config):
     first, second = (random_model(tiny_config, "classifier") for _ in range(2))
-    assert conversion.compare(first, second) == 0
+    assert comparison.compare(first, second) == 0
     value = np.array(second.classifier.logits.bias)
     value[1] = np.nextafter(value[1], 9)
     second.classifier.logits.bias.assign(value)
     with pytest.raises(ValueError, match="output_bias was not kept"):
-        conversion.compare(first, second)
-    assert conversion.compare(first, second, ["output_bias"]) == 0
+        comparison.compare(first, second)
+    assert comparison.compare(first, second, ["output_bias"]) == 0
     relu = dataclasses.replace(tiny_config, hidden_act="relu")
     with pytest.raises(ValueError, match="the config was not kept"):
-        conversion.compare(first, random_model(relu, "classifier"))
+        comparison.compare(first, random_model(relu, "classifier"))
     first.network.pooler.bias.assign(np.full(16, np.nan, np.float32))
     with pytest.raises(ValueError, match="differ by nan; nothing is written"):
-        conversion.compare(first, first)
+        comparison.compare(first, first)
 
 
 def test_number_of_rows(tiny_config):

@@ -9,7 +9,14 @@ import pytest
 import safetensors.numpy
 
 from modeling import pretrainers
-from modeling.checkpoints import checkpoint, conversion, google, names, pretrained
+from modeling.checkpoints import (
+    checkpoint,
+    comparison,
+    conversion,
+    google,
+    names,
+    pretrained,
+)
 from modeling.configs import gpt_config
 from tests.modeling import left_to_right
 from tests.modeling.random_weights import assert_equal, random_model, values
@@ -93,7 +100,7 @@ def test_special_tokens_get_new_rows_before_positions(released, gpt_record):
     np.testing.assert_array_equal(longer[70:], table[61:])
     mean = np.tile(table[:61].mean(0), (9, 1))
     np.testing.assert_allclose(longer[61:70], mean, atol=1e-6)
-    assert conversion.compare(model, grown) < ROUNDING
+    assert comparison.compare(model, grown) < ROUNDING
 
 
 @pytest.mark.parametrize("name", ["gpt", "gpt2"])

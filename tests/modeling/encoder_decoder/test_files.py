@@ -10,7 +10,13 @@ import pytest
 import safetensors.numpy
 
 from modeling import pretrainers
-from modeling.checkpoints import checkpoint, conversion, pretrained, warm_start
+from modeling.checkpoints import (
+    checkpoint,
+    comparison,
+    conversion,
+    pretrained,
+    warm_start,
+)
 from modeling.encoder_decoder import config as encoder_decoder_config
 from tests.modeling.random_weights import assert_equal, random_model, values
 
@@ -141,12 +147,12 @@ def test_run_of_ours_has_names_of_both_sides(seq2seq_model, tmp_path):
     config = pretrained.read_config(pretrained.look_in(tmp_path).config_file)
     read = conversion.read(tmp_path, config)
     assert_equal(values(read.model), values(seq2seq_model))
-    assert conversion.compare(seq2seq_model, read.model) == 0
+    assert comparison.compare(seq2seq_model, read.model) == 0
     # The twin: another order of layers is seen.
     block = read.model.network.decoder.blocks[0].cross_attention.query.kernel
     block.assign(read.model.network.decoder.blocks[1].cross_attention.query.kernel)
     with pytest.raises(ValueError, match=r"crossattention/self/query.*not kept"):
-        conversion.compare(seq2seq_model, read.model)
+        comparison.compare(seq2seq_model, read.model)
 
 
 def test_other_heads_and_lost_variables_are_refused(
@@ -170,7 +176,7 @@ def test_tokens_can_be_added_to_both_sides(seq2seq_model):
     for side in (grown.network.encoder, grown.network.decoder):
         table = np.asarray(side.embeddings.word_embeddings)
         np.testing.assert_allclose(table[67:], [table[:67].mean(0)] * 3, atol=1e-6)
-    assert conversion.compare(seq2seq_model, grown) < 1e-5
+    assert comparison.compare(seq2seq_model, grown) < 1e-5
 
 
 def pair_of(encoder, decoder):
