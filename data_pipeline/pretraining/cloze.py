@@ -1,8 +1,8 @@
 """Texts with [MASK] to features, and logits to tokens, as TensorFlow operations.
 
 Inside a SavedModel, for a batch of texts: each [MASK] that stands in a text as written
-is the token, what stands between is tokenized as any text. Before RoBERTa's <mask>
-whitespace belongs to it.
+is the token, what stands between is tokenized as any text. RoBERTa's <mask> takes the
+whitespace before it.
 """
 
 import re
@@ -34,8 +34,8 @@ def check(tokenizer: base.Tokenizer, top_k: int) -> None:
     if tokenizer.mask_id is None:
         raise errors.InputError(
             f"the vocabulary of {tokenizer.vocab_size} tokens has no "
-            f"{tokenizer.mask_token}, which "
-            "stands for what is to be filled in; give the vocab.txt of the checkpoint"
+            f"{tokenizer.mask_token}, which stands for what is to be filled in; give "
+            "the vocabulary of the checkpoint"
         )
     if top_k > tokenizer.vocab_size:
         raise errors.InputError(

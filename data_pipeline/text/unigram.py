@@ -48,6 +48,7 @@ _FILE = text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto())
 _Model: Any = message_factory.GetMessages([_FILE])["Model"]
 _NORMAL, _UNKNOWN, _CONTROL, _UNUSED = 1, 2, 3, 5  # types of pieces
 _UNIGRAM = 1  # a type of models
+_DAMAGED = message.DecodeError, tf.errors.OpError
 _IDENTITY = struct.pack("<I", 1024) + bytes(1025)  # a map; without any, there is a log
 
 
@@ -181,7 +182,7 @@ def open_file(path: str, lowers: bool, keeps_accents: bool) -> UnigramTokenizer:
         if (*names[:4], *names[-1:]) == _XLM_ROBERTA:
             return UnigramTokenizer(unigrams, False, False, True)
         problem = f"it begins with {', '.join(names[:4])}"
-    except (message.DecodeError, LookupError, TypeError, tf.errors.OpError) as error:
+    except (*_DAMAGED, AttributeError, LookupError, TypeError, ValueError) as error:
         problem = repr(error)[:80]
     raise errors.InputError(
         f"{path}: is no unigram model of XLM-RoBERTa or ALBERT ({problem}); copy it "
@@ -234,19 +235,15 @@ def _serialize(pieces, special, charsmap=_IDENTITY):
 @functools.cache
 def _accents():
     """A pattern of what the library takes for accents; its tables are of Unicode 9."""
-    everything = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
-    left = normalizers.StripAccents().normalize_str(everything)
-    return f"[{''.join(sorted({*everything} - {*left}))}]+"
+    points = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
+    left = normalizers.StripAccents().normalize_str(points)
+    return f"[{''.join(sorted({*points} - {*left}))}]+"
 
 
 def _operation(model, out_type):
     """One for all eager calls; a graph has its own, so that no export tracks any."""
-    if tf.executing_eagerly():
-        return _eager_operation(model, out_type)
-    return text.SentencepieceTokenizer(model, out_type)
+    make = _eager_operation if tf.executing_eagerly() else text.SentencepieceTokenizer
+    return make(model, out_type)
 
 
-@functools.lru_cache(maxsize=8)
-def _eager_operation(model, out_type):
-    with tf.device("CPU:0"):
-        return text.SentencepieceTokenizer(model, out_type)
+_eager_operation = functools.lru_cache(maxsize=8)(text.SentencepieceTokenizer)

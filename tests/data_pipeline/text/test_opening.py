@@ -106,7 +106,9 @@ def test_word_pieces_of_a_tokenizer_json(tmp_path):
     [
         ({"added_tokens": [{"content": "x"}]}, "not a tokenizer of word pieces"),
         ({"added_tokens": [{"content": "x", "id": 4}]}, "ids of its 9 tokens are not"),
-        ({"model": {"type": "Unigram", "vocab": {"a": 0}}}, "not a tokenizer of word"),
+        ({"model": {"type": "Unigram", "vocab": {"a": 0}}}, "is no unigram model"),
+        ({"model": {"type": "Unigram"}, "normalizer": []}, "is no unigram model"),
+        ({"model": {"type": "WordLevel", "vocab": {"a": 0}}}, "not a tokenizer of"),
         ({"model": {"vocab": {"a": "0"}}}, "ids of its 6 tokens"),
         (
             {"model": {"vocab": {"a": 4}}, "added_tokens": []},

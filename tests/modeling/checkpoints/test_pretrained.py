@@ -144,8 +144,8 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
     files = """added_tokens.json bert_config.json config.json head.json merges.txt
         generation_config.json
         model-*-of-*.safetensors model.safetensors model.safetensors.index.json
-        special_tokens_map.json tokenizer.json tokenizer_config.json vocab.json
-        vocab.txt"""
+        sentencepiece.bpe.model special_tokens_map.json spiece.model
+        tokenizer.json tokenizer_config.json vocab.json vocab.txt"""
     inside = [f"[0-9]_*/{file}" for file in files.split()]
     wanted = sorted([*files.split(), *modules, *inside])
     assert calls == [("google-bert/bert-base-uncased", wanted)]
