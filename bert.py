@@ -35,6 +35,7 @@ from modeling.checkpoints import (
     output_directory,
     sentence_transformers,
 )
+from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.features import attention_maps, vectors
 from modeling.generation import beam_search
 from serving import export, formats
@@ -208,26 +209,18 @@ class Loaded:
         outputs, mask = self.model.encode(inputs, None), inputs[features.INPUT_MASK]
         return np.asarray(attention_maps.compute(self.model.network, outputs, mask))[0]
 
-    def write(
-        self,
-        texts,
-        *,
-        max_target_length: int | None = None,
-        num_beams: int | None = None,
-        length_penalty: float | None = None,
-        early_stopping: bool | str | None = None,
-        no_repeat_ngram_size: int | None = None,
-        min_target_length: int | None = None,
-    ) -> list[str]:
+    def write(self, texts, **settings) -> list[str]:
         """The text that an encoder-decoder writes for each text, as in run_seq2seq.py.
 
-        A string is one text. Defaults are those of generation_config.json and then of
-        run_seq2seq.py's flags; targets have at most as many tokens as the decoder has
-        positions. Longer sources are cut to `max_seq_length` tokens.
+        A string is one text. `settings` have the names of flags: max_target_length (by
+        default as many tokens as the decoder has positions), min_target_length,
+        num_beams, length_penalty, early_stopping (True, False or "never") and
+        no_repeat_ngram_size; a generation_config.json has other defaults. Longer
+        sources are cut to `max_seq_length` tokens.
 
         Raises:
             ValueError: this is no encoder-decoder, or has not so many positions or
-                tokens.
+                tokens, or there is no such setting.
         """
         config = self.model.config
         if config.network != _PAIR:
@@ -235,14 +228,8 @@ class Loaded:
                 f"write is for encoder-decoders, and this is a network of {config.kind}"
                 "; load the directory of one"
             )
-        settings = config.settings(
-            num_beams=num_beams,
-            length_penalty=length_penalty,
-            early_stopping=early_stopping,
-            no_repeat_ngram_size=no_repeat_ngram_size,
-            min_length=min_target_length,
-            max_new_tokens=max_target_length,
-        )
+        _check_keys("settings", settings, encoder_decoder_config.SETTINGS)
+        settings = config.settings(**settings)
         positions = config.decoder.max_position_embeddings
         most = settings.pop("max_new_tokens", positions)
         if not 1 <= most <= positions:

@@ -8,16 +8,11 @@ from absl import flags
 from cli import command_line, fine_tuning_flags, generation_flags, table_flags
 from contract import export_formats
 from data_pipeline.seq2seq import pairs
+from modeling.encoder_decoder import config as encoder_decoder_config
 
 FLAGS = flags.FLAGS
 _DRAWS = ("temperature", "top_k", "top_p")
 _BEAMS = ("num_beams", "length_penalty", "early_stopping")
-# {key of generation_config.json: flag}
-_SETTINGS = {
-    **{name: name for name in (*_BEAMS, "no_repeat_ngram_size")},
-    "min_length": "min_target_length",
-    "max_new_tokens": "max_target_length",
-}
 
 
 def define() -> None:
@@ -137,7 +132,7 @@ def take_settings(config: Any) -> Any:
 
     Draws take nothing about beams, and a run that trains keeps its lengths.
     """
-    for key, name in _SETTINGS.items():
+    for name, key in encoder_decoder_config.SETTINGS.items():
         flag, value = FLAGS[name], config.generation.get(key)
         value = str(value).lower() if isinstance(value, bool) else value
         keeps = flag.present or (FLAGS.do_sample and name in _BEAMS)
@@ -146,7 +141,8 @@ def take_settings(config: Any) -> Any:
         if not keeps and value not in (None, flag.value):
             flag.value = value
             print(f"{name}: {value}, as the directory of the model has it")
-    is_usual = all(FLAGS[n].value == FLAGS[n].default for n in _SETTINGS.values())
+    names = encoder_decoder_config.SETTINGS
+    is_usual = all(FLAGS[name].value == FLAGS[name].default for name in names)
     return dataclasses.replace(config, generation={} if is_usual else settings())
 
 
@@ -214,6 +210,7 @@ def sampling() -> dict[str, Any]:
 
 def settings() -> dict[str, Any]:
     """How texts are written, by the keys of generation_config.json."""
-    values = {key: FLAGS[name].value for key, name in _SETTINGS.items()}
+    names = encoder_decoder_config.SETTINGS.items()
+    values = {key: FLAGS[name].value for name, key in names}
     ends = {"true": True, "false": False}.get(FLAGS.early_stopping, "never")
     return {**values, "early_stopping": ends}

@@ -43,9 +43,13 @@ MERGES = {
     VOCAB_JSON: MERGES_TXT,
     "encoder_bpe_40000.json": "vocab_40000.bpe",
 }
+# Of SentencePiece: of XLM-RoBERTa, and of ALBERT.
+SENTENCEPIECE = "sentencepiece.bpe.model", "spiece.model"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 # {token: id} of those that were added to the vocabulary after it was learned.
 ADDED_TOKENS = "added_tokens.json"
 # A whole tokenizer; and the special tokens, where no newer file has them.
 TOKENIZER = "tokenizer.json"
 SPECIAL_TOKENS = "special_tokens_map.json"
+OF_TOKENIZERS = (VOCAB, *MERGES, *MERGES.values(), *SENTENCEPIECE, TOKENIZER)
+OF_TOKENIZERS += TOKENIZER_CONFIG, ADDED_TOKENS

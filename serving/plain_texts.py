@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tokenizers
-from tokenizers import models, normalizers, pre_tokenizers, processors
+from tokenizers import models, normalizers, pre_tokenizers
 
 from contract import errors, file_names
 from contract import features as feature_names
@@ -32,7 +32,7 @@ def write(module: export.ServedModel, directory: str) -> None:
     library = _library(encoder.tokenizer)
     if library is None:
         return
-    _frame(library, encoder.tokenizer)
+    encoder.tokenizer.frame(library)
     library.enable_truncation(encoder.max_seq_length)
     text = library.to_str(pretty=True)
     with tf.io.gfile.GFile(os.path.join(directory, file_names.TOKENIZER), "w") as file:
@@ -55,20 +55,6 @@ def _library(known):
     result.normalizer = normalizers.BertNormalizer(lowercase=known.do_lower_case)
     result.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return result
-
-
-def _frame(library, known):
-    """Sets the special tokens around texts, as packing.pack."""
-    start, end, *between = (
-        (known.vocab[i], i)
-        for i in (known.start_id, known.end_id, *known.delimiter_ids)
-    )
-    first = [f"{start[0]}:0", "$A:0"]
-    library.post_processor = processors.TemplateProcessing(
-        single=[*first, f"{end[0]}:0"],
-        pair=[*first, *(f"{t}:0" for t, _ in between), "$B:1", f"{end[0]}:1"],
-        special_tokens=[start, end],
-    )
 
 
 class PlainTexts:

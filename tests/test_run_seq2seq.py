@@ -144,6 +144,8 @@ def test_generation_config_has_the_defaults_and_flags_win(trained, files, tmp_pa
     assert loaded.write(sources, **no_rules) == plain
     with pytest.raises(ValueError, match="early_stopping='soon' is not True, False"):
         loaded.write(sources, early_stopping="soon")
+    with pytest.raises(ValueError, match="has the key 'beams'; its keys are num_beams"):
+        loaded.write(sources, beams=2)
 
 
 def test_python_opens_the_encoder_alone(trained):

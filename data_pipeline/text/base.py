@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tokenizers
+from tokenizers import processors
 
 from contract import errors
 
@@ -182,6 +184,32 @@ class Tokenizer:
     def library(self) -> Any:
         """The same as a tokenizers.Tokenizer; None where there is none."""
         return None
+
+    def frame(self, library: tokenizers.Tokenizer) -> None:
+        """Sets the special tokens that it puts around texts, as packing.pack does."""
+        ids = (self.start_id, self.end_id, *self.delimiter_ids)
+        start, end, *between = (self.vocab[index] for index in ids)
+        first = [f"{start}:0", "$A:0"]
+        library.post_processor = processors.TemplateProcessing(
+            single=[*first, f"{end}:0"],
+            pair=[*first, *(f"{token}:0" for token in between), "$B:1", f"{end}:1"],
+            special_tokens=[(start, self.start_id), (end, self.end_id)],
+        )
+
+    def _set_special(self, names, num_delimiters):
+        """Sets the ids of `names`: start, padding, end, unknown and mask."""
+        ids = {token: i for i, token in enumerate(self.vocab) if token in names}
+        self.start_id = self.cls_id = ids[names[0]]
+        self.end_id = self.sep_id = self.document_end_id = ids[names[2]]
+        self.delimiter_ids = (self.sep_id,) * num_delimiters
+        self.mask_token = names[4]
+        self.unk_id, self.mask_id = ids.get(names[3]), ids.get(self.mask_token)
+        self.special_ids = tuple(sorted(ids.values()))
+
+    def _named_settings(self, name):
+        """Those of a class of transformers whose mask takes the space before it."""
+        mask = {"__type": "AddedToken", "content": self.mask_token, "lstrip": True}
+        return {"tokenizer_class": name, "mask_token": mask}
 
     def _checked(self, ids):
         ids = [int(index) for index in ids]

@@ -38,7 +38,9 @@ class BytePairTokenizer(base.Tokenizer):
     def with_special_tokens(self) -> "BytePairTokenizer":
         """A tokenizer with GPT's three special tokens at the end of the vocabulary."""
         missing = [t for t in (START, DELIMITER, END) if t not in self._ids]
-        return self._with_vocab([*self.vocab, *missing]) if missing else self
+        if not missing or self.start_id is not None:
+            return self
+        return self._with_vocab([*self.vocab, *missing])
 
     def definition(self) -> list[str]:
         """All that decides which ids a text becomes, but for lower-casing."""
@@ -165,41 +167,24 @@ class RobertaTokenizer(Gpt2Tokenizer):
     `adds_space` is whether a text that does not begin with a space gets one.
     """
 
-    mask_token = "<mask>"
     mask_takes_space = True
 
     def __init__(
-        self,
-        vocab: Sequence[str],
-        merges: Sequence[tuple[str, str]],
-        adds_space: bool = False,
+        self, vocab: Sequence[str], merges: Sequence[tuple[str, str]], adds_space: bool
     ):
         super().__init__(vocab, merges)
         self.adds_space = adds_space
-        self.start_id = self.cls_id = self._ids["<s>"]
-        self.end_id = self.sep_id = self.document_end_id = self._ids["</s>"]
-        self.delimiter_ids = (self.sep_id, self.sep_id)
-        self.unk_id = self._ids.get("<unk>")
-        self.mask_id = self._ids.get(self.mask_token)
-        special = (self._ids.get(token) for token in bpe_files.OF_ROBERTA)
-        self.special_ids = tuple(sorted(i for i in special if i is not None))
-
-    def with_special_tokens(self) -> "RobertaTokenizer":
-        return self
+        self._set_special(bpe_files.OF_ROBERTA, 2)
 
     def library(self) -> tokenizers.Tokenizer:
-        return self._pairs
+        return tokenizers.Tokenizer.from_str(self._pairs.to_str())  # a copy to change
 
     def definition(self) -> list[str]:
         return [*super().definition(), f"add_prefix_space {self.adds_space}"]
 
     def settings(self) -> dict[str, Any]:
-        mask = {"__type": "AddedToken", "content": self.mask_token, "lstrip": True}
-        return {
-            "tokenizer_class": "RobertaTokenizer",
-            "add_prefix_space": self.adds_space,
-            "mask_token": mask,
-        }
+        settings = self._named_settings("RobertaTokenizer")
+        return {**settings, "add_prefix_space": self.adds_space}
 
     def _rows_to_ids(self, texts):
         if self.adds_space:

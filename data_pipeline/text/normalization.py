@@ -83,6 +83,12 @@ def fold(texts: tf.Tensor, do_lower_case: bool) -> tf.Tensor:
     return tf.strings.regex_replace(texts, r"[\t\n\r\p{Z}]", " ")
 
 
+def lower(texts: tf.Tensor) -> tf.Tensor:
+    """Lower-cases each character of clean texts [B] by itself, sigma too."""
+    texts = tf.strings.regex_replace(tf.strings.lower(texts), "Σ", "σ")
+    return tf.strings.lower(_lower_new_capitals(texts), encoding="utf-8")
+
+
 def hide_long_words(texts: tf.Tensor) -> tf.Tensor:
     """The rest of `normalize`, for texts [B] from `fold`."""
     has_long_run = tf.strings.regex_full_match(texts, _LONG_RUN)

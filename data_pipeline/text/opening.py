@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from contract import errors, file_names, json_files
 from data_pipeline.tables import text_rows
-from data_pipeline.text import base, bpe_files, elmo, gpt, gpt2, wordpiece
+from data_pipeline.text import base, bpe_files, elmo, gpt, gpt2, unigram, wordpiece
 
 # tokenization.py, validate_case_matches_checkpoint: the releases it knows by name.
 _LOWER_RELEASES = {
@@ -134,17 +134,20 @@ def check_exports(tokenizer: base.Tokenizer, exports: bool) -> None:
 def open_vocabulary(
     vocab_file: str, do_lower_case: bool = True, gpt_tokenizer: str | None = None
 ) -> base.Tokenizer:
-    """Opens the tokenizer of a vocabulary: of word pieces, GPT, GPT-2 or RoBERTa.
+    """Opens the tokenizer of a vocabulary: of word pieces, byte pairs or unigrams.
 
     Args:
-        vocab_file: vocab.txt, or as in `bpe_files.read`.
-        do_lower_case: of word pieces alone; GPT's text is, and GPT-2's is not.
+        vocab_file: vocab.txt, a file of SentencePiece, or as in `bpe_files.read`.
+        do_lower_case: of word pieces and ALBERT; GPT's text is, the others' is not.
         gpt_tokenizer: one of gpt.GPT_TOKENIZERS; None for that in tokenizer_config.json
             beside the vocabulary, or else the first.
 
     Raises:
-        ValueError: as in `bpe_files.read`, GptTokenizer and BertTokenizer.
+        ValueError: as in `bpe_files.read`, `unigram.open_file` and the tokenizers.
     """
+    if unigram.is_unigrams(vocab_file):
+        accents = _setting(vocab_file, "keep_accents", False)
+        return unigram.open_file(vocab_file, do_lower_case, accents)
     if not bpe_files.is_byte_pairs(vocab_file):
         return wordpiece.BertTokenizer.from_file(vocab_file, do_lower_case)
     vocab, merges, is_byte_level, is_roberta, adds = bpe_files.read(vocab_file)

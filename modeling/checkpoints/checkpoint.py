@@ -149,8 +149,8 @@ def _find_in(directory):
     if paths:
         wrong = f"{len(paths)} checkpoints there ({wording.first_of(paths)})"
     else:
-        why = _explain_unread(directory, *sorted(tf.io.gfile.listdir(directory)))
-        if why:
+        files = sorted(tf.io.gfile.listdir(directory))
+        if why := _explain_unread(directory, *files):
             raise errors.InputError(why)
         wrong = "no checkpoint in this directory"
     raise errors.InputError(

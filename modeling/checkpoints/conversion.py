@@ -62,11 +62,7 @@ WRITTEN = (
 OWN_FILES = (  # and of the files beside them; these may be overwritten
     *pretrained.CONFIG_FILES,
     file_names.GENERATION_CONFIG,
-    file_names.VOCAB,
-    *file_names.MERGES,
-    *file_names.MERGES.values(),
-    file_names.TOKENIZER_CONFIG,
-    file_names.ADDED_TOKENS,
+    *file_names.OF_TOKENIZERS,
     file_names.LABEL_MAP,
     file_names.HEAD,
     *sentence_transformers.WRITTEN,
@@ -376,7 +372,7 @@ def write_directory(
     config = hugging_face.describe(
         model, kept.get("left_out", ()), kept.get("problem_type", "")
     )
-    texts = pretrained.files(config, tokenizer)
+    texts = pretrained.files(config, tokenizer, for_library=target == "hugging_face")
     if target == "google" and config.kind == "GPT-2":
         texts = _as_released(config, texts)
     if target == "google" and config.network == "elmo" and config.reads_characters:
@@ -385,8 +381,6 @@ def write_directory(
         texts[config.file_name] = json.dumps(raw, indent=2, sort_keys=True) + "\n"
     if target in _OF_HUGGING_FACE:
         del texts[config.file_name]  # config.json lies there already
-        if config.network == "encoder_decoder":
-            texts[file_names.GENERATION_CONFIG] = config.generation_json(is_whole=True)
         if tokenizer:
             raw = hugging_face.tokenizer_config(config, tokenizer)
             texts[file_names.TOKENIZER_CONFIG] = json.dumps(raw, indent=2) + "\n"

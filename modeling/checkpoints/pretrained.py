@@ -103,6 +103,7 @@ def look_in(spec, name="--pretrained"):
     config_file = first(CONFIG_FILES) or only(OPTIONS_PATTERN)
     # A vocabulary without its merges is less than a tokenizer.json.
     whole = [name for name, merges in file_names.MERGES.items() if first([merges])]
+    whole += file_names.SENTENCEPIECE
     vocab_file = first(
         [file_names.VOCAB, *whole, file_names.TOKENIZER, *file_names.MERGES]
     )
@@ -126,8 +127,9 @@ def look_beside(weights, spec=""):
     if keras_files.is_keras(path):
         files = dataclasses.replace(files, config_file=path)
     tokenizer_file = os.path.join(files.checkpoint, file_names.TOKENIZER)
-    has_vocab_json = os.path.basename(files.vocab_file) in file_names.MERGES
-    if os.path.exists(tokenizer_file) and not has_vocab_json:
+    whole = {*file_names.MERGES, *file_names.SENTENCEPIECE}
+    is_whole = os.path.basename(files.vocab_file) in whole
+    if os.path.exists(tokenizer_file) and not is_whole:
         files = dataclasses.replace(files, vocab_file=tokenizer_file)
     return dataclasses.replace(files, checkpoint=path)
 
@@ -137,14 +139,14 @@ def is_elmo(config_file):
     return config_file.endswith(file_names.ELMO_OPTIONS)
 
 
-def files(config, tokenizer):
+def files(config, tokenizer, *, for_library=False):
     """{file name: text} of config and, if there is a tokenizer, its vocabulary.
 
     `locate` finds these beside the weights.
     """
     texts = {config.file_name: config.to_json_string()}
-    if getattr(config, "generation", None):
-        texts[file_names.GENERATION_CONFIG] = config.generation_json()
+    if config.network == "encoder_decoder" and (config.generation or for_library):
+        texts[file_names.GENERATION_CONFIG] = config.generation_json(for_library)
     return texts if tokenizer is None else texts | tokenizer.files()
 
 
@@ -271,6 +273,7 @@ def _download(hub_id, name):
         file_names.TOKENIZER,
         file_names.VOCAB_JSON,
         file_names.MERGES_TXT,
+        *file_names.SENTENCEPIECE,
         hugging_face.WEIGHTS_FILE,
         hugging_face.INDEX_FILE,
         hugging_face.SHARDS,

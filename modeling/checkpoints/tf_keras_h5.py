@@ -23,22 +23,16 @@ WEIGHTS_FILE = "tf_model.h5"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 FILES = WEIGHTS_FILE, INDEX_FILE
 SHARDS = "tf_model-*-of-*.h5"
-_TO_PYTORCH = {
-    "kernel": "weight",  # transposed
-    "embeddings": "weight",
-    "gamma": "weight",
-    "beta": "bias",
-}
+# A kernel is transposed as well.
+_LEAVES = dict.fromkeys(("kernel", "embeddings", "gamma"), "weight") | {"beta": "bias"}
 _OF_NORMS = {"weight": "gamma", "bias": "beta"}
 _NORM = re.compile(r"layer_?norm$", re.IGNORECASE)
-# One module of PyTorch is two layers of TensorFlow, `mlm___cls` and `nsp___cls`.
-_SPLIT = {
-    "cls.predictions.": "mlm___cls.predictions.",
-    "cls.seq_relationship.": "nsp___cls.seq_relationship.",
-}
 # Heads of tokens, whose groups hold the embeddings of the network as well.
 _TIED = ("mlm___cls", "lm_head", "generator_lm_head", "predictions", "vocab_projector")
+# ALBERT's class has a bias twice and reads the second.
+_UNREAD_BIAS, _BIAS = "predictions.bias", "predictions.decoder.bias"
 _MODEL = "tf_model"  # any name: programs ignore that of the saved model
+_STRING = h5py.string_dtype("ascii")  # of any length: others fill up a group's header
 _ATTRIBUTES = {"backend": "tensorflow", "keras_version": "2.18.0"}
 
 
@@ -70,6 +64,8 @@ class Tensors:
             to_pytorch(name): _Tensor(array, name.split("/")[-1].removesuffix(":0"))
             for name, array in arrays.items()
         }
+        if _BIAS in self._tensors:
+            self._tensors[_UNREAD_BIAS] = self._tensors[_BIAS]
 
     def keys(self):
         return self._tensors.keys()
@@ -111,15 +107,13 @@ def is_file(path):
 def to_pytorch(name):
     """`nsp___cls/layer_._0/dense/kernel:0` to `cls.layer.0.dense.weight`."""
     parts = [part.split("___")[-1] for part in name.removesuffix(":0").split("/")]
-    parts[-1] = _TO_PYTORCH.get(parts[-1], parts[-1])
+    parts[-1] = _LEAVES.get(parts[-1], parts[-1])
     return ".".join(parts).replace("_._", ".")
 
 
 def _to_tensorflow(name):
-    for module, layer in _SPLIT.items():
-        name = (
-            f"{layer}{name.removeprefix(module)}" if name.startswith(module) else name
-        )
+    name = re.sub(r"^cls\.(?=predictions)", "mlm___cls.", name)
+    name = re.sub(r"^cls\.(?=seq_relationship)", "nsp___cls.", name)
     *parts, leaf = name.split(".")
     module = parts[-1] if parts else ""
     if _NORM.search(module):
@@ -138,6 +132,8 @@ def save(path, tensors):
         ValueError: no class there has such a weight; names it.
     """
     groups, embeddings = collections.defaultdict(dict), {}
+    if _UNREAD_BIAS in tensors:
+        tensors = {**tensors, _BIAS: tensors[_UNREAD_BIAS]}
     for name, value in tensors.items():
         key = _to_tensorflow(name)
         if to_pytorch(key) != name:
@@ -155,10 +151,10 @@ def save(path, tensors):
     whole, written = io.BytesIO(), {}
     with h5py.File(whole, "w") as file:
         file.attrs.update(_ATTRIBUTES)
-        file.attrs["layer_names"] = np.array([*groups], np.bytes_)
+        file.attrs["layer_names"] = np.array([*groups], _STRING)
         for layer, arrays in groups.items():
             group = file.create_group(layer)
-            group.attrs["weight_names"] = np.array([*arrays], np.bytes_)
+            group.attrs["weight_names"] = np.array([*arrays], _STRING)
             for key, value in arrays.items():
                 group[key] = written.get(key, value)  # or a link to its array
                 written[key] = group[key]

@@ -13,10 +13,13 @@ SIDES = ("encoder", "decoder")
 _IDS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
 _FRAME = ("[CLS]", "[SEP]", "[PAD]")
 _COMPARISONS = ("length_penalty", "early_stopping")  # of beams
-# Keys by which texts are written there and here; min_length counts the start token
-# there, and the end in its place here. The last two become those before them.
-_LENGTHS = ("min_length", "max_new_tokens", "min_new_tokens", "max_length")
-_SETTINGS = ("num_beams", *_COMPARISONS, "no_repeat_ngram_size", *_LENGTHS)
+# Flags of run_seq2seq.py, and the keys by which texts are written so in the library.
+SETTINGS = {
+    **{name: name for name in ("num_beams", *_COMPARISONS, "no_repeat_ngram_size")},
+    "min_target_length": "min_length",  # with the start token there, the end here
+    "max_target_length": "max_new_tokens",
+}
+_KEYS = (*SETTINGS.values(), "min_new_tokens", "max_length")
 # Keys that change the texts there and have no effect here, with the library's defaults.
 _OTHER_GENERATION = {
     **dict.fromkeys(("bad_words_ids", "suppress_tokens", "begin_suppress_tokens")),
@@ -184,12 +187,12 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         in config.json. A directory with either is the library's, whose early_stopping
         is False by default; here it is "never". A wrong value raises ValueError.
         """
-        values, known = beside or self.extra, (*_SETTINGS, *_OTHER_GENERATION, *_IDS)
+        values, known = beside or self.extra, (*_KEYS, *_OTHER_GENERATION, *_IDS)
         stated = {key: values[key] for key in known if values.get(key) is not None}
         if not beside and not stated:
             return self
         stated.setdefault("early_stopping", False)
-        for key in filter(stated.get, _SETTINGS):
+        for key in filter(stated.get, _KEYS):
             value = stated[key]
             fits = isinstance(value, int) and value > 0
             fits |= key == "length_penalty" and isinstance(value, (int, float))
@@ -203,19 +206,17 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         return dataclasses.replace(self, generation=stated)
 
     def settings(self, **passed: Any) -> dict[str, Any]:
-        """How texts are written: as `passed`, and as stated where that is None."""
-        values = {
-            **self.generation,
-            **{k: v for k, v in passed.items() if v is not None},
-        }
-        return {key: values[key] for key in passed if key in values}
+        """How texts are written, by library keys: as `passed`, or else as stated."""
+        keys = SETTINGS.values() & self.generation.keys()
+        changes = {SETTINGS[k]: v for k, v in passed.items() if v is not None}
+        return {key: self.generation[key] for key in keys} | changes
 
-    def generation_json(self, is_whole: bool = False) -> str:
-        """The text of generation_config.json; `is_whole` for the library to read."""
+    def generation_json(self, for_library: bool = False) -> str:
+        """The text of generation_config.json, complete where it is `for_library`."""
         values = {**self.generation, **{name: getattr(self, name) for name in _IDS}}
-        if is_whole:
+        if for_library:
             values.setdefault("max_new_tokens", self.decoder.max_position_embeddings)
-        if is_whole and values.get("num_beams", 1) == 1:  # where it warns of these
+        if for_library and values.get("num_beams", 1) == 1:  # where it warns of these
             values = {k: v for k, v in values.items() if k not in _COMPARISONS}
         return json.dumps(values, indent=2, sort_keys=True) + "\n"
 

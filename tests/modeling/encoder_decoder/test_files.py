@@ -68,34 +68,32 @@ def test_settings_of_generate_without_effect_are_listed_once(
         "which is ignored here"
     ) in record.getMessage()
     # The keys of config.json count no more, as in the library.
-    assert config.settings(num_beams=None, min_length=None) == {"num_beams": 4}
+    stated = {"num_beams": 4, "early_stopping": True, "max_new_tokens": 40}
+    assert config.settings() == stated
 
 
 def test_settings_of_generate_are_read_and_written(
     seq2seq_config, seq2seq_model, tmp_path
 ):
     read = seq2seq_config.with_generation
-    lengths = {"min_length": None, "max_new_tokens": None}
     for stated, wanted in (
         ({"min_length": 7, "max_length": 21}, (7, 20)),
         ({"min_new_tokens": 7, "min_length": 2, "max_new_tokens": 9}, (8, 9)),
         ({"min_new_tokens": 0, "max_length": 400}, (1, 40)),  # of positions
     ):
-        settings = read(stated).settings(**lengths)
-        assert tuple(settings.values()) == wanted
+        settings = read(stated).settings()
+        assert (settings["min_length"], settings["max_new_tokens"]) == wanted
     assert read({"use_cache": True}).generation == {"early_stopping": False}
     assert read({}).generation == {}  # neither file nor keys
     passed = read({"num_beams": 3, "length_penalty": 2}).settings(
-        num_beams=5, length_penalty=None, min_length=None
+        num_beams=5, length_penalty=None, min_target_length=4
     )
-    assert passed == {"num_beams": 5, "length_penalty": 2}
+    beams = {"num_beams": 5, "length_penalty": 2, "early_stopping": False}
+    assert passed == {**beams, "min_length": 4}
 
     def written(target, **generation):
         config = dataclasses.replace(seq2seq_config, generation=generation)
-        model = types.SimpleNamespace(config=config)
-        texts = pretrained.files(model.config, None)
-        if target == "hugging_face":
-            return json.loads(config.generation_json(is_whole=True))
+        texts = pretrained.files(config, None, for_library=target == "hugging_face")
         return json.loads(texts.get("generation_config.json", "null"))
 
     ids = {"decoder_start_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}

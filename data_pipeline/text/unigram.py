@@ -1,0 +1,252 @@
+"""SentencePiece's unigrams of XLM-RoBERTa and ALBERT, in graphs and eagerly.
+
+Ids are those of transformers 5. One operation of SentencePiece, without pieces, maps
+characters. Another, without a map, cuts words; its pieces are in the network's order.
+"""
+
+import base64
+import functools
+import hashlib
+import json
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as text
+import tokenizers
+from google.protobuf import descriptor_pb2, message, message_factory, text_format
+from tokenizers import models, normalizers, pre_tokenizers
+
+from contract import errors, file_names, json_files
+from data_pipeline.text import base, bpe_files, bpe_graph, normalization
+
+SPACE = "▁"  # begins the first piece of a word
+_XLM_ROBERTA = bpe_files.OF_ROBERTA
+_ALBERT = ("[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]")
+_MARK = "\x01"
+_BLANKS = f"[{bpe_graph.ALL_WHITESPACE}]+"
+# The fields of SentencePiece's files that are used.
+_SCHEMA = """
+name: "unigram.proto" message_type { name: "Piece"
+  field { name: "piece" number: 1 type: TYPE_STRING }
+  field { name: "score" number: 2 type: TYPE_FLOAT }
+  field { name: "type" number: 3 type: TYPE_INT32 }
+} message_type { name: "Training"
+  field { name: "model_type" number: 3 type: TYPE_INT32 default_value: "1" }
+} message_type { name: "Normalization"
+  field { name: "charsmap" number: 2 type: TYPE_BYTES }
+  field { name: "add_dummy_prefix" number: 3 type: TYPE_BOOL }
+  field { name: "remove_extra_whitespaces" number: 4 type: TYPE_BOOL }
+  field { name: "escape_whitespaces" number: 5 type: TYPE_BOOL }
+} message_type { name: "Model"
+  field { name: "pieces" number: 1 label: LABEL_REPEATED type_name: "Piece" }
+  field { name: "training" number: 2 type_name: "Training" }
+  field { name: "normalization" number: 3 type_name: "Normalization" }
+}"""
+_FILE = text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto())
+_Model: Any = message_factory.GetMessages([_FILE])["Model"]
+_NORMAL, _UNKNOWN, _CONTROL, _UNUSED = 1, 2, 3, 5  # types of pieces
+_UNIGRAM = 1  # a type of models
+_IDENTITY = struct.pack("<I", 1024) + bytes(1025)  # a map; without any, there is a log
+
+
+class Unigrams(NamedTuple):
+    """The V pieces with their scores, by id, and SentencePiece's map of characters."""
+
+    pieces: list[tuple[str, float]]
+    charsmap: bytes
+    source: bytes = b""  # the file of SentencePiece, if they are from one
+
+
+class UnigramTokenizer(base.Tokenizer):
+    """Cuts words into the likeliest pieces; no special token is recognised in text."""
+
+    mask_takes_space = True
+
+    def __init__(
+        self, unigrams: Unigrams, is_albert: bool, lowers: bool, accents: bool
+    ):
+        """`lowers` is whether text is lower-cased, `accents` whether it keeps them."""
+        super().__init__([piece for piece, _ in unigrams.pieces], lowers)
+        self.unigrams, self.is_albert, self.keeps_accents = unigrams, is_albert, accents
+        self._special = _ALBERT if is_albert else _XLM_ROBERTA
+        self._set_special(self._special, 1 if is_albert else 2)
+        self._pieces = _serialize(unigrams.pieces, self._special)
+        self._map = _serialize([("<unk>", 0), ("\uffff", 0)], (), unigrams.charsmap)
+
+    def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
+        """Which tokens, int32 [T], are not after a space that is a token; bool."""
+        is_space = tf.gather([token == SPACE for token in self.vocab], ids)
+        return ~tf.concat([[False], is_space], axis=0)[: tf.size(ids)]
+
+    def pretokenize(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """The tokens of words [W] as normalized text has them, string [W, (parts)]."""
+        pieces = _operation(self._pieces, tf.string).tokenize(self._prepare(words))
+        joined = tf.strings.reduce_join(pieces, axis=-1, separator=_MARK)
+        joined = tf.strings.regex_replace(joined, f"^{SPACE}{_MARK}?", "")
+        return tf.strings.split(joined, _MARK)
+
+    def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """The texts [B] of int32 ids [B, (S)], without a space at the beginning."""
+        with tf.device("CPU:0"):
+            spelled = tf.gather(tf.constant(self.spellings()), ids)
+            joined = tf.strings.reduce_join(spelled, axis=-1)
+            return tf.strings.regex_replace(joined, "^ ", "")
+
+    def continues_word(self) -> np.ndarray:
+        return np.array([not token.startswith(SPACE) for token in self.vocab])
+
+    def spellings(self) -> list[str]:
+        return [token.replace(SPACE, " ") for token in self.vocab]
+
+    def definition(self) -> list[str]:
+        scored = [f"{piece} {score:.6g}" for piece, score in self.unigrams.pieces]
+        digest = hashlib.sha256(self.unigrams.charsmap).hexdigest()
+        return [*scored, digest, f"keep_accents {self.keeps_accents}"]
+
+    def settings(self) -> dict[str, Any]:
+        if not self.is_albert:
+            return self._named_settings("XLMRobertaTokenizer")
+        case = {"do_lower_case": self.do_lower_case, "keep_accents": self.keeps_accents}
+        return {**self._named_settings("AlbertTokenizer"), **case}
+
+    def files(self) -> dict[str, Any]:
+        library = self._library()
+        library.add_special_tokens([*self._special])
+        self.frame(library)
+        texts: dict[str, Any] = {
+            file_names.TOKENIZER: library.to_str() + "\n",
+            file_names.TOKENIZER_CONFIG: json.dumps(self.settings()) + "\n",
+        }
+        name = file_names.SENTENCEPIECE[self.is_albert]
+        source = self.unigrams.source
+        return {name: source, **texts} if source else texts
+
+    def _library(self):
+        pieces, charsmap, _ = self.unigrams
+        result = tokenizers.Tokenizer(models.Unigram(pieces, self.unk_id))
+        quotes = ("``", "''") if self.is_albert else ()
+        steps: list[Any] = [normalizers.Replace(each, '"') for each in quotes]
+        if not self.keeps_accents:
+            steps += [normalizers.NFKD(), normalizers.StripAccents()]
+        steps += [normalizers.Lowercase()] * self.do_lower_case
+        steps += [normalizers.Precompiled(charsmap)] if charsmap else []
+        result.normalizer = normalizers.Sequence(steps)
+        result.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(SPACE)]
+        )
+        return result
+
+    def _rows_to_ids(self, texts):
+        with tf.device("CPU:0"):  # where string operations are
+            ids = _operation(self._pieces, tf.int32).tokenize(self._prepare(texts))
+            return ids.with_row_splits_dtype(tf.int64)
+
+    def _prepare(self, texts):
+        """Normalizes texts [B], and puts SPACE before words that do not begin so."""
+        texts = bpe_graph.clean(texts)
+        if self.is_albert:
+            texts = tf.strings.regex_replace(texts, "``|''", '"')
+            # Where operations below would end; no map and no piece has either.
+            texts = tf.strings.regex_replace(texts, r"\x00", "\uffff")
+        if not self.keeps_accents:
+            texts = text.normalize_utf8(texts, "NFKD")
+            texts = tf.strings.regex_replace(texts, _accents(), "")
+        if self.do_lower_case:
+            texts = normalization.lower(texts)
+        if self.unigrams.charsmap:
+            parts = _operation(self._map, tf.string).tokenize(texts)
+            texts = tf.strings.reduce_join(parts, axis=-1)
+        texts = tf.strings.join([" ", texts])
+        texts = tf.strings.regex_replace(texts, f"{_BLANKS}$", "")
+        return tf.strings.regex_replace(texts, f"{_BLANKS}{SPACE}?", SPACE)
+
+
+def is_unigrams(path: str) -> bool:
+    """Whether a vocabulary is a file of SentencePiece, or its tokenizer.json."""
+    if not path.endswith(file_names.TOKENIZER):
+        return path.endswith(".model")
+    model = json_files.read_object(path).get("model")
+    return isinstance(model, dict) and model.get("type") == "Unigram"
+
+
+def open_file(path: str, lowers: bool, keeps_accents: bool) -> UnigramTokenizer:
+    """Opens a vocabulary; ValueError if it is no unigrams of either network."""
+    try:
+        unigrams = _read_model(path) if path.endswith(".model") else _read_json(path)
+        names = [piece for piece, _ in unigrams.pieces]
+        if {*_ALBERT} <= {*names}:
+            return UnigramTokenizer(unigrams, True, lowers, keeps_accents)
+        if (*names[:4], *names[-1:]) == _XLM_ROBERTA:
+            return UnigramTokenizer(unigrams, False, False, True)
+        problem = f"it begins with {', '.join(names[:4])}"
+    except (message.DecodeError, LookupError, TypeError, tf.errors.OpError) as error:
+        problem = repr(error)[:80]
+    raise errors.InputError(
+        f"{path}: is no unigram model of XLM-RoBERTa or ALBERT ({problem}); copy it "
+        "again, or give the vocabulary that belongs to the config"
+    )
+
+
+def _read_model(path):
+    with tf.io.gfile.GFile(path, "rb") as file:
+        source = file.read()
+    model = _Model.FromString(source)
+    if model.training.model_type != _UNIGRAM:
+        raise TypeError(f"model_type is {model.training.model_type}")
+    pieces = [(piece.piece, piece.score) for piece in model.pieces]
+    if [piece for piece, _ in pieces[:3]] == ["<unk>", "<s>", "</s>"]:  # as in fairseq
+        *first, mask = ((token, 0.0) for token in _XLM_ROBERTA)
+        pieces = [*first, *pieces[3:], mask]
+    return Unigrams(pieces, model.normalization.charsmap, source)
+
+
+def _read_json(path):
+    raw = json_files.read_object(path)
+    steps = raw.get("normalizer") or {}
+    maps = [
+        base64.b64decode(step["precompiled_charsmap"])
+        for step in steps.get("normalizers", [steps])
+        if step.get("type") == "Precompiled"
+    ]
+    pieces = [(str(piece), float(score)) for piece, score in raw["model"]["vocab"]]
+    for token in raw.get("added_tokens") or ():
+        if pieces[token["id"]][0] != token["content"]:
+            raise LookupError(f"{token['content']!r} is no piece")
+    return Unigrams(pieces, b"".join(maps))
+
+
+def _serialize(pieces, special, charsmap=_IDENTITY):
+    """A file of SentencePiece, in which nothing is done with spaces."""
+    model = _Model()
+    for piece, score in pieces:
+        kind = _CONTROL if piece in special else _NORMAL
+        kind = _UNKNOWN if piece == "<unk>" else kind
+        kind = _UNUSED if SPACE in piece[1:] else kind  # the library joins no words
+        model.pieces.add(piece=piece, score=score, type=kind)
+    model.normalization.charsmap = charsmap
+    for name in ("add_dummy_prefix", "remove_extra_whitespaces", "escape_whitespaces"):
+        setattr(model.normalization, name, False)
+    return model.SerializeToString()
+
+
+@functools.cache
+def _accents():
+    """A pattern of what the library takes for accents; its tables are of Unicode 9."""
+    everything = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
+    left = normalizers.StripAccents().normalize_str(everything)
+    return f"[{''.join(sorted({*everything} - {*left}))}]+"
+
+
+def _operation(model, out_type):
+    """One for all eager calls; a graph has its own, so that no export tracks any."""
+    if tf.executing_eagerly():
+        return _eager_operation(model, out_type)
+    return text.SentencepieceTokenizer(model, out_type)
+
+
+@functools.lru_cache(maxsize=8)
+def _eager_operation(model, out_type):
+    with tf.device("CPU:0"):
+        return text.SentencepieceTokenizer(model, out_type)
