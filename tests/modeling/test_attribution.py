@@ -74,6 +74,6 @@ def test_weight_is_how_the_logit_moves_with_the_words_embedding(model):
         slope = (moved[0] - moved[1]) / (2 * step)
         # float32 logits of about 1 are known to 1e-7, so slopes to 1e-4
         assert weights[row, place] == pytest.approx(slope, abs=1e-3, rel=1e-3)
-    assert np.abs(weights).max() > 0.05
+    assert np.abs(weights).max() > 0.03
     # padding is not read
     assert weights[0, 4] == pytest.approx(0.0, abs=1e-6)
