@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from modeling.checkpoints import google, pretrained, sentence_transformers
-from modeling.configs import config
+from modeling.configs import bert_family, config
 
 WEIGHTS = {"w": np.zeros(2, np.float32)}
 
@@ -142,7 +142,7 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
     assert pretrained.locate("google-bert/bert-base-uncased").checkpoint == str(folder)
     modules = sentence_transformers.WRITTEN[:3]
     files = """added_tokens.json bert_config.json config.json head.json merges.txt
-        generation_config.json
+        generation_config.json sentencepiece.bpe.model spiece.model
         model-*-of-*.safetensors model.safetensors model.safetensors.index.json
         sentencepiece.bpe.model special_tokens_map.json spiece.model
         tokenizer.json tokenizer_config.json vocab.json vocab.txt"""
@@ -178,6 +178,16 @@ def test_vocabulary_and_length_have_to_fit():
     message = "Cannot use sequence length 129 because the"  # run_classifier.py's
     with pytest.raises(ValueError, match=message):
         pretrained.check_sizes(sizes, 1000, FILES, max_seq_length=129)
+    roberta = bert_family.RobertaConfig.from_dict(
+        {"model_type": "roberta", "vocab_size": 1000, "max_position_embeddings": 514}
+    )
+    pretrained.check_sizes(roberta, 1000, FILES, max_seq_length=512)
+    message = (
+        r"length 513 because the RoBERTa model .* length 512 \(max_position_embeddings "
+        r"less 2, the positions before the first, in b/config\.json\); lower --max_seq"
+    )
+    with pytest.raises(ValueError, match=message):
+        pretrained.check_sizes(roberta, 1000, FILES, max_seq_length=513)
     for vocab_size in (872, 1001):
         message = (
             f"a/vocab.txt has {vocab_size} entries, but b/config.json says "
