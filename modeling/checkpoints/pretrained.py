@@ -107,8 +107,9 @@ def look_in(spec, name="--pretrained"):
     vocab_file = first(
         [file_names.VOCAB, *whole, file_names.TOKENIZER, *file_names.MERGES]
     )
-    if is_elmo(config_file):
-        vocab_file = vocab_file or only(_WORDS_PATTERN)
+    # Such as 30k-clean.model of Google's ALBERT.
+    pattern = _WORDS_PATTERN if is_elmo(config_file) else "*.model"
+    vocab_file = vocab_file or only(pattern)
     return Pretrained(config_file, vocab_file, directory, _lower_case(directory))
 
 

@@ -111,8 +111,10 @@ def test_release_of_albert_is_opened(tmp_path):
     raw = {**ALBERT.to_dict(), "hidden_act": "gelu"}
     del raw["model_type"]
     (tmp_path / "albert_config.json").write_text(json.dumps(raw))
-    (tmp_path / "vocab.txt").write_text("")
+    for ending in ("model", "vocab"):
+        (tmp_path / f"30k-clean.{ending}").write_text("")
     files = pretrained.locate(tmp_path)
+    assert files.vocab_file == str(tmp_path / "30k-clean.model")
     assert files.config_file == str(tmp_path / "albert_config.json")
     config = pretrained.read_config(files.config_file)
     assert config.network_alone() == ALBERT
