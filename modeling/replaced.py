@@ -101,9 +101,8 @@ def objective(weight):
         return {**words.counts(features), "weighted_discriminator_loss": count}
 
     def totals(features, outputs):
-        weighted = weight * total(features, outputs)
-        parts = words.totals(features, outputs)
-        return {**parts, "weighted_discriminator_loss": weighted}
+        weighted = {"weighted_discriminator_loss": weight * total(features, outputs)}
+        return {**words.totals(features, outputs), **weighted}
 
     def metrics(features, outputs):
         is_real, actual = mask(features), outputs["is_replaced"]

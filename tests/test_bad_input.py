@@ -47,6 +47,11 @@ COMMANDS = {
         "--input_file={d}/unmasked.tfrecord --max_seq_length=16 --do_train "
         "--objective=left_to_right --num_train_steps=2"
     ),
+    "replaced_tokens": (
+        "run_pretraining --pretrained={d}/model_electra --output_dir={o} --do_train "
+        "--input_file={d}/unmasked.tfrecord --max_seq_length=16 --num_train_steps=2 "
+        "--max_predictions_per_seq=3 --objective=replaced_tokens"
+    ),
     "denoising": (
         "run_pretraining --bert_config_file={d}/pairs.json --output_dir={o} "
         "--vocab_file={d}/model/vocab.txt --input_file={d}/full.tfrecord --do_train "
@@ -214,6 +219,14 @@ MISTAKES = {
         "--pretrained={d}/model": "sees the tokens that follow",
         "--input_file={d}/masked.tfrecord": "are masked; make them with",
         "--masking=span": "--masking=span is for --objective=masked_lm",
+    },
+    "replaced_tokens": {
+        "": "--generator_size=0.25 of num_attention_heads=2 are 0.5 heads|of 1/2",
+        "--generator_size=1": "holds another generator; set --generator_size=0.5",
+        "--pretrained={d}/model": "is not for BERT, which|set --objective=masked_lm",
+        "--objective=masked_lm": "discriminator and its generator; set --objective=re",
+        "--corruption=drop": "--corruption=drop is for --objective=denoising",
+        "--top_k=3": "--top_k=3 is for --do_export; add it",
     },
     "denoising": {
         "--masking=span": "for --objective=masked_lm",

@@ -3,6 +3,8 @@
 Masked words: test_run_pretraining.py. Files, resumed and refused runs: test_scripts.py.
 """
 
+import collections
+import dataclasses
 import json
 import math
 
@@ -10,13 +12,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from data_pipeline.pretraining import batches as record_batches
+from data_pipeline.pretraining import masking
 from data_pipeline.pretraining.denoising import batches as denoising_batches
 from data_pipeline.pretraining.denoising import corruptions
 from data_pipeline.pretraining.streams import batches as stream_batches
 from data_pipeline.pretraining.streams import files as sentence_files
 from data_pipeline.text import elmo, wordpiece
-from modeling import pretrainers
-from modeling.checkpoints import checkpoint, pretrained
+from modeling import pretrainers, replaced
+from modeling.checkpoints import checkpoint, conversion, pretrained
 from modeling.configs import config_files
 from modeling.elmo import objective
 from tests import tiny, tiny_elmo, whole_runs
@@ -39,12 +43,14 @@ def data(tmp_path_factory):
         num_words=NUM_WORDS,
         num_text_bytes=NUM_BYTES,
     )
+    tiny.write_records(path / "held-out-words", held_out)
     tiny_elmo.write_sentences(path / "held-out.txt", 9, 5)
     return path
 
 
 def run(name, data, output_dir, *more):
-    held_out = "held-out.txt" if name == "streams" else "held-out"
+    others = {"streams": "held-out.txt", "replaced_tokens": "held-out-words"}
+    held_out = others.get(name, "held-out")
     return tiny.succeed(
         "run_pretraining",
         *whole_runs.arguments(name, data, steps=STEPS),
@@ -207,3 +213,187 @@ def test_words_as_input_share_the_softmax(data, tmp_path):
     assert {"lm/embedding", "lm/softmax/b"} <= names.keys()
     assert "lm/softmax/W" not in names
     assert tiny.eval_results(tmp_path / "out")["perplexity"] < 17
+
+
+@pytest.fixture(scope="module")
+def detector(data, tmp_path_factory):
+    """The directory of a run of replaced tokens, and what it printed."""
+    path = tmp_path_factory.mktemp("detector")
+    more = ("--max_eval_steps=0 --do_export", "--mask_proportions=0.8,0.1,0.1")
+    return path, run("replaced_tokens", data, path, *more)
+
+
+def evaluated_batches(data, config):
+    """The batches of an evaluation, with the same masks and draws as there."""
+    vocab_file = str(data / "model_electra" / "vocab.txt")
+    sets = record_batches.load(
+        {"eval_input_file": str(data / "held-out-words")},
+        wordpiece.BertTokenizer.from_file(vocab_file, do_lower_case=True),
+        masking.Rule("word_piece", 0.15, 3),
+        **{"max_seq_length": 16, "vocab_size": config.vocab_size, "spare_rows": 0},
+    )
+    sets = dataclasses.replace(sets, has_draws=True)
+    return [*sets.evaluation_batches(4, None)]
+
+
+@pytest.mark.slow
+def test_scores_of_replaced_tokens_are_exact(data, detector):
+    """14 records in batches of 4: each counts once, and none of its padding."""
+    path, done = detector
+    config = config_files.read(path / "config.json")
+    model = replaced.ReplacedTokenDetector(config, 0.5)
+    model.build()
+    checkpoint.load(model, path)
+    sums, loss, rows = collections.defaultdict(float), 0.0, HELD_OUT
+    for batch in evaluated_batches(data, config):
+        outputs = {n: np.float64(v)[:rows] for n, v in model(batch).items()}
+        features = {n: np.asarray(v)[:rows] for n, v in batch.items()}
+        rows -= 4
+        ids, weights = features["masked_lm_ids"], features["masked_lm_weights"]
+        logits = outputs["masked_lm_logits"]
+        own = np.take_along_axis(logits, ids[..., None], -1)[..., 0]
+        words = np.log(np.exp(logits).sum(-1)) - own
+        mask, actual = features["input_mask"], outputs["is_replaced"]
+        p = 1 / (1 + np.exp(-outputs["replaced_logits"]))
+        each = -np.log(np.where(actual == 1, p, 1 - p))
+        found = p > 0.5
+        batch_sums = {
+            "words": (words * weights).sum(),
+            "hits": ((logits.argmax(-1) == ids) * weights).sum(),
+            "tokens": mask.sum(),
+            "each": (each * mask).sum(),
+            "right": ((found == actual) * mask).sum(),
+            "both": (found * actual * mask).sum(),
+            "said": (found * mask).sum(),
+            "is": (actual * mask).sum(),
+        }
+        count = weights.sum()
+        loss += batch_sums["words"] / (count + 1e-5) / 4
+        loss += 50 * batch_sums["each"] / batch_sums["tokens"] / 4
+        batch_sums["predictions"] = count
+        for name, value in batch_sums.items():
+            sums[name] += value
+    assert 0 < sums["is"] < sums["predictions"] < sums["tokens"] / 3
+    assert tiny.eval_results(path) == pytest.approx(
+        {
+            **{"loss": loss, "masked_lm_loss": sums["words"] / sums["predictions"]},
+            "masked_lm_accuracy": sums["hits"] / sums["predictions"],
+            "discriminator_loss": sums["each"] / sums["tokens"],
+            "weighted_discriminator_loss": 50 * sums["each"] / sums["tokens"],
+            "discriminator_accuracy": sums["right"] / sums["tokens"],
+            "discriminator_precision": sums["both"] / max(sums["said"], 1),
+            "discriminator_recall": sums["both"] / sums["is"],
+            "global_step": STEPS,
+        },
+        rel=1e-4,
+    )
+    assert "electra.ckpt: 48 of 48 variables assigned" in done.out
+    curve = tiny.events(path / "eval")["eval/discriminator_recall"]
+    assert [step for step, _ in curve] == [6, 12, 12]
+
+
+@pytest.mark.slow
+def test_discriminator_is_fine_tuned_converted_and_exported(data, detector, tmp_path):
+    path, _ = detector
+    done = tiny.succeed(
+        "run_classifier",
+        f"--pretrained={path} --train_file={data}/train.tsv --dev_file={data}/dev.tsv",
+        f"--max_seq_length=16 --do_train --do_eval --output_dir={tmp_path}/fine-tuned",
+    )
+    assert (
+        "in the file but not used: the generator (21 variables), discrimin" in done.out
+    )
+    config = config_files.read(path / "config.json")
+    converted = tmp_path / "converted"
+    done = tiny.succeed(
+        "convert_checkpoint",
+        f"--input={path} --to=hugging_face --output_dir={converted}",
+    )
+    assert "head: discriminator" in done.out
+    assert "left over: the generator (21 variables)\n" in done.out
+    raw = json.loads((converted / "config.json").read_text())
+    assert raw["architectures"] == ["ElectraForPreTraining"]
+    model = conversion.read(path, config).model
+    batch = conversion.make_batch(config)
+    again = conversion.read(converted, config).model
+    logits = [np.asarray(each(batch)["replaced_logits"]) for each in (model, again)]
+    np.testing.assert_array_equal(*logits)
+    # The generator is of no use without the tables beside it.
+    line = tiny.refuse(
+        "convert_checkpoint",
+        f"--input={path} --head=pretraining --to=google --output_dir={tmp_path}/no",
+    )
+    assert "has no such head (it has: discriminator); leave --head out" in line
+    # Vectors are the discriminator's, tokens for [MASK] the generator's.
+    sentence = "sea very [MASK] a film"
+    (export,) = (path / "export").iterdir()
+    loaded = tf.saved_model.load(str(export))
+    text = tf.constant([sentence.replace("[MASK]", "great")])
+    vectors = loaded.signatures["embed"](text)["vector"].numpy()
+    vocab = (path / "vocab.txt").read_text().split()
+    ids = [2, *map(vocab.index, sentence.split()), 3]
+    inputs = {
+        "input_ids": np.array([ids]),
+        "input_mask": np.ones((1, 7), np.int32),
+        "segment_ids": np.zeros((1, 7), np.int32),
+    }
+    whole_text = {**inputs, "input_ids": np.array([ids])}
+    whole_text["input_ids"][0, 3] = vocab.index("great")
+    hidden = model.encode(whole_text, None)["sequence_output"]
+    np.testing.assert_allclose(vectors[0], np.mean(hidden[0], axis=0), atol=1e-5)
+    whole = replaced.ReplacedTokenDetector(config, 0.5)
+    whole.build()
+    checkpoint.load(whole, path)
+    place = {**inputs, "masked_lm_positions": np.array([[3]])}
+    best = int(np.argmax(whole.generator(place)["masked_lm_logits"][0, 0]))
+    filled = loaded.signatures["fill_mask"](tf.constant([sentence]))["tokens"].numpy()
+    assert filled[0, 0, 0].decode() == vocab[best]
+
+
+@pytest.mark.slow
+def test_parts_of_a_batch_of_replaced_tokens_add_up(data, tmp_path):
+    """Draws belong to the rows of a batch, whichever part they are in."""
+    start = (f"--pretrained={data}/still_electra", "--num_train_steps=5")
+    for name, more in (
+        ("whole", ""),
+        ("parts", "--gradient_accumulation_steps=2 --recompute"),
+        ("half", "--mixed_precision=bfloat16"),
+    ):
+        run("replaced_tokens", data, tmp_path / name, *start, "--nodo_eval", more)
+    whole, parts, half = (
+        whole_runs.variables(tmp_path / name, 5) for name in ("whole", "parts", "half")
+    )
+    assert whole_runs.largest_difference(parts, whole) < 1e-5
+    assert 1e-5 < whole_runs.largest_difference(half, whole) < 0.02
+
+
+@pytest.mark.slow
+def test_weights_of_the_other_network_are_refused(data, detector, tmp_path):
+    path, _ = detector
+    common = whole_runs.arguments("replaced_tokens", data, steps=2, evaluates=False)
+    alone = tmp_path / "alone"
+    masked = [word for word in common if "objective" not in word and "size" not in word]
+    vocab = f"--vocab_file={path}/vocab.txt --bert_config_file={path}/config.json"
+    masked = [word for word in masked if "--pretrained" not in word]
+    done = tiny.succeed("run_pretraining", *masked, vocab, f"--output_dir={alone}")
+    assert "weights: random" in done.out
+    output = f"--output_dir={tmp_path}/out"
+    for words, mistake in (
+        (
+            common,
+            (f"--pretrained={alone}", "holds a generator, and a discriminator is"),
+        ),
+        (common, ("--generator_size=1", "another generator; set --generator_size=0.5")),
+        (common, ("--generator_size=0.3", "are 0.6 heads, and no whole number")),
+        (masked, (f"--pretrained={path}", "set --objective=replaced_tokens")),
+    ):
+        flag, message = mistake
+        line = tiny.refuse("run_pretraining", *words, flag, output)
+        assert message in line, line
+    assert not (tmp_path / "out").exists()
+    # A discriminator without its generator is a beginning.
+    converted = tmp_path / "converted"
+    arguments = f"--input={path} --to=hugging_face --output_dir={converted}"
+    tiny.succeed("convert_checkpoint", arguments)
+    done = tiny.succeed("run_pretraining", *common, f"--pretrained={converted}", output)
+    assert "newly initialised: the generator (21 variables)" in done.out

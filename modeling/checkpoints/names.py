@@ -289,8 +289,7 @@ def head_rows(config):
     if config.network == "bert":
         further = [row for row in _further_rows(config.kind) if is_head(row.path)]
         rows = [*renamed(config.kind, rows), *further]
-    if config.kind == "ELECTRA":
-        rows += generator_rows(config)
+        rows += generator_rows(config) if config.kind == "ELECTRA" else []
     return {row.path: row for row in rows}
 
 

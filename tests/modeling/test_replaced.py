@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from data_pipeline.batches import sharing
 from modeling import replaced
 from modeling.checkpoints import checkpoint, names
 from modeling.configs import bert_family
@@ -220,6 +221,23 @@ def test_tables_are_shared_and_named_as_by_google():
         slope = tf.convert_to_tensor(tape.gradient(totals[part], table))
         assert np.abs(slope).max() > 1e-3
         assert (tape.gradient(totals[part], block) is not None) == moves
+
+
+def test_sequences_may_share_rows():
+    """Losses, draws and gradients are those of a row for each sequence."""
+    model, features = make(), features_of(recorded())
+    shared = tf.data.Dataset.from_tensors(features)
+    shared = next(iter(sharing.share_rows(shared, 1)))
+    assert shared["packed_sources"].shape[0] == 2
+    features["generator_draws"] += np.float32(0.5)
+    shared = {**shared, "generator_draws": features["generator_draws"]}
+    _, loss, expected = gradients(model, features, features)
+    _, other, actual = gradients(model, shared, features)
+    assert other == pytest.approx(loss, rel=1e-6)
+    for name, value in expected.items():
+        np.testing.assert_allclose(actual[name], value, atol=1e-5, err_msg=name)
+    moved = {**shared, "generator_draws": features["generator_draws"] - 0.4}
+    assert abs(gradients(model, moved, features)[1] - loss) > 1e-4
 
 
 def test_dropout_of_generator_and_discriminator_differ():

@@ -167,6 +167,34 @@ def test_shares_of_all_hosts_are_the_batches_of_one(unmasked):
 # Each of 10 steps of 7 records, with files of 9, 4, 7, 3 and 6: the first epoch ends
 # within step 4 and the second within step 8.
 @pytest.mark.slow
+def draws(source, start=0, context=source_lib.ONE_HOST, seed=3):
+    drawing = dataclasses.replace(sets(source), has_draws=True)
+    batches = read(drawing.training_batches(6, seed, start, 9, context))
+    return np.stack([batch["generator_draws"] for batch in batches])
+
+
+def test_draws_belong_to_the_rows_of_a_step(source):
+    """Whichever host has them, and wherever a run begins; here for 9 steps."""
+    whole = draws(source)
+    assert (
+        whole.shape[:2] == (9, 6) and whole.shape[2] == source.max_predictions_per_seq
+    )
+    assert whole.min() >= 0 and whole.max() < 1
+    assert len(np.unique(whole)) > 0.99 * whole.size
+    halves = [draws(source, 0, tf.distribute.InputContext(2, i)) for i in (0, 1)]
+    np.testing.assert_array_equal(np.concatenate(halves, axis=1), whole)
+    np.testing.assert_array_equal(draws(source, 5), whole[5:])
+    assert np.abs(draws(source, seed=4) - whole).mean() > 0.2
+    assert "generator_draws" not in read(training_batches(source, 6, 3, 0, 1))[0]
+    # An evaluation has the same each time.
+    drawing = dataclasses.replace(sets(source), has_draws=True)
+    first, second = (read(drawing.evaluation_batches(6, 2)) for _ in range(2))
+    for name in ("generator_draws", "input_ids"):
+        for one, other in zip(first, second, strict=True):
+            np.testing.assert_array_equal(one[name], other[name])
+    assert np.abs(first[0]["generator_draws"] - first[1]["generator_draws"]).max() > 0.1
+
+
 def test_names_of_a_batch_are_the_places_of_its_records(source):
     absent = dataclasses.replace(source, files=("a", "b", "c", "d", "e"))
     places = [
@@ -340,6 +368,8 @@ def test_all_masked_records_count_once(source, unmasked, is_masked_already):
     for name in ("masked_lm_weights", "next_sentence_labels"):
         np.testing.assert_array_equal(last[name][:5], other[name][:5])
     assert not last["masked_lm_weights"][5:].any()
+    assert not last["input_mask"][5:].any() and other["input_mask"][5:].any()
+    np.testing.assert_array_equal(last["input_mask"][:5], other["input_mask"][:5])
     assert last["next_sentence_labels"][5:].tolist() == [-1] * 3
     assert_equal(of_hosts(make, 2), batches)
 
