@@ -5,7 +5,6 @@ See docs/checkpoints.md.
     python convert_checkpoint.py --input=model --to=keras --output_dir=converted
 """
 
-import functools
 import os
 
 from absl import flags
@@ -28,11 +27,9 @@ import keras
 from contract import errors, file_names, wording
 from data_pipeline import label_maps
 from data_pipeline.text import opening, wordpiece
-from modeling import pretrainers
 from modeling.checkpoints import (
     comparison,
     conversion,
-    hugging_face,
     keras_files,
     output_directory,
     pretrained,
@@ -86,15 +83,8 @@ def prepare():
     written = conversion.select_config(config, FLAGS.head)
     conversion.check_target(written, FLAGS.to)
     tokenizer = read_tokenizer(files, written)
-    label_map = label_maps.find(files.checkpoint)
-    head = label_maps.find_head(label_map, FLAGS.head)
-    if FLAGS.to == "hdf5" and FLAGS.head == "auto":
-        head = "none"
-    source, classes = conversion.read(files.checkpoint, config, head), None
-    if source.head in pretrainers.CLASS_HEADS:
-        count = source.model.num_classes
-        labels = functools.partial(hugging_face.read_labels, config, count)
-        classes = label_maps.read_classes(label_map, source.head, count, labels)
+    head = "none" if FLAGS.to == "hdf5" and FLAGS.head == "auto" else FLAGS.head
+    source, classes = loading.read_stored_head(files.checkpoint, config, head)
     return source, tokenizer, classes
 
 

@@ -19,7 +19,7 @@ from absl import flags
 
 from cli import client_command, predict_command, predict_flags, search_flags
 from data_pipeline import tokenization
-from tests import flags_page, search_runs, tiny, tiny_gpt, tiny_questions
+from tests import flags_page, search_runs, tiny, tiny_family, tiny_gpt, tiny_questions
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -207,8 +207,21 @@ def write_published_tables(directory):
     tiny.write_tsv(directory / "xnli.dev.tsv", header, rows)
 
 
+@pytest.fixture(scope="module")
+def tf_model_dir(tmp_path_factory):
+    """A directory that TFDistilBertModel of transformers 4 has written."""
+    directory = tmp_path_factory.mktemp("models")
+    tiny_family.write_model(directory / "new", "distilbert")
+    path = directory / "distilbert"
+    tiny.succeed(
+        "convert_checkpoint",
+        f"--input={directory / 'new'} --to=tf_model.h5 --output_dir={path}",
+    )
+    return path
+
+
 @pytest.fixture
-def environment(model_dir, gpt2_dir, tmp_path):
+def environment(model_dir, gpt2_dir, tf_model_dir, tmp_path):
     write_published_tables(tmp_path / "tables")
     for name in ("train", "dev"):
         path = tmp_path / "questions" / f"{name}-v1.1.json"
@@ -220,6 +233,7 @@ def environment(model_dir, gpt2_dir, tmp_path):
         "$SQUAD_DIR": str(tmp_path / "questions"),
         "$SST2_DIR": str(tmp_path / "tables" / "sst2"),
         "$GPT2_DIR": str(gpt2_dir),
+        "$TF_MODEL_DIR": str(tf_model_dir),
         # The run before in the same page, which trains what is then asked.
         "$TRAINED_CLASSIFIER": str(tmp_path / "tmp" / "mrpc_output"),
     }
@@ -307,7 +321,8 @@ def split_flags(arguments):
 
 ALL = {page: runnable(page) for page in PAGE_NAMES if runnable(page)}
 # Their Python follows their commands; docs/python.md has tests/test_python_page.py.
-WITH_PYTHON = ("README.md", "docs/migration.md", "docs/text_vectors.md")
+WITH_PYTHON = ("README.md", "docs/text_vectors.md")
+WITH_PYTHON += ("docs/migration.md", "docs/from_transformers.md")
 
 
 def run_python(markdown, model_dir, directory):

@@ -118,6 +118,16 @@ def write(directory):
     (directory / "pairs.json").write_text(json.dumps(config))
     for number, count in enumerate((30, 20)):
         tiny_elmo.write_sentences(directory / f"part-{number}.txt", count, number)
+    write_texts(directory)
+    unmasked = tiny.records(50, is_masked=False)
+    vocab_file = directory / "model" / "vocab.txt"
+    full = directory / "full.tfrecord"
+    tiny.write_described(full, unmasked, vocab_file, **tiny.FULL)
+    return directory
+
+
+def write_texts(directory):
+    """What `write` writes beside models and all that has to fit one."""
     tiny.write_tables(directory)
     rows = [(text, "great", "awful", "one") for text, _ in tiny.rows(16)]
     header = ("text", "one", "two", "label")
@@ -130,9 +140,6 @@ def write(directory):
     tiny.write_records(directory / "masked.tfrecord", tiny.records(50))
     unmasked = tiny.records(50, is_masked=False)
     tiny.write_records(directory / "unmasked.tfrecord", unmasked)
-    vocab_file = directory / "model" / "vocab.txt"
-    full = directory / "full.tfrecord"
-    tiny.write_described(full, unmasked, vocab_file, **tiny.FULL)
     return directory
 
 

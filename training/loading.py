@@ -145,20 +145,33 @@ def with_new_head(opened: Opened, classes: label_maps.Classes) -> Built:
 def with_stored_head(opened: Opened, wanted: str) -> Built:
     """The head of the weights; of "auto" without those of pretraining."""
     path, (_, _, config) = opened.files.init_checkpoint, opened
+    read, classes = read_stored_head(path, config, wanted, pretrains=False)
+    if classes is None and read.head == "classifier":
+        num_classes = read.model.num_classes
+        problem_type, _ = hugging_face.read_labels(config, num_classes)
+        if problem_type != "choice":
+            names = hugging_face.placeholder_labels(num_classes)
+            classes = label_maps.named(names, problem_type)
+    return Built(read.model, classes, read.report, read.modules)
+
+
+def read_stored_head(
+    path: str, config: Any, wanted: str, *, pretrains: bool = True
+) -> tuple[conversion.Converted, label_maps.Classes | None]:
+    """A checkpoint with its head, and its classes where they have names.
+
+    Unless it `pretrains`, "auto" leaves the heads of pretraining out.
+    """
     label_map, file = label_maps.find(path), checkpoint.open_file(path, config)
     head = label_maps.find_head(label_map, wanted)
     head, num_classes = conversion.find_head(file, config, head, path)
-    if wanted == "auto" and head == "pretraining":
+    if wanted == "auto" and head == "pretraining" and not pretrains:
         head = "none"
     classes = None
     if num_classes:
         tell = functools.partial(hugging_face.read_labels, config, num_classes)
         classes = label_maps.read_classes(label_map, head, num_classes, tell)
-        if classes is None and head == "classifier" and tell()[0] != "choice":
-            names = hugging_face.placeholder_labels(num_classes)
-            classes = label_maps.named(names, tell()[0])
-    read = conversion.read(path, config, head, **_reading(classes))
-    return Built(read.model, classes, read.report, read.modules)
+    return conversion.read(path, config, head, **_reading(classes)), classes
 
 
 def _reading(classes: label_maps.Classes | None) -> Mapping[str, Any]:
