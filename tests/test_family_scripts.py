@@ -53,16 +53,6 @@ def test_classifier_is_trained_loaded_and_exported(network, data, tmp_path):
     assert len({row["probabilities"][row["label"]] for row in rows}) > len(rows) / 2
 
 
-def convert(source, path, target="hugging_face", *more):
-    """Writes a checkpoint in another format, which is read again and compared."""
-    tiny.succeed(
-        "convert_checkpoint",
-        f"--input={source} --to={target} --output_dir={path}",
-        *more,
-    )
-    return path
-
-
 def predictions(path):
     """The predicted rows of a run, with rounded numbers, or the vectors of texts."""
     if (path / "test_vectors.npz").exists():
@@ -82,18 +72,18 @@ def predictions(path):
 @pytest.mark.parametrize("network", NETWORKS)
 def test_converted_model_of_each_task_predicts_the_same(network, task, data, tmp_path):
     """From a directory of Hugging Face, which has the head under its names there."""
-    run(task, network, data, tmp_path / "run", "--do_export")
+    run(task, network, data, tmp_path / "run", steps=8)
     expected = predictions(tmp_path / "run")
-    assert np.std(expected) > 100 * ROUNDING
-    for target in ("hugging_face", "google"):
-        path = convert(tmp_path / "run", tmp_path / target, target)
-        again = run(
-            *(task, network, data, tmp_path / f"{target}_run"),
-            f"--nodo_train --pretrained={path}",
-        )
-        assert " of " in again.out
-        actual = predictions(tmp_path / f"{target}_run")
-        np.testing.assert_allclose(actual, expected, atol=ROUNDING)
+    assert np.std(expected) > 20 * ROUNDING
+    path = tmp_path / "hugging_face"
+    tiny.succeed(
+        "convert_checkpoint",
+        f"--input={tmp_path / 'run'} --to=hugging_face --output_dir={path}",
+    )
+    more = f"--nodo_train --pretrained={path}"
+    run(task, network, data, tmp_path / "again", more)
+    actual = predictions(tmp_path / "again")
+    np.testing.assert_allclose(actual, expected, atol=ROUNDING)
 
 
 @pytest.mark.slow
@@ -216,16 +206,3 @@ def test_relatives_teach_each_other(teacher, student, data, tmp_path):
         steps=12,
     )
     assert tiny.eval_results(tmp_path / "student")["eval_accuracy"] > 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("target", ["google", "keras", "hugging_face"])
-@pytest.mark.parametrize("network", NETWORKS)
-def test_network_is_converted_to_every_format(network, target, data, tmp_path):
-    for head in ("auto", "none"):
-        path = convert(data / network, tmp_path / head, target, f"--head={head}")
-        there = bert.load(path, head="none").model
-        here = bert.load(data / network, head="none").model
-        for variable, other in zip(here.weights, there.weights, strict=True):
-            if "pooler" not in variable.path:
-                np.testing.assert_array_equal(variable, other)
