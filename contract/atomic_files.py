@@ -12,9 +12,8 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import tensorflow as tf
-
 from contract import errors
+from contract.tensorflow_later import tf
 
 SUFFIX = ".incomplete"
 
@@ -123,6 +122,6 @@ def unwritable(path: str, error: Exception) -> OSError:
 
 def reason(error: Exception) -> str:
     """The message of an error, in one line and without the operation."""
-    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    text = getattr(error, "message", str(error))  # that of TensorFlow's errors
     text = text.split("<stack traces unavailable>\n")[-1]  # of a loaded graph
     return text.split("}} ")[-1].split(" [Op:")[0].split("\n")[0]

@@ -5,10 +5,13 @@ Local files need no TensorFlow, which takes seconds to import.
 
 import concurrent.futures
 import contextlib
+import glob
 import os
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from contract.tensorflow_later import tf
 
 _BLOCK_BYTES = 1 << 16  # read at each end of a file; an .index of weights is smaller
 _MOST_FILES = 100  # that are read, of thousands on a remote disk
@@ -31,8 +34,6 @@ def open_file(path: str | os.PathLike[str], mode: str = "rb") -> Iterator[Any]:
         except OSError as error:  # of a directory, say
             raise OSError(error.strerror or error) from error
         return
-    import tensorflow as tf
-
     try:
         with tf.io.gfile.GFile(path, mode) as file:
             yield file
@@ -45,6 +46,21 @@ def open_file(path: str | os.PathLike[str], mode: str = "rb") -> Iterator[Any]:
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Whether a path is for TensorFlow to open, such as gs://bucket/file."""
     return "://" in os.fspath(path)
+
+
+def exists(path: str | os.PathLike[str]) -> bool:
+    """Whether a local or remote file or directory is there."""
+    return (tf.io.gfile if is_remote(path) else os.path).exists(path)
+
+
+def is_dir(path: str | os.PathLike[str]) -> bool:
+    """Whether a local or remote directory is there."""
+    return (tf.io.gfile if is_remote(path) else os.path).isdir(path)
+
+
+def matching(pattern: str) -> list[str]:
+    """The local or remote paths that a pattern matches, sorted."""
+    return sorted((tf.io.gfile if is_remote(pattern) else glob).glob(pattern))
 
 
 def digest(paths: Sequence[str]) -> str:
@@ -61,8 +77,6 @@ def digest(paths: Sequence[str]) -> str:
 
 def digest_of_tree(directory: str) -> str:
     """`digest` of all files below a directory."""
-    import tensorflow as tf
-
     walk = tf.io.gfile.walk(directory)
     paths = [os.path.join(folder, file) for folder, _, files in walk for file in files]
     return digest(sorted(paths))
@@ -70,8 +84,6 @@ def digest_of_tree(directory: str) -> str:
 
 def _ends(path):
     """Size of a file, and checksum of its first and last bytes."""
-    import tensorflow as tf
-
     size = tf.io.gfile.stat(path).length
     with tf.io.gfile.GFile(path, "rb") as file:
         first = file.read(_BLOCK_BYTES)

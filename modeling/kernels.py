@@ -2,14 +2,17 @@
 
 A call without a `seed` runs them as they are, on every backend and in exported graphs,
 whose server may lack XLA. In training `seed` is int64 [2] of (run and replica, step),
-`site` numbers the place of dropout in the network, and kernels_tf compiles them.
+`site` numbers the place of dropout in the network, and `fused` compiles them.
 """
 
 import math
 
-from keras import ops
+from keras import backend, ops
 
-from modeling import kernels_tf
+if backend.backend() == "tensorflow":
+    from modeling import kernels_tf as fused
+else:
+    from modeling import kernels_ops as fused  # type: ignore[no-redef]
 
 MASK_BIAS = -10000.0  # to the scores of padding (modeling.py, attention_layer)
 _CUBIC, _SQRT_2_BY_PI = 0.044715, math.sqrt(2 / math.pi)  # of the tanh form of gelu
@@ -22,8 +25,8 @@ def attend(query, key, value, bias, *, scale, rate, seed, site):
     or S, T] -> [B, N, S, K].
     """
     if seed is not None:
-        mask = kernels_tf.keep_mask(rate, seed, site)
-        return kernels_tf.attend(query, key, value, bias, mask, scale=scale)
+        mask = fused.keep_mask(rate, seed, site)
+        return fused.attend(query, key, value, bias, mask, scale=scale)
     # Scaling the query instead of the scores: the same sum, S / K times cheaper.
     scores = ops.einsum("bnsk,bntk->bnst", query * scale, key)
     weights = ops.softmax(ops.cast(scores, "float32") + bias)
@@ -33,9 +36,8 @@ def attend(query, key, value, bias, *, scale, rate, seed, site):
 def gelu(x, *, approximate, training):
     """Gaussian error linear unit (Hendrycks and Gimpel, 2016).
 
-    Computed in float32 and rounded once: in bfloat16 the result is off by up to 75 %
-    where 1 + tanh is small, and the fused functions take twice the time. `approximate`
-    chooses the tanh form of google-research/bert instead of erf.
+    In float32, since in bfloat16 it is off by up to 75 % where 1 + tanh is small and
+    takes twice the time, fused. `approximate` chooses google-research/bert's tanh form.
     """
     if training:
         return _fused_gelu((x,), approximate=approximate)
@@ -45,8 +47,7 @@ def gelu(x, *, approximate, training):
 def _gelu(x, mask=(), *, approximate):
     y = ops.cast(x, "float32")
     if approximate:
-        # The terms of tf.nn.gelu, in the one order in which TensorFlow recognizes them
-        # and computes them within the product before, where it has oneDNN's kernels.
+        # In tf.nn.gelu's order TensorFlow computes it within the product before.
         cube = y * (_CUBIC * ops.square(y))
         y = (0.5 * y) * (1.0 + ops.tanh(_SQRT_2_BY_PI * (y + cube)))
     else:
@@ -63,7 +64,7 @@ def norm_of_sum(layer, residual, x, rate, seed, site):
     weights, settings = norm_arguments(layer)
     if seed is None:
         return _norm_of_sum(residual, x, *weights, **settings)
-    mask = kernels_tf.keep_mask(rate, seed, site)
+    mask = fused.keep_mask(rate, seed, site)
     return _fused_norm_of_sum((residual, x), weights, mask, **settings)
 
 
@@ -83,8 +84,8 @@ def normalize(x, gamma, beta, mask=(), *, epsilon, dtype):
 
 
 def add(residual, x, mask=()):
-    """Residual + x, without what a kernels_tf.Mask drops; float32."""
-    x = kernels_tf.drop(x, mask) if mask else ops.cast(x, "float32")
+    """Residual + x, without what a `fused.Mask` drops; float32."""
+    x = fused.drop(x, mask) if mask else ops.cast(x, "float32")
     return ops.cast(residual, "float32") + x
 
 
@@ -92,8 +93,8 @@ def _norm_of_sum(residual, x, gamma, beta, mask=(), **settings):
     return normalize(add(residual, x, mask), gamma, beta, **settings)
 
 
-_fused_gelu = kernels_tf.fuse(_gelu)
-_fused_norm_of_sum = kernels_tf.fuse(_norm_of_sum)
+_fused_gelu = fused.fuse(_gelu)
+_fused_norm_of_sum = fused.fuse(_norm_of_sum)
 
 
 def dropout(x, rate, seed, site):
@@ -106,7 +107,7 @@ def dropout(x, rate, seed, site):
     """
     if seed is None or rate == 0:
         return x
-    return kernels_tf.dropout(x, kernels_tf.keep_mask(rate, seed, site))
+    return fused.dropout(x, fused.keep_mask(rate, seed, site))
 
 
 def shape_for_reshape(x):
@@ -157,8 +158,7 @@ def last_position(input_mask):
 def take_rows(x, positions):
     """The rows of `x` [B, T, ...] at int [B, S]: [B, S, ...].
 
-    As gather_indexes of run_pretraining.py: in whole rows, which takes less than a
-    tenth of the time of elements one by one.
+    As gather_indexes of run_pretraining.py, in whole rows: over ten times as fast.
     """
     size, length, *width = ops.shape(x)
     rows = length * ops.arange(size)[:, None] + ops.cast(positions, "int32")  # [B, S]

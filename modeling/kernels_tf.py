@@ -9,10 +9,7 @@ import contextlib
 import functools
 from typing import NamedTuple
 
-import keras
 import tensorflow as tf
-
-from contract import errors
 
 _MAX_SITES = 4096  # places that draw dropout in one step: 3 a layer and a few heads
 # XLA compiles for each shape; padding to whole tiles leaves few. Rows keep their width,
@@ -116,10 +113,6 @@ class Mask(NamedTuple):
 
 def keep_mask(rate, seed, site):
     """The mask of one place; `seed` is int64 [2] of (run and replica, step)."""
-    if keras.backend.backend() != "tensorflow":
-        raise errors.InputError(
-            "dropout is drawn by TensorFlow; train with KERAS_BACKEND=tensorflow"
-        )
     numbers = tf.random.stateless_uniform(
         [2],
         seed=tf.stack([seed[0], seed[1] * _MAX_SITES + site]),

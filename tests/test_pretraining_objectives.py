@@ -325,7 +325,7 @@ def test_discriminator_is_fine_tuned_converted_and_exported(data, detector, tmp_
     )
     assert "has no such head (it has: discriminator); leave --head out" in line
     # Vectors are the discriminator's, tokens for [MASK] the generator's.
-    sentence = "sea very [MASK] a film"
+    sentence = "sea very [MASK] the film"
     (export,) = (path / "export").iterdir()
     loaded = tf.saved_model.load(str(export))
     text = tf.constant([sentence.replace("[MASK]", "great")])

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
-from contract import errors, file_names, wording
+from contract import errors, file_names, remote_files, wording
+from contract.tensorflow_later import tf
 from modeling.checkpoints import (
     google,
     hugging_face,
@@ -58,6 +58,7 @@ _UNREAD = {
     ),
     (".jl", ".joblib", ".pkl", ".pickle"): _FROM_PICKLE,
 }
+_STATE = "checkpoint"  # the file in which TensorFlow names the newest one
 _REMEDY = "give the config file of this checkpoint"
 _FLAG = ", or --allow_missing_weights to train them from random values"
 # A layer of ELMo has few variables, which are listed one by one.
@@ -112,9 +113,9 @@ def find(path):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
         path = os.path.dirname(path) or "."
-    if tf.io.gfile.exists(path) and (why := _explain_unread(*os.path.split(path))):
+    if remote_files.exists(path) and (why := _explain_unread(*os.path.split(path))):
         raise errors.InputError(why)
-    if not tf.io.gfile.isdir(path):
+    if not remote_files.is_dir(path):
         raise errors.InputError(
             f"{path}: no checkpoint there (looked for {prefix}.index and for a "
             "directory); give a prefix such as DIR/bert_model.ckpt or its directory"
@@ -124,11 +125,13 @@ def find(path):
 
 def latest(directory: str) -> str | None:
     """The checkpoint that the file `checkpoint` names, also in a copied directory."""
+    if not remote_files.exists(os.path.join(directory, _STATE)):
+        return None
     if (state := tf.train.get_checkpoint_state(directory)) is None:
         return None
     path = state.model_checkpoint_path
     paths = path, os.path.join(directory, os.path.basename(path))
-    return next((path for path in paths if tf.io.gfile.exists(f"{path}.index")), None)
+    return next((path for path in paths if remote_files.exists(f"{path}.index")), None)
 
 
 def _find_in(directory):
@@ -149,7 +152,8 @@ def _find_in(directory):
     if paths:
         wrong = f"{len(paths)} checkpoints there ({wording.first_of(paths)})"
     else:
-        files = sorted(tf.io.gfile.listdir(directory))
+        paths = remote_files.matching(os.path.join(directory, "*"))
+        files = map(os.path.basename, paths)
         if why := _explain_unread(directory, *files):
             raise errors.InputError(why)
         wrong = "no checkpoint in this directory"
@@ -188,9 +192,9 @@ def open_file(path, config=None) -> weights_file.WeightsFile:
     its prefix belong.
     """
     place = find(path)
-    if "://" in place and not tf.io.gfile.exists(place + google.INDEX_ENDING):
+    if "://" in place and not remote_files.exists(place + google.INDEX_ENDING):
         place = _copy_here(place)
-    if tf.io.gfile.isdir(place) or tf_keras_h5.is_file(place):
+    if remote_files.is_dir(place) or tf_keras_h5.is_file(place):
         return hugging_face.HuggingFaceFile(place, config)
     if keras_files.is_keras(place):
         return keras_files.KerasFile(place)
@@ -204,7 +208,7 @@ def open_file(path, config=None) -> weights_file.WeightsFile:
 @functools.cache
 def _copy_here(path):
     """Copies remote weights, for libraries that read local files alone; until exit."""
-    if tf.io.gfile.isdir(path):
+    if remote_files.is_dir(path):
         directory, name, pattern = path, "", "*.safetensors*"
     else:
         directory, name = os.path.split(path)
@@ -217,7 +221,7 @@ def _copy_here(path):
         pattern = "tf_model*.h5*"
     local = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, local, ignore_errors=True)
-    for file in tf.io.gfile.glob(os.path.join(directory, pattern)):
+    for file in remote_files.matching(os.path.join(directory, pattern)):
         tf.io.gfile.copy(file, os.path.join(local, os.path.basename(file)))
     return os.path.join(local, name) if name else local
 

@@ -1,7 +1,7 @@
 """Whether two models, before and after a conversion, are the same."""
 
+import keras
 import numpy as np
-import tensorflow as tf
 
 from contract import errors, features
 from modeling import token_heads
@@ -51,7 +51,7 @@ def _outputs(model, batch):
         return [np.asarray(model.logits(batch))[..., : model.config.vocab_size]]
     if getattr(model, "sequences", "single") != "single":
         batch = {name: x.reshape(2, 2, -1) for name, x in batch.items()}
-    return [np.asarray(x) for x in tf.nest.flatten(model(batch, training=False))]
+    return [np.asarray(x) for x in keras.tree.flatten(model(batch, training=False))]
 
 
 def make_batch(config):

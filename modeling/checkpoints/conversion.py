@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 import safetensors
-import tensorflow as tf
 
-from contract import atomic_files, errors, file_names, wording
+from contract import atomic_files, errors, file_names, tensorflow_later, wording
 from modeling import pretrainers, text_encoder
 from modeling.checkpoints import (
     checkpoint,
@@ -350,8 +349,12 @@ def write(directory, model, target, *, left_out=(), **kept):
             hugging_face.save(directory, model, file=file, left_out=left_out, **kept)
         else:
             keras_files.save(model, path)
-    except (OSError, tf.errors.OpError, safetensors.SafetensorError) as error:
-        is_of_tensorflow = isinstance(error, tf.errors.OpError)
+    except (
+        OSError,
+        safetensors.SafetensorError,
+        *tensorflow_later.op_errors(),
+    ) as error:
+        is_of_tensorflow = isinstance(error, tensorflow_later.op_errors())
         reason = atomic_files.reason(error) if is_of_tensorflow else str(error)
         raise OSError(
             f"{directory}: cannot be written ({reason:.200}); make room there, or name "

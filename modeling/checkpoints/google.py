@@ -11,9 +11,9 @@ import os
 import re
 
 import numpy as np
-import tensorflow as tf
 
-from contract import atomic_files, errors, file_names, json_files
+from contract import atomic_files, errors, file_names, json_files, remote_files
+from contract.tensorflow_later import tf
 from modeling.checkpoints import names, weights_file
 from modeling.elmo import names as elmo_names
 
@@ -119,9 +119,9 @@ class GptRelease(weights_file.WeightsFile):
 
 def _read_gpt_shapes(path):
     try:
-        with tf.io.gfile.GFile(path) as file:
+        with remote_files.open_file(path) as file:
             shapes = [tuple(map(int, shape)) for shape in json_files.parse(file.read())]
-    except (tf.errors.OpError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise errors.InputError(
             f"{path}: holds no list of shapes ({error}); copy it again"
         ) from error
@@ -140,13 +140,13 @@ def strip_ending(path):
 
 def find_prefixes(directory):
     """The prefixes of all checkpoints in a directory."""
-    paths = tf.io.gfile.glob(os.path.join(directory, f"*{INDEX_ENDING}"))
+    paths = remote_files.matching(os.path.join(directory, f"*{INDEX_ENDING}"))
     return sorted(path.removesuffix(INDEX_ENDING) for path in filter(is_file, paths))
 
 
 def is_file(path):
     """Whether a file is there, not a directory of its name."""
-    return tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
+    return remote_files.exists(path) and not remote_files.is_dir(path)
 
 
 def variables(model):

@@ -13,9 +13,9 @@ import shutil
 import numpy as np
 import safetensors
 import safetensors.numpy
-import tensorflow as tf
 
 from contract import errors, file_names, json_files
+from contract.tensorflow_later import tf
 from modeling import models
 from modeling.checkpoints import names, tf_keras_h5, weights_file
 

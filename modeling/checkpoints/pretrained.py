@@ -7,7 +7,6 @@ import glob
 import json
 import os
 
-import tensorflow as tf
 from absl import logging
 
 from contract import errors, file_names, hub_ids, json_files, remote_files
@@ -87,15 +86,15 @@ def look_in(spec, name="--pretrained"):
             tokenizer_config.json cannot be read.
     """
     directory = os.fspath(spec)
-    if not tf.io.gfile.isdir(directory):
+    if not remote_files.is_dir(directory):
         directory = _download(directory, name)
 
     def first(names):
         paths = [os.path.join(directory, name) for name in names]
-        return next((path for path in paths if tf.io.gfile.exists(path)), "")
+        return next((path for path in paths if remote_files.exists(path)), "")
 
     def only(pattern):
-        paths = tf.io.gfile.glob(os.path.join(directory, pattern))
+        paths = remote_files.matching(os.path.join(directory, pattern))
         return paths[0] if len(paths) == 1 else ""
 
     if not first(CONFIG_FILES):
@@ -225,7 +224,7 @@ def _lower_case(directory):
         (file_names.TOKENIZER, "normalizer", "lowercase"),
     ):
         path = os.path.join(directory, file)
-        settings = json_files.read_object(path) if tf.io.gfile.exists(path) else {}
+        settings = json_files.read_object(path) if remote_files.exists(path) else {}
         settings = settings.get(section) if section else settings
         lowers = settings.get(key) if isinstance(settings, dict) else None
         if lowers is None:
@@ -308,7 +307,7 @@ def read_config(path):
         )
     if config.network == "encoder_decoder":
         beside = os.path.join(os.path.dirname(path), file_names.GENERATION_CONFIG)
-        values = json_files.read_object(beside) if tf.io.gfile.exists(beside) else {}
+        values = json_files.read_object(beside) if remote_files.exists(beside) else {}
         with config_lib.named(beside if values else path):
             config = config.with_generation(values)
         if ignored := config.ignored_generation():
@@ -380,7 +379,9 @@ def check_sizes(config, vocab_size, files, max_seq_length):
     has_table = config.network != "elmo" or not config.reads_characters
     if has_table and not 0 <= config.vocab_size - vocab_size <= SPARE_ROWS:
         added = os.path.join(os.path.dirname(files.vocab_file), file_names.ADDED_TOKENS)
-        beside = f" with {file_names.ADDED_TOKENS}" if tf.io.gfile.exists(added) else ""
+        beside = (
+            f" with {file_names.ADDED_TOKENS}" if remote_files.exists(added) else ""
+        )
         raise errors.InputError(
             f"{files.vocab_file}{beside} has {vocab_size} entries, but "
             f"{files.config_file} says vocab_size={config.vocab_size}; they belong to "

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
-import tensorflow as tf
 
-from contract import errors, file_names, json_files
+from contract import errors, file_names, json_files, remote_files
 from modeling.checkpoints import names, weights_file
 from modeling.features.text_vectors import Projection, TextVectors
 
@@ -117,7 +116,7 @@ def choose_prompt(
 
 def locate_transformer(directory: str) -> str:
     """The folder of the network in a directory with a modules.json, or itself."""
-    if not tf.io.gfile.exists(os.path.join(directory, MODULES)):
+    if not remote_files.exists(os.path.join(directory, MODULES)):
         return directory
     _, folder = next(iter(_list_modules(directory)), ("", ""))
     return os.path.join(directory, folder) if folder else directory
@@ -134,10 +133,10 @@ def read(path: str) -> SentenceTransformer | None:
         ValueError: a file is damaged, or a module computes something else.
     """
     path = os.fspath(path)
-    directory = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
-    if not tf.io.gfile.exists(os.path.join(directory, MODULES)):
+    directory = path if remote_files.is_dir(path) else os.path.dirname(path)
+    if not remote_files.exists(os.path.join(directory, MODULES)):
         above, folder = os.path.split(directory.rstrip("/"))
-        is_there = tf.io.gfile.exists(os.path.join(above, MODULES))
+        is_there = remote_files.exists(os.path.join(above, MODULES))
         if not is_there or not folder or locate_transformer(above) != directory:
             return None
         directory = above
@@ -287,7 +286,7 @@ class _File:
 
     def __init__(self, *parts, is_needed=False):
         self.path = os.path.join(*parts)
-        reads = is_needed or tf.io.gfile.exists(self.path)
+        reads = is_needed or remote_files.exists(self.path)
         self.values = json_files.read_object(self.path) if reads else {}
 
     def value(self, key, kind, default=None):

@@ -9,9 +9,8 @@ import os
 
 import h5py
 import numpy as np
-import tensorflow as tf
 
-from contract import atomic_files, errors
+from contract import atomic_files, errors, remote_files
 from modeling.checkpoints import names, weights_file
 from modeling.elmo import names as elmo_names
 
@@ -32,7 +31,7 @@ class ElmoWeights(weights_file.WeightsFile):
         self._stored = _open_arrays(path)
         if not reads_characters and _WORDS not in self._stored:
             pattern = os.path.join(os.path.dirname(path), WORDS_PATTERN)
-            for beside in tf.io.gfile.glob(pattern)[:1]:
+            for beside in remote_files.matching(pattern)[:1]:
                 self._stored |= _open_arrays(beside)
         self.shapes = {key: array.shape for key, array in self._stored.items()}
 
@@ -54,7 +53,7 @@ def is_elmo(path):
 
 def find_in(directory):
     """The files of weights in a directory, without those of words alone."""
-    return sorted(tf.io.gfile.glob(os.path.join(directory, PATTERN)))
+    return remote_files.matching(os.path.join(directory, PATTERN))
 
 
 def save(path, model):

@@ -6,12 +6,11 @@ those of one source one after another.
 
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from contract import features as names
 from modeling import bert, models, token_heads
 from modeling.configs import keras_configs
 from modeling.generation import key_value_cache
+from modeling.generation.key_value_cache import tf
 
 
 class DecodeCache(NamedTuple):
@@ -37,10 +36,12 @@ class SequenceToSequence(token_heads.CausalLMMixin, models.BertModel):
     """
 
     uses_pooler = False
-    # What is read before the first token is written; see `empty_cache`.
-    source_spec = (
-        {n: tf.TensorSpec([None, None], tf.int32) for n in names.ENCODER_INPUTS},
-    )
+
+    @property
+    def source_spec(self):
+        """What is read before the first token is written; see `empty_cache`."""
+        spec = tf.TensorSpec([None, None], tf.int32)
+        return (dict.fromkeys(names.ENCODER_INPUTS, spec),)
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)

@@ -1,8 +1,9 @@
 """The weight of each token in an output of a model (Simonyan et al., 2013)."""
 
-import tensorflow as tf
-
+from contract import tensorflow_later
 from modeling import models
+
+tf = tensorflow_later.Later("weights of tokens are computed")
 
 
 def token_weights(model: models.BertModel, features, training=False):

@@ -9,9 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
-from contract import errors, file_names, json_files
+from contract import errors, file_names, json_files, remote_files
 
 LAST, LEARNED = "last", "learned"  # layer mixes: the original's, and ELMo's
 LINEAR, BILSTM = HEADS = ("linear", "bilstm")
@@ -106,7 +104,7 @@ def read_beside(weights: str) -> HeadConfig:
         ValueError: their head.json cannot be read.
     """
     path = _path(weights)
-    if not tf.io.gfile.exists(path):
+    if not remote_files.exists(path):
         return ORIGINAL
     return from_values(json_files.read_object(path), path)
 
@@ -131,7 +129,7 @@ def choose(
     reading, path = read_beside(weights), _path(weights)
     for name, value in flags.items():
         if value != (trained := getattr(reading, name)):
-            where = "" if tf.io.gfile.exists(path) else "there is no "
+            where = "" if remote_files.exists(path) else "there is no "
             raise errors.InputError(
                 f"--{name}={value} is not what the model was trained with, {trained} "
                 f"({where}{path}); leave the flag out"
@@ -147,5 +145,5 @@ def choose(
 
 def _path(weights: str) -> str:
     """Where a head.json would be: in a directory, or beside a checkpoint."""
-    directory = weights if tf.io.gfile.isdir(weights) else os.path.dirname(weights)
+    directory = weights if remote_files.is_dir(weights) else os.path.dirname(weights)
     return os.path.join(directory, file_names.HEAD)

@@ -1,0 +1,134 @@
+"""The networks on JAX and PyTorch, beside TensorFlow.
+
+Weights are so wide that logits are of order 1; 1e-5 is the rounding of float32. Each
+backend is a process, tests/backend_outputs.py, and is left out where it is not
+installed.
+"""
+
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from modeling.checkpoints import conversion, keras_files, pretrained
+from tests import backend_outputs, family_weights
+from tests.modeling import random_weights
+
+ROOT = pathlib.Path(__file__).parents[2]
+BACKENDS = ("jax", "torch")
+ROUNDING, VISIBLE = 1e-5, 1e-2
+HEADS = {
+    "bert": ("classifier", "tagger", "span", "pretraining", "text_encoder"),
+    "gpt": ("classifier", "language_model"),
+    "gpt2": ("language_model",),
+    "pair": ("seq2seq",),
+}
+EVERY = [(network, head) for network, heads in HEADS.items() for head in heads]
+OF_EACH_DAY = [("bert", "pretraining"), ("gpt2", "language_model")]
+
+
+def run(backend, *arguments):
+    """The completed process of a program on a backend."""
+    if not importlib.util.find_spec(backend):
+        pytest.skip(f"{backend} is not installed")
+    environment = {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def check(backend, folder, models):
+    """Asserts that a backend computes what TensorFlow does, of {name: its model}."""
+    done = run(backend, "-m", "tests.backend_outputs", str(folder))
+    assert done.returncode == 0, done.stderr
+    for name, (model, features) in models.items():
+        actual = dict(np.load(folder / backend / f"{name}.npz"))
+        expected = backend_outputs.compute(model, features)
+        if backend == "jax":
+            calls = {k: v for k, v in expected.items() if k.startswith("call/")}
+            expected |= {k.replace("call/", "jit/"): v for k, v in calls.items()}
+        assert actual.keys() == expected.keys()
+        for key, value in expected.items():
+            np.testing.assert_allclose(
+                actual[key], value, atol=ROUNDING, rtol=0, err_msg=f"{name}: {key}"
+            )
+
+
+def make(network, head, tiny_config):
+    """A model none of whose weights has the value that it is born with."""
+    config = random_weights.configs(tiny_config)[network]
+    model = random_weights.random_model(config, head)
+    for variable in model.trainable_variables:
+        variable.assign(0.3 * variable)
+    return model
+
+
+def check_heads(backend, heads, folder, tiny_config, features):
+    """`check` of directories of Hugging Face for BERT, and else of Keras' files."""
+    models = {}
+    for network, head in heads:
+        name, model = f"{network}-{head}", make(network, head, tiny_config)
+        models[name] = model, features
+        np.savez(folder / f"{name}.npz", **features)
+        if network == "bert":
+            (folder / name).mkdir()
+            conversion.write(str(folder / name), model, "hugging_face")
+        else:
+            keras_files.save(model, str(folder / f"{name}.keras"))
+    check(backend, folder, models)
+    # Keras' files of the backend are read by TensorFlow.
+    for name, (model, _) in models.items():
+        again = keras_files.load(str(folder / backend / f"{name}.keras"))
+        random_weights.assert_equal(*map(random_weights.values, (again, model)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_backend_without_tensorflow_computes_what_it_computes(
+    backend, tiny_config, tiny_features, tmp_path
+):
+    check_heads(backend, OF_EACH_DAY, tmp_path, tiny_config, tiny_features)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_head_on_a_backend(backend, tiny_config, tiny_features, tmp_path):
+    check_heads(backend, EVERY, tmp_path, tiny_config, tiny_features)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_recorded_networks_on_a_backend(backend, tmp_path):
+    models = {}
+    for name, case in family_weights.read_cases().items():
+        case.write(tmp_path / name)
+        config = pretrained.read_config(str(tmp_path / name / "config.json"))
+        model = conversion.read(str(tmp_path / name), config).model
+        ids = case.inputs["input_ids"].astype(np.int32)
+        places = np.broadcast_to(np.arange(ids.shape[-1], dtype=np.int32), ids.shape)
+        segments = case.inputs.get("token_type_ids", np.zeros_like(ids))
+        features = {
+            "input_ids": ids,
+            "input_mask": case.inputs["attention_mask"].astype(np.int32),
+            "segment_ids": segments.astype(np.int32),
+            "masked_lm_positions": places,
+        }
+        np.savez(tmp_path / f"{name}.npz", **features)
+        models[name] = model, features
+    assert len(models) > 10
+    check(backend, tmp_path, models)
+
+
+def test_another_token_gives_visibly_other_outputs(tiny_config, tiny_features):
+    model = make("bert", "pretraining", tiny_config)
+    first = model(tiny_features)["masked_lm_logits"]
+    ids = tiny_features["input_ids"] + (np.arange(10) == 5).astype(np.int32)
+    second = model({**tiny_features, "input_ids": ids})["masked_lm_logits"]
+    assert np.abs(first - second).max() > VISIBLE
