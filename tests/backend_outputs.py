@@ -18,6 +18,7 @@ if __name__ == "__main__" and os.environ["KERAS_BACKEND"] != "tensorflow":
 import keras
 import numpy as np
 
+from modeling import sequences
 from modeling.checkpoints import conversion, keras_files, pretrained
 
 BACKEND = keras.backend.backend()
@@ -47,7 +48,7 @@ def compute(model, features):
     outputs = {
         "call": model(tensors),
         "predict": model.predict(features, verbose=0),
-        "encode": model.encode(tensors, None),
+        "encode": model.encode(sequences.as_rows(tensors), None),
     }
     if hasattr(model, "logits"):
         outputs["logits"] = model.logits(tensors)
