@@ -25,6 +25,7 @@ from reports import pictures, run_report
 from serving import export as export_lib
 from serving import formats
 from training import (
+    adagrad,
     checkpoints,
     driver,
     facts,
@@ -43,7 +44,7 @@ _OPTIMIZERS = {
     "adam": optimizers.BertAdam,
     "lamb": optimizers.BertLamb,
     "gpt_adam": optimizers.GptAdam,
-    "adagrad": optimizers.Adagrad,
+    "adagrad": adagrad.Adagrad,
 }
 _MOST_EXAMPLES = 2**31 - 1  # of all epochs together
 

@@ -85,7 +85,7 @@ class ElectraEncoder(bert.Network):
 def seed_of_pass(seed, number):
     """The dropout seed of another pass in the same step, or None for None."""
     shift = number << _PASS_BITS
-    return None if seed is None else ops.stack([seed[0], seed[1] + shift])
+    return None if seed is None else (seed[0], seed[1] + shift)
 
 
 class SharedPass:

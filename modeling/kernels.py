@@ -1,8 +1,8 @@
 """The kernels of the networks, in keras.ops: attention, gelu, norms, dropout, masks.
 
-A call without a `seed` runs them as they are, on every backend and in exported graphs,
-whose server may lack XLA. In training `seed` is int64 [2] of (run and replica, step),
-`site` numbers the place of dropout in the network, and `fused` compiles them.
+TensorFlow runs them as they are without a `seed`, also in exported graphs, whose server
+may lack XLA. In training `seed` is integers [2] of (run and replica, step), `site`
+numbers the place of dropout in the network, and `fused` compiles them.
 """
 
 import math
@@ -24,12 +24,13 @@ def attend(query, key, value, bias, *, scale, rate, seed, site):
     query [B, N, S, K], key and value [B, N, T, K] of one dtype, bias float32 [B, 1, 1
     or S, T] -> [B, N, S, K].
     """
-    if seed is not None:
-        mask = fused.keep_mask(rate, seed, site)
+    mask = () if seed is None else fused.keep_mask(rate, seed, site)
+    if bool(mask) == fused.FUSES_DROPOUT:
         return fused.attend(query, key, value, bias, mask, scale=scale)
     # Scaling the query instead of the scores: the same sum, S / K times cheaper.
     scores = ops.einsum("bnsk,bntk->bnst", query * scale, key)
     weights = ops.softmax(ops.cast(scores, "float32") + bias)
+    weights = fused.drop(weights, mask) if mask else weights
     return ops.matmul(ops.cast(weights, value.dtype), value)
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+FUSES_DROPOUT = True  # with attention
 _MAX_SITES = 4096  # places that draw dropout in one step: 3 a layer and a few heads
 # XLA compiles for each shape; padding to whole tiles leaves few. Rows keep their width,
 # and what is elementwise has this one, so that no new length of a batch is compiled.
@@ -98,6 +99,11 @@ def select_by_device(on_cpu, elsewhere):
     """
     device = tf.raw_ops.DeviceIndex(device_names=["CPU"])  # 1 for XLA, on any device
     return tf.switch_case(device, [on_cpu], elsewhere)
+
+
+def make_seed(state):
+    """The seed of a step, int64 [2], of a keras.random.SeedGenerator's numbers."""
+    return tf.cast(state, tf.int64)
 
 
 class Mask(NamedTuple):

@@ -71,7 +71,7 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
     def dropout_seed(self, training, seed):
         """The seed of this call: the caller's, a fresh one in `fit`, or None."""
         if seed is None and training:
-            seed = keras.ops.cast(self._seeds.next(), "int64")
+            seed = kernels.fused.make_seed(self._seeds.next())
         return seed
 
     def encode(self, features, seed, positions=None, table=None):

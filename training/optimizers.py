@@ -1,66 +1,20 @@
-"""The optimizers of BERT, LAMB, GPT and ELMo, which clip all gradients together first.
-
-Gradients of embedding tables, from which a batch gathers some rows, need care.
-TensorFlow returns them as slices: the gathered rows, with repetitions. The original
-clips by the norm of these slices, unsummed. Exchanges between devices need fixed
-shapes, which slices lack; their sums and squares (`Rows`) have them, and add up over
-micro-batches and replicas.
-"""
+"""The optimizers of BERT, LAMB and GPT, which clip all gradients together first."""
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
-import tensorflow as tf
+from keras import ops
 
 from contract import errors
 from training import schedule
 
-
-class Rows(NamedTuple):
-    """A table's gradient: slices summed by row, and the sum of the slices' squares."""
-
-    total: tf.Tensor
-    squares: tf.Tensor
-
-
-Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices | Rows | None  # None: not reached
-
-
-def _squares(gradient: Gradient) -> tf.Tensor:
-    if isinstance(gradient, Rows):
-        return gradient.squares
-    if isinstance(gradient, tf.IndexedSlices):
-        gradient = gradient.values
-    return 2.0 * tf.nn.l2_loss(gradient)  # reads once and writes nothing
-
-
-def global_norm(gradients: Sequence[Gradient]) -> tf.Tensor:
-    """The norm of all gradients together, float32 scalar; None counts as 0."""
-    return tf.sqrt(
-        tf.add_n([_squares(value) for value in gradients if value is not None])
-    )
-
-
-def divide(gradient: Gradient, divisor: tf.Tensor) -> Gradient:
-    """The gradient divided by a float32 scalar."""
-    if gradient is None:
-        return None
-    if isinstance(gradient, Rows):
-        return Rows(gradient.total / divisor, gradient.squares / divisor**2)
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.math.scalar_mul(1.0 / divisor, gradient)
-    return gradient / divisor
-
-
-def sum_over_replicas(gradients: Sequence[Gradient]) -> list[Gradient]:
-    """Sums each gradient over replicas; all of them must call it."""
-    reached = [value for value in gradients if value is not None]
-    context = tf.distribute.get_replica_context()
-    sums = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, reached))
-    return [None if value is None else next(sums) for value in gradients]
+if keras.backend.backend() == "tensorflow":
+    from training import gradients_tf as gradients_of
+else:
+    from training import gradients_ops as gradients_of  # type: ignore[no-redef]
 
 
 class ClippedOptimizer(keras.optimizers.Optimizer):
@@ -108,13 +62,11 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
             return []
         return list(zip(self._updated, *self._slots, strict=True))
 
-    def prepare_for_sum(self, gradient: Gradient) -> Gradient:
+    def prepare_for_sum(self, gradient: Any) -> Any:
         """A gradient as it is added to those of other parts of a batch."""
-        if not isinstance(gradient, tf.IndexedSlices):
-            return gradient
-        return Rows(tf.convert_to_tensor(gradient), _squares(gradient))
+        return gradients_of.prepare_for_sum(gradient)
 
-    def _deduplicate(self, gradient: Gradient) -> Gradient:
+    def _deduplicate(self, gradient: Any) -> Any:
         """A gradient whose slices, if it has them, are summed by row."""
         return self.prepare_for_sum(gradient)
 
@@ -122,18 +74,19 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
         """Sums over replicas, clips and updates; what Keras' `fit` calls."""
         if trainable_variables is not None:
             self.build(list(trainable_variables))
-        grads = sum_over_replicas([self.prepare_for_sum(value) for value in grads])
+        grads = [self.prepare_for_sum(value) for value in grads]
+        grads = gradients_of.sum_over_replicas(grads)
         self.apply_reduced(grads, self.learning_rate, self.iterations)
         self.iterations.assign_add(1)
 
     def apply_reduced(
         self,
-        gradients: Sequence[Gradient],
+        gradients: Sequence[Any],
         learning_rate: Any,
         step: Any,
         *,
         only_finite: bool = False,
-    ) -> tf.Tensor:
+    ) -> Any:
         """Clips gradients already summed over replicas, and updates every variable.
 
         To be called on replicas; returns the float32 global norm before clipping.
@@ -145,43 +98,18 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
             only_finite: change nothing where the global norm is not finite.
         """
         gradients = [self._deduplicate(gradient) for gradient in gradients]
-        norm = self.gradient_factor * global_norm(gradients)
+        norm = self.gradient_factor * gradients_of.global_norm(gradients)
         clip = 1.0
         if self.max_norm:
             # Not a number where the norm is infinite, which must not pass unseen.
-            clip = self.max_norm / tf.maximum(norm, self.max_norm) + (norm - norm)
-        clip = tf.convert_to_tensor(clip * self.gradient_factor, tf.float32)
-        numbers = self._numbers(clip, tf.cast(learning_rate, tf.float32), step)
-        is_finite = tf.math.is_finite(norm) if only_finite else None
-        tf.distribute.get_replica_context().merge_call(
-            self._update_all, args=(gradients, numbers, is_finite)
+            clip = self.max_norm / ops.maximum(norm, self.max_norm) + (norm - norm)
+        clip = ops.convert_to_tensor(clip * self.gradient_factor, "float32")
+        numbers = self._numbers(clip, ops.cast(learning_rate, "float32"), step)
+        is_finite = ops.isfinite(norm) if only_finite else None
+        gradients_of.update_all(
+            self._update, self.slots(), gradients, numbers, is_finite
         )
         return norm
-
-    def _update_all(self, strategy, gradients, numbers, is_finite):
-        for gradient, (variable, *slots) in zip(gradients, self.slots(), strict=True):
-            if gradient is None:
-                continue
-            dense = gradient.total if isinstance(gradient, Rows) else gradient
-            strategy.extended.update(
-                variable.value,
-                self._update_where_finite,
-                args=(is_finite, dense, numbers, *(slot.value for slot in slots)),
-                kwargs={"path": variable.path},
-                group=False,
-            )
-
-    def _update_where_finite(
-        self, variable, is_finite, gradient, numbers, *slots, path
-    ):
-        def update():
-            self._update(path, variable, slots, gradient, numbers)
-            return True
-
-        if is_finite is None:
-            update()
-        else:
-            tf.cond(is_finite, update, lambda: False)
 
     def _numbers(self, clip, learning_rate, step):
         """The scalars of an update of all variables; `clip` multiplies gradients."""
@@ -203,9 +131,9 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
 class Numbers(NamedTuple):
     """Float32 scalars of one update, the same for all variables."""
 
-    clip: tf.Tensor  # multiplies gradients
-    learning_rate: tf.Tensor
-    correction: tf.Tensor  # of bias, multiplies the means; 1 for none
+    clip: Any  # multiplies gradients
+    learning_rate: Any
+    correction: Any  # of bias, multiplies the means; 1 for none
 
 
 class Rule(NamedTuple):
@@ -270,12 +198,12 @@ class BertAdam(ClippedOptimizer):
     def _numbers(self, clip, learning_rate, step):
         correction = 1.0
         if self.bias_correction:
-            t = tf.cast(step + 1, tf.float32)
-            correction = tf.sqrt(1.0 - self.beta_2**t) / (1.0 - self.beta_1**t)
+            t = ops.cast(step + 1, "float32")
+            correction = ops.sqrt(1.0 - self.beta_2**t) / (1.0 - self.beta_1**t)
         return Numbers(
             clip=clip,
             learning_rate=learning_rate,
-            correction=tf.convert_to_tensor(correction, tf.float32),
+            correction=ops.convert_to_tensor(correction, "float32"),
         )
 
     def _update(self, path, variable, slots, gradient, numbers):
@@ -286,7 +214,7 @@ class BertAdam(ClippedOptimizer):
                 has_trust_ratio=self.has_trust_ratio,
             )
         variables = variable, *slots
-        values = [each.read_value() for each in variables]
+        values = map(ops.convert_to_tensor, variables)
         moved = _adam_update(*values, gradient, numbers, rule)
         for each, value in zip(variables, moved, strict=True):
             each.assign(value)
@@ -303,13 +231,13 @@ class BertAdam(ClippedOptimizer):
         }
 
 
-@tf.function(jit_compile=True, autograph=False)
+@gradients_of.compile_rule
 def _adam_update(variable, mean, square, gradient, numbers, rule):
     """One pass over a variable, its moments and its gradient, instead of ten."""
     gradient = gradient * numbers.clip
     mean = rule.beta_1 * mean + (1.0 - rule.beta_1) * gradient
-    square = rule.beta_2 * square + (1.0 - rule.beta_2) * tf.square(gradient)
-    update = numbers.correction * mean / (tf.sqrt(square) + rule.epsilon)
+    square = rule.beta_2 * square + (1.0 - rule.beta_2) * ops.square(gradient)
+    update = numbers.correction * mean / (ops.sqrt(square) + rule.epsilon)
     if rule.weight_decay_rate:
         update += rule.weight_decay_rate * variable
     rate = numbers.learning_rate
@@ -320,9 +248,9 @@ def _adam_update(variable, mean, square, gradient, numbers, rule):
 
 def _trust_ratio(variable, update):
     """|p| / |u|, or 1 where one of them is 0."""
-    weight_norm, update_norm = tf.norm(variable), tf.norm(update)
-    ratio = tf.math.divide_no_nan(weight_norm, update_norm)
-    return tf.where(ratio > 0.0, ratio, 1.0)
+    squares = (ops.sum(ops.square(x)) for x in (variable, update))
+    ratio = ops.divide_no_nan(*map(ops.sqrt, squares))
+    return ops.where(ratio > 0.0, ratio, 1.0)
 
 
 @keras.saving.register_keras_serializable("bert")
@@ -373,78 +301,8 @@ class GptAdam(BertAdam):
     def _numbers(self, clip, learning_rate, step):
         numbers = super()._numbers(clip, learning_rate, step)
         rate = numbers.learning_rate * numbers.correction
-        one = tf.ones_like(numbers.correction)
+        one = ops.ones_like(numbers.correction)
         return numbers._replace(learning_rate=rate, correction=one)
-
-
-@keras.saving.register_keras_serializable("bert")
-class Adagrad(ClippedOptimizer):
-    """ELMo's Adagrad (Duchi et al., 2011), whose accumulators begin at 1.
-
-    allenai/bilm-tf, training.py, `train`, and tf.train.AdagradOptimizer:
-
-        s = s + g^2
-        p = p - rate * g / sqrt(s)
-
-    after multiplying all gradients by `gradient_factor`, there the steps of a batch,
-    and clipping them together to `clip_norm`, 0 for none. There is no weight decay.
-    Rows of a table that no word of the batch needs are neither read nor written; their
-    gradient is 0, so that they stay what they are either way.
-    """
-
-    slot_names = ("Adagrad",)
-    first_value = 1.0
-    supports_sparse = True
-
-    def __init__(
-        self,
-        learning_rate=0.2,
-        *,
-        clip_norm=10.0,
-        gradient_factor=1.0,
-        name="adagrad",
-    ):
-        super().__init__(
-            learning_rate,
-            clip_norm=clip_norm,
-            gradient_factor=gradient_factor,
-            name=name,
-        )
-
-    def prepare_for_sum(self, gradient):
-        """All rows of a table, of which slices are some."""
-        if isinstance(gradient, tf.IndexedSlices):
-            return tf.convert_to_tensor(gradient)
-        return gradient
-
-    def _deduplicate(self, gradient):
-        """Slices with each row once, whose norm is that of the whole gradient."""
-        if not isinstance(gradient, tf.IndexedSlices):
-            return gradient
-        rows, places = tf.unique(gradient.indices)
-        values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
-        return tf.IndexedSlices(values, rows, gradient.dense_shape)
-
-    def _numbers(self, clip, learning_rate, step):
-        return Numbers(clip, learning_rate, tf.ones_like(clip))
-
-    def _update(self, path, variable, slots, gradient, numbers):
-        handles = {"var": variable.handle, "accum": slots[0].handle}
-        rate = numbers.learning_rate
-        if isinstance(gradient, tf.IndexedSlices):
-            tf.raw_ops.ResourceSparseApplyAdagrad(
-                **handles,
-                lr=rate,
-                grad=gradient.values * numbers.clip,
-                indices=gradient.indices,
-            )
-        else:
-            gradient = gradient * numbers.clip
-            tf.raw_ops.ResourceApplyAdagrad(**handles, lr=rate, grad=gradient)
-
-    def get_config(self):
-        """Constructor arguments, for Keras."""
-        return {**super().get_config(), "gradient_factor": self.gradient_factor}
 
 
 @keras.saving.register_keras_serializable("bert")

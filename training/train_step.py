@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from contract import errors, features, wording
 from modeling import losses
-from training import optimizers
+from training import gradients_tf, optimizers
 
 FIRST_SCALE = 2.0**15
 # Good steps in a row after which the scale is doubled.
@@ -170,9 +170,9 @@ class TrainStep:
         first_seed = (self._seed * self._replicas + replica) * self._micro_batches
         scale = scale if self._scales_loss else None
         results = self._replica_gradients(batch, counts, first_seed, step, scale)
-        gradients = optimizers.sum_over_replicas(results["gradients"])
+        gradients = gradients_tf.sum_over_replicas(results["gradients"])
         if self._scales_loss:
-            gradients = [optimizers.divide(value, scale) for value in gradients]
+            gradients = [gradients_tf.divide(value, scale) for value in gradients]
         norm = self._optimizer.apply_reduced(
             gradients, rate, step, only_finite=self._scales_loss
         )

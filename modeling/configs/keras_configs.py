@@ -10,6 +10,7 @@ import keras
 
 from contract import errors
 from contract import features as names
+from modeling import kernels
 from modeling.configs import config_files
 from modeling.features import head_config, text_vectors
 
@@ -161,7 +162,12 @@ class NetworkLayer(Configured, keras.layers.Layer):
 
     def fresh_seed(self, training):
         """The seed of a call that has none, whose argument `seed` is FRESH."""
-        return keras.ops.cast(self._next_seed(), "int64") if training else None
+        if training and keras.backend.backend() == "jax":
+            raise errors.InputError(
+                "KERAS_BACKEND=jax: a network in a functional model cannot count the "
+                "steps of its dropout; train one of modeling/models.py"
+            )
+        return kernels.fused.make_seed(self._next_seed()) if training else None
 
     def compute_output_shape(self, *shapes):
         """Returns the outputs' shapes for those of the features, in their order."""

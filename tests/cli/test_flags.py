@@ -35,7 +35,7 @@ from modeling import pretrainers
 from modeling.checkpoints import conversion, pretrained
 from modeling.features import head_config, layer_choices, vectors
 from tests import tiny
-from training import loading, optimizers
+from training import adagrad, loading, optimizers
 
 STRATEGY = tf.distribute.get_strategy()
 
@@ -541,7 +541,7 @@ def test_plan_follows_the_schedule_of_gpt(parse):
         ("adam", "", optimizers.BertAdam, False),
         ("lamb", "--adam_bias_correction", optimizers.BertLamb, True),
         ("gpt_adam", "", optimizers.GptAdam, True),
-        ("adagrad", "", optimizers.Adagrad, None),
+        ("adagrad", "", adagrad.Adagrad, None),
     ],
 )
 def test_optimizer_is_the_named_one(parse, name, flag, kind, corrects):

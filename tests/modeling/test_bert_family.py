@@ -80,7 +80,9 @@ def make(network, head="classifier", num_classes=3, *, stddev=None, **changes):
     model = pretrainers.build(head, num_classes, config, **changes)
     for variable in model.trainable_variables if stddev is None else ():
         if not variable.path.endswith("gamma"):
-            noise = tf.random.stateless_normal(variable.shape, [len(variable.path), 2])
+            # Keras numbers models of one kind, in a process.
+            name = variable.path.split("/", 1)[1]
+            noise = tf.random.stateless_normal(variable.shape, [len(name), 2])
             variable.assign_add(0.2 * noise)
     return model
 

@@ -17,7 +17,7 @@ from modeling.checkpoints import names
 from modeling.elmo import objective
 from tests import elmo_streams
 from tests.training import steps
-from training import carried_states, optimizers, schedule
+from training import adagrad, carried_states, gradients_tf, optimizers, schedule
 from training.distribution import devices
 
 # optimization.py: exclude_from_weight_decay.
@@ -256,13 +256,13 @@ def test_rows_of_a_table_move_as_by_the_whole_gradient_and_count_each_in_the_nor
 
 def test_divided_gradients_have_the_divided_norm():
     rows = optimizers.BertAdam().prepare_for_sum(SLICES)
-    divided = [optimizers.divide(each, 4.0) for each in (rows, SLICES, None, BIAS)]
+    divided = [gradients_tf.divide(each, 4.0) for each in (rows, SLICES, None, BIAS)]
     assert divided[2] is None
     np.testing.assert_array_equal(divided[3], [0.75, 0.0])
     for gradient, total in ((divided[0], divided[0].total), (divided[1], divided[1])):
         expected = tf.convert_to_tensor(SLICES) / 4
         np.testing.assert_array_equal(tf.convert_to_tensor(total), expected)
-        norm = float(optimizers.global_norm([gradient, None, divided[3]]))
+        norm = float(gradients_tf.global_norm([gradient, None, divided[3]]))
         assert norm == pytest.approx((SQUARES_OF_SLICES + 9) ** 0.5 / 4, rel=1e-6)
 
 
@@ -293,7 +293,7 @@ MADE = [
     ),
     optimizers.BertLamb(optimizers.LinearWithWarmup(0.05, 6, 2), weight_decay_rate=0.3),
     optimizers.GptAdam(0.1, beta_2=0.99),
-    optimizers.Adagrad(0.1, clip_norm=3.0, gradient_factor=20.0),
+    adagrad.Adagrad(0.1, clip_norm=3.0, gradient_factor=20.0),
 ]
 
 
@@ -330,7 +330,7 @@ def test_dropout_follows_from_the_step(build_classifier, classifier_batch):
 
 def test_step_of_adagrad_is_that_of_the_formula():
     (table, squares, bias, _), norm = after_a_step(
-        optimizers.Adagrad(clip_norm=5.0, gradient_factor=2.0), [SLICES, BIAS]
+        adagrad.Adagrad(clip_norm=5.0, gradient_factor=2.0), [SLICES, BIAS]
     )
     # Row 1 has two slices, which count as their sum.
     assert norm == pytest.approx(2 * np.sqrt(SQUARES_OF_SUMS + 9), rel=1e-6)
@@ -348,11 +348,11 @@ def test_step_of_adagrad_is_that_of_the_formula():
 def test_three_steps_of_elmo_are_the_originals():
     record, strategy = elmo_streams.record(), tf.distribute.get_strategy()
     model = elmo_streams.model(record)
-    adagrad = optimizers.Adagrad(clip_norm=1.0, gradient_factor=6.0)
-    adagrad.build(model.trainable_variables)
+    optimizer = adagrad.Adagrad(clip_norm=1.0, gradient_factor=6.0)
+    optimizer.build(model.trainable_variables)
     run = carried_states.CarryingTrainStep(
         carried_states.CarriedStates.make(model.states, 2, strategy),
-        *(model, adagrad, objective.objective(), strategy),
+        *(model, optimizer, objective.objective(), strategy),
         seed=1,
         jit_compile=False,
     )

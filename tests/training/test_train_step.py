@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from modeling import losses
 from tests.training import steps
-from training import optimizers, train_step
+from training import gradients_tf, optimizers, train_step
 
 # Times the first scale the square of the one overflows, the other itself; alone the
 # loss and the gradients of both are finite, and of the first their norm, too.
@@ -287,7 +287,7 @@ def test_sums_of_every_kind():
     sums, (rows, numbers) = add()
     assert float(sums["sum"]) == 0 + 2 + 4 + 6 + 8 + 10 and sums["none"] is None
     assert int(numbers) == 0 + 1 + 2
-    assert isinstance(rows, optimizers.Rows)
+    assert isinstance(rows, gradients_tf.Rows)
     # Rows 0 to 3 of x belong to row 0 of the table, 4 and 5 to row 1.
     np.testing.assert_array_equal(rows.total, [[12, 16], [18, 20], [0, 0]])
     assert float(rows.squares) == sum(i**2 for i in range(12))
