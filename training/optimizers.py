@@ -46,7 +46,8 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
         if self.built:
             return
         super().build(variables)
-        self._updated = list(variables)
+        # No list, which Keras would take for variables of the optimizer.
+        self._updated = lambda: variables
         first = keras.initializers.Constant(self.first_value)
         self._slots = [
             [
@@ -60,7 +61,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
         """[(variable, *slots)], for saving; empty before `build`."""
         if not self.built:
             return []
-        return list(zip(self._updated, *self._slots, strict=True))
+        return list(zip(self._updated(), *self._slots, strict=True))
 
     def prepare_for_sum(self, gradient: Any) -> Any:
         """A gradient as it is added to those of other parts of a batch."""
