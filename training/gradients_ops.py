@@ -6,6 +6,8 @@ counts once in the norm, with the sum of its gradients.
 
 from keras import ops
 
+read = ops.convert_to_tensor  # the values of a variable
+
 
 def prepare_for_sum(gradient):
     """The gradient."""

@@ -64,6 +64,9 @@ def sum_over_replicas(gradients: Sequence[Gradient]) -> list[Gradient]:
     return [None if value is None else next(sums) for value in gradients]
 
 
+read = tf.convert_to_tensor  # the values of a variable
+
+
 def compile_rule(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, which passes over a variable once instead of once an operation."""
     return tf.function(function, jit_compile=True, autograph=False)

@@ -215,7 +215,7 @@ class BertAdam(ClippedOptimizer):
                 has_trust_ratio=self.has_trust_ratio,
             )
         variables = variable, *slots
-        values = map(ops.convert_to_tensor, variables)
+        values = map(gradients_of.read, variables)
         moved = _adam_update(*values, gradient, numbers, rule)
         for each, value in zip(variables, moved, strict=True):
             each.assign(value)

@@ -5,6 +5,7 @@ backend is a process, tests/backend_outputs.py, and is left out where it is not
 installed.
 """
 
+import dataclasses
 import importlib.util
 import os
 import pathlib
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from modeling.checkpoints import conversion, keras_files, pretrained
-from tests import backend_outputs, family_weights
+from tests import backend_outputs, backend_training, family_weights
 from tests.modeling import random_weights
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -31,11 +32,11 @@ EVERY = [(network, head) for network, heads in HEADS.items() for head in heads]
 OF_EACH_DAY = [("bert", "pretraining"), ("gpt2", "language_model")]
 
 
-def run(backend, *arguments):
+def run(backend, *arguments, **environment):
     """The completed process of a program on a backend."""
     if not importlib.util.find_spec(backend):
         pytest.skip(f"{backend} is not installed")
-    environment = {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"}
+    environment |= {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"}
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
@@ -127,6 +128,78 @@ def test_recorded_networks_on_a_backend(backend, tmp_path):
         models[name] = model, features
     assert len(models) > 10
     check(backend, tmp_path, models)
+
+
+def write_trainings(folder, tiny_config, batch_size=8):
+    """Classifiers of two networks, and rows whose tokens no batch repeats."""
+    rng = np.random.default_rng(5)
+    config = dataclasses.replace(
+        tiny_config, vocab_size=99, num_hidden_layers=2, initializer_range=0.3
+    )
+    for network in ("bert", "gpt2"):
+        made = random_weights.configs(config)[network]
+        made = dataclasses.replace(made, vocab_size=99)
+        model = random_weights.pretrainers.build("classifier", 3, made)
+        keras_files.save(model, str(folder / f"{network}.keras"))
+        rows = [rng.permutation(np.arange(3, 99)) for _ in range(20)]
+        ids = np.concatenate(rows).reshape(160, 12).astype(np.int32)
+        labels = ids[:, 1] % 3
+        lengths = 12 - ids[:, :1] % 5
+        np.savez(
+            folder / f"{network}.npz",
+            labels=labels,
+            input_ids=ids,
+            input_mask=(np.arange(12) < lengths).astype(np.int32),
+            segment_ids=(np.arange(12) > 5 + 0 * lengths).astype(np.int32),
+        )
+
+
+def trained(folder, network):
+    return dict(np.load(folder / f"{network}-trained.npz"))
+
+
+def largest(actual, expected):
+    assert actual.keys() == expected.keys()
+    return max(np.abs(actual[key] - expected[key]).max() for key in expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_weights_after_twenty_steps_of_fit(backend, tiny_config, tmp_path):
+    write_trainings(tmp_path, tiny_config)
+    for clip_norm in (1.0, 0.0):
+        done = run(backend, "-m", "tests.backend_training", tmp_path, str(clip_norm))
+        assert done.returncode == 0, done.stderr
+        for network in ("bert", "gpt2"):
+            path = tmp_path / f"{network}.keras"
+            expected = backend_training.train(path, clip_norm)
+            assert largest(trained(tmp_path, network), expected) < ROUNDING
+            # Another norm gives visibly other weights.
+            other = backend_training.train(path, 0.1)
+            assert largest(other, expected) > 1e-3
+
+
+@pytest.mark.slow
+def test_eight_devices_of_jax_train_as_one(tiny_config, tmp_path):
+    write_trainings(tmp_path, tiny_config)
+    results = []
+    for count in (1, 8):
+        flag = f"--xla_force_host_platform_device_count={count}"
+        arguments = "-m", "tests.backend_training", tmp_path, "1.0", "1e-4"
+        done = run("jax", *arguments, XLA_FLAGS=flag)
+        assert done.returncode == 0, done.stderr
+        results.append({name: trained(tmp_path, name) for name in ("bert", "gpt2")})
+        assert results[-1]["bert"]["devices"] == count
+    for name, expected in results[0].items():
+        assert largest(results[1][name], {**expected, "devices": 8}) < 1e-6
+    # The weights have moved, and follow from the rows.
+    assert (
+        largest(
+            results[0]["bert"],
+            backend_training.train(tmp_path / "bert.keras", 0.1, 1e-4),
+        )
+        > 1e-4
+    )
 
 
 def test_another_token_gives_visibly_other_outputs(tiny_config, tiny_features):
