@@ -154,6 +154,8 @@ def parse(
                 raise errors.InputError(
                     f"--{own.name}={own.value} is beyond 64 bits; give a smaller one"
                 )
+        if loads_tensorflow:
+            environment.check_backend()
         for check in checks:
             check()
     if loads_tensorflow:

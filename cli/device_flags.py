@@ -31,7 +31,9 @@ def define(*, trains: bool = True) -> None:
         "Distribution over devices; auto uses all GPUs of the host, and all hosts in "
         "TF_CONFIG.",
     )
-    flags.DEFINE_bool("use_tpu", False, "Run on a TPU.")
+    flags.DEFINE_bool(
+        "use_tpu", False, "Run on a TPU, by tensorflow-tpu 2.20.0, the last."
+    )
     flags.DEFINE_string("tpu_name", None, "Name of the Cloud TPU, or local.")
     flags.DEFINE_string("tpu_zone", None, "Zone of the Cloud TPU.")
     flags.DEFINE_string("gcp_project", None, "Project of the Cloud TPU.")

@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 
+from contract import errors
 from terminal import native_log
 from training.distribution import processor
 
@@ -85,6 +86,17 @@ def quiet_import() -> Iterator[None]:
             others = [line for line in written if not _BELOW_ERRORS.match(line)]
             os.write(terminal, b"".join(others))
             os.close(terminal)
+
+
+def check_backend() -> None:
+    """Raises InputError where KERAS_BACKEND is not TensorFlow, which scripts run on."""
+    # Set, so that a keras.json of the user does not choose another.
+    backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    if backend != "tensorflow":
+        raise errors.InputError(
+            f"KERAS_BACKEND={backend}: scripts run on TensorFlow; unset it, or train in "
+            "Python as docs/backends.md shows"
+        )
 
 
 def import_tensorflow() -> None:

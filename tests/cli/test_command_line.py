@@ -296,6 +296,24 @@ def test_unfinished_files_go_at_sigterm(unwinds):
     assert ended == (("unwound\n", 143) if unwinds else ("", -signal.SIGTERM))
 
 
+@pytest.mark.parametrize(
+    "command", ["run_classifier.py --do_train", "-m serving.predictor --export_dir=x"]
+)
+def test_scripts_refuse_another_backend_at_once(command):
+    done = subprocess.run(
+        [sys.executable, *command.split()],
+        cwd=tiny.ROOT,
+        env={**os.environ, "KERAS_BACKEND": "jax"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: KERAS_BACKEND=jax: scripts run on TensorFlow; unset it, or train in "
+        "Python as docs/backends.md shows\n"
+    )
+
+
 def test_run_json_gets_the_flags_of_the_script_alone(monkeypatch):
     monkeypatch.setattr(
         sys, "argv", ["/x/run_it.py", "--nocheck_case", "--vocab_file=a b"]

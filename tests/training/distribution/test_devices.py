@@ -116,8 +116,9 @@ def test_tpu_that_does_not_answer_is_said_in_one_line(monkeypatch):
     with pytest.raises(ValueError) as caught:
         devices.strategy_for("tpu", tpu_name="node-1")
     assert str(caught.value) == (
-        "no TPU answers at --tpu_name=node-1 (nothing at node-1); run on a TPU machine "
-        "with the package tensorflow-tpu, or leave out --use_tpu"
+        "no TPU answers at --tpu_name=node-1 (nothing at node-1); TensorFlow's last "
+        "release for TPUs is the package tensorflow-tpu 2.20.0: install it on a TPU "
+        "machine, train there on JAX (docs/backends.md), or leave out --use_tpu"
     )
 
 
