@@ -94,8 +94,8 @@ def check_backend() -> None:
     backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
         raise errors.InputError(
-            f"KERAS_BACKEND={backend}: scripts run on TensorFlow; unset it, or train in "
-            "Python as docs/backends.md shows"
+            f"KERAS_BACKEND={backend}: scripts run on TensorFlow; unset it, or train "
+            "in Python as docs/backends.md shows"
         )
 
 
