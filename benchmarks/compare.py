@@ -37,6 +37,12 @@ def define_flags():
         "peer_python", None, "Path of a Python with torch and transformers."
     )
     flags.DEFINE_list(
+        "backends",
+        [],
+        "Other backends of Keras to time this project on, of jax and torch, in the row "
+        "classifier and inference; --peer_python has them.",
+    )
+    flags.DEFINE_list(
         "peer_variants",
         PEER_VARIANTS,
         "Variants of Hugging Face to try; the fastest is timed. _compiled needs fixed "
@@ -99,13 +105,13 @@ def get_file(row):
     return FLAGS[row.file_flag].value, FLAGS[columns].value if columns in FLAGS else ()
 
 
-def turn(python, side, job):
-    """A function that takes one turn of a side."""
+def turn(python, side, job, **variables):
+    """A function that takes one turn of a side; `variables` of its environment."""
 
     def take():
         begun = dataclasses.replace(job, begun=time.time())
         text = json.dumps(dataclasses.asdict(begun))
-        return turns.run([python, "-m", f"benchmarks.{side}", text])
+        return turns.run([python, "-m", f"benchmarks.{side}", text], **variables)
 
     return take
 
@@ -174,6 +180,10 @@ def measure(name, row, directory):
         measured["variant"], measured["trials"] = fastest_variant(row, job)
         best = sides.Job(**{**job, "variant": measured["variant"]})
         timed[report.PEER] = turn(FLAGS.peer_python, "peer", best)
+    for backend in FLAGS.backends if name in ("classifier", "inference") else ():
+        timed[backend] = turn(
+            FLAGS.peer_python, "on_backend", sides.Job(**job), KERAS_BACKEND=backend
+        )
     runs = turns.alternate(timed, FLAGS.rounds)
     measured["runs"] = {
         side: report.add_figures(row, prepared, each) for side, each in runs.items()

@@ -11,6 +11,7 @@ from training.distribution import processor
 
 OURS, PEER = "ours", "peer"
 TITLES = {OURS: "this project", PEER: "Hugging Face"}
+BACKENDS = {"jax": "JAX", "torch": "PyTorch"}
 HEADER = (
     "row",
     "unit",
@@ -78,7 +79,11 @@ def markdown(results):
         if "skipped" in row
     ]
     legend = LEGEND.format(size=results["peak_size"])
-    parts = machine_line(results["machine"]), sides_lines, table, legend, *skipped
+    parts = [machine_line(results["machine"]), sides_lines, table, legend, *skipped]
+    backends = [cells for row in rows.values() for cells in _on_backends(row)]
+    if backends:
+        header = "row", "backend", "unit", "figure", "ratio to TensorFlow", "compiling"
+        parts.append(tabulate.tabulate(backends, header, "github"))
     return "\n\n".join(parts) + "\n"
 
 
@@ -101,8 +106,9 @@ def _sides(rows):
         versions = ", ".join(f"{k} {v}" for k, v in runs[0]["versions"].items())
         variables = " ".join(f"{k}={v}" for k, v in runs[0]["environment"].items())
         peak = max(run["peak_gflops"] for run in runs)
+        title = (TITLES | BACKENDS)[side]
         yield (
-            f"{TITLES[side]}: {versions}; {variables or 'default environment'}; "
+            f"{title}: {versions}; {variables or 'default environment'}; "
             f"matrix product {peak:.0f} GFLOP/s ({precision})"
         )
 
@@ -119,6 +125,16 @@ def _cells(row):
         *(_median(runs, "share_of_peak", "{:.2f}") for runs in (ours, peer)),
         *(_median(runs, "peak_memory_mb", "{:,.0f}") for runs in (ours, peer)),
     )
+
+
+def _on_backends(row):
+    """A line of a row for each backend that it was timed on."""
+    for backend, title in BACKENDS.items():
+        if runs := row.get("runs", {}).get(backend):
+            figure = _median(runs, "figure", "{:.1f}")
+            ratio = _ratio(runs, row["runs"][OURS])
+            seconds = _median(runs, "compile_s", "{:.1f} s")
+            yield row["title"], title, row["unit"], figure, ratio, seconds
 
 
 def _median(runs, name, form):

@@ -15,15 +15,16 @@ class SideFailed(Exception):
     """A side ended with an error; the message is the end of its log."""
 
 
-def run(command: Sequence[str]) -> Result:
+def run(command: Sequence[str], **variables: str) -> Result:
     """The JSON object on the last line of a command's output.
 
-    The command may run modules of this checkout, such as `python -m benchmarks.ours`.
+    The command may run modules of this checkout, such as `python -m benchmarks.ours`;
+    `variables` are of its environment.
 
     Raises:
         SideFailed: its exit code is not 0.
     """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         log = done.stderr[-3000:].strip()

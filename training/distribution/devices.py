@@ -73,8 +73,8 @@ def _tpu_strategy(name, zone, project):
         reason = str(error).splitlines()[0][:100]
         raise errors.InputError(
             f"no TPU answers at --tpu_name={name} ({reason}); TensorFlow's last "
-            "release for TPUs is the package tensorflow-tpu 2.20.0: install it on a TPU "
-            "machine, train there on JAX (docs/backends.md), or leave out --use_tpu"
+            "release for TPUs is the package tensorflow-tpu 2.20.0: install it on a "
+            "TPU machine, train there on JAX (docs/backends.md), or leave out --use_tpu"
         ) from error
     return tf.distribute.TPUStrategy(resolver)
 
