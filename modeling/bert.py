@@ -1,6 +1,6 @@
 """BERT from its inputs to its outputs; modeling.py of google-research/bert, in Keras 3.
 
-`seed` is an int64 [2] tensor in training and None otherwise, which means no dropout.
+`seed` is two integers in training and None otherwise, which means no dropout.
 See modeling/__init__.py for the axes.
 
 Under a mixed policy of Keras (mixed_bfloat16, mixed_float16) variables stay float32
@@ -251,7 +251,7 @@ class Network(keras_configs.NetworkLayer):
             embedding_output [B, S, D], layer_outputs L x [B, S, D],
             sequence_output [B, S, D] (the last layer), pooled_output [B, D] float32.
 
-    `seed` (int64 [2]) draws dropout; with None the network is deterministic. Without
+    `seed` (two integers) draws dropout; with None the network is deterministic. Without
     the argument it is as in `keras_configs.NetworkLayer`.
     `positions`, int [B, P], are those of the last layer that are read; it computes no
     other, sequence_output is [B, P, D], and the first is pooled. Without them that is

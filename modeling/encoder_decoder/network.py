@@ -12,7 +12,7 @@ from modeling.configs import keras_configs
 SITES_OF_CROSS_ATTENTION = 2  # of dropout: its softmax, its output
 # Dropout of the decoder is drawn from another seed than the encoder's, whose sites have
 # the same numbers.
-_OF_DECODER = (1 << 62, 0)
+_OF_DECODER = 1 << 30
 
 
 class CrossAttention(bert.SelfAttention):
@@ -88,7 +88,7 @@ class Decoder(bert.Network):
 
     def call(self, input_ids, input_mask, source, source_mask, seed=None):
         if seed is not None:
-            seed = ops.bitwise_xor(seed, ops.convert_to_tensor(_OF_DECODER, "int64"))
+            seed = (seed[0] ^ _OF_DECODER, seed[1])
         hidden = self.embeddings(input_ids, ops.zeros_like(input_ids), seed=seed)
         biases = (
             kernels.attention_bias(kernels.causal_mask(input_mask)),

@@ -15,11 +15,13 @@ import sys
 import numpy as np
 import pytest
 
+from contract import features as contract_features
 from modeling.checkpoints import conversion, keras_files, pretrained
 from tests import backend_outputs, backend_training, family_weights
-from tests.modeling import random_weights
+from tests.modeling import left_to_right, random_weights
 
 ROOT = pathlib.Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden"
 BACKENDS = ("jax", "torch")
 ROUNDING, VISIBLE = 1e-5, 1e-2
 HEADS = {
@@ -127,6 +129,39 @@ def test_recorded_networks_on_a_backend(backend, tmp_path):
         np.savez(tmp_path / f"{name}.npz", **features)
         models[name] = model, features
     assert len(models) > 10
+    check(backend, tmp_path, models)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_recordings_of_the_originals_on_a_backend(
+    backend, golden_pretrainer, forward_record, shared_file, tmp_path
+):
+    """Networks whose outputs on TensorFlow are the originals' in other tests."""
+    gpt = dict(np.load(shared_file("golden/gpt/tiny_gpt.npz")))
+    ids, mask = gpt["X"].reshape(8, 24, 2)[..., 0], gpt["M"].reshape(8, 24)
+    pair = GOLDEN / "seq2seq"
+    names = ("input_ids", "input_mask", "decoder_input_ids", "decoder_mask")
+    texts = {key: np.load(pair / "tiny_seq2seq.npz")[key] for key in names}
+    texts |= {"segment_ids": 0 * texts["input_ids"], "labels": texts["decoder_mask"]}
+    config = pretrained.read_config(str(pair / "hugging_face" / "config.json"))
+    gpt_2 = left_to_right.gpt_2(shared_file("golden/gpt2/tiny_model/model.ckpt.index"))
+    tokens = np.load(shared_file("golden/gpt2/tiny_gpt2.npz"))["tokens"]
+    models = {
+        "bert": (golden_pretrainer, forward_record),
+        "gpt": (left_to_right.gpt(gpt), left_to_right.features(ids, mask)),
+        "gpt2": (gpt_2, left_to_right.features(tokens)),
+        "pair": (conversion.read(str(pair / "hugging_face"), config).model, texts),
+    }
+    wanted = {*contract_features.ENCODER_INPUTS, *names, "labels"}
+    for name, (model, values) in models.items():
+        features = {k: np.asarray(v) for k, v in values.items() if k in wanted}
+        if name == "bert":
+            features["masked_lm_positions"] = forward_record["masked_lm_positions"]
+        features = {k: v.astype(np.int32) for k, v in features.items()}
+        models[name] = model, features
+        np.savez(tmp_path / f"{name}.npz", **features)
+        keras_files.save(model, str(tmp_path / f"{name}.keras"))
     check(backend, tmp_path, models)
 
 

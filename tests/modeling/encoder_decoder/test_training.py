@@ -31,7 +31,7 @@ def test_sides_drop_different_entries(tiny_config, tiny_features, monkeypatch):
     first, second = dropped()
     assert 0.4 < first.mean() < 0.6 and 0.4 < second.mean() < 0.6
     assert 0.4 < (first == second).mean() < 0.6
-    monkeypatch.setattr(network_lib, "_OF_DECODER", (0, 0))  # the twin
+    monkeypatch.setattr(network_lib, "_OF_DECODER", 0)  # the twin
     first, second = dropped()
     assert (first == second).all()
 
