@@ -147,8 +147,8 @@ FRESH = "fresh"
 class NetworkLayer(Configured, keras.layers.Layer):
     """A network of a config, which draws dropout seeds in `fit`.
 
-    A call has a `seed`: two integers, or None for no dropout. Without the argument, as in
-    a functional model, a network that trains draws one, as Keras' layers do.
+    A call has a `seed`: two integers, or None for no dropout. Without the argument, as
+    in a functional model, a network that trains draws one, as Keras' layers do.
     """
 
     arguments = ("config", "recompute")
