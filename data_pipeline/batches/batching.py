@@ -5,15 +5,17 @@ batch it would have seen, by skipping to a row of a table. Batches hold texts of
 similar length and are padded to their longest, so little is spent on padding.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from contract import errors, features
+from contract import errors, features, tensorflow_later
+from contract.tensorflow_later import tf
 from data_pipeline.batches import packing
 
 # Batches filled from one pool of texts sorted by length. A larger pool pads less and
@@ -171,8 +173,10 @@ def keras_training(
     seed: int = 1,
     group_by_length: bool = True,
     pad_to: int | None = None,
-) -> tf.data.Dataset:
+) -> Any:
     """Pairs of features and labels; each time through is an epoch in an order anew.
+
+    It is a tf.data.Dataset, or a PyDataset on other backends of Keras.
 
     All batches are full, so an epoch leaves out less than a batch, others each time.
     As `training_order` otherwise; pass `shuffle=False` to `fit`, which has no
@@ -187,15 +191,23 @@ def keras_training(
             "it"
         )
     num_steps = len(examples) // batch_size
+
+    def order_of(epoch):
+        return examples.training_order(
+            batch_size=batch_size,
+            num_steps=num_steps,
+            seed=[seed, epoch],
+            group_by_length=group_by_length,
+        )
+
+    if not tensorflow_later.is_backend():
+        from data_pipeline.batches import keras_batches
+
+        return keras_batches.Batches(examples, order_of, pad_to)
     epochs = itertools.count()
 
     def order():
-        yield from examples.training_order(
-            batch_size=batch_size,
-            num_steps=num_steps,
-            seed=[seed, next(epochs)],
-            group_by_length=group_by_length,
-        )
+        yield from order_of(next(epochs))
 
     spec = tf.TensorSpec([batch_size], features.INTEGER)
     rows = tf.data.Dataset.from_generator(order, output_signature=spec)
@@ -205,9 +217,19 @@ def keras_training(
 
 def keras_in_order(
     examples: Examples, batch_size: int, *, pad_to: int | None = None
-) -> tf.data.Dataset:
-    """Features, with labels where there are any, in the order of the rows."""
+) -> Any:
+    """Features, with labels where there are any, in the order of the rows.
+
+    Its kind is that of `keras_training`.
+    """
     indices = np.arange(len(examples), dtype=features.INTEGER)
+    if not tensorflow_later.is_backend():
+        from data_pipeline.batches import keras_batches
+
+        cuts = range(batch_size, len(examples), batch_size)
+        return keras_batches.Batches(
+            examples, lambda epoch: np.split(indices, cuts), pad_to
+        )
     rows = tf.data.Dataset.from_tensor_slices(indices).batch(batch_size)
     return _pairs(examples.batches(rows, pad_to))
 

@@ -5,13 +5,15 @@ thousands of texts at a time.
 """
 
 import dataclasses
+import sys
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from contract import features
+from contract.tensorflow_later import tf
 from data_pipeline.batches import padding
 
 _DIGESTED_ROWS = 1 << 12  # at a time; targets may be made of rows that are looked at
@@ -54,15 +56,16 @@ def digest(packed: Packed, *targets) -> str:
     return f"{value:08x}"
 
 
-def budgets(length_a, length_b, limit):
+def budgets(length_a, length_b, limit, module: Any = tf):
     """The numbers of tokens that A and B keep when together they may have `limit`.
 
     Equal to _truncate_seq_pair, which pops one token at a time from the longer text
-    and, of two equally long ones, from B. Lengths are int [N], arrays or tensors.
+    and, of two equally long ones, from B. Lengths are int [N], arrays or tensors, and
+    `module` is what computes with them.
     """
     half = limit - limit // 2  # the larger half goes to A
-    keep_a = tf.minimum(length_a, tf.maximum(limit - length_b, half))
-    return keep_a, tf.minimum(length_b, limit - keep_a)
+    keep_a = module.minimum(length_a, module.maximum(limit - length_b, half))
+    return keep_a, module.minimum(length_b, limit - keep_a)
 
 
 def _head(rows, keep):
@@ -116,6 +119,54 @@ def _column(rows, token):
     token = tf.convert_to_tensor(token)
     shape = tf.concat([[rows, 1], tf.shape(token, rows.dtype)], axis=0)
     return tf.broadcast_to(token, shape)
+
+
+def pack_lists(
+    ids_a: Sequence[Sequence[int]],
+    ids_b: Sequence[Sequence[int]] | None,
+    *,
+    special: Any,
+    max_seq_length: int,
+    num_sequences: int = 1,
+) -> Packed:
+    """As `pack` and `unpad` of lists of ids, without TensorFlow, and counts the cut."""
+    is_pair = ids_b is not None
+    texts = ids_a, ids_b or [()] * len(ids_a)
+    length_a, length_b = (np.array([*map(len, x)], np.int64) for x in texts)
+    around = num_special(special, is_pair)
+    keep_a, keep_b = budgets(length_a, length_b, max_seq_length - around, np)
+    start, end = ([special.start_id], [special.end_id]) if around else ([], [])
+    between = special.delimiter_ids if is_pair else ()
+    rows = zip(*texts, keep_a.tolist(), keep_b.tolist(), strict=True)
+    tokens = [
+        token
+        for a, b, num_a, num_b in rows
+        for token in (*start, *a[:num_a], *between, *b[:num_b], *end)
+    ]
+    is_cut = length_a + length_b + around > max_seq_length
+    return Packed(
+        np.array(tokens, features.INTEGER),
+        padding.row_splits(keep_a + keep_b + around),
+        (keep_a + max(around - is_pair, 0)).astype(features.INTEGER),
+        int(is_cut.reshape(-1, num_sequences).any(axis=1).sum()),
+        num_sequences,
+    )
+
+
+def gather(packed: Packed, indices: np.ndarray, length: int | None = None):
+    """As `pad` of the examples int [B], without TensorFlow, in arrays."""
+    count = packed.num_sequences
+    rows = (indices[:, np.newaxis] * count + np.arange(count)).ravel()
+    lengths = np.minimum(packed.sequence_lengths[rows], length or sys.maxsize)
+    chosen = Packed(
+        packed.tokens[padding.ranges(packed.splits[rows], lengths)],
+        padding.row_splits(lengths),
+        packed.first_lengths[rows],
+    )
+    grids = padding.grids(chosen, length or lengths.max(initial=0))
+    if count == 1:
+        return grids
+    return {k: grid.reshape(-1, count, *grid.shape[1:]) for k, grid in grids.items()}
 
 
 def unpad(tokens, first_lengths, num_sequences=1) -> Packed:

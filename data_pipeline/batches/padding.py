@@ -1,11 +1,13 @@
 """Ragged rows that lie end to end in one array, and the grids they are padded to."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from contract import features
+from contract.tensorflow_later import tf
 
 
 def row_splits(lengths):

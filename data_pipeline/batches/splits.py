@@ -1,12 +1,14 @@
 """The base of all tasks' splits, and which window decides on a token."""
 
+from __future__ import annotations
+
 import dataclasses
 from typing import Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 
 from contract import outcomes
+from contract.tensorflow_later import tf
 from data_pipeline.batches import batching, packing
 
 

@@ -1,14 +1,17 @@
 """Texts of examples to packed sequences: one text, a pair, both orders, or choices."""
 
+from __future__ import annotations
+
 import dataclasses
+import itertools
 import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from contract import errors, wording
+from contract import errors, tensorflow_later, wording
+from contract.tensorflow_later import tf
 from data_pipeline.batches import packing
 from data_pipeline.classification import labels, tables
 from data_pipeline.text import base
@@ -55,12 +58,37 @@ class Encoder:
 
     def pack(self, *columns: Any) -> packing.Packed:
         """Packs the rows of lists of texts, or None, and counts those that are cut."""
+        if not tensorflow_later.is_backend():
+            return self._pack_lists(*columns)
         tensors = (c if c is None else tf.constant(c, tf.string) for c in columns)
         tokens, first_lengths, counts = self(*tensors)  # a trace takes longer
         is_cut = counts.numpy() > self.max_seq_length
         cut = int(np.sum(is_cut.reshape(-1, self.num_sequences).any(axis=1)))
         packed = packing.unpad(tokens, first_lengths, self.num_sequences)
         return dataclasses.replace(packed, num_truncated=cut)
+
+    def _pack_lists(self, text_a, text_b=None, choices=None):
+        """`pack` without TensorFlow."""
+        to_ids, ids_b = self.tokenizer.to_ids, None
+        ids_a = to_ids(text_a)
+        if choices is not None:
+            before = [f"{b} " for b in text_b or ()] or [""] * len(text_a)
+            rows = [*zip(ids_a, before, choices, strict=True)]
+            ids_a = [ids for ids, _, row in rows for _ in row]
+            ids_b = to_ids([start + text for _, start, row in rows for text in row])
+        elif text_b is not None:
+            ids_b = to_ids(text_b)
+            if self.label_set and self.label_set.pair_input == "both_orders":
+                pairs = [*zip(ids_a, ids_b, strict=True)]
+                ids_a = [*itertools.chain(*pairs)]
+                ids_b = [ids for pair in pairs for ids in reversed(pair)]
+        return packing.pack_lists(
+            ids_a,
+            ids_b,
+            special=self.tokenizer,
+            max_seq_length=self.max_seq_length,
+            num_sequences=self.num_sequences,
+        )
 
     @property
     def num_sequences(self) -> int:

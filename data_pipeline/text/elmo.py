@@ -1,14 +1,16 @@
 """Words to the ids of ELMo: of their characters, equal to those of allenai/bilm-tf."""
 
+from __future__ import annotations
+
 import functools
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from contract import errors, file_names
+from contract.tensorflow_later import tf
 from data_pipeline.text import base, normalization, offsets
 
 BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
@@ -109,7 +111,7 @@ class ElmoTokenizer(base.Tokenizer):
             self.end_id = ids[END]
         else:
             self.vocab_size = None  # every word has ids
-            self.token_spec = tf.TensorSpec([None, max_characters], tf.int16)
+            self.token_shape = (max_characters,)
             self.start_id = _special(_BEGIN, max_characters)
             self.end_id = _special(_END, max_characters)
         self.delimiter_ids = (self.end_id,)

@@ -1,15 +1,17 @@
 """Text to the byte pairs of GPT, with ids equal to those of the original."""
 
+from __future__ import annotations
+
 import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import tensorflow as tf
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
 from contract import errors
+from contract.tensorflow_later import tf
 from data_pipeline.text import base, bpe_files, gpt2, normalization
 
 UNKNOWN = "<unk>"
@@ -83,6 +85,12 @@ class GptTokenizer(gpt2.BytePairTokenizer):
             spelled = tf.strings.reduce_join(tf.gather(self._spelled, ids), axis=-1)
             return tf.strings.regex_replace(spelled, " $", "")
 
+    def to_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        if self._split is None:
+            return base.encode(self._pairs, texts)
+        words = [*map(self._split, texts)]
+        return base.encode(self._pairs, words, is_pretokenized=True)
+
     def definition(self) -> list[str]:
         return [*super().definition(), self.words]
 
@@ -116,7 +124,7 @@ class GptTokenizer(gpt2.BytePairTokenizer):
                 "the tokenizer of GPT finds words in Python, so no graph can contain "
                 "it; tokenize before, and give the graph ids"
             )
-        return gpt2.encode(self._pairs, texts, self._split)
+        return gpt2.encode(self, texts)
 
 
 # text_utils.py, text_standardize.

@@ -13,18 +13,19 @@ Tokens that were added to the vocabulary are cut out of the text first: some bef
 1, and those that are looked for in normalized text before step 3.
 """
 
+from __future__ import annotations
+
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
-import tensorflow_text as text
 
 from contract import errors, file_names, json_files
+from contract.tensorflow_later import text, tf
 from data_pipeline.text import added_tokens as matching
-from data_pipeline.text import base, normalization
+from data_pipeline.text import base, normalization, plain
 
 CONTINUATION = "##"  # begins a piece that continues a word
 MASK = "[MASK]"  # stands for a hidden token
@@ -99,12 +100,11 @@ class BertTokenizer(base.Tokenizer):
         self.end_id = self.document_end_id = self.sep_id
         self.delimiter_ids = (self.sep_id,)
         self.mask_id = ids.get(MASK)
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._entries = _distinct(self.vocab, ids, self.added_tokens)
-            self._set_matched(ids)
+        self._entries = _distinct(self.vocab, ids, self.added_tokens)
+        self._set_matched(ids)
 
     @classmethod
-    def from_file(cls, vocab_file: str, do_lower_case: bool = True) -> "BertTokenizer":
+    def from_file(cls, vocab_file: str, do_lower_case: bool = True) -> BertTokenizer:
         """Builds the tokenizer of a vocab.txt or tokenizer.json. Errors name the file.
 
         Differs from google-research/bert: the tokens of an added_tokens.json beside the
@@ -122,6 +122,9 @@ class BertTokenizer(base.Tokenizer):
     def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
         """Which tokens, int32 [T], do not continue a word; bool."""
         return ~tf.gather(self.continues_word(), ids)
+
+    def to_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return [*map(self._plain, texts)]
 
     def continues_word(self) -> np.ndarray:
         return np.array([is_continuation(token) for token in self.vocab])
@@ -183,18 +186,24 @@ class BertTokenizer(base.Tokenizer):
                 unknown_token=f"[{self.unk_id}]",
             )
 
+    @functools.cached_property
+    def _plain(self):
+        added, lowers = (self._written, self._normalized), self.do_lower_case
+        settings = CONTINUATION, self.unk_id, lowers, added
+        return plain.WordPieces(self._entries, *settings)
+
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are
             return self._cut(texts, self._word_pieces.tokenize, lambda _, ids: ids)
 
     def _set_matched(self, ids):
         """Sets which texts are which added token, as written and as normalized."""
-        self._written: dict[bytes, int] = {}
-        self._normalized: dict[bytes, int] = {}
+        self._written: dict[str, int] = {}
+        self._normalized: dict[str, int] = {}
         for token, is_normalized in self.added_tokens.items():
             if not is_normalized:
-                self._written[token.encode()] = ids[token]
-            elif folded := self._fold([token]).numpy()[0]:
+                self._written[token] = ids[token]
+            elif folded := plain.fold(token, self.do_lower_case):
                 self._normalized[folded] = ids[token]
 
     def _fold(self, texts):
@@ -221,6 +230,12 @@ class BertTokenizer(base.Tokenizer):
         return matching.tokenize(texts, self._written, cut_written, value)
 
 
+def _is_piece(token):
+    """Whether text can become a token; as normalization.WORD_PIECE."""
+    word = f"a{token[2:]}" if is_continuation(token) and token[2:] else token
+    return plain.split(plain.fold(word, False)) == [word]
+
+
 def _distinct(
     vocab: Sequence[str], ids: dict[str, int], added: Mapping[str, bool]
 ) -> list[str]:
@@ -229,8 +244,8 @@ def _distinct(
     They were added, are empty, have a later duplicate, or mix letters with characters
     that stand alone, as the stand-in "[7]" of entry 7 does; so it equals no entry kept.
     """
-    is_piece = tf.strings.regex_full_match(vocab, normalization.WORD_PIECE).numpy()
-    if not is_piece.any():
+    is_piece = [*map(_is_piece, vocab)]
+    if not any(is_piece):
         raise errors.InputError(
             f"none of the {len(vocab)} tokens of the vocabulary can stand in a text; "
             "give the vocab.txt of the checkpoint"
