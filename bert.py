@@ -26,7 +26,6 @@ from data_pipeline import label_maps
 from data_pipeline.batches import packing
 from data_pipeline.classification import encoding, labels, predictions, sources, tables
 from data_pipeline.classification import split as labelled_rows
-from data_pipeline.seq2seq import graph
 from data_pipeline.text import base
 from modeling import losses, text_encoder
 from modeling.checkpoints import (
@@ -41,6 +40,7 @@ from training import loading, metrics, packed_outputs
 
 tf = tensorflow_later.Later("texts are written and models exported")
 if tensorflow_later.is_backend():
+    from data_pipeline.seq2seq import graph
     from modeling import kernels_tf
     from modeling.generation import beam_search
     from serving import export, formats

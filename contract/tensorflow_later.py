@@ -23,12 +23,10 @@ class Later:
 
     def check(self) -> None:
         """Raises InputError where the backend is none for the user."""
-        if not is_backend():
-            import keras
-
+        if (backend := _backend()) != "tensorflow":
             raise errors.InputError(
-                f"KERAS_BACKEND={keras.backend.backend()}: {self._user} by TensorFlow "
-                "alone; set KERAS_BACKEND=tensorflow"
+                f"KERAS_BACKEND={backend}: {self._user} by TensorFlow alone; "
+                "set KERAS_BACKEND=tensorflow"
             )
 
     def __getattr__(self, name: str) -> Any:
@@ -53,9 +51,13 @@ else:
 
 def is_backend() -> bool:
     """Whether Keras computes by TensorFlow."""
+    return _backend() == "tensorflow"
+
+
+def _backend():
     import keras
 
-    return keras.backend.backend() == "tensorflow"
+    return keras.backend.backend()
 
 
 def op_errors() -> tuple[Any, ...]:

@@ -1,6 +1,5 @@
 """Runs a network over packed texts, whatever the backend of Keras is."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +11,8 @@ from contract.tensorflow_later import tf
 from data_pipeline.batches import batching, packing
 from terminal import progress
 
-BATCH_SIZE = 64
-_LENGTHS = 16  # multiples of it are compiled
+BATCH_SIZE, _WORK = 64, "predicting: batch"
+_LENGTHS = 16  # multiples of it, so that JAX compiles few
 
 
 def predict_function(
@@ -28,19 +27,34 @@ def predict_function(
     if tensorflow_later.is_backend():
         from training import inference
 
-        function = inference.predict_function(
-            forward, tf.distribute.get_strategy(), jit_compile=False
-        )
+        strategy = tf.distribute.get_strategy()
+        function = inference.predict_function(forward, strategy, jit_compile=False)
         return lambda packed: inference.predict_packed(function, packed, BATCH_SIZE)
     if keras.backend.backend() == "jax":
-        return functools.partial(_predict, _in_jax(forward, model, most_tokens))
-    import torch
+        compute = _in_jax(model, forward)
+    else:
+        import torch
 
-    return functools.partial(_predict, torch.no_grad()(forward))
+        compute = torch.no_grad()(lambda inputs: forward(inputs, training=False))
+
+    def predict(packed):
+        # As inference.predict_packed, but few examples fill up a batch, too.
+        size = min(BATCH_SIZE, 1 << (len(packed) - 1).bit_length())
+        order = batching.evaluation_order(packed.lengths, size)
+        results: dict[str, list[np.ndarray]] = {}
+        for rows in progress.track(np.maximum(order, 0), len(order), _WORK):
+            longest = packed.lengths[rows].max()
+            length = min(longest + -longest % _LENGTHS, most_tokens)
+            inputs = packing.gather(packed, rows, length)
+            for name, value in compute(inputs).items():
+                results.setdefault(name, []).append(keras.ops.convert_to_numpy(value))
+        places = np.argsort(order.ravel(), kind="stable")[-len(packed) :]
+        return {name: np.concatenate(each)[places] for name, each in results.items()}
+
+    return predict
 
 
-def _in_jax(forward, model, most_tokens):
-    """The compiled function of features in arrays, for few shapes of them."""
+def _in_jax(model, forward):
     import jax
 
     @jax.jit
@@ -49,26 +63,4 @@ def _in_jax(forward, model, most_tokens):
         with keras.StatelessScope(state_mapping=state):
             return forward(inputs, training=False)
 
-    def run(inputs, training):
-        length = next(iter(inputs.values())).shape[-1]
-        more = min(-length % _LENGTHS, most_tokens - length)
-        padded = {
-            name: np.pad(grid, [(0, 0)] * (grid.ndim - 1) + [(0, more)])
-            for name, grid in inputs.items()
-        }
-        return compiled([variable.value for variable in model.variables], padded)
-
-    return run
-
-
-def _predict(function, packed):
-    """As inference.predict_packed; fewer examples than a batch are made up for."""
-    size = min(BATCH_SIZE, 1 << (len(packed) - 1).bit_length())
-    order = batching.evaluation_order(packed.lengths, size)
-    results: dict[str, list[np.ndarray]] = {}
-    for rows in progress.track(order, len(order), "predicting: batch"):
-        inputs = packing.gather(packed, np.maximum(rows, 0))
-        for name, value in function(inputs, training=False).items():
-            results.setdefault(name, []).append(keras.ops.convert_to_numpy(value))
-    places = np.argsort(order.ravel(), kind="stable")[-len(packed) :]
-    return {name: np.concatenate(each)[places] for name, each in results.items()}
+    return lambda inputs: compiled([v.value for v in model.variables], inputs)

@@ -5,7 +5,6 @@ thousands of texts at a time.
 """
 
 import dataclasses
-import sys
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -121,33 +120,26 @@ def _column(rows, token):
     return tf.broadcast_to(token, shape)
 
 
-def pack_lists(
-    ids_a: Sequence[Sequence[int]],
-    ids_b: Sequence[Sequence[int]] | None,
-    *,
-    special: Any,
-    max_seq_length: int,
-    num_sequences: int = 1,
-) -> Packed:
-    """As `pack` and `unpad` of lists of ids, without TensorFlow, and counts the cut."""
-    is_pair = ids_b is not None
-    texts = ids_a, ids_b or [()] * len(ids_a)
-    length_a, length_b = (np.array([*map(len, x)], np.int64) for x in texts)
-    around = num_special(special, is_pair)
+def pack_lists(text_a, text_b, tokenizer, max_seq_length, num_sequences) -> Packed:
+    """As `pack` and `unpad` of lists of texts, without TensorFlow; counts the cut."""
+    is_pair = text_b is not None
+    ids_b = tokenizer.to_ids(text_b) if is_pair else [()] * len(text_a)
+    ids = tokenizer.to_ids(text_a), ids_b
+    length_a, length_b = (np.array([*map(len, rows)], np.int64) for rows in ids)
+    around = num_special(tokenizer, is_pair)
     keep_a, keep_b = budgets(length_a, length_b, max_seq_length - around, np)
-    start, end = ([special.start_id], [special.end_id]) if around else ([], [])
-    between = special.delimiter_ids if is_pair else ()
-    rows = zip(*texts, keep_a.tolist(), keep_b.tolist(), strict=True)
+    start, end = ([tokenizer.start_id], [tokenizer.end_id]) if around else ([], [])
+    between = tokenizer.delimiter_ids if is_pair else ()
     tokens = [
         token
-        for a, b, num_a, num_b in rows
+        for a, b, num_a, num_b in zip(*ids, keep_a, keep_b, strict=True)
         for token in (*start, *a[:num_a], *between, *b[:num_b], *end)
     ]
     is_cut = length_a + length_b + around > max_seq_length
     return Packed(
         np.array(tokens, features.INTEGER),
         padding.row_splits(keep_a + keep_b + around),
-        (keep_a + max(around - is_pair, 0)).astype(features.INTEGER),
+        (keep_a + around - (is_pair and len(end))).astype(features.INTEGER),
         int(is_cut.reshape(-1, num_sequences).any(axis=1).sum()),
         num_sequences,
     )
@@ -157,16 +149,10 @@ def gather(packed: Packed, indices: np.ndarray, length: int | None = None):
     """As `pad` of the examples int [B], without TensorFlow, in arrays."""
     count = packed.num_sequences
     rows = (indices[:, np.newaxis] * count + np.arange(count)).ravel()
-    lengths = np.minimum(packed.sequence_lengths[rows], length or sys.maxsize)
-    chosen = Packed(
-        packed.tokens[padding.ranges(packed.splits[rows], lengths)],
-        padding.row_splits(lengths),
-        packed.first_lengths[rows],
-    )
-    grids = padding.grids(chosen, length or lengths.max(initial=0))
-    if count == 1:
-        return grids
-    return {k: grid.reshape(-1, count, *grid.shape[1:]) for k, grid in grids.items()}
+    longest = packed.sequence_lengths[rows].max(initial=0)
+    grids = padding.grids(packed, length or longest, rows)
+    shape = (-1, count) if count > 1 else (-1,)
+    return {k: grid.reshape(*shape, *grid.shape[1:]) for k, grid in grids.items()}
 
 
 def unpad(tokens, first_lengths, num_sequences=1) -> Packed:

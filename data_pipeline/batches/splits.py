@@ -1,7 +1,5 @@
 """The base of all tasks' splits, and which window decides on a token."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, ClassVar
 
@@ -57,7 +55,7 @@ def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
     return [f"window {number} of {count}" for number, count in numbers]
 
 
-def best_windows(scores: Any, items: Any, windows: Any, count: Any) -> tf.Tensor:
+def best_windows(scores: Any, items: Any, windows: Any, count: Any) -> "tf.Tensor":
     """The window that decides on each item: of the highest score, the first.
 
     Args:

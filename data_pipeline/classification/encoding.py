@@ -1,7 +1,5 @@
 """Texts of examples to packed sequences: one text, a pair, both orders, or choices."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import os
@@ -69,26 +67,17 @@ class Encoder:
 
     def _pack_lists(self, text_a, text_b=None, choices=None):
         """`pack` without TensorFlow."""
-        to_ids, ids_b = self.tokenizer.to_ids, None
-        ids_a = to_ids(text_a)
         if choices is not None:
             before = [f"{b} " for b in text_b or ()] or [""] * len(text_a)
-            rows = [*zip(ids_a, before, choices, strict=True)]
-            ids_a = [ids for ids, _, row in rows for _ in row]
-            ids_b = to_ids([start + text for _, start, row in rows for text in row])
-        elif text_b is not None:
-            ids_b = to_ids(text_b)
-            if self.label_set and self.label_set.pair_input == "both_orders":
-                pairs = [*zip(ids_a, ids_b, strict=True)]
-                ids_a = [*itertools.chain(*pairs)]
-                ids_b = [ids for pair in pairs for ids in reversed(pair)]
-        return packing.pack_lists(
-            ids_a,
-            ids_b,
-            special=self.tokenizer,
-            max_seq_length=self.max_seq_length,
-            num_sequences=self.num_sequences,
-        )
+            rows = [*zip(text_a, before, choices, strict=True)]
+            text_a = [a for a, _, row in rows for _ in row]
+            text_b = [start + text for _, start, row in rows for text in row]
+        elif self.num_sequences > 1:
+            pairs = [*zip(text_a, text_b, strict=True)]
+            text_a = [*itertools.chain(*pairs)]
+            text_b = [text for pair in pairs for text in reversed(pair)]
+        settings = self.tokenizer, self.max_seq_length, self.num_sequences
+        return packing.pack_lists(text_a, text_b, *settings)
 
     @property
     def num_sequences(self) -> int:
@@ -118,7 +107,7 @@ class Encoder:
             return ("context", *question, *("choices" for _ in self.label_set.names))
         return ("text_a", "text_b") if self.has_pairs else ("text",)
 
-    def features(self, *texts: tf.Tensor) -> dict[str, tf.Tensor]:
+    def features(self, *texts: tf.Tensor) -> "dict[str, tf.Tensor]":
         """The model's inputs for texts [B], the last of a choice choices [B, C]."""
         choices = texts[-1] if self._is_choice else None
         if choices is not None:

@@ -1,7 +1,5 @@
 """Rows of text with labels, as the network reads them."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import functools
@@ -171,7 +169,7 @@ def _label_ids(name: str, table: tables.Table, label_set: labels.Labels) -> Any:
         return None
 
 
-def _gather(matrix: labels.MultiHot, indices: tf.Tensor) -> tf.Tensor:
+def _gather(matrix: labels.MultiHot, indices: "tf.Tensor") -> "tf.Tensor":
     """Rows [B] of a matrix, float32 [B, C], as TensorFlow operations or an array."""
     if isinstance(indices, np.ndarray):
         return matrix[indices]

@@ -3,12 +3,11 @@
 The same in training, in predictions and inside an exported SavedModel.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
+import tensorflow as tf
+
 from contract import features
-from contract.tensorflow_later import tf
 from data_pipeline.batches import packing
 from data_pipeline.text import wordpiece
 

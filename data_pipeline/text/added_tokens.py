@@ -9,9 +9,10 @@ other characters are skipped.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from contract import errors, file_names, json_files, remote_files, wording
@@ -149,16 +150,22 @@ def tokenize(
     )
 
 
-def pattern(tokens: Iterable[str]) -> str:
-    """An expression for the first token in a text; of several there, the longest."""
-    longest_first = sorted(tokens, key=len, reverse=True)
+def _pattern(tokens):
+    longest_first = sorted(tokens, key=len, reverse=True)  # the first one is taken
     return "|".join(map(re.escape, longest_first))
+
+
+def cut(text: str, tokens: Mapping[str, int]) -> Iterator[tuple[str, list[int]]]:
+    """Yields the texts between tokens, and the id of the token after each, if any."""
+    parts = re.split(f"({_pattern(tokens)})", text) if tokens else [text]
+    for between, token in itertools.zip_longest(parts[::2], parts[1::2]):
+        yield between, [] if token is None else [tokens[token]]
 
 
 def _split(texts, tokens):
     """Texts and tokens in turn, ragged [B, (P)], and which of them are tokens [P]."""
     texts = tf.strings.regex_replace(texts, _MARK, _OTHER)
-    texts = tf.strings.regex_replace(texts, pattern(tokens), rf"{_MARK}\0{_MARK}")
+    texts = tf.strings.regex_replace(texts, _pattern(tokens), rf"{_MARK}\0{_MARK}")
     pieces = tf.strings.split(texts, _MARK)
     place = tf.ragged.range(pieces.row_lengths()).values
     return pieces, place % 2 == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,14 +57,6 @@ def constant(value: Any) -> tf.Tensor:
         return tf.constant(value)
 
 
-def encode(
-    library: tokenizers.Tokenizer, texts: Sequence[Any], **options: bool
-) -> list[list[int]]:
-    """The ids of texts, without special tokens."""
-    encoded = library.encode_batch_fast(texts, add_special_tokens=False, **options)
-    return [row.ids for row in encoded]
-
-
 class Tokenizer:
     """The interface of tokenizers.
 
@@ -102,21 +94,21 @@ class Tokenizer:
     cls_id: Any = None
     sep_id: Any = None
     special_ids: tuple[int, ...] = ()
+    _pairs: Any  # of the library, which cuts texts, or words where `_words` finds them
+    _words: Callable[[str], list[str]] | None = None
 
     def __init__(self, vocab: Sequence[str], do_lower_case: bool):
         self.vocab = list(vocab)
         self.vocab_size = len(self.vocab)
         self.do_lower_case = do_lower_case
 
-    @property
-    def token_spec(self) -> tf.TensorSpec:
-        """What the tokens of a text are: int32 [S], or of characters int16 [S, C]."""
-        dtype = tf.int16 if self.token_shape else tf.int32
-        return tf.TensorSpec([None, *self.token_shape], dtype)
-
     def to_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts as `tokenize` cuts them, without TensorFlow."""
-        raise NotImplementedError
+        rows: Any = [*map(self._words, texts)] if self._words else [*texts]
+        encoded = self._pairs.encode_batch_fast(
+            rows, is_pretokenized=bool(self._words), add_special_tokens=False
+        )
+        return [row.ids for row in encoded]
 
     def tokenize(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor | tf.Tensor:
         """Cuts texts, a scalar or [B], into int32 ids, [S] or ragged [B, (S)]."""

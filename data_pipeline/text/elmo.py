@@ -1,16 +1,14 @@
 """Words to the ids of ELMo: of their characters, equal to those of allenai/bilm-tf."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from contract import errors, file_names
-from contract.tensorflow_later import tf
 from data_pipeline.text import base, normalization, offsets
 
 BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"

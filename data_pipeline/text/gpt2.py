@@ -74,9 +74,6 @@ class Gpt2Tokenizer(BytePairTokenizer):
     def __init__(self, vocab: Sequence[str], merges: Sequence[tuple[str, str]]):
         super().__init__(vocab, merges, False)
 
-    def to_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        return base.encode(self._pairs, texts)
-
     def tokenize_inside(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
         """Cuts texts [B] with the space that stands before each."""
         texts = tf.convert_to_tensor(texts, tf.string)

@@ -34,8 +34,6 @@ _PLAIN = (
 _DELETED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{fffd}\p{Cf}"
 SIGNS = rf"$+<=>^`|~{_CJK}"
 _LONE = rf"\p{{P}}{SIGNS}"  # always a word of its own
-# What an entry of the vocabulary must look like for a text to contain it.
-WORD_PIECE = rf"(?:##)?[^{_LONE}{_DELETED}\t\n\r\p{{Z}}]+|[{_LONE}]"
 # Finds every long word, and some runs of short ones, at a fraction of the cost of
 # splitting into words: only frequent separators are listed.
 _LONG_RUN = (

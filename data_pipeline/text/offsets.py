@@ -4,11 +4,10 @@ The offsets are those of `alignment.Offsets`, for a batch of texts at a time. A 
 of a word is what the word-piece step sees as one word.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
-from contract.tensorflow_later import tf
+import tensorflow as tf
+
 from data_pipeline.text import base, normalization
 
 # What str.strip removes; Unicode has no whitespace beyond these.

@@ -6,7 +6,7 @@ from typing import Any
 
 from contract import errors, file_names, json_files, remote_files, tensorflow_later
 from data_pipeline.tables import text_rows
-from data_pipeline.text import base, bpe_files, elmo, gpt, gpt2, unigram, wordpiece
+from data_pipeline.text import base, bpe_files, gpt, gpt2, unigram, wordpiece
 
 # tokenization.py, validate_case_matches_checkpoint: the releases it knows by name.
 _LOWER_RELEASES = {
@@ -97,7 +97,7 @@ def _elmo_options(config_file: str) -> dict[str, Any] | None:
     return raw if isinstance(raw, dict) and "lstm" in raw else None
 
 
-def open_elmo(files: Any, options: dict[str, Any]) -> elmo.ElmoTokenizer:
+def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:
     """Opens the tokenizer of an ELMo; characters do without a vocabulary.
 
     Raises:
@@ -105,6 +105,8 @@ def open_elmo(files: Any, options: dict[str, Any]) -> elmo.ElmoTokenizer:
             `elmo.read_vocab` and ElmoTokenizer.
     """
     tensorflow_later.Later("ELMo is computed").check()
+    from data_pipeline.text import elmo
+
     characters = options.get("char_cnn")
     if characters is None and not files.vocab_file:
         raise errors.InputError(

@@ -1,21 +1,16 @@
-"""Text to word-piece ids in plain Python, equal to those of TensorFlow's operations.
+"""Text to words in plain Python, equal to those of `normalization`.
 
-What stands between whitespace is remembered with its ids: most of a text has been seen
-before. Unlike there, 20 letters of Unicode 16 keep their accents, and its punctuation
-ends a word of more than 200 characters. A capital sigma beside a letter or mark that is
-newer than Unicode 13 may take the other small form.
+Differs from them: 20 letters of Unicode 16 (Todhri, Tulu-Tigalari, Gurung Khema, Kirat
+Rai) keep their accents, and its punctuation ends a word of over 200 characters. A capital
+sigma beside letters or marks newer than Unicode 13 may take the other small form.
 """
 
-import functools
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
-from data_pipeline.text import added_tokens as matching
 from data_pipeline.text import normalization
 
-_REMEMBERED = 1 << 16  # runs of characters
-_RUN = re.compile(r"[^\t\n\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 # Of Unicode 14 and 15, and punctuation of 16: Python 3.10 has 13. U+1734 was Mn there.
 _NEWER = {
     "Cf": "890-891 13439-1343F",
@@ -49,18 +44,19 @@ class _Table(dict):
         return self.setdefault(point, self._replacement(char, name))
 
 
-def _clean(char, name):
-    if char in "\t\n\r" or name[0] == "Z":
-        return " "
-    return "" if name in ("Cc", "Cf") or char == "\ufffd" else char
-
-
-def _set_apart(char, name):
-    return f" {char} " if name[0] == "P" or _SIGN.match(char) else char
-
-
-_CLEAN, _APART = _Table(_clean), _Table(_set_apart)
+_CLEAN = _Table(
+    lambda char, name: (
+        " "
+        if char in "\t\n\r" or name[0] == "Z"
+        else ""
+        if name in ("Cc", "Cf") or char == "\ufffd"
+        else char
+    )
+)
 _NO_MARKS = _Table(lambda char, name: "" if name == "Mn" else char)
+_APART = _Table(
+    lambda char, name: f" {char} " if name[0] == "P" or _SIGN.match(char) else char
+)
 
 
 def fold(text: str, do_lower_case: bool) -> str:
@@ -75,57 +71,3 @@ def fold(text: str, do_lower_case: bool) -> str:
 def split(folded: str) -> list[str]:
     """The words of a text from `fold`: each punctuation mark and ideograph is one."""
     return folded.translate(_APART).split()
-
-
-class WordPieces:
-    """A function of a text to its ids, for a BertTokenizer.
-
-    `entries` are its vocabulary, where those that text never becomes have brackets;
-    `added` are {added token: id} as they stand in texts, and in texts from `fold`.
-    """
-
-    def __init__(
-        self,
-        entries: Sequence[str],
-        continuation: str,
-        unk_id: int,
-        do_lower_case: bool,
-        added: Sequence[Mapping[str, int]],
-    ):
-        self._ids = {entry: index for index, entry in enumerate(entries)}
-        self._continuation, self._longest = continuation, max(map(len, entries))
-        self._unknown, self._lowers = [unk_id], do_lower_case
-        self._added = [(t, re.compile(f"({matching.pattern(t)})")) for t in added]
-        self._run = functools.lru_cache(_REMEMBERED)(
-            lambda run: self._cut(fold(run, self._lowers))
-        )
-
-    def __call__(self, text: str) -> list[int]:
-        return self._between(0, text, self._outside)
-
-    def _between(self, kind, text, cut):
-        """Ids of the added tokens in a text, and what `cut` makes of all between."""
-        tokens, pattern = self._added[kind]
-        parts = enumerate(pattern.split(text) if tokens else [text])
-        return [i for n, x in parts for i in ((tokens[x],) if n % 2 else cut(x))]
-
-    def _outside(self, text):
-        if self._added[1][0]:
-            return self._between(1, fold(text, self._lowers), self._cut)
-        return [i for run in _RUN.findall(text) for i in self._run(run)]
-
-    def _cut(self, folded):
-        return [i for word in split(folded) for i in self._spell(word)]
-
-    def _spell(self, word):
-        ids: list[int] = []
-        begin, mark = 0, ""
-        while begin < len(word) <= normalization.MAX_WORD_CHARS:
-            for end in range(min(len(word), begin + self._longest), begin, -1):
-                if (index := self._ids.get(mark + word[begin:end])) is not None:
-                    break
-            else:
-                return self._unknown
-            ids.append(index)
-            begin, mark = end, self._continuation
-        return ids or self._unknown

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import json
 import struct
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,9 +102,6 @@ class UnigramTokenizer(base.Tokenizer):
     def spellings(self) -> list[str]:
         return [token.replace(SPACE, " ") for token in self.vocab]
 
-    def to_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        return base.encode(self._encoder, texts)
-
     def definition(self) -> list[str]:
         scored = [f"{piece} {score:.6g}" for piece, score in self.unigrams.pieces]
         digest = hashlib.sha256(self.unigrams.charsmap).hexdigest()
@@ -130,12 +126,10 @@ class UnigramTokenizer(base.Tokenizer):
         return {name: source, **texts} if source else texts
 
     @functools.cached_property
-    def _encoder(self):
+    def _pairs(self):
         """The library without what text never becomes."""
-        pieces = self.unigrams.pieces
-        return self._library(
-            [(f"\uffff{p}" if p in self._special else p, score) for p, score in pieces]
-        )
+        hidden, scored = dict.fromkeys(self._special, "\uffff"), self.unigrams.pieces
+        return self._library([(hidden.get(p, "") + p, score) for p, score in scored])
 
     def _library(self, pieces):
         charsmap = self.unigrams.charsmap
@@ -259,6 +253,4 @@ def _operation(model, out_type):
     return make(model, out_type)
 
 
-@functools.lru_cache(maxsize=8)
-def _eager_operation(model, out_type):
-    return text.SentencepieceTokenizer(model, out_type)
+_eager_operation = functools.lru_cache(8)(lambda *a: text.SentencepieceTokenizer(*a))

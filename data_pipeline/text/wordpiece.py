@@ -21,6 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tokenizers
+from tokenizers import models
 
 from contract import errors, file_names, json_files
 from contract.tensorflow_later import text, tf
@@ -34,6 +36,12 @@ MASK = "[MASK]"  # stands for a hidden token
 def is_continuation(token: str) -> bool:
     """Whether a token continues the word of the token before it."""
     return token.startswith(CONTINUATION)
+
+
+def is_piece(token: str) -> bool:
+    """Whether a text can contain a token, if the vocabulary does."""
+    word = f"a{token[2:]}" if is_continuation(token) and token[2:] else token
+    return plain.split(plain.fold(word, False)) == [word]
 
 
 def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
@@ -123,9 +131,6 @@ class BertTokenizer(base.Tokenizer):
         """Which tokens, int32 [T], do not continue a word; bool."""
         return ~tf.gather(self.continues_word(), ids)
 
-    def to_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        return [*map(self._plain, texts)]
-
     def continues_word(self) -> np.ndarray:
         return np.array([is_continuation(token) for token in self.vocab])
 
@@ -187,10 +192,21 @@ class BertTokenizer(base.Tokenizer):
             )
 
     @functools.cached_property
-    def _plain(self):
-        added, lowers = (self._written, self._normalized), self.do_lower_case
-        settings = CONTINUATION, self.unk_id, lowers, added
-        return plain.WordPieces(self._entries, *settings)
+    def _pairs(self):
+        ids = {entry: index for index, entry in enumerate(self._entries)}
+        limit = {"max_input_chars_per_word": normalization.MAX_WORD_CHARS}
+        unknown = self._entries[self.unk_id]
+        return tokenizers.Tokenizer(models.WordPiece(ids, unk_token=unknown, **limit))
+
+    def _words(self, text):
+        """The words of a text, and the entries of its added tokens."""
+        words: list[str] = []
+        for outside, written in matching.cut(text, self._written):
+            folded = plain.fold(outside, self.do_lower_case)
+            for between, normalized in matching.cut(folded, self._normalized):
+                words += plain.split(between) + [self._entries[i] for i in normalized]
+            words += [self._entries[i] for i in written]
+        return words
 
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are
@@ -230,12 +246,6 @@ class BertTokenizer(base.Tokenizer):
         return matching.tokenize(texts, self._written, cut_written, value)
 
 
-def _is_piece(token):
-    """Whether text can become a token; as normalization.WORD_PIECE."""
-    word = f"a{token[2:]}" if is_continuation(token) and token[2:] else token
-    return plain.split(plain.fold(word, False)) == [word]
-
-
 def _distinct(
     vocab: Sequence[str], ids: dict[str, int], added: Mapping[str, bool]
 ) -> list[str]:
@@ -244,15 +254,15 @@ def _distinct(
     They were added, are empty, have a later duplicate, or mix letters with characters
     that stand alone, as the stand-in "[7]" of entry 7 does; so it equals no entry kept.
     """
-    is_piece = [*map(_is_piece, vocab)]
-    if not any(is_piece):
+    are_pieces = [*map(is_piece, vocab)]
+    if not any(are_pieces):
         raise errors.InputError(
             f"none of the {len(vocab)} tokens of the vocabulary can stand in a text; "
             "give the vocab.txt of the checkpoint"
         )
     return [
         token
-        if is_piece[index] and ids[token] == index and token not in added
+        if are_pieces[index] and ids[token] == index and token not in added
         else f"[{index}]"
         for index, token in enumerate(vocab)
     ]
