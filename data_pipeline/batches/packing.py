@@ -151,7 +151,7 @@ def gather(packed: Packed, indices: np.ndarray, length: int | None = None):
     rows = (indices[:, np.newaxis] * count + np.arange(count)).ravel()
     longest = packed.sequence_lengths[rows].max(initial=0)
     grids = padding.grids(packed, length or longest, rows)
-    shape = (-1, count) if count > 1 else (-1,)
+    shape = (len(indices), count)[: 1 + (count > 1)]
     return {k: grid.reshape(*shape, *grid.shape[1:]) for k, grid in grids.items()}
 
 

@@ -104,6 +104,7 @@ class Tokenizer:
 
     def to_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts as `tokenize` cuts them, without TensorFlow."""
+        "".join(texts).encode("utf-8")  # half a surrogate pair is an error here
         rows: Any = [*map(self._words, texts)] if self._words else [*texts]
         encoded = self._pairs.encode_batch_fast(
             rows, is_pretokenized=bool(self._words), add_special_tokens=False

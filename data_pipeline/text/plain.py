@@ -1,7 +1,7 @@
 """Text to words in plain Python, equal to those of `normalization`.
 
 Differs from them: 20 letters of Unicode 16 (Todhri, Tulu-Tigalari, Gurung Khema, Kirat
-Rai) keep their accents, and its punctuation ends a word of over 200 characters. A capital
+Rai) keep their accents, and its punctuation ends a word of over 200 characters. A large
 sigma beside letters or marks newer than Unicode 13 may take the other small form.
 """
 
@@ -60,8 +60,7 @@ _APART = _Table(
 
 
 def fold(text: str, do_lower_case: bool) -> str:
-    """As normalization.fold; half a surrogate pair raises UnicodeEncodeError."""
-    text.encode("utf-8")
+    """As normalization.fold."""
     text = text.translate(_CLEAN)
     if not do_lower_case:
         return text
