@@ -106,8 +106,9 @@ class Loaded:
 
     def tokens(self, text, second=None) -> list[str]:
         """The tokens that the model reads of a text, [CLS] and [SEP] among them."""
-        packed = self._pack.pack([text], None if second is None else [second])
-        return self.tokenizer.ids_to_tokens(packed.tokens[: packed.splits[1]])
+        encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
+        packed = encode.pack([text], None if second is None else [second])
+        return self.tokenizer.ids_to_tokens(packed.tokens)
 
     def predict(self, texts, seconds=None, choices=None) -> list[dict[str, Any]]:
         """A classifier's answers for each text, as in test_predictions.jsonl.
@@ -328,14 +329,13 @@ class Loaded:
     @functools.cached_property
     def _pooled(self):
         """A function of a VectorSpec to the compiled function of its vectors."""
+        model, length = self.model, self.max_seq_length
 
         def compile_for(choice):
             def pool(inputs, training):
-                vector = vectors.encode(self.model, choice, inputs, pools=True)
-                return {"vector": vector}
+                return {"vector": vectors.encode(model, choice, inputs, pools=True)}
 
-            length = self.max_seq_length
-            return packed_outputs.predict_function(self.model, length, pool)
+            return packed_outputs.predict_function(model, length, pool)
 
         return functools.cache(compile_for)
 

@@ -23,7 +23,9 @@ class Later:
 
     def check(self) -> None:
         """Raises InputError where the backend is none for the user."""
-        if (backend := _backend()) != "tensorflow":
+        import keras
+
+        if (backend := keras.backend.backend()) != "tensorflow":
             raise errors.InputError(
                 f"KERAS_BACKEND={backend}: {self._user} by TensorFlow alone; "
                 "set KERAS_BACKEND=tensorflow"
@@ -51,15 +53,11 @@ else:
 
 def is_backend() -> bool:
     """Whether Keras computes by TensorFlow."""
-    return _backend() == "tensorflow"
-
-
-def _backend():
     import keras
 
-    return keras.backend.backend()
+    return keras.backend.backend() == "tensorflow"
 
 
 def op_errors() -> tuple[Any, ...]:
     """The error of TensorFlow's operations; () where nothing can have raised one."""
-    return (tf.errors.OpError,) if "tensorflow" in sys.modules else ()
+    return (tf.errors.OpError,) if sys.modules.get("tensorflow") else ()

@@ -222,12 +222,13 @@ def _arrays(examples, orders, pad_to):
     import keras  # which takes time
 
     class Batches(keras.utils.PyDataset):
-        order = next(orders)
+        order, is_over = next(orders), False
 
         def __len__(self):
             return len(self.order)
 
         def __getitem__(self, index):
+            self.is_over |= index == len(self) - 1
             rows, labels = self.order[index], examples.targets.get(features.LABEL_IDS)
             batch = packing.gather(examples.packed, rows, pad_to)
             if labels is None:
@@ -235,7 +236,8 @@ def _arrays(examples, orders, pad_to):
             return batch, labels(rows) if callable(labels) else labels[rows]
 
         def on_epoch_end(self):
-            self.order = next(orders)
+            if self.is_over:  # not before the first epoch, where Keras calls it, too
+                self.order, self.is_over = next(orders), False
 
     return Batches()
 

@@ -7,7 +7,6 @@ thousands of texts at a time.
 import dataclasses
 import zlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ def digest(packed: Packed, *targets) -> str:
     return f"{value:08x}"
 
 
-def budgets(length_a, length_b, limit, module: Any = tf):
+def budgets(length_a, length_b, limit, module=tf):
     """The numbers of tokens that A and B keep when together they may have `limit`.
 
     Equal to _truncate_seq_pair, which pops one token at a time from the longer text

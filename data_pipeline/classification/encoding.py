@@ -66,13 +66,12 @@ class Encoder:
         return dataclasses.replace(packed, num_truncated=cut)
 
     def _pack_lists(self, text_a, text_b=None, choices=None):
-        """`pack` without TensorFlow."""
         if choices is not None:
             before = [f"{b} " for b in text_b or ()] or [""] * len(text_a)
             rows = [*zip(text_a, before, choices, strict=True)]
             text_a = [a for a, _, row in rows for _ in row]
             text_b = [start + text for _, start, row in rows for text in row]
-        elif self.num_sequences > 1:
+        elif text_b and self.num_sequences > 1:
             pairs = [*zip(text_a, text_b, strict=True)]
             text_a = [*itertools.chain(*pairs)]
             text_b = [text for pair in pairs for text in reversed(pair)]
@@ -107,7 +106,7 @@ class Encoder:
             return ("context", *question, *("choices" for _ in self.label_set.names))
         return ("text_a", "text_b") if self.has_pairs else ("text",)
 
-    def features(self, *texts: tf.Tensor) -> "dict[str, tf.Tensor]":
+    def features(self, *texts: "tf.Tensor") -> "dict[str, tf.Tensor]":
         """The model's inputs for texts [B], the last of a choice choices [B, C]."""
         choices = texts[-1] if self._is_choice else None
         if choices is not None:

@@ -7,7 +7,6 @@ sigma beside letters or marks newer than Unicode 13 may take the other small for
 
 import re
 import unicodedata
-from collections.abc import Callable
 
 from data_pipeline.text import normalization
 
@@ -35,7 +34,7 @@ _SIGN = re.compile(f"[{_SIGNS}]")
 class _Table(dict):
     """What replaces a code point in str.translate, by the character and its class."""
 
-    def __init__(self, replacement: Callable[[str, str], str]):
+    def __init__(self, replacement):
         self._replacement = replacement
 
     def __missing__(self, point: int) -> str:

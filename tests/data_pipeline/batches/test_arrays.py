@@ -26,7 +26,7 @@ def elsewhere(monkeypatch):
 
     def call(function, *arguments, **options):
         with monkeypatch.context() as patch:
-            patch.setattr(tensorflow_later, "_backend", lambda: "jax")
+            patch.setattr(tensorflow_later, "is_backend", lambda: False)
             return function(*arguments, **options)
 
     return call
