@@ -19,6 +19,7 @@ import numpy as np
 
 import bert
 from contract import errors
+from data_pipeline.batches import batching
 
 BACKEND = keras.backend.backend()
 TEXTS = ["The film was great.", "it", "A sea, a shop " * 9, "awful ÉTÉ 中 x\u0301y", ""]
@@ -88,6 +89,34 @@ def compute(loaded):
     return outputs
 
 
+def check_fit(directory):
+    """Asserts that `fit` takes the batches of keras_training, in each epoch anew."""
+    rows = [(f"a film {'it ' * (i % 5)}", "ab"[i % 2]) for i in range(14)]
+    made, data = bert.classifier(directory, {"train": rows}, max_seq_length=16)
+    examples, taken = data.examples("train"), []
+    batches = batching.keras_training(examples, batch_size=4, pad_to=16)
+    assert made.model(batches[0][0])["logits"].shape == (4, 2)
+    assert len(batches) == 3
+
+    class Recorded(keras.utils.PyDataset):
+        on_epoch_end = batches.on_epoch_end
+
+        def __len__(self):
+            return len(batches)
+
+        def __getitem__(self, index):
+            taken.append(batches.order[index].tolist())
+            features, labels = batches[index]
+            return features["input_ids"].astype("float32"), labels
+
+    model = keras.Sequential([keras.layers.Dense(2)])
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(Recorded(), epochs=3, shuffle=False, verbose=0)
+    sizes = {"batch_size": 4, "num_steps": 3}
+    orders = [examples.training_order(seed=[1, i], **sizes) for i in range(3)]
+    assert taken[-9:] == [row.tolist() for order in orders for row in order]
+
+
 def main(folder, *names):
     folder = pathlib.Path(folder)
     written = folder / BACKEND
@@ -108,17 +137,7 @@ def main(folder, *names):
     }
     texts = {name: str(message) for name, message in refusals.items()}
     (written / "refused.json").write_text(json.dumps(texts))
-    made, data = bert.classifier(
-        folder / "models" / "text_encoder",
-        {"train": [(text or "x", "ab"[len(text) % 2]) for text in TEXTS]},
-        max_seq_length=16,
-    )
-    from data_pipeline.batches import batching
-
-    train = batching.keras_training(data.examples("train"), batch_size=2)
-    batch, labels = train[0]
-    assert len(train) == 2 and len(labels) == 2
-    assert made.model(batch)["logits"].shape == (2, 2)
+    check_fit(folder / "models" / "text_encoder")
     imported = [name for name in sys.modules if name.startswith("tensorflow")]
     assert imported == ["tensorflow"] and sys.modules["tensorflow"] is None, imported
 
