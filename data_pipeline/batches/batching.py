@@ -175,9 +175,8 @@ def keras_training(
     """Pairs of features and labels; each time through is an epoch in an order anew.
 
     They are a tf.data.Dataset, or a PyDataset on other backends of Keras. All batches
-    are full, so an epoch leaves out less than a batch, others each time.
-    As `training_order` otherwise; pass `shuffle=False` to `fit`, which has no
-    part in the order.
+    are full, so an epoch leaves out less than a batch, others each time. Otherwise as
+    `training_order`; pass `shuffle=False` to `fit`, which has no part in the order.
 
     Raises:
         ValueError: there are fewer examples than a batch has.

@@ -41,7 +41,8 @@ def is_continuation(token: str) -> bool:
 def is_piece(token: str) -> bool:
     """Whether a text can contain a token, if the vocabulary does."""
     word = f"a{token[2:]}" if is_continuation(token) and token[2:] else token
-    return plain.split(plain.fold(word, False)) == [word]
+    is_usual = word.isascii() and word.isalnum()
+    return is_usual or plain.split(plain.fold(word, False)) == [word]
 
 
 def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
