@@ -10,7 +10,7 @@ from cli import environment
 environment.prepare_notebook()
 
 with environment.quiet_import():
-    import tensorflow as tf
+    import keras  # and with it TensorFlow, unless KERAS_BACKEND is another
 
 import dataclasses
 import functools
@@ -21,14 +21,13 @@ from typing import Any
 import numpy as np
 
 from cli import argument_names
-from contract import errors, features, file_names
+from contract import errors, features, file_names, tensorflow_later
 from data_pipeline import label_maps
 from data_pipeline.batches import packing
 from data_pipeline.classification import encoding, labels, predictions, sources, tables
 from data_pipeline.classification import split as labelled_rows
-from data_pipeline.seq2seq import graph
 from data_pipeline.text import base
-from modeling import kernels_tf, losses, text_encoder
+from modeling import losses, text_encoder
 from modeling.checkpoints import (
     conversion,
     hugging_face,
@@ -37,16 +36,20 @@ from modeling.checkpoints import (
 )
 from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.features import attention_maps, vectors
-from modeling.generation import beam_search
-from serving import export, formats
-from training import inference, loading, metrics, optimizers
+from training import loading, metrics, packed_outputs
 
-tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
+tf = tensorflow_later.Later("texts are written and models exported")
+if tensorflow_later.is_backend():
+    from data_pipeline.seq2seq import graph
+    from modeling import kernels_tf
+    from modeling.generation import beam_search
+    from serving import export, formats
+
+    tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
 
 __version__ = "0.2.0"
 __all__ = ["Loaded", "classifier", "load", "optimizer"]
 
-_PREDICTED = 64  # texts a batch
 _PAIR = "encoder_decoder"
 
 
@@ -97,14 +100,15 @@ class Loaded:
             ValueError: there are not as many `seconds` or `choices` as texts, or the
                 model reads single texts, or pairs alone.
         """
-        pack = self._pack(*self._checked(texts, seconds, choices))
-        return packing.pad(*pack[:2], num_sequences=self._pack.num_sequences)
+        packed = self._pack.pack(*self._checked(texts, seconds, choices))
+        inputs = packing.gather(packed, np.arange(len(packed)))
+        return {k: keras.ops.convert_to_tensor(grid) for k, grid in inputs.items()}
 
     def tokens(self, text, second=None) -> list[str]:
         """The tokens that the model reads of a text, [CLS] and [SEP] among them."""
-        seconds = None if second is None else [second]
-        ids = self._pack([text], seconds)[0][0]
-        return self.tokenizer.ids_to_tokens(ids.numpy())
+        encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
+        packed = encode.pack([text], None if second is None else [second])
+        return self.tokenizer.ids_to_tokens(packed.tokens)
 
     def predict(self, texts, seconds=None, choices=None) -> list[dict[str, Any]]:
         """A classifier's answers for each text, as in test_predictions.jsonl.
@@ -191,8 +195,7 @@ class Loaded:
         if not rows[0]:
             return np.zeros((0, *shape), np.float32)
         prompted = [before + text for text in rows[0]]
-        packed = encode.pack(prompted, *rows[1:])
-        return inference.predict_packed(forward, packed, _PREDICTED)[name]
+        return forward(encode.pack(prompted, *rows[1:]))[name]
 
     def similarity(self, texts, others) -> np.ndarray:
         """The cosines of the vectors of A texts and B others, float32 [A, B].
@@ -200,14 +203,16 @@ class Loaded:
         Vectors are those of `embed`.
         """
         pair = [vectors.normalize(self.embed(each)) for each in (texts, others)]
-        return np.asarray(pair[0]) @ np.asarray(pair[1]).T
+        first, second = map(keras.ops.convert_to_numpy, pair)
+        return first @ second.T
 
     def attention(self, text, second=None) -> np.ndarray:
         """Attention probabilities of one text, float32 [L, N, S, S], query by key."""
         self._check_encodes("attention")
         inputs = self.encode([text], None if second is None else [second])
         outputs, mask = self.model.encode(inputs, None), inputs[features.INPUT_MASK]
-        return np.asarray(attention_maps.compute(self.model.network, outputs, mask))[0]
+        maps = attention_maps.compute(self.model.network, outputs, mask)
+        return keras.ops.convert_to_numpy(maps)[0]
 
     def write(self, texts, **settings) -> list[str]:
         """The text that an encoder-decoder writes for each text, as in run_seq2seq.py.
@@ -237,18 +242,19 @@ class Loaded:
                 f"max_target_length={most}: the decoder has {positions} positions; "
                 f"give 1 to {positions}"
             )
+        tf.check()
         rules = beam_search.BeamConfig(
             **{"num_beams": 1, **settings},
             end_ids=(config.eos_token_id,),
             num_tokens=self.tokenizer.vocab_size,
         )
         texts, search = encoding.listed("texts", texts), self._search(rules, most)
+        tokens, size = config.decoder_tokens, packed_outputs.BATCH_SIZE
         written: list[str] = []
-        for first in range(0, len(texts), _PREDICTED):
-            batch = tf.constant(texts[first : first + _PREDICTED])
+        for first in range(0, len(texts), size):
+            batch = tf.constant(texts[first : first + size])
             source = graph.encode(self.tokenizer, batch, self.max_seq_length)
-            ids = search(source)
-            spelled = graph.decode(self.tokenizer, config.decoder_tokens, ids)
+            spelled = graph.decode(self.tokenizer, tokens, search(source))
             written += [text.decode("utf-8") for text in spelled.numpy()]
         return written
 
@@ -289,8 +295,8 @@ class Loaded:
 
         Formats as of `--export_format` and `--quantization`.
         """
-        label_set = self._label_set("export")
-        model = self.model
+        tf.check()
+        label_set, model = self._label_set("export"), self.model
         write = formats.writer(export_format, quantization, model)
         formats.check(export_format, model.config, model.reading, model.sequences)
         label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
@@ -312,22 +318,24 @@ class Loaded:
         return encoding.Encoder(self.tokenizer, length, label_set, has_pairs)
 
     def _shares(self, rows):
-        return inference.class_shares(self._forward, self._pack, rows, _PREDICTED)
+        logits = self._forward(self._pack.pack(*rows))["logits"]
+        shares = losses.probabilities(self.classes.problem_type, logits)
+        return keras.ops.convert_to_numpy(shares)
 
     @functools.cached_property
     def _forward(self):
-        return _compiled(self.model)
+        return packed_outputs.predict_function(self.model, self.max_seq_length)
 
     @functools.cached_property
     def _pooled(self):
         """A function of a VectorSpec to the compiled function of its vectors."""
+        model, length = self.model, self.max_seq_length
 
         def compile_for(choice):
             def pool(inputs, training):
-                vector = vectors.encode(self.model, choice, inputs, pools=True)
-                return {"vector": vector}
+                return {"vector": vectors.encode(model, choice, inputs, pools=True)}
 
-            return _compiled(pool)
+            return packed_outputs.predict_function(model, length, pool)
 
         return functools.cache(compile_for)
 
@@ -367,11 +375,6 @@ class Loaded:
                 "`encode(texts)`"
             )
         return self.classes
-
-
-def _compiled(forward):
-    strategy = tf.distribute.get_strategy()
-    return inference.predict_function(forward, strategy, jit_compile=False)
 
 
 @argument_names.in_errors
@@ -468,6 +471,8 @@ def classifier(
 
 def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
     """The original's create_optimizer, for `compile`: BertAdam on its schedule."""
+    from training import optimizers
+
     warmup = int(num_train_steps * warmup_proportion)
     rates = optimizers.LinearWithWarmup(learning_rate, num_train_steps, warmup)
     return optimizers.BertAdam(rates)

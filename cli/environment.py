@@ -53,7 +53,7 @@ def prepare_notebook() -> dict[str, str]:
     wanted = _wanted(processor.PATH, is_quiet=True, serves=False)
     wanted |= {} if native_log.has_gpu() else _SILENT
     late = [f"{name}={wanted[name]}" for name in wanted if name not in os.environ]
-    if late and "tensorflow" in sys.modules:
+    if late and sys.modules.get("tensorflow"):
         warnings.warn(
             f"TensorFlow is imported already, too late for {', '.join(late)}: it is "
             "slower than it could be; restart, and import `bert` first",

@@ -35,7 +35,6 @@ from training import (
     loop,
     optimizers,
     run,
-    run_directory,
     schedule,
 )
 
@@ -336,7 +335,7 @@ def _take_lengths() -> None:
     """Texts are cut as they were for the weights, where no flag sets the length."""
     for name in model_flags.LENGTHS:
         if name in FLAGS and not FLAGS[name].present:
-            length = run_directory.trained_with(FLAGS.pretrained, name)
+            length = loading.trained_with(FLAGS.pretrained, name)
             if length not in (None, FLAGS[name].value):
                 FLAGS[name].value = length
                 print(f"{name}: {length}, as {FLAGS.pretrained} was trained")

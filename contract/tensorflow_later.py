@@ -3,45 +3,61 @@
 Networks run on other backends of Keras without it, and its import takes seconds.
 """
 
+import importlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contract import errors
 
 
 class Later:
-    """The module tensorflow, as `tf`.
+    """The module tensorflow, as `tf`, or another that needs it.
 
     With a `user` it computes, which it does for Keras' backend tensorflow alone; else
     it is for files. An attribute raises InputError where that is not the backend, or
-    TensorFlow is not installed.
+    the module is not installed.
     """
 
-    def __init__(self, user: str = "") -> None:
-        self._user = user
+    def __init__(self, user: str = "", module: str = "tensorflow") -> None:
+        self._user, self._module = user, module
+
+    def check(self) -> None:
+        """Raises InputError where the backend is none for the user."""
+        import keras
+
+        if (backend := keras.backend.backend()) != "tensorflow":
+            raise errors.InputError(
+                f"KERAS_BACKEND={backend}: {self._user} by TensorFlow alone; "
+                "set KERAS_BACKEND=tensorflow"
+            )
 
     def __getattr__(self, name: str) -> Any:
         if self._user:
-            import keras
-
-            if (backend := keras.backend.backend()) != "tensorflow":
-                raise errors.InputError(
-                    f"KERAS_BACKEND={backend}: {self._user} by TensorFlow alone; "
-                    "set KERAS_BACKEND=tensorflow"
-                )
+            self.check()
         try:
-            import tensorflow
+            module = importlib.import_module(self._module)
         except ImportError as error:
             raise errors.InputError(
                 f"TensorFlow is needed here, but cannot be imported ({error}); "
-                "pip install tensorflow"
+                f"pip install {self._module}"
             ) from error
-        return getattr(tensorflow, name)
+        return getattr(module, name)
 
 
-tf = Later()  # for files
+if TYPE_CHECKING:
+    import tensorflow as tf
+    import tensorflow_text as text
+else:
+    tf, text = Later(), Later(module="tensorflow_text")  # for files and texts
+
+
+def is_backend() -> bool:
+    """Whether Keras computes by TensorFlow."""
+    import keras
+
+    return keras.backend.backend() == "tensorflow"
 
 
 def op_errors() -> tuple[Any, ...]:
     """The error of TensorFlow's operations; () where nothing can have raised one."""
-    return (tf.errors.OpError,) if "tensorflow" in sys.modules else ()
+    return (tf.errors.OpError,) if sys.modules.get("tensorflow") else ()

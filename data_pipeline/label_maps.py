@@ -3,9 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 
-import tensorflow as tf
-
-from contract import errors, file_names, json_files, wording
+from contract import errors, file_names, json_files, remote_files, wording
 from data_pipeline.classification import labels
 from data_pipeline.tagging import schemes
 
@@ -14,9 +12,9 @@ Classes = labels.Labels | schemes.TagNames
 
 def find(weights: str) -> str:
     """Path of the label_map.json in a directory or beside a checkpoint, or ""."""
-    directory = weights if tf.io.gfile.isdir(weights) else os.path.dirname(weights)
+    directory = weights if remote_files.is_dir(weights) else os.path.dirname(weights)
     path = os.path.join(directory, file_names.LABEL_MAP)
-    return path if weights and tf.io.gfile.exists(path) else ""
+    return path if weights and remote_files.exists(path) else ""
 
 
 def find_head(path: str, head: str = "auto") -> str:

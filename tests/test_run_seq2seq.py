@@ -11,6 +11,7 @@ import bert
 from modeling.generation import beam_search
 from tests import tiny
 from tests.serving import exported_ops
+from training import packed_outputs
 
 # What is written for a text follows from the one word in it that says something.
 TARGETS = {"bad": "awful", "fine": "okay really", "good": "great very great"}
@@ -79,7 +80,9 @@ def test_whole_run_learns_and_leaves_its_files(trained, files):
 
 @pytest.mark.slow
 def test_python_writes_what_the_script_does(trained, monkeypatch):
-    monkeypatch.setattr(bert, "_PREDICTED", 4)  # so that there are several batches
+    monkeypatch.setattr(
+        packed_outputs, "BATCH_SIZE", 4
+    )  # so that there are several batches
     traced, search = [], beam_search.search
     monkeypatch.setattr(
         *(beam_search, "search"), lambda *a: traced.append(a) or search(*a)

@@ -1,10 +1,12 @@
 """Opens a directory as a model with its head; what bert.py returns is made of this."""
 
+import contextlib
 import functools
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from contract import errors
+from contract import errors, file_names, json_files, remote_files
 from data_pipeline import label_maps
 from data_pipeline.classification import labels
 from data_pipeline.text import base, opening
@@ -16,7 +18,6 @@ from modeling.checkpoints import (
     pretrained,
     sentence_transformers,
 )
-from training import run_directory
 
 _LEAST_TOKENS = 4  # as of --max_seq_length
 _USUAL_TOKENS = 128
@@ -126,9 +127,19 @@ def open_directory(
         has_text_head = head in ("auto", "text_encoder")
         if has_text_head and (modules := sentence_transformers.read(place.checkpoint)):
             length = modules.max_seq_length or positions
-        length = length or run_directory.trained_with(directory, "max_seq_length")
+        length = length or trained_with(directory, "max_seq_length")
         length = min(length or _USUAL_TOKENS, positions)
     return opened, length
+
+
+def trained_with(directory: str, flag: str) -> Any:
+    """The value of a flag in the run.json of a directory; None where there is none."""
+    path = os.path.join(directory, file_names.RUN)
+    if not remote_files.exists(path):
+        return None
+    with contextlib.suppress(ValueError, RecursionError):  # of a damaged file
+        return json_files.read_object(path)["flags"].get(flag)
+    return None
 
 
 def with_new_head(opened: Opened, classes: label_maps.Classes) -> Built:

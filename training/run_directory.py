@@ -96,16 +96,6 @@ def _identity(path: str) -> dict[str, Any]:
         ) from error
 
 
-def trained_with(directory: str, flag: str) -> Any:
-    """The value of a flag in the run.json of a directory; None where there is none."""
-    path = os.path.join(directory, file_names.RUN)
-    if not tf.io.gfile.exists(path):
-        return None
-    with contextlib.suppress(ValueError, RecursionError):  # of a damaged file
-        return json_files.read_object(path)["flags"].get(flag)
-    return None
-
-
 def clear(directory: str) -> None:
     """Removes what an earlier run wrote, and nothing else."""
     for pattern in _OWN_PATTERNS:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from contract import errors, features
+from contract import errors, features, tensorflow_later
+from contract.tensorflow_later import tf
 from data_pipeline.batches import packing
 
 # Batches filled from one pool of texts sorted by length. A larger pool pads less and
@@ -122,7 +122,7 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None, others=
     return without_autotuning(dataset)
 
 
-def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
+def without_autotuning(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
     """The dataset without the thread that tunes numbers of parallel calls.
 
     That thread sleeps ever longer, up to a minute, and may miss that its iterator has
@@ -160,7 +160,7 @@ class Examples:
     def evaluation_order(self, batch_size: int) -> np.ndarray:
         return evaluation_order(self.packed.lengths, batch_size)
 
-    def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
+    def batches(self, order: np.ndarray, pad_to: int | None) -> "tf.data.Dataset":
         return batches(self.packed, order, targets=self.targets, pad_to=pad_to)
 
 
@@ -171,12 +171,12 @@ def keras_training(
     seed: int = 1,
     group_by_length: bool = True,
     pad_to: int | None = None,
-) -> tf.data.Dataset:
+) -> Any:
     """Pairs of features and labels; each time through is an epoch in an order anew.
 
-    All batches are full, so an epoch leaves out less than a batch, others each time.
-    As `training_order` otherwise; pass `shuffle=False` to `fit`, which has no
-    part in the order.
+    They are a tf.data.Dataset, or a PyDataset on other backends of Keras. All batches
+    are full, so an epoch leaves out less than a batch, others each time. Otherwise as
+    `training_order`; pass `shuffle=False` to `fit`, which has no part in the order.
 
     Raises:
         ValueError: there are fewer examples than a batch has.
@@ -187,29 +187,58 @@ def keras_training(
             "it"
         )
     num_steps = len(examples) // batch_size
-    epochs = itertools.count()
-
-    def order():
-        yield from examples.training_order(
+    orders = (
+        examples.training_order(
             batch_size=batch_size,
             num_steps=num_steps,
-            seed=[seed, next(epochs)],
+            seed=[seed, epoch],
             group_by_length=group_by_length,
         )
-
+        for epoch in itertools.count()
+    )
+    if not tensorflow_later.is_backend():
+        return _arrays(examples, orders, pad_to)
     spec = tf.TensorSpec([batch_size], features.INTEGER)
-    rows = tf.data.Dataset.from_generator(order, output_signature=spec)
+    rows = tf.data.Dataset.from_generator(lambda: next(orders), output_signature=spec)
     rows = rows.apply(tf.data.experimental.assert_cardinality(num_steps))
     return _pairs(examples.batches(rows, pad_to))
 
 
 def keras_in_order(
     examples: Examples, batch_size: int, *, pad_to: int | None = None
-) -> tf.data.Dataset:
-    """Features, with labels where there are any, in the order of the rows."""
+) -> Any:
+    """As `keras_training`, in the order of the rows, and without labels if none are."""
     indices = np.arange(len(examples), dtype=features.INTEGER)
+    if not tensorflow_later.is_backend():
+        order = np.split(indices, range(batch_size, len(indices), batch_size))
+        return _arrays(examples, itertools.repeat(order), pad_to)
     rows = tf.data.Dataset.from_tensor_slices(indices).batch(batch_size)
     return _pairs(examples.batches(rows, pad_to))
+
+
+def _arrays(examples, orders, pad_to):
+    """The PyDataset whose batches are, in each epoch, the next of `orders`."""
+    import keras  # which takes time
+
+    class Batches(keras.utils.PyDataset):
+        order, is_over = next(orders), False
+
+        def __len__(self):
+            return len(self.order)
+
+        def __getitem__(self, index):
+            self.is_over |= index == len(self) - 1
+            rows, labels = self.order[index], examples.targets.get(features.LABEL_IDS)
+            batch = packing.gather(examples.packed, rows, pad_to)
+            if labels is None:
+                return batch
+            return batch, labels(rows) if callable(labels) else labels[rows]
+
+        def on_epoch_end(self):
+            if self.is_over:  # not before the first epoch, where Keras calls it, too
+                self.order, self.is_over = next(orders), False
+
+    return Batches()
 
 
 def _pairs(dataset):

@@ -9,9 +9,9 @@ import zlib
 from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from contract import features
+from contract.tensorflow_later import tf
 from data_pipeline.batches import padding
 
 _DIGESTED_ROWS = 1 << 12  # at a time; targets may be made of rows that are looked at
@@ -54,15 +54,16 @@ def digest(packed: Packed, *targets) -> str:
     return f"{value:08x}"
 
 
-def budgets(length_a, length_b, limit):
+def budgets(length_a, length_b, limit, module=tf):
     """The numbers of tokens that A and B keep when together they may have `limit`.
 
     Equal to _truncate_seq_pair, which pops one token at a time from the longer text
-    and, of two equally long ones, from B. Lengths are int [N], arrays or tensors.
+    and, of two equally long ones, from B. Lengths are int [N], arrays or tensors, and
+    `module` is what computes with them.
     """
     half = limit - limit // 2  # the larger half goes to A
-    keep_a = tf.minimum(length_a, tf.maximum(limit - length_b, half))
-    return keep_a, tf.minimum(length_b, limit - keep_a)
+    keep_a = module.minimum(length_a, module.maximum(limit - length_b, half))
+    return keep_a, module.minimum(length_b, limit - keep_a)
 
 
 def _head(rows, keep):
@@ -116,6 +117,41 @@ def _column(rows, token):
     token = tf.convert_to_tensor(token)
     shape = tf.concat([[rows, 1], tf.shape(token, rows.dtype)], axis=0)
     return tf.broadcast_to(token, shape)
+
+
+def pack_lists(text_a, text_b, tokenizer, max_seq_length, num_sequences) -> Packed:
+    """As `pack` and `unpad` of lists of texts, without TensorFlow; counts the cut."""
+    is_pair = text_b is not None
+    ids_b = tokenizer.to_ids(text_b) if is_pair else [()] * len(text_a)
+    ids = tokenizer.to_ids(text_a), ids_b
+    length_a, length_b = (np.array([*map(len, rows)], np.int64) for rows in ids)
+    around = num_special(tokenizer, is_pair)
+    keep_a, keep_b = budgets(length_a, length_b, max_seq_length - around, np)
+    start, end = ([tokenizer.start_id], [tokenizer.end_id]) if around else ([], [])
+    between = tokenizer.delimiter_ids if is_pair else ()
+    tokens = [
+        token
+        for a, b, num_a, num_b in zip(*ids, keep_a, keep_b, strict=True)
+        for token in (*start, *a[:num_a], *between, *b[:num_b], *end)
+    ]
+    is_cut = length_a + length_b + around > max_seq_length
+    return Packed(
+        np.array(tokens, features.INTEGER),
+        padding.row_splits(keep_a + keep_b + around),
+        (keep_a + around - (is_pair and len(end))).astype(features.INTEGER),
+        int(is_cut.reshape(-1, num_sequences).any(axis=1).sum()),
+        num_sequences,
+    )
+
+
+def gather(packed: Packed, indices: np.ndarray, length: int | None = None):
+    """As `pad` of the examples int [B], without TensorFlow, in arrays."""
+    count = packed.num_sequences
+    rows = (indices[:, np.newaxis] * count + np.arange(count)).ravel()
+    longest = packed.sequence_lengths[rows].max(initial=0)
+    grids = padding.grids(packed, length or longest, rows)
+    shape = (len(indices), count)[: 1 + (count > 1)]
+    return {k: grid.reshape(*shape, *grid.shape[1:]) for k, grid in grids.items()}
 
 
 def unpad(tokens, first_lengths, num_sequences=1) -> Packed:

@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from contract import features
+from contract.tensorflow_later import tf
 
 
 def row_splits(lengths):
@@ -20,18 +20,19 @@ def ranges(starts, lengths):
     return np.repeat(shift, lengths) + np.arange(ends[-1] if len(ends) else 0)
 
 
-def grids(packed: Any, length: int, rows: slice = slice(None)):
-    """Like packing.pad, for rows of at most `length` tokens, in arrays [N, length].
+def grids(packed: Any, length: int, rows: Any = slice(None)):
+    """Like packing.pad, in arrays [N, length].
 
-    Of examples with G sequences, `rows` are those of sequences, in arrays [N * G, ...].
+    Of examples with G sequences, `rows`, a slice or int [N * G], are those of
+    sequences, in arrays [N * G, ...].
     """
-    lengths = packed.sequence_lengths[rows][:, np.newaxis]  # [N, 1]
-    first = packed.splits[:-1][rows][:1].sum()  # 0 where there is no row
+    lengths = np.minimum(packed.sequence_lengths[rows], length)[:, np.newaxis]  # [N, 1]
+    places = ranges(packed.splits[:-1][rows], lengths[:, 0])
     positions = np.arange(length)
     is_real = positions < lengths
     is_second = is_real & (positions >= packed.first_lengths[rows][:, np.newaxis])
     input_ids = np.zeros(is_real.shape + packed.tokens.shape[1:], features.INTEGER)
-    input_ids[is_real] = packed.tokens[first : first + lengths.sum()]
+    input_ids[is_real] = packed.tokens[places]
     return {
         features.INPUT_IDS: input_ids,
         features.INPUT_MASK: is_real.astype(features.INTEGER),
@@ -50,8 +51,8 @@ def at_least_one_column(grids):
 
 
 def shift_right(
-    labels: tf.Tensor, is_real: tf.Tensor, tokens: features.DecoderTokens
-) -> tf.Tensor:
+    labels: "tf.Tensor", is_real: "tf.Tensor", tokens: features.DecoderTokens
+) -> "tf.Tensor":
     """The decoder_input_ids of targets: each token is read where the next is written.
 
     Args:

@@ -4,9 +4,9 @@ import dataclasses
 from typing import Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 
 from contract import outcomes
+from contract.tensorflow_later import tf
 from data_pipeline.batches import batching, packing
 
 
@@ -55,7 +55,7 @@ def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
     return [f"window {number} of {count}" for number, count in numbers]
 
 
-def best_windows(scores: Any, items: Any, windows: Any, count: Any) -> tf.Tensor:
+def best_windows(scores: Any, items: Any, windows: Any, count: Any) -> "tf.Tensor":
     """The window that decides on each item: of the highest score, the first.
 
     Args:

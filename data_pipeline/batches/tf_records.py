@@ -9,9 +9,9 @@ import os
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-import tensorflow as tf
 
 from contract import atomic_files, errors
+from contract.tensorflow_later import tf
 from data_pipeline.batches import packing, padding
 from terminal import progress
 

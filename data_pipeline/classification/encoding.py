@@ -1,14 +1,15 @@
 """Texts of examples to packed sequences: one text, a pair, both orders, or choices."""
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from contract import errors, wording
+from contract import errors, tensorflow_later, wording
+from contract.tensorflow_later import tf
 from data_pipeline.batches import packing
 from data_pipeline.classification import labels, tables
 from data_pipeline.text import base
@@ -55,12 +56,27 @@ class Encoder:
 
     def pack(self, *columns: Any) -> packing.Packed:
         """Packs the rows of lists of texts, or None, and counts those that are cut."""
+        if not tensorflow_later.is_backend():
+            return self._pack_lists(*columns)
         tensors = (c if c is None else tf.constant(c, tf.string) for c in columns)
         tokens, first_lengths, counts = self(*tensors)  # a trace takes longer
         is_cut = counts.numpy() > self.max_seq_length
         cut = int(np.sum(is_cut.reshape(-1, self.num_sequences).any(axis=1)))
         packed = packing.unpad(tokens, first_lengths, self.num_sequences)
         return dataclasses.replace(packed, num_truncated=cut)
+
+    def _pack_lists(self, text_a, text_b=None, choices=None):
+        if choices is not None:
+            before = [f"{b} " for b in text_b or ()] or [""] * len(text_a)
+            rows = [*zip(text_a, before, choices, strict=True)]
+            text_a = [a for a, _, row in rows for _ in row]
+            text_b = [start + text for _, start, row in rows for text in row]
+        elif text_b and self.num_sequences > 1:
+            pairs = [*zip(text_a, text_b, strict=True)]
+            text_a = [*itertools.chain(*pairs)]
+            text_b = [text for pair in pairs for text in reversed(pair)]
+        settings = self.tokenizer, self.max_seq_length, self.num_sequences
+        return packing.pack_lists(text_a, text_b, *settings)
 
     @property
     def num_sequences(self) -> int:
@@ -90,7 +106,7 @@ class Encoder:
             return ("context", *question, *("choices" for _ in self.label_set.names))
         return ("text_a", "text_b") if self.has_pairs else ("text",)
 
-    def features(self, *texts: tf.Tensor) -> dict[str, tf.Tensor]:
+    def features(self, *texts: "tf.Tensor") -> "dict[str, tf.Tensor]":
         """The model's inputs for texts [B], the last of a choice choices [B, C]."""
         choices = texts[-1] if self._is_choice else None
         if choices is not None:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from contract import errors, features, file_names, outcomes
+from contract.tensorflow_later import tf
 from data_pipeline.batches import batching, splits, tf_records
 from data_pipeline.classification import encoding, labels, sources, tables
 from data_pipeline.text import base
@@ -169,8 +169,10 @@ def _label_ids(name: str, table: tables.Table, label_set: labels.Labels) -> Any:
         return None
 
 
-def _gather(matrix: labels.MultiHot, indices: tf.Tensor) -> tf.Tensor:
-    """Rows [B] of a matrix, float32 [B, C], as TensorFlow operations."""
+def _gather(matrix: labels.MultiHot, indices: "tf.Tensor") -> "tf.Tensor":
+    """Rows [B] of a matrix, float32 [B, C], as TensorFlow operations or an array."""
+    if isinstance(indices, np.ndarray):
+        return matrix[indices]
     rows = tf.gather(
         tf.RaggedTensor.from_row_splits(matrix.ids, matrix.splits), indices
     )

@@ -8,9 +8,7 @@ import functools
 import os
 from collections.abc import Mapping
 
-import tensorflow as tf
-
-from contract import errors
+from contract import errors, remote_files
 from data_pipeline.classification import tables
 
 
@@ -226,7 +224,7 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
         )
     row = task.splits[split]
     paths = [os.path.join(data_dir, name) for name in row.files]
-    path = next((path for path in paths if tf.io.gfile.exists(path)), None)
+    path = next((path for path in paths if remote_files.exists(path)), None)
     if path is None:
         raise FileNotFoundError(
             f"{' or '.join(paths)}: no such file; put the {split} file of {task.name} "

@@ -98,8 +98,9 @@ class TextLines:
             return rows.map(gather)
 
         vector, matrix = [None], [None, batch_size]
+        shape = self.tokenizer.token_shape
         signature = (
-            self.tokenizer.token_spec,
+            tf.TensorSpec([None, *shape], tf.int16 if shape else tf.int32),
             tf.TensorSpec(vector, tf.int64),
             tf.TensorSpec(vector, tf.int32),
             tf.TensorSpec(matrix, tf.int32),

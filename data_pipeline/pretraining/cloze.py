@@ -54,7 +54,7 @@ def encoder(
     """
     assert tokenizer.mask_id is not None  # as `check` has seen
     mask = tokenizer.mask_token
-    mask_ids = {mask.encode(): tokenizer.mask_id}
+    mask_ids = {mask: tokenizer.mask_id}
 
     def encode(texts):
         with tf.device("CPU:0"):  # where string operations are

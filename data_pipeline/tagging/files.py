@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-from contract import errors, features, json_files
+from contract import errors, features, json_files, remote_files
 from data_pipeline.tables import text_rows
 
 FORMATS = ("conll", "seq", "jsonl")
@@ -103,9 +102,9 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
     file_format = _format(path, layout.file_format)
     separator, tag_path = " ", None
     if file_format == "seq":
-        if tf.io.gfile.isdir(path):
+        if remote_files.is_dir(path):
             path = os.path.join(path, "seq.in")
-            if not tf.io.gfile.exists(path):
+            if not remote_files.exists(path):
                 raise FileNotFoundError(
                     f"{path}: no such file; name a file, or a directory that holds "
                     "seq.in and seq.out"
@@ -146,7 +145,7 @@ def _format(path: str, file_format: str) -> str:
             )
         return file_format
     name = path.lower().removesuffix(".gz")
-    if name.endswith("seq.in") or tf.io.gfile.isdir(path):
+    if name.endswith("seq.in") or remote_files.is_dir(path):
         return "seq"
     if name.endswith((".json", ".jsonl")):
         return "jsonl"
@@ -330,7 +329,7 @@ def _tag_path(path: str, tags_required: bool) -> str | None:
             f"{path}: the name does not end in seq.in, so that of the tags' file is "
             "not known; rename it, or choose another --file_format"
         )
-    if tf.io.gfile.exists(tag_path):
+    if remote_files.exists(tag_path):
         return tag_path
     if tags_required:
         raise FileNotFoundError(f"{tag_path}: no such file; it has the tags of {path}")

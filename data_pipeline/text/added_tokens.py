@@ -7,14 +7,16 @@ and of several that begin there the longest. Spaces that belong to a token count
 other characters are skipped.
 """
 
+from __future__ import annotations
+
+import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
-
-from contract import errors, file_names, json_files, wording
+from contract import errors, file_names, json_files, remote_files, wording
+from contract.tensorflow_later import tf
 
 # Text never becomes these, as in google-research/bert.
 _SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
@@ -33,7 +35,7 @@ def read(vocab_file: str, vocab: Sequence[str]) -> tuple[list[str], dict[str, bo
     """
     directory = os.path.dirname(vocab_file)
     path = os.path.join(directory, file_names.ADDED_TOKENS)
-    if not tf.io.gfile.exists(path):
+    if not remote_files.exists(path):
         return list(vocab), {}
     ids = json_files.read_object(path)
     old_ids = {token: i for i, token in enumerate(vocab)}
@@ -100,7 +102,7 @@ def _read_settings(directory: str) -> dict[str, dict[str, Any]]:
         ),
     ):
         path = os.path.join(directory, name)
-        if not tf.io.gfile.exists(path):
+        if not remote_files.exists(path):
             continue
         try:
             entries = entries_of(json_files.read_object(path))
@@ -121,7 +123,7 @@ def _special_tokens(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def tokenize(
     texts: tf.Tensor,
-    tokens: Mapping[bytes, int],
+    tokens: Mapping[str, int],
     tokenize_others: Callable[[tf.Tensor], tf.RaggedTensor],
     value: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = lambda texts, ids: ids,
 ) -> tf.RaggedTensor:
@@ -148,12 +150,22 @@ def tokenize(
     )
 
 
+def _pattern(tokens):
+    longest_first = sorted(tokens, key=len, reverse=True)  # the first one is taken
+    return "|".join(map(re.escape, longest_first))
+
+
+def cut(text: str, tokens: Mapping[str, int]) -> Iterator[tuple[str, list[int]]]:
+    """Yields the texts between tokens, and the id of the token after each, if any."""
+    parts = re.split(f"({_pattern(tokens)})", text) if tokens else [text]
+    for between, token in itertools.zip_longest(parts[::2], parts[1::2]):
+        yield between, [] if token is None else [tokens[token]]
+
+
 def _split(texts, tokens):
     """Texts and tokens in turn, ragged [B, (P)], and which of them are tokens [P]."""
-    longest_first = sorted(tokens, key=len, reverse=True)  # RE2 takes the first
-    pattern = b"|".join(map(re.escape, longest_first))
     texts = tf.strings.regex_replace(texts, _MARK, _OTHER)
-    texts = tf.strings.regex_replace(texts, pattern, rf"{_MARK}\0{_MARK}")
+    texts = tf.strings.regex_replace(texts, _pattern(tokens), rf"{_MARK}\0{_MARK}")
     pieces = tf.strings.split(texts, _MARK)
     place = tf.ragged.range(pieces.row_lengths()).values
     return pieces, place % 2 == 1

@@ -1,14 +1,17 @@
 """The interface of the tokenizers of all networks."""
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 import tokenizers
 from tokenizers import processors
 
-from contract import errors
+from contract import errors, remote_files
+from contract.tensorflow_later import tf
 
 
 def read_vocab(vocab_file: str) -> list[str]:
@@ -24,11 +27,11 @@ def read_vocab(vocab_file: str) -> list[str]:
         ValueError: the file cannot be read, is empty, or is not UTF-8.
     """
     try:
-        with tf.io.gfile.GFile(vocab_file, "rb") as file:
+        with remote_files.open_file(vocab_file) as file:
             content = file.read().removeprefix(b"\xef\xbb\xbf")
-    except tf.errors.OpError as error:
+    except OSError as error:
         raise errors.InputError(
-            f"{vocab_file}: the vocabulary cannot be read ({error.message}); give the "
+            f"{vocab_file}: the vocabulary cannot be read ({error}); give the "
             "vocab.txt that lies beside the checkpoint"
         ) from error
     if not content.strip():
@@ -60,8 +63,8 @@ class Tokenizer:
     Attributes:
         vocab: The V tokens by id.
         vocab_size: V; None where ids are those of characters.
-        token_spec: What the tokens of a text are: int32 [S], or a row of characters
-            each, int16 [S, C]; so are the special ones below.
+        token_shape: () of ids, or (C,) where a token is a row of characters, as then
+            are the special ones below.
         do_lower_case: Whether capitals of a text are lost.
         in_graph: Whether `tokenize` works in graphs, and so in exports.
         has_word_offsets: Whether `starts_pretoken` and `pretokenize` are defined.
@@ -78,7 +81,7 @@ class Tokenizer:
 
     in_graph = True
     has_word_offsets = True
-    token_spec = tf.TensorSpec([None], tf.int32)
+    token_shape: tuple[int, ...] = ()
     vocab_size: Any  # int, or None
     start_id: Any  # int, int16 [C] or None, and so are the next two
     delimiter_ids: tuple[Any, ...]
@@ -91,21 +94,22 @@ class Tokenizer:
     cls_id: Any = None
     sep_id: Any = None
     special_ids: tuple[int, ...] = ()
+    _pairs: Any  # of the library, which cuts texts, or words where `_words` finds them
+    _words: Callable[[str], list[str]] | None = None
 
     def __init__(self, vocab: Sequence[str], do_lower_case: bool):
         self.vocab = list(vocab)
         self.vocab_size = len(self.vocab)
         self.do_lower_case = do_lower_case
-        self._tokenize_rows = tf.function(
-            self._rows_to_ids,
-            input_signature=[tf.TensorSpec([None], tf.string)],
-            autograph=False,
-        )
 
-    @property
-    def token_shape(self) -> tuple[int, ...]:
-        """() of ids, or (C,) where a token is a row of characters."""
-        return tuple(self.token_spec.shape[1:])
+    def to_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of texts as `tokenize` cuts them, without TensorFlow."""
+        "".join(texts).encode("utf-8")  # half a surrogate pair is an error here
+        rows: Any = [*map(self._words, texts)] if self._words else [*texts]
+        encoded = self._pairs.encode_batch_fast(
+            rows, is_pretokenized=bool(self._words), add_special_tokens=False
+        )
+        return [row.ids for row in encoded]
 
     def tokenize(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor | tf.Tensor:
         """Cuts texts, a scalar or [B], into int32 ids, [S] or ragged [B, (S)]."""
@@ -162,7 +166,7 @@ class Tokenizer:
         """Looks up tokens; raises ValueError for an id outside 0..V-1."""
         return [self.vocab[index] for index in self._checked(ids)]
 
-    def with_special_tokens(self) -> "Tokenizer":
+    def with_special_tokens(self) -> Tokenizer:
         """A tokenizer with start_id, delimiter_ids and end_id: itself, or a longer one.
 
         What it appends has the ids V, V+1, ...
@@ -220,6 +224,11 @@ class Tokenizer:
                     "from another vocabulary"
                 )
         return ids
+
+    @functools.cached_property
+    def _tokenize_rows(self):
+        spec = tf.TensorSpec([None], tf.string)
+        return tf.function(self._rows_to_ids, [spec], autograph=False)
 
     def _rows_to_ids(self, texts):
         """Texts [B] to int32 ids, ragged [B, (S)]."""

@@ -10,9 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
-from contract import errors, file_names, json_files
+from contract import errors, file_names, json_files, remote_files
 from data_pipeline.text import added_tokens
 
 END_OF_WORD = "</w>"  # ends a word's last token in GPT's vocabulary
@@ -55,7 +53,7 @@ def read(vocab_file: str) -> BytePairs:
     learned = added_tokens.sort_by_id(_object(vocab_file), vocab_file, _COPY)
     vocab, _ = added_tokens.read(vocab_file, learned)
     merges_file = merges_of(vocab_file)
-    if not tf.io.gfile.exists(merges_file):
+    if not remote_files.exists(merges_file):
         raise errors.InputError(
             f"{merges_file}: there is no such file, which holds the merges of "
             f"{vocab_file}; copy it beside the vocabulary"
@@ -112,9 +110,9 @@ def _object(path: str) -> dict[str, Any]:
 
 def _lines(path: str) -> list[str]:
     try:
-        with tf.io.gfile.GFile(path, "rb") as file:
+        with remote_files.open_file(path) as file:
             text = file.read().removeprefix(b"\xef\xbb\xbf").decode("utf-8")
-    except (tf.errors.OpError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise errors.InputError(
             f"{path}: cannot be read ({error}); copy it again"
         ) from error

@@ -8,12 +8,15 @@
    that was learned. There are about ten such steps, however long a row is.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
+
+from contract.tensorflow_later import tf
 
 # Classes of characters.
 _NOTHING, _OTHER, _LETTER, _NUMBER = range(4)
@@ -94,24 +97,21 @@ def _least_ranks(vocab_size, tokens, neighbour_lengths):
     return np.ascontiguousarray(np.minimum.accumulate(least[:, ::-1], axis=1)[:, ::-1])
 
 
-_SIGNATURE = [
-    tf.TensorSpec([None], tf.string),
-    Table(
-        tf.TensorSpec([256], tf.int32),
-        tf.TensorSpec([None], tf.int64),
-        tf.TensorSpec([None], tf.int32),
-        tf.TensorSpec([None], tf.int32),
-        tf.TensorSpec([None], tf.int32),
-        tf.TensorSpec([None, _REACH + 1], tf.int32),
-        tf.TensorSpec([None, _REACH + 1], tf.int32),
-        tf.TensorSpec([], tf.int64),
-    ),
-]
-
-
-@functools.partial(tf.function, autograph=False, input_signature=_SIGNATURE)
 def tokenize(texts: tf.Tensor, table: Table) -> tf.RaggedTensor:
     """Texts [B] as int32 ids [B, (S)]; bytes that are no tokens are left out."""
+    return _compiled()(texts, table)
+
+
+@functools.cache
+def _compiled():
+    of_table = [([256], tf.int32), ([None], tf.int64), *[([None], tf.int32)] * 3]
+    of_table += [*[([None, _REACH + 1], tf.int32)] * 2, ([], tf.int64)]
+    table = Table(*(tf.TensorSpec(*each) for each in of_table))
+    signature = [tf.TensorSpec([None], tf.string), table]
+    return tf.function(_tokenize, autograph=False, input_signature=signature)
+
+
+def _tokenize(texts, table):
     texts = clean(texts)
     pieces, text_of_piece = split(texts)
     different, which = tf.unique(pieces)

@@ -109,7 +109,7 @@ class ElmoTokenizer(base.Tokenizer):
             self.end_id = ids[END]
         else:
             self.vocab_size = None  # every word has ids
-            self.token_spec = tf.TensorSpec([None, max_characters], tf.int16)
+            self.token_shape = (max_characters,)
             self.start_id = _special(_BEGIN, max_characters)
             self.end_id = _special(_END, max_characters)
         self.delimiter_ids = (self.end_id,)

@@ -5,11 +5,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import tensorflow as tf
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
 from contract import errors
+from contract.tensorflow_later import tf
 from data_pipeline.text import base, bpe_files, gpt2, normalization
 
 UNKNOWN = "<unk>"
@@ -55,7 +55,7 @@ class GptTokenizer(gpt2.BytePairTokenizer):
         self.unk_id = self._ids[UNKNOWN]
         self.words = words
         self.has_word_offsets = words == HUGGING_FACE  # BERT's rules, too
-        self._split = splitter() if words == ORIGINAL else None
+        self._words = splitter() if words == ORIGINAL else None
         self._pairs = tokenizers.Tokenizer(
             models.BPE(
                 self._ids,
@@ -64,20 +64,20 @@ class GptTokenizer(gpt2.BytePairTokenizer):
                 end_of_word_suffix=bpe_files.END_OF_WORD,
             )
         )
-        if self._split is None:
+        if self._words is None:
             self._pairs.normalizer = normalizers.BertNormalizer(lowercase=True)
             self._pairs.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
 
-    def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
+    def starts_pretoken(self, ids: "tf.Tensor") -> "tf.Tensor":
         """Which tokens, int32 [T], follow one that ends a word, or none; bool."""
         has_ended = tf.gather(self._are_ends, ids)
         return tf.concat([[True], has_ended], axis=0)[: tf.size(ids)]
 
-    def pretokenize(self, words: tf.Tensor) -> tf.RaggedTensor:
+    def pretokenize(self, words: "tf.Tensor") -> "tf.RaggedTensor":
         """normalization.split_words, lower-cased."""
         return normalization.split_words(words, True)
 
-    def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+    def decode_rows(self, ids: "tf.Tensor | tf.RaggedTensor") -> "tf.Tensor":
         """The texts [B] of int32 ids [B, (S)]: words with a space between them."""
         with tf.device("CPU:0"):
             spelled = tf.strings.reduce_join(tf.gather(self._spelled, ids), axis=-1)
@@ -116,7 +116,7 @@ class GptTokenizer(gpt2.BytePairTokenizer):
                 "the tokenizer of GPT finds words in Python, so no graph can contain "
                 "it; tokenize before, and give the graph ids"
             )
-        return gpt2.encode(self._pairs, texts, self._split)
+        return gpt2.encode(self, texts)
 
 
 # text_utils.py, text_standardize.

@@ -1,16 +1,18 @@
 """Text to the byte pairs of GPT-2, with ids equal to those of the original."""
 
+from __future__ import annotations
+
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 import tokenizers
 from tokenizers import models, pre_tokenizers
 
 from contract import file_names
+from contract.tensorflow_later import tf
 from data_pipeline.text import base, bpe_files, bpe_graph
 
 # What GPT's fine-tuning puts around texts, in the order of their ids.
@@ -35,7 +37,7 @@ class BytePairTokenizer(base.Tokenizer):
         self.end_id = self._ids.get(END)
         self.document_end_id = self._ids.get(END_OF_TEXT)
 
-    def with_special_tokens(self) -> "BytePairTokenizer":
+    def with_special_tokens(self) -> BytePairTokenizer:
         """A tokenizer with GPT's three special tokens at the end of the vocabulary."""
         missing = [t for t in (START, DELIMITER, END) if t not in self._ids]
         if not missing or self.start_id is not None:
@@ -154,7 +156,7 @@ class Gpt2Tokenizer(BytePairTokenizer):
             rows = texts.numpy().tolist()
             spaces = sum(row.count(b" ") for row in rows)
             if sum(map(len, rows)) > _BYTES_A_SPACE * (spaces + 1):
-                return encode(self._pairs, texts)
+                return encode(self, texts)
         with tf.device("CPU:0"):  # where string operations are
             # Compiled, once for all tokenizers.
             ids = bpe_graph.tokenize(texts, self._table)
@@ -194,22 +196,9 @@ class RobertaTokenizer(Gpt2Tokenizer):
         return super()._rows_to_ids(texts)
 
 
-def encode(
-    pairs: tokenizers.Tokenizer,
-    texts: tf.Tensor,
-    split: Callable[[str], list[str]] | None = None,
-) -> tf.RaggedTensor:
-    """Cuts texts [B] by the library `tokenizers` into int32 ids [B, (S)].
-
-    `split` finds the words of a text, if not the library does.
-    """
-    rows: list = [text.decode("utf-8", "replace") for text in texts.numpy()]
-    if split:
-        rows = list(map(split, rows))
-    encoded = pairs.encode_batch_fast(
-        rows, is_pretokenized=bool(split), add_special_tokens=False
-    )
-    rows = [row.ids for row in encoded]
+def encode(tokenizer: base.Tokenizer, texts: tf.Tensor) -> tf.RaggedTensor:
+    """Cuts texts [B] by the library `tokenizers` into int32 ids [B, (S)]."""
+    rows = tokenizer.to_ids([t.decode("utf-8", "replace") for t in texts.numpy()])
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     ids = np.fromiter((i for row in rows for i in row), np.int32, lengths.sum())
     return tf.RaggedTensor.from_row_lengths(ids, lengths, validate=False)

@@ -10,8 +10,9 @@ does not assign come out differently, and none that it assigns; a capital sigma 
 letter or mark that is newer than Unicode 13 may take the other small form.
 """
 
-import tensorflow as tf
-import tensorflow_text as text
+from __future__ import annotations
+
+from contract.tensorflow_later import text, tf
 
 MAX_WORD_CHARS = 200  # of the original's WordpieceTokenizer; longer words are [UNK]
 MAX_WORD_BYTES = 4 * MAX_WORD_CHARS  # UTF-8 needs up to four bytes for a character
@@ -31,9 +32,8 @@ _PLAIN = (
     rf"[0-9A-Za-z]{{0,{MAX_WORD_CHARS}}}"
 )
 _DELETED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{fffd}\p{Cf}"
-_LONE = rf"\p{{P}}$+<=>^`|~{_CJK}"  # always a word of its own
-# What an entry of the vocabulary must look like for a text to contain it.
-WORD_PIECE = rf"(?:##)?[^{_LONE}{_DELETED}\t\n\r\p{{Z}}]+|[{_LONE}]"
+SIGNS = rf"$+<=>^`|~{_CJK}"
+_LONE = rf"\p{{P}}{SIGNS}"  # always a word of its own
 # Finds every long word, and some runs of short ones, at a fraction of the cost of
 # splitting into words: only frequent separators are listed.
 _LONG_RUN = (

@@ -4,11 +4,9 @@ import os
 import re
 from typing import Any
 
-import tensorflow as tf
-
-from contract import errors, file_names, json_files
+from contract import errors, file_names, json_files, remote_files, tensorflow_later
 from data_pipeline.tables import text_rows
-from data_pipeline.text import base, bpe_files, elmo, gpt, gpt2, unigram, wordpiece
+from data_pipeline.text import base, bpe_files, gpt, gpt2, unigram, wordpiece
 
 # tokenization.py, validate_case_matches_checkpoint: the releases it knows by name.
 _LOWER_RELEASES = {
@@ -93,19 +91,22 @@ def open_tokenizer(files: Any, *, checks_case: bool) -> base.Tokenizer:
 
 def _elmo_options(config_file: str) -> dict[str, Any] | None:
     """The content of options.json of an ELMo; None of any other config, or none."""
-    if not config_file or not tf.io.gfile.exists(config_file):
+    if not config_file or not remote_files.exists(config_file):
         return None
     raw = json_files.read(config_file)
     return raw if isinstance(raw, dict) and "lstm" in raw else None
 
 
-def open_elmo(files: Any, options: dict[str, Any]) -> elmo.ElmoTokenizer:
+def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:
     """Opens the tokenizer of an ELMo; characters do without a vocabulary.
 
     Raises:
         ValueError: the vocabulary of a network that reads words is missing, or as in
             `elmo.read_vocab` and ElmoTokenizer.
     """
+    tensorflow_later.Later("ELMo is computed").check()
+    from data_pipeline.text import elmo
+
     characters = options.get("char_cnn")
     if characters is None and not files.vocab_file:
         raise errors.InputError(
@@ -166,7 +167,7 @@ def open_vocabulary(
 def _setting(file, key, default):
     """A value of tokenizer_config.json beside a file."""
     path = os.path.join(os.path.dirname(file), file_names.TOKENIZER_CONFIG)
-    settings = json_files.read_object(path) if tf.io.gfile.exists(path) else {}
+    settings = json_files.read_object(path) if remote_files.exists(path) else {}
     return settings.get(key, default)
 
 
@@ -208,5 +209,5 @@ def add_tokens(
     )
     # A piece that continues a word is no text by itself.
     words = [token for token in tokens if not wordpiece.is_continuation(token)]
-    made = longer.tokenize(tf.constant(words, tf.string)).to_list()
+    made = longer.tokenize(words).to_list()
     return longer, [w for w, got in zip(words, made, strict=True) if got != [ids[w]]]

@@ -4,6 +4,8 @@ Ids are those of transformers 5. One operation of SentencePiece, without pieces,
 characters. Another, without a map, cuts words; its pieces are in the network's order.
 """
 
+from __future__ import annotations
+
 import base64
 import functools
 import hashlib
@@ -12,13 +14,12 @@ import struct
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
-import tensorflow_text as text
 import tokenizers
 from google.protobuf import descriptor_pb2, message, message_factory, text_format
 from tokenizers import models, normalizers, pre_tokenizers
 
-from contract import errors, file_names, json_files
+from contract import errors, file_names, json_files, remote_files
+from contract.tensorflow_later import text, tf
 from data_pipeline.text import base, bpe_files, bpe_graph, normalization
 
 SPACE = "▁"  # begins the first piece of a word
@@ -48,7 +49,7 @@ _FILE = text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto())
 _Model: Any = message_factory.GetMessages([_FILE])["Model"]
 _NORMAL, _UNKNOWN, _CONTROL, _UNUSED = 1, 2, 3, 5  # types of pieces
 _UNIGRAM = 1  # a type of models
-_DAMAGED = message.DecodeError, tf.errors.OpError
+_DAMAGED = message.DecodeError, OSError
 _IDENTITY = struct.pack("<I", 1024) + bytes(1025)  # a map; without any, there is a log
 
 
@@ -113,7 +114,7 @@ class UnigramTokenizer(base.Tokenizer):
         return {**self._named_settings("AlbertTokenizer"), **case}
 
     def files(self) -> dict[str, Any]:
-        library = self._library()
+        library = self._library(self.unigrams.pieces)
         library.add_special_tokens([*self._special])
         self.frame(library)
         texts: dict[str, Any] = {
@@ -124,8 +125,14 @@ class UnigramTokenizer(base.Tokenizer):
         source = self.unigrams.source
         return {name: source, **texts} if source else texts
 
-    def _library(self):
-        pieces, charsmap, _ = self.unigrams
+    @functools.cached_property
+    def _pairs(self):
+        """The library without what text never becomes."""
+        hidden, scored = dict.fromkeys(self._special, "\uffff"), self.unigrams.pieces
+        return self._library([(hidden.get(p, "") + p, score) for p, score in scored])
+
+    def _library(self, pieces):
+        charsmap = self.unigrams.charsmap
         result = tokenizers.Tokenizer(models.Unigram(pieces, self.unk_id))
         quotes = ("``", "''") if self.is_albert else ()
         steps: list[Any] = [normalizers.Replace(each, '"') for each in quotes]
@@ -191,7 +198,7 @@ def open_file(path: str, lowers: bool, keeps_accents: bool) -> UnigramTokenizer:
 
 
 def _read_model(path):
-    with tf.io.gfile.GFile(path, "rb") as file:
+    with remote_files.open_file(path) as file:
         source = file.read()
     model = _Model.FromString(source)
     if model.training.model_type != _UNIGRAM:
@@ -246,4 +253,4 @@ def _operation(model, out_type):
     return make(model, out_type)
 
 
-_eager_operation = functools.lru_cache(maxsize=8)(text.SentencepieceTokenizer)
+_eager_operation = functools.lru_cache(8)(lambda *a: text.SentencepieceTokenizer(*a))

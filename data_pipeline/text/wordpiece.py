@@ -13,18 +13,21 @@ Tokens that were added to the vocabulary are cut out of the text first: some bef
 1, and those that are looked for in normalized text before step 3.
 """
 
+from __future__ import annotations
+
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
-import tensorflow_text as text
+import tokenizers
+from tokenizers import models
 
 from contract import errors, file_names, json_files
+from contract.tensorflow_later import text, tf
 from data_pipeline.text import added_tokens as matching
-from data_pipeline.text import base, normalization
+from data_pipeline.text import base, normalization, plain
 
 CONTINUATION = "##"  # begins a piece that continues a word
 MASK = "[MASK]"  # stands for a hidden token
@@ -33,6 +36,13 @@ MASK = "[MASK]"  # stands for a hidden token
 def is_continuation(token: str) -> bool:
     """Whether a token continues the word of the token before it."""
     return token.startswith(CONTINUATION)
+
+
+def is_piece(token: str) -> bool:
+    """Whether a text can contain a token, if the vocabulary does."""
+    word = f"a{token[2:]}" if is_continuation(token) and token[2:] else token
+    is_usual = word.isascii() and word.isalnum()
+    return is_usual or plain.split(plain.fold(word, False)) == [word]
 
 
 def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
@@ -99,12 +109,11 @@ class BertTokenizer(base.Tokenizer):
         self.end_id = self.document_end_id = self.sep_id
         self.delimiter_ids = (self.sep_id,)
         self.mask_id = ids.get(MASK)
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._entries = _distinct(self.vocab, ids, self.added_tokens)
-            self._set_matched(ids)
+        self._entries = _distinct(self.vocab, ids, self.added_tokens)
+        self._set_matched(ids)
 
     @classmethod
-    def from_file(cls, vocab_file: str, do_lower_case: bool = True) -> "BertTokenizer":
+    def from_file(cls, vocab_file: str, do_lower_case: bool = True) -> BertTokenizer:
         """Builds the tokenizer of a vocab.txt or tokenizer.json. Errors name the file.
 
         Differs from google-research/bert: the tokens of an added_tokens.json beside the
@@ -183,18 +192,35 @@ class BertTokenizer(base.Tokenizer):
                 unknown_token=f"[{self.unk_id}]",
             )
 
+    @functools.cached_property
+    def _pairs(self):
+        ids = {entry: index for index, entry in enumerate(self._entries)}
+        limit = {"max_input_chars_per_word": normalization.MAX_WORD_CHARS}
+        unknown = self._entries[self.unk_id]
+        return tokenizers.Tokenizer(models.WordPiece(ids, unk_token=unknown, **limit))
+
+    def _words(self, text):
+        """The words of a text, and the entries of its added tokens."""
+        words: list[str] = []
+        for outside, written in matching.cut(text, self._written):
+            folded = plain.fold(outside, self.do_lower_case)
+            for between, normalized in matching.cut(folded, self._normalized):
+                words += plain.split(between) + [self._entries[i] for i in normalized]
+            words += [self._entries[i] for i in written]
+        return words
+
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are
             return self._cut(texts, self._word_pieces.tokenize, lambda _, ids: ids)
 
     def _set_matched(self, ids):
         """Sets which texts are which added token, as written and as normalized."""
-        self._written: dict[bytes, int] = {}
-        self._normalized: dict[bytes, int] = {}
+        self._written: dict[str, int] = {}
+        self._normalized: dict[str, int] = {}
         for token, is_normalized in self.added_tokens.items():
             if not is_normalized:
-                self._written[token.encode()] = ids[token]
-            elif folded := self._fold([token]).numpy()[0]:
+                self._written[token] = ids[token]
+            elif folded := plain.fold(token, self.do_lower_case):
                 self._normalized[folded] = ids[token]
 
     def _fold(self, texts):
@@ -229,15 +255,15 @@ def _distinct(
     They were added, are empty, have a later duplicate, or mix letters with characters
     that stand alone, as the stand-in "[7]" of entry 7 does; so it equals no entry kept.
     """
-    is_piece = tf.strings.regex_full_match(vocab, normalization.WORD_PIECE).numpy()
-    if not is_piece.any():
+    are_pieces = [*map(is_piece, vocab)]
+    if not any(are_pieces):
         raise errors.InputError(
             f"none of the {len(vocab)} tokens of the vocabulary can stand in a text; "
             "give the vocab.txt of the checkpoint"
         )
     return [
         token
-        if is_piece[index] and ids[token] == index and token not in added
+        if are_pieces[index] and ids[token] == index and token not in added
         else f"[{index}]"
         for index, token in enumerate(vocab)
     ]

@@ -12,16 +12,14 @@ of training, its 8,000 entries need 1.369 pieces a word, those learned here 1.31
 """
 
 import bisect
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from contract import errors
-from data_pipeline.text import base, normalization, wordpiece
+from data_pipeline.text import base, wordpiece
 from data_pipeline.vocabularies import word_counts
 
 SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -102,8 +100,7 @@ def _alphabet(chars: set[str]) -> list[str]:
     if not chars:
         return []
     inner = [f"{wordpiece.CONTINUATION}{char}" for char in sorted(chars)]
-    is_found = tf.strings.regex_full_match(inner, normalization.WORD_PIECE).numpy()
-    return [*sorted(chars), *itertools.compress(inner, is_found)]
+    return [*sorted(chars), *filter(wordpiece.is_piece, inner)]
 
 
 def _fitting_frequency(counts: word_counts.WordCounts, room: int) -> int | None:

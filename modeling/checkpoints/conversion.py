@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import json
 import os
+import pathlib
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -390,7 +391,9 @@ def write_directory(
     if isinstance(model, text_encoder.TextEncoder):
         texts |= sentence_transformers.files(model, modules)
     for name, text in {**texts, **(files or {})}.items():
-        atomic_files.write_text(os.path.join(directory, name), text)
+        path = pathlib.Path(directory, name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
 
 
 def read_again(directory, model, head):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import tiny
-from training import run_directory
+from training import loading, run_directory
 
 IDENTITY = {"data": "3 examples", "train_batch_size": 32, "seed": 1}
 
@@ -161,9 +161,9 @@ def test_scores_of_earlier_weights_add_no_point(tmp_path, step, points):
 
 
 def test_flags_of_a_trained_directory_are_read(tmp_path):
-    assert run_directory.trained_with(str(tmp_path), "max_seq_length") is None
+    assert loading.trained_with(str(tmp_path), "max_seq_length") is None
     begin(tmp_path, flags={"max_seq_length": 48})
-    assert run_directory.trained_with(str(tmp_path), "max_seq_length") == 48
-    assert run_directory.trained_with(str(tmp_path), "another") is None
+    assert loading.trained_with(str(tmp_path), "max_seq_length") == 48
+    assert loading.trained_with(str(tmp_path), "another") is None
     (tmp_path / "run.json").write_text('{"flags": ')
-    assert run_directory.trained_with(str(tmp_path), "max_seq_length") is None
+    assert loading.trained_with(str(tmp_path), "max_seq_length") is None

@@ -42,7 +42,7 @@ def in_graph(tokenizer, texts):
 def by_library(tokenizer, texts):
     """The ids that it gives for scripts without spaces."""
     texts = tf.convert_to_tensor(texts, tf.string)
-    return gpt2_lib.encode(tokenizer._pairs, texts).to_list()
+    return gpt2_lib.encode(tokenizer, texts).to_list()
 
 
 def ids_of(tokenizer, rows, key="ids"):
