@@ -36,7 +36,7 @@ from modeling.checkpoints import (
 )
 from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.features import attention_maps, vectors
-from training import loading, metrics, packed_outputs
+from training import loading, metrics, optimizers, packed_outputs
 
 tf = tensorflow_later.Later("texts are written and models exported")
 if tensorflow_later.is_backend():
@@ -471,8 +471,6 @@ def classifier(
 
 def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
     """The original's create_optimizer, for `compile`: BertAdam on its schedule."""
-    from training import optimizers
-
     warmup = int(num_train_steps * warmup_proportion)
     rates = optimizers.LinearWithWarmup(learning_rate, num_train_steps, warmup)
     return optimizers.BertAdam(rates)

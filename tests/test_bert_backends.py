@@ -148,6 +148,16 @@ def test_a_backend_gives_the_ids_and_outputs_of_tensorflow(backend, folder):
         assert refused[name].startswith(by_tensorflow)
     assert refused["elmo"].startswith(need.format("ELMo is computed"))
     assert refused["google"].startswith("TensorFlow is needed here, but cannot be")
+    actual = dict(np.load(folder / backend / "fit.npz"))
+    expected = bert_outputs.fit(folder / "models" / "bert")
+    assert test_backends.largest(actual, expected) < ROUNDING
+    start = bert.load(folder / "models" / "bert").model
+    moved = [
+        np.abs(expected[path] - variable).max()
+        for variable in start.trainable_variables
+        if (path := variable.path.split("/", 1)[1]).startswith("bert/")
+    ]
+    assert np.median(moved) > 100 * ROUNDING  # key biases never move
 
 
 @pytest.mark.slow
@@ -170,12 +180,17 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 
 def test_blocks_of_the_page_run(folder, tmp_path):
     model = folder / "models" / "text_encoder"
-    code = "\n".join(BLOCKS).replace('"models/minilm', f'"{model}')
+    # A block is also shown for several devices: it goes before the models are made.
+    blocks = [BLOCKS[0], BLOCKS[2], BLOCKS[1], BLOCKS[3]]
+    blocks.insert(1, "import keras")
+    code = "\n".join(blocks).replace('"models/minilm', f'"{model}')
+    code = code.replace("=64", "=24").replace("output/fine-tuned", str(tmp_path / "x"))
     (tmp_path / "page.py").write_text(
         f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
         f"sys.modules['tensorflow'] = None\n{code}\n"
         "import numpy as np\n"
         "np.testing.assert_allclose(vectors, compiled, atol=1e-5)\n"
     )
-    done = test_backends.run("jax", str(tmp_path / "page.py"))
+    flag = "--xla_force_host_platform_device_count=2"
+    done = test_backends.run("jax", str(tmp_path / "page.py"), XLA_FLAGS=flag)
     assert done.returncode == 0, done.stderr
