@@ -8,6 +8,7 @@ compiles. Prints the result of `run` as JSON.
 import json
 import sys
 import time
+from importlib import metadata
 
 import keras
 import numpy as np
@@ -18,6 +19,8 @@ from contract import features
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint, pretrained
 from training import optimizers
+
+BACKEND = keras.backend.backend()
 
 
 def run(job):
@@ -43,7 +46,7 @@ def run(job):
         "compile_s": warm - begin - seconds * job.warm_up / job.steps,
         "peak_memory_mb": sides.peak_memory_mb(),
         "peak_gflops": peak_gflops(),
-        "versions": {keras.backend.backend(): "", "Keras": keras.__version__},
+        "versions": {name: metadata.version(name) for name in (BACKEND, "keras")},
         "environment": sides.environment(),
     }
 
