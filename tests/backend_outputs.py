@@ -52,7 +52,7 @@ def differentiate(function, variables):
     if BACKEND == "torch":
         values = [value.detach().clone().requires_grad_() for value in values]
         function(values).backward()
-        return [value.grad for value in values]
+        return [0 * x if x.grad is None else x.grad for x in values]
     import tensorflow as tf
 
     with tf.GradientTape() as tape:
@@ -75,7 +75,7 @@ def gradients(model, features):
 
     values = differentiate(total, variables)
     paths = (variable.path.split("/", 1)[1] for variable in variables)
-    return {k: v for k, v in zip(paths, values, strict=True) if v is not None}
+    return dict(zip(paths, values, strict=True))
 
 
 def attention():

@@ -81,7 +81,7 @@ def check_heads(backend, heads, folder, tiny_config, features):
         name, model = f"{network}-{head}", make(network, head, tiny_config)
         models[name] = model, features
         np.savez(folder / f"{name}.npz", **features)
-        if network == "bert":
+        if network == "bert" and head != "text_encoder":  # which needs a tokenizer
             (folder / name).mkdir()
             conversion.write(str(folder / name), model, "hugging_face")
         else:
