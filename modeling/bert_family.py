@@ -12,7 +12,7 @@ from modeling.configs import keras_configs
 
 # Dropout before the dense layer of a classifier, below the sites of features.source.
 _DENSE_SITE = heads.HEAD_SITE - 16
-_PASS_BITS = 40  # of a step; the pass through a shared block counts above them
+_PASS_BITS = 25  # of a step; the pass through a shared block counts above them
 
 
 class DistilBertEmbeddings(bert.Embeddings):

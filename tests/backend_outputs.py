@@ -61,13 +61,13 @@ def differentiate(function, variables):
     return tape.gradient(total, values, unconnected_gradients="zero")
 
 
-def gradients(model, features):
+def gradients(model, features, step=5):
     """{path of a variable: gradient} of a number that all outputs enter; dropout."""
     variables = model.trainable_variables
 
     def total(values):
         # The seed of a step, which dropout follows from on every backend.
-        seed = kernels.fused.make_seed(keras.ops.convert_to_tensor([3, 5]))
+        seed = kernels.fused.make_seed(keras.ops.convert_to_tensor([3, step]))
         with keras.StatelessScope([*zip(variables, values, strict=True)]):
             outputs = model(features, training=True, seed=seed)
         floats = [x for x in keras.tree.flatten(outputs) if "float" in str(x.dtype)]

@@ -31,6 +31,7 @@ HEADS = {
     "pair": ("seq2seq",),
 }
 EVERY = [(network, head) for network, heads in HEADS.items() for head in heads]
+DROPOUT = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.1}
 OF_EACH_DAY = [("bert", "pretraining"), ("gpt2", "language_model")]
 
 
@@ -114,6 +115,7 @@ def test_recorded_networks_on_a_backend(backend, tmp_path):
         written = tmp_path / "cases" / name
         case.write(written)
         config = pretrained.read_config(str(written / "config.json"))
+        config = dataclasses.replace(config, **DROPOUT)
         model = conversion.read(str(written), config).model
         # Keras' file has what the case lacks, such as a pooler of random values.
         keras_files.save(model, str(tmp_path / f"{name}.keras"))
@@ -243,3 +245,7 @@ def test_another_token_gives_visibly_other_outputs(tiny_config, tiny_features):
     ids = tiny_features["input_ids"] + (np.arange(10) == 5).astype(np.int32)
     second = model({**tiny_features, "input_ids": ids})["masked_lm_logits"]
     assert np.abs(first - second).max() > VISIBLE
+    # And another step has other dropout.
+    tensors = {name: np.asarray(value) for name, value in tiny_features.items()}
+    first, second = (backend_outputs.gradients(model, tensors, x) for x in (5, 6))
+    assert largest(first, second) > 10 * ROUNDING
