@@ -1,4 +1,4 @@
-"""What gradients_tf is to TensorFlow, for other backends, whose gradients are tensors.
+"""The functions of gradients_tf for other backends, whose gradients are tensors.
 
 Differs from google-research/bert: a row of a table that a batch reads several times
 counts once in the norm, with the sum of its gradients.

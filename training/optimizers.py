@@ -12,9 +12,9 @@ from contract import errors
 from training import schedule
 
 if keras.backend.backend() == "tensorflow":
-    from training import gradients_tf as gradients_of
+    from training import gradients_tf as gradients_lib
 else:
-    from training import gradients_ops as gradients_of  # type: ignore[no-redef]
+    from training import gradients_ops as gradients_lib  # type: ignore[no-redef]
 
 
 class ClippedOptimizer(keras.optimizers.Optimizer):
@@ -65,7 +65,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
 
     def prepare_for_sum(self, gradient: Any) -> Any:
         """A gradient as it is added to those of other parts of a batch."""
-        return gradients_of.prepare_for_sum(gradient)
+        return gradients_lib.prepare_for_sum(gradient)
 
     def _deduplicate(self, gradient: Any) -> Any:
         """A gradient whose slices, if it has them, are summed by row."""
@@ -76,7 +76,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
         if trainable_variables is not None:
             self.build(list(trainable_variables))
         grads = [self.prepare_for_sum(value) for value in grads]
-        grads = gradients_of.sum_over_replicas(grads)
+        grads = gradients_lib.sum_over_replicas(grads)
         self.apply_reduced(grads, self.learning_rate, self.iterations)
         self.iterations.assign_add(1)
 
@@ -99,7 +99,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
             only_finite: change nothing where the global norm is not finite.
         """
         gradients = [self._deduplicate(gradient) for gradient in gradients]
-        norm = self.gradient_factor * gradients_of.global_norm(gradients)
+        norm = self.gradient_factor * gradients_lib.global_norm(gradients)
         clip = 1.0
         if self.max_norm:
             # Not a number where the norm is infinite, which must not pass unseen.
@@ -107,7 +107,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
         clip = ops.convert_to_tensor(clip * self.gradient_factor, "float32")
         numbers = self._numbers(clip, ops.cast(learning_rate, "float32"), step)
         is_finite = ops.isfinite(norm) if only_finite else None
-        gradients_of.update_all(
+        gradients_lib.update_all(
             self._update, self.slots(), gradients, numbers, is_finite
         )
         return norm
@@ -215,7 +215,7 @@ class BertAdam(ClippedOptimizer):
                 has_trust_ratio=self.has_trust_ratio,
             )
         variables = variable, *slots
-        values = map(gradients_of.read, variables)
+        values = map(gradients_lib.read, variables)
         moved = _adam_update(*values, gradient, numbers, rule)
         for each, value in zip(variables, moved, strict=True):
             each.assign(value)
@@ -232,7 +232,7 @@ class BertAdam(ClippedOptimizer):
         }
 
 
-@gradients_of.compile_rule
+@gradients_lib.compile_rule
 def _adam_update(variable, mean, square, gradient, numbers, rule):
     """One pass over a variable, its moments and its gradient, instead of ten."""
     gradient = gradient * numbers.clip
