@@ -39,8 +39,8 @@ def define_flags():
     flags.DEFINE_list(
         "backends",
         [],
-        "Other backends of Keras to time this project on, of jax and torch, in the rows "
-        "classifier and inference; --peer_python has to have them.",
+        "Other backends of Keras to time this project on, of jax and torch, in the "
+        "rows classifier and inference; --peer_python has to have them.",
     )
     flags.DEFINE_list(
         "peer_variants",

@@ -70,9 +70,9 @@ class Tokenizer:
         has_word_offsets: Whether `starts_pretoken` and `pretokenize` are defined.
         start_id, delimiter_ids, end_id: What packing puts before a text, between two
             of them, and after the last; None or () where the vocabulary lacks it.
-        document_end_id: What separates documents of a corpus; None where nothing does.
-        unk_id: What stands for a word that cannot be spelled; None where all can be.
-        mask_id: What stands for a hidden token; None where nothing does.
+        document_end_id: The separator of documents of a corpus; None where there is none.
+        unk_id: The id of a word that cannot be spelled; None where all can be.
+        mask_id: The id of a hidden token; None where there is none.
         mask_token: How a text spells it where it is to be filled in.
         mask_takes_space: Whether whitespace before it belongs to it there.
         cls_id, sep_id: As the start and the end of BERT; None of other networks.
@@ -150,7 +150,7 @@ class Tokenizer:
         raise NotImplementedError
 
     def spellings(self) -> list[Any]:
-        """What each token adds to a text, by id; str or bytes."""
+        """The text that each token adds, by id; str or bytes."""
         raise NotImplementedError
 
     def decode(self, ids: Iterable[int]) -> str:

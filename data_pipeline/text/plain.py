@@ -32,7 +32,7 @@ _SIGN = re.compile(f"[{_SIGNS}]")
 
 
 class _Table(dict):
-    """What replaces a code point in str.translate, by the character and its class."""
+    """The replacements of str.translate, by a character and its class."""
 
     def __init__(self, replacement):
         self._replacement = replacement

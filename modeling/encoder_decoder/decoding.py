@@ -39,7 +39,7 @@ class SequenceToSequence(token_heads.CausalLMMixin, models.BertModel):
 
     @property
     def source_spec(self):
-        """What is read before the first token is written; see `empty_cache`."""
+        """Inputs that are read before the first token is written; see `empty_cache`."""
         spec = tf.TensorSpec([None, None], tf.int32)
         return (dict.fromkeys(names.ENCODER_INPUTS, spec),)
 
