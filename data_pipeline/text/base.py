@@ -70,7 +70,7 @@ class Tokenizer:
         has_word_offsets: Whether `starts_pretoken` and `pretokenize` are defined.
         start_id, delimiter_ids, end_id: What packing puts before a text, between two
             of them, and after the last; None or () where the vocabulary lacks it.
-        document_end_id: The separator of documents of a corpus; None where there is none.
+        document_end_id: The separator of documents of a corpus; None for none.
         unk_id: The id of a word that cannot be spelled; None where all can be.
         mask_id: The id of a hidden token; None where there is none.
         mask_token: How a text spells it where it is to be filled in.
