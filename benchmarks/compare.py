@@ -93,6 +93,15 @@ def check_input(rows):
             f"--peer_variants={','.join(unknown)}: variants are "
             f"{', '.join(PEER_VARIANTS)}"
         )
+    if FLAGS.backends and not FLAGS.peer_python:
+        raise errors.InputError(
+            "--backends needs a Python with them: set --peer_python"
+        )
+    if unknown := sorted(set(FLAGS.backends) - set(report.BACKENDS)):
+        raise errors.InputError(
+            f"--backends={','.join(unknown)}: other backends are "
+            f"{', '.join(report.BACKENDS)}"
+        )
     if FLAGS.rounds < 1:
         raise errors.InputError(f"--rounds={FLAGS.rounds} is below 1; give at least 1")
 

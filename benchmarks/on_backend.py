@@ -25,10 +25,7 @@ BACKEND = keras.backend.backend()
 
 def run(job):
     """Does one turn; "seconds" of all timed steps, and "compile_s" of those before."""
-    files = pretrained.look_in(job.pretrained)
-    config = pretrained.read_config(files.config_file)
-    model = pretrainers.build(job.head, job.num_classes, config)
-    checkpoint.load(model, checkpoint.find(files.checkpoint))
+    model = open_model(job.pretrained, job.head, job.num_classes)
     work = sides.Work.load(job.work)
     batches = list(work.batches(job.warm_up + job.steps))
     size, first = len(work.order[0]), job.warm_up * len(work.order[0])
@@ -49,6 +46,15 @@ def run(job):
         "versions": {name: metadata.version(name) for name in (BACKEND, "keras")},
         "environment": sides.environment(),
     }
+
+
+def open_model(directory, head, num_classes=None):
+    """The model of a directory, on any backend."""
+    files = pretrained.look_in(directory)
+    config = pretrained.read_config(files.config_file)
+    model = pretrainers.build(head, num_classes, config)
+    print(checkpoint.load(model, checkpoint.find(files.checkpoint)), file=sys.stderr)
+    return model
 
 
 def train(model, size):

@@ -19,10 +19,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.on_backend import open_model
 from contract import features
 from data_pipeline.batches import batching, packing, sharing
-from modeling import contrastive, losses, pretrainers
-from modeling.checkpoints import checkpoint, pretrained
+from modeling import contrastive, losses
 from modeling.generation import decoding, sampling
 from serving import formats, runtimes
 from training import contrastive_step, inference, optimizers, train_step
@@ -38,15 +38,6 @@ OBJECTIVES = {
 }
 STEPS = {"text_encoder": contrastive_step.ContrastiveTrainStep}
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
-
-
-def open_model(directory, head, num_classes=None):
-    """The model of a directory."""
-    files = pretrained.look_in(directory)
-    config = pretrained.read_config(files.config_file)
-    model = pretrainers.build(head, num_classes, config)
-    print(checkpoint.load(model, checkpoint.find(files.checkpoint)), file=sys.stderr)
-    return model
 
 
 def peak_gflops(dtype=tf.float32):

@@ -67,6 +67,11 @@ def test_row_is_measured_in_turns(flag_values, monkeypatch):
     [
         ("sst2_file", "none.tsv", r"--sst2_file=none.tsv: there is no such file"),
         ("peer_variants", ["flash"], r"--peer_variants=flash: variants are sdpa, "),
+        (
+            "backends",
+            ["jax"],
+            r"--backends needs a Python with them: set --peer_python",
+        ),
         ("rounds", 0, r"--rounds=0 is below 1"),
     ],
 )
