@@ -25,7 +25,7 @@ def attend(query, key, value, bias, *, scale, rate, seed, site):
     or S, T] -> [B, N, S, K].
     """
     mask = () if seed is None else fused.keep_mask(rate, seed, site)
-    if bool(mask) == fused.FUSES_DROPOUT:
+    if bool(mask) == fused.FUSES_DROPOUT:  # where it does, it is for dropout alone
         return fused.attend(query, key, value, bias, mask, scale=scale)
     # Scaling the query instead of the scores: the same sum, S / K times cheaper.
     scores = ops.einsum("bnsk,bntk->bnst", query * scale, key)

@@ -12,7 +12,9 @@ import numpy as np
 from keras import backend, ops
 
 FUSES_DROPOUT = False  # `attend` has none, as flash attention has none of ours
-_SITE_BITS = 12  # as kernels_tf._MAX_SITES
+SITE_BITS = 12  # of places that draw dropout in one step: 3 a layer and a few heads
+# Multipliers of lowbias32, by C. Wellons; see kernels_tf.drop.
+HASH = (0x7FEB352D, 0x846CA68B)
 _SIGN = 1 << 31
 # Philox (Salmon et al., 2011), and the key with which TensorFlow mixes seeds.
 _FACTORS = np.array([0xD2511F53, 0xCD9E8D57], np.uint32)
@@ -55,8 +57,8 @@ def keep_mask(rate, seed, site):
     if not rate:
         return ()
     run, step = seed
-    low = run * _FIRST + step * (_SECOND << _SITE_BITS) + site * _SECOND
-    high = (step >> (32 - _SITE_BITS)) * _SECOND
+    low = run * _FIRST + step * (_SECOND << SITE_BITS) + site * _SECOND
+    high = (step >> (32 - SITE_BITS)) * _SECOND
     even, odd = _philox(low, high, _SEEDS_KEY)
     key = even[0] * _FIRST + odd[0] * _SECOND
     even, odd = _philox(even * _SECOND, odd * _SECOND, key)
@@ -90,8 +92,8 @@ def drop(x, mask):
     """As kernels_tf.drop."""
     shape = ops.shape(x)
     bits = ops.reshape(ops.arange(math.prod(shape), dtype="int32"), shape)
-    bits = _spread(bits ^ mask.keys[0], 16) * 0x7FEB352D
-    bits = _spread(bits ^ mask.keys[1], 15) * (0x846CA68B - 2 * _SIGN)
+    bits = _spread(bits ^ mask.keys[0], 16) * HASH[0]
+    bits = _spread(bits ^ mask.keys[1], 15) * (HASH[1] - 2 * _SIGN)
     is_kept = (_spread(bits, 16) ^ -_SIGN) >= mask.threshold
     return ops.where(is_kept, ops.cast(x, "float32") * mask.scale, 0.0)
 

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from modeling import kernels_ops
+
 FUSES_DROPOUT = True  # with attention
-_MAX_SITES = 4096  # places that draw dropout in one step: 3 a layer and a few heads
 # XLA compiles for each shape; padding to whole tiles leaves few. Rows keep their width,
 # and what is elementwise has this one, so that no new length of a batch is compiled.
 _TILE_ROWS, _TILE_COLUMNS = 256, 1024
@@ -121,7 +122,7 @@ def keep_mask(rate, seed, site):
     """The mask of one place; `seed` is int64 [2] of (run and replica, step)."""
     numbers = tf.random.stateless_uniform(
         [2],
-        seed=tf.stack([seed[0], seed[1] * _MAX_SITES + site]),
+        seed=tf.stack([seed[0], seed[1] * (1 << kernels_ops.SITE_BITS) + site]),
         minval=None,
         maxval=None,
         dtype=tf.int32,
@@ -143,8 +144,12 @@ def drop(x, mask):
     reading the tensor; Philox takes five times as long.
     """
     bits = tf.cast(tf.reshape(tf.range(tf.size(x)), tf.shape(x)), tf.uint32)
-    bits = _spread(bits ^ mask.keys[0], 16) * tf.constant(0x7FEB352D, tf.uint32)
-    bits = _spread(bits ^ mask.keys[1], 15) * tf.constant(0x846CA68B, tf.uint32)
+    bits = _spread(bits ^ mask.keys[0], 16) * tf.constant(
+        kernels_ops.HASH[0], tf.uint32
+    )
+    bits = _spread(bits ^ mask.keys[1], 15) * tf.constant(
+        kernels_ops.HASH[1], tf.uint32
+    )
     is_kept = _spread(bits, 16) >= mask.threshold
     return tf.where(is_kept, tf.cast(x, tf.float32) * mask.scale, 0.0)
 
