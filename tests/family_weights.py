@@ -26,6 +26,18 @@ class Case(NamedTuple):
     loss: np.ndarray | None  # float32 [], where there are labels
     gradients: dict[str, np.ndarray]  # by the names of variables; empty in most cases
 
+    def features(self):
+        """The inputs by our names, int32; every place is one of masked_lm_positions."""
+        ids = self.inputs["input_ids"].astype(np.int32)
+        places = np.broadcast_to(np.arange(ids.shape[-1], dtype=np.int32), ids.shape)
+        segments = self.inputs.get("token_type_ids", np.zeros_like(ids))
+        return {
+            "input_ids": ids,
+            "input_mask": self.inputs["attention_mask"].astype(np.int32),
+            "segment_ids": segments.astype(np.int32),
+            "masked_lm_positions": places,
+        }
+
     def write(self, directory):
         """Writes config.json and model.safetensors."""
         directory = pathlib.Path(directory)

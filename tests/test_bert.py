@@ -80,9 +80,8 @@ def test_embedded_texts(loaded, pooling):
     np.testing.assert_allclose(both[:, 1], wanted, atol=1e-6)
 
 
-@pytest.fixture(scope="module")
-def text_encoder(model_dir, loaded, tmp_path_factory):
-    """A model of sentence-transformers: the largest values, a projection, prompts."""
+def write_text_encoder(path, loaded):
+    """One of sentence-transformers: the largest values, a projection, prompts."""
     kind = TextVectors("max", False, (Projection(8),))
     config = loaded.model.config
     model = pretrainers.build("text_encoder", None, config, text_vectors=kind)
@@ -92,11 +91,16 @@ def text_encoder(model_dir, loaded, tmp_path_factory):
         prompts={"query": "the film ", "passage": "a shop "},
         default_prompt="query",
     )
-    path = tmp_path_factory.mktemp("models") / "vectors"
     path.mkdir()
     conversion.write_directory(
         path, model, "hugging_face", tokenizer=loaded.tokenizer, modules=modules
     )
+
+
+@pytest.fixture(scope="module")
+def text_encoder(model_dir, loaded, tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "vectors"
+    write_text_encoder(path, loaded)
     return bert.load(path)
 
 

@@ -15,10 +15,9 @@ import bert
 from data_pipeline.classification import labels
 from data_pipeline.text import gpt
 from modeling import pretrainers
-from modeling.checkpoints import conversion, sentence_transformers
+from modeling.checkpoints import conversion
 from modeling.configs import config_files, gpt_config
-from modeling.features.text_vectors import Projection, TextVectors
-from tests import bert_outputs, tiny, tiny_elmo, tiny_family, tiny_gpt
+from tests import bert_outputs, test_bert, tiny, tiny_elmo, tiny_family, tiny_gpt
 from tests.modeling import test_backends
 from training import loading
 
@@ -26,23 +25,9 @@ ROOT = pathlib.Path(__file__).parents[1]
 ROUNDING = 1e-5
 
 
-def write(path, model, tokenizer, **options):
+def write(path, model, tokenizer):
     path.mkdir()
-    arguments = model, "hugging_face"
-    conversion.write_directory(path, *arguments, tokenizer=tokenizer, **options)
-
-
-def write_text_encoder(path, loaded):
-    kind = TextVectors("max", False, (Projection(8),))
-    config = loaded.model.config
-    model = pretrainers.build("text_encoder", None, config, text_vectors=kind)
-    modules = sentence_transformers.SentenceTransformer(
-        text_vectors=kind,
-        max_seq_length=24,
-        prompts={"query": "the film "},
-        default_prompt="query",
-    )
-    write(path, model, loaded.tokenizer, modules=modules)
+    conversion.write_directory(path, model, "hugging_face", tokenizer=tokenizer)
 
 
 def write_pair(path, google, tokenizer):
@@ -95,7 +80,7 @@ def folder(tmp_path_factory):
     tiny_elmo.write_model(refused / "elmo")
     loaded = bert.load(google)
     bert.load(google, labels=LABELS).save(models / "bert", "hugging_face")
-    write_text_encoder(models / "text_encoder", loaded)
+    test_bert.write_text_encoder(models / "text_encoder", loaded)
     write_pair(models / "pair", google, loaded.tokenizer)
     write_gpt(other / "gpt")
     for name, classes in CLASSES.items():

@@ -104,9 +104,16 @@ def tokenize(texts: tf.Tensor, table: Table) -> tf.RaggedTensor:
 
 @functools.cache
 def _compiled():
-    of_table = [([256], tf.int32), ([None], tf.int64), *[([None], tf.int32)] * 3]
-    of_table += [*[([None, _REACH + 1], tf.int32)] * 2, ([], tf.int64)]
-    table = Table(*(tf.TensorSpec(*each) for each in of_table))
+    table = Table(
+        tf.TensorSpec([256], tf.int32),
+        tf.TensorSpec([None], tf.int64),
+        tf.TensorSpec([None], tf.int32),
+        tf.TensorSpec([None], tf.int32),
+        tf.TensorSpec([None], tf.int32),
+        tf.TensorSpec([None, _REACH + 1], tf.int32),
+        tf.TensorSpec([None, _REACH + 1], tf.int32),
+        tf.TensorSpec([], tf.int64),
+    )
     signature = [tf.TensorSpec([None], tf.string), table]
     return tf.function(_tokenize, autograph=False, input_signature=signature)
 

@@ -43,19 +43,18 @@ class _Table(dict):
         return self.setdefault(point, self._replacement(char, name))
 
 
-_CLEAN = _Table(
-    lambda char, name: (
-        " "
-        if char in "\t\n\r" or name[0] == "Z"
-        else ""
-        if name in ("Cc", "Cf") or char == "\ufffd"
-        else char
-    )
-)
+def _clean(char, name):
+    if char in "\t\n\r" or name[0] == "Z":
+        return " "
+    return "" if name in ("Cc", "Cf") or char == "\ufffd" else char
+
+
+def _set_apart(char, name):
+    return f" {char} " if name[0] == "P" or _SIGN.match(char) else char
+
+
+_CLEAN, _APART = _Table(_clean), _Table(_set_apart)
 _NO_MARKS = _Table(lambda char, name: "" if name == "Mn" else char)
-_APART = _Table(
-    lambda char, name: f" {char} " if name[0] == "P" or _SIGN.match(char) else char
-)
 
 
 def fold(text: str, do_lower_case: bool) -> str:

@@ -253,4 +253,6 @@ def _operation(model, out_type):
     return make(model, out_type)
 
 
-_eager_operation = functools.lru_cache(8)(lambda *a: text.SentencepieceTokenizer(*a))
+@functools.lru_cache(8)
+def _eager_operation(model, out_type):
+    return text.SentencepieceTokenizer(model, out_type)

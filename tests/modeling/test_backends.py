@@ -119,15 +119,7 @@ def test_recorded_networks_on_a_backend(backend, tmp_path):
         model = conversion.read(str(written), config).model
         # Keras' file has what the case lacks, such as a pooler of random values.
         keras_files.save(model, str(tmp_path / f"{name}.keras"))
-        ids = case.inputs["input_ids"].astype(np.int32)
-        places = np.broadcast_to(np.arange(ids.shape[-1], dtype=np.int32), ids.shape)
-        segments = case.inputs.get("token_type_ids", np.zeros_like(ids))
-        features = {
-            "input_ids": ids,
-            "input_mask": case.inputs["attention_mask"].astype(np.int32),
-            "segment_ids": segments.astype(np.int32),
-            "masked_lm_positions": places,
-        }
+        features = case.features()
         np.savez(tmp_path / f"{name}.npz", **features)
         models[name] = model, features
     assert len(models) > 10

@@ -53,16 +53,7 @@ def open_case(tmp_path_factory):
 
 
 def features_of(case):
-    ids = case.inputs["input_ids"].astype(np.int32)
-    places = np.broadcast_to(np.arange(ids.shape[-1], dtype=np.int32), ids.shape)
-    segments = case.inputs.get("token_type_ids", np.zeros_like(ids))
-    features = {
-        "input_ids": ids,
-        "input_mask": case.inputs["attention_mask"].astype(np.int32),
-        "segment_ids": segments.astype(np.int32),
-        "masked_lm_positions": places,
-    }
-    return {name: tf.constant(value) for name, value in features.items()}
+    return {name: tf.constant(value) for name, value in case.features().items()}
 
 
 FEATURES = features_of(CASES["albert-ForPreTraining"])  # two segments, and padding

@@ -16,9 +16,19 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ALL = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
 # Letters that plain.py does not decompose, as its docstring says.
 WITH_ACCENTS = [
-    *(0x105C9, 0x105E4, 0x11383, 0x11385, 0x1138E, 0x11391, 0x113C5, 0x113C7, 0x113C8),
+    0x105C9,
+    0x105E4,
+    0x11383,
+    0x11385,
+    0x1138E,
+    0x11391,
+    0x113C5,
+    0x113C7,
+    0x113C8,
     *range(0x16121, 0x16129),
-    *(0x16D68, 0x16D69, 0x16D6A),
+    0x16D68,
+    0x16D69,
+    0x16D6A,
 ]
 # Classes in Unicode 15, which Python 3.11 does not have: mark, sign, format; a sign of
 # Unicode 16; and what has had its class for long.
@@ -32,15 +42,24 @@ CLASSES = {
     "。": "P",
 }
 ODD = [
-    *("", " ", "\t\n\r", "[MASK] ##a [UNK]", "a\0b\x07c\xadd\ufffde", "é e\u0301 É"),
-    *("x" * 200, "x" * 201, f"a {'y' * 201} b", f"{'x' * 150},{'x' * 150}"),
-    *(
-        "中" * 300,
-        "ΑΣ ΑΣΑ Σ ΣΑ\u0301Σ\u0301",
-        "a\x0bb\x1cc\x85d\u2028e\u3000f",
-        "İSTANBUL",
-    ),
-    *("𐐀 \U0001f600", "\u0600a\u200bb", "don't,stop", "\ue000 \U0010ffff"),
+    "",
+    " ",
+    "\t\n\r",
+    "[MASK] ##a [UNK]",
+    "a\0b\x07c\xadd\ufffde",
+    "é e\u0301 É",
+    "x" * 200,
+    "x" * 201,
+    f"a {'y' * 201} b",
+    f"{'x' * 150},{'x' * 150}",
+    "中" * 300,
+    "ΑΣ ΑΣΑ Σ ΣΑ\u0301Σ\u0301",
+    "a\x0bb\x1cc\x85d\u2028e\u3000f",
+    "İSTANBUL",
+    "𐐀 \U0001f600",
+    "\u0600a\u200bb",
+    "don't,stop",
+    "\ue000 \U0010ffff",
 ]
 
 
@@ -135,9 +154,20 @@ ADDED = {
 def test_added_tokens_are_found_as_the_operations_find_them(lower):
     tokenizer = sharp(lower, (*ADDED.items(),))
     texts = [
-        *("<br>", "a<br>b", "<br><br><br>", "in New York,a", "New  York", "éa ea ÉA"),
-        *("new  word", "NEW\t\nword", "new word", "a##xb", "<BR>", "x" * 201 + "<br>"),
-        *("\x01<br>\x02", f"a{'x' * 150}ÉA{'x' * 150}"),
+        "<br>",
+        "a<br>b",
+        "<br><br><br>",
+        "in New York,a",
+        "New  York",
+        "éa ea ÉA",
+        "new  word",
+        "NEW\t\nword",
+        "new word",
+        "a##xb",
+        "<BR>",
+        "x" * 201 + "<br>",
+        "\x01<br>\x02",
+        f"a{'x' * 150}ÉA{'x' * 150}",
     ]
     rng = random.Random(3)
     pool = [*ADDED, *" \t,aÉe中\u0301", "<b", "r>"]
@@ -166,8 +196,18 @@ def test_recorded_texts_have_recorded_ids(shared_file):
 
 
 BYTES = [
-    *("", " ", "the sea", " the", "The  sea is", "the\n\nsea's été", "\ufffd é▁", "\n"),
-    *("日本語" * 30, "\0a\x85b", "<s> </s> <mask>", "\U0001f600 it's 12.5"),
+    "",
+    " ",
+    "the sea",
+    " the",
+    "The  sea is",
+    "the\n\nsea's été",
+    "\ufffd é▁",
+    "\n",
+    "日本語" * 30,
+    "\0a\x85b",
+    "<s> </s> <mask>",
+    "\U0001f600 it's 12.5",
 ]
 
 
@@ -200,14 +240,16 @@ def test_unigrams_have_the_ids_of_the_operations(kind, tmp_path):
     tokenizer = opening.open_vocabulary(str(path))
     texts = [
         *BYTES,
-        *(
-            "the sea, ``is'' (a) 99,",
-            "<s>the</s>",
-            "[MASK] [CLS]",
-            "ＡＢ\xa0sea",
-            "▁the",
-        ),
-        *("<mask>", "<pad>", "<unk>", "thethe sea\u3000s", "i\u0307σΣ"),
+        "the sea, ``is'' (a) 99,",
+        "<s>the</s>",
+        "[MASK] [CLS]",
+        "ＡＢ\xa0sea",
+        "▁the",
+        "<mask>",
+        "<pad>",
+        "<unk>",
+        "thethe sea\u3000s",
+        "i\u0307σΣ",
     ]
     assert not unequal(tokenizer, texts)
     assert len({*map(tuple, tokenizer.to_ids(texts))}) > 15
