@@ -52,20 +52,18 @@ def listed_files(section):
     return re.findall(r"^\* `(.+)`$", items, re.MULTILINE)
 
 
-def check(section, entered, most_files, most_lines):
+def check(section, entered, most_files):
     """Asserts that the files entered are those listed, and not too much to read."""
     listed = listed_files(section)
     assert entered == {*listed}
     assert len(listed) <= most_files
-    lines = [len((ROOT / path).read_text().splitlines()) for path in listed]
-    assert sum(lines) <= most_lines, dict(zip(listed, lines, strict=True))
 
 
 def test_forward_pass_enters_the_files_of_the_list():
     model = models.BertClassifier(CONFIG, 3)
     model.build()
     entered = entered_files(model, INPUTS)
-    check("forward pass", entered, most_files=5, most_lines=900)
+    check("forward pass", entered, most_files=5)
 
 
 ONE = np.ones(1, np.int32)
@@ -125,4 +123,4 @@ def test_step_enters_the_files_of_the_list(section, monkeypatch):
     )
     entered = entered_files(run_step, step, batch)
     entered -= entered_files(run_model, model, batch)
-    check(section, entered, most_files=7, most_lines=1500)
+    check(section, entered, most_files=7)
