@@ -117,9 +117,9 @@ def test_every_row_follows_the_rules(kind, prob, limit):
 
 
 # Checksums of masks, drawn one after another as runs have always drawn them: a resumed
-# run has to see the masks that it would have seen. Those of span and ngram were recorded
-# again when runs of words began to tile a row as a ring: before, they hid too few tokens,
-# and the ends of a row twice as often as its middle.
+# run has to see the masks that it would have seen. Those of span and ngram are recorded
+# since runs of words tile a row as a ring: earlier ones hid too few tokens, and the
+# ends of a row twice as often as its middle.
 RECORDED = {
     "word_piece": 2982464486,
     "whole_word": 370561716,
