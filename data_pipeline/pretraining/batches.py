@@ -1,5 +1,6 @@
 """Batches of pretraining records: their order, their names, and why reading failed."""
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -20,6 +21,7 @@ Mask = Callable[
     [np.ndarray, np.ndarray, slice, int, np.random.Generator], dict[str, np.ndarray]
 ]
 EVALUATION_SEED = 0  # of masks and noise, so that every evaluation has the same
+_SAMPLE_RECORDS = 100
 _AGAIN = "copy the file again, or make it again"
 
 
@@ -206,6 +208,15 @@ def _spec(records):
     return metadata.spec(records.max_seq_length, predictions)
 
 
+def _sample(records):
+    """The first tokens of records, int32 [T]."""
+    rows = tf.data.TFRecordDataset(records.files).batch(_SAMPLE_RECORDS)
+    with contextlib.suppress(tf.errors.OpError):  # which `explain` names later
+        batch = next(iter(rows.map(_parser(records))))
+        return batch[features.INPUT_IDS][batch[features.INPUT_MASK] > 0].numpy()
+    return np.zeros(0, features.INTEGER)
+
+
 def _parser(records):
     """A function string [N] -> dict of features."""
     spec = _spec(records)
@@ -293,6 +304,9 @@ def load(
             "--vocab_file to the one they were made with"
         )
     vocab = masking.MaskingVocab.from_tokenizer(tokenizer)
+    if rule.kind == "whole_word":
+        ids = _sample(held_out if train.has_masks else train)
+        masking.warn_of_characters(ids, tokenizer)
 
     def mask(input_ids, lengths, rows, batch_size, rng):
         draws = masking.draw((batch_size, train.max_seq_length), rule, vocab, rng)

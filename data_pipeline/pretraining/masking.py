@@ -10,6 +10,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
+from absl import logging
 
 from contract import errors, features
 
@@ -25,6 +26,7 @@ GROUP_LENGTHS: dict[str, tuple[float, ...] | None] = {
     # ALBERT: 1/n for n of at most 3 words (section 4.1 there).
     "ngram": (1.0, 1 / 2, 1 / 3),
 }
+_MANY_CHARACTERS = 0.5  # of a sample, a share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +75,19 @@ class MaskingVocab:
         )
 
 
+def warn_of_characters(ids: np.ndarray, tokenizer: Any) -> None:
+    """Warns where whole words are Chinese characters, which no ## joins to words."""
+    is_chinese = [len(t) == 1 and "\u3400" <= t <= "\u9fff" for t in tokenizer.vocab]
+    share = np.sum(np.array(is_chinese)[ids]) / max(len(ids), 1)
+    if share > _MANY_CHARACTERS:
+        logging.warning(
+            "--masking=whole_word: %.0f %% of the tokens are Chinese characters, and "
+            "each is a word by itself; separate words by spaces and set "
+            "create_pretraining_data.py --segmented_words",
+            100 * share,
+        )
+
+
 class Draws(NamedTuple):
     """The random numbers for N sequences of S tokens, whatever they hold."""
 
@@ -117,12 +132,14 @@ def mask(
     rule: Rule,
     vocab: MaskingVocab,
     draws: Draws,
+    continues_word: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """Hides part of each sequence: packed int32 [N, S], with int [N] tokens each.
 
     Of the chosen positions, never of [CLS] or [SEP], as many as the rule's proportions
     say become [MASK] or any vocabulary entry; the others keep their token. A row
-    depends on its own draws alone.
+    depends on its own draws alone. `continues_word`, bool [N, S], are the tokens that
+    belong to the word before; None for those of the vocabulary.
 
     Returns:
         {input_ids int32 [N, S], masked_lm_positions int32 [N, P], ascending,
@@ -136,7 +153,9 @@ def mask(
     if GROUP_LENGTHS[rule.kind] is None:
         positions, counts = _choose_pieces(is_candidate, wanted, rule, draws)
     else:
-        words = _words(input_ids, is_candidate, vocab)
+        if continues_word is None:
+            continues_word = vocab.is_continuation[input_ids]
+        words = _words(is_candidate, continues_word)
         positions, counts = _choose_words(words, is_candidate, wanted, rule, draws)
     is_chosen = np.arange(rule.max_predictions_per_seq) < counts[:, None]  # [N, P]
     row = np.arange(rows)[:, None]
@@ -186,9 +205,9 @@ def _choose_pieces(is_candidate, wanted, rule, draws):
     return positions, counts
 
 
-def _words(input_ids, is_candidate, vocab):
+def _words(is_candidate, continues_word):
     """int32 [N, S], each candidate's word from 0; ## continues even across a [SEP]."""
-    begins = is_candidate & ~vocab.is_continuation[input_ids]
+    begins = is_candidate & ~continues_word
     first = is_candidate.argmax(axis=1)
     rows = np.arange(len(first))
     begins[rows, first] = is_candidate[rows, first]

@@ -124,14 +124,14 @@ def odd_tags(counts: Mapping[str, int]) -> tuple[str, list[str]]:
     others may stand for "O", and does not count.
     """
     spelled = {tag: _usual_spelling(tag) for tag in counts if tag != OUTSIDE}
-    # Parts of speech may be single letters, too.
-    if not any("-" in tag or tag == "B" for tag in spelled.values()):
-        return "", []
+    # Letters alone may be parts of speech, unless nearly all fit.
+    is_typed = any("-" in tag for tag in spelled.values())
     shares = []
     for scheme in SPAN_SCHEMES:
         others = [counts[tag] for tag in spelled if not fits(spelled[tag], scheme)]
         meant = sum(counts[tag] for tag in spelled) - sum(others)
-        shares.append((meant - sum(others) + max(others, default=0), scheme))
+        margin = sum(others) - max(others, default=0) if is_typed else 20 * sum(others)
+        shares.append((meant - margin, scheme))
     most, scheme = max(shares, key=lambda share: share[0])
     odd = [tag for tag in spelled if not fits(tag, scheme)]
     return (scheme, odd) if most > 0 else ("", [])

@@ -83,4 +83,5 @@ def test_tags_that_mean_a_scheme_but_are_not_of_it_are_named(capsys):
     assert capsys.readouterr().out == note
     label_maps.named(["O", "B-x", "I-x"], "")
     label_maps.named(["NOUN", "VERB", "X"], "")
+    label_maps.named(["X", "S", "B"], "")
     assert not capsys.readouterr().out

@@ -226,7 +226,8 @@ def test_other_files_are_refused(tmp_path, text):
         ({"O": 90, "B_x": 5, "I_x": 4}, "BIO", ["B_x", "I_x"]),
         ({"O": 90, "x-B": 5, "x-I": 4}, "BIO", ["x-B", "x-I"]),
         ({"B-x": 5, "E-x": 5, "S-x": 1, "L-x": 1}, "BIOES", ["L-x"]),
-        ({"B": 5, "M": 3, "E": 5, "S": 5, "W": 1}, "BMES", ["W"]),
+        ({"B": 50, "M": 30, "E": 50, "S": 50, "W": 8}, "BMES", ["W"]),
+        ({"S": 20, "E": 15, "B": 5, "F": 12, "V": 10}, "", []),
         # Parts of speech, classes of words, and what has no majority.
         ({"NOUN": 50, "VERB": 30, "X": 3, "B-x": 1}, "", []),
         ({"N": 5, "V": 4, "S": 3, "I": 2}, "", []),
