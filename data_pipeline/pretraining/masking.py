@@ -244,8 +244,7 @@ def _choose_words(words, is_candidate, wanted, rule, draws):
     flat = (row[:, None] * width + words)[is_candidate]
     sizes = np.bincount(flat, minlength=rows * width).reshape(rows, width)
     if _has_runs(rule):
-        weights = GROUP_LENGTHS[rule.kind]
-        order, available = _order_of_runs(sizes > 0, weights, draws)
+        order, available = _order_of_runs(sizes > 0, GROUP_LENGTHS[rule.kind], draws)
     else:
         order, available = _random_order(sizes > 0, width, draws)
     sizes_in_order = np.take_along_axis(sizes, order, axis=1)

@@ -12,7 +12,7 @@ from contract import errors
 
 _KEYS = ("spans", "entities", "label", "labels")
 # Of a span that is an object; the second of each is doccano's.
-_START, _END, _LABEL = ("start", "start_offset"), ("end", "end_offset"), ("label",)
+_START, _END = ("start", "start_offset"), ("end", "end_offset")
 _CHUNK_TEXTS = 1024  # cut at a time
 
 
@@ -29,12 +29,9 @@ def find_key(row: Mapping[str, Any]) -> str:
     if not isinstance(row.get("text"), str):
         return ""
 
-    def has_spans(value):
-        return isinstance(value, list) and all(
-            isinstance(span, list | dict) for span in value
-        )
-
-    return next((key for key in _KEYS if has_spans(row.get(key))), "")
+    lists = [key for key in _KEYS if isinstance(row.get(key), list)]
+    kinds = list | dict
+    return next((k for k in lists if all(isinstance(s, kinds) for s in row[k])), "")
 
 
 def cut(texts: Sequence[str]) -> Iterator[list[Word]]:
@@ -69,9 +66,10 @@ def tags(place: str, row: Mapping[str, Any], words: Sequence[Word]) -> list[str]
         end -= len(text[start:end]) - len(text[start:end].rstrip())
         start += len(text[start:end]) - len(text[start:end].lstrip())
         inside = [i for i, w in enumerate(words) if w.start < end and start < w.end]
-        if not inside or (words[inside[0]].start, words[inside[-1]].end) != (
-            start,
-            end,
+        if (
+            not inside
+            or words[inside[0]].start != start
+            or words[inside[-1]].end != end
         ):
             around = " ".join(words[i].text for i in inside)
             raise errors.InputError(
@@ -79,9 +77,7 @@ def tags(place: str, row: Mapping[str, Any], words: Sequence[Word]) -> list[str]
                 "span, or give words and tags"
             )
         if any(result[i] != "O" for i in inside):
-            raise errors.InputError(
-                f"{name} overlaps another span, and a word has one tag; remove one"
-            )
+            raise errors.InputError(f"{name} overlaps another span; remove one")
         for i in inside:
             result[i] = f"{'B' if i == inside[0] else 'I'}-{label}"
     return result
@@ -90,17 +86,12 @@ def tags(place: str, row: Mapping[str, Any], words: Sequence[Word]) -> list[str]
 def _parse(place: str, span: Any, length: int) -> tuple[int, int, str]:
     values = span
     if isinstance(span, dict):
-        keys = [{*names} & span.keys() for names in (_START, _END, _LABEL)]
-        values = [span[min(names)] for names in keys if names]
-    if list(map(type, values)) != [int, int, str] or not values[2]:
-        raise errors.InputError(
-            f"{place} has {span!r:.60}; write [start, end, label], or an object with "
-            "start, end and label"
-        )
-    start, end, label = values
-    if not 0 <= start < end <= length:
-        raise errors.InputError(
-            f"{place} has {span!r:.60}, but the text has {length} characters; count "
-            "from 0, to one past the last"
-        )
-    return start, end, label
+        values = [span[key] for key in (*_START, *_END, "label") if key in span]
+    if [*map(type, values)] == [int, int, str]:
+        start, end, label = values
+        if 0 <= start < end <= length and label:
+            return start, end, label
+    raise errors.InputError(
+        f"{place} has {span!r:.60}, and the text {length} characters; write [start, "
+        "end, label] from 0 to one past the last, or an object with start, end, label"
+    )

@@ -5,6 +5,7 @@ line and seq.out its tags. JSONL has a sentence a line: {"words": [...], "tags":
 with numbers for tags (`ner_tags` of the library `datasets`), or a text and its spans.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -29,6 +30,7 @@ _DOCUMENT_COMMENT = "# newdoc"
 _HEADER_WORDS = {"word", "words", "token", "tokens", "form", "text"}
 _HEADER_TAGS = {"tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos"}
 _CELL = re.compile("[^ \t]+")
+_ROW_OF_CSV = re.compile(r"[^\t,;]+[,;](?!\d)\S*")  # no "3,000"
 _CONLLU_COLUMNS = 10  # between tabs, the first the number of the word
 # In CoNLL-U the row of a multiword token (3-4) or an empty node (5.1): no word, for the
 # words of 3-4 have rows of their own.
@@ -163,13 +165,16 @@ def _format(path: str, file_format: str) -> str:
         return "seq"
     if name.endswith((".json", ".jsonl")):
         return "jsonl"
-    if name.endswith(".csv"):
-        raise errors.InputError(f"{path}: {_IS_CSV}")
     first = next((line for _, line in text_rows.lines(path) if line.strip()), "")
-    try:
-        return "jsonl" if isinstance(json_files.parse(first), dict) else "conll"
-    except ValueError:
-        return "conll"
+    with contextlib.suppress(ValueError):
+        if isinstance(json_files.parse(first), dict):
+            return "jsonl"
+    if name.endswith(".csv") or _ROW_OF_CSV.fullmatch(first.rstrip("\r")):
+        raise errors.InputError(
+            f"{path}: is CSV; write a word, a tab and its tag a line, blank lines "
+            "between sentences, or JSONL (--file_format=conll reads it as it is)"
+        )
+    return "conll"
 
 
 def _check_tags(path: str, sentences: list[Sentence], tags_required: bool) -> None:
@@ -191,22 +196,12 @@ def _check_tags(path: str, sentences: list[Sentence], tags_required: bool) -> No
             )
 
 
-_ROW_OF_CSV = re.compile("[^,;]+[,;].*")
-_IS_CSV = (
-    "is CSV; write a word and its tag a line between tabs, and a blank line between "
-    "sentences, or JSONL"
-)
-
-
 def _check_words(path: str, sentences: list[Sentence], columns: "_Columns") -> None:
-    """Refuses words that are none: their numbers, or rows of CSV."""
-    rows = (row for _, row, _ in _scan(path, columns) if row)
-    first = next(rows)
+    """Refuses words that are none, such as their numbers; prints the columns."""
     words = [word for sentence in sentences for word in sentence.words]
-    if columns.num_columns == 1 and all(map(_ROW_OF_CSV.fullmatch, words[:1000])):
-        raise errors.InputError(f"{path}: {_IS_CSV}")
     if columns.num_columns < 3 or len(words) < 2:
         return
+    first = next(row for _, row, _ in _scan(path, columns) if row)
     cells = ", ".join(f"{i} {cell!r:.20}" for i, cell in enumerate(first))
     if all(map(str.isdecimal, words)) or len({*words}) == 1:
         others = enumerate(first[columns.word + 1 :], start=columns.word + 1)
@@ -272,7 +267,6 @@ def _find_columns(
             f"{place}: {num_columns} columns; besides the words' there is no "
             f"--tag_column={tag_column}, counted from 0; give each line a word and its "
             "tag, or correct the flags"
-            + (f"; it {_IS_CSV}" if _ROW_OF_CSV.fullmatch(line) else "")
         )
     is_conllu = num_columns >= _CONLLU_COLUMNS and bool(_CONLLU_ROW.match(line))
     columns = _Columns(separator, num_columns, number, word, tag, set(), is_conllu)

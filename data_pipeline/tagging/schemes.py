@@ -104,17 +104,15 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
 
 
 # A tag as other programs spell it: B_ORG, b-org, ORG-B.
-_OTHER_SPELLING = re.compile(
-    f"([{_ROLES}LUM])[-_](.+)|(.+)[-_]([{_ROLES}LUM])", re.IGNORECASE
-)
+_LETTER_FIRST = re.compile("([BIESLUM])[-_](.+)", re.IGNORECASE)
+_LETTER_LAST = re.compile("(.+)[-_]([BIESLUM])", re.IGNORECASE)
 
 
 def _usual_spelling(tag: str) -> str:
-    """How a scheme spells a tag that another program may have written."""
-    if not (match := _OTHER_SPELLING.fullmatch(tag)):
-        return tag
-    first, first_type, last_type, last = match.groups()
-    return f"{(first or last).upper()}-{first_type or last_type}"
+    if match := _LETTER_FIRST.fullmatch(tag):
+        return f"{match[1].upper()}-{match[2]}"
+    match = _LETTER_LAST.fullmatch(tag)
+    return f"{match[2].upper()}-{match[1]}" if match else tag
 
 
 def odd_tags(counts: Mapping[str, int]) -> tuple[str, list[str]]:

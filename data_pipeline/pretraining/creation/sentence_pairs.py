@@ -121,7 +121,7 @@ def check_words(path, tokenizer, settings):
     spaces do not separate words.
     """
     is_segmented = settings.segmented_words
-    if settings.masking != "whole_word" and not is_segmented:
+    if not is_segmented and settings.masking != "whole_word":
         return
     sample = next(text_rows.blocks(path), b"")[:_SAMPLE_BYTES].split(b"\n")
     tokens = read_documents(sample, tokenizer, is_segmented).tokens

@@ -59,8 +59,7 @@ def rule(
         )
     if roll_noise and corruption != "random_spans":
         raise errors.InputError(
-            f"--roll_noise is for --corruption=random_spans, but it is {corruption}, "
-            "whose noise is anywhere; leave it out"
+            f"--roll_noise is for --corruption=random_spans, but it is {corruption}"
         )
     if not row.has_spans:
         if mean_noise_span_length is not None:
@@ -222,10 +221,9 @@ def _lengths_of_random_spans(widths, rule):
     # A single token is text, and its target is the sentinel in place of it.
     runs = np.maximum(spans, np.minimum(widths, 1))
     if rule.roll_noise:  # the two ends of a text may cut a run of either kind in two
-        runs = np.where(spans > 0, spans + 1, runs)
-        spans = np.where(spans > 0, spans + 1, spans)
-    longest = widths - hidden + spans, hidden + runs
-    return MaxLengths(*(np.minimum(length, widths) for length in longest), runs)
+        spans, runs = spans + (spans > 0), runs + (spans > 0)
+    source, target = widths - hidden + spans, hidden + runs
+    return MaxLengths(np.minimum(source, widths), np.minimum(target, widths), runs)
 
 
 def _lengths_of_drop(widths, rule):

@@ -127,12 +127,8 @@ def random_spans(
         return is_noise
     # The last number cuts nothing, for a text has one cut fewer than tokens.
     shift = (uniform[:, 1, -1] * lengths).astype(np.int64)[:, None]
-    columns = np.arange(width)
-    source = np.where(
-        columns < lengths[:, None],
-        (columns - shift) % np.maximum(lengths, 1)[:, None],
-        columns,
-    )
+    columns, length = np.arange(width), np.maximum(lengths, 1)[:, None]
+    source = np.where(columns < length, (columns - shift) % length, columns)
     return np.take_along_axis(is_noise, source, axis=1)
 
 

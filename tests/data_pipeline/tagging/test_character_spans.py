@@ -55,16 +55,19 @@ def test_spans_of_all_forms_are_tags():
         ([[0, 7, "PER"]], "is a part of 'Ada Löve' and not whole words; correct"),
         ([[3, 5, "PER"]], "PER '  ', characters 3 to 5, is a part of '' and not whole"),
         ([[0, 9, "A"], [5, 14, "B"]], "B .*5 to 14, overlaps another span"),
-        ([[0, 99, "A"]], r"label has \[0, 99, 'A'\], but the text has 34 characters"),
-        ([[3, 3, "A"]], "count from 0, to one past the last"),
-        ([[0, 3]], r"label has \[0, 3\]; write \[start, end, label\]"),
+        (
+            [[0, 99, "A"]],
+            r"label has \[0, 99, 'A'\], and the text 34 characters; write",
+        ),
+        ([[3, 3, "A"]], "from 0 to one past the last"),
+        ([[0, 3]], r"label has \[0, 3\], and .*; write \[start, end, label\]"),
         ([["0", 3, "A"]], r"write \[start, end, label\]"),
         ([[0, 3, ""]], r"write \[start, end, label\]"),
-        ([{"start": 0, "end": 3}], "an object with start, end and label"),
+        ([{"start": 0, "end": 3}], "an object with start, end, label"),
     ],
 )
 def test_wrong_spans_are_refused_by_line(spans, message):
-    with pytest.raises(ValueError, match=rf"^a\.jsonl:7: {message}|{message}") as error:
+    with pytest.raises(ValueError, match=message) as error:
         words_and_tags(spans)
     assert str(error.value).startswith("a.jsonl:7: ")
 
