@@ -421,6 +421,8 @@ def _objects(path: str, names: Sequence[str]) -> Iterator[Sentence]:
                 _check_numbers(place, len(words), len(tags))
             read_keys |= {words_key, key}
         yield Sentence(0, words, tags, [number] * len(words))
+    if "text" in read_keys and not texts:
+        print(f"{path}: text is cut at whitespace; spans and exports at signs as well")
     keys = dict.fromkeys(key for _, row in rows for key in row)
     if others := [key for key in keys if key not in read_keys]:
         read = [key for key in keys if key in read_keys]

@@ -197,9 +197,10 @@ def test_objects(read_text, name):
     assert sentences.lines == [[1] * 3, [3] * 2, [4] * 2]
 
 
-def test_objects_without_tags(read_text):
+def test_objects_without_tags(read_text, capsys):
     text = as_lines({"text": "Ada in Rome"}, {"words": ["rain"], "tags": None})
     sentences = read_text(text, tags_required=False)
+    assert "a.txt: text is cut at whitespace; spans and exp" in capsys.readouterr().out
     assert sentences.words == [ADA[0], ["rain"]] and sentences.tags is None
     with pytest.raises(ValueError, match=r"a\.txt:1: has no tags"):
         read_text(text)
