@@ -21,7 +21,6 @@ Mask = Callable[
     [np.ndarray, np.ndarray, slice, int, np.random.Generator], dict[str, np.ndarray]
 ]
 EVALUATION_SEED = 0  # of masks and noise, so that every evaluation has the same
-_SAMPLE_RECORDS = 100
 _AGAIN = "copy the file again, or make it again"
 
 
@@ -208,15 +207,6 @@ def _spec(records):
     return metadata.spec(records.max_seq_length, predictions)
 
 
-def _sample(records):
-    """The first tokens of records, int32 [T]."""
-    rows = tf.data.TFRecordDataset(records.files).batch(_SAMPLE_RECORDS)
-    with contextlib.suppress(tf.errors.OpError):  # which `explain` names later
-        batch = next(iter(rows.map(_parser(records))))
-        return batch[features.INPUT_IDS][batch[features.INPUT_MASK] > 0].numpy()
-    return np.zeros(0, features.INTEGER)
-
-
 def _parser(records):
     """A function string [N] -> dict of features."""
     spec = _spec(records)
@@ -313,3 +303,12 @@ def load(
         return masking.mask(input_ids, lengths, rule, vocab, draws.take(rows))
 
     return RecordSets(train, held_out, mask)
+
+
+def _sample(records):
+    """The tokens of the first 100 records, int32 [T]."""
+    rows = tf.data.TFRecordDataset(records.files).batch(100)
+    with contextlib.suppress(tf.errors.OpError):  # which `explain` names later
+        batch = next(iter(rows.map(_parser(records))))
+        return batch[features.INPUT_IDS][batch[features.INPUT_MASK] > 0].numpy()
+    return np.zeros(0, features.INTEGER)
