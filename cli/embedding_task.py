@@ -97,6 +97,7 @@ def load(splits, tokenizer, kept):
             has_teacher=name == "train" and bool(FLAGS.teacher),
         )
         label_names = data[name].label_names
+    split.warn(data)
     kinds = {data[name].kind for name in ("train", "dev") if name in data}
     if FLAGS.num_labelled and kinds != {rows.LABELLED}:
         raise errors.InputError(

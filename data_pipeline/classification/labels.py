@@ -183,25 +183,23 @@ def find_labels(
     if problem_type == "regression":
         return ()
     is_set = problem_type == "multi_label"
-    first_lines: dict[str, int] = {}
+    names: set[str] = set()
     for line, label in _labelled_lines(table):
         for name in split_labels(label, separator) if is_set else (label,):
-            if not isinstance(name, str) or not name:
+            if not isinstance(name, str):
                 raise errors.InputError(
                     f"{table.path}:{line}: label {name!r:.80} is not one label; "
                     "correct the row or pass --problem_type=multi_label"
                 )
-            first_lines.setdefault(name, line)
-    for name, line in first_lines.items():
-        whole = name.removesuffix(".0")
-        if whole != name and tables.is_number(name) and whole in first_lines:
-            raise errors.InputError(
-                f"{table.path}:{line}: label {name!r} is the number of the class "
-                f"{whole!r} (line {first_lines[whole]}); write both alike"
-            )
-    if all(tables.is_number(name) for name in first_lines):
-        return tuple(sorted(first_lines, key=lambda name: (float(name), name)))
-    return tuple(sorted(first_lines))
+            if not name:
+                raise errors.InputError(
+                    f"{table.path}:{line}: label {label!r:.80} has an empty name; "
+                    "correct the row, or remove it"
+                )
+            names.add(name)
+    if all(map(tables.is_number, names)):
+        return tuple(sorted(names, key=lambda name: (float(name), name)))
+    return tuple(sorted(names))
 
 
 def choice_names(

@@ -1,16 +1,18 @@
 """Rows of texts that belong together, as the network reads them."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from contract import errors, features, outcomes
 from data_pipeline.batches import batching, packing, splits
-from data_pipeline.classification import encoding, tables
+from data_pipeline.classification import encoding, label_checks, tables
 from data_pipeline.embedding import corpora, distinct, rows
 from data_pipeline.text import base
+
+_PROBLEM_TYPES = {rows.SCORED: "regression", rows.LABELLED: "classification"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +132,8 @@ def load(
         ValueError: a score is no number, or a text has no token.
     """
     kind = rows.kind_of(table, has_teacher=has_teacher)
+    if name != "test":
+        table = label_checks.labelled(table, _PROBLEM_TYPES.get(kind, ""))
     each = rows.texts_of(table)
     size = len(each[0])
     if kind == rows.LABELLED and len(each) < 2:
@@ -161,6 +165,19 @@ def load(
         labels = np.array([places[label] for label in names], np.int32)
     text_ids = np.array(ids, np.int32).reshape(-1, size)
     return TextSplit(table.path, packed, table, kind, text_ids, labels, label_names)
+
+
+def warn(splits: Mapping[str, TextSplit | RetrievalSplit]) -> None:
+    """Prints what is odd in the labels and texts of a run."""
+    tables_of = {
+        name: each.table for name, each in splits.items() if isinstance(each, TextSplit)
+    }
+    kinds = {each.kind for each in splits.values()}
+    if kinds == {rows.LABELLED}:
+        findings = label_checks.inspect(tables_of, "classification")
+    else:
+        findings = label_checks.repeats(tables_of)
+    label_checks.report(findings, faults_end=False)
 
 
 def _pack(name, contents, texts, size, tokenizer, max_seq_length) -> packing.Packed:
