@@ -175,7 +175,9 @@ def score(texts, vectors):
     kind, scaled, ranked = texts.kind, search.normalize(vectors), None
     if kind == rows.RETRIEVAL:
         count = len(texts.data.queries)
-        ranked, _ = search.nearest(scaled[:count], scaled[count:], scores.RANKED)
+        own = texts.data.own_passages()
+        vectors_of = scaled[:count], scaled[count:]
+        ranked, _ = search.nearest(*vectors_of, scores.RANKED, left_out=own)
         results = scores.retrieval_scores(ranked, texts.data.relevant)
     elif kind == rows.SCORED:
         cosines = np.sum(scaled[:, 0] * scaled[:, 1], axis=-1)
@@ -237,12 +239,16 @@ def evaluate(texts, reranker, scored):
     if not reranker:
         return results
     data, ranked = texts.data, scored.ranked.copy()
+    own = data.own_passages()
     parts = progress.slices(len(ranked), _RERANKED_QUERIES, "reranking: query")
     for part in parts:
         places = ranked[part]
         queries = np.repeat(data.queries[part], places.shape[1]).tolist()
         values = reranker(queries, [data.passages[i] for i in places.ravel()])
-        order = np.argsort(-values.reshape(places.shape), axis=1, kind="stable")
+        order = -values.reshape(places.shape)
+        if own is not None:
+            order[places == own[part, None]] = np.inf
+        order = np.argsort(order, axis=1, kind="stable")
         ranked[part] = np.take_along_axis(places, order, axis=1)
     reranked = scores.retrieval_scores(ranked, data.relevant)
     names = SCORES[rows.RETRIEVAL][:-1]  # the recall of all is the same

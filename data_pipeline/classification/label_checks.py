@@ -213,8 +213,9 @@ def repeats(
         return []
     findings, texts = [], _texts(train)
     cells = train.labels or [""] * len(texts)
-    label_of = dict(zip(texts, cells, strict=True))
-    if len(label_of) < len(texts):
+    known = set(texts)
+    if len(known) < len(texts):
+        label_of = dict(zip(texts, cells, strict=True))
         lines = {
             text: str(line)
             for text, cell, line in zip(texts, cells, train.lines, strict=True)
@@ -227,7 +228,7 @@ def repeats(
     for split in rows.keys() - {"train"}:
         table = rows[split]
         pairs = zip(_texts(table), table.lines, strict=True)
-        same = [str(line) for text, line in pairs if text in label_of]
+        same = [str(line) for text, line in pairs if text in known]
         if same:
             text = f"{len(same)} of {len(table.lines)} rows are in {train.path}, too "
             text += f"(lines {wording.first_of(same)}), which raises the scores"

@@ -106,6 +106,11 @@ def load_retrieval(
     texts += [prompts[1] + text for text in data.passages]
     contents = f"{len(data.queries)} queries and {len(data.passages)} passages"
     contents = f"{name}: {contents} from {paths[0]}"
+    if (own := data.own_passages()) is not None:
+        print(
+            f"{name}: {np.count_nonzero(own >= 0)} queries have the id of a passage, "
+            "which is left out of their ranking, as BEIR does"
+        )
     packed = _pack(name, contents, texts, 1, tokenizer, max_seq_length)
     return RetrievalSplit(paths[0], packed, data)
 
