@@ -9,7 +9,7 @@ import numpy as np
 from contract import errors, features, outcomes
 from data_pipeline.batches import batching, packing, splits
 from data_pipeline.classification import encoding, label_checks, tables
-from data_pipeline.embedding import corpora, distinct, rows
+from data_pipeline.embedding import corpora, distinct, label_groups, rows
 from data_pipeline.text import base
 
 _PROBLEM_TYPES = {rows.SCORED: "regression", rows.LABELLED: "classification"}
@@ -41,6 +41,7 @@ class TextSplit(_Split):
     labels: np.ndarray | None  # float32 [N] scores, or int32 [N] numbers of labels
     label_names: tuple[str, ...] = ()
     teacher_vectors: np.ndarray | None = None  # float32 [N, G, W], or [N, W]
+    rows_per_label: int = 0  # that a batch has next to one another, or 0 for any
     unit: ClassVar[str] = "rows"
 
     @property
@@ -65,9 +66,12 @@ class TextSplit(_Split):
 
     def examples(self) -> batching.Examples:
         """The rows as training/driver.py takes them; no batch has a text twice."""
-        is_distinct = self.kind in (rows.PAIRS, rows.TRIPLETS)
-        kind = distinct.DistinctExamples if is_distinct else batching.Examples
-        return kind(self.packed, self.names, self.digest, self.targets())
+        values = self.packed, self.names, self.digest, self.targets()
+        if self.kind in (rows.PAIRS, rows.TRIPLETS):
+            return distinct.DistinctExamples(*values)
+        if self.rows_per_label:
+            return label_groups.GroupedExamples(*values, self.rows_per_label)
+        return batching.Examples(*values)
 
 
 @dataclasses.dataclass(frozen=True)
