@@ -61,7 +61,7 @@ def labelled(
     lines = [str(table.lines[row]) for row in np.flatnonzero(~is_kept)]
     print(
         f"{table.path}: left out {wording.count(len(lines), 'row')} without a label "
-        f"({shown}), lines {wording.first_of(lines)}; for a class of that name, name "
+        f"({shown}), lines {wording.first_of(lines, 20)}; for a class of that name, name "
         "all with --labels"
     )
     return tables.take(table, is_kept)
@@ -230,8 +230,8 @@ def repeats(
         pairs = zip(_texts(table), table.lines, strict=True)
         same = [str(line) for text, line in pairs if text in known]
         if same:
-            text = f"{len(same)} of {len(table.lines)} rows are in {train.path}, too "
-            text += f"(lines {wording.first_of(same)}), which raises the scores"
+            text = f"{len(same)} of {len(table.lines)} {split} rows are training rows, "
+            text += f"too (lines {wording.first_of(same)}), which raises the scores"
             findings.append(Finding("warning", f"{table.path}: {text}"))
     return findings
 
