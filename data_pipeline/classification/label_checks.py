@@ -61,8 +61,8 @@ def labelled(
     lines = [str(table.lines[row]) for row in np.flatnonzero(~is_kept)]
     print(
         f"{table.path}: left out {wording.count(len(lines), 'row')} without a label "
-        f"({shown}), lines {wording.first_of(lines, 20)}; for a class of that name, name "
-        "all with --labels"
+        f"({shown}), lines {wording.first_of(lines, 20)}; for a class of that name, "
+        "name all with --labels"
     )
     return tables.take(table, is_kept)
 
@@ -177,11 +177,9 @@ def _of_names(
             text = f"{' and '.join(group)} are spellings of one label; write them alike"
             yield Finding("fault", f"{path}: {text}")
     if size >= _LEAST_ROWS and len(counts) >= _DISTINCT * sum(counts.values()):
-        text = (
-            f"{len(counts)} labels in {size} rows; choose another --label_column, or "
-        )
-        text += "--problem_type=regression for numbers"
-        yield Finding("fault", f"{path}: {text}")
+        text = f"{path}: {len(counts)} labels in {size} rows; choose another "
+        text += "--label_column, or --problem_type=regression for numbers"
+        yield Finding("fault", text)
     few = [f"{n} {c}" for n, c in reversed(counts.most_common()) if c < _FEW_ROWS]
     if 0 < len(few) < len(counts):
         text = f"{len(few)} of {len(counts)} labels have fewer than {_FEW_ROWS} rows"
@@ -197,11 +195,9 @@ def _of_names(
 
 def _canonical(name: Any) -> Any:
     """Equal for names that differ by case, blanks or the spelling of a number."""
-    if isinstance(name, str) and tables.is_number(name):
+    if tables.is_number(name):
         return decimal.Decimal(name.strip())  # exact, also where a float is not
-    if not isinstance(name, str):
-        return name
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+    return " ".join(unicodedata.normalize("NFKC", str(name)).casefold().split())
 
 
 def repeats(
@@ -225,11 +221,10 @@ def repeats(
             text = f"{wording.count(len(lines), 'text')} with two labels, in lines "
             text += wording.first_of([*lines.values()])
             findings.append(Finding("warning", f"{train.path}: {text}"))
-    for split in rows.keys() - {"train"}:
-        table = rows[split]
+    for split, table in rows.items():
         pairs = zip(_texts(table), table.lines, strict=True)
         same = [str(line) for text, line in pairs if text in known]
-        if same:
+        if same and split != "train":
             text = f"{len(same)} of {len(table.lines)} {split} rows are training rows, "
             text += f"too (lines {wording.first_of(same)}), which raises the scores"
             findings.append(Finding("warning", f"{table.path}: {text}"))
@@ -242,18 +237,15 @@ def _texts(table: tables.Table) -> Sequence[Any]:
     return there[0] if len(there) == 1 else [*zip(*there, strict=True)]
 
 
-def report(findings: Iterable[Finding], *, faults_end: bool = True) -> None:
-    """Prints notes and warnings, and raises InputError with the faults, one a line.
-
-    Where faults end nothing, they are warnings.
-    """
+def report(findings: Iterable[Finding]) -> None:
+    """Prints notes and warnings, and raises InputError with the faults, one a line."""
     faults = []
     for kind, text in findings:
         if kind == "fault":
             faults.append(text)
-        if kind != "fault" or not faults_end:
+        else:
             print(text if kind == "note" else f"warning: {text}")
-    if faults and faults_end:
+    if faults:
         remedy = "; or name every label that is meant with --labels"
         raise errors.InputError(";\n".join(faults) + remedy)
 
@@ -297,10 +289,10 @@ def look(source: sources.Source, splits: Iterable[str]) -> int:
     for split in splits:
         with _collected(faults):
             rows[split] = source.read(split, like=next(iter(rows.values()), None))
-    if rows:
-        with _collected(faults):
+    with _collected(faults):
+        if rows:
             label_set = choose(rows, source, "", collect)
-        for table in rows.values():
+        for table in [rows[split] for split in ("train", "dev") if split in rows]:
             with _collected(faults):
                 label_set.encode(table)
     for fault in faults:

@@ -187,14 +187,15 @@ def find_labels(
     cells = _label_cells(table)
     for label in dict.fromkeys(cells):
         parts = split_labels(label, separator) if is_set else (label,)
-        if not all(isinstance(name, str) and name for name in parts):
+        strings = [name for name in parts if isinstance(name, str) and name]
+        if len(strings) < len(parts):
             problem = f"label {label!r:.80} has an empty name; remove it"
             if not is_set and label:
                 problem = f"label {label!r:.80} is not one label; correct the row or "
                 problem += "pass --problem_type=multi_label"
             line = table.lines[cells.index(label)]
             raise errors.InputError(f"{table.path}:{line}: {problem}")
-        names.update(parts)
+        names.update(strings)
     if all(map(tables.is_number, names)):
         return tuple(sorted(names, key=lambda name: (float(name), name)))
     return tuple(sorted(names))

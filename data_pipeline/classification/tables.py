@@ -75,8 +75,7 @@ class Layout:
     @property
     def label_columns(self) -> tuple[Key, ...]:
         """The columns that stand for one label each; () for one of all labels."""
-        is_one = self.label is None or isinstance(self.label, Key)
-        return () if is_one else tuple(self.label)
+        return () if isinstance(self.label, int | str | None) else tuple(self.label)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -178,15 +178,12 @@ def load(
 
 def warn(splits: Mapping[str, TextSplit | RetrievalSplit]) -> None:
     """Prints what is odd in the labels and texts of a run."""
-    tables_of = {
-        name: each.table for name, each in splits.items() if isinstance(each, TextSplit)
-    }
-    kinds = {each.kind for each in splits.values()}
-    if kinds == {rows.LABELLED}:
-        findings = label_checks.inspect(tables_of, "classification")
-    else:
-        findings = label_checks.repeats(tables_of)
-    label_checks.report(findings, faults_end=False)
+    read = {n: each.table for n, each in splits.items() if isinstance(each, TextSplit)}
+    findings = label_checks.repeats(read)
+    if {each.kind for each in splits.values()} == {rows.LABELLED}:
+        findings = label_checks.inspect(read, "classification")
+    for kind, text in findings:
+        print(text if kind == "note" else f"warning: {text}")
 
 
 def _pack(name, contents, texts, size, tokenizer, max_seq_length) -> packing.Packed:

@@ -154,7 +154,9 @@ def test_texts_with_two_labels_and_training_texts_in_the_dev_rows(capsys):
     }
     two, both = label_checks.repeats(rows, lambda label: label)
     assert two.text == "train.csv: 1 text with two labels, in lines 4"
-    assert both.text.startswith("dev.csv: 1 of 2 dev rows are training rows, too (lines 3)")
+    assert both.text.startswith(
+        "dev.csv: 1 of 2 dev rows are training rows, too (lines 3)"
+    )
     # Pairs are one text only where both texts are.
     rows = {
         "train": table("a", "b", texts=["x", "x"], seconds=["1", "2"]),
@@ -268,6 +270,12 @@ def test_a_look_at_files_shows_all_faults(tmp_path, capsys):
     assert "'good' (8) and 'Good' (5) are spellings" in printed
     assert "dev.csv:2: label 'fine' is not one of" in printed
     assert "warning: " in printed and "dev.csv: 1 of 2 dev rows are" in printed
+    # Test rows need no labels; a table of one class is a fault.
+    (tmp_path / "test.csv").write_text("text\nnew\n")
+    (tmp_path / "one.csv").write_text("text,label\na,good\nb,good\n")
+    one = sources.Source(files={**files, "train": str(tmp_path / "one.csv")})
+    assert label_checks.look(one, ["train", "test"]) == 1
+    assert "classification needs 2 labels or more" in capsys.readouterr().out
     (tmp_path / "dev.csv").write_text("text,label\nnew,good\n")
     named = sources.Source(files=files, label_spec="good,bad,Good")
-    assert label_checks.look(named, ["train", "dev"]) == 0
+    assert label_checks.look(named, ["train", "dev", "test"]) == 0
