@@ -600,7 +600,7 @@ OF_WEIGHTS = {
             window_stride pack_sequences""",
         "run_embedding": f"""{_FINE_TUNING} max_seq_length pack_sequences loss scale
             symmetric triplet_margin largest_score matryoshka_dims query_prompt
-            passage_prompt""",
+            passage_prompt rows_per_label""",
         "run_seq2seq": f"{_FINE_TUNING} max_source_length max_target_length",
         "run_pretraining": f"""{_UPDATES} num_warmup_steps max_seq_length objective
             masking masked_lm_prob mask_proportions max_predictions_per_seq unroll_steps
