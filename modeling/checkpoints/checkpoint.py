@@ -21,6 +21,7 @@ from modeling.checkpoints import (
     google,
     hugging_face,
     keras_files,
+    model_garden,
     names,
     sentence_transformers,
     tf_keras_h5,
@@ -202,7 +203,9 @@ def open_file(path, config=None) -> weights_file.WeightsFile:
         return elmo_files.ElmoWeights(place, getattr(config, "reads_characters", True))
     if _is_gpt_release(place):
         return google.GptRelease(place)
-    return google.GoogleFile(place)
+    file = google.GoogleFile(place)
+    is_by_objects = model_garden.GRAPH in file.shapes
+    return model_garden.ModelGardenFile(place) if is_by_objects else file
 
 
 @functools.cache
