@@ -75,7 +75,7 @@ class LoadReport:
     """The account of every name, after `load`.
 
     `assigned` and `missing` are Google names of the model's variables, with a value and
-    without one; `unused` are names in the file.
+    without one; `unused` are names in the file, without the `prefixes`.
     """
 
     source: str
@@ -83,10 +83,13 @@ class LoadReport:
     missing: tuple[str, ...]
     unused: tuple[str, ...]
     global_step: int | None
+    prefixes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         total = len(self.assigned) + len(self.missing)
         phrases = [f"{self.source}: {len(self.assigned)} of {total} variables assigned"]
+        if self.prefixes:
+            phrases.append(f"prefixes taken off: {', '.join(self.prefixes)}")
         if self.missing:
             phrases.append(f"newly initialised: {list_keys(self.missing)}")
         if self.unused:
@@ -354,7 +357,12 @@ def assign(model, file: weights_file.WeightsFile, path=None) -> LoadReport:
             list_keys(deeper),
         )
     return LoadReport(
-        file.source, tuple(assigned), tuple(missing), tuple(unused), file.global_step
+        file.source,
+        tuple(assigned),
+        tuple(missing),
+        tuple(unused),
+        file.global_step,
+        file.prefixes,
     )
 
 

@@ -162,7 +162,9 @@ def test_preset_of_kerashub_is_named(tmp_path):
     path = tmp_path / "config.json"
     raw = {"module": "keras_hub.src.models", "registered_name": "BertBackbone"}
     path.write_text(json.dumps(raw))
-    with pytest.raises(ValueError, match="config.json: describes a preset of KerasHub"):
+    with pytest.raises(
+        ValueError, match=r"config\.json: describes a preset of KerasHub"
+    ):
         config_files.read(path)
 
 
