@@ -114,7 +114,7 @@ def denoising(config, tokenizer, files):
         tokenizer,
         rule,
         tokens=config.decoder_tokens,
-        **sizes(config),
+        **sizes(config, tokenizer),
     )
     print(texts.describe(tokenizer))
     return dataclasses.replace(
@@ -152,16 +152,17 @@ def load_records(config, tokenizer, rule):
         tokenizer,
         rule,
         has_mask_flags=pretraining_flags.masks_are_asked_for(),
-        **sizes(config),
+        **sizes(config, tokenizer),
     )
 
 
-def sizes(config):
+def sizes(config, tokenizer):
     """Sizes that records have to fit."""
+    spare_rows = config.vocab_size - tokenizer.vocab_size if tokenizer else 0
     return {
         "max_seq_length": FLAGS.max_seq_length,
         "vocab_size": config.vocab_size,
-        "spare_rows": pretrained.SPARE_ROWS,
+        "spare_rows": max(spare_rows, pretrained.SPARE_ROWS),
     }
 
 

@@ -55,7 +55,13 @@ _UNREAD = {
     (".bin", ".bin.index.json", ".pt", ".pth"): _FROM_PYTORCH,
     (".weights.h5",): (
         "it holds weights alone, and not the network and head that they are of; call "
-        "load_weights of such a model in Python, and save it as model.keras"
+        "load_weights of such a model in Python, and save it as model.keras; of a "
+        "preset of KerasHub give Google's or Hugging Face's release"
+    ),
+    ("saved_model.pb",): (
+        "it is a SavedModel, of TensorFlow Hub or an export; give the checkpoint of "
+        "the same model as Google, Model Garden or Hugging Face released it, or the "
+        "--output_dir of the run"
     ),
     (".jl", ".joblib", ".pkl", ".pickle"): _FROM_PICKLE,
 }
@@ -117,7 +123,7 @@ def find(path):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
         path = os.path.dirname(path) or "."
-    if remote_files.exists(path) and (why := _explain_unread(*os.path.split(path))):
+    if remote_files.exists(path) and (why := explain_unread(*os.path.split(path))):
         raise errors.InputError(why)
     if not remote_files.is_dir(path):
         raise errors.InputError(
@@ -158,7 +164,7 @@ def _find_in(directory):
     else:
         paths = remote_files.matching(os.path.join(directory, "*"))
         files = map(os.path.basename, paths)
-        if why := _explain_unread(directory, *files):
+        if why := explain_unread(directory, *files):
             raise errors.InputError(why)
         wrong = "no checkpoint in this directory"
     raise errors.InputError(
@@ -171,7 +177,7 @@ def _is_gpt_release(path):
     return os.path.basename(path) == file_names.PARAMETER_SHAPES
 
 
-def _explain_unread(directory, *files):
+def explain_unread(directory, *files):
     """Why the first of these files that is not read is not, and what to do; or None."""
     for endings, remedy in _UNREAD.items():
         for file in files:
