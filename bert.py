@@ -35,7 +35,7 @@ from modeling.checkpoints import (
     sentence_transformers,
 )
 from modeling.encoder_decoder import config as encoder_decoder_config
-from modeling.features import attention_maps, vectors
+from modeling.features import attention_maps, text_vectors, vectors
 from training import loading, metrics, optimizers, packed_outputs
 
 tf = tensorflow_later.Later("texts are written and models exported")
@@ -198,13 +198,17 @@ class Loaded:
         return forward(encode.pack(prompted, *rows[1:]))[name]
 
     def similarity(self, texts, others) -> np.ndarray:
-        """The cosines of the vectors of A texts and B others, float32 [A, B].
+        """The similarities of A texts and B others, float32 [A, B].
 
-        Vectors are those of `embed`.
+        They are cosines of the vectors of `embed`, unless the directory of a
+        TextEncoder has another function: products, or distances with a minus.
         """
-        pair = [vectors.normalize(self.embed(each)) for each in (texts, others)]
+        similarity = self.modules.similarity if self.modules else text_vectors.COSINE
+        pair = [self.embed(each) for each in (texts, others)]
+        if similarity == text_vectors.COSINE:
+            pair = [vectors.normalize(each) for each in pair]
         first, second = map(keras.ops.convert_to_numpy, pair)
-        return first @ second.T
+        return text_vectors.compare(first, second, similarity)
 
     def attention(self, text, second=None) -> np.ndarray:
         """Attention probabilities of one text, float32 [L, N, S, S], query by key."""

@@ -50,12 +50,19 @@ def score_names(texts):
     return (*names, *SCORES[texts.kind])
 
 
-def choose_vectors(path):
-    """The SentenceTransformer to train or to use: as at `path`, or as the flags say."""
+def choose_vectors(path, config):
+    """The SentenceTransformer to train or to use: as at `path`, or as the flags say.
+
+    Raises:
+        ValueError: it does not fit the config, or ranks by distances.
+    """
     kept = sentence_transformers.read(path) if path else None
     if kept is None:
         vectors = text_vectors.TextVectors()
         kept = sentence_transformers.SentenceTransformer(text_vectors=vectors)
+    else:
+        sentence_transformers.check(kept, config)
+        sentence_transformers.check_products(kept)
     changes = {"pooling": FLAGS.pooling, "is_normalized": FLAGS.normalize}
     changes = {name: value for name, value in changes.items() if value is not None}
     prompts = dict(kept.prompts)
@@ -169,9 +176,11 @@ class Scored:
         return {f"{prefix}_{name}": value for name, value in self.scores.items()}
 
 
-def score(texts, vectors):
+def score(texts, vectors, similarity=text_vectors.COSINE):
     """The Scored of a TextSplit with vectors [N, G, W] or, of single texts, [N, W]."""
-    kind, scaled, ranked = texts.kind, search.normalize(vectors), None
+    is_dot = similarity == text_vectors.DOT
+    scaled = np.asarray(vectors, np.float32) if is_dot else search.normalize(vectors)
+    kind, ranked = texts.kind, None
     if kind == rows.RETRIEVAL:
         count = len(texts.data.queries)
         ranked, _ = search.nearest(scaled[:count], scaled[count:], scores.RANKED)

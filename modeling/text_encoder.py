@@ -65,4 +65,5 @@ class TextEncoder(models.BertModel):
             values = layer(values)
         if self.text_vectors.is_normalized:
             values = vectors.normalize(values)
+        values = values[:, : self.text_vectors.truncate_dim]
         return {"vectors": sequences.by_example(values, features)}

@@ -216,12 +216,15 @@ class _Graph:
             weights = [self.weight(variable) for variable in layer.weights]
             kind = _ACTIVATIONS.get(projection.activation, "Identity")
             values = self.node(kind, self.node("Gemm", values, *weights))
-        if not spec.is_normalized:
-            return values
         last = self.constant("last", [-1])
-        norm = self.node("ReduceL2", values, last, keepdims=1)
-        least = self.constant("least", np.float32(1e-12))
-        return self.node("Div", values, self.node("Max", norm, least))
+        if spec.is_normalized:
+            norm = self.node("ReduceL2", values, last, keepdims=1)
+            least = self.constant("least", np.float32(1e-12))
+            values = self.node("Div", values, self.node("Max", norm, least))
+        if not spec.truncate_dim:
+            return values
+        end = self.constant("end", [spec.truncate_dim])
+        return self.node("Slice", values, self.constant("0", [0]), end, last)
 
     def pooled(self, hidden, pooling):
         """[B, S, D] -> [B, D]; of cls, [B, 1, D]."""

@@ -123,7 +123,8 @@ def look_in(spec, name="--pretrained"):
         paths = remote_files.matching(os.path.join(directory, pattern))
         return paths[0] if len(paths) == 1 else ""
 
-    if not first(CONFIG_FILES):
+    is_old = sentence_transformers.is_of_release_1(directory)
+    if is_old or not first(CONFIG_FILES):
         directory = sentence_transformers.locate_transformer(directory)
     config_file = first(CONFIG_FILES) or only(OPTIONS_PATTERN)
     # A vocabulary without its merges is less than a tokenizer.json.
