@@ -32,6 +32,7 @@ from modeling.checkpoints import (
     conversion,
     hugging_face,
     output_directory,
+    pretrained,
     sentence_transformers,
 )
 from modeling.encoder_decoder import config as encoder_decoder_config
@@ -191,7 +192,7 @@ class Loaded:
             self.modules, prompt_name, prompt, has_default=is_encoder
         )
         encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
-        rows = encode.checked(texts, seconds)
+        rows = self._checked(texts, seconds, encode=encode)
         if not rows[0]:
             return np.zeros((0, *shape), np.float32)
         prompted = [before + text for text in rows[0]]
@@ -367,7 +368,11 @@ class Loaded:
                 'with head="none" for its encoder'
             )
 
-    def _checked(self, texts, seconds=None, choices=None):
+    def _checked(self, texts, seconds=None, choices=None, *, encode=None):
+        if seconds is not None or choices is not None:
+            pretrained.check_segments(self.model.config, "config")
+        if encode:  # without a head
+            return encode.checked(texts, seconds)
         return self._pack.checked(texts, seconds, choices, num_texts=self.num_texts)
 
     def _label_set(self, action):
@@ -468,6 +473,8 @@ def classifier(
         label_map="",
         default_metrics=metrics.DEFAULTS,
     )
+    if len(data.encode.text_names) > 1:
+        pretrained.check_segments(opened.config, opened.files.config_file)
     built = loading.with_new_head(opened, data.label_set)
     made = _loaded(built, opened, max_seq_length)
     return dataclasses.replace(made, num_texts=2 if data.encode.has_pairs else 1), data

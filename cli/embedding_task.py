@@ -14,7 +14,7 @@ from contract import atomic_files, errors, file_names, wording
 from data_pipeline.classification import encoding, labels
 from data_pipeline.embedding import rows, scores, search, split
 from modeling import contrastive, sequences
-from modeling.checkpoints import sentence_transformers
+from modeling.checkpoints import pretrained, sentence_transformers
 from modeling.features import text_vectors
 from serving import formats
 from terminal import progress
@@ -225,6 +225,7 @@ def open_reranker():
             f"--reranker={FLAGS.reranker}: is a {type(model).__name__}, and no "
             "classifier of pairs; train one on pairs by run_classifier.py"
         )
+    pretrained.check_segments(opened.config, opened.files.config_file)
     print(f"reranker: {report}")
     encode = encoding.Encoder(opened.tokenizer, length, classes, has_pairs=True)
     forward = inference.predict_function(

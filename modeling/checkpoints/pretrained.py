@@ -368,12 +368,10 @@ def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=Fals
     more = known - config.vocab_size
     if config.network == "gpt" and 0 < more <= names.NEW_TOKENS:
         config = dataclasses.replace(config, vocab_size=known)
-    has_weights = is_there(files.init_checkpoint)
-    check_sizes(config, known, files, max_seq_length, has_weights=has_weights)
-    if has_weights:
-        checkpoint.check(
-            config, files.init_checkpoint, allows_missing=files.allows_missing
-        )
+    weights = files.init_checkpoint
+    check_sizes(config, known, files, max_seq_length, weights=weights)
+    if is_there(weights):
+        checkpoint.check(config, weights, allows_missing=files.allows_missing)
     check_memory(config, files.config_file)
     return config
 
@@ -384,6 +382,23 @@ def is_there(path):
         return bool(path and checkpoint.find(path))
     except ValueError:
         return False
+
+
+def _has_rows(config, weights):
+    sizes = checkpoint.open_file(weights, config).sizes() if is_there(weights) else {}
+    return config.vocab_size in (
+        sizes.get("vocab_size"),
+        sizes.get("encoder.vocab_size"),
+    )
+
+
+def check_segments(config, path):
+    """Refuses pairs of texts for a network whose table has one segment."""
+    if config.type_vocab_size == 1:
+        raise errors.InputError(
+            f"{path}: type_vocab_size is 1, so the network tells no second text from "
+            "the first, and the examples are pairs; give single texts or another model"
+        )
 
 
 def check_memory(config, path):
@@ -402,10 +417,10 @@ def check_memory(config, path):
         )
 
 
-def check_sizes(config, vocab_size, files, max_seq_length, *, has_weights=False):
+def check_sizes(config, vocab_size, files, max_seq_length, *, weights=""):
     """Refuses a vocabulary or a length that the network has no embeddings for.
 
-    More than SPARE_ROWS rows without a token are in some models that have weights.
+    More than SPARE_ROWS rows without a token are right where `weights` have them.
     """
     has_table = config.network != "elmo" or not config.reads_characters
     more = config.vocab_size - vocab_size if has_table else 0
@@ -418,7 +433,7 @@ def check_sizes(config, vocab_size, files, max_seq_length, *, has_weights=False)
             f"{files.vocab_file}{beside} has {vocab_size} entries, but "
             f"{files.config_file} says vocab_size={config.vocab_size}"
         )
-        if more < 0 or not has_weights:
+        if more < 0 or not _has_rows(config, weights):
             raise errors.InputError(
                 f"{sizes}; they belong to different models: give the two files of one "
                 "release"

@@ -193,22 +193,27 @@ def test_vocabulary_and_length_have_to_fit():
         "a/vocab.txt has 1001 entries, but b/config.json says vocab_size=1000; they "
         "belong to different models: give the two files of"
     )
-    for has_weights in (False, True):
-        with pytest.raises(ValueError, match=message):
-            pretrained.check_sizes(sizes, 1001, FILES, 128, has_weights=has_weights)
-    with pytest.raises(ValueError, match=r"872 entries.* give the two files of"):
-        pretrained.check_sizes(sizes, 872, FILES, max_seq_length=128)
+    with pytest.raises(ValueError, match=message):
+        pretrained.check_sizes(sizes, 1001, FILES, 128)
 
 
-def test_room_for_new_words_is_warned_of(caplog):
+@pytest.mark.parametrize("rows", [872, 873, 1000])
+def test_room_for_new_words_is_warned_of(tmp_path, caplog, rows):
     """dbmdz's Italian BERT has 1,000 rows more than tokens."""
-    sizes = config.BertConfig(vocab_size=32102)
-    pretrained.check_sizes(sizes, 31975, FILES, 128, has_weights=True)
+    sizes = config.BertConfig(vocab_size=1000)
+    table = np.zeros([rows, 768], np.float32)
+    google.write(tmp_path / "a.ckpt", {"bert/embeddings/word_embeddings": table})
+    weights = str(tmp_path / "a.ckpt")
+    pretrained.check_sizes(sizes, 873, FILES, 128, weights=weights)
     assert not caplog.records
-    pretrained.check_sizes(sizes, 31102, FILES, 128, has_weights=True)
-    (record,) = caplog.records
-    assert "31102 entries" in record.getMessage()
-    assert "the 1000 last rows are of no token" in record.getMessage()
+    if rows == 1000:
+        pretrained.check_sizes(sizes, 872, FILES, 128, weights=weights)
+        (record,) = caplog.records
+        assert "872 entries" in record.getMessage()
+        assert "the 128 last rows are of no token" in record.getMessage()
+    for path, tokens in (("", 872), (weights, 1001), *[(weights, 872)] * (rows < 1000)):
+        with pytest.raises(ValueError, match=f"{tokens} entries.* the two files of"):
+            pretrained.check_sizes(sizes, tokens, FILES, 128, weights=path)
 
 
 def foreign(folder, kind):
