@@ -143,6 +143,9 @@ MISTAKES = {
         ),
     },
     "questions": {
+        "--do_train --train_file={d}/train.json --pretrained={d}/one_segment": (
+            "one_segment/bert_config.json: type_vocab_size is 1|give single texts or"
+        ),
         "--do_train": "`train_file` must be specified",
         "--do_predict": "`predict_file` must be specified",
         "--do_predict --predict_file={d}/no.json": "no.json: no such",
@@ -163,9 +166,6 @@ MISTAKES = {
             "first token, which sees nothing in a network|leave it out"
         ),
         "--do_train --train_file={d}/train.json --pretrained={d}/gpt2 "
-        "--do_train --train_file={d}/train.json --pretrained={d}/one_segment": (
-            "one_segment/bert_config.json: type_vocab_size is 1|give single texts or"
-        ),
         "--answer_aligner=original": "tokens of this vocabulary are none|leave it out",
         "--do_train --train_file={d}/lost.json": "none of 1 questions is left",
         "--do_train --train_file={d}/train2.json": (

@@ -393,7 +393,12 @@ def _has_rows(config, weights):
 
 
 def check_segments(config, path):
-    """Refuses pairs of texts for a network whose table has one segment."""
+    """Refuses pairs of texts for a network whose table has one segment.
+
+    Differs from google-research/bert: Pairs of texts are refused where
+    `type_vocab_size` is 1. The original adds nothing for the tokens of the second
+    segment.
+    """
     if config.type_vocab_size == 1:
         raise errors.InputError(
             f"{path}: type_vocab_size is 1, so the network tells no second text from "
