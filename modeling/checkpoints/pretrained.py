@@ -123,9 +123,11 @@ def look_in(spec, name="--pretrained"):
         paths = remote_files.matching(os.path.join(directory, pattern))
         return paths[0] if len(paths) == 1 else ""
 
-    is_old = sentence_transformers.is_of_release_1(directory)
-    if is_old or not first(CONFIG_FILES):
+    try:  # first, because early releases have a config.json of the modules, too
         directory = sentence_transformers.locate_transformer(directory)
+    except ValueError:  # which matters for vectors of texts alone
+        if not first(CONFIG_FILES):
+            raise
     config_file = first(CONFIG_FILES) or only(OPTIONS_PATTERN)
     # A vocabulary without its merges is less than a tokenizer.json.
     whole = [name for name, merges in file_names.MERGES.items() if first([merges])]

@@ -133,12 +133,6 @@ def choose_prompt(
     return (prompt or "") if name is None else prompts[name]
 
 
-def is_of_release_1(directory: str) -> bool:
-    """Whether a config.json is that of modules and not of a network, as before 2.0."""
-    has_modules = remote_files.exists(os.path.join(directory, MODULES))
-    return has_modules and "__version__" in _File(directory, _MODULE).values
-
-
 def locate_transformer(directory: str) -> str:
     """The folder of the network in a directory with a modules.json, or itself."""
     if not remote_files.exists(os.path.join(directory, MODULES)):

@@ -331,6 +331,9 @@ def test_directory_before_release_2_opens(write, kind):
     loaded = bert.load(path)
     assert loaded.max_seq_length == 24
     np.testing.assert_array_equal(loaded.embed(TEXTS), expected)
+    # Another network beside the modules is not the one that they name.
+    tiny.write_model(path, num_hidden_layers=1)
+    np.testing.assert_array_equal(bert.load(path).embed(TEXTS), expected)
     shutil.rmtree(path / f"0_{kind}")
     with pytest.raises(ValueError, match=f"modules.json: there is no .*/0_{kind}, the"):
         bert.load(path)
