@@ -307,8 +307,8 @@ def _download(hub_id, name):
         hugging_face.INDEX_FILE,
         hugging_face.SHARDS,
     ]
-    files += [f"[0-9]_*/{file}" for file in files]
     files += sentence_transformers.WRITTEN[:3]
+    files += [f"[0-9]_*/{file}" for file in files]
     get = functools.partial(huggingface_hub.snapshot_download, hub_id)
     try:
         directory = get(allow_patterns=files)
@@ -388,10 +388,7 @@ def is_there(path):
 
 def _has_rows(config, weights):
     sizes = checkpoint.open_file(weights, config).sizes() if is_there(weights) else {}
-    return config.vocab_size in (
-        sizes.get("vocab_size"),
-        sizes.get("encoder.vocab_size"),
-    )
+    return config.vocab_size in map(sizes.get, ("vocab_size", "encoder.vocab_size"))
 
 
 def check_segments(config, path):

@@ -18,14 +18,9 @@ import safetensors.numpy
 from absl import logging
 
 from contract import errors, file_names, json_files, remote_files
-from modeling.checkpoints import names, weights_file
-from modeling.features.text_vectors import (
-    COSINE,
-    DOT,
-    SIMILARITIES,
-    Projection,
-    TextVectors,
-)
+from modeling.checkpoints import names
+from modeling.features import text_vectors
+from modeling.features.text_vectors import Projection, TextVectors
 
 MODULES = "modules.json"
 TRANSFORMER = "sentence_bert_config.json"
@@ -33,15 +28,8 @@ MODEL = "config_sentence_transformers.json"
 _MODULE = file_names.HUGGING_FACE_CONFIG
 _WEIGHTS = "model.safetensors"
 # Patterns of the names of these files and folders.
-_OF_TRANSFORMER = "sentence_*_config.json"  # of a class for each network before 1.0
-WRITTEN = (
-    MODULES,
-    _OF_TRANSFORMER,
-    MODEL,
-    "1_Pooling",
-    "[2-9]_Dense",
-    "[2-9]_Normalize",
-)
+_SETTINGS = "sentence_*_config.json"  # of a class for each network before 1.0
+WRITTEN = (MODULES, _SETTINGS, MODEL, "1_Pooling", "[2-9]_Dense", "[2-9]_Normalize")
 _PACKAGE = "sentence_transformers"
 _BEFORE_1 = "BERT", "RoBERTa", "DistilBERT", "ALBERT", "XLMRoBERTa"
 _ORDER = re.compile(
@@ -85,7 +73,7 @@ class SentenceTransformer:
         max_seq_length: in tokens, special ones included; None for all positions.
         prompts: texts to put before a text, by their names.
         default_prompt: the name of the prompt of every text without another, or "".
-        similarity: of two vectors, a name in SIMILARITIES.
+        similarity: of two vectors, a name in text_vectors.SIMILARITIES.
         source: the path of the modules.json, or "".
         width: of what the pooling reads, or None.
         projection_files: of weights; a checkpoint that has the projections goes first.
@@ -95,7 +83,7 @@ class SentenceTransformer:
     max_seq_length: int | None = None
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt: str = ""
-    similarity: str = COSINE
+    similarity: str = text_vectors.COSINE
     source: str = ""
     width: int | None = None
     projection_files: tuple[str, ...] = ()
@@ -183,17 +171,14 @@ def read(path: str) -> SentenceTransformer | None:
         file.warn_of_unread()
     is_normalized = len(others) > len(projections)
     prompts, default = _read_prompts(model)
-    vectors = TextVectors(
-        pooling, is_normalized, tuple(projections), model.size("truncate_dim")
-    )
-    model.get("similarity_fn_name")
+    size, similarity = model.size("truncate_dim"), _similarity_of(model)
     model.warn_of_unread()
     return SentenceTransformer(
-        text_vectors=vectors,
+        text_vectors=TextVectors(pooling, is_normalized, tuple(projections), size),
         max_seq_length=_read_length(transformer),
         prompts=prompts,
         default_prompt=default,
-        similarity=read_similarity(directory),
+        similarity=similarity,
         source=os.path.join(directory, MODULES),
         width=width,
         projection_files=tuple(projection_files),
@@ -207,12 +192,15 @@ def lowers_case(directory: str) -> bool:
 
 def read_similarity(directory: str) -> str:
     """The similarity in the settings of a directory, cosine where there is none."""
-    file = _File(directory, MODEL)
-    name = file.value("similarity_fn_name", str, COSINE)
-    if name not in SIMILARITIES:
+    return _similarity_of(_File(directory, MODEL))
+
+
+def _similarity_of(file):
+    name = file.value("similarity_fn_name", str, text_vectors.COSINE)
+    if name not in text_vectors.SIMILARITIES:
         raise errors.InputError(
             f"{file.path}: similarity_fn_name is {name:.60}, and one of "
-            f"{', '.join(SIMILARITIES)} is computed here; correct it"
+            f"{', '.join(text_vectors.SIMILARITIES)} is computed here; correct it"
         )
     return name
 
@@ -220,24 +208,20 @@ def read_similarity(directory: str) -> str:
 def similarity_file(similarity: str) -> dict[str, str]:
     """{name: text} of what `read_similarity` reads beside an export; {} for cosine."""
     text = json.dumps({"similarity_fn_name": similarity}) + "\n"
-    return {} if similarity == COSINE else {MODEL: text}
+    return {} if similarity == text_vectors.COSINE else {MODEL: text}
 
 
 def check_products(kept: SentenceTransformer):
     """Refuses a similarity that ranks texts otherwise than by products of vectors."""
-    if kept.similarity not in (COSINE, DOT):
+    if kept.similarity not in (text_vectors.COSINE, text_vectors.DOT):
         raise errors.InputError(
             f"{kept.source}: similarity_fn_name is {kept.similarity}, and texts are "
-            f"ranked by {COSINE} or {DOT} here; change it in {MODEL}"
+            f"ranked by cosine or dot here; change it in {MODEL}"
         )
 
 
-def check(
-    kept: SentenceTransformer,
-    config: Any,
-    file: weights_file.WeightsFile | None = None,
-):
-    """Refuses modules that do not fit a config and, unless None, an open checkpoint."""
+def check(kept: SentenceTransformer, config: Any, file: Any = None):
+    """Refuses modules that do not fit a config and an open checkpoint, if passed."""
     if config.network not in ("bert", "gpt"):
         raise errors.InputError(
             f"{kept.source}: {config.kind} has no vectors of texts; {_REMEDY}"
@@ -394,7 +378,7 @@ def _warn_of_keys(path, keys):
 
 
 def _open_transformer(directory):
-    paths = remote_files.matching(os.path.join(directory, _OF_TRANSFORMER))
+    paths = remote_files.matching(os.path.join(directory, _SETTINGS))
     return _File(paths[0] if len(paths) == 1 else os.path.join(directory, TRANSFORMER))
 
 
