@@ -378,8 +378,8 @@ def test_similarity_and_size_of_a_directory_are_followed(modules, data, tmp_path
     ):
         indices[name] = str(tmp_path / name)
         search_index.build(indices[name], str(texts), source)
-        found = search.Index.open(indices[name]).query(rows[0][0])[0]
-        np.testing.assert_allclose([s for *_, s in found], wanted[order], rtol=1e-4)
+        nearest = search.Index.open(indices[name]).query(rows[0][0])[0]
+        np.testing.assert_allclose([s for *_, s in nearest], wanted[order], rtol=1e-4)
     settings = out / "config_sentence_transformers.json"
     settings.write_text('{"truncate_dim": 8}')
     with pytest.raises(ValueError, match=r"similarity=dot, and those of .*=None; give"):

@@ -58,14 +58,17 @@ class ModelGardenFile(google.GoogleFile):
 
     def __init__(self, prefix):
         super().__init__(prefix)
-        stored, google_names = self.shapes, _google_names(self.shapes)
+        stored, self._heads = self.shapes, {}
+        if not (google_names := _google_names(stored)):  # objects of something else
+            return
         self._stored = {google_names.get(key, key): key for key in stored}
         self.shapes = {
             name: _joined_heads(name, stored[key]) for name, key in self._stored.items()
         }
         self.states = weights_file.matches(_STATE, self.shapes)
-        heads = stored.get(self._stored.get(_QUERY_BIAS), ())[:1]
-        self._heads = dict(zip(("num_attention_heads",), heads, strict=False))
+        bias = stored.get(self._stored.get(_QUERY_BIAS), ())
+        if len(bias) > 1:
+            self._heads["num_attention_heads"] = bias[0]
 
     def sizes(self):
         return {**super().sizes(), **self._heads}
