@@ -59,6 +59,7 @@ _ACTIVATIONS = {
 }
 # Keys without effect on vectors.
 _IGNORED = {"__version__", "model_type", "modality_config", "unpad_inputs"}
+_USUAL = text_vectors.COSINE
 _REMEDY = "choose another model, or --head=none for its network alone"
 _VECTOR = "sentence_embedding"
 # Names of the prompts of a query and of a passage, the usual one first.
@@ -83,7 +84,7 @@ class SentenceTransformer:
     max_seq_length: int | None = None
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt: str = ""
-    similarity: str = text_vectors.COSINE
+    similarity: str = _USUAL
     source: str = ""
     width: int | None = None
     projection_files: tuple[str, ...] = ()
@@ -196,7 +197,7 @@ def read_similarity(directory: str) -> str:
 
 
 def _similarity_of(file):
-    name = file.value("similarity_fn_name", str, text_vectors.COSINE)
+    name = file.value("similarity_fn_name", str, _USUAL)
     if name not in text_vectors.SIMILARITIES:
         raise errors.InputError(
             f"{file.path}: similarity_fn_name is {name:.60}, and one of "
@@ -208,12 +209,12 @@ def _similarity_of(file):
 def similarity_file(similarity: str) -> dict[str, str]:
     """{name: text} of what `read_similarity` reads beside an export; {} for cosine."""
     text = json.dumps({"similarity_fn_name": similarity}) + "\n"
-    return {} if similarity == text_vectors.COSINE else {MODEL: text}
+    return {} if similarity == _USUAL else {MODEL: text}
 
 
 def check_products(kept: SentenceTransformer):
     """Refuses a similarity that ranks texts otherwise than by products of vectors."""
-    if kept.similarity not in (text_vectors.COSINE, text_vectors.DOT):
+    if kept.similarity not in (_USUAL, text_vectors.DOT):
         raise errors.InputError(
             f"{kept.source}: similarity_fn_name is {kept.similarity}, and texts are "
             f"ranked by cosine or dot here; change it in {MODEL}"
