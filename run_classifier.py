@@ -62,6 +62,8 @@ def prepare():
         label_map=label_maps.find(run_flags.trained_weights(files)),
         default_metrics=metrics.DEFAULTS,
     )
+    if len(data.encode.text_names) > 1:
+        pretrained.check_segments(config, files.config_file)
     data = soft_labels.with_unlabelled(data, source)
     reading = run_flags.reading(files, len(data.encode.text_names))
     settings = run_flags.fine_tuning_settings(

@@ -14,7 +14,7 @@ from contract import atomic_files, errors, file_names, wording
 from data_pipeline.classification import encoding, labels
 from data_pipeline.embedding import rows, scores, search, split
 from modeling import contrastive, sequences
-from modeling.checkpoints import sentence_transformers
+from modeling.checkpoints import pretrained, sentence_transformers
 from modeling.features import text_vectors
 from serving import formats
 from terminal import progress
@@ -50,12 +50,19 @@ def score_names(texts):
     return (*names, *SCORES[texts.kind])
 
 
-def choose_vectors(path):
-    """The SentenceTransformer to train or to use: as at `path`, or as the flags say."""
+def choose_vectors(path, config):
+    """The SentenceTransformer to train or to use: as at `path`, or as the flags say.
+
+    Raises:
+        ValueError: it does not fit the config, or ranks by distances.
+    """
     kept = sentence_transformers.read(path) if path else None
     if kept is None:
         vectors = text_vectors.TextVectors()
         kept = sentence_transformers.SentenceTransformer(text_vectors=vectors)
+    else:
+        sentence_transformers.check(kept, config)
+        sentence_transformers.check_products(kept)
     changes = {"pooling": FLAGS.pooling, "is_normalized": FLAGS.normalize}
     changes = {name: value for name, value in changes.items() if value is not None}
     prompts = dict(kept.prompts)
@@ -174,9 +181,11 @@ class Scored:
         return {f"{prefix}_{name}": value for name, value in self.scores.items()}
 
 
-def score(texts, vectors):
+def score(texts, vectors, similarity=text_vectors.COSINE):
     """The Scored of a TextSplit with vectors [N, G, W] or, of single texts, [N, W]."""
-    kind, scaled, ranked = texts.kind, search.normalize(vectors), None
+    is_dot = similarity == text_vectors.DOT
+    scaled = np.asarray(vectors, np.float32) if is_dot else search.normalize(vectors)
+    kind, ranked = texts.kind, None
     if kind == rows.RETRIEVAL:
         count = len(texts.data.queries)
         own = texts.data.own_passages()
@@ -223,6 +232,7 @@ def open_reranker():
             f"--reranker={FLAGS.reranker}: is a {type(model).__name__}, and no "
             "classifier of pairs; train one on pairs by run_classifier.py"
         )
+    pretrained.check_segments(opened.config, opened.files.config_file)
     print(f"reranker: {report}")
     encode = encoding.Encoder(opened.tokenizer, length, classes, has_pairs=True)
     forward = inference.predict_function(
