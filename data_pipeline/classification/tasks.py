@@ -8,8 +8,9 @@ import functools
 import os
 from collections.abc import Mapping
 
-from contract import errors, remote_files
+from contract import errors, remote_files, wording
 from data_pipeline.classification import tables
+from data_pipeline.tables import text_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,9 @@ class Task:
     )
 
 
-_with_header = functools.partial(tables.Layout, file_format="tsv", has_header=True)
+_with_header = functools.partial(
+    tables.Layout, file_format="tsv", has_header=True, is_published=True
+)
 _SENTENCES = _with_header(text_a="sentence1", text_b="sentence2", label="label")
 _NLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
@@ -133,7 +136,7 @@ _ROWS = (
     Task(
         name="cola",
         splits=_splits(
-            tables.Layout(file_format="tsv", text_a=3, label=1), _with_header(text_a=1)
+            _with_header(has_header=False, text_a=3, label=1), _with_header(text_a=1)
         ),
         metrics=("mcc", "accuracy"),
     ),
@@ -230,6 +233,7 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
             f"{' or '.join(paths)}: no such file; put the {split} file of {task.name} "
             "there or correct --data_dir"
         )
+    _check_first_line(task, path, row.layout)
     table = tables.read_table(
         path, row.layout, labels_required=split != "test", allow_empty_text=True
     )
@@ -242,3 +246,21 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
         and [task.label_map.get(label, label) for label in table.labels],
         example_ids=[f"{row.prefix}-{name}" for name in ids],
     )
+
+
+def _check_first_line(task: Task, path: str, layout: tables.Layout) -> None:
+    """Refuses a file without the header of the published one, or with one beside it."""
+    if layout.has_header is None:  # no TSV file
+        return
+    line, first = next(text_rows.file_rows(path, layout.file_format), (1, []))
+    values = {*task.labels, *task.label_map}
+    is_example = any(tables.is_number(cell) or cell in values for cell in first)
+    if first and is_example == layout.has_header:
+        is_what, should = "an example", "begins with its header"
+        if not is_example:
+            is_what, should = "a header", "has none"
+        raise errors.InputError(
+            f"{path}:{line}: {wording.listing(list(first), 6)} is {is_what}, and the "
+            f"published file of {task.name} {should}; restore it, or read it as an own "
+            "file (--train_file, --dev_file, --has_header and columns by number)"
+        )

@@ -1,0 +1,178 @@
+"""Whether line 1 of a file holds names of columns: one rule for all tables."""
+
+import collections
+import itertools
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from contract import errors, wording
+from data_pipeline.tables import table_columns, text_rows
+
+_COMPARED_ROWS = 10_000  # which line 1 is compared with
+LABEL = "label"  # the role of the column that holds no text
+_LIKE_TEXTS = 100  # rows that show how long texts are
+# Names of languages, such as en, pt-BR or zh_CN; what may be a name of a column; and
+# what is none: a text with an end, or of more than four words.
+_LANGUAGE = re.compile(r"[a-z]{2}([-_][A-Za-z]{2,4})?")
+_NAME = re.compile(r"[^\W\d][\w-]*( [\w-]+)?")
+_SENTENCE = re.compile(r".*[.!?…。！？]\s*|\s*(\S+\s+){4}\S.*", re.DOTALL)
+_LABEL_SEPARATOR = re.compile(r"\s*[,;|]\s*")
+
+
+def next_rows(rows: text_rows.NumberedRows) -> list[tuple[int, Any]]:
+    """Takes the rows with which line 1 is compared."""
+    return list(itertools.islice(rows, _COMPARED_ROWS))
+
+
+def is_header(
+    path: str,
+    first: Sequence[str],
+    others: Sequence[Sequence[str]],
+    *,
+    has_header: bool | None,
+    columns: Mapping[str, table_columns.Key | None],
+    usual: Mapping[str, Collection[str]],
+    names: Collection[str] = (),
+    earlier: Sequence[str] = (),
+) -> bool:
+    """Whether line 1 of a file holds names of columns; a guess is printed.
+
+    `has_header` decides, if it is not None, and a column that is given by name makes
+    line 1 a header. Otherwise its cells show it: usual names, names in `earlier`, or
+    names of languages are those of a header; a label that is a number or that other
+    rows have, too, is that of an example.
+
+    Args:
+        first: the cells of line 1.
+        others: the rows after it, as `next_rows` has them, of as many cells.
+        columns: the column of each role; all but LABEL hold texts.
+        usual: usual names of roles, in small letters.
+        names: the usual names in line 1 by which texts are chosen, if no column is.
+        earlier: the header of another split.
+
+    Raises:
+        ValueError: cells contradict each other, nothing shows what may be a header, or
+            another row repeats the header.
+    """
+    by_name = [column for column in columns.values() if isinstance(column, str)]
+    if has_header is False and by_name:
+        raise errors.InputError(
+            f"{path}: column {by_name[0]!r} is a name, but --has_header=false says "
+            "that there are none; give columns by number, from 0"
+        )
+    different = [row for row in others if row != first]
+    answer = has_header is not False
+    if has_header is None and not by_name:
+        answer = _guess(path, first, different, columns, usual, names, earlier)
+    if answer and len(different) < len(others) and len(first) > 1:
+        raise errors.InputError(
+            f"{path}: another row repeats line 1, {wording.listing(first)}, which is "
+            "the header; remove that row"
+        )
+    return answer
+
+
+def _guess(path, first, others, columns, usual, names, earlier) -> bool:
+    def doubt(reason: str) -> errors.InputError:
+        return errors.InputError(
+            f"{path}:1: {reason}; pass --has_header=true if the line is a header, else "
+            "--has_header=false"
+        )
+
+    line = wording.listing(first)
+    numbers = first[first[0] == "" :]  # the index of pandas has no name
+    if numbers and [*numbers] == [*map(str, range(len(numbers)))]:
+        raise doubt(f"{line} may be the numbers of columns, as pandas writes them")
+    cells = {role: table_columns.cell(first, key) for role, key in columns.items()}
+    cells = {role: text for role, text in cells.items() if text is not None}
+    label = cells.get(LABEL)
+    known = {name.lower() for name in earlier}
+    every = known.union(*usual.values())
+    is_usual = {
+        role: text.lower() in usual.get(role, ())
+        or (role != LABEL and text.lower() in known)
+        for role, text in cells.items()
+    }
+    if names and sum(text.lower() in every for text in first) > 1:
+        return True
+    repeated = _repeated(first, others, columns.get(LABEL), every)
+    is_title = _stands_above_numbers(first, others)
+    texts = {role: text for role, text in cells.items() if role != LABEL}
+    short = [_is_like(_NAME, row, columns, texts) for row in others[:_LIKE_TEXTS]]
+    is_short = bool(short) and 2 * sum(short) >= len(short)
+    if names or any(is_usual.values()):
+        against = repeated or [text for text in first if table_columns.is_number(text)]
+        against += [t for r, t in cells.items() if not is_usual[r] and _is_long(t)]
+        if not names and label is None and is_short and not is_title:
+            against += [t for r, t in cells.items() if not is_usual[r]]
+        if against:
+            raise doubt(
+                f"{line} has a usual name of a column, and {against[0]!r:.40}, which "
+                "looks like a value"
+            )
+        if not names:
+            print(f"{path}: line 1 is the header: {line} (else --has_header=false)")
+        return True
+    if LABEL not in columns and len(cells) > 1 and others:
+        rows = others[:_LIKE_TEXTS]
+        if _is_like(_LANGUAGE, first, columns, cells) and not any(
+            _is_like(_LANGUAGE, row, columns, cells) for row in rows
+        ):
+            print(f"{path}: line 1 is the header: {line} (else --has_header=false)")
+            return True
+    if earlier and label is None:
+        raise doubt(
+            f"{line} may be a header or a text, where the rows read before it have "
+            f"{wording.listing(earlier)}"
+        )
+    if others and not repeated and not (label == "" or table_columns.is_number(label)):
+        if label is not None:
+            labels = collections.Counter(row[columns[LABEL]] for row in others)
+            is_alone = 1 not in labels.values() or is_title
+            if is_alone or not any(map(_is_long, texts.values())):
+                raise doubt(f"{label!r} is the label of no other row")
+        elif is_title or (_is_like(_NAME, first, columns, cells) and not is_short):
+            raise doubt(f"{line} may be names of columns: no other row is as short")
+    print(f"{path}: line 1 is an example: {line} (else --has_header=true)")
+    return False
+
+
+def _repeated(first, others, label_column, every) -> list[str]:
+    """Cells of line 1 that other rows have in their column, too: no numbers or names.
+
+    A label may also be one of several in a cell.
+    """
+    below = [{*column} for column in zip(*others, strict=True)]
+    label_place = None
+    if isinstance(label_column, int) and -len(first) <= label_column < len(first):
+        label_place = label_column % len(first)
+    repeated = []
+    for place, (text, values) in enumerate(zip(first, below, strict=False)):
+        parts = {text}
+        if place == label_place:
+            parts |= {*_LABEL_SEPARATOR.split(text)}
+            values |= {p for value in values for p in _LABEL_SEPARATOR.split(value)}
+        elif text.lower() in every or table_columns.is_number(text):
+            continue
+        if text and not values.isdisjoint(parts):
+            repeated.append(text)
+    return repeated
+
+
+def _stands_above_numbers(first, others) -> bool:
+    """Whether a cell of line 1 is a word and all other rows have numbers there."""
+    return bool(others) and any(
+        _NAME.fullmatch(text) and all(map(table_columns.is_number, values))
+        for text, values in zip(first, zip(*others, strict=True), strict=True)
+    )
+
+
+def _is_like(pattern, row, columns, roles) -> bool:
+    """Whether the cells of the roles in a row match a pattern or are empty."""
+    cells = [table_columns.cell(row, columns[role]) for role in roles]
+    return all(pattern.fullmatch(cell) for cell in cells if cell and cell.strip())
+
+
+def _is_long(text: str) -> bool:
+    return bool(_SENTENCE.fullmatch(text))
