@@ -349,10 +349,11 @@ def _collect(
     for line, row in rows:
         place = f"{path}:{line}"
         cells = {role: table_columns.cell(row, key) for role, key in keys.items()}
-        missing = next((role for role, value in cells.items() if value is None), None)
+        missing = [role for role, value in cells.items() if value is None]
         if missing:
             if not layout.skip_short_rows:
-                lack = table_columns.missing_cell_message(row, missing, keys[missing])
+                role = missing[0]
+                lack = table_columns.missing_cell_message(row, role, keys[role])
                 raise errors.InputError(f"{place}: {lack}")
             short.append(line)
             continue

@@ -8,6 +8,8 @@ import functools
 import os
 from collections.abc import Mapping
 
+from absl import logging
+
 from contract import errors, remote_files, wording
 from data_pipeline.classification import tables
 from data_pipeline.tables import text_rows
@@ -233,9 +235,11 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
             f"{' or '.join(paths)}: no such file; put the {split} file of {task.name} "
             "there or correct --data_dir"
         )
-    _check_first_line(task, path, row.layout)
+    layout = dataclasses.replace(
+        row.layout, has_header=_has_header(task, path, row.layout)
+    )
     table = tables.read_table(
-        path, row.layout, labels_required=split != "test", allow_empty_text=True
+        path, layout, labels_required=split != "test", allow_empty_text=True
     )
     ids = table.example_ids
     if row.layout.example_id is None:
@@ -248,19 +252,24 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
     )
 
 
-def _check_first_line(task: Task, path: str, layout: tables.Layout) -> None:
-    """Refuses a file without the header of the published one, or with one beside it."""
-    if layout.has_header is None:  # no TSV file
-        return
-    line, first = next(text_rows.file_rows(path, layout.file_format), (1, []))
+def _has_header(task: Task, path: str, layout: tables.Layout) -> bool | None:
+    """Whether line 1 holds names, as in the published file; None where none has lines.
+
+    A header that is missing raises ValueError; one too many is left out with a warning.
+    """
+    if layout.has_header is None:
+        return None
+    _, first = next(text_rows.file_rows(path, layout.file_format), (1, []))
     values = {*task.labels, *task.label_map}
     is_example = any(tables.is_number(cell) or cell in values for cell in first)
-    if first and is_example == layout.has_header:
-        is_what, should = "an example", "begins with its header"
-        if not is_example:
-            is_what, should = "a header", "has none"
+    line = wording.listing(list(first), 6)
+    if layout.has_header and is_example:
         raise errors.InputError(
-            f"{path}:{line}: {wording.listing(list(first), 6)} is {is_what}, and the "
-            f"published file of {task.name} {should}; restore it, or read it as an own "
-            "file (--train_file, --dev_file, --has_header and columns by number)"
+            f"{path}:1: {line} is an example, and the published file of {task.name} "
+            "begins with a header; put it above, or read the file without --task_name, "
+            "by columns and --has_header=false"
         )
+    if first and not layout.has_header and not is_example:
+        logging.warning(f"{path}: line 1 is left out: {line} is a header")
+        return True
+    return layout.has_header

@@ -123,7 +123,7 @@ def _stated_columns(
 
 
 def _is_header(
-    path: str, layout: Layout, first: list[str], others: Sequence[text_rows.Row]
+    path: str, layout: Layout, first: list[str], others: Sequence[Any]
 ) -> bool:
     places = {SOURCE: 0, TARGET: 1}
     columns = {
@@ -189,7 +189,7 @@ def _pairs(
         texts = {
             role: _text(f"{path}:{line}", row, role, key) for role, key in keys.items()
         }
-        if table_columns.cell(row, without_targets):
+        if without_targets is not None and table_columns.cell(row, without_targets):
             raise errors.InputError(
                 f"{path}:{line}: has a target, and the first row has none; give all "
                 "rows one, or none"

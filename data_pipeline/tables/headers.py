@@ -122,15 +122,21 @@ def _guess(path, first, others, columns, usual, names, earlier) -> bool:
             print(f"{path}: line 1 is the header: {line} (else --has_header=false)")
             return True
     if earlier and label is None:
-        raise doubt(
-            f"{line} may be a header or a text, where the rows read before it have "
-            f"{wording.listing(earlier)}"
+        raise errors.InputError(
+            f"{path}:1: {line} may be a header or a text, where the rows read before "
+            f"it have {wording.listing(earlier)}; pass --has_header=true if it is a "
+            "header, else put that line above it"
         )
     if others and not repeated and not (label == "" or table_columns.is_number(label)):
         if label is not None:
-            labels = collections.Counter(row[columns[LABEL]] for row in others)
-            is_alone = 1 not in labels.values() or is_title
-            if is_alone or not any(map(_is_long, texts.values())):
+            counts = collections.Counter(
+                part
+                for row in others
+                for part in {*_LABEL_SEPARATOR.split(row[columns[LABEL]])}
+            ).values()
+            is_odd = 1 not in counts or is_title
+            may_be = not any(map(_is_long, texts.values()))
+            if is_odd or (may_be and (max(counts) > 1 or not is_short)):
                 raise doubt(f"{label!r} is the label of no other row")
         elif is_title or (_is_like(_NAME, first, columns, cells) and not is_short):
             raise doubt(f"{line} may be names of columns: no other row is as short")

@@ -18,7 +18,7 @@ NumberedRows = Iterator[tuple[int, Row]]
 
 _CHUNK_BYTES = 1 << 20
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-_SPELLINGS = {"\t": "tab", "": "none"}  # of delimiters and quotes, in flags
+_SPELLED = {"tab": "\t", "\\t": "\t", "none": ""}  # delimiters and quotes of flags
 _SAMPLE_LINES = 20  # that show what separates cells
 _WORKBOOKS = ("xlsx", "xls", "ods")
 
@@ -192,7 +192,7 @@ def _delimiter(path: str, sample: list[str], quotes: Mapping[str, Any]) -> str:
     for delimiter in _DELIMITERS:
         try:
             reader = csv.reader(sample, delimiter=delimiter, **quotes)
-            rows = [row for row in reader if row]
+            rows = [row for row in reader if any(row)]
         except csv.Error:  # a carriage return where this one sees no quote
             continue
         if len(sample) == _SAMPLE_LINES:
@@ -207,8 +207,8 @@ def _delimiter(path: str, sample: list[str], quotes: Mapping[str, Any]) -> str:
     if len(chosen) > 1:
         names = " or ".join(_DELIMITERS[delimiter] for delimiter in chosen)
         raise errors.InputError(
-            f"{path}: its cells may be separated by {names}; pass --delimiter="
-            f"{_SPELLINGS.get(chosen[0], chosen[0])} or another"
+            f"{path}: its cells may be separated by {names}; pass --delimiter, such as "
+            '";" or tab'
         )
     if chosen != [","] or len(fitting) > 1:
         print(f"{path}: its cells are separated by {_DELIMITERS[chosen[0]]}")
@@ -288,26 +288,28 @@ def file_rows(
             "the file or pass --file_format"
         )
     width, first_line, blank = 0, 0, None
+    has_cells = file_format != "jsonl"
     empty: list[int] = []
     for line, row in _parsed(path, file_format, delimiter, quote):
         if row is None:
             blank = blank or line
             continue
-        if skips_empty and isinstance(row, list) and row[1:] and not any(row):
-            empty.append(line)
-            continue
-        if blank:
-            raise errors.InputError(
-                f"{path}:{blank}: blank line between rows; remove it"
-            )
-        if len(row) != width and isinstance(row, list) and not is_ragged:
-            if width:
+        if has_cells and (len(row) != width or not row[0]):
+            if skips_empty and len(row) > 1 and not any(row):
+                empty.append(line)
+                continue
+            if width and len(row) != width and not is_ragged:
                 raise errors.InputError(
                     f"{path}:{line}: {len(row)} cells, line {first_line} has {width}; "
                     "correct the row: quote a cell that holds the delimiter (see "
                     "--delimiter and --quote)"
                 )
-            width, first_line = len(row), line
+            if not width:
+                width, first_line = len(row), line
+        if blank:
+            raise errors.InputError(
+                f"{path}:{blank}: blank line between rows; remove it"
+            )
         yield line, row
     if empty:
         print(
@@ -318,24 +320,29 @@ def file_rows(
 
 def _parsed(
     path: str, file_format: str, delimiter: str | None, quote: str | None
-) -> Iterator[tuple[int, Row | None]]:
-    characters = {"\\t": "\t", **{name: c for c, name in _SPELLINGS.items()}}
-    marks = {"delimiter": delimiter, "quote": quote}
-    for name, mark in marks.items():
-        marks[name] = characters.get(mark, mark) if mark is not None else None
-        if mark is not None and (
-            len(marks[name]) != 1 - (mark == "none" and name == "quote")
-            or marks[name] in ("\r", "\n")
-            or file_format == "jsonl"
-        ):
-            raise errors.InputError(
-                f"{path}: --{name}={mark} is no character between cells of this file; "
-                "give one, or tab (--quote: or none), to CSV and TSV alone"
-            )
-    delimiter, quote = marks.values()
+) -> Iterator[tuple[int, Any]]:
+    delimiter = _character(path, file_format, "delimiter", delimiter)
+    quote = _character(path, file_format, "quote", quote)
     if file_format == "jsonl":
         return _jsonl_rows(path)
     if file_format == "tsv" and not quote:
         return _tsv_rows(path, delimiter or "\t")
-    default = "\t" if file_format == "tsv" else None
-    return _csv_rows(path, delimiter or default, '"' if quote is None else quote)
+    if file_format == "tsv":
+        delimiter = delimiter or "\t"
+    return _csv_rows(path, delimiter, '"' if quote is None else quote)
+
+
+def _character(
+    path: str, file_format: str, flag: str, spelled: str | None
+) -> str | None:
+    """The character that a flag spells, "" for no quote, and None without the flag."""
+    if spelled is None:
+        return None
+    character = _SPELLED.get(spelled, spelled)
+    is_right = len(character) == 1 and character not in "\r\n"
+    if file_format == "jsonl" or not (is_right or (flag == "quote" and not character)):
+        raise errors.InputError(
+            f"{path}: --{flag}={spelled} is not one character, or the file is JSONL, "
+            "which has no cells; correct it, or leave it out"
+        )
+    return character

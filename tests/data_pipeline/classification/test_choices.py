@@ -128,7 +128,7 @@ def test_one_column_of_lists(load):
         ),
         (",two\n", ",\n", ["train.csv:2", "label ''", "none of the 3 choices"]),
         ("d e", " ", ["train.csv:2", "choice 1 is empty", "--allow_empty_text"]),
-        ("b,c d,e,f g", "a,b", ["train.csv:3", "3 columns", "column 4 (label)"]),
+        ("b,c d,e,f g", "a,b", ["train.csv:3", "3 cells, line 1 has 5"]),
         ("three,label", "four,label", ["'three' (choice 2)", "'four'"]),
     ],
 )

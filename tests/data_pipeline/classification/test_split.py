@@ -178,7 +178,7 @@ MIXES = [
         {"text_a": 0, "label": 1},
         "tweet,label\n" + CELLS,
         "nice\nbad\n",
-        "test.csv:1: 'nice' may be a header or a text, where the rows read before it "
+        "test.csv:1: ['nice'] may be a header or a text, where the rows read before it "
         "have ['tweet', 'label']; pass --has_header=true",
     ),
     (

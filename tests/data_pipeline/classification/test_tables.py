@@ -102,13 +102,13 @@ PAIR = {"text_a": "1", "text_b": "2", "label": "0"}
             "1",
         ),
         ("t.part", "text,label\na,1\n", {"file_format": "csv"}, ["a"], "1"),
-        ("t.tsv", "x\ta\tb\nx\tc\td\n", PAIR, ["a", "c"], "xx"),
+        ("t.tsv", "x\ta\tb\ny\tc\td\n", PAIR, ["a", "c"], "xy"),
         (
             "t.tsv",
-            "x\ta\tb\nx\tc\td\n",
+            "x\ta\tb\ny\tc\td\n",
             {"text_a": -2, "text_b": -1, "label": -3},
             ["a", "c"],
-            "xx",
+            "xy",
         ),
         # Names beat usual names, and bring no second text.
         (
@@ -120,7 +120,7 @@ PAIR = {"text_a": "1", "text_b": "2", "label": "0"}
         ),
         # Labels by which line 1 is no header.
         ("t.tsv", "a\tx\n", {"text_a": 0, "label": 1}, ["a"], "x"),
-        ("t.tsv", "a.\tx\nb\ty\n", {"text_a": 0, "label": 1}, ["a.", "b"], "xy"),
+        ("t.tsv", "a\tx\nb\ty\n", {"text_a": 0, "label": 1}, ["a", "b"], "xy"),
         (
             "t.tsv",
             "a\t1\nb\t2\nc\t2",
