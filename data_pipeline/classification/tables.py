@@ -28,6 +28,7 @@ is_number = table_columns.is_number
 # The columns of rows in memory that have no names, by how many there are.
 _UNNAMED = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}
 _ROLES = ("text_a", "text_b", "label", "example_id")
+_NO_TEXTS = ("label", "example_id", "keep_rows")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -242,32 +243,20 @@ def _is_header(
     others: list[Any],
     other_header: Sequence[str],
 ) -> bool:
-    columns = {
-        role: column
-        for role, column in _stated_columns(layout, keyed=False).items()
-        if isinstance(column, str) or role not in ("example_id", "keep_rows")
-    }
+    columns = _stated_columns(layout, keyed=False)
+    if columns["label"] == "":  # no column, for --label_column=
+        columns["label"] = None
     names = usual_names.choose(first, layout.usual_texts)
-    by_name = any(isinstance(column, str) for column in columns.values())
-    if columns["text_a"] is not None or by_name or layout.has_header is not None:
-        names = ()
-    elif not names:
-        raise errors.InputError(
-            f"{path}:1: {wording.listing(first)} has no usual name of a text column "
-            "(text, sentence, text_a, sentence1, question, ...); pass --text_a_column "
-            "and --label_column, by name or by number from 0"
-            + table_columns.separator_hint(first)
-        )
     texts = {*itertools.chain(*layout.usual_texts)}
-    usual = {role: texts for role in columns} | {"label": {*usual_names.LABELS}}
+    usual = {role: texts for role in columns if role not in _NO_TEXTS}
     return headers.is_header(
         path,
         first,
         others,
         has_header=layout.has_header,
         columns=columns,
-        usual=usual,
-        names=names,
+        usual={**usual, headers.LABEL: {*usual_names.LABELS}},
+        names=names if columns["text_a"] is None else None,
         earlier=other_header,
     )
 
@@ -322,7 +311,9 @@ def _choose_columns(
         )
     by_name = isinstance(label, str) and not keyed
     if not labels_required and (
-        label not in names if by_name else table_columns.cell(first, label) is None
+        not (label and label in names)
+        if by_name
+        else table_columns.cell(first, label) is None
     ):
         columns["label"] = None
     return {

@@ -137,7 +137,7 @@ def _is_header(
         has_header=layout.has_header,
         columns=columns,
         usual=_USUAL,
-        names=usual_names.choose(first, _PAIRS),
+        names=usual_names.choose(first, _PAIRS) or None,
     )
 
 

@@ -33,7 +33,7 @@ def is_header(
     has_header: bool | None,
     columns: Mapping[str, table_columns.Key | None],
     usual: Mapping[str, Collection[str]],
-    names: Collection[str] = (),
+    names: Collection[str] | None = None,
     earlier: Sequence[str] = (),
 ) -> bool:
     """Whether line 1 of a file holds names of columns; a guess is printed.
@@ -46,9 +46,10 @@ def is_header(
     Args:
         first: the cells of line 1.
         others: the rows after it, as `next_rows` has them, of as many cells.
-        columns: the column of each role; all but LABEL hold texts.
-        usual: usual names of roles, in small letters.
-        names: the usual names in line 1 by which texts are chosen, if no column is.
+        columns: the column of each role.
+        usual: usual names, in small letters, of LABEL and of the roles of texts.
+        names: the usual names in line 1 by which texts are chosen, where no column is
+            given; none of them raises ValueError.
         earlier: the header of another split.
 
     Raises:
@@ -84,7 +85,14 @@ def _guess(path, first, others, columns, usual, names, earlier) -> bool:
     numbers = first[first[0] == "" :]  # the index of pandas has no name
     if numbers and [*numbers] == [*map(str, range(len(numbers)))]:
         raise doubt(f"{line} may be the numbers of columns, as pandas writes them")
-    cells = {role: table_columns.cell(first, key) for role, key in columns.items()}
+    if names is not None and not names:
+        raise errors.InputError(
+            f"{path}:1: {line} has no usual name of a text column (text, sentence, "
+            "text_a, sentence1, question, ...); pass --text_a_column and "
+            "--label_column, by name or by number from 0"
+            + table_columns.separator_hint(first)
+        )
+    cells = {role: table_columns.cell(first, columns[role]) for role in usual}
     cells = {role: text for role, text in cells.items() if text is not None}
     label = cells.get(LABEL)
     known = {name.lower() for name in earlier}
@@ -114,7 +122,7 @@ def _guess(path, first, others, columns, usual, names, earlier) -> bool:
         if not names:
             print(f"{path}: line 1 is the header: {line} (else --has_header=false)")
         return True
-    if LABEL not in columns and len(cells) > 1 and others:
+    if LABEL not in usual and len(cells) > 1 and others:
         rows = others[:_LIKE_TEXTS]
         if _is_like(_LANGUAGE, first, columns, cells) and not any(
             _is_like(_LANGUAGE, row, columns, cells) for row in rows

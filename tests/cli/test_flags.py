@@ -376,6 +376,7 @@ def test_pairs_lengths_and_draws_are_those_of_the_flags(parse):
     parse("run_seq2seq", *line.split(), "--temperature=0.5", "--top_k=3", "--top_p=0.9")
     columns = seq2seq_flags.layout()
     assert (columns.file_format, columns.has_header) == ("jsonl", False)
+    assert (columns.delimiter, columns.quote) == (None, None)
     assert (columns.source, columns.target) == ("1", "de")
     assert seq2seq_flags.limits() == (20, 10)
     draws = {"temperature": 0.5, "top_k": 3, "top_p": 0.9}

@@ -365,3 +365,12 @@ def test_a_header_above_a_file_without_one_is_left_out_with_a_warning(tmp_path, 
     path.write_text("gj04\t1\t\tOur\tmore\ngj04\t0\t*\tThey is.\n")
     table = tasks.read_split(tasks.TASKS["cola"], str(tmp_path), "train")
     assert table.text_a == ["Our", "They is."]
+
+
+def test_an_empty_label_column_is_none(read):
+    """It makes no header of line 1, and is not the index of pandas."""
+    flags = {"text_a": 0, "text_b": 1, "label": "", "required": False}
+    table = read("How are you?\tFine, thanks.\nWho?\tMe.\n", **flags)
+    assert (len(table.lines), table.labels) == (2, None)
+    table = read("\ttext\n0\ta b\n1\tc\n", text_a="text", label="", required=False)
+    assert (table.text_a, table.labels) == (["a b", "c"], None)
