@@ -253,23 +253,22 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
 
 
 def _has_header(task: Task, path: str, layout: tables.Layout) -> bool | None:
-    """Whether line 1 holds names, as in the published file; None where none has lines.
+    """Whether line 1 holds names, as in the published file; None for other formats.
 
-    A header that is missing raises ValueError; one too many is left out with a warning.
+    A missing header raises ValueError; one too many is left out with a warning.
     """
     if layout.has_header is None:
         return None
-    _, first = next(text_rows.file_rows(path, layout.file_format), (1, []))
+    first = next(text_rows.file_rows(path, layout.file_format), (1, []))[1]
     values = {*task.labels, *task.label_map}
     is_example = any(tables.is_number(cell) or cell in values for cell in first)
-    line = wording.listing(list(first), 6)
+    line = f"{path}:1: {wording.listing(list(first), 6)}"
     if layout.has_header and is_example:
         raise errors.InputError(
-            f"{path}:1: {line} is an example, and the published file of {task.name} "
-            "begins with a header; put it above, or read the file without --task_name, "
-            "by columns and --has_header=false"
+            f"{line} is an example, and the published file of {task.name} begins with "
+            "a header; put it above, or leave --task_name out and name the columns"
         )
     if first and not layout.has_header and not is_example:
-        logging.warning(f"{path}: line 1 is left out: {line} is a header")
+        logging.warning(f"{line} is a header, which is left out")
         return True
     return layout.has_header

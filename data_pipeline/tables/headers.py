@@ -75,79 +75,80 @@ def is_header(
 
 
 def _guess(path, first, others, columns, usual, names, earlier) -> bool:
+    line = wording.listing(first)
+
     def doubt(reason: str) -> errors.InputError:
         return errors.InputError(
             f"{path}:1: {reason}; pass --has_header=true if the line is a header, else "
             "--has_header=false"
         )
 
-    line = wording.listing(first)
     numbers = first[first[0] == "" :]  # the index of pandas has no name
     if numbers and [*numbers] == [*map(str, range(len(numbers)))]:
         raise doubt(f"{line} may be the numbers of columns, as pandas writes them")
     if names is not None and not names:
         raise errors.InputError(
             f"{path}:1: {line} has no usual name of a text column (text, sentence, "
-            "text_a, sentence1, question, ...); pass --text_a_column and "
-            "--label_column, by name or by number from 0"
-            + table_columns.separator_hint(first)
+            "question, ...); pass --text_a_column and --label_column, by name or by "
+            f"number from 0{table_columns.separator_hint(first)}"
         )
-    cells = {role: table_columns.cell(first, columns[role]) for role in usual}
-    cells = {role: text for role, text in cells.items() if text is not None}
-    label = cells.get(LABEL)
-    known = {name.lower() for name in earlier}
-    every = known.union(*usual.values())
-    is_usual = {
-        role: text.lower() in usual.get(role, ())
-        or (role != LABEL and text.lower() in known)
-        for role, text in cells.items()
-    }
+    every = {name.lower() for name in earlier}.union(*usual.values())
     if names and sum(text.lower() in every for text in first) > 1:
         return True
-    repeated = _repeated(first, others, columns.get(LABEL), every)
-    is_title = _stands_above_numbers(first, others)
-    texts = {role: text for role, text in cells.items() if role != LABEL}
-    short = [_is_like(_NAME, row, columns, texts) for row in others[:_LIKE_TEXTS]]
+    texts = {role: table_columns.cell(first, columns[role]) for role in usual}
+    texts = {role: text for role, text in texts.items() if text is not None}
+    unusual = [
+        text
+        for role, text in texts.items()
+        if text.lower() not in (usual[LABEL] if role == LABEL else every)
+    ]
+    is_usual = names or len(unusual) < len(texts)
+    label = texts.pop(LABEL, None)
+    places = [columns[role] for role in texts]
+    rows = others[:_LIKE_TEXTS]
+    short = [_are_like(_NAME, row, places) for row in rows]
     is_short = bool(short) and 2 * sum(short) >= len(short)
-    if names or any(is_usual.values()):
-        against = repeated or [text for text in first if table_columns.is_number(text)]
-        against += [t for r, t in cells.items() if not is_usual[r] and _is_long(t)]
+    repeated = _repeated(first, others, columns.get(LABEL), every)
+    is_title = any(  # a word above numbers
+        _NAME.fullmatch(text) and all(map(table_columns.is_number, values))
+        for text, values in zip(first, zip(*others, strict=True), strict=False)
+    )
+    is_language = (
+        *(LABEL not in usual, len(places) > 1, rows),
+        _are_like(_LANGUAGE, first, places),
+        not any(_are_like(_LANGUAGE, row, places) for row in rows),
+    )
+    if is_usual:
+        against = repeated + list(filter(table_columns.is_number, first))
+        against += list(filter(_SENTENCE.fullmatch, unusual))
         if not names and label is None and is_short and not is_title:
-            against += [t for r, t in cells.items() if not is_usual[r]]
+            against += unusual
         if against:
             raise doubt(
                 f"{line} has a usual name of a column, and {against[0]!r:.40}, which "
                 "looks like a value"
             )
+    if is_usual or all(is_language):
         if not names:
             print(f"{path}: line 1 is the header: {line} (else --has_header=false)")
         return True
-    if LABEL not in usual and len(cells) > 1 and others:
-        rows = others[:_LIKE_TEXTS]
-        if _is_like(_LANGUAGE, first, columns, cells) and not any(
-            _is_like(_LANGUAGE, row, columns, cells) for row in rows
-        ):
-            print(f"{path}: line 1 is the header: {line} (else --has_header=false)")
-            return True
     if earlier and label is None:
         raise errors.InputError(
             f"{path}:1: {line} may be a header or a text, where the rows read before "
             f"it have {wording.listing(earlier)}; pass --has_header=true if it is a "
             "header, else put that line above it"
         )
-    if others and not repeated and not (label == "" or table_columns.is_number(label)):
-        if label is not None:
-            counts = collections.Counter(
-                part
-                for row in others
-                for part in {*_LABEL_SEPARATOR.split(row[columns[LABEL]])}
-            ).values()
-            is_odd = 1 not in counts or is_title
-            may_be = not any(map(_is_long, texts.values()))
-            if is_odd or (may_be and (max(counts) > 1 or not is_short)):
-                raise doubt(f"{label!r} is the label of no other row")
-        elif is_title or (_is_like(_NAME, first, columns, cells) and not is_short):
+    is_like_others = repeated or label == "" or table_columns.is_number(label)
+    if rows and label is None and not is_like_others:
+        if is_title or (_are_like(_NAME, first, places) and not is_short):
             raise doubt(f"{line} may be names of columns: no other row is as short")
+    elif rows and not is_like_others:
+        parts = [_label_parts(row[columns[LABEL]]) for row in others]
+        counts = collections.Counter(itertools.chain(*parts)).values()
+        is_long = any(map(_SENTENCE.fullmatch, texts.values()))
+        is_one_of_many = not is_long and (max(counts) > 1 or not is_short)
+        if is_title or 1 not in counts or is_one_of_many:
+            raise doubt(f"{label!r} is the label of no other row")
     print(f"{path}: line 1 is an example: {line} (else --has_header=true)")
     return False
 
@@ -157,36 +158,27 @@ def _repeated(first, others, label_column, every) -> list[str]:
 
     A label may also be one of several in a cell.
     """
-    below = [{*column} for column in zip(*others, strict=True)]
-    label_place = None
-    if isinstance(label_column, int) and -len(first) <= label_column < len(first):
-        label_place = label_column % len(first)
     repeated = []
-    for place, (text, values) in enumerate(zip(first, below, strict=False)):
-        parts = {text}
-        if place == label_place:
-            parts |= {*_LABEL_SEPARATOR.split(text)}
-            values |= {p for value in values for p in _LABEL_SEPARATOR.split(value)}
+    for place, values in enumerate(zip(*others, strict=True)):
+        text, parts = first[place], {first[place]}
+        if isinstance(label_column, int) and label_column in (
+            place,
+            place - len(first),
+        ):
+            parts = _label_parts(text)
+            values = itertools.chain(*map(_label_parts, values))
         elif text.lower() in every or table_columns.is_number(text):
             continue
-        if text and not values.isdisjoint(parts):
+        if text and not parts.isdisjoint(values):
             repeated.append(text)
     return repeated
 
 
-def _stands_above_numbers(first, others) -> bool:
-    """Whether a cell of line 1 is a word and all other rows have numbers there."""
-    return bool(others) and any(
-        _NAME.fullmatch(text) and all(map(table_columns.is_number, values))
-        for text, values in zip(first, zip(*others, strict=True), strict=True)
-    )
+def _label_parts(cell: str) -> set[str]:
+    return {cell, *_LABEL_SEPARATOR.split(cell)}
 
 
-def _is_like(pattern, row, columns, roles) -> bool:
-    """Whether the cells of the roles in a row match a pattern or are empty."""
-    cells = [table_columns.cell(row, columns[role]) for role in roles]
+def _are_like(pattern, row, places) -> bool:
+    """Whether the cells at some places in a row match a pattern or are empty."""
+    cells = (table_columns.cell(row, place) for place in places)
     return all(pattern.fullmatch(cell) for cell in cells if cell and cell.strip())
-
-
-def _is_long(text: str) -> bool:
-    return bool(_SENTENCE.fullmatch(text))

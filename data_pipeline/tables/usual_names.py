@@ -5,27 +5,17 @@ from collections.abc import Collection, Iterable, Sequence
 from contract import errors
 
 # Two texts that are read together, or compared.
-_TEXT_PAIRS: tuple[tuple[str, ...], ...] = (
-    ("text_a", "text_b"),
-    ("sentence1", "sentence2"),
-    ("question1", "question2"),
-    ("premise", "hypothesis"),
-    ("question", "sentence"),
-    *(
-        (first, second)
-        for first in ("question", "query")
-        for second in ("passage", "context", "document", "answer")
-    ),
-    ("context", "hypothesis"),
-    ("text", "hypothesis"),
-    ("claim", "evidence"),
-    *(
-        (f"{noun}{a}", f"{noun}{b}")
-        for noun in ("text", "sentence", "question", "sent", "s", "q")
-        for a, b in (("1", "2"), ("_1", "_2"), ("_a", "_b"))
-    ),
-    *(("title", second) for second in ("abstract", "body", "description")),
-)
+_FIRST_PAIRS = """text_a text_b, sentence1 sentence2, question1 question2,
+premise hypothesis, question sentence, question passage, question context,
+question document, question answer, query passage, query context, query document,
+query answer, context hypothesis, text hypothesis, claim evidence, title abstract,
+title body, title description"""
+_NUMBERED = [
+    (f"{noun}{first}", f"{noun}{second}")
+    for noun in ("text", "sentence", "question", "sent", "s", "q")
+    for first, second in (("1", "2"), ("_1", "_2"), ("_a", "_b"))
+]
+_TEXT_PAIRS = (*(tuple(pair.split()) for pair in _FIRST_PAIRS.split(",")), *_NUMBERED)
 _SINGLE_TEXTS = (
     *("text", "sentence", "text_a", "sentence1", "review"),
     *("content", "question", "context", "premise", "article"),
@@ -38,28 +28,12 @@ TRIPLETS = (
     *((first, "positive") for first in ("anchor", "query")),
 )
 # A text, and the one to write.
-SOURCES_AND_TARGETS: tuple[tuple[str, str], ...] = (
-    ("source", "target"),
-    ("source_text", "target_text"),
-    ("input_text", "target_text"),
-    ("src", "tgt"),
-    ("src", "trg"),
-    ("input", "target"),
-    ("input", "output"),
-    ("inputs", "targets"),
-    ("prompt", "response"),
-    ("prompt", "completion"),
-    ("instruction", "response"),
-    ("instruction", "output"),
-    ("question", "answer"),
-    ("query", "response"),
-    ("text", "summary"),
-    ("article", "summary"),
-    ("article", "highlights"),
-    ("document", "summary"),
-    ("dialogue", "summary"),
-    ("original", "translation"),
-)
+_WRITTEN = """source target, source_text target_text, input_text target_text, src tgt,
+src trg, input target, input output, inputs targets, prompt response, prompt completion,
+instruction response, instruction output, question answer, query response,
+text summary, article summary, article highlights, document summary, dialogue summary,
+original translation"""
+SOURCES_AND_TARGETS = tuple(tuple(pair.split()) for pair in _WRITTEN.split(","))
 IDS = ("id",)
 LABELS = ("label", "labels", "gold_label", "class", "category", "score")
 # Often beside a text, where the text alone is meant, or where a row comes from.
