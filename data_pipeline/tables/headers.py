@@ -166,7 +166,7 @@ def _repeated(first, others, label_column, every) -> list[str]:
             place - len(first),
         ):
             parts = _label_parts(text)
-            values = itertools.chain(*map(_label_parts, values))
+            values = (*itertools.chain(*map(_label_parts, values)),)
         elif text.lower() in every or table_columns.is_number(text):
             continue
         if text and not parts.isdisjoint(values):
