@@ -272,8 +272,10 @@ def _choose_columns(
     keyed = isinstance(first, dict)
     columns = _stated_columns(layout, keyed=keyed)
     if columns["text_a"] is None:
-        labels_and_ids = (columns["label"], columns["example_id"])
-        others = [names[c] if isinstance(c, int) else c for c in labels_and_ids]
+        others = [
+            table_columns.cell(names, column) if isinstance(column, int) else column
+            for column in (columns["label"], columns["example_id"])
+        ]
         texts = usual_names.choose(
             [name for name in names if name not in others], layout.usual_texts
         )

@@ -41,18 +41,14 @@ def summary(keys: Mapping[str, Key], names: Sequence[str], count: int) -> str:
     `count` is the number of columns.
     """
     shown = [repr(name) for name in names] or [*map(str, range(count))]
-    places = {
-        role: key % count if isinstance(key, int) else list(names).index(key)
-        for role, key in keys.items()
-    }
-    parts = [
-        shown[place] if shown[place] == repr(role) else f"{shown[place]} ({role})"
-        for role, place in places.items()
-    ]
-    unread = [name for i, name in enumerate(shown) if i not in places.values()]
-    return f"reads {', '.join(parts)}" + (
-        f"; not read: {wording.first_of(unread, 6)}" if unread else ""
-    )
+    parts = []
+    unread = dict(enumerate(shown))
+    for role, key in keys.items():
+        place = list(names).index(key) if isinstance(key, str) else key
+        text = unread.pop(place + count * (place < 0), str(key))
+        parts.append(text if text == repr(role) else f"{text} ({role})")
+    others = wording.first_of(list(unread.values()), 6)
+    return f"reads {', '.join(parts)}" + (f"; not read: {others}" if others else "")
 
 
 def key(path: str, role: str, column: Key, names: Sequence[str], *, keyed: bool) -> Key:
