@@ -255,7 +255,9 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
 def _has_header(task: Task, path: str, layout: tables.Layout) -> bool | None:
     """Whether line 1 holds names, as in the published file; None for other formats.
 
-    A missing header raises ValueError; one too many is left out with a warning.
+    Differs from google-research/bert: a file without the header that was published is
+    refused, and one above CoLA's rows left out with a warning; there the first row was
+    skipped, or the header read as an example.
     """
     if layout.has_header is None:
         return None

@@ -38,23 +38,16 @@ def is_header(
 ) -> bool:
     """Whether line 1 of a file holds names of columns; a guess is printed.
 
-    `has_header` decides, if it is not None, and a column that is given by name makes
-    line 1 a header. Otherwise its cells show it: usual names, names in `earlier`, or
-    names of languages are those of a header; a label that is a number or that other
-    rows have, too, is that of an example.
+    `has_header` decides, or a column that is given by name. Otherwise a header has usual
+    names, names in `earlier`, or names of languages; an example has a label that is a
+    number or that other rows have, too. Both, or neither, raises ValueError.
 
     Args:
-        first: the cells of line 1.
-        others: the rows after it, as `next_rows` has them, of as many cells.
+        first: the cells of line 1; `others` are the rows after it, of `next_rows`.
         columns: the column of each role.
         usual: usual names, in small letters, of LABEL and of the roles of texts.
-        names: the usual names in line 1 by which texts are chosen, where no column is
-            given; none of them raises ValueError.
+        names: the usual names in line 1, where they choose the columns of texts.
         earlier: the header of another split.
-
-    Raises:
-        ValueError: cells contradict each other, nothing shows what may be a header, or
-            another row repeats the header.
     """
     by_name = [column for column in columns.values() if isinstance(column, str)]
     if has_header is False and by_name:
