@@ -38,9 +38,9 @@ def is_header(
 ) -> bool:
     """Whether line 1 of a file holds names of columns; a guess is printed.
 
-    `has_header` decides, or a column that is given by name. Otherwise a header has usual
-    names, names in `earlier`, or names of languages; an example has a label that is a
-    number or that other rows have, too. Both, or neither, raises ValueError.
+    `has_header` decides, or a column that is given by name. Otherwise a header has
+    usual names, names in `earlier`, or names of languages; an example has a label that
+    is a number or that other rows have, too. Both, or neither, raises ValueError.
 
     Args:
         first: the cells of line 1; `others` are the rows after it, of `next_rows`.
