@@ -9,6 +9,7 @@ r"""Trains an encoder-decoder to write a text for each text, scores, predicts, e
 Summaries, translations, anything written for something read: see docs/seq2seq.md.
 """
 
+import contextlib
 import functools
 
 from absl import flags
@@ -29,9 +30,10 @@ def check():
     seq2seq_flags.check()
     for split, path in fine_tuning_flags.local_tables().items():
         targets_required = split != "test"
-        text_pairs.open_rows(
-            path, seq2seq_flags.layout(), targets_required=targets_required
-        )
+        with contextlib.redirect_stdout(None):  # what is printed comes with all rows
+            text_pairs.open_rows(
+                path, seq2seq_flags.layout(), targets_required=targets_required
+            )
 
 
 if __name__ == "__main__":  # before the imports that take seconds

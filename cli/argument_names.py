@@ -22,7 +22,7 @@ _ARGUMENTS = {
 _KEYS = {
     **{f"{name}_column": name for name in ("text_a", "text_b", "label")},
     **{"choice_columns": "choices", "id_column": "example_id"},
-    **{name: name for name in ("has_header", "file_format")},
+    **{name: name for name in ("has_header", "file_format", "delimiter", "quote")},
 }
 
 

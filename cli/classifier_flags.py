@@ -211,6 +211,14 @@ def check() -> None:
             )
             for name in ("dev_file", "task_name", "tfds_name")
         ),
+        *(
+            (
+                FLAGS.task_name and FLAGS[name].present,
+                f"{FLAGS[name].serialize()} is for files of your own, and --task_name="
+                f"{FLAGS.task_name} has a layout; leave one of them out",
+            )
+            for name in ("file_format", "has_header", "delimiter", "quote")
+        ),
         (
             FLAGS.dev_share and not FLAGS.train_file,
             f"{share}: takes the dev rows from --train_file; set that, too",

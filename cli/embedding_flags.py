@@ -149,7 +149,7 @@ def layout() -> tables.Layout:
     negatives = tuple(FLAGS.negative_columns)
     return tables.Layout(
         file_format=FLAGS.file_format,
-        has_header=table_flags.has_header(),
+        **table_flags.form(),
         text_a=FLAGS.text_a_column,
         usual_texts=rows.USUAL_TEXTS,
         text_b=None if negatives else pair,

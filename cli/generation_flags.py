@@ -149,7 +149,7 @@ def _define_scores() -> None:
         "context.",
         lower_bound=0,
     )
-    table_flags.define_header()
+    table_flags.define_cells()
     table_flags.define_columns(
         "Columns with the answers of a multiple-choice task, or one column with JSON "
         "lists."

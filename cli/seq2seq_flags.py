@@ -191,7 +191,7 @@ def layout() -> pairs.Layout:
     """Where sources and targets stand."""
     return pairs.Layout(
         file_format=FLAGS.file_format,
-        has_header=table_flags.has_header(),
+        **table_flags.form(),
         source=FLAGS.source_column,
         target=FLAGS.target_column,
     )

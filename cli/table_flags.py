@@ -32,11 +32,23 @@ def define_form() -> None:
         ["auto", *text_rows.FORMATS],
         "Format of the files; auto detects it from the file name.",
     )
-    define_header()
+    define_cells()
 
 
-def define_header() -> None:
-    """Defines --has_header."""
+def define_cells() -> None:
+    """How rows are cut into cells, and whether line 1 is a row."""
+    string(
+        "delimiter",
+        None,
+        "Character between the cells of TSV and CSV files, or tab. By default a tab, "
+        "and for CSV a comma or what the first rows show.",
+    )
+    string(
+        "quote",
+        None,
+        "Character around cells that hold the delimiter, or none. By default none for "
+        'TSV, and " for CSV.',
+    )
     enum(
         "has_header",
         "auto",
@@ -45,9 +57,13 @@ def define_header() -> None:
     )
 
 
-def has_header() -> bool | None:
-    """None where line 1 decides."""
-    return _HAS_HEADER[FLAGS.has_header]
+def form() -> dict[str, Any]:
+    """How the rows of a file are cut, by the names of tables.Layout."""
+    return {
+        "has_header": _HAS_HEADER[FLAGS.has_header],  # None where line 1 decides
+        "delimiter": FLAGS.delimiter,
+        "quote": FLAGS.quote,
+    }
 
 
 def define_columns(choices: str) -> None:
@@ -71,7 +87,7 @@ def layout(file_format: str) -> tables.Layout:
     """The columns of a table, as the flags name them."""
     return tables.Layout(
         file_format=file_format,
-        has_header=has_header(),
+        **form(),
         text_a=FLAGS.text_a_column,
         text_b=FLAGS.text_b_column,
         label=FLAGS.label_column,

@@ -1,6 +1,7 @@
 """Where labelled rows come from, and their labels."""
 
 import collections
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -58,7 +59,13 @@ class Source:
         if self.task:
             return tasks.read_split(self.task, self.data_dir, split)
         if self.dev_share and split in ("train", "dev"):
-            is_dev = self._held_out(table := self._read_file("train", like))
+            # What the file shows is printed once.
+            prints = (
+                contextlib.redirect_stdout(None) if like else contextlib.nullcontext()
+            )
+            with prints:
+                table = self._read_file("train", like)
+            is_dev = self._held_out(table)
             return tables.take(table, is_dev if split == "dev" else ~is_dev)
         return self._read_file(split, like)
 

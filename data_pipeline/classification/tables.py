@@ -1,6 +1,5 @@
 """Reads labelled tables: TSV, CSV and JSONL files, and TensorFlow Datasets."""
 
-import collections
 import contextlib
 import dataclasses
 import itertools
@@ -13,25 +12,18 @@ import numpy as np
 from absl import logging
 
 from contract import errors, wording
-from data_pipeline.tables import published, table_columns, text_rows
+from data_pipeline.tables import (
+    headers,
+    published,
+    table_columns,
+    text_rows,
+    usual_names,
+)
 
 # As a file writes it; a tuple is a JSON list (multi-label).
 Label = str | tuple[str, ...]
 Key = table_columns.Key
-
-# Usual names of columns, in upper or lower case; the first entry that occurs counts.
-# Pairs come before single texts, so that no second text is lost unnoticed.
-USUAL_TEXTS: tuple[tuple[str, ...], ...] = (
-    ("text_a", "text_b"),
-    ("sentence1", "sentence2"),
-    ("question1", "question2"),
-    ("premise", "hypothesis"),
-    ("question", "sentence"),
-    *((name,) for name in ("text", "sentence", "text_a", "sentence1", "review")),
-    *((name,) for name in ("content", "question", "context", "premise", "article")),
-)
-USUAL_IDS = ("id",)
-USUAL_LABELS = ("label", "labels", "gold_label", "class", "category", "score")
+is_number = table_columns.is_number
 
 # The columns of rows in memory that have no names, by how many there are.
 _UNNAMED = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}
@@ -40,6 +32,7 @@ _ROLES = ("text_a", "text_b", "label", "example_id")
 _HAS_LABEL = {"0": False, "0.0": False, "false": False}
 _HAS_LABEL |= {"1": True, "1.0": True, "true": True}
 _NO_LABEL = "null"  # of a row that has null in the place of a label
+_NO_TEXTS = ("label", "example_id", "keep_rows")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,28 +42,29 @@ class Layout:
     A column is a header's name (JSONL: a key; TensorFlow Datasets: a feature) or a
     number counted from 0, also as a digit string; the number -1 is the last.
 
-    Where `has_header` is None, line 1 is a header if a column here is a name, or if its
-    cell for text_a or label is a usual name, or that for text_a is a name in the header
-    of another split. Otherwise the reader refuses a line 1 that may be a header.
+    Where `has_header` is None, headers.is_header decides.
     """
 
     # "tsv", "csv", "jsonl", "auto" by the file's name, or one of published.LAYOUTS
     file_format: str = "auto"
     has_header: bool | None = None  # whether line 1 holds names; not for JSONL
+    delimiter: str | None = None  # as text_rows.file_rows has it, as well as `quote`
+    quote: str | None = None
     text_a: Key | None = None  # None takes all texts from `usual_texts`
     text_b: Key | None = None  # None for no second text
     # The answers to choose from, a column each, or one column of JSON lists; text_a is
     # then their context, and text_b what stands before each answer.
     choices: tuple[Key, ...] = ()
-    # None takes it from `USUAL_LABELS`, if there; several have 0 or 1, each for the
+    # None takes it from usual_names.LABELS, if there; several have 0 or 1, each for the
     # label that it is named after, and a row then has several labels.
     label: Key | Sequence[Key] | None = None
-    example_id: Key | None = None  # None takes it from `USUAL_IDS`, or counts from 0
+    example_id: Key | None = None  # None takes it from usual_names.IDS
     # Names of the columns of texts, where text_a is None; those after a second one are
     # of choices.
-    usual_texts: tuple[tuple[str, ...], ...] = USUAL_TEXTS
+    usual_texts: tuple[tuple[str, ...], ...] = usual_names.TEXTS
     keep_rows: tuple[Key, str] | None = None  # (column, value); others are left out
     skip_short_rows: bool = False  # with one warning, instead of raising
+    is_published: bool = False  # rows may have more cells than the header
 
     @property
     def label_columns(self) -> tuple[Key, ...]:
@@ -109,16 +103,11 @@ def read_table(
     labels or texts raises ValueError.
     """
     path = str(path)
-    rows, keys, first, has_header = _begin(path, layout, other_header, labels_required)
+    rows, keys, header = _begin(
+        path, layout, other_header, labels_required, skips_empty=not allow_empty_text
+    )
     table = _collect(path, rows, keys, layout, allow_empty_text)
-    if isinstance(first, list) and not has_header and layout.has_header is None:
-        _refuse_likely_header(table, other_header)
-        if not labels_required:  # labels would show what line 1 is
-            print(
-                f"{path}: line 1 is an example ({table.text_a[0]!r}); if it holds "
-                "names of columns, pass --has_header=true"
-            )
-    return dataclasses.replace(table, header=tuple(first) if has_header else ())
+    return dataclasses.replace(table, header=header)
 
 
 def check_columns(files: Mapping[str, str], layout: Layout) -> None:
@@ -126,29 +115,47 @@ def check_columns(files: Mapping[str, str], layout: Layout) -> None:
     header: tuple[str, ...] = ()
     for split, path in files.items():
         with contextlib.redirect_stdout(None):  # what is printed comes with all rows
-            _, _, first, has_header = _begin(path, layout, header, split != "test")
-        header = tuple(first) if has_header else header
+            header = _begin(path, layout, header, split != "test")[2] or header
 
 
 def _begin(
-    path: str, layout: Layout, other_header: Sequence[str], labels_required: bool
-) -> tuple[text_rows.NumberedRows, dict[str, Key], text_rows.Row, bool]:
-    """Opens a table: its rows, the keys of its cells, row 1, whether it has names."""
-    reads = published if layout.file_format in published.LAYOUTS else text_rows
-    rows = reads.file_rows(path, layout.file_format)
+    path: str,
+    layout: Layout,
+    other_header: Sequence[str],
+    labels_required: bool,
+    *,
+    skips_empty: bool = True,
+) -> tuple[text_rows.NumberedRows, dict[str, Key], tuple[str, ...]]:
+    """Opens a table: its rows, the keys of their cells, and the header, or ()."""
+    if is_published := layout.file_format in published.LAYOUTS:
+        rows = published.file_rows(path, layout.file_format)
+    else:
+        rows = text_rows.file_rows(
+            path,
+            layout.file_format,
+            delimiter=layout.delimiter,
+            quote=layout.quote,
+            is_ragged=layout.is_published or layout.skip_short_rows,
+            skips_empty=skips_empty,
+        )
     line, first = next(rows, (0, None))
     if first is None:
         raise errors.InputError(
             f"{path}: the file is empty; give it one row per example"
         )
-    has_header = isinstance(first, list) and _is_header(
-        path, layout, first, other_header
-    )
-    names = list(first) if has_header or isinstance(first, dict) else []
+    header: tuple[str, ...] = ()
+    if isinstance(first, list):
+        others = [] if layout.is_published else headers.next_rows(rows)
+        rows = itertools.chain(others, rows)
+        if _is_header(path, layout, first, [row for _, row in others], other_header):
+            header = tuple(first)
+    names = list(header or first) if header or isinstance(first, dict) else []
     keys = _choose_columns(path, layout, names, first, labels_required)
-    if not has_header:
+    if not (is_published or layout.is_published):
+        print(f"{path}: {table_columns.summary(keys, names, len(first))}")
+    if not header:
         rows = itertools.chain([(line, first)], rows)
-    return rows, keys, first, has_header
+    return rows, keys, header
 
 
 def read_tfds(
@@ -171,6 +178,7 @@ def read_tfds(
     if first is None:
         raise errors.InputError(f"{path}: the split is empty; choose another")
     keys = _choose_columns(path, layout, names, first, labels_required)
+    print(f"{path}: {table_columns.summary(keys, names, len(names))}")
     rows = itertools.chain([(line, first)], rows)
     return _collect(path, rows, keys, layout, allow_empty_text)
 
@@ -203,7 +211,9 @@ def from_memory(
     rows = [_named(f"{name}:{line}", row) for line, row in enumerate(records, start=1)]
     if not rows:
         raise errors.InputError(f"{name} has no rows; give it one per example")
-    keys = _choose_columns(name, layout, list(rows[0]), rows[0], labels_required)
+    names = list(rows[0])
+    keys = _choose_columns(name, layout, names, rows[0], labels_required)
+    print(f"{name}: {table_columns.summary(keys, names, len(names))}")
     return _collect(name, enumerate(rows, start=1), keys, layout, allow_empty_text)
 
 
@@ -228,14 +238,6 @@ def _named(place: str, row: Any) -> dict[str, Any]:
     }
 
 
-def is_number(text: Label) -> bool:
-    """Whether a label is a finite number."""
-    try:
-        return math.isfinite(float(str(text)))
-    except ValueError:
-        return False
-
-
 def _choice_role(index: int) -> str:
     return f"choice {index}"
 
@@ -258,27 +260,31 @@ def _stated_columns(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
 
 
 def _is_header(
-    path: str, layout: Layout, first: list[str], other_header: Sequence[str]
+    path: str,
+    layout: Layout,
+    first: list[str],
+    others: list[Any],
+    other_header: Sequence[str],
 ) -> bool:
     columns = _stated_columns(layout, keyed=False)
-    texts = itertools.chain(*layout.usual_texts, map(str.lower, other_header))
-    if table_columns.is_header(
+    if columns["label"] == "":  # no column, for --label_column=
+        columns["label"] = None
+    names = usual_names.choose(first, layout.usual_texts)
+    texts = {*itertools.chain(*layout.usual_texts)}
+    usual = {
+        role: texts
+        for role in columns
+        if role not in _NO_TEXTS and not role.startswith("label ")
+    }
+    return headers.is_header(
         path,
         first,
+        others,
         has_header=layout.has_header,
         columns=columns,
-        usual={"text_a": set(texts), "label": USUAL_LABELS},
-    ):
-        return True
-    if layout.has_header is not None or columns["text_a"] is not None:
-        return False
-    if table_columns.usual_names(first, layout.usual_texts):
-        return True
-    raise errors.InputError(
-        f"{path}:1: {wording.listing(first)} has no usual name of a text column "
-        "(text, sentence, text_a, sentence1, question, ...); pass --text_a_column "
-        "and --label_column, by name or by number from 0"
-        + table_columns.separator_hint(first)
+        usual={**usual, headers.LABEL: {*usual_names.LABELS}},
+        names=names if columns["text_a"] is None else None,
+        earlier=other_header,
     )
 
 
@@ -293,11 +299,25 @@ def _choose_columns(
     keyed = isinstance(first, dict)
     columns = _stated_columns(layout, keyed=keyed)
     if columns["text_a"] is None:
-        texts = table_columns.usual_names(names, layout.usual_texts)
+        others = [
+            table_columns.cell(names, column) if isinstance(column, int) else column
+            for column in (columns["label"], columns["example_id"])
+        ]
+        texts = usual_names.choose(
+            [name for name in names if name not in others], layout.usual_texts
+        )
         if not texts or columns["text_b"] is not None:
             raise errors.InputError(
                 f"{path}: the first text's column is not given and cannot be guessed "
                 f"from {wording.listing(names)}; pass --text_a_column"
+            )
+        if not layout.choices:
+            usual_names.check_unread(
+                path,
+                names,
+                [*texts, *filter(None, others)],
+                layout.usual_texts,
+                "--text_a_column, --text_b_column and --label_column",
             )
         roles = ["text_a", "text_b"]
         if len(texts) > 2:
@@ -305,9 +325,12 @@ def _choose_columns(
         for role, name in zip(roles, texts, strict=False):
             if columns.get(role) is None:
                 columns[role] = name
-    for role, usual in (("label", USUAL_LABELS), ("example_id", USUAL_IDS)):
+    for role, usual in (
+        ("label", usual_names.LABELS),
+        ("example_id", usual_names.IDS),
+    ):
         if columns[role] is None and not (layout.label_columns and role == "label"):
-            chosen = table_columns.usual_names(names, zip(usual))
+            chosen = usual_names.choose(names, zip(usual))
             columns[role] = chosen[0] if chosen else None
     label_columns = {r: c for r, c in columns.items() if r.startswith("label")}
     if labels_required and set(label_columns.values()) == {None}:
@@ -319,7 +342,7 @@ def _choose_columns(
     def is_absent(column: Key | None) -> bool:
         by_name = isinstance(column, str) and not keyed
         return (
-            column not in names
+            not (column and column in names)
             if by_name
             else table_columns.cell(first, column) is None
         )
@@ -360,12 +383,14 @@ def _collect(
     for line, row in rows:
         place = f"{path}:{line}"
         cells = {role: table_columns.cell(row, key) for role, key in keys.items()}
-        missing = next((role for role, value in cells.items() if value is None), None)
-        if missing == "label" and isinstance(row, dict) and keys["label"] in row:
-            cells["label"], missing = _NO_LABEL, None
+        missing = [role for role, value in cells.items() if value is None]
+        if missing[:1] == ["label"] and isinstance(row, dict) and keys["label"] in row:
+            cells["label"] = _NO_LABEL
+            del missing[0]
         if missing:
             if not layout.skip_short_rows:
-                lack = table_columns.missing_cell_message(row, missing, keys[missing])
+                role = missing[0]
+                lack = table_columns.missing_cell_message(row, role, keys[role])
                 raise errors.InputError(f"{place}: {lack}")
             short.append(line)
             continue
@@ -505,24 +530,3 @@ def _value(place: str, role: str, value: Any) -> Any:
     raise errors.InputError(
         f"{place}: {role} is {value!r:.40}; write a string, number, true or false"
     )
-
-
-def _refuse_likely_header(table: Table, other_header: Sequence[str]) -> None:
-    """Raises where line 1, read as an example, may be a header."""
-    if table.labels is None and other_header:
-        raise errors.InputError(
-            f"{table.path}:{table.lines[0]}: {table.text_a[0]!r:.40} may be a header "
-            "or a text, where the rows read before it have "
-            f"{wording.listing(other_header)}; pass --has_header=true if it is a "
-            "header, else put that line above it"
-        )
-    first, *others = table.labels or [""]
-    if not others or is_number(first) or table.label_names:
-        return
-    counts = collections.Counter(table.labels)
-    is_odd = all(is_number(label) for label in others)
-    if is_odd or [name for name, count in counts.items() if count == 1] == [first]:
-        raise errors.InputError(
-            f"{table.path}:{table.lines[0]}: {first!r} is the label of no other row; "
-            "pass --has_header=true if the line is a header, else --has_header=false"
-        )

@@ -8,8 +8,11 @@ import functools
 import os
 from collections.abc import Mapping
 
-from contract import errors, remote_files
+from absl import logging
+
+from contract import errors, remote_files, wording
 from data_pipeline.classification import tables
+from data_pipeline.tables import text_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +44,9 @@ class Task:
     )
 
 
-_with_header = functools.partial(tables.Layout, file_format="tsv", has_header=True)
+_with_header = functools.partial(
+    tables.Layout, file_format="tsv", has_header=True, is_published=True
+)
 _SENTENCES = _with_header(text_a="sentence1", text_b="sentence2", label="label")
 _NLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
@@ -133,7 +138,7 @@ _ROWS = (
     Task(
         name="cola",
         splits=_splits(
-            tables.Layout(file_format="tsv", text_a=3, label=1), _with_header(text_a=1)
+            _with_header(has_header=False, text_a=3, label=1), _with_header(text_a=1)
         ),
         metrics=("mcc", "accuracy"),
     ),
@@ -230,8 +235,11 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
             f"{' or '.join(paths)}: no such file; put the {split} file of {task.name} "
             "there or correct --data_dir"
         )
+    layout = dataclasses.replace(
+        row.layout, has_header=_has_header(task, path, row.layout)
+    )
     table = tables.read_table(
-        path, row.layout, labels_required=split != "test", allow_empty_text=True
+        path, layout, labels_required=split != "test", allow_empty_text=True
     )
     ids = table.example_ids
     if row.layout.example_id is None:
@@ -242,3 +250,27 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
         and [task.label_map.get(label, label) for label in table.labels],
         example_ids=[f"{row.prefix}-{name}" for name in ids],
     )
+
+
+def _has_header(task: Task, path: str, layout: tables.Layout) -> bool | None:
+    """Whether line 1 holds names, as in the published file; None for other formats.
+
+    Differs from google-research/bert: a file without the header that was published is
+    refused, and one above CoLA's rows left out with a warning; there the first row was
+    skipped, or the header read as an example.
+    """
+    if layout.has_header is None:
+        return None
+    first = next(text_rows.file_rows(path, layout.file_format), (1, []))[1]
+    values = {*task.labels, *task.label_map}
+    is_example = any(tables.is_number(cell) or cell in values for cell in first)
+    line = f"{path}:1: {wording.listing(list(first), 6)}"
+    if layout.has_header and is_example:
+        raise errors.InputError(
+            f"{line} is an example, and the published file of {task.name} begins with "
+            "a header; put it above, or leave --task_name out and name the columns"
+        )
+    if first and not layout.has_header and not is_example:
+        logging.warning(f"{line} is a header, which is left out")
+        return True
+    return layout.has_header

@@ -5,21 +5,12 @@ from typing import Any
 
 from contract import errors
 from data_pipeline.classification import tables
+from data_pipeline.tables import usual_names
 
 # Kinds of rows: an anchor and its positive; these and negatives; two texts and a score;
 # a text and its label.
 PAIRS, TRIPLETS, SCORED, LABELLED = "pairs", "triplets", "scored", "labelled"
-# Usual names of columns as in tables.USUAL_TEXTS, here also of pairs and negatives.
-USUAL_TEXTS = (
-    *((first, "positive", "negative") for first in ("anchor", "query")),
-    *((first, "positive") for first in ("anchor", "query")),
-    *(
-        (first, second)
-        for first in ("question", "query")
-        for second in ("passage", "answer")
-    ),
-    *tables.USUAL_TEXTS,
-)
+USUAL_TEXTS = (*usual_names.TRIPLETS, *usual_names.TEXTS)
 TEXTS = "texts"  # alone, for a teacher's vectors
 RETRIEVAL = "retrieval"  # queries and a corpus, which are scored alone
 

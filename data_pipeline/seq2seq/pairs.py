@@ -2,42 +2,15 @@
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from contract import errors, wording
-from data_pipeline.tables import table_columns, text_rows
+from data_pipeline.tables import headers, table_columns, text_rows, usual_names
 
 SOURCE, TARGET = "source", "target"  # the roles of columns, in messages and flags
-# Usual names of both columns, in upper or lower case; the first entry there counts.
-USUAL_PAIRS: tuple[tuple[str, str], ...] = (
-    (SOURCE, TARGET),
-    ("source_text", "target_text"),
-    ("input_text", "target_text"),
-    ("src", "tgt"),
-    ("src", "trg"),
-    ("input", "target"),
-    ("input", "output"),
-    ("inputs", "targets"),
-    ("prompt", "response"),
-    ("prompt", "completion"),
-    ("instruction", "response"),
-    ("instruction", "output"),
-    ("question", "answer"),
-    ("query", "response"),
-    ("text", "summary"),
-    ("article", "summary"),
-    ("article", "highlights"),
-    ("document", "summary"),
-    ("dialogue", "summary"),
-    ("original", "translation"),
-)
-_USUAL = dict(zip((SOURCE, TARGET), zip(*USUAL_PAIRS, strict=True), strict=True))
-# Names of languages, such as en, pt-BR or zh_CN; and what may be a name of a column.
-_LANGUAGE = re.compile(r"[a-z]{2}([-_][A-Za-z]{2,4})?")
-_NAME = re.compile(r"[^\W\d][\w-]*( [\w-]+)?")
-_COMPARED_ROWS = 100  # which line 1 is compared with
+_PAIRS = usual_names.SOURCES_AND_TARGETS
+_USUAL = dict(zip((SOURCE, TARGET), zip(*_PAIRS, strict=True), strict=True))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,13 +21,13 @@ class Layout:
     digit string. Columns that are not given are those with the names of a usual pair
     or, where there is no usual name, the first two.
 
-    Where `has_header` is None, line 1 is a header if a column here is a name, if it has
-    usual names, or if it alone has names of languages. Where it alone has one or two
-    words in each cell, the reader raises an error.
+    Where `has_header` is None, headers.is_header decides.
     """
 
     file_format: str = "auto"  # "tsv", "csv", "jsonl", or by the file's name
     has_header: bool | None = None  # whether line 1 holds names; not for JSONL
+    delimiter: str | None = None  # as text_rows.file_rows has it, as well as `quote`
+    quote: str | None = None
     source: table_columns.Key | None = None
     target: table_columns.Key | None = None
 
@@ -72,7 +45,7 @@ class PairRows:
     """The rows of a file, to be iterated once, which may raise ValueError."""
 
     path: str
-    columns: str  # for people: "columns 'source' and 'target'"
+    columns: str  # for people: "reads 'source', 'target'; not read: 'id'"
     has_targets: bool  # all rows have them, or none
     rows: Iterator[Pair]
 
@@ -84,7 +57,13 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     1 that may be a header or a pair raises ValueError.
     """
     path = str(path)
-    rows = text_rows.file_rows(path, layout.file_format)
+    rows = text_rows.file_rows(
+        path,
+        layout.file_format,
+        delimiter=layout.delimiter,
+        quote=layout.quote,
+        skips_empty=True,
+    )
     line, first = next(rows, (0, None))
     if first is None:
         raise errors.InputError(
@@ -93,16 +72,17 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     keyed = isinstance(first, dict)
     has_header = False
     if isinstance(first, list):
-        others = list(itertools.islice(rows, _COMPARED_ROWS))
+        others = headers.next_rows(rows)
         rows = itertools.chain(others, rows)
         has_header = _is_header(path, layout, first, [row for _, row in others])
     names = list(first) if keyed or has_header else []
-    columns = _columns(layout, names, len(first), keyed=keyed)
+    columns = _columns(path, layout, names, len(first), keyed=keyed)
     keys = {
         role: table_columns.key(path, role, column, names, keyed=keyed)
         for role, column in columns.items()
         if _is_there(column, names, first, needed=targets_required or role == SOURCE)
     }
+    count = len(first)
     if has_header:
         line, first = next(rows, (0, None))
     if first is None:
@@ -125,10 +105,9 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     without_targets = None
     if not targets_required and not table_columns.cell(first, keys.get(TARGET)):
         without_targets = keys.pop(TARGET, None)
-    chosen = " and ".join(repr(columns[role]) for role in keys)
     return PairRows(
         path,
-        f"{'columns' if len(keys) > 1 else 'column'} {chosen}",
+        table_columns.summary(keys, names, count),
         TARGET in keys,
         _pairs(path, itertools.chain([(line, first)], rows), keys, without_targets),
     )
@@ -144,53 +123,44 @@ def _stated_columns(
 
 
 def _is_header(
-    path: str, layout: Layout, first: list[str], others: Sequence[text_rows.Row]
+    path: str, layout: Layout, first: list[str], others: Sequence[Any]
 ) -> bool:
     places = {SOURCE: 0, TARGET: 1}
     columns = {
         role: places[role] if column is None else column
         for role, column in _stated_columns(layout, keyed=False).items()
     }
-    if table_columns.is_header(
-        path, first, has_header=layout.has_header, columns=columns, usual=_USUAL
-    ):
-        return True
-    if layout.has_header is not None:
-        return False
-    if table_columns.usual_names(first, USUAL_PAIRS):
-        return True
-
-    def matches(row: text_rows.Row, pattern: re.Pattern[str]) -> bool:
-        cells = (table_columns.cell(row, column) for column in columns.values())
-        return all(pattern.fullmatch(cell) for cell in cells if cell and cell.strip())
-
-    def is_alone(pattern: re.Pattern[str]) -> bool:
-        return matches(first, pattern) and not any(matches(r, pattern) for r in others)
-
-    if others and len(first) > 1 and is_alone(_LANGUAGE):
-        return True
-    if others and is_alone(_NAME):
-        raise errors.InputError(
-            f"{path}:1: {wording.listing(first)} may be names of columns or a pair, "
-            "for no other row is as short; pass --has_header=true if it is a header, "
-            "else --has_header=false"
-        )
-    return False
+    return headers.is_header(
+        path,
+        first,
+        others,
+        has_header=layout.has_header,
+        columns=columns,
+        usual=_USUAL,
+        names=usual_names.choose(first, _PAIRS) or None,
+    )
 
 
 def _columns(
-    layout: Layout, names: list[str], count: int, *, keyed: bool
+    path: str, layout: Layout, names: list[str], count: int, *, keyed: bool
 ) -> dict[str, table_columns.Key]:
     """The columns of the layout, or the usual ones; the first row has `count`."""
     stated = _stated_columns(layout, keyed=keyed)
     chosen = {role: column for role, column in stated.items() if column is not None}
-    pair = table_columns.usual_names(names, USUAL_PAIRS)
+    pair = usual_names.choose(names, _PAIRS)
     if pair and not chosen:
+        usual_names.check_unread(
+            path,
+            names,
+            pair,
+            (*zip(_USUAL[SOURCE], strict=True), *usual_names.TEXTS),
+            "--source_column and --target_column",
+        )
         return dict(zip(stated, pair, strict=True))
     usual = {
         role: first[0]
         for role in stated.keys() - chosen.keys()
-        if (first := table_columns.usual_names(names, zip(_USUAL[role])))
+        if (first := usual_names.choose(names, zip(_USUAL[role])))
     }
     if usual:
         # A source is always needed: a name that is not there is reported as missing.
@@ -219,7 +189,7 @@ def _pairs(
         texts = {
             role: _text(f"{path}:{line}", row, role, key) for role, key in keys.items()
         }
-        if table_columns.cell(row, without_targets):
+        if without_targets is not None and table_columns.cell(row, without_targets):
             raise errors.InputError(
                 f"{path}:{line}: has a target, and the first row has none; give all "
                 "rows one, or none"

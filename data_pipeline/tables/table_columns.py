@@ -1,6 +1,7 @@
-"""Whether line 1 is a header, and which cells are meant: by name or number from 0."""
+"""Which cells of rows are meant: by name, or by number from 0."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contract import errors, wording
@@ -25,41 +26,29 @@ def parse(column: Key | None, *, keyed: bool) -> Key | None:
     return column
 
 
-def usual_names(
-    names: Sequence[str], usual: Iterable[tuple[str, ...]]
-) -> tuple[str, ...]:
-    """The first entry of `usual` whose names all occur, as `names` spells them."""
-    spelled = {name.lower(): name for name in reversed(names)}
-    entries = (entry for entry in usual if spelled.keys() >= set(entry))
-    return tuple(spelled[name] for name in next(entries, ()))
+def is_number(text: Any) -> bool:
+    """Whether a text, such as a label, is a finite number."""
+    try:
+        return math.isfinite(float(str(text)))
+    except ValueError:
+        return False
 
 
-def is_header(
-    path: str,
-    first: Sequence[str],
-    *,
-    has_header: bool | None,
-    columns: Mapping[str, Key | None],
-    usual: Mapping[str, Collection[str]],
-) -> bool:
-    """Whether line 1 of a file holds names of columns.
+def summary(keys: Mapping[str, Key], names: Sequence[str], count: int) -> str:
+    """The columns that are read and those that are not, by name or else by number.
 
-    `has_header` decides, if it is not None. Otherwise line 1 is a header where a column
-    is given by name, or where the cell of a role is one of its `usual` names.
+    `keys` are of roles, `names` those of a header or an object, if there are any, and
+    `count` is the number of columns.
     """
-    by_name = [column for column in columns.values() if isinstance(column, str)]
-    if has_header is False and by_name:
-        raise errors.InputError(
-            f"{path}: column {by_name[0]!r} is a name, but --has_header=false says "
-            "that there are none; give columns by number, from 0"
-        )
-    if has_header is not None or by_name:
-        return has_header is not False
-    return any(
-        str(cell(first, columns[role])).lower() in names
-        for role, names in usual.items()
-        if columns[role] is not None
-    )
+    shown = [repr(name) for name in names] or [*map(str, range(count))]
+    parts = []
+    unread = dict(enumerate(shown))
+    for role, key in keys.items():
+        place = list(names).index(key) if isinstance(key, str) else key
+        text = unread.pop(place + count * (place < 0), str(key))
+        parts.append(text if text == repr(role) else f"{text} ({role})")
+    others = wording.first_of(list(unread.values()), 6)
+    return f"reads {', '.join(parts)}" + (f"; not read: {others}" if others else "")
 
 
 def key(path: str, role: str, column: Key, names: Sequence[str], *, keyed: bool) -> Key:
@@ -89,11 +78,11 @@ def key(path: str, role: str, column: Key, names: Sequence[str], *, keyed: bool)
 
 
 def separator_hint(names: Sequence[str]) -> str:
-    """For messages: that line 1 is one cell, if another separator stands in it."""
-    count = names[0].count(";") if len(names) == 1 else 0
-    if not count:
-        return ""
-    return f"; line 1 has no comma and {count} semicolons: separate cells by commas"
+    """For messages: that line 1 is one cell, if another delimiter stands in it."""
+    for delimiter in (";", "|") if len(names) == 1 else ():
+        if count := names[0].count(delimiter):
+            return f"; line 1 is one cell with {count} {delimiter!r}: see --delimiter"
+    return ""
 
 
 def cell(row: Any, key: Key | None) -> Any:

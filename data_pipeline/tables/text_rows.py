@@ -7,17 +7,18 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from contract import errors, json_files, remote_files
+from contract import errors, json_files, remote_files, wording
 
 # A row is a list of cells (TSV, CSV) or a dict (JSONL, TensorFlow Datasets).
 Row = list[str] | dict[str, Any]
 NumberedRows = Iterator[tuple[int, Row]]
 
 _CHUNK_BYTES = 1 << 20
-_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_SPELLED = {"tab": "\t", "\\t": "\t", "none": ""}  # delimiters and quotes of flags
 _SAMPLE_LINES = 20  # that show what separates cells
 _WORKBOOKS = ("xlsx", "xls", "ods")
 
@@ -153,49 +154,65 @@ def _encoding_remedy(path: str, number: int, line: bytes) -> str:
     )
 
 
-def _tsv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
+def _tsv_rows(path: str, delimiter: str) -> Iterator[tuple[int, Row | None]]:
     for number, line in lines(path):
         line = line.replace("\r", "")
-        yield number, line.split("\t") if line else None
+        yield number, line.split(delimiter) if line else None
 
 
-def _csv_rows(path: str) -> Iterator[tuple[int, Row | None]]:
+def _csv_rows(
+    path: str, delimiter: str | None, quote: str
+) -> Iterator[tuple[int, Row | None]]:
     texts: Iterator[str] = (line + "\n" for _, line in lines(path))
     csv.field_size_limit(2**31 - 1)  # a text may be a whole book
+    quotes: dict[str, Any] = {"quotechar": quote} if quote else {"quoting": 3}
     number = 1
     try:
         sample = list(itertools.islice(texts, _SAMPLE_LINES))
-        delimiter = _delimiter(sample)
-        if delimiter != ",":
-            print(f"{path}: its cells are separated by {_SEPARATORS[delimiter]}")
+        delimiter = delimiter or _delimiter(path, sample, quotes)
         texts = itertools.chain(sample, texts)
-        reader = csv.reader(texts, delimiter=delimiter, strict=True)
+        reader = csv.reader(texts, delimiter=delimiter, strict=True, **quotes)
         for row in reader:
             yield number, row or None
             number = reader.line_num + 1
     except csv.Error as error:
         raise errors.InputError(
             f"{path}:{number}: not a row of CSV ({error}); close each quote and double "
-            "those inside, or use TSV or JSONL"
+            "those inside, pass --quote, or use TSV or JSONL"
         ) from None
 
 
-def _delimiter(sample: list[str]) -> str:
-    """The separator of cells: a comma, or one that spreadsheets write in its place.
+def _delimiter(path: str, sample: list[str], quotes: Mapping[str, Any]) -> str:
+    """The delimiter that cuts the first rows into as many cells, at least two.
 
-    Another one is chosen only where line 1 has no comma between cells, and it cuts all
-    rows into as many cells, at least two.
+    It is a comma where none does. Where several do, those count that are not followed
+    by a space in every row, as a comma within a text is.
     """
-    if not sample or len(next(csv.reader(sample[:1]))) > 1:
-        return ","
-    for delimiter in _SEPARATORS:
-        rows = [row for row in csv.reader(sample, delimiter=delimiter) if row]
+    fitting: dict[str, list[list[str]]] = {}
+    for delimiter in _DELIMITERS:
+        try:
+            reader = csv.reader(sample, delimiter=delimiter, **quotes)
+            rows = [row for row in reader if any(row)]
+        except csv.Error:  # a carriage return where this one sees no quote
+            continue
         if len(sample) == _SAMPLE_LINES:
             rows = rows[:-1]  # the last may go on
-        widths = {len(row) for row in rows}
-        if len(rows) > 1 and len(widths) == 1 and min(widths) > 1:
-            return delimiter
-    return ","
+        if len(rows) > 1 and len(rows[0]) > 1 and len({*map(len, rows)}) == 1:
+            fitting[delimiter] = rows
+    chosen = [
+        delimiter
+        for delimiter, rows in fitting.items()
+        if not all(cell[:1] in ("", " ") for row in rows for cell in row[1:])
+    ] or list(fitting or ",")
+    if len(chosen) > 1:
+        names = " or ".join(_DELIMITERS[delimiter] for delimiter in chosen)
+        raise errors.InputError(
+            f"{path}: its cells may be separated by {names}; pass --delimiter, such as "
+            '";" or tab'
+        )
+    if chosen != [","] or len(fitting) > 1:
+        print(f"{path}: its cells are separated by {_DELIMITERS[chosen[0]]}")
+    return chosen[0]
 
 
 def _jsonl_rows(path: str) -> Iterator[tuple[int, Row | None]]:
@@ -214,12 +231,7 @@ def _jsonl_rows(path: str) -> Iterator[tuple[int, Row | None]]:
         yield number, row
 
 
-_PARSERS: dict[str, Callable[[str], Iterator[tuple[int, Row | None]]]] = {
-    "tsv": _tsv_rows,
-    "csv": _csv_rows,
-    "jsonl": _jsonl_rows,
-}
-FORMATS = tuple(_PARSERS)
+FORMATS = ("tsv", "csv", "jsonl")
 
 
 def is_jsonl(path: str) -> bool:
@@ -244,11 +256,24 @@ def texts(path: str, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield text, f"{path}:{number}"
 
 
-def file_rows(path: str, file_format: str) -> NumberedRows:
+def file_rows(
+    path: str,
+    file_format: str,
+    *,
+    delimiter: str | None = None,
+    quote: str | None = None,
+    is_ragged: bool = False,
+    skips_empty: bool = False,
+) -> NumberedRows:
     """Yields (line that it begins in, row) of each row of a file, as `lines` reads it.
 
-    The format is "tsv", "csv", "jsonl", or "auto" to go by the file's name. A blank
-    line between rows raises ValueError.
+    The format is "tsv", "csv", "jsonl", or "auto" to go by the file's name. `delimiter`
+    and `quote` are characters, "tab" or "none". By default TSV has tabs and no quotes;
+    CSV has double quotes, and commas or what the first rows show.
+
+    `skips_empty` leaves out rows of empty cells alone, and prints their number. A blank
+    line between rows raises ValueError, and a row with another number of cells than the
+    first one, unless rows are `is_ragged`.
     """
     if file_format == "auto":
         ending = path.lower().removesuffix(".gz").rpartition(".")[2]
@@ -257,18 +282,67 @@ def file_rows(path: str, file_format: str) -> NumberedRows:
         raise errors.InputError(
             f'{path}: is a workbook; save its table as "CSV UTF-8" and give that file'
         )
-    if file_format not in _PARSERS:
+    if file_format not in FORMATS:
         raise errors.InputError(
-            f"{path}: format {file_format!r} is not one of {sorted(_PARSERS)}; rename "
+            f"{path}: format {file_format!r} is not one of {sorted(FORMATS)}; rename "
             "the file or pass --file_format"
         )
-    blank = None
-    for line, row in _PARSERS[file_format](path):
+    width, first_line, blank = 0, 0, None
+    has_cells = file_format != "jsonl"
+    empty: list[int] = []
+    for line, row in _parsed(path, file_format, delimiter, quote):
         if row is None:
             blank = blank or line
-        elif blank:
+            continue
+        if has_cells and (len(row) != width or not row[0]):
+            if skips_empty and len(row) > 1 and not any(row):
+                empty.append(line)
+                continue
+            if width and len(row) != width and not is_ragged:
+                raise errors.InputError(
+                    f"{path}:{line}: {len(row)} cells, line {first_line} has {width}; "
+                    "correct the row: quote a cell that holds the delimiter (see "
+                    "--delimiter and --quote)"
+                )
+            if not width:
+                width, first_line = len(row), line
+        if blank:
             raise errors.InputError(
                 f"{path}:{blank}: blank line between rows; remove it"
             )
-        else:
-            yield line, row
+        yield line, row
+    if empty:
+        print(
+            f"{path}: left out {wording.count(len(empty), 'row')} without any cell, "
+            f"the first in line {empty[0]}"
+        )
+
+
+def _parsed(
+    path: str, file_format: str, delimiter: str | None, quote: str | None
+) -> Iterator[tuple[int, Any]]:
+    delimiter = _character(path, file_format, "delimiter", delimiter)
+    quote = _character(path, file_format, "quote", quote)
+    if file_format == "jsonl":
+        return _jsonl_rows(path)
+    if file_format == "tsv" and not quote:
+        return _tsv_rows(path, delimiter or "\t")
+    if file_format == "tsv":
+        delimiter = delimiter or "\t"
+    return _csv_rows(path, delimiter, '"' if quote is None else quote)
+
+
+def _character(
+    path: str, file_format: str, flag: str, spelled: str | None
+) -> str | None:
+    """The character that a flag spells, "" for no quote, and None without the flag."""
+    if spelled is None:
+        return None
+    character = _SPELLED.get(spelled, spelled)
+    is_right = len(character) == 1 and character not in "\r\n"
+    if file_format == "jsonl" or not (is_right or (flag == "quote" and not character)):
+        raise errors.InputError(
+            f"{path}: --{flag}={spelled} is not one character, or the file is JSONL, "
+            "which has no cells; correct it, or leave it out"
+        )
+    return character

@@ -51,6 +51,8 @@ _SHAPES = [
     "text_a_column",
     "text_b_column",
     "has_header",
+    "delimiter",
+    "quote",
     "word_column",
     "source_column",
     "target_column",

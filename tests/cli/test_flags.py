@@ -11,8 +11,10 @@ import tensorflow as tf
 from absl import flags
 
 from cli import (
+    classifier_flags,
     command_line,
     creation_flags,
+    embedding_flags,
     feature_flags,
     fine_tuning_flags,
     generation_flags,
@@ -185,6 +187,11 @@ WRONG = {
             "--noadam_bias_correction contradicts --optimizer=gpt_adam"
         ),
         "--optimizer=adagrad --adam_bias_correction": "but it is adagrad, which has",
+    },
+    ("run_classifier", lambda: classifier_flags.check()): {
+        "--task_name=cola --delimiter=;": "--delimiter=; is for files of your own",
+        "--task_name=cola --has_header=true": "--has_header=true is for files of your",
+        "--train_file=a.csv --delimiter=; --quote=none": None,
     },
     ("run_classifier", lambda: run_flags.plan(10, SCORES)): {
         "": "10 training examples in batches of --train_",
@@ -377,6 +384,7 @@ def test_pairs_lengths_and_draws_are_those_of_the_flags(parse):
     parse("run_seq2seq", *line.split(), "--temperature=0.5", "--top_k=3", "--top_p=0.9")
     columns = seq2seq_flags.layout()
     assert (columns.file_format, columns.has_header) == ("jsonl", False)
+    assert (columns.delimiter, columns.quote) == (None, None)
     assert (columns.source, columns.target) == ("1", "de")
     assert seq2seq_flags.limits() == (20, 10)
     draws = {"temperature": 0.5, "top_k": 3, "top_p": 0.9}
@@ -667,3 +675,20 @@ def test_fine_tuning_is_what_the_flags_say(parse):
 def test_splits_are_those_that_the_actions_need(parse, arguments, wanted):
     parse("run_tagger", *arguments.split())
     assert fine_tuning_flags.wanted_splits() == wanted
+
+
+@pytest.mark.parametrize(
+    ("script", "layout"),
+    [
+        ("run_classifier", lambda: classifier_flags.layout()),
+        ("run_embedding", lambda: embedding_flags.layout()),
+        ("run_generation", lambda: generation_flags.layout()),
+        ("run_seq2seq", lambda: seq2seq_flags.layout()),
+    ],
+)
+def test_every_reader_of_tables_gets_delimiter_and_quote(parse, script, layout):
+    parse(script, "--delimiter=;", "--quote=none", "--has_header=false")
+    given = layout()
+    assert (given.delimiter, given.quote, given.has_header) == (";", "none", False)
+    parse(script)
+    assert (layout().delimiter, layout().quote, layout().has_header) == (None,) * 3

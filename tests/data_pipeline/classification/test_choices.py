@@ -127,7 +127,7 @@ def test_one_column_of_lists(load):
             ["train.csv:2", "'two'", "none of the 3 choices", "'0'", "--labels"],
         ),
         ("d e", " ", ["train.csv:2", "choice 1 is empty", "--allow_empty_text"]),
-        ("b,c d,e,f g", "a,b", ["train.csv:3", "3 columns", "column 4 (label)"]),
+        ("b,c d,e,f g", "a,b", ["train.csv:3", "3 cells, line 1 has 5"]),
         ("three,label", "four,label", ["'three' (choice 2)", "'four'"]),
     ],
 )

@@ -137,7 +137,8 @@ def test_dev_rows_are_a_share_of_each_class(source, capsys):
     assert data.splits["dev"].names(np.array([0])) == [
         f"{data.splits['dev'].table.path}:{lines['dev'][0]} (id {lines['dev'][0] - 2})"
     ]
-    assert "dev: 7 examples from" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "dev: 7 examples from" in out and out.count(": reads ") == 1
     # The same rows whenever they are read, alone or beside the others; not the first.
     assert made.read("dev").lines == lines["dev"]
     assert lines["dev"] != [2, 3, 4, 5, 22, 23, 32]
@@ -178,7 +179,7 @@ MIXES = [
         {"text_a": 0, "label": 1},
         "tweet,label\n" + CELLS,
         "nice\nbad\n",
-        "test.csv:1: 'nice' may be a header or a text, where the rows read before it "
+        "test.csv:1: ['nice'] may be a header or a text, where the rows read before it "
         "have ['tweet', 'label']; pass --has_header=true",
     ),
     (

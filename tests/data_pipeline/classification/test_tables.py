@@ -48,12 +48,15 @@ def test_tsv_with_usual_names(read):
 def test_line_1_of_rows_to_predict_is_named_where_nothing_tells_what_it_is(
     read, capsys
 ):
-    table = read("id,review\n7,good\n", "t.csv", text_a=0, required=False)
-    assert table.text_a == ["id", "7"]
-    assert "t.csv: line 1 is an example ('id'); if it holds" in capsys.readouterr().out
-    for settings in ({"has_header": True}, {"has_header": False}):
-        read("id,review\n7,a\n", "t.csv", text_a=0, required=False, **settings)
-        assert capsys.readouterr().out == ""
+    content = "We are very glad.,4\nNot so good,5\n"
+    table = read(content, "t.csv", text_a=0, required=False)
+    assert table.text_a == ["We are very glad.", "Not so good"]
+    assert "line 1 is an example: ['We are very glad.', '4']" in capsys.readouterr().out
+    for has_header in (True, False):
+        read(content, "t.csv", text_a=0, required=False, has_header=has_header)
+        assert "line 1" not in capsys.readouterr().out
+    with refused("t.csv:1: ['id', 'review'] may be names of columns", "--has_header"):
+        read("id,review\n7,good\n", "t.csv", text_a=0, required=False)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +177,7 @@ def test_jsonl_values(read):
     ("content", "separators"),
     [
         ("ID;Text;Label\n1;well, yes;a\n2;no;b\n", "semicolons"),
-        ('ID;Text;Label\n1;"well, yes";a\n2;no;b\n' * 20, "semicolons"),
+        ("ID;Text;Label\n" + '1;"well, yes";a\n2;no;b\n' * 20, "semicolons"),
         ("Text\tLabel\nwell, yes\ta\nno\tb\n", "tabs"),
         ("Text,Label;\nwell; yes,a\nno,b\n", ""),
     ],
@@ -184,8 +187,8 @@ def test_separators_of_spreadsheets_are_recognised(read, capsys, content, separa
     texts = ["well, yes", "no"] if separators else ["well; yes", "no"]
     assert (table.text_a[:2], table.labels[:2]) == (texts, ["a", "b"])
     printed = capsys.readouterr().out
-    wanted = f"t.csv: its cells are separated by {separators}\n" if separators else ""
-    assert printed.endswith(wanted) and bool(printed) == bool(separators)
+    assert printed.count("its cells are separated by") == bool(separators)
+    assert f"its cells are separated by {separators}\n" in printed or not separators
 
 
 def test_a_semicolon_in_a_text_separates_nothing(read):
@@ -194,10 +197,12 @@ def test_a_semicolon_in_a_text_separates_nothing(read):
     for content in ("Good; not bad\nfine\n", "Good; not bad\n"):
         table = read(content, "t.csv", required=False, text_a=0)
         assert table.text_a == content.splitlines()
-    with refused("t.csv: no column 'C' (text_a)", "line 1 has no comma and 2 semic"):
+    with refused(
+        "t.csv: no column 'C' (text_a)", "1 is one cell with 2 ';'", "--delim"
+    ):
         read("A;B;C\n1;2\n", "t.csv", text_a="C", label=0)
-    with refused("no usual name", "line 1 has no comma and 2 semicolons: separate"):
-        read("A;B;C\n1;2\n", "t.csv")
+    with refused("no usual name", "line 1 is one cell with 2 '|': see --delimiter"):
+        read("A|B|C\n1|2\n", "t.csv")
 
 
 @pytest.mark.parametrize(
@@ -325,9 +330,9 @@ def test_rows_are_kept_by_value(read):
         (
             "a\tb\tc\td\na\tb\n",
             {"text_a": 3, "label": 1},
-            ("t.tsv:2: 2 columns, column 3 (text_a) is needed", "counted from 0;"),
+            ("t.tsv:2: 2 cells, line 1 has 4; correct the row", "--delimiter"),
         ),
-        ("text\tlabel\na\t1\nb\n", {}, ("t.tsv:3: 1 columns, column 1 (label)",)),
+        ("text\tlabel\na\t1\nb\n", {}, ("t.tsv:3: 1 cells, line 1 has 2",)),
         ("a\tb\n", {"text_a": -3, "label": 0}, ("t.tsv:1: 2 columns, column -3",)),
         ("text\tlabel\n", {}, ("t.tsv: no rows but a header; give one per example",)),
         ("text\tlabel\na\t1\n\nb\t0\n", {}, ("t.tsv:3: blank line between rows; rem",)),

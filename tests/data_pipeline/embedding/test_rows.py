@@ -55,9 +55,9 @@ def test_names_that_are_passed_come_first(read):
     assert read(header, layout)[1] == ("text 0", "text 1", "text 3")
 
 
-def test_classifiers_have_their_own_usual_names(read):
+def test_classifiers_know_the_same_pairs(read):
     _, texts, table = read(("question", "passage", "label"), tables.Layout())
-    assert texts == ("text 0",) and table.labels == ["text 2"]
+    assert texts == ("text 0", "text 1") and table.labels == ["text 2"]
 
 
 def test_other_names_are_to_be_passed(read):

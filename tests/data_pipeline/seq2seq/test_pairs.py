@@ -29,7 +29,7 @@ def read(tmp_path):
     ("name", "content", "columns", "first"),
     [
         ("a.tsv", 'Target\tid\tSOURCE\nc\t1\ta b\ne "f\t2\td\n', "SOURCE", 2),
-        ("a.tsv.gz", 'a b\tc\nd\te "f\textra\n', "0", 1),
+        ("a.tsv.gz", 'a b\tc\nd\te "f\n', "0", 1),
         ("a.csv", 'id,Answer,Question\n1,c,a b\n2,"e ""f",d\n', "Question", 2),
         ("a.tsv", 'en\tpt-BR\na b\tc\nd\te "f\n', "pt-BR", 2),
         # Without the usual names, the first two.
@@ -52,7 +52,7 @@ def test_columns_and_headers_of_flags(read):
     # One is given, the other has the usual name.
     rows, pairs = read("a.tsv", "target\tde\nx\ty\n", source="de")
     assert pairs == [(2, "y", "x")]
-    assert rows.columns == "columns 'de' and 'target'"
+    assert rows.columns == "reads 'de' (source), 'target'"
     # A number beyond does not make a header of line 1.
     assert read("a.tsv", "a\tb\tc\n", source=1, target=2)[1] == [(1, "b", "c")]
     # A header that nobody could tell from a row is one where it is said.
@@ -63,9 +63,7 @@ def test_columns_and_headers_of_flags(read):
 
 def test_a_first_line_that_may_be_a_header_is_doubted(read):
     rows = "Wann kommt er?,Morgen um drei.\nWer ist das?,Anna\n"
-    message = (
-        r"a\.csv:1: \['Frage', 'Kurze Antwort'\] may be names of columns or a pair"
-    )
+    message = r"a\.csv:1: \['Frage', 'Kurze Antwort'\] may be names of columns"
     with pytest.raises(ValueError, match=message):
         read("a.csv", f"Frage,Kurze Antwort\n{rows}")
     forced = read("a.csv", f"Frage,Kurze Antwort\n{rows}", has_header=True)
@@ -93,7 +91,7 @@ def test_test_rows_may_lack_the_column_that_others_have(read):
     layout = {"targets_required": False, "has_header": True, "source": "en"}
     for target in ("de", 1):
         rows, _ = read("a.tsv", "en\na\n", target=target, **layout)
-        assert (rows.columns, rows.has_targets) == ("column 'en'", False)
+        assert (rows.columns, rows.has_targets) == ("reads 'en' (source)", False)
     with pytest.raises(ValueError, match=r"a\.tsv:3: has a target, and the first row"):
         read("a.tsv", "source\ttarget\na\t\nb\tc\n", targets_required=False)
     keyed = [{"en": "a", "de": None}]
@@ -105,7 +103,7 @@ def test_test_rows_may_lack_the_column_that_others_have(read):
     [
         ("a\tb\nc\t \n", {}, "a.tsv:2: the target is empty; fill it, or remove the"),
         ("a\tb\n\tc\n", {}, "a.tsv:2: the source is empty"),
-        ("a\tb\nc\n", {}, r"a.tsv:2: 1 columns, column 1 \(target\) is needed"),
+        ("a\tb\nc\n", {}, "a.tsv:2: 1 cells, line 1 has 2"),
         ("a ||| b\n", {}, "a.tsv:1: 1 column; source and target need one each: put a"),
         ("source\na,b\n", {}, "a.tsv:2: 1 column; source and target need one each"),
         ("target\tx\na\tb\n", {"has_header": True}, r"no column 'source' \(source\); "),

@@ -28,7 +28,7 @@ def test_rows_become_ids(load, capsys):
     out = capsys.readouterr().out.splitlines()
     assert out[0].startswith("train: 3 pairs from ")
     assert out[0].endswith(
-        "train.tsv (columns 'source' and 'target'); sources of 3.7 tokens on average, "
+        "train.tsv (reads 'source', 'target'); sources of 3.7 tokens on average, "
         "0 cut to 16; targets of 3.0, 0 cut to 8; 1 tokens of targets are [UNK], which "
         "the vocabulary cannot spell"
     )
