@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, errors, remote_files
-from data_pipeline.tables import file_patterns
+from data_pipeline.tables import file_patterns, text_rows
 
 RANGE_BYTES = 1 << 18
 # A longer document is cut, at the end of a line or else of a word, if there is one.
@@ -30,12 +30,48 @@ _BLANK_LINE_BYTES = 256  # of one that lies in two blocks
 # Where a text without line feeds is cut: before white space, or else a character.
 _WHITE_SPACE, _CHARACTER = re.compile(rb"[ \t\r\f\v]"), re.compile(rb"[^\x80-\xbf]")
 _PROBED_BYTES = 1 << 24  # of a file, for each place where documents may be long
+MAX_INVALID_SHARE = 0.01  # of lines
 
 
 def find_files(patterns: str) -> list[str]:
-    """The text files that --input_file names; ValueError where a name has none."""
+    """The text files that --input_file names; ValueError for none, and for UTF-16."""
     wanted = "text files, separated by commas, or globs such as corpus/*.txt"
-    return file_patterns.find(patterns, flag="input_file", wanted=wanted)
+    files = file_patterns.find(patterns, flag="input_file", wanted=wanted)
+    with concurrent.futures.ThreadPoolExecutor(file_patterns.READERS) as pool:
+        list(pool.map(text_rows.check_beginning, files))
+    return files
+
+
+def count_lines(text: bytes) -> tuple[int, int]:
+    """Lines, and how many of them are not UTF-8."""
+    lines = text.count(b"\n") + (text[-1:] not in (b"", b"\n"))
+    if _is_utf8(text):
+        return lines, 0
+    return lines, sum(not _is_utf8(line) for line in text.split(b"\n"))
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def check_lines(files: Sequence[str], lines: int, invalid: int) -> str:
+    """One line on lines that are not UTF-8, "" for none; InputError for too many."""
+    if not invalid:
+        return ""
+    text = f"{invalid} of {lines} lines of --input_file are not UTF-8"
+    if invalid <= MAX_INVALID_SHARE * lines:
+        return f"{text}; their invalid bytes are left out"
+    try:
+        for file in files:
+            for _ in text_rows.lines(file):
+                pass
+    except errors.InputError as error:
+        text = f"{text}: {error}"
+    raise errors.InputError(f"{text}, or drop the bytes by iconv -c -t UTF-8")
 
 
 def is_packed(path: str) -> bool:
