@@ -37,6 +37,7 @@ SHARED = (
 )
 # How much text records of left_to_right hold.
 TEXT_COUNTS = ("num_predictions", "num_words", "num_text_bytes")
+NO_COUNTS = dict.fromkeys(("num_instances", "num_bytes", *TEXT_COUNTS), 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -224,7 +224,7 @@ class Coverage(NamedTuple):
 
 
 def coverage(tokenizer: base.Tokenizer, counts: word_counts.WordCounts) -> Coverage:
-    """Spells every counted word with the tokens of a tokenizer; too long ones: [UNK]."""
+    """Spells every word with the tokens of a tokenizer; too long ones are [UNK]."""
     unk_id = -1 if tokenizer.unk_id is None else tokenizer.unk_id
     words = list(counts.words)
     times = np.fromiter(counts.words.values(), np.int64, len(words))
