@@ -150,11 +150,13 @@ class RecordSource:
 
     def parse_checked(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         """`parse` to int32, in a graph; InvalidArgumentError for a value beyond."""
-        parsed, limits = self.parse(serialized), self.limits
+        parsed = self.parse(serialized)
         # As unsigned integers, negative ones are the largest.
-        largest = [tf.reduce_max(tf.bitcast(parsed[n], tf.uint64)) for n in limits]
-        limit = tf.constant(list(limits.values()), tf.uint64)
-        is_right = tf.reduce_all(tf.stack(largest) < limit)
+        is_wrong = [
+            tf.reduce_any(tf.bitcast(parsed[name], tf.uint64) >= np.uint64(limit))
+            for name, limit in self.limits.items()
+        ]
+        is_right = tf.logical_not(tf.reduce_any(tf.stack(is_wrong)))
         check = tf.debugging.Assert(is_right, [metadata.OUT_OF_RANGE])
         with tf.control_dependencies([check]):
             return {
