@@ -229,15 +229,15 @@ def _measure(serialized, where):
         ) from error
     is_masked = any(name in held for name in PREDICTIONS)
     has_labels = features.NEXT_SENTENCE_LABELS in held
-    names = [
+    ids, segments = (
         other if other in held and name not in held else name
         for name, other in _OTHER_NAMES.items()
-    ]
-    tokens = len(held[names[0]].int64_list.value)
+    )
+    tokens = len(held[ids].int64_list.value)
     predictions = len(held[features.MASKED_LM_POSITIONS].int64_list.value)
     is_integer = held[features.MASKED_LM_WEIGHTS].int64_list.value
-    layout = Layout(*names, has_labels, "int64" if is_integer else "float")
-    wanted = [(name, "int64", tokens) for name in (*names, features.INPUT_MASK)]
+    layout = Layout(ids, segments, has_labels, "int64" if is_integer else "float")
+    wanted = [(name, "int64", tokens) for name in (ids, features.INPUT_MASK, segments)]
     if has_labels:
         wanted.append((features.NEXT_SENTENCE_LABELS, "int64", 1))
     if is_masked:

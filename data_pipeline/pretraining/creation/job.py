@@ -117,9 +117,8 @@ class Job:
         if about is None or not tf.io.gfile.exists(path):
             return False
         is_whole = about.num_bytes == tf.io.gfile.stat(path).length
-        return is_whole and self.settings == dataclasses.replace(
-            about, **metadata.NO_COUNTS
-        )
+        settings = dataclasses.asdict(about) | metadata.NO_COUNTS
+        return is_whole and settings == dataclasses.asdict(self.settings)
 
     def unpacked_path(self, index: int) -> str:
         return self.path(f"input-{index:05}.txt")
