@@ -127,7 +127,8 @@ class Layout(NamedTuple):
 
     def __str__(self) -> str:
         labels = "" if self.has_labels else ", no next_sentence_labels"
-        return f"{self.input_ids}, {self.segment_ids}{labels}, {self.weights} weights"
+        weights = ", integer weights" if self.weights == "int64" else ""
+        return f"{self.input_ids}, {self.segment_ids}{labels}{weights}"
 
 
 ORIGINAL = Layout()

@@ -73,7 +73,7 @@ def check_lines(files: Sequence[str], lines: int, invalid: int) -> str:
                 pass
     except errors.InputError as error:
         text = f"{text}: {error}"
-    raise errors.InputError(f"{text}, or drop the bytes by iconv -c -t UTF-8")
+    raise errors.InputError(f"{text}, or drop the bytes by iconv -c -f UTF-8")
 
 
 def is_packed(path: str) -> bool:

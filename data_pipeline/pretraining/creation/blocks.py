@@ -134,10 +134,7 @@ class Unit:
     def records(
         self, job: creation_job.Job, chosen: np.ndarray, rng: np.random.Generator
     ) -> tuple[Iterator[bytes], tuple[int, ...]]:
-        """Serialized tf.train.Examples of some blocks, in order; draws nothing.
-
-        Also RECORD_COUNTS: none.
-        """
+        """Serialized tf.train.Examples of some blocks, in order, and RECORD_COUNTS."""
         numbers, special = self.numbers[chosen], self.special
         lengths = self.lengths(numbers)[:, None]
         column = np.arange(self.max_seq_length)

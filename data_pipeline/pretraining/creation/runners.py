@@ -48,9 +48,9 @@ def run_local(
         for done, counts in enumerate(_written(sent, executor, num_workers), start=1):
             totals.update(counts)
             if done == job.num_tasks:
-                _check(job, totals)
+                _check(job, totals, is_whole=False)
             report(done, total, instances=totals["instances"])
-        _check_totals(job, totals)
+        _check(job, totals, is_whole=True)
         files = range(len(job.output_files))
         _results(executor.submit(creation_tasks.assemble, sent, file) for file in files)
         creation_job.end(job)
@@ -101,25 +101,19 @@ def _results(submitted: Iterable[futures.Future]) -> list[Any]:
     return [future.result() for future in list(submitted)]
 
 
-def _check(job: creation_job.Job, totals: Totals) -> None:
-    """`summary.check` of the first unit, a sample of the corpus, and of all units."""
+def _check(job: creation_job.Job, totals: Totals, *, is_whole: bool) -> None:
+    """Ends a job whose first unit, a sample of the corpus, or whole is refused."""
     try:
         summary.check(job, totals)
+        if is_whole and not totals["instances"]:
+            raise errors.InputError(
+                f"--input_file: {len(job.input_files)} files hold no document with a "
+                "token, so there is nothing to train on; give UTF-8 text, one sentence "
+                "a line, blank lines between documents"
+            )
     except errors.InputError:
         creation_job.end(job)
         raise
-
-
-def _check_totals(job: creation_job.Job, totals: Totals) -> None:
-    if totals.get("lines"):
-        _check(job, totals)
-    if not totals.get("instances"):
-        creation_job.end(job)
-        raise errors.InputError(
-            f"--input_file: {len(job.input_files)} files hold no document with a "
-            "token, so there is nothing to train on; give UTF-8 text, one sentence a "
-            "line, blank lines between documents"
-        )
 
 
 def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
@@ -135,9 +129,9 @@ def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
         each(creation_job.unpack, job, creation_job.begin(job))
         units = range(len(creation_job.write_plan(job).units))
         each(creation_tasks.write_unit, job, units)
-        _check(job, creation_tasks.totals(job, unit=0))
+        _check(job, creation_tasks.totals(job, unit=0), is_whole=False)
         totals = creation_tasks.totals(job)
-        _check_totals(job, totals)
+        _check(job, totals, is_whole=True)
         each(creation_tasks.assemble, job, range(len(job.output_files)))
         creation_job.end(job)
         return totals

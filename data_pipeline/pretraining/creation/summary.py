@@ -57,9 +57,7 @@ def warnings(job: creation_job.Job, totals: Mapping[str, int]) -> list[str]:
     length, documents = settings.max_seq_length, totals["documents"]
     random, unknown = share.get("random_next_share"), share.get("unknown_token_share")
     least, most = _RANDOM_NEXT
-    lines = [
-        byte_ranges.check_lines((), totals["lines"], totals["invalid_lines"]),
-    ]
+    lines = [byte_ranges.check_lines((), totals["lines"], totals["invalid_lines"])]
     if random is not None:
         # A file without blank lines is cut into ranges, each of them a document.
         is_cut = totals["ranges"] > len(job.input_files)

@@ -115,7 +115,7 @@ def test_lengths_of_records_must_be_one(tmp_path):
     integers = tiny_records.values(1) | {"masked_lm_weights": [1, 0]}
     path = tiny_records.write(tmp_path / "a", [tiny_records.values(0), integers])
     assert (
-        "float weights in record 0, but input_ids, segment_ids, int64 weights in r"
+        "segment_ids in record 0, but input_ids, segment_ids, integer weights in r"
         in (error_of(path))
     )
 

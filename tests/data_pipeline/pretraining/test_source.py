@@ -173,12 +173,12 @@ def test_records_of_other_programs_are_read_and_named(tmp_path, capsys):
     for row in unmasked:
         del row["next_sentence_labels"]  # as ELECTRA's
     for records, parts in (
-        (rows, ["input_ids, segment_ids, float weights, sentence_task=next, masked"]),
+        (rows, ["input_ids, segment_ids, sentence_task=next, masked"]),
         (
             [renamed(row, **OF_MODEL_GARDEN) for row in rows],
-            ["input_word_ids, input_type_ids, float weights, sentence_task=next, mask"],
+            ["input_word_ids, input_type_ids, sentence_task=next, mask"],
         ),
-        ([row | {"masked_lm_weights": [1, 0]} for row in rows], ["int64 weights"]),
+        ([row | {"masked_lm_weights": [1, 0]} for row in rows], ["integer weights"]),
         (unmasked, ["no next_sentence_labels", "sentence_task=none, not masked"]),
     ):
         path = tiny_records.write(tmp_path / "a", records)
@@ -209,8 +209,8 @@ def test_files_of_two_programs_are_refused(tmp_path):
         ),
     ]
     text = refusal(paths)
-    assert f"the records of {paths[0]} have input_ids, segment_ids, float" in text
-    assert f"those of {paths[1]} input_word_ids, input_type_ids" in text
+    assert f"the records of {paths[0]} have input_ids, segment_ids, those of" in text
+    assert f"{paths[1]} input_word_ids, input_type_ids" in text
 
 
 @pytest.mark.parametrize(
