@@ -157,6 +157,13 @@ def expected_of(place, **flags_):
     return expected
 
 
+def summary_of(text):
+    """What is printed about the records, but for the time."""
+    lines = [line for line in text.splitlines() if line.startswith("  ")]
+    assert len(lines) >= 8
+    return [line for line in lines if "seconds" not in line]
+
+
 def wait_until(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
@@ -179,6 +186,17 @@ def test_killed_and_continued_on_two_workers_gives_the_same_files(place):
         wait_until(lambda pids=left: not any(map(tiny_corpus.is_running, pids)), 10)
     code, text = tiny_corpus.Started(place, output="a,b", num_workers=2).wait()
     assert code == 0, text
+    assert outputs(place) == expected
+    here = tiny_corpus.create(place, output="c,d")
+    assert summary_of(text) == summary_of(here.out)
+
+
+@pytest.mark.slow
+def test_two_commands_at_once_make_the_same_records(place):
+    expected = expected_of(place, output="a,b")
+    both = [tiny_corpus.Started(place, output="a,b", num_workers=n) for n in (1, 2)]
+    for code, text in [one.wait() for one in both]:
+        assert code == 0 and "\nerror: " not in text, text
     assert outputs(place) == expected
 
 
@@ -229,6 +247,8 @@ def test_beam_makes_the_same_records(place):
     assert done.code == 0, done.err
     assert outputs(place) == expected
     assert "documents = 50" in done.out
+    here = tiny_corpus.create(place, output="c,d", dupe_factor=1)
+    assert summary_of(done.out) == summary_of(here.out)
 
 
 # --- Mistakes.
@@ -277,6 +297,7 @@ ENCODED = {  # the text, of which the vocabulary spells most; words of the messa
 def test_text_that_would_be_misread_is_refused(place, name):
     data, words = ENCODED[name]
     path = place / "text.txt"
+    tiny_corpus.create(place)  # records of before do not make it right
     path.write_bytes(data)
     if name == "packed":
         path.unlink()

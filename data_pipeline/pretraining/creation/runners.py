@@ -63,7 +63,9 @@ def _done_elsewhere(job: creation_job.Job) -> Iterator[None]:
     """Drops an error where another process has ended the same job."""
     try:
         yield
-    except OSError:
+    except _Refused:
+        raise
+    except (OSError, errors.InputError):  # a file of the job cannot be read
         if not creation_job.is_done(job):
             raise
 
@@ -111,9 +113,13 @@ def _check(job: creation_job.Job, totals: Totals, *, is_whole: bool) -> None:
                 "token, so there is nothing to train on; give UTF-8 text, one sentence "
                 "a line, blank lines between documents"
             )
-    except errors.InputError:
+    except errors.InputError as error:
         creation_job.end(job)
-        raise
+        raise _Refused(str(error)) from error
+
+
+class _Refused(errors.InputError):
+    """The text is refused, whatever other processes do."""
 
 
 def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
