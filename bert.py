@@ -32,10 +32,11 @@ from modeling.checkpoints import (
     conversion,
     hugging_face,
     output_directory,
+    pretrained,
     sentence_transformers,
 )
 from modeling.encoder_decoder import config as encoder_decoder_config
-from modeling.features import attention_maps, vectors
+from modeling.features import attention_maps, text_vectors, vectors
 from training import loading, metrics, optimizers, packed_outputs
 
 tf = tensorflow_later.Later("texts are written and models exported")
@@ -191,20 +192,24 @@ class Loaded:
             self.modules, prompt_name, prompt, has_default=is_encoder
         )
         encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
-        rows = encode.checked(texts, seconds)
+        rows = self._checked(texts, seconds, encode=encode)
         if not rows[0]:
             return np.zeros((0, *shape), np.float32)
         prompted = [before + text for text in rows[0]]
         return forward(encode.pack(prompted, *rows[1:]))[name]
 
     def similarity(self, texts, others) -> np.ndarray:
-        """The cosines of the vectors of A texts and B others, float32 [A, B].
+        """The similarities of A texts and B others, float32 [A, B].
 
-        Vectors are those of `embed`.
+        They are cosines of the vectors of `embed`, unless the directory of a
+        TextEncoder has another function: products, or distances with a minus.
         """
-        pair = [vectors.normalize(self.embed(each)) for each in (texts, others)]
+        similarity = self.modules.similarity if self.modules else text_vectors.COSINE
+        pair = [self.embed(each) for each in (texts, others)]
+        if similarity == text_vectors.COSINE:
+            pair = [vectors.normalize(each) for each in pair]
         first, second = map(keras.ops.convert_to_numpy, pair)
-        return first @ second.T
+        return text_vectors.compare(first, second, similarity)
 
     def attention(self, text, second=None) -> np.ndarray:
         """Attention probabilities of one text, float32 [L, N, S, S], query by key."""
@@ -363,7 +368,11 @@ class Loaded:
                 'with head="none" for its encoder'
             )
 
-    def _checked(self, texts, seconds=None, choices=None):
+    def _checked(self, texts, seconds=None, choices=None, *, encode=None):
+        if seconds is not None or choices is not None:
+            pretrained.check_segments(self.model.config, "config")
+        if encode:  # without a head
+            return encode.checked(texts, seconds)
         return self._pack.checked(texts, seconds, choices, num_texts=self.num_texts)
 
     def _label_set(self, action):
@@ -425,6 +434,7 @@ def classifier(
     *,
     problem_type="classification",
     columns: Mapping[str, Any] | None = None,
+    labels: Sequence[str] = (),
     max_seq_length=128,
     do_lower_case: bool | None = None,
     check_case=True,
@@ -438,6 +448,8 @@ def classifier(
             value}, or a DataFrame of pandas.
         problem_type: classification, multi_label or regression.
         columns: of tables.Layout, where they have no usual names: text_a, label, ...
+            Several columns of 0 and 1 in the place of `label` are one for each label.
+        labels: the names in the order of ids; by default those of the training rows.
 
     Raises:
         ValueError: as `load`, and for rows that are wrong.
@@ -455,7 +467,9 @@ def classifier(
         for split, rows in files.items()
     }
     layout = tables.Layout(**(columns or {}))
-    source = sources.Source(files=files, layout=layout, problem_type=problem_type)
+    source = sources.Source(
+        files=files, layout=layout, problem_type=problem_type, label_spec=labels
+    )
     data = labelled_rows.load(
         source,
         files,
@@ -464,6 +478,8 @@ def classifier(
         label_map="",
         default_metrics=metrics.DEFAULTS,
     )
+    if len(data.encode.text_names) > 1:
+        pretrained.check_segments(opened.config, opened.files.config_file)
     built = loading.with_new_head(opened, data.label_set)
     made = _loaded(built, opened, max_seq_length)
     return dataclasses.replace(made, num_texts=2 if data.encode.has_pairs else 1), data

@@ -8,6 +8,7 @@ are those that an ELMo learns to predict; see docs/elmo.md.
 """
 
 import functools
+import json
 import os
 
 from absl import flags
@@ -127,7 +128,12 @@ def write(tokenizer, config):
         )
     texts = tokenizer.files()
     if config:
-        texts[""] = config.with_vocabulary(tokenizer.vocab).to_json_string()
+        config = config.with_vocabulary(tokenizer.vocab)
+        name, text = os.path.basename(FLAGS.output_config_file), config.to_json_string()
+        if config.network == "bert" and name == file_names.HUGGING_FACE_CONFIG:
+            # Under this name activations have the library's names.
+            text = json.dumps(config.to_hugging_face(), indent=2, sort_keys=True) + "\n"
+        texts[""] = text
     for name, path in outputs().items():
         atomic_files.write_text(path, texts[name])
         print(f"wrote {path}")

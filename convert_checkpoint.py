@@ -64,7 +64,8 @@ def read_tokenizer(files, config):
     else:
         lowers, split = files.do_lower_case, FLAGS.gpt_tokenizer
         tokenizer = opening.open_vocabulary(files.vocab_file, lowers, split)
-    pretrained.check_sizes(config, tokenizer.vocab_size, files, max_seq_length=0)
+    size = tokenizer.vocab_size
+    pretrained.check_sizes(config, size, files, 0, weights=files.checkpoint)
     if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
         opening.check_case(tokenizer, files.vocab_file, files.checkpoint)
     return tokenizer

@@ -54,7 +54,7 @@ def prepare():
 
 def extract(opened, settings, strategy):
     """Writes the vectors of all lines into one file."""
-    lines = extraction_task.text_lines(settings, opened.tokenizer)
+    lines = extraction_task.text_lines(settings, opened)
     size = lines.measure()
     atomic_files.check_writable(FLAGS.output_file)
     count = wording.count(size.num_lines, "line")
@@ -77,7 +77,7 @@ def extract(opened, settings, strategy):
 def extract_shards(opened, settings, strategy):
     """Writes a file for each shard that is not there yet."""
     each = engines.open_beam(FLAGS.beam_option) if FLAGS.engine == "beam" else None
-    extraction_task.text_lines(settings, opened.tokenizer).check()
+    extraction_task.text_lines(settings, opened).check()
     rule = extraction_task.rule(settings, opened.tokenizer)
     job = shards.begin(FLAGS.input_file, FLAGS.output_file, FLAGS.lines_per_shard, rule)
     worker = settings

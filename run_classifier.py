@@ -29,7 +29,8 @@ def check():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags, fine_tuning_flags.check_run, check)
+    checks = classifier_flags.look, fine_tuning_flags.check_run, check
+    command_line.parse(define_flags, *checks)
 
 from cli import classifier_task, networks, run_flags, training_flags
 from contract import file_names
@@ -61,6 +62,8 @@ def prepare():
         label_map=label_maps.find(run_flags.trained_weights(files)),
         default_metrics=metrics.DEFAULTS,
     )
+    if len(data.encode.text_names) > 1:
+        pretrained.check_segments(config, files.config_file)
     data = soft_labels.with_unlabelled(data, source)
     reading = run_flags.reading(files, len(data.encode.text_names))
     settings = run_flags.fine_tuning_settings(

@@ -40,7 +40,7 @@ def prepare():
     strategy = run_flags.set_up()
     embedding_flags.check()
     files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
-    kept = embedding_task.choose_vectors(run_flags.trained_weights(files))
+    kept = embedding_task.choose_vectors(run_flags.trained_weights(files), config)
     embedding_flags.check_model(config, kept.text_vectors)
     splits = fine_tuning_flags.wanted_splits()
     if FLAGS.num_labelled and not FLAGS.do_train:
@@ -68,6 +68,7 @@ def make_task(config, tokenizer, data, kept):
     formats.check(FLAGS.export_format, config, head_config.ORIGINAL)
     described = text_encoder.TextEncoder(config, vectors)
     modules = sentence_transformers.files(described, kept)
+    values = dataclasses.asdict(vectors)
     return run_flags.make_task(
         "sentence-similarity",
         lambda: {split: texts.summary() for split, texts in data.items()},
@@ -77,22 +78,22 @@ def make_task(config, tokenizer, data, kept):
         ),
         objective=objective,
         score=lambda split, outputs, _: embedding_task.score(
-            data[split], outputs["vectors"]
+            data[split], outputs["vectors"], kept.similarity
         ),
         evaluate=functools.partial(embedding_task.evaluate, data.get("dev"), reranker),
         show=functools.partial(embedding_task.show_few_labels, data),
         predict=lambda scored, settings, _: embedding_task.predict(
             data["test"], scored, settings
         ),
-        export=functools.partial(export_model, tokenizer),
+        export=functools.partial(export_model, tokenizer, kept.similarity),
         reopen=embedding_task.reopen,
         files=pretrained.files(config, tokenizer) | modules,
-        identity={"vectors": dataclasses.asdict(vectors)},
+        identity={"vectors": {k: v for k, v in values.items() if v is not None}},
         make_step=contrastive_step.ContrastiveTrainStep,
     )
 
 
-def export_model(tokenizer, model, output_dir):
+def export_model(tokenizer, similarity, model, output_dir):
     """Writes output_dir/export/<n>: raw text in, its vector out."""
 
     def make(variables):
@@ -105,7 +106,8 @@ def export_model(tokenizer, model, output_dir):
             names=["embed"],
         )
 
-    return run_flags.export(model, make, output_dir)
+    kept = sentence_transformers.similarity_file(similarity)
+    return run_flags.export(model, make, output_dir, kept)
 
 
 def main(_):

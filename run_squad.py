@@ -44,6 +44,7 @@ def prepare():
     strategy = run_flags.set_up()
     squad_flags.check_files()
     files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
+    pretrained.check_segments(config, files.config_file)
     opening.check_exports(tokenizer, FLAGS.do_export)
     reading = run_flags.reading(files)
     has_pieces = isinstance(tokenizer, wordpiece.BertTokenizer)

@@ -28,6 +28,8 @@ def open_teacher(data, settings):
     _, tokenizer, config = loading.open_network(
         loading.files_in(place), length, checks_case=FLAGS.check_case
     )
+    if len(data.encode.text_names) > 1:
+        pretrained.check_segments(config, place.config_file)
     keras.config.set_dtype_policy(settings.run.dtype_policy)  # as run.start does
     with settings.run.strategy.scope():
         model = conversion.read_teacher(place.checkpoint, config)

@@ -85,10 +85,15 @@ def compute(model, choice, batch, training):
     return {"values": values, **{name: batch[name] for name in names}}
 
 
-def text_lines(settings, tokenizer):
+def text_lines(settings, opened):
     """The input file as TextLines."""
-    length, pools = settings.max_seq_length, settings.choice.pooling != "none"
-    return input_lines.TextLines(settings.input_file, tokenizer, length, pools)
+    return input_lines.TextLines(
+        settings.input_file,
+        opened.tokenizer,
+        settings.max_seq_length,
+        needs_tokens=settings.choice.pooling != "none",
+        takes_pairs=opened.config.type_vocab_size != 1,
+    )
 
 
 def layout(choice, size, tokenizer):
@@ -108,7 +113,7 @@ class Extractor:
     """The encoder with its weights, all of which must be there but the pooler's."""
 
     def __init__(self, opened: loading.Opened, settings: Settings, strategy: Any):
-        self.lines = text_lines(settings, opened.tokenizer)
+        self.lines = text_lines(settings, opened)
         self._settings, self._strategy = settings, strategy
         keras.config.set_dtype_policy(settings.dtype_policy)
         with strategy.scope():

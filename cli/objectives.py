@@ -36,7 +36,7 @@ def masked_lm(config, tokenizer, files, kind=pretrainers.BertPretrainer):
         pretrained.check_generator(config, path, size)
     if trains or FLAGS.do_eval:
         rule = masking.Rule(**pretraining_flags.masking_rule())
-        records = load_records(config, tokenizer, rule)
+        records = load_records(config, tokenizer, files, rule)
     elif not pretrained.fills_masks(config, path):
         kind = models.BertModel
     if FLAGS.do_export:
@@ -76,7 +76,7 @@ def left_to_right(config, tokenizer, files):
             'the tokens that follow; add "attention": "causal" to that of a BERT, or '
             "give the config of a GPT"
         )
-    records = load_records(config, tokenizer, None)
+    records = load_records(config, tokenizer, files)
     return dataclasses.replace(
         common_task(pretrainers.LanguageModel, config, tokenizer, records),
         kind="text-generation",
@@ -117,7 +117,7 @@ def denoising(config, tokenizer, files):
         tokenizer,
         rule,
         tokens=config.decoder_tokens,
-        **sizes(config),
+        **sizes(config, tokenizer),
     )
     print(texts.describe(tokenizer))
     return dataclasses.replace(
@@ -148,24 +148,28 @@ def common_task(kind, config, tokenizer, records):
     )
 
 
-def load_records(config, tokenizer, rule):
+def load_records(config, tokenizer, files, rule=None):
     """The records of the flags."""
-    return record_batches.load(
+    records = record_batches.load(
         pretraining_flags.files(),
         tokenizer,
         rule,
         type_vocab_size=config.type_vocab_size,
         has_mask_flags=pretraining_flags.masks_are_asked_for(),
-        **sizes(config),
+        **sizes(config, tokenizer),
     )
+    if records.train.sentence_task != "none":
+        pretrained.check_segments(config, files.config_file)
+    return records
 
 
-def sizes(config):
+def sizes(config, tokenizer):
     """Sizes that records have to fit."""
+    spare_rows = config.vocab_size - tokenizer.vocab_size if tokenizer else 0
     return {
         "max_seq_length": FLAGS.max_seq_length,
         "vocab_size": config.vocab_size,
-        "spare_rows": pretrained.SPARE_ROWS,
+        "spare_rows": max(spare_rows, pretrained.SPARE_ROWS),
     }
 
 

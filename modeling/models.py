@@ -10,6 +10,7 @@ mixed_float16. Variables and outputs are float32.
 
 import keras
 
+from contract import errors
 from contract import features as names
 from modeling import heads, kernels, networks, packed_rows, sequences, token_heads
 from modeling.configs import keras_configs
@@ -67,6 +68,17 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
     def build_from_config(self, config):
         """Creates every variable, whatever shapes the saved model was built with."""
         self.build()
+
+    def __call__(self, features, *args, **kwargs):
+        held = features if isinstance(features, dict) else names.ENCODER_INPUTS
+        missing = [name for name in names.ENCODER_INPUTS if name not in held]
+        if names.INPUT_MASK in missing or (missing and names.INPUT_IDS in held):
+            raise errors.InputError(  # before Keras, which would rewrite it
+                f"features have no {' and no '.join(missing)}, but {', '.join(held)}; "
+                "name them input_ids, input_mask (attention_mask elsewhere) and "
+                "segment_ids (token_type_ids), int32 [B, S] as of encode(texts)"
+            )
+        return super().__call__(features, *args, **kwargs)
 
     def dropout_seed(self, training, seed):
         """The seed of this call: the caller's, a fresh one in `fit`, or None."""

@@ -65,4 +65,6 @@ class TextEncoder(models.BertModel):
             values = layer(values)
         if self.text_vectors.is_normalized:
             values = vectors.normalize(values)
+        if size := self.text_vectors.truncate_dim:
+            values = values[:, :size]
         return {"vectors": sequences.by_example(values, features)}

@@ -216,12 +216,15 @@ class _Graph:
             weights = [self.weight(variable) for variable in layer.weights]
             kind = _ACTIVATIONS.get(projection.activation, "Identity")
             values = self.node(kind, self.node("Gemm", values, *weights))
-        if not spec.is_normalized:
+        if spec.is_normalized:
+            last = self.constant("last", [-1])
+            norm = self.node("ReduceL2", values, last, keepdims=1)
+            least = self.constant("least", np.float32(1e-12))
+            values = self.node("Div", values, self.node("Max", norm, least))
+        if not spec.truncate_dim:
             return values
-        last = self.constant("last", [-1])
-        norm = self.node("ReduceL2", values, last, keepdims=1)
-        least = self.constant("least", np.float32(1e-12))
-        return self.node("Div", values, self.node("Max", norm, least))
+        ends = (self.constant(str(i), [i]) for i in (0, spec.truncate_dim, 1))
+        return self.node("Slice", values, *ends)
 
     def pooled(self, hidden, pooling):
         """[B, S, D] -> [B, D]; of cls, [B, 1, D]."""

@@ -64,8 +64,8 @@ class Index:
         has_model = source.pretrained or source.export_dir
         source = (source if has_model else built)._replace(pooling=pooling)
         encoder, vectors = search_encoders.open_source(source), shards.plan["vectors"]
-        for key, value in encoder.identity.items():
-            if value != vectors.get(key):
+        for key in {**encoder.identity, **vectors}:
+            if (value := encoder.identity.get(key)) != vectors.get(key):
                 raise errors.InputError(
                     f"--index_dir={index_dir}: its vectors have {key}="
                     f"{vectors.get(key)}, and those of "

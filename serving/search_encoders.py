@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from contract import errors, remote_files
+from contract import errors, remote_files, tf_serving
 from data_pipeline.classification import encoding
 from data_pipeline.embedding import search
 from modeling.checkpoints import conversion, sentence_transformers
@@ -63,8 +63,10 @@ def open_source(source: Source) -> Encoder:
         source.pretrained, None, None, True, "text_encoder", name="--pretrained"
     )
     (files, tokenizer, config), vectors = opened, text_vectors.TextVectors()
+    similarity = text_vectors.COSINE
     if modules := sentence_transformers.read(files.init_checkpoint):
-        vectors = modules.text_vectors
+        vectors, similarity = modules.text_vectors, modules.similarity
+        sentence_transformers.check_products(modules)
     elif config.network != "bert":
         raise errors.InputError(
             f"--pretrained={source.pretrained}: {config.kind} has no vectors of texts "
@@ -81,6 +83,7 @@ def open_source(source: Source) -> Encoder:
         "pooling": vectors.pooling,
         "is_normalized": vectors.is_normalized,
         "max_seq_length": length,
+        **_named(similarity),
     }
     prompts = modules.usual_prompts() if modules else _NO_PROMPTS
     encode, strategy = encoding.Encoder(tokenizer, length), tf.distribute.get_strategy()
@@ -90,7 +93,7 @@ def open_source(source: Source) -> Encoder:
         options = {"name": "encoding: batch 1", "shows_progress": False}
         packed = encode.pack(texts)
         outputs = inference.predict_packed(predict, packed, _BATCH_TEXTS, **options)
-        return search.normalize(outputs["vectors"])
+        return _scaled(outputs["vectors"], similarity)
 
     return Encoder(identity, prompts, embed)
 
@@ -98,6 +101,8 @@ def open_source(source: Source) -> Encoder:
 def _open_export(export_dir):
     model = predictor.Predictor(export_dir)
     (answer,) = model.predict("a")
+    extra = os.path.join(model.export_dir, tf_serving.EXTRA_DIR)
+    similarity = sentence_transformers.read_similarity(extra)
     if np.ndim(answer.get("vector")) != 1:
         raise errors.InputError(
             f"--export_dir={model.export_dir}: does not return one vector for a text; "
@@ -111,11 +116,24 @@ def _open_export(export_dir):
             rows = order[first : first + _BATCH_TEXTS]
             answers = model.predict([texts[row] for row in rows])
             vectors[rows] = [answer["vector"] for answer in answers]
-        return search.normalize(vectors)
+        return _scaled(vectors, similarity)
 
     identity = {
         "digest": remote_files.digest_of_tree(model.export_dir),
         "width": len(answer["vector"]),
         "pooling": None,
+        **_named(similarity),
     }
     return Encoder(identity, _NO_PROMPTS, embed)
+
+
+def _scaled(vectors, similarity):
+    """Vectors [N, W] whose products are similarities."""
+    is_dot = similarity == text_vectors.DOT
+    return np.asarray(vectors, np.float32) if is_dot else search.normalize(vectors)
+
+
+def _named(similarity):
+    """What an identity has of a similarity; earlier indices have cosines alone."""
+    is_usual = similarity == text_vectors.COSINE
+    return {} if is_usual else {"similarity": similarity}

@@ -131,6 +131,7 @@ MISTAKES = {
         },
     },
     "choice": {
+        "--pretrained={d}/one_segment": "one_segment/bert_config.json: type_vocab_size",
         "--teacher=there": "--teacher is for labels that all examples share|leave it",
         "--explain=3": "--explain=3 weighs the words of one sequence|leave it out",
         "--write_projector": "--write_projector is for labels|leave it out",
@@ -142,6 +143,9 @@ MISTAKES = {
         ),
     },
     "questions": {
+        "--do_train --train_file={d}/train.json --pretrained={d}/one_segment": (
+            "one_segment/bert_config.json: type_vocab_size is 1|give single texts or"
+        ),
         "--do_train": "`train_file` must be specified",
         "--do_predict": "`predict_file` must be specified",
         "--do_predict --predict_file={d}/no.json": "no.json: no such",
@@ -196,6 +200,7 @@ MISTAKES = {
         "": "the train pairs are needed and --train_file is not set",
     },
     "pretraining": {
+        "--bert_config_file={d}/one_segment/bert_config.json": "type_vocab_size is 1",
         "--output_dir=": "--output_dir is missing",
         "--input_file=": "--input_file is missing",
         "--input_file={d}/none-*": "--input_file={d}/none-*|no",
@@ -231,6 +236,7 @@ MISTAKES = {
     "denoising": {
         "--masking=span": "for --objective=masked_lm",
         "--mean_noise_span_length=2": "but it is drop; leave it out",
+        "--roll_noise": "--roll_noise is for --corruption=random_spans, but it is drop",
         "--do_export": "run_seq2seq.py --do_export",
     },
     "convert": {
@@ -270,6 +276,7 @@ MISTAKES = {
         "--bert_config_file=no.json": "no.json",
         "--vocab_file=no.txt": "no.txt: no such file; give the file that",
         "--init_checkpoint=no.ckpt": "no.ckpt: no such file; give a prefix such",
+        "--pretrained={d}/one_segment": "lines.txt:2: is a pair of texts, and type_voc",
         "--input_file={d}/empty": "empty: is empty",
         "--pretrained= --bert_config_file={d}/one.conll": "--init_checkpoint is miss",
         "--pretrained={d}/gpt2": "lines.txt:2: is a pair of texts, A",
@@ -310,6 +317,7 @@ def places(tmp_path_factory):
     """A directory of good models and data, and of wrong files."""
     place = whole_runs.write(tmp_path_factory.mktemp("bad") / "places")
     (place / "folder.tsv").mkdir()
+    tiny.write_model(place / "one_segment", type_vocab_size=1)
     (place / "bad.json").write_text("{")
     tiny_gpt.write_model(place / "gpt2")
     lost = tiny_questions.question(1)

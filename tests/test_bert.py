@@ -60,6 +60,45 @@ def test_texts_that_do_not_belong_together_are_refused(loaded, classifier):
         classifier.predict("a", choices=["b", "c"])
 
 
+def test_pairs_of_a_network_of_one_segment_are_refused(tmp_path):
+    place = tiny.write_model(tmp_path / "model", type_vocab_size=1)
+    model = bert.load(place, max_seq_length=16)
+    assert model.embed(["a"]).shape == (1, 32)
+    labelled = [("a", "b", "no"), ("c", "d", "yes")]
+    for call in (
+        lambda: model.embed(["a"], ["b"]),
+        lambda: model.encode(["a"], ["b"]),
+        lambda: model.attention("a", "b"),
+        lambda: bert.classifier(place, {"train": labelled}, max_seq_length=16),
+    ):
+        with pytest.raises(ValueError, match=r"type_vocab_size is 1, so .* are pairs;"):
+            call()
+    singles = [(text, label) for text, _, label in labelled]
+    assert bert.classifier(place, {"train": singles}, max_seq_length=16)[0].num_texts
+
+
+def test_features_of_other_libraries_are_named(loaded):
+    features = loaded.encode(TEXTS)
+    theirs = dict(
+        zip(
+            ("input_ids", "attention_mask", "token_type_ids"),
+            features.values(),
+            strict=True,
+        )
+    )
+    for call in (loaded.model, loaded.model.predict):
+        with pytest.raises(ValueError) as caught:
+            call({name: np.asarray(value) for name, value in theirs.items()})
+        message = str(caught.value)
+        assert (
+            "features have no input_mask and no segment_ids, but input_ids" in message
+        )
+        assert "input_mask (attention_mask elsewhere)" in message
+        assert "\x1b" not in message
+    with pytest.raises(ValueError, match="have no segment_ids, but input_ids, input_m"):
+        loaded.model({name: features[name] for name in ("input_ids", "input_mask")})
+
+
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_embedded_texts(loaded, pooling):
     texts = [*TEXTS, "a b c d e f g h"]
@@ -245,6 +284,31 @@ def test_tables_in_memory(model_dir):
         assert made.num_texts == 1
     with pytest.raises(ValueError, match="made for single texts; leave them out"):
         made.predict(["a"], ["b"])
+
+
+def test_labels_in_memory_are_looked_at(model_dir):
+    rows = [(text, label.title()) for text, label in ROWS] + ROWS
+    match = r"'Good' \(4\) and 'good' \(4\) are .*\n?.* every label .* with labels"
+    with pytest.raises(ValueError, match=r"'Bad' \(4\) and 'bad' \(4\) are spellings"):
+        bert.classifier(model_dir, {"train": rows})
+    with pytest.raises(ValueError, match=match):
+        bert.classifier(model_dir, {"train": rows})
+    names = ["good", "Good", "bad", "Bad", "fine", "Fine"]
+    made, _ = bert.classifier(model_dir, {"train": rows}, labels=names)
+    assert made.classes.names == tuple(names)
+
+
+def test_columns_of_0_and_1_in_memory(model_dir):
+    rows = [
+        {"text": text, "good": label == "good", "bad": int(label == "bad")}
+        for text, label in ROWS
+    ]
+    columns = {"label": ["good", "bad"]}
+    made, data = bert.classifier(model_dir, {"train": rows}, columns=columns)
+    assert (made.classes.names, data.problem_type) == (("good", "bad"), "multi_label")
+    hot = np.asarray(data.splits["train"].label_ids)
+    wanted = [[label == "good", label == "bad"] for _, label in ROWS]
+    assert hot.astype(bool).tolist() == wanted
 
 
 def test_pairs_and_numbers_in_memory(model_dir):

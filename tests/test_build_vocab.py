@@ -77,17 +77,24 @@ def test_vocabulary_spells_its_corpus(corpus_file, tmp_path, lower):
     opening.check_case(tokenizer, "vocab.txt", "")
 
 
-def test_config_is_the_base_with_the_size_of_the_vocabulary(corpus_file, tmp_path):
+@pytest.mark.parametrize("name", ["bert_config.json", "config.json"])
+def test_config_is_the_base_with_the_size_of_the_vocabulary(
+    corpus_file, tmp_path, name
+):
+    """Under either name it is read as the base is, whose gelu is the tanh form."""
     base = tiny.ROOT / "configs" / "bert_tiny.json"
-    output = tmp_path / "new" / "bert_config.json"
+    output = tmp_path / "new" / name
     vocab, done = build_from(
         corpus_file,
         tmp_path,
         f"--vocab_size=180 --base_config_file={base}",
         f"--output_config_file={output}",
     )
-    written = config.BertConfig.from_json_file(output).to_dict()
-    expected = config.BertConfig.from_json_file(base).to_dict()
+    written, expected = (
+        config.BertConfig.from_json_file(path).network_alone().to_dict()
+        for path in (output, base)
+    )
+    assert expected["hidden_act"] == "gelu"
     assert expected.pop("vocab_size") != written.pop("vocab_size") == len(vocab) == 180
     assert written == expected
     assert f"wrote {output}" in done.out

@@ -229,6 +229,24 @@ def test_wrong_input_is_one_line(release, tmp_path):
     assert "give --bert_config_file" in refusal(broken, out)
 
 
+def test_rows_of_no_token_are_kept(tmp_path):
+    """1,000 rows more than tokens, as some models have them for words to come."""
+    source = tiny.write_model(tmp_path / "source", num_hidden_layers=1, vocab_size=1041)
+    for target, name in (
+        ("hugging_face", "config.json"),
+        ("google", "bert_config.json"),
+    ):
+        convert(source, target, tmp_path / target)
+        source = tmp_path / target
+        assert read_json(source, name)["vocab_size"] == 1041
+    before, after = (
+        stored(tmp_path / name / "bert_model.ckpt") for name in ("source", "google")
+    )
+    key = "bert/embeddings/word_embeddings"
+    assert after[key].shape == (1041, 32)
+    np.testing.assert_array_equal(after[key], before[key])
+
+
 def test_labels_of_another_head(release, tmp_path):
     label_map = {"0": "a", "1": "b"}
     run_directory(release, tmp_path / "run", label_map=label_map)

@@ -8,6 +8,7 @@ import pytest
 import sklearn.metrics
 
 import bert
+from serving import search, search_encoders, search_index
 from tests import tiny
 
 BRIEF = ("--num_train_epochs=2", "--train_batch_size=8", "--learning_rate=1e-3")
@@ -277,13 +278,14 @@ def test_other_runtimes_have_the_vectors_of_the_model(
 MISTAKES = {
     ("unscored", "", COLUMNS): "unscored.tsv:3: score 'x' is not a finite number",
     ("short", "", (*COLUMNS, "--negative_columns=not")): "short.tsv:3: ",
-    ("copies", "", COLUMNS): "batches of 8 rows without a text twice cannot be made",
+    ("copies", "", COLUMNS): "a batch without a text twice has 1 rows, and all",
     ("single", "", ("--text_a_column=text",)): "rows of one text need a label",
     ("labelled", "one", ()): "one.tsv: has one row of text and label",
     ("pairs", "", (*COLUMNS, "--loss=cosent")): "--loss=cosent is not for pairs rows",
     ("pairs", "", (*COLUMNS, "--triplet_margin=1")): "is for --loss=triplet",
     ("pairs", "", (*COLUMNS, "--matryoshka_dims=8,900")): "900 is not one of 1 to",
     ("pairs", "", ("--text_a_column=one", "--negative_columns=two")): "--text_b_column",
+    ("pairs", "", (*COLUMNS, "--rows_per_label=2")): "is for labelled texts, and the",
     ("pairs", "", (*COLUMNS, "--jit_compile=true")): "not compiled by XLA; leave",
     (
         "pairs",
@@ -324,6 +326,86 @@ def test_pairs_of_0_and_1_are_scored_as_classes(model_dir, data, tmp_path):
     assert {"eval_f1", "eval_f1_threshold", "eval_spearman"} < results.keys()
 
 
+@pytest.fixture
+def modules(model_dir, tmp_path):
+    """A function of settings to a directory of sentence-transformers: maxima."""
+
+    def make(folder="", width=32, **settings):
+        directory = tmp_path / "modules"
+        bert.load(model_dir, max_seq_length=16).save(directory, "hugging_face")
+        kinds = ("Transformer", folder), ("Pooling", "1_Pooling")
+        for file, value in {
+            "modules.json": [
+                {"type": f"sentence_transformers.models.{kind}", "path": path}
+                for kind, path in kinds
+            ],
+            "1_Pooling/config.json": {
+                "pooling_mode": "max",
+                "word_embedding_dimension": width,
+            },
+            "config_sentence_transformers.json": settings,
+        }.items():
+            (directory / file).parent.mkdir(exist_ok=True)
+            (directory / file).write_text(json.dumps(value))
+        return directory
+
+    return make
+
+
+def test_similarity_and_size_of_a_directory_are_followed(modules, data, tmp_path):
+    """Products of the leading 8 values are scored, trained, written and searched."""
+    place = modules(similarity_fn_name="dot", truncate_dim=8)
+    out = tmp_path / "out"
+    flags = arguments(place, data, out, "scored", "scored", *COLUMNS, "--do_export")
+    tiny.succeed("run_embedding", *flags, "--num_train_epochs=1")
+    trained, results = bert.load(out), tiny.eval_results(out)
+    rows = [line.split("\t") for line in (data / "scored.tsv").read_text().split("\n")]
+    rows = [row for row in rows[1:] if len(row) == 3]
+    first, second = (trained.embed([row[i] for row in rows]) for i in (0, 1))
+    assert first.shape == (24, 8)
+    products, labels = np.sum(first * second, axis=1), [float(row[2]) for row in rows]
+    cosines = products / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+    pearson = np.corrcoef(products, labels)[0, 1]
+    assert results["eval_pearson"] == pytest.approx(pearson, abs=1e-4)
+    assert abs(np.corrcoef(cosines, labels)[0, 1] - pearson) > 1e-3
+    texts = tmp_path / "texts.txt"
+    texts.write_text("".join(f"{row[1]}\n" for row in rows))
+    wanted = trained.similarity([rows[0][0]], [row[1] for row in rows])[0]
+    order = np.argsort(-wanted, kind="stable")[:5]
+    indices = {}
+    for name, source in (
+        ("directory", search_encoders.Source(str(out))),
+        ("export", search_encoders.Source(export_dir=str(out / "export"))),
+    ):
+        indices[name] = str(tmp_path / name)
+        search_index.build(indices[name], str(texts), source)
+        nearest = search.Index.open(indices[name]).query(rows[0][0])[0]
+        np.testing.assert_allclose([s for *_, s in nearest], wanted[order], rtol=1e-4)
+    settings = out / "config_sentence_transformers.json"
+    settings.write_text('{"truncate_dim": 8}')
+    with pytest.raises(ValueError, match=r"similarity=dot, and those of .*=None; give"):
+        search.Index.open(indices["directory"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"width": 64}, "reads vectors of 64 numbers, but the config says hidden_size"),
+        ({"folder": "0_T"}, "0_T, the folder of the first module; copy the whole"),
+        (
+            {"similarity_fn_name": "euclidean"},
+            "similarity_fn_name is euclidean, and texts are ranked by cosine or dot",
+        ),
+    ],
+)
+def test_modules_have_to_fit_the_network(modules, data, tmp_path, settings, message):
+    flags = arguments(
+        modules(**settings), data, tmp_path / "out", "pairs", "", *COLUMNS
+    )
+    assert message in tiny.refuse("run_embedding", *flags)
+    assert not (tmp_path / "out").exists()
+
+
 def test_average_precision_selects_the_checkpoint_of_pairs_of_0_and_1():
     from cli import embedding_task
     from data_pipeline.embedding import split
@@ -339,20 +421,21 @@ def test_average_precision_selects_the_checkpoint_of_pairs_of_0_and_1():
     assert embedding_task.score_names(None) == ()
 
 
-@pytest.mark.parametrize(("batch_size", "has_hint"), [(7, True), (8, False)])
-def test_batches_without_two_texts_of_a_label_are_named(batch_size, has_hint, capsys):
+@pytest.mark.parametrize(("batch_size", "has_hint"), [(20, True), (21, False)])
+def test_rows_that_are_alone_with_their_label_are_named(batch_size, has_hint, capsys):
     from cli import embedding_task
 
     labels = np.repeat(np.arange(20), 2)
     embedding_task._hint_at_labels(labels, batch_size)
     out = capsys.readouterr().out
     assert bool(out) == has_hint
-    # The share of batches without such a pair, by drawing them.
+    # The share of such rows, by drawing batches.
     rng = np.random.default_rng(0)
     draws = rng.permuted(np.tile(labels, (4000, 1)), axis=1)[:, :batch_size]
-    alone = [len({*row}) == batch_size for row in draws.tolist()]
-    assert np.mean(alone) == pytest.approx(0.5, abs=0.1)
+    alone = (draws[:, :, None] == draws[:, None]).sum(axis=2) == 1
+    assert np.mean(alone) == pytest.approx(0.5, abs=0.03)
     assert (np.mean(alone) > 0.5) == has_hint
     if has_hint:
-        assert out.startswith("hint: 20 labels in 40 rows: most batches of --train")
+        assert out.startswith("hint: 20 labels in 40 rows: 51% of the rows in a batch")
+        assert "--rows_per_label=2" in out
         assert out.count("\n") == 1

@@ -112,7 +112,7 @@ def test_a_model_is_trained_exported_and_asked(run, tmp_path):
 
 @pytest.mark.slow
 def test_configs_of_the_wheel_are_read_by_their_name(run, tmp_path):
-    text, config = tmp_path / "text.txt", tmp_path / "config.json"
+    text, config = tmp_path / "text.txt", tmp_path / "bert_config.json"
     text.write_text("the film was great and the shop was bad\n" * 20)
     flags = [f"--input_file={text}", f"--output_file={tmp_path / 'vocab.txt'}"]
     flags += ["--base_config_file=configs/bert_tiny.json", "--vocab_size=200"]

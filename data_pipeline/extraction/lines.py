@@ -44,6 +44,7 @@ class TextLines:
     tokenizer: base.Tokenizer
     max_seq_length: int  # in tokens, [CLS] and [SEP] included; longer lines are cut
     needs_tokens: bool = False  # whether a line without any token is an error
+    takes_pairs: bool = True  # whether the network has two segments, or reads none
     part: text_rows.Part = text_rows.WHOLE  # of the file, which lines are numbered in
 
     def check(self) -> None:
@@ -126,6 +127,11 @@ class TextLines:
         number = 0
         for number, line in text_rows.lines(self.path, self.part):
             texts = split(line)
+            if texts[1] and not self.takes_pairs:
+                raise errors.InputError(
+                    f"{self.path}:{number}: is a pair of texts, and type_vocab_size is "
+                    "1, so the network has one segment; give a text a line"
+                )
             if texts[1] and not self._has_frame:
                 raise errors.InputError(
                     f"{self.path}:{number}: is a pair of texts, A{SEPARATOR}B, and the "

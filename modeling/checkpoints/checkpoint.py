@@ -21,6 +21,7 @@ from modeling.checkpoints import (
     google,
     hugging_face,
     keras_files,
+    model_garden,
     names,
     sentence_transformers,
     tf_keras_h5,
@@ -54,7 +55,13 @@ _UNREAD = {
     (".bin", ".bin.index.json", ".pt", ".pth"): _FROM_PYTORCH,
     (".weights.h5",): (
         "it holds weights alone, and not the network and head that they are of; call "
-        "load_weights of such a model in Python, and save it as model.keras"
+        "load_weights of such a model in Python, and save it as model.keras; of a "
+        "preset of KerasHub give Google's or Hugging Face's release"
+    ),
+    ("saved_model.pb",): (
+        "it is a SavedModel, of TensorFlow Hub or an export; give the checkpoint of "
+        "the same model as Google, Model Garden or Hugging Face released it, or the "
+        "--output_dir of the run"
     ),
     (".jl", ".joblib", ".pkl", ".pickle"): _FROM_PICKLE,
 }
@@ -74,7 +81,7 @@ class LoadReport:
     """The account of every name, after `load`.
 
     `assigned` and `missing` are Google names of the model's variables, with a value and
-    without one; `unused` are names in the file.
+    without one; `unused` are names in the file, without the `prefixes`.
     """
 
     source: str
@@ -82,10 +89,13 @@ class LoadReport:
     missing: tuple[str, ...]
     unused: tuple[str, ...]
     global_step: int | None
+    prefixes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         total = len(self.assigned) + len(self.missing)
         phrases = [f"{self.source}: {len(self.assigned)} of {total} variables assigned"]
+        if self.prefixes:
+            phrases.append(f"prefixes taken off: {', '.join(self.prefixes)}")
         if self.missing:
             phrases.append(f"newly initialised: {list_keys(self.missing)}")
         if self.unused:
@@ -113,7 +123,7 @@ def find(path):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
         path = os.path.dirname(path) or "."
-    if remote_files.exists(path) and (why := _explain_unread(*os.path.split(path))):
+    if remote_files.exists(path) and (why := explain_unread(*os.path.split(path))):
         raise errors.InputError(why)
     if not remote_files.is_dir(path):
         raise errors.InputError(
@@ -154,7 +164,7 @@ def _find_in(directory):
     else:
         paths = remote_files.matching(os.path.join(directory, "*"))
         files = map(os.path.basename, paths)
-        if why := _explain_unread(directory, *files):
+        if why := explain_unread(directory, *files):
             raise errors.InputError(why)
         wrong = "no checkpoint in this directory"
     raise errors.InputError(
@@ -167,7 +177,7 @@ def _is_gpt_release(path):
     return os.path.basename(path) == file_names.PARAMETER_SHAPES
 
 
-def _explain_unread(directory, *files):
+def explain_unread(directory, *files):
     """Why the first of these files that is not read is not, and what to do; or None."""
     for endings, remedy in _UNREAD.items():
         for file in files:
@@ -202,7 +212,9 @@ def open_file(path, config=None) -> weights_file.WeightsFile:
         return elmo_files.ElmoWeights(place, getattr(config, "reads_characters", True))
     if _is_gpt_release(place):
         return google.GptRelease(place)
-    return google.GoogleFile(place)
+    file = google.GoogleFile(place)
+    is_by_objects = model_garden.GRAPH in file.shapes
+    return model_garden.ModelGardenFile(place) if is_by_objects else file
 
 
 @functools.cache
@@ -351,7 +363,12 @@ def assign(model, file: weights_file.WeightsFile, path=None) -> LoadReport:
             list_keys(deeper),
         )
     return LoadReport(
-        file.source, tuple(assigned), tuple(missing), tuple(unused), file.global_step
+        file.source,
+        tuple(assigned),
+        tuple(missing),
+        tuple(unused),
+        file.global_step,
+        file.prefixes,
     )
 
 

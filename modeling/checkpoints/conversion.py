@@ -109,6 +109,8 @@ class Converted:
             f"input: {report.source} ({self.format}), head: {self.head}",
             f"converted: {len(report.assigned)} variables ({counts})",
         ]
+        if report.prefixes:
+            lines.append(f"prefixes taken off: {', '.join(report.prefixes)}")
         if self.states:
             kinds = sorted(collections.Counter(self.states.values()).items())
             lines.append(

@@ -81,6 +81,9 @@ _RENAMED = {
     "multiple_choice_head.summary.": "score.",
     "encoder.bert.": "encoder.",  # of TensorFlow's encoder-decoder
 }
+# Prefixes by what wraps a model: PyTorch's data parallel and compiled models, those of
+# Lightning and of a user's class, and sentence-transformers.
+_WRAPPERS = re.compile(r"((module|_orig_mod|model|(0\.)?auto_model)\.)*")
 # How names of the parts of a network begin where it has no prefix.
 _BARE = ("embeddings.", "embeddings_project.", "encoder.", "pooler.")
 _BARE_GPT = ("h.", "wte.", "wpe.", "ln_f.", "tokens_embed.", "positions_embed.")
@@ -122,6 +125,7 @@ class HuggingFaceFile(weights_file.WeightsFile):
         else:
             file = _open(self.source)
             stored = {key: (file, key) for key in list(file.keys())}
+        stored = self._without_wrappers(stored)
         is_pair = any(key.startswith("decoder.") for key in stored)
         kind = "BERT" if config is None or is_pair else config.kind
         self._stored = {_modern(key, is_pair, kind): stored[key] for key in stored}
@@ -152,6 +156,18 @@ class HuggingFaceFile(weights_file.WeightsFile):
         if tokens in self.shapes and positions in self.shapes:  # one table here
             (count, width), (more, _) = self.shapes[tokens], self.shapes.pop(positions)
             self.shapes[tokens] = count + more, width
+
+    def _without_wrappers(self, stored):
+        """The stored keys without prefixes of what a model was wrapped in."""
+        wrapped = {key: _WRAPPERS.match(key)[0] for key in stored}
+        self.prefixes = tuple(sorted({*wrapped.values()} - {""}))
+        bare = {key.removeprefix(wrapped[key]): stored[key] for key in stored}
+        if len(bare) < len(stored):
+            raise errors.InputError(
+                f"{self.source}: {', '.join(self.prefixes)} stand before names that it "
+                "also has without them; save the weights of one model alone"
+            )
+        return bare
 
     def read(self, name):
         """The array of a variable; a ValueError if a head of tokens is not tied."""

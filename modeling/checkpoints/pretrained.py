@@ -67,15 +67,41 @@ def locate(spec, name="--pretrained"):
     """
     files = look_in(spec, name)
     if not files.config_file or not (files.vocab_file or is_elmo(files.config_file)):
-        missing = " or ".join(CONFIG_FILES[:2])
-        missing = file_names.VOCAB if files.config_file else missing
         others = "--bert_config_file, --vocab_file and --init_checkpoint one by one"
         others = f", or give {others}" if name == "--pretrained" else ""
-        raise errors.InputError(
-            f"{name}={spec}: there is no {missing} in it; unpack the whole release "
-            f"there{others}"
-        )
+        raise errors.InputError(f"{name}={spec}: {_explain_missing(files)}{others}")
     return dataclasses.replace(files, checkpoint=checkpoint.find(files.checkpoint))
+
+
+def _explain_missing(files):
+    """What a directory lacks, config or vocabulary, and what makes it whole."""
+    directory, whole = files.checkpoint, "unpack the whole release there"
+    if files.config_file:  # which may be of another library
+        values = read_config(files.config_file).extra
+        if os.path.basename(files.config_file) != file_names.HUGGING_FACE_CONFIG:
+            return f"there is no {file_names.VOCAB} in it; {whole}"
+        source = values.get("_name_or_path") or "owner/name"
+        kind = values.get("tokenizer_class") or "AutoTokenizer"
+        return (
+            f"there is no {file_names.VOCAB} or {file_names.TOKENIZER} in it; save the "
+            f"tokenizer there, in Python with transformers: {kind}"
+            f".from_pretrained({source!r}).save_pretrained({directory!r})"
+        )
+    lacks = f"there is no {' or '.join(CONFIG_FILES[:2])} in it"
+    if not is_there(directory):
+        paths = remote_files.matching(os.path.join(directory, "*"))
+        names_there = map(os.path.basename, paths)
+        if why := checkpoint.explain_unread(directory, *names_there):
+            return f"{lacks}, and {why}"
+        return f"{lacks}; {whole if files.vocab_file else 'give that of a model'}"
+    sizes = dict(checkpoint.open_file(directory).sizes())
+    if (kind := sizes.pop(names.KIND, "BERT")) == "BERT":
+        return f"{lacks}; {whole}"
+    listed = ", ".join(f"{key}={size}" for key, size in sizes.items())
+    return (
+        f"{lacks}, and the weights are of {kind} with {listed}; save the config.json "
+        "of the same model of Hugging Face there"
+    )
 
 
 def look_in(spec, name="--pretrained"):
@@ -97,8 +123,11 @@ def look_in(spec, name="--pretrained"):
         paths = remote_files.matching(os.path.join(directory, pattern))
         return paths[0] if len(paths) == 1 else ""
 
-    if not first(CONFIG_FILES):
+    try:  # first, because early releases have a config.json of the modules, too
         directory = sentence_transformers.locate_transformer(directory)
+    except ValueError:  # which matters for vectors of texts alone
+        if not first(CONFIG_FILES):
+            raise
     config_file = first(CONFIG_FILES) or only(OPTIONS_PATTERN)
     # A vocabulary without its merges is less than a tokenizer.json.
     whole = [name for name, merges in file_names.MERGES.items() if first([merges])]
@@ -278,8 +307,8 @@ def _download(hub_id, name):
         hugging_face.INDEX_FILE,
         hugging_face.SHARDS,
     ]
-    files += [f"[0-9]_*/{file}" for file in files]
     files += sentence_transformers.WRITTEN[:3]
+    files += [f"[0-9]_*/{file}" for file in files]
     get = functools.partial(huggingface_hub.snapshot_download, hub_id)
     try:
         directory = get(allow_patterns=files)
@@ -341,11 +370,10 @@ def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=Fals
     more = known - config.vocab_size
     if config.network == "gpt" and 0 < more <= names.NEW_TOKENS:
         config = dataclasses.replace(config, vocab_size=known)
-    check_sizes(config, known, files, max_seq_length)
-    if is_there(files.init_checkpoint):
-        checkpoint.check(
-            config, files.init_checkpoint, allows_missing=files.allows_missing
-        )
+    weights = files.init_checkpoint
+    check_sizes(config, known, files, max_seq_length, weights=weights)
+    if is_there(weights):
+        checkpoint.check(config, weights, allows_missing=files.allows_missing)
     check_memory(config, files.config_file)
     return config
 
@@ -356,6 +384,25 @@ def is_there(path):
         return bool(path and checkpoint.find(path))
     except ValueError:
         return False
+
+
+def _has_rows(config, weights):
+    sizes = checkpoint.open_file(weights, config).sizes() if is_there(weights) else {}
+    return config.vocab_size in map(sizes.get, ("vocab_size", "encoder.vocab_size"))
+
+
+def check_segments(config, path):
+    """Refuses pairs of texts for a network whose table has one segment.
+
+    Differs from google-research/bert: Pairs of texts are refused where
+    `type_vocab_size` is 1. The original adds nothing for the tokens of the second
+    segment.
+    """
+    if config.type_vocab_size == 1:
+        raise errors.InputError(
+            f"{path}: type_vocab_size is 1, so the network tells no second text from "
+            "the first, and the examples are pairs; give single texts or another model"
+        )
 
 
 def check_memory(config, path):
@@ -374,18 +421,32 @@ def check_memory(config, path):
         )
 
 
-def check_sizes(config, vocab_size, files, max_seq_length):
-    """Refuses a vocabulary or a length that the network has no embeddings for."""
+def check_sizes(config, vocab_size, files, max_seq_length, *, weights=""):
+    """Refuses a vocabulary or a length that the network has no embeddings for.
+
+    More than SPARE_ROWS rows without a token are right where `weights` have them.
+    """
     has_table = config.network != "elmo" or not config.reads_characters
-    if has_table and not 0 <= config.vocab_size - vocab_size <= SPARE_ROWS:
+    more = config.vocab_size - vocab_size if has_table else 0
+    if not 0 <= more <= SPARE_ROWS:
         added = os.path.join(os.path.dirname(files.vocab_file), file_names.ADDED_TOKENS)
         beside = (
             f" with {file_names.ADDED_TOKENS}" if remote_files.exists(added) else ""
         )
-        raise errors.InputError(
+        sizes = (
             f"{files.vocab_file}{beside} has {vocab_size} entries, but "
-            f"{files.config_file} says vocab_size={config.vocab_size}; they belong to "
-            "different models: give the two files of one release"
+            f"{files.config_file} says vocab_size={config.vocab_size}"
+        )
+        if more < 0 or not _has_rows(config, weights):
+            raise errors.InputError(
+                f"{sizes}; they belong to different models: give the two files of one "
+                "release"
+            )
+        logging.warning(
+            "%s; the %d last rows are of no token: give the vocabulary of this model "
+            "if it is another",
+            sizes,
+            more,
         )
     if config.network == "encoder_decoder" and config.num_outputs != config.vocab_size:
         raise errors.InputError(

@@ -6,6 +6,7 @@ the older form, which versions 2.7 to 6.2 read (a Dense since 3).
 """
 
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -14,9 +15,11 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
+from absl import logging
 
 from contract import errors, file_names, json_files, remote_files
-from modeling.checkpoints import names, weights_file
+from modeling.checkpoints import names
+from modeling.features import text_vectors
 from modeling.features.text_vectors import Projection, TextVectors
 
 MODULES = "modules.json"
@@ -25,8 +28,10 @@ MODEL = "config_sentence_transformers.json"
 _MODULE = file_names.HUGGING_FACE_CONFIG
 _WEIGHTS = "model.safetensors"
 # Patterns of the names of these files and folders.
-WRITTEN = (MODULES, TRANSFORMER, MODEL, "1_Pooling", "[2-9]_Dense", "[2-9]_Normalize")
+_SETTINGS = "sentence_*_config.json"  # of a class for each network before 1.0
+WRITTEN = (MODULES, _SETTINGS, MODEL, "1_Pooling", "[2-9]_Dense", "[2-9]_Normalize")
 _PACKAGE = "sentence_transformers"
+_BEFORE_1 = "BERT", "RoBERTa", "DistilBERT", "ALBERT", "XLMRoBERTa"
 _ORDER = re.compile(
     rf"Transformer Pooling( Dense){{0,{names.MOST_PROJECTIONS}}}( Normalize)?"
 )
@@ -52,6 +57,9 @@ _ACTIVATIONS = {
     "sigmoid": "activation.Sigmoid",
     "silu": "activation.SiLU",
 }
+# Keys without effect on vectors.
+_IGNORED = {"__version__", "model_type", "modality_config", "unpad_inputs"}
+_USUAL = text_vectors.COSINE
 _REMEDY = "choose another model, or --head=none for its network alone"
 _VECTOR = "sentence_embedding"
 # Names of the prompts of a query and of a passage, the usual one first.
@@ -66,7 +74,7 @@ class SentenceTransformer:
         max_seq_length: in tokens, special ones included; None for all positions.
         prompts: texts to put before a text, by their names.
         default_prompt: the name of the prompt of every text without another, or "".
-        similarity: the name of the function that compares two vectors.
+        similarity: of two vectors, a name in text_vectors.SIMILARITIES.
         source: the path of the modules.json, or "".
         width: of what the pooling reads, or None.
         projection_files: of weights; a checkpoint that has the projections goes first.
@@ -76,7 +84,7 @@ class SentenceTransformer:
     max_seq_length: int | None = None
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt: str = ""
-    similarity: str = "cosine"
+    similarity: str = _USUAL
     source: str = ""
     width: int | None = None
     projection_files: tuple[str, ...] = ()
@@ -161,14 +169,17 @@ def read(path: str) -> SentenceTransformer | None:
             projections.append(_read_dense(file, last))
             projection_files.append(os.path.join(directory, folder, _WEIGHTS))
             last = projections[-1].units
+        file.warn_of_unread()
     is_normalized = len(others) > len(projections)
     prompts, default = _read_prompts(model)
+    size, similarity = model.size("truncate_dim"), _similarity_of(model)
+    model.warn_of_unread()
     return SentenceTransformer(
-        text_vectors=TextVectors(pooling, is_normalized, tuple(projections)),
+        text_vectors=TextVectors(pooling, is_normalized, tuple(projections), size),
         max_seq_length=_read_length(transformer),
         prompts=prompts,
         default_prompt=default,
-        similarity=model.value("similarity_fn_name", str, "cosine"),
+        similarity=similarity,
         source=os.path.join(directory, MODULES),
         width=width,
         projection_files=tuple(projection_files),
@@ -177,11 +188,41 @@ def read(path: str) -> SentenceTransformer | None:
 
 def lowers_case(directory: str) -> bool:
     """Whether the folder of a Transformer has texts lower-cased before the tokens."""
-    return bool(_File(directory, TRANSFORMER).value("do_lower_case", bool, False))
+    return bool(_open_transformer(directory).value("do_lower_case", bool, False))
 
 
-def check(kept: SentenceTransformer, config: Any, file: weights_file.WeightsFile):
-    """Refuses modules that do not fit a config and an open checkpoint."""
+def read_similarity(directory: str) -> str:
+    """The similarity in the settings of a directory, cosine where there is none."""
+    return _similarity_of(_File(directory, MODEL))
+
+
+def _similarity_of(file):
+    name = file.value("similarity_fn_name", str, _USUAL)
+    if name not in text_vectors.SIMILARITIES:
+        raise errors.InputError(
+            f"{file.path}: similarity_fn_name is {name:.60}, and one of "
+            f"{', '.join(text_vectors.SIMILARITIES)} is computed here; correct it"
+        )
+    return name
+
+
+def similarity_file(similarity: str) -> dict[str, str]:
+    """{name: text} of what `read_similarity` reads beside an export; {} for cosine."""
+    text = json.dumps({"similarity_fn_name": similarity}) + "\n"
+    return {} if similarity == _USUAL else {MODEL: text}
+
+
+def check_products(kept: SentenceTransformer):
+    """Refuses a similarity that ranks texts otherwise than by products of vectors."""
+    if kept.similarity not in (_USUAL, text_vectors.DOT):
+        raise errors.InputError(
+            f"{kept.source}: similarity_fn_name is {kept.similarity}, and texts are "
+            f"ranked by cosine or dot here; change it in {MODEL}"
+        )
+
+
+def check(kept: SentenceTransformer, config: Any, file: Any = None):
+    """Refuses modules that do not fit a config and an open checkpoint, if passed."""
     if config.network not in ("bert", "gpt"):
         raise errors.InputError(
             f"{kept.source}: {config.kind} has no vectors of texts; {_REMEDY}"
@@ -197,6 +238,8 @@ def check(kept: SentenceTransformer, config: Any, file: weights_file.WeightsFile
             f"{kept.source}: the pooling is cls, but no other token changes the first "
             f"one of a network from left to right; {_REMEDY}"
         )
+    if file is None:
+        return
     sizes = file.sizes()
     tables = [key for key in ("vocab_size", "num_table_rows") if key in sizes]
     if any(sizes[key] != getattr(config, key) for key in tables):
@@ -253,6 +296,7 @@ def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]
             "prompts": dict(kept.prompts),
             "default_prompt_name": kept.default_prompt or None,
             "similarity_fn_name": kept.similarity,
+            **({"truncate_dim": size} if (size := vectors.truncate_dim) else {}),
         },
         **{f"{folder}/{_MODULE}": value for folder, value in folders.items()},
     }
@@ -288,10 +332,22 @@ class _File:
         self.path = os.path.join(*parts)
         reads = is_needed or remote_files.exists(self.path)
         self.values = json_files.read_object(self.path) if reads else {}
+        self._read = set(_IGNORED)
+
+    def get(self, key):
+        """The value of a key, which counts as read; None where it is absent."""
+        self._read.add(key)
+        return self.values.get(key)
+
+    def warn_of_unread(self):
+        """Names the keys of the file that have a value and were not read."""
+        unread = [key for key in self.values if key not in self._read]
+        if unread := tuple(key for key in unread if self.values[key]):
+            _warn_of_keys(self.path, unread)
 
     def value(self, key, kind, default=None):
         """The value of a key if it is of a type; null counts as absent."""
-        value = self.values.get(key)
+        value = self.get(key)
         if value is None:
             return default
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -309,12 +365,22 @@ class _File:
 
     def check(self, key, only):
         """Refuses another value than `only`, which is also the default."""
-        value = self.values.get(key)
+        value = self.get(key)
         if value is not None and value != only:
             raise errors.InputError(
                 f"{self.path}: {key} is {json.dumps(value):.60}, and only "
                 f"{json.dumps(only)} is computed here; {_REMEDY}"
             )
+
+
+@functools.cache  # a directory is read several times
+def _warn_of_keys(path, keys):
+    logging.warning("%s: unknown keys, without effect: %s", path, ", ".join(keys))
+
+
+def _open_transformer(directory):
+    paths = remote_files.matching(os.path.join(directory, _SETTINGS))
+    return _File(paths[0] if len(paths) == 1 else os.path.join(directory, TRANSFORMER))
 
 
 def _list_modules(directory):
@@ -331,15 +397,22 @@ def _list_modules(directory):
                 "beside it; copy the file again"
             )
         package, *_, name = kind.split(".")
+        name = "Transformer" if name in _BEFORE_1 else name
         modules.append((name if package == _PACKAGE else kind, folder))
+    first = os.path.join(directory, modules[0][1]) if modules else directory
+    if not remote_files.is_dir(first):
+        raise errors.InputError(
+            f"{path}: there is no {first}, the folder of the first module; copy the "
+            "whole directory"
+        )
     return modules
 
 
 def _read_pooling(file):
     """The pooling, one of vectors.TEXT_POOLINGS, and the width that it reads."""
-    modes = file.values.get("pooling_mode")
-    if modes is None:
-        modes = [mode for flag, mode in _FLAGS if file.value(_FLAG + flag, bool)]
+    modes = file.get("pooling_mode")
+    flags = [mode for flag, mode in _FLAGS if file.value(_FLAG + flag, bool)]
+    modes = flags if modes is None else modes
     modes = modes if isinstance(modes, list) else [modes]
     named = " and ".join(map(str, modes)) or "mean"  # theirs where none is set
     if named not in _POOLINGS:
@@ -348,8 +421,9 @@ def _read_pooling(file):
             f"{', '.join(_POOLINGS)} is computed here; {_REMEDY}"
         )
     file.check("include_prompt", True)
-    width = file.size("embedding_dimension") or file.size("word_embedding_dimension")
-    return _POOLINGS[named], width
+    widths = file.size("embedding_dimension"), file.size("word_embedding_dimension")
+    file.warn_of_unread()
+    return _POOLINGS[named], widths[0] or widths[1]
 
 
 def _read_dense(file, width):
@@ -391,7 +465,13 @@ def _read_prompts(file):
 
 
 def _read_length(transformer):
-    if length := _File(transformer, TRANSFORMER).size("max_seq_length"):
+    file = _open_transformer(transformer)
+    file.get("do_lower_case")  # see lowers_case
+    file.check("transformer_task", "feature-extraction")
+    file.check("module_output_name", "token_embeddings")
+    length = file.size("max_seq_length")
+    file.warn_of_unread()
+    if length:
         return length
     # Version 6 keeps it with the tokenizer, which may have 1e30 for any.
     tokenizer = _File(transformer, file_names.TOKENIZER_CONFIG)

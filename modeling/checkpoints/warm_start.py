@@ -18,6 +18,8 @@ class _Renamed(weights_file.WeightsFile):
             key: tuple(file.shapes[row.key(file.format)])
             for key, (file, row) in places.items()
         }
+        held = {prefix for file, _ in places.values() for prefix in file.prefixes}
+        self.prefixes = tuple(sorted(held))
 
     def read(self, name):
         file, row = self._places[name.key(self.format)]

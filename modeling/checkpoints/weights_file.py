@@ -23,6 +23,7 @@ class WeightsFile:
         shapes: {key: shape as stored}.
         states: {key: kind} of moments, buffers and copies, which are no weights of a
             model; a kind is such as adam_m or position_ids.
+        prefixes: such as module., which the names in the file have and keys have not.
     """
 
     format: str
@@ -30,6 +31,7 @@ class WeightsFile:
     shapes: Mapping[str, tuple[int, ...]]
     states: Mapping[str, str] = types.MappingProxyType({})
     global_step: int | None = None
+    prefixes: tuple[str, ...] = ()
 
     def sizes(self) -> Mapping[str, Any]:
         """{key of the config: value}, as far as shapes show it; {} if of no network."""

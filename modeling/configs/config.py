@@ -52,6 +52,8 @@ _RELATIVES_KEYS = """
 _TOLERATED = frozenset(
     (_GOOGLE_KEYS + _HUGGING_FACE_KEYS + _GENERATION_KEYS + _RELATIVES_KEYS).split()
 )
+# Keys that only the library of Hugging Face writes.
+_LIBRARY_KEYS = {"architectures", "transformers_version", "_name_or_path"}
 # Functions that both worlds call by one name.
 _COMMON = "linear", "relu", "relu2", "tanh", "silu", "mish", "quick_gelu", "gelu_10"
 _COMMON_ACTIVATIONS = {name: name for name in _COMMON}
@@ -170,7 +172,8 @@ class NetworkConfig:
             raw = json_files.parse(file.read())
             if not isinstance(raw, dict):
                 raise errors.InputError("the file holds no JSON object")
-            return cls.from_dict(raw)
+            theirs = {"model_type": "bert"} if is_hugging_face(raw, path) else {}
+            return cls.from_dict({**theirs, **raw})
 
     def to_json_string(self) -> str:
         """The text of the file: two spaces, sorted keys, a final newline."""
@@ -352,6 +355,17 @@ class BertConfig(TransformerConfig):
         if raw.pop("attention") == "causal":
             raw["is_decoder"] = True
         return raw
+
+
+def is_hugging_face(raw: dict[str, Any], path: str | os.PathLike[str]) -> bool:
+    """Whether the keys of a file, early ones without model_type, are Hugging Face's.
+
+    bert_config.json is Google's, whatever keys of the library it has kept.
+    """
+    name = os.path.basename(os.fspath(path))
+    is_theirs = name == file_names.HUGGING_FACE_CONFIG
+    has_keys = name != file_names.BERT_CONFIG and not _LIBRARY_KEYS.isdisjoint(raw)
+    return "model_type" in raw or is_theirs or has_keys
 
 
 @contextlib.contextmanager

@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from absl import logging
+
 from contract import errors, json_files
 from modeling.configs import bert_family, gpt_config
 from modeling.configs import config as config_lib
@@ -44,6 +46,11 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
                 "the file holds no JSON object; copy it again from where the weights "
                 "are from"
             )
+        if "registered_name" in raw:
+            raise errors.InputError(
+                "describes a preset of KerasHub, whose weights are not read; give the "
+                "same model as Google or Hugging Face released it"
+            )
         if (model_type := raw.get("model_type", "bert")) not in MODEL_TYPES:
             raise errors.InputError(
                 f"model_type is {model_type!r}, and the networks that can be read are "
@@ -55,8 +62,17 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
             return encoder_decoder_config.EncoderDecoderConfig.from_dict(raw)
         if "num_hidden_groups" in raw:
             model_type = "albert"  # whose releases by Google have no model_type
-        elif "model_type" not in raw:
-            _check_classes(str(raw.get("architectures")))
+        if "model_type" not in raw:
+            if model_type == "bert":
+                _check_classes(str(raw.get("architectures")))
+            if "lstm" not in raw and config_lib.is_hugging_face(raw, path):
+                raw = {**raw, "model_type": model_type}
+                logging.warning(
+                    "%s: has no model_type; read as Hugging Face's %s, whose gelu is "
+                    "the exact form",
+                    path,
+                    model_type,
+                )
         kind: Any = bert_family.RELATIVES.get(model_type, config_lib.BertConfig)
         kind = elmo_config.ElmoConfig if "lstm" in raw else kind
         return kind.from_dict(raw)

@@ -9,6 +9,7 @@ import tensorflow as tf
 from modeling import models, text_encoder
 from modeling.configs import bert_family
 from modeling.configs import config as config_lib
+from modeling.features.text_vectors import TextVectors
 from serving import onnx_graph, onnx_runtime
 from tests.serving import networks
 
@@ -86,6 +87,20 @@ def test_graph_has_the_outputs_of_its_model(kind, hidden_act):
         for name, values in expected.items():
             np.testing.assert_allclose(actual[name], values, atol=ROUNDING)
     assert_inputs_move(model, arrays, expected)
+
+
+def test_vectors_are_cut_as_the_model_cuts_them(monkeypatch):
+    arrays = features()
+    width = build("vectors").width
+    for size in (3, width, width + 5):
+        cut = TextVectors(truncate_dim=size)
+        monkeypatch.setitem(KINDS, "cut", (text_encoder.TextEncoder, (cut,)))
+        model = build("cut")
+        expected = np.asarray(model(arrays, training=False)["vectors"])
+        assert expected.shape == (ROWS, min(size, width))
+        np.testing.assert_allclose(
+            run(model, arrays)["vectors"], expected, atol=ROUNDING
+        )
 
 
 def assert_inputs_move(model, arrays, expected):

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.tagging import graph, schemes
-from data_pipeline.text import wordpiece
+from data_pipeline.text import offsets, wordpiece
 
 TOKENIZER = wordpiece.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"])
 
@@ -19,7 +19,7 @@ def test_text_is_split_at_white_space_and_punctuation():
         b"\xffa\xe6\x9d b",
         "a\u200bb a\u0301\u00ad A_b",
     ]
-    columns = graph.split_words(tf.constant(texts))
+    columns = offsets.split_words(tf.constant(texts))
     words = [[w.decode() for w in row if w] for row in columns["words"].numpy()]
     assert words == [
         ["Mira", "'", "s", "bus", ",", "3", ".", "50", "$", "!"],

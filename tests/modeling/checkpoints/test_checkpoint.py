@@ -288,9 +288,9 @@ def test_interrupted_writing_leaves_nothing_to_read(tmp_path, monkeypatch, fails
 def test_config_is_compared_when_it_is_opened(model, tiny_config, tmp_path):
     google.save(tmp_path / "a.ckpt", model)
     deep = dataclasses.replace(tiny_config, num_hidden_layers=BILLION)
-    (tmp_path / "config.json").write_text(deep.to_json_string())
+    (tmp_path / "bert_config.json").write_text(deep.to_json_string())
     files = types.SimpleNamespace(
-        config_file=f"{tmp_path}/config.json",
+        config_file=f"{tmp_path}/bert_config.json",
         vocab_file="v",
         init_checkpoint=str(tmp_path / "a.ckpt"),
         allows_missing=False,
@@ -301,6 +301,6 @@ def test_config_is_compared_when_it_is_opened(model, tiny_config, tmp_path):
     with pytest.raises(ValueError, match=r"config\.json: describes a network of"):
         pretrained.open_config(files, 60, 32)
     # A run that resumes does without its first checkpoint.
-    (tmp_path / "config.json").write_text(tiny_config.to_json_string())
+    (tmp_path / "bert_config.json").write_text(tiny_config.to_json_string())
     files.init_checkpoint = f"{tmp_path}/gone.ckpt"
     assert pretrained.open_config(files, 60, 32) == tiny_config

@@ -50,6 +50,31 @@ def test_bare_encoder_with_old_names_and_buffers_loads(saved):
     assert_loads(folder, model, missing=heads, unused=("dropout.scale",))
 
 
+@pytest.mark.parametrize(
+    "prefixes",
+    [("module.",), ("_orig_mod.module.",), ("model.",), ("0.auto_model.", "model.0.")],
+)
+def test_prefixes_of_wrappers_are_taken_off_and_named(saved, prefixes):
+    folder, model, tensors = saved
+    first, *others = prefixes
+    wrapped = {first + key: value for key, value in tensors.items()}
+    wrapped |= {f"{other}loss": np.zeros(1, np.float32) for other in others}
+    rewrite(folder, wrapped)
+    assert_loads(folder, model, unused=("0.loss",) * len(others))
+    report = checkpoint.load(random_model(model.config, "pretraining"), folder)
+    named = [first, *(["model."] if others else [])]
+    assert f"prefixes taken off: {', '.join(named)}" in str(report)
+    rewrite(folder, {"bert.own.weight": np.zeros(1, np.float32), **tensors})
+    assert "prefixes taken" not in str(checkpoint.load(model, folder))
+
+
+def test_two_models_in_a_file_are_refused(saved):
+    folder, model, tensors = saved
+    rewrite(folder, {**tensors, f"module.{TABLE}": tensors[TABLE].copy()})
+    with pytest.raises(ValueError, match=r"module\. stand before names that it also"):
+        checkpoint.load(model, folder)
+
+
 TIED = {  # network: head, and pairs of a copy and its original
     "bert": (
         "pretraining",

@@ -9,6 +9,7 @@ import pytest
 
 from modeling.checkpoints import google, pretrained, sentence_transformers
 from modeling.configs import bert_family, config
+from tests import tiny
 
 WEIGHTS = {"w": np.zeros(2, np.float32)}
 
@@ -146,8 +147,8 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
         model-*-of-*.safetensors model.safetensors model.safetensors.index.json
         sentencepiece.bpe.model special_tokens_map.json spiece.model
         tokenizer.json tokenizer_config.json vocab.json vocab.txt"""
-    inside = [f"[0-9]_*/{file}" for file in files.split()]
-    wanted = sorted([*files.split(), *modules, *inside])
+    files = [*files.split(), *modules]  # a Transformer's folder has settings, too
+    wanted = sorted([*files, *(f"[0-9]_*/{file}" for file in files)])
     assert calls == [("google-bert/bert-base-uncased", wanted)]
     (folder / "model.safetensors").unlink()  # TensorFlow's file alone is large, too
     checkpoint = pretrained.locate("google-bert/bert-base-uncased").checkpoint
@@ -188,10 +189,84 @@ def test_vocabulary_and_length_have_to_fit():
     )
     with pytest.raises(ValueError, match=message):
         pretrained.check_sizes(roberta, 1000, FILES, max_seq_length=513)
-    for vocab_size in (872, 1001):
-        message = (
-            f"a/vocab.txt has {vocab_size} entries, but b/config.json says "
-            "vocab_size=1000; they belong to different models: give the two files of"
+    message = (
+        "a/vocab.txt has 1001 entries, but b/config.json says vocab_size=1000; they "
+        "belong to different models: give the two files of"
+    )
+    with pytest.raises(ValueError, match=message):
+        pretrained.check_sizes(sizes, 1001, FILES, 128)
+
+
+@pytest.mark.parametrize("rows", [872, 873, 1000])
+def test_room_for_new_words_is_warned_of(tmp_path, caplog, rows):
+    """dbmdz's Italian BERT has 1,000 rows more than tokens."""
+    sizes = config.BertConfig(vocab_size=1000)
+    table = np.zeros([rows, 768], np.float32)
+    google.write(tmp_path / "a.ckpt", {"bert/embeddings/word_embeddings": table})
+    weights = str(tmp_path / "a.ckpt")
+    pretrained.check_sizes(sizes, 873, FILES, 128, weights=weights)
+    assert not caplog.records
+    if rows == 1000:
+        pretrained.check_sizes(sizes, 872, FILES, 128, weights=weights)
+        (record,) = caplog.records
+        assert "872 entries" in record.getMessage()
+        assert "the 128 last rows are of no token" in record.getMessage()
+    for path, tokens in (("", 872), (weights, 1001), *[(weights, 872)] * (rows < 1000)):
+        with pytest.raises(ValueError, match=f"{tokens} entries.* the two files of"):
+            pretrained.check_sizes(sizes, tokens, FILES, 128, weights=path)
+
+
+def foreign(folder, kind):
+    """A directory in the form of another library, or of a part of a release."""
+    folder.mkdir()
+    config = {"model_type": "bert", "vocab_size": 9}
+    vocabulary = folder / "assets" / "vocab.txt"
+    if kind == "hub":
+        vocabulary.parent.mkdir()
+        for path in (folder / "saved_model.pb", vocabulary):
+            write(path)
+    elif kind == "kerashub":
+        registered = "keras_hub>BertBackbone"
+        write(folder / "config.json", {"registered_name": registered, "config": {}})
+        write(folder / "model.weights.h5")
+    elif kind == "untokenized":
+        write(folder / "config.json", {**config, "_name_or_path": "owner/bert"})
+        write(folder / "model.safetensors")
+    elif kind == "herbert":
+        write(
+            folder / "config.json",
+            {**config, "tokenizer_class": "HerbertTokenizerFast"},
         )
-        with pytest.raises(ValueError, match=message):
-            pretrained.check_sizes(sizes, vocab_size, FILES, max_seq_length=128)
+    elif kind == "pickled":
+        write(folder / "pytorch_model.bin")
+    elif kind == "unpacked":
+        write(folder / "bert_config.json", {"vocab_size": 9})
+    elif kind == "words":
+        write(folder / "vocab.txt")
+    else:
+        tiny.write_electra(folder)
+        (folder / "config.json").unlink()
+    return folder
+
+
+RELEASE = "unpack the whole release there"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("hub", "saved_model.pb is not read (it is a SavedModel, of TensorFlow Hub or"),
+        ("kerashub", "config.json: describes a preset of KerasHub, whose weights"),
+        ("untokenized", "transformers: AutoTokenizer.from_pretrained('owner/bert')"),
+        ("herbert", "HerbertTokenizerFast.from_pretrained('owner/name').save_pretrai"),
+        ("pickled", "pytorch_model.bin is not read (save its arrays as model.safete"),
+        ("unpacked", f"there is no vocab.txt in it; {RELEASE}"),
+        ("words", f"there is no bert_config.json or config.json in it; {RELEASE}"),
+        ("electra", "weights are of ELECTRA with num_hidden_layers=2, vocab_size=46"),
+    ],
+)
+def test_directory_is_named_as_what_it_is(tmp_path, kind, message):
+    with pytest.raises(ValueError) as caught:
+        pretrained.locate(foreign(tmp_path / kind, kind))
+    assert message in str(caught.value)
+    assert (RELEASE in str(caught.value)) == (kind in ("unpacked", "words"))

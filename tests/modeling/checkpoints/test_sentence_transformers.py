@@ -36,6 +36,7 @@ OLD_FLAGS = {
     "max": "pooling_mode_max_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
+SETTINGS, POOLING = "config_sentence_transformers.json", "1_Pooling/config.json"
 DENSE = ((16, "activation.Tanh", True), (8, "linear.Identity", False))
 
 
@@ -316,6 +317,90 @@ def test_length_is_the_directorys(write):
     assert bert.load(path, labels=["a", "b"], max_seq_length=30).max_seq_length == 30
 
 
+@pytest.mark.parametrize("kind", ["Transformer", "BERT"])
+def test_directory_before_release_2_opens(write, kind):
+    """Its config.json is of the modules, and the network is in a folder."""
+    path = write("mean", new=False, place=f"0_{kind}")
+    expected = bert.load(path).embed(TEXTS)
+    put(path / "config.json", {"__version__": "1.2.0"})
+    modules = json.loads((path / "modules.json").read_text())
+    modules[0]["type"] = OLD + kind
+    put(path / "modules.json", modules)
+    settings = path / f"0_{kind}" / "sentence_bert_config.json"
+    settings.rename(settings.with_name("sentence_roberta_config.json"))
+    loaded = bert.load(path)
+    assert loaded.max_seq_length == 24
+    np.testing.assert_array_equal(loaded.embed(TEXTS), expected)
+    # Another network beside the modules is not the one that they name.
+    tiny.write_model(path, num_hidden_layers=1)
+    np.testing.assert_array_equal(bert.load(path).embed(TEXTS), expected)
+    shutil.rmtree(path / f"0_{kind}")
+    with pytest.raises(ValueError, match=f"modules.json: there is no .*/0_{kind}, the"):
+        bert.load(path)
+
+
+@pytest.mark.parametrize(("dense", "size"), [((), 8), (DENSE[:1], 40)])
+def test_vectors_are_cut_to_truncate_dim(write, tmp_path, dense, size):
+    """After they are scaled, as SentenceTransformer(DIR, truncate_dim=8) does."""
+    path = write("mean", dense, normalize=True)
+    whole = bert.load(path).embed(TEXTS)
+    put(path / SETTINGS, {"truncate_dim": size})
+    loaded = bert.load(path)
+    actual = loaded.embed(TEXTS)
+    width = min(size, whole.shape[1])
+    assert (actual.shape, loaded.embed([]).shape) == ((3, width), (0, width))
+    np.testing.assert_array_equal(actual, whole[:, :size])
+    for form in ("hugging_face", "google", "keras"):
+        loaded.save(tmp_path / form, form)
+        again = bert.load(tmp_path / form)
+        np.testing.assert_array_equal(again.embed(TEXTS), actual)
+        held = json.loads((tmp_path / form / SETTINGS).read_text())
+        assert held["truncate_dim"] == size
+
+
+@pytest.mark.parametrize("name", ["cosine", "dot", "euclidean", "manhattan"])
+def test_similarity_is_that_of_the_settings(write, name):
+    path = write("max")
+    put(path / SETTINGS, {"similarity_fn_name": name})
+    loaded = bert.load(path)
+    a, b = (loaded.embed(texts) for texts in (TEXTS[:2], TEXTS))
+    norms = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)
+    difference = a[:, None] - b
+    wanted = {
+        "cosine": a @ b.T / norms,
+        "dot": a @ b.T,
+        "euclidean": -np.sqrt((difference**2).sum(-1)),
+        "manhattan": -np.abs(difference).sum(-1),
+    }
+    actual = loaded.similarity(TEXTS[:2], TEXTS)
+    np.testing.assert_allclose(actual, wanted[name], rtol=1e-5, atol=1e-5)
+    assert all(np.abs(actual - wanted[k]).max() > 0.01 for k in wanted.keys() - {name})
+
+
+def test_unknown_keys_are_named(write, caplog):
+    path = write("mean", DENSE[:1])
+    common = {"__version__": {}, "default_prompt_name": None, "model_type": "a"}
+    put(path / SETTINGS, {**common, "prompts": {}})
+    change(path / "sentence_bert_config.json", do_lower_case=False, unpad_inputs=True)
+    bert.load(path)
+    assert "unknown keys" not in caplog.text
+    put(path / SETTINGS, {"truncate_dimensions": 8, "none": None})
+    change(path / "sentence_bert_config.json", query_length=9)
+    change(path / "2_Dense/config.json", dropout=0.1)
+    change(path / POOLING, scale=2)
+    bert.load(path)
+    named = [r.getMessage() for r in caplog.records if "unknown keys" in r.getMessage()]
+    assert sorted(named) == sorted(
+        f"{path}/{file}: unknown keys, without effect: {key}"
+        for file, key in (
+            (SETTINGS, "truncate_dimensions"),
+            ("sentence_bert_config.json", "query_length"),
+            ("2_Dense/config.json", "dropout"),
+            (POOLING, "scale"),
+        )
+    )
+
+
 def test_case_is_that_of_the_modules(write):
     path = write()
     change(path / "tokenizer_config.json", do_lower_case=False)
@@ -324,9 +409,6 @@ def test_case_is_that_of_the_modules(write):
     change(path / "sentence_bert_config.json", do_lower_case=True)
     after = bert.load(path).tokens(upper[0])
     assert "[UNK]" in before and after == ["[CLS]", "the", "film", "[SEP]"]
-
-
-SETTINGS, POOLING = "config_sentence_transformers.json", "1_Pooling/config.json"
 
 
 @pytest.mark.parametrize(
@@ -406,6 +488,17 @@ SETTINGS, POOLING = "config_sentence_transformers.json", "1_Pooling/config.json"
             SETTINGS,
             {"prompts": {"a": ""}, "default_prompt_name": "query"},
             "default_prompt_name is 'query', and the prompts are a; correct one",
+        ),
+        (SETTINGS, {"truncate_dim": 0}, "truncate_dim is 0; give 1 or more"),
+        (
+            SETTINGS,
+            {"similarity_fn_name": "maxsim"},
+            "similarity_fn_name is maxsim, and one of cosine, dot, euclidean",
+        ),
+        (
+            "sentence_bert_config.json",
+            {"transformer_task": "fill-mask"},
+            'transformer_task is "fill-mask", and only "feature-extraction"',
         ),
         (
             "sentence_bert_config.json",

@@ -33,8 +33,8 @@ ALBERT = {
 }
 
 
-def write(folder, raw):
-    path = folder / "config.json"
+def write(folder, raw, name="config.json"):
+    path = folder / name
     path.write_text(json.dumps(raw))
     return path
 
@@ -64,13 +64,14 @@ def test_positions_are_those_of_texts():
 
 def test_albert_of_google(tmp_path):
     """Its gelu is the tanh form, as that of google-research/bert is."""
-    config = config_files.read(write(tmp_path, ALBERT))
+    config = config_files.read(write(tmp_path, ALBERT, "albert_config.json"))
     assert (config.kind, config.hidden_act) == ("ALBERT", "gelu_tanh")
     assert (config.num_hidden_layers, config.num_blocks) == (12, 1)
     assert config.unknown_keys() == []
     theirs = {**ALBERT, "model_type": "albert"}
-    config = config_files.read(write(tmp_path, theirs))
-    assert config.hidden_act == "gelu_erf"
+    for raw in (theirs, ALBERT):
+        config = config_files.read(write(tmp_path, raw))
+        assert (config.kind, config.hidden_act) == ("ALBERT", "gelu_erf")
     # The table of words, 30000 x 128, and one layer for twelve.
     layer = 4 * 769 * 768 + 769 * 3072 + 3073 * 768 + 4 * 768
     assert config.num_weights() == 30516 * 128 + 129 * 768 + layer

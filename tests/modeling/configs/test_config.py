@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from modeling.configs import config
+from modeling.configs import config, config_files
 
 SIZES = {
     "vocab_size": 99,
@@ -129,6 +129,43 @@ def test_json_string_is_the_originals(tmp_path):
     path.write_text(text, encoding="utf-8")
     again = config.BertConfig.from_json_file(path)
     assert again == read(raw) and again.to_json_string() == text
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "activation"),
+    [
+        ("bert_config.json", {}, "gelu_tanh"),
+        ("config.json", {}, "gelu_erf"),
+        ("bert_config.json", {"model_type": "bert"}, "gelu_erf"),
+        # A run writes it with keys of the library, and with Google's activations.
+        ("bert_config.json", {"architectures": ["BertModel"]}, "gelu_tanh"),
+        ("other.json", {}, "gelu_tanh"),
+        ("other.json", {"transformers_version": "2.1.0"}, "gelu_erf"),
+        ("other.json", {"_name_or_path": "a/b"}, "gelu_erf"),
+    ],
+)
+def test_file_without_model_type_has_its_makers_defaults(
+    tmp_path, caplog, name, more, activation
+):
+    """Hugging Face's files of 2019 have no model_type, and gelu was exact there."""
+    sizes = {key: SIZES[key] for key in SIZES if key != "type_vocab_size"}
+    path = tmp_path / name
+    path.write_text(json.dumps({**sizes, "hidden_act": "gelu", **more}))
+    rows = 2 if activation == "gelu_erf" else 16
+    for opened in (config_files.read(path), config.BertConfig.from_json_file(path)):
+        assert (opened.hidden_act, opened.type_vocab_size) == (activation, rows)
+    is_guessed = activation == "gelu_erf" and "model_type" not in more
+    assert ("no model_type; read as Hugging Face's bert" in caplog.text) == is_guessed
+
+
+def test_preset_of_kerashub_is_named(tmp_path):
+    path = tmp_path / "config.json"
+    raw = {"module": "keras_hub.src.models", "registered_name": "BertBackbone"}
+    path.write_text(json.dumps(raw))
+    with pytest.raises(
+        ValueError, match=r"config\.json: describes a preset of KerasHub"
+    ):
+        config_files.read(path)
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu", "tanh", "linear"])
