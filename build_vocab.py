@@ -28,10 +28,11 @@ if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, lambda: command_line.check_files("input_file"))
 
 import joblib
+from absl import logging
 
 from contract import atomic_files, errors, file_names
 from data_pipeline.tables import file_patterns
-from data_pipeline.text import bpe_files, elmo, wordpiece
+from data_pipeline.text import bpe_files, elmo, normalization, wordpiece
 from data_pipeline.vocabularies import (
     byte_ranges,
     learn_bpe,
@@ -41,6 +42,8 @@ from data_pipeline.vocabularies import (
 )
 from modeling.checkpoints import pretrained
 from terminal import progress
+
+MAX_LONG_SHARE = 0.05  # of words, before a warning
 
 
 def base_config():
@@ -93,6 +96,10 @@ def learn(executor, num_workers, files):
         counts = word_counts.count_files(
             files, executor, num_workers, split=split, report=report
         )
+    if line := byte_ranges.check_lines(
+        files, counts.num_lines, counts.num_invalid_lines
+    ):
+        logging.warning("%s", line)
     if counts.dropped_below:
         print(
             f"words seen less than {counts.dropped_below} times so far were dropped "
@@ -144,12 +151,19 @@ def main(_):
         tokenizer, counts = learn(executor, num_workers, files)
         write(tokenizer, config)
     spelled = learn_wordpiece.coverage(tokenizer, counts)
-    print(f"  words = {counts.num_words}")
+    print(f"  words = {counts.num_words + counts.num_too_long}")
     print(f"  different_words = {len(counts.words)}")
     print(f"  entries = {tokenizer.vocab_size}")
     print(f"  whole_word_share = {spelled.whole_share:.5f}")
     print(f"  unknown_word_share = {spelled.unknown_share:.5f}")
     print(f"  pieces_per_word = {spelled.pieces_per_word:.4f}")
+    if counts.num_too_long > MAX_LONG_SHARE * counts.num_words:
+        logging.warning(
+            "%d words have more than %d characters, and become [UNK]; separate the "
+            "words of the text by spaces",
+            counts.num_too_long,
+            normalization.MAX_WORD_CHARS,
+        )
 
 
 if __name__ == "__main__":

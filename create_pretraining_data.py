@@ -30,7 +30,12 @@ from absl import logging
 from contract import atomic_files, errors, wording
 from data_pipeline.pretraining import masking, metadata
 from data_pipeline.pretraining.creation import job as creation_job
-from data_pipeline.pretraining.creation import runners, sentence_pairs, tasks
+from data_pipeline.pretraining.creation import (
+    runners,
+    sentence_pairs,
+    summary,
+    tasks,
+)
 from data_pipeline.tables import file_patterns
 from data_pipeline.text import opening, wordpiece
 from data_pipeline.vocabularies import byte_ranges, processes
@@ -90,6 +95,7 @@ def prepare():
         vocab_file=FLAGS.vocab_file,
         settings=settings,
         gpt_tokenizer=FLAGS.gpt_tokenizer,
+        allow_unknown_words=FLAGS.allow_unknown_words,
     )
 
 
@@ -118,9 +124,15 @@ def main(_):
             with progress.Progress("writing: task") as report:
                 done = runners.run_local(job, executor, local, report)
     seconds = time.monotonic() - started
-    for name, number in done.items():
-        print(f"  {name} = {number}")
+    if not done:
+        creation_job.end(job)  # what this command still wrote into the work directory
+        print("another command has written the same records meanwhile")
+        return
+    for line in summary.describe(job, done):
+        print(f"  {line}")
     print(f"  seconds = {seconds:.2f}")
+    for line in summary.warnings(job, done):
+        logging.warning("%s", line)
     if logging.level_info():
         for line in tasks.describe(job, LOGGED_EXAMPLES):
             logging.info("%s", line)

@@ -46,6 +46,8 @@ def define() -> None:
         )
         text = "Refuse a vocabulary that contradicts --do_lower_case."
         boolean("check_case", True, text)
+        text = "Accept a text of which more than half of the tokens are [UNK]."
+        boolean("allow_unknown_words", False, text)
         model_flags.define_gpt_tokenizer()
     _define_records()
     with command_line.heading("Processes"):

@@ -143,6 +143,7 @@ class Extractor:
             max_tokens=MAX_WAITING_VALUES // form.values_per_token,
             pad_to=settings.max_seq_length if is_tpu else None,
             by_length=not settings.carry_states,
+            chunks=size.chunks,
         )
         with vector_files.writer(path, kind, form, shared=shared) as write:
             for written in inference.extract_in_order(

@@ -101,7 +101,10 @@ def bidirectional_lm(config, tokenizer, files):
         kind="feature-extraction",
         objective=both_directions.objective(),
         score=metrics.score_both_directions,
-        identity={"gradient_accumulation_steps": FLAGS.gradient_accumulation_steps},
+        identity={
+            "gradient_accumulation_steps": FLAGS.gradient_accumulation_steps,
+            "words": words.digest(),
+        },
         states=lambda model: model.states,
     )
 
@@ -151,6 +154,7 @@ def load_records(config, tokenizer, files, rule=None):
         pretraining_flags.files(),
         tokenizer,
         rule,
+        type_vocab_size=config.type_vocab_size,
         has_mask_flags=pretraining_flags.masks_are_asked_for(),
         **sizes(config, tokenizer),
     )

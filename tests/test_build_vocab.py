@@ -163,10 +163,37 @@ def test_byte_pairs_are_those_of_the_library(corpus_file, tmp_path):
 
 def test_small_text_gives_what_it_has_without_bytes_that_are_not_utf8(tmp_path):
     source = tmp_path / "a.txt"
-    source.write_bytes(b"good\xff \xc3(good) b\xe4\xb8\n" * 20)
+    valid = b"good b\n" * 99
+    source.write_bytes(b"good\xff \xc3(good) b\xe4\xb8\n" + valid)
     vocab, done = build_from(source, tmp_path, "--num_unused_tokens=0")
     assert " ".join(vocab[5:]) == "( ) b d g o ##b ##d ##g ##o good"
     assert "16 entries, less than --vocab_size=30522" in done.out
+    assert "1 of 100 lines of --input_file are not UTF-8; their" in done.log
+    source.write_bytes(b"caf\xe9 good\n" * 2 + valid)
+    arguments = f"--input_file={source} --output_file={tmp_path}/other.txt"
+    line = tiny.refuse("build_vocab", "--num_workers=1", arguments)
+    assert f"2 of 101 lines of --input_file are not UTF-8: {source}:1: byte" in line
+    assert f"iconv -f WINDOWS-1252 -t UTF-8 {source} > NEW_FILE, or drop" in line
+    source.write_bytes("good text\n".encode("utf-16") * 20)
+    line = tiny.refuse("build_vocab", "--num_workers=1", arguments)
+    assert f"{source}:1: is not UTF-8; it looks like UTF-16: " in line
+    assert not (tmp_path / "other.txt").exists()
+
+
+def test_words_that_are_too_long_are_unknown(tmp_path):
+    """As Thai is without spaces; the tokenizer makes [UNK] of them."""
+    source = tmp_path / "a.txt"
+    long = "ตัวอักษร" * 40
+    source.write_text(f"{long} the cat\n{'x' * 200} {long}\n" * 3, encoding="utf-8")
+    vocab, done = build_from(source, tmp_path, "--num_unused_tokens=0")
+    assert not any("ต" in token for token in vocab) and "cat" in vocab
+    lines = dict(line.split(" = ") for line in done.out.splitlines() if " = " in line)
+    assert lines["  words"] == "15" and lines["  different_words"] == "3"
+    assert lines["  unknown_word_share"] == "0.40000"
+    assert "6 words have more than 200 characters, and become [UNK]" in done.log
+    tokenizer = wordpiece.BertTokenizer(vocab)
+    ids = tokenizer.tokenize([long, "x" * 200]).to_list()
+    assert ids[0] == [tokenizer.unk_id] != ids[1]
 
 
 def test_words_are_by_frequency_behind_the_three_of_an_elmo(tmp_path):
@@ -204,7 +231,7 @@ CONFIG = "--output_config_file={d}/c"
 WRONG = {
     "--input_file={d}/none*": "none*: there is no such file",
     "--input_file={d}/empty.txt": "no word in 1 files of 3 bytes",
-    "--input_file={d}/short.gz": "short.gz: not a whole gzip file",
+    "--input_file={d}/short.gz": "short.gz: cannot be read (Compressed file ended",
     "--output_file={d}/out/../good.txt": "is one of --input_file; choose another",
     "--vocab_size=120": "--vocab_size=120 has no room for",
     BASE: "--base_config_file and --output_config_file belong",

@@ -1,5 +1,6 @@
 """The script from end to end: engines, interruptions, mistakes, and its statistics."""
 
+import gzip
 import json
 import os
 import shutil
@@ -244,6 +245,13 @@ def expected_of(place, **flags_):
     return expected
 
 
+def summary_of(text):
+    """What is printed about the records, but for the time."""
+    lines = [line for line in text.splitlines() if line.startswith("  ")]
+    assert len(lines) >= 8
+    return [line for line in lines if "seconds" not in line]
+
+
 def wait_until(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
@@ -267,6 +275,17 @@ def test_killed_and_continued_on_two_workers_gives_the_same_files(place):
     code, text = tiny_corpus.Started(place, output="a,b", num_workers=2).wait()
     assert code == 0, text
     assert outputs(place) == expected
+    here = tiny_corpus.create(place, output="c,d")
+    assert summary_of(text) == summary_of(here.out)
+
+
+@pytest.mark.slow
+def test_two_commands_at_once_make_the_same_records(place):
+    expected = expected_of(place, output="a,b")
+    both = [tiny_corpus.Started(place, output="a,b", num_workers=n) for n in (1, 2)]
+    for code, text in [one.wait() for one in both]:
+        assert code == 0 and "\nerror: " not in text, text
+    assert outputs(place) == expected
 
 
 def test_full_disk_is_one_line_and_goes_on_afterwards(place):
@@ -274,7 +293,7 @@ def test_full_disk_is_one_line_and_goes_on_afterwards(place):
     expected = expected_of(place, **settings)
     size = len(expected["out.tfrecord"])
     # While cutting, while writing pieces, and while joining them.
-    stages = {size // 100: "part", size // 9: "file-00000", size // 2: "out.tfrecord."}
+    stages = {size // 100: "part", size // 8: "file-00000", size // 2: "out.tfrecord."}
     for file_bytes, stage in stages.items():
         with full_disk.full_disk(file_bytes):
             done = tiny_corpus.create(place, **settings)
@@ -316,6 +335,8 @@ def test_beam_makes_the_same_records(place):
     assert done.code == 0, done.err
     assert outputs(place) == expected
     assert "documents = 50" in done.out
+    here = tiny_corpus.create(place, output="c,d", dupe_factor=1)
+    assert summary_of(done.out) == summary_of(here.out)
 
 
 # --- Mistakes.
@@ -328,13 +349,121 @@ def assert_one_line(done, *words):
 
 
 def test_texts_without_a_token_are_refused(place):
-    (place / "text.txt").write_bytes(b"\x00\n\n\xff\n\xe2\x80\x8b\n")
+    (place / "text.txt").write_bytes(b"\x00\n\n\xe2\x80\x8b\n")
     (place / "other.txt").write_bytes(b"\n \n\t\n\xc2\xa0\n")
     (place / "empty.txt").write_bytes(b"")
     files = ",".join(f"{place}/{name}.txt" for name in ("text", "other", "empty"))
     done = tiny_corpus.create(place, input_file=files)
     assert_one_line(done, "3 files hold no document", "one sentence a line")
     assert tiny_corpus.listing(place) == ["empty.txt", "other.txt"]
+
+
+ENCODED = {  # the text, of which the vocabulary spells most; words of the message
+    "UTF-16": (
+        "w1 w2\n".encode("utf-16"),
+        [
+            "text.txt:1: is not UTF-8; it looks like UTF-16: ",
+            "iconv -f UTF-16 -t UTF-8",
+        ],
+    ),
+    "WINDOWS-1252": (
+        b"w1 w2\n" * 97 + b"w3 caf\xe9 w4\n" * 2,
+        ["2 of 99 lines of --input_file are not UTF-8: ", "text.txt:98: byte 0xe9, "],
+    ),
+    "packed": (
+        b"w1 w2\n\xe4\xf6 w3 w3 w4 w5 w6\n",
+        ["1 of 2 lines", "text.txt.gz:2: ", "gzip -dc", "| iconv -f WINDOWS-1252"],
+    ),
+    "unknown": (
+        b"w1 never seen\n" * 10,
+        ["66.7% of the tokens of --input_file are [UNK]", "--allow_unknown_words"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_text_that_would_be_misread_is_refused(place, name):
+    data, words = ENCODED[name]
+    path = place / "text.txt"
+    tiny_corpus.create(place)  # records of before do not make it right
+    path.write_bytes(data)
+    if name == "packed":
+        path.unlink()
+        path = place / "text.txt.gz"
+        path.write_bytes(gzip.compress(data))
+    before = tiny.listing(place)
+    done = tiny_corpus.create(place, input_file=path)
+    assert_one_line(done, *words)
+    assert tiny.listing(place) == before
+    if name == "unknown":
+        done = tiny_corpus.create(place, allow_unknown_words=True)
+        assert done.code == 0 and "unknown_token_share = 0.66667\n" in done.out
+        assert "unknown_token_share=0.667: the vocabulary does not" in done.log
+
+
+def test_few_invalid_lines_are_counted_and_left_out(place):
+    text = (place / "text.txt").read_bytes()
+    expected = expected_of(place, small=False)
+    (place / "text.txt").write_bytes(text.replace(b" ", b"\xff \xc3", 1))
+    done = tiny_corpus.create(place, output="other", small=False)
+    lines = text.count(b"\n")
+    assert f"1 of {lines} lines of --input_file are not UTF-8; their" in done.log
+    assert outputs(place)["other"] == expected["out.tfrecord"]
+
+
+# The text of sentences of five words, and a part of the warning; "" for none.
+UNUSUAL = {
+    "one document": ("{0}\n" * 60, "no blank line separates documents, so random"),
+    "two documents": ("{0}\n" * 60 + "\n" + "{0}\n" * 60, ""),
+    "a sentence a document": ("{0}\n\n" * 60, "random_next_share=1.000 is far fr"),
+    "paragraphs": (("{0} " * 30 + "\n") * 9 + "\n" + "{0}\n{0}\n", "text is cut"),
+    "foreign words": (
+        "{0} who\n{0}\n" * 30 + "\n{0}\n" * 9,
+        "unknown_token_share=0.08",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_records_are_warned_of(place, name):
+    text, part = UNUSUAL[name]
+    (place / "text.txt").write_text(text.replace("{0}", "w1 w2 w3 w4 w5"))
+    done = tiny_corpus.create(place, small=False)
+    assert done.code == 0 and part in done.log
+    if not part:
+        assert done.log == ""
+    # A file without blank lines is cut into ranges, and no warning is left out.
+    many = tiny_corpus.create(place)
+    assert (name == "one document") == ("no blank line" in many.log)
+    if name == "one document":
+        again = tiny_corpus.create(place, sentence_task="order")
+        assert "blank line" not in again.log and "random_next" not in again.out
+
+
+def test_shares_are_counted_exactly(place):
+    def printed(text, **flags_):
+        (place / "text.txt").write_text(text)
+        done = tiny_corpus.create(place, **flags_)
+        assert done.code == 0, done.err
+        return dict(x[2:].split(" = ") for x in done.out.splitlines() if " = " in x)
+
+    lines = printed("w1 w2 what\nw3\n\n" * 40)
+    arrays = tiny_corpus.parse(tiny_corpus.raw(place / "out.tfrecord"))
+    random = arrays["next_sentence_labels"].mean()
+    assert lines["random_next_share"] == f"{random:.5f}" and 0.3 < random < 0.8
+    assert lines["unknown_token_share"] == "0.25000"
+    assert lines["used_token_share"] == "1.00000"
+    # A pair has room for 29 tokens.
+    lines = printed(
+        (" ".join(["w5"] * 40) + "\n\n") * 20, sentence_task="order", short_seq_prob=0
+    )
+    assert lines["used_token_share"] == f"{29 / 40:.5f}"
+    assert "random_next_share" not in lines
+    left = {"objective": "left_to_right", "dupe_factor": None}
+    left["max_predictions_per_seq"] = None
+    lines = printed("w1 w2 what w3\n" * 20, **left)
+    assert lines["unknown_token_share"] == "0.25000"
+    assert not {"used_token_share", "random_next_share"} & lines.keys()
 
 
 # What is replaced in the vocabulary, and by what; flags; words of the message.
@@ -381,8 +510,10 @@ def test_mistake_is_one_line_and_touches_nothing(place, name):
     assert_one_line(tiny_corpus.create(place, **changes), *words)
     assert tiny.listing(place) == before
     if name == "cased":
-        assert tiny_corpus.create(place, check_case=False).code == 0
-        assert tiny_corpus.create(place, do_lower_case=False).code == 0
+        assert tiny_corpus.create(place, check_case=False).code == 2
+        for flag in ("check_case", "do_lower_case"):  # W1 is not w1
+            flags_ = {flag: False, "allow_unknown_words": True}
+            assert tiny_corpus.create(place, **flags_).code == 0
 
 
 # --- The numbers of the original, on a megabyte of English.

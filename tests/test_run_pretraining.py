@@ -292,6 +292,36 @@ def test_damage_in_the_middle_of_a_file_is_named(
     assert not (out / "eval_results.txt").exists()
 
 
+def test_records_of_another_program_are_masked_while_training(model_dir, tmp_path):
+    """With the names of Model Garden, and neither masks nor labels as ELECTRA's."""
+    features = tiny.records(16, 0, is_masked=False)
+    names = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
+    del features["next_sentence_labels"]
+    features = {names.get(name, name): values for name, values in features.items()}
+    tiny.write_records(tmp_path / "train-0.tfrecord", features)
+    arguments = arguments_of(model_dir, tmp_path, tmp_path / "out", "--do_train")
+    steps = ("--num_train_steps=2", f"--vocab_file={model_dir}/vocab.txt")
+    out = run(*arguments, *steps).out
+    assert (
+        "--input_file: 1 file without .metadata.json, read as input_word_ids, input_t"
+        "ype_ids, no next_sentence_labels, sentence_task=none, not masked"
+    ) in out
+    assert (tmp_path / "out" / "model.ckpt-2.index").exists()
+
+
+def test_segments_that_the_network_has_not_are_refused(
+    model_dir, records_dir, tmp_path
+):
+    text = (model_dir / "bert_config.json").read_text()
+    assert '"type_vocab_size": 2' in text
+    path = tmp_path / "bert_config.json"
+    path.write_text(text.replace('"type_vocab_size": 2', '"type_vocab_size": 1'))
+    arguments = arguments_of(tmp_path, records_dir, tmp_path / "out", "--do_train")
+    line = tiny.refuse("run_pretraining", *arguments)
+    assert f"{records_dir}/train-0.tfrecord: record 0 has segment_ids=1, not 0 " in line
+    assert not (tmp_path / "out").exists()
+
+
 def test_every_flag_of_the_original_is_there_with_its_default():
     none = "bert_config_file input_file output_dir init_checkpoint tpu_name tpu_zone"
     originals = {

@@ -187,7 +187,7 @@ def write_records(path, features):
         return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
 
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for i in range(len(features["input_ids"])):
+        for i in range(len(features["input_mask"])):
             row = {name: feature(values[i]) for name, values in features.items()}
             example = tf.train.Example(features=tf.train.Features(feature=row))
             writer.write(example.SerializeToString())

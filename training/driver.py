@@ -321,8 +321,7 @@ class PretrainingTask(Task):
         """The values that must match to resume a run."""
         assert self.records
         contents = remote_files.digest(self.records.train.files)
-        data = {"data": self.records.digest(), "contents": contents}
-        return {**self.identity, **data}
+        return {**self.identity, "contents": contents}
 
     def begin(
         self, model: Any, settings: Settings

@@ -7,7 +7,7 @@ tokenized in chunks, which are cut into pools, and these into batches by length.
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +22,7 @@ SEPARATOR = " ||| "
 # find lines of similar length, little to hold.
 _CHUNK_LINES = 8192
 _CHUNK_CHARACTERS = 1 << 22
+_KEPT_BYTES = 1 << 26  # of tokens, which are then not computed again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Size:
     num_lines: int  # blank ones included
     num_tokens: int  # of all lines after cutting, with [CLS] and [SEP]
     num_truncated: int  # lines that are cut to the length limit
+    # All lines, or none where they are many.
+    chunks: tuple[packing.Packed, ...] = dataclasses.field(default=(), compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,12 +54,15 @@ class TextLines:
 
     def measure(self) -> Size:
         """Reads the file once; ValueError without lines, or for an empty one."""
-        num_lines = num_tokens = num_truncated = 0
+        num_lines = num_tokens = num_truncated = num_bytes = 0
+        chunks: list[packing.Packed] = []
         for packed in self._chunks():
+            num_bytes += packed.tokens.nbytes
+            chunks = [*chunks, packed] if num_bytes <= _KEPT_BYTES else []
             num_lines += len(packed)
             num_tokens += len(packed.tokens)
             num_truncated += packed.num_truncated
-        return Size(num_lines, num_tokens, num_truncated)
+        return Size(num_lines, num_tokens, num_truncated, tuple(chunks))
 
     def batches(
         self,
@@ -65,12 +71,14 @@ class TextLines:
         max_tokens: int,
         pad_to: int | None,
         by_length: bool = True,
+        chunks: Sequence[packing.Packed] = (),
     ) -> tf.data.Dataset:
         """All lines in full batches; `by_length`, in an order that saves padding.
 
         A pool has at most `max_tokens`. All lines of one come before those of the next,
         so whoever restores the order of lines keeps as many tokens. `pad_to` is the
-        length of every batch in tokens, or None for its longest line.
+        length of every batch in tokens, or None for its longest line. `chunks` are
+        those of `measure`; without them the file is read again.
 
         Returns:
             Dicts: input_ids, input_mask, segment_ids int32 [B, S], and unique_ids int64
@@ -80,7 +88,7 @@ class TextLines:
 
         def pools():
             first_line = self.part.first_line
-            for packed in self._chunks():
+            for packed in chunks or self._chunks():
                 for rows in _cut(packed.splits, max_tokens):
                     yield _pool(packed, rows, first_line, batch_size, by_length)
                 first_line += len(packed)

@@ -2,8 +2,6 @@
 
 import contextlib
 import dataclasses
-import hashlib
-import os
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -21,7 +19,6 @@ Mask = Callable[
     [np.ndarray, np.ndarray, slice, int, np.random.Generator], dict[str, np.ndarray]
 ]
 EVALUATION_SEED = 0  # of masks and noise, so that every evaluation has the same
-_AGAIN = "copy the file again, or make it again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,12 +117,6 @@ class RecordSets(source.PretrainingData):
 
         return batches.enumerate().map(count_once, num_parallel_calls=1)
 
-    def digest(self) -> str:
-        names = [os.path.basename(file) for file in self.train.files]
-        text = repr((names, self.train.counts)).encode("utf-8")
-        digest = hashlib.sha256(text).hexdigest()[:16]
-        return f"{self.train.count} records, digest {digest}"
-
     def explain(self, error: Exception) -> str | None:
         """Names the damaged file, which TensorFlow does not; reads the files again."""
         for records in dict.fromkeys((self.train, self.held_out)):
@@ -143,7 +134,7 @@ class RecordSets(source.PretrainingData):
                 "text, which is masked while training; give the --vocab_file they were "
                 "made with"
             )
-        parse = _parser(records)
+        parse = records.parse_checked
         dataset = dataset.map(lambda batch: parse(batch[rows]), num_parallel_calls=1)
         if masks and hide:
 
@@ -175,7 +166,7 @@ def _in_order(read, records, batch_size, seed, start_step):
 
 
 def _filled_batches(records, dataset, rows, batch_size):
-    parse = _parser(records)
+    parse = records.parse_checked
 
     def fill(batch):
         count = tf.size(batch)
@@ -192,32 +183,10 @@ def _explain(error, records):
         return None
     if isinstance(error, tf.errors.NotFoundError):
         gone = [file for file in records.files if not tf.io.gfile.exists(file)]
-        return f"{gone[0]}: is not there any more; {_AGAIN}" if gone else None
-    if not metadata.is_of_a_record(error, _spec(records)):
+        return f"{gone[0]}: is not there any more; {metadata.AGAIN}" if gone else None
+    if not metadata.is_of_a_record(error, records.spec):
         return None  # of the network, say
-    for file in records.files:
-        damage = metadata.find_damage(file, _parser(records))
-        if damage:
-            return f"{damage}; {_AGAIN}"
-    return None
-
-
-def _spec(records):
-    predictions = records.max_predictions_per_seq if records.has_masks else 0
-    return metadata.spec(records.max_seq_length, predictions)
-
-
-def _parser(records):
-    """A function string [N] -> dict of features."""
-    spec = _spec(records)
-
-    def parse(serialized):
-        return {
-            name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
-            for name, value in tf.io.parse_example(serialized, spec).items()
-        }
-
-    return parse
+    return next(filter(None, map(records.find_damage, records.files)), None)
 
 
 def _mask(records, mask, step, batch):
@@ -248,6 +217,7 @@ def load(
     max_seq_length: int | None,
     vocab_size: int,
     spare_rows: int,
+    type_vocab_size: int = 0,
     has_mask_flags: bool = False,
 ) -> RecordSets:
     """Opens the records to train on, and those to evaluate on.
@@ -267,6 +237,7 @@ def load(
             max_seq_length=max_seq_length,
             max_predictions_per_seq=rule.max_predictions_per_seq if rule else 0,
             vocab_size=vocab_size,
+            type_vocab_size=type_vocab_size,
             spare_rows=spare_rows,
             vocab=tokenizer.definition() if tokenizer else None,
             do_lower_case=tokenizer.do_lower_case if tokenizer else None,
@@ -309,6 +280,6 @@ def _sample(records):
     """The tokens of the first 100 records, int32 [T]."""
     rows = tf.data.TFRecordDataset(records.files).batch(100)
     with contextlib.suppress(tf.errors.OpError):  # which `explain` names later
-        batch = next(iter(rows.map(_parser(records))))
+        batch = next(iter(rows.map(records.parse_checked)))
         return batch[features.INPUT_IDS][batch[features.INPUT_MASK] > 0].numpy()
     return np.zeros(0, features.INTEGER)

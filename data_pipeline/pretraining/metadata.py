@@ -10,8 +10,9 @@ import json
 import re
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from google.protobuf import message as protobuf
 
@@ -37,6 +38,7 @@ SHARED = (
 )
 # How much text records of left_to_right hold.
 TEXT_COUNTS = ("num_predictions", "num_words", "num_text_bytes")
+NO_COUNTS = dict.fromkeys(("num_instances", "num_bytes", *TEXT_COUNTS), 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,7 +103,7 @@ def read(records_file: str) -> Metadata | None:
 _INTEGER_PREDICTIONS = (features.MASKED_LM_POSITIONS, features.MASKED_LM_IDS)
 PREDICTIONS = (*_INTEGER_PREDICTIONS, features.MASKED_LM_WEIGHTS)
 # Records that are looked into where no metadata says what all of them hold.
-_PROBED_RECORDS = 100
+PROBED_RECORDS = 100
 # The framing of a TFRecord: uint64 length and its checksum; data; their checksum.
 _LENGTH = struct.Struct("<Q")
 _FRAME_BYTES = 8 + 4 + 4
@@ -110,8 +112,32 @@ _BLOCK_BYTES = 1 << 22
 _SCANNED_RECORDS = 1024
 # How TensorFlow begins on a record that is no tf.train.Example; its bytes follow.
 _NO_EXAMPLE = "Could not parse example input"
+OUT_OF_RANGE = "a feature of a record is out of range"
+AGAIN = "copy the file again, or make it again"
 # What TensorFlow writes before and after the message of a kernel.
 _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
+
+
+class Layout(NamedTuple):
+    """Names and kinds of features that other programs write in other ways."""
+
+    input_ids: str = features.INPUT_IDS
+    segment_ids: str = features.SEGMENT_IDS
+    has_labels: bool = True  # next_sentence_labels
+    weights: str = "float"  # the kind of masked_lm_weights, or int64
+
+    def __str__(self) -> str:
+        labels = "" if self.has_labels else ", no next_sentence_labels"
+        weights = ", integer weights" if self.weights == "int64" else ""
+        return f"{self.input_ids}, {self.segment_ids}{labels}{weights}"
+
+
+ORIGINAL = Layout()
+# Names of TensorFlow Model Garden (--use_v2_feature_names).
+_OTHER_NAMES = {
+    features.INPUT_IDS: "input_word_ids",
+    features.SEGMENT_IDS: "input_type_ids",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +147,8 @@ class Contents:
     file: str
     count: int  # of records
     known: dict[str, Any]  # by the names of Metadata
-    largest_id: int | None = None  # of the first records; None: not looked at
+    layout: Layout = ORIGINAL
+    is_probed: bool = False  # for want of metadata
 
 
 def describe(file: str) -> Contents:
@@ -170,45 +197,54 @@ def _from_records(file, size):
     count = count_records(file, size)
     probed = [
         _measure(record.numpy(), f"{file}: record {number}")
-        for number, record in enumerate(records.take(_PROBED_RECORDS))
+        for number, record in enumerate(records.take(PROBED_RECORDS))
     ]
-    lengths, predictions, largest = zip(*probed, strict=True)
-    for name, values in (
-        (features.INPUT_IDS, lengths),
-        (features.MASKED_LM_POSITIONS, predictions),
-    ):
-        for number, value in enumerate(values):
-            if value != values[0]:
+    for number, each in enumerate(probed):
+        for name, first, value in zip(_MEASURED, probed[0], each, strict=True):
+            if value != first:
                 raise errors.InputError(
-                    f"{file}: {name} has {values[0]} values in record 0, but {value} "
-                    f"in record {number}; make the file again with one setting"
+                    f"{file}: {name}: {first} in record 0, but {value} in record "
+                    f"{number}; make the file again with one setting"
                 )
+    length, predictions, layout = probed[0]
     known = {
-        "max_seq_length": lengths[0],
-        "max_predictions_per_seq": predictions[0],
-        "sentence_task": "next",  # of the original, whose records have no metadata
+        "max_seq_length": length,
+        "max_predictions_per_seq": predictions,
+        # The original's records have labels, and no metadata.
+        "sentence_task": "next" if layout.has_labels else "none",
     }
-    if not predictions[0]:
+    if not predictions:
         known["masking"] = UNMASKED
-    return Contents(file, count, known, max(largest))
+    return Contents(file, count, known, layout, is_probed=True)
+
+
+_MEASURED = "values of input_ids", "values of masked_lm_positions", "features"
 
 
 def _measure(serialized, where):
-    """Checks one record; returns its numbers of tokens and predictions, and top id."""
+    """Checks one record; returns its numbers of tokens and predictions, and Layout."""
     try:
         held = tf.train.Example.FromString(serialized).features.feature
     except protobuf.DecodeError as error:
         raise errors.InputError(
             f"{where} is no tf.train.Example; give files of create_pretraining_data.py"
         ) from error
-    tokens = len(held[features.INPUT_IDS].int64_list.value)
     is_masked = any(name in held for name in PREDICTIONS)
+    has_labels = features.NEXT_SENTENCE_LABELS in held
+    ids, segments = (
+        other if other in held and name not in held else name
+        for name, other in _OTHER_NAMES.items()
+    )
+    tokens = len(held[ids].int64_list.value)
     predictions = len(held[features.MASKED_LM_POSITIONS].int64_list.value)
-    wanted = [(name, "int64", tokens) for name in features.ENCODER_INPUTS]
-    wanted.append((features.NEXT_SENTENCE_LABELS, "int64", 1))
+    is_integer = held[features.MASKED_LM_WEIGHTS].int64_list.value
+    layout = Layout(ids, segments, has_labels, "int64" if is_integer else "float")
+    wanted = [(name, "int64", tokens) for name in (ids, features.INPUT_MASK, segments)]
+    if has_labels:
+        wanted.append((features.NEXT_SENTENCE_LABELS, "int64", 1))
     if is_masked:
         wanted += [(name, "int64", predictions) for name in _INTEGER_PREDICTIONS]
-        wanted.append((features.MASKED_LM_WEIGHTS, "float", predictions))
+        wanted.append((features.MASKED_LM_WEIGHTS, layout.weights, predictions))
     for name, kind, length in wanted:
         values = getattr(held[name], f"{kind}_list").value
         if not values:
@@ -221,7 +257,7 @@ def _measure(serialized, where):
                 f"{where} has {len(values)} values of {name} where there should be "
                 f"{length}; make the file again with create_pretraining_data.py"
             )
-    return tokens, predictions, max(held[features.INPUT_IDS].int64_list.value)
+    return tokens, predictions, layout
 
 
 def count_records(file: str, size: int) -> int:
@@ -249,15 +285,18 @@ def count_records(file: str, size: int) -> int:
     return count
 
 
-def spec(max_seq_length, max_predictions_per_seq):
+def spec(max_seq_length, max_predictions_per_seq, layout=ORIGINAL):
     """Features for tf.io.parse_example; unmasked text has 0 predictions, no masks."""
     sequence = tf.io.FixedLenFeature([max_seq_length], tf.int64)
-    parsed = {features.NEXT_SENTENCE_LABELS: tf.io.FixedLenFeature([], tf.int64)}
-    parsed |= dict.fromkeys(features.ENCODER_INPUTS, sequence)
+    names = (layout.input_ids, features.INPUT_MASK, layout.segment_ids)
+    parsed = dict.fromkeys(names, sequence)
+    if layout.has_labels:
+        parsed[features.NEXT_SENTENCE_LABELS] = tf.io.FixedLenFeature([], tf.int64)
     if max_predictions_per_seq:
         lengths = [max_predictions_per_seq]
         integers = tf.io.FixedLenFeature(lengths, tf.int64)
-        weights = tf.io.FixedLenFeature(lengths, tf.float32)
+        kind = tf.int64 if layout.weights == "int64" else tf.float32
+        weights = tf.io.FixedLenFeature(lengths, kind)
         parsed |= dict.fromkeys(_INTEGER_PREDICTIONS, integers)
         parsed[features.MASKED_LM_WEIGHTS] = weights
     return parsed
@@ -270,22 +309,36 @@ def is_of_a_record(error, names):
     """
     if isinstance(error, tf.errors.InvalidArgumentError):
         quoted = [f"{word}: {name}" for word in ("Key", "Feature") for name in names]
-        return any(text in error.message for text in (_NO_EXAMPLE, *quoted))
+        parts = (_NO_EXAMPLE, OUT_OF_RANGE, *quoted)
+        return any(text in error.message for text in parts)
     return isinstance(error, tf.errors.DataLossError | UnicodeDecodeError)
 
 
-def find_damage(file, parse):
-    """Parses a whole file, string [N] at a time; returns its damage or None."""
+def find_damage(file, parse, limits, count=-1):
+    """Parses records of a file, string [N] at a time; returns the damage or None.
+
+    `limits` has the first integer that is too large, by feature; `count` is the number
+    of records, -1 for all.
+    """
     # No parallel calls: the first error is then that of the first bad record.
-    parsed = tf.data.TFRecordDataset(file).batch(_SCANNED_RECORDS).map(parse)
+    records = tf.data.TFRecordDataset(file).take(count).batch(_SCANNED_RECORDS)
     number = 0
     try:
-        for _ in parsed:
+        for parsed in records.map(parse).as_numpy_iterator():
+            for name, limit in limits.items():
+                values = parsed[name].reshape(len(parsed[name]), -1)
+                for row, column in np.argwhere((values < 0) | (values >= limit)):
+                    return (
+                        f"{file}: record {number + row} has {name}="
+                        f"{values[row, column]}, not 0 to {limit - 1}; give the config "
+                        f"and vocabulary that it was made for, or make it again"
+                    )
             number += _SCANNED_RECORDS
     except (tf.errors.OpError, UnicodeDecodeError) as error:
         reason = "one is no tf.train.Example"
         if isinstance(error, tf.errors.OpError) and _NO_EXAMPLE not in error.message:
             reason = _reason(error)
         last = number + _SCANNED_RECORDS - 1
-        return f"{file}: damaged between records {number} and {last} ({reason})"
+        text = f"damaged between records {number} and {last} ({reason})"
+        return f"{file}: {text}; {AGAIN}"
     return None

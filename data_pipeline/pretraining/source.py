@@ -9,9 +9,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, errors, wording
+from contract import atomic_files, errors, features, wording
 from data_pipeline.pretraining import metadata
 from data_pipeline.tables import file_patterns
 
@@ -59,10 +60,6 @@ class PretrainingData(abc.ABC):
         """The held-out data in their order, without a seed; None: each counts once."""
 
     @abc.abstractmethod
-    def digest(self) -> str:
-        """A short text that differs where the training data do."""
-
-    @abc.abstractmethod
     def explain(self, error: Exception) -> str | None:
         """Why reading failed, if that raised the error."""
 
@@ -105,6 +102,9 @@ class RecordSource:
     has_masks: bool  # if not, a batch is masked when it is read
     max_seq_length: int  # S, in tokens
     max_predictions_per_seq: int  # P, of the records or of the masks to come
+    vocab_size: int  # rows of the network's table
+    type_vocab_size: int = 0  # of its table of segments; 0: it has none
+    layout: metadata.Layout = metadata.ORIGINAL
     is_masked: bool = True  # whether tokens are hidden at all, not left to right
     # Of all files: the tokens predicted left to right, and the text that they are; or
     # 0 where a file has no such count.
@@ -115,6 +115,60 @@ class RecordSource:
     @property
     def count(self) -> int:
         return sum(self.counts)
+
+    @property
+    def spec(self) -> dict[str, tf.io.FixedLenFeature]:
+        """For tf.io.parse_example."""
+        predictions = self.max_predictions_per_seq if self.has_masks else 0
+        return metadata.spec(self.max_seq_length, predictions, self.layout)
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """{feature: the first integer that is too large}."""
+        limits = {
+            features.INPUT_IDS: self.vocab_size,
+            features.INPUT_MASK: 2,
+            features.SEGMENT_IDS: self.type_vocab_size or np.iinfo(np.int32).max,
+            features.NEXT_SENTENCE_LABELS: 2,
+        }
+        if self.has_masks:
+            limits[features.MASKED_LM_POSITIONS] = self.max_seq_length
+            limits[features.MASKED_LM_IDS] = self.vocab_size
+        return limits
+
+    def parse(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Features of records, string [N]: int64, and float32 weights."""
+        parsed = tf.io.parse_example(serialized, self.spec)
+        parsed[features.INPUT_IDS] = parsed.pop(self.layout.input_ids)
+        parsed[features.SEGMENT_IDS] = parsed.pop(self.layout.segment_ids)
+        if not self.layout.has_labels:
+            labels = tf.zeros_like(parsed[features.INPUT_IDS][:, 0])
+            parsed[features.NEXT_SENTENCE_LABELS] = labels
+        if (weights := parsed.get(features.MASKED_LM_WEIGHTS)) is not None:
+            parsed[features.MASKED_LM_WEIGHTS] = tf.cast(weights, tf.float32)
+        return parsed
+
+    def parse_checked(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        """`parse` to int32, in a graph; InvalidArgumentError for a value beyond."""
+        parsed = self.parse(serialized)
+        # As unsigned integers, negative ones are the largest.
+        is_wrong = [
+            tf.reduce_any(tf.bitcast(parsed[name], tf.uint64) >= np.uint64(limit))
+            for name, limit in self.limits.items()
+        ]
+        is_right = tf.logical_not(tf.reduce_any(tf.stack(is_wrong)))
+        check = tf.debugging.Assert(is_right, [metadata.OUT_OF_RANGE])
+        with tf.control_dependencies([check]):
+            return {
+                name: tf.identity(value)
+                if value.dtype == tf.float32
+                else tf.cast(value, tf.int32)
+                for name, value in parsed.items()
+            }
+
+    def find_damage(self, file: str, count: int = -1) -> str | None:
+        """As metadata.find_damage."""
+        return metadata.find_damage(file, self.parse, self.limits, count)
 
 
 def find(spec: str, flag: str = "input_file") -> list[str]:
@@ -138,6 +192,7 @@ def check_records(
     max_seq_length: int | None,
     max_predictions_per_seq: int,
     vocab_size: int,
+    type_vocab_size: int = 0,
     spare_rows: int = 0,
     vocab: Sequence[str] | None = None,
     do_lower_case: bool | None = None,
@@ -148,9 +203,10 @@ def check_records(
 
     Records without metadata are counted, for which their file is read once. The
     network's table has `vocab_size` rows, at most `spare_rows` more than the
-    vocabulary. `vocab` is Tokenizer.definition; where it or `do_lower_case` is None, it
-    is not checked, and records of any length will do where `max_seq_length` is. Not
-    `is_masked` are records that are read as they are, such as those left to right.
+    vocabulary, and that of segments `type_vocab_size`, 0 for none. `vocab` is
+    Tokenizer.definition; where it or `do_lower_case` is None, it is not checked, and
+    records of any length will do where `max_seq_length` is. Not `is_masked` are records
+    that are read as they are, such as those left to right.
 
     Raises:
         ValueError: something does not fit; names file, flag and both values.
@@ -187,16 +243,30 @@ def check_records(
     for name in metadata.TEXT_COUNTS:
         numbers = [each.known.get(name, 0) for each in contents if each.count]
         text_counts[name] = sum(numbers) if all(numbers) else 0
-    return RecordSource(
+    records = RecordSource(
         files=tuple(files),
         counts=counts,
         sentence_task=shared["sentence_task"][0],
         has_masks=has_masks,
         max_seq_length=shared["max_seq_length"][0],
         max_predictions_per_seq=max_predictions_per_seq,
+        vocab_size=vocab_size,
+        type_vocab_size=type_vocab_size,
+        layout=contents[0].layout,
         is_masked=is_masked,
         **text_counts,
     )
+    probed = [content.file for content in contents if content.is_probed]
+    for file in probed:
+        if damage := records.find_damage(file, metadata.PROBED_RECORDS):
+            raise errors.InputError(damage)
+    if probed:
+        print(
+            f"--{flag}: {wording.count(len(probed), 'file')} without {metadata.SUFFIX},"
+            f" read as {records.layout}, sentence_task={records.sentence_task}, "
+            f"{'masked' if has_masks else 'not masked'}"
+        )
+    return records
 
 
 def _agreed(contents, flag):
@@ -213,6 +283,13 @@ def _agreed(contents, flag):
                     f"{content.file} {name}={value}; give only files that were made "
                     "with the same settings"
                 )
+    for content in contents:
+        if content.layout != contents[0].layout:
+            raise errors.InputError(
+                f"--{flag}: the records of {contents[0].file} have "
+                f"{contents[0].layout}, those of {content.file} {content.layout}; give "
+                "only files of one program"
+            )
     return shared
 
 
@@ -235,14 +312,6 @@ def _check_vocabulary(contents, shared, vocab_size, spare_rows, vocab):
                 f"{digest}, {entries} entries) than --vocab_file (digest "
                 f"{own_digest}); give the one they were made with, or make the records "
                 "again"
-            )
-    for content in contents:
-        if content.largest_id is not None and content.largest_id >= vocab_size:
-            raise errors.InputError(
-                f"the records of {content.file} hold the token id "
-                f"{content.largest_id}, but the network (--pretrained or "
-                f"--bert_config_file) has vocab_size={vocab_size}; give the config "
-                "that belongs to the vocabulary they were made with"
             )
 
 

@@ -4,7 +4,7 @@ import csv
 import gzip
 import itertools
 import json
-import os
+import shlex
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +20,8 @@ _CHUNK_BYTES = 1 << 20
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _SPELLED = {"tab": "\t", "\\t": "\t", "none": ""}  # delimiters and quotes of flags
 _SAMPLE_LINES = 20  # that show what separates cells
+_SAMPLE_BYTES = 1 << 12  # that show the encoding
+_BYTES_A_ZERO = 5  # a text has fewer zeros; UTF-16 has more, for each ASCII character
 _WORKBOOKS = ("xlsx", "xls", "ods")
 
 
@@ -115,6 +117,8 @@ def lines(path: str, part: Part = WHOLE) -> Iterator[tuple[int, str]]:
     number = part.first_line
     begun: list[bytes] = []  # pieces of a line whose end is not read yet
     for block in blocks(path, part):
+        if not (number or begun):
+            _check_beginning(path, block)
         *whole, last = block.split(b"\n")
         for line in whole:
             number += 1
@@ -125,32 +129,47 @@ def lines(path: str, part: Part = WHOLE) -> Iterator[tuple[int, str]]:
         yield number + 1, _decode(path, number + 1, last)
 
 
+def check_beginning(path: str) -> None:
+    """Refuses a file that begins as a workbook or as UTF-16 does."""
+    for data in blocks(path, Part(stop=_SAMPLE_BYTES)):
+        _check_beginning(path, data)
+
+
+def _check_beginning(path, data):
+    remedy, sample = "", data[:_SAMPLE_BYTES]
+    if sample.startswith(b"PK\x03\x04"):
+        remedy = 'it looks like a workbook (.xlsx): save the table as "CSV UTF-8"'
+    elif sample.startswith((b"\xff\xfe", b"\xfe\xff")) or (
+        sample.count(0) * _BYTES_A_ZERO > len(sample)
+    ):
+        remedy = _convert(path, "UTF-16")
+    if remedy:
+        raise errors.InputError(f"{path}:1: is not UTF-8; {remedy}")
+
+
 def _decode(path: str, number: int, line: bytes) -> str:
     if number == 1:
         line = line.removeprefix(b"\xef\xbb\xbf")
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
+        remedy = "convert the file to UTF-8"
+        if sum(byte > 127 for byte in line) * 4 < len(line):  # a few accents or quotes
+            remedy = _convert(path, "WINDOWS-1252")
         raise errors.InputError(
             f"{path}:{number}: byte {line[error.start]:#04x}, number {error.start + 1} "
-            f"of the line, is not UTF-8; {_encoding_remedy(path, number, line)}"
+            f"of the line, is not UTF-8; {remedy}"
         ) from None
 
 
-def _encoding_remedy(path: str, number: int, line: bytes) -> str:
-    """The remedy for a file that is not UTF-8, by what its line looks like."""
-    if number == 1 and line.startswith(b"PK\x03\x04"):
-        return 'it looks like a workbook (.xlsx): save the table as "CSV UTF-8"'
-    encoding = ""
-    if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")):
-        encoding = "UTF-16"
-    elif sum(byte > 127 for byte in line) * 4 < len(line):  # a few accents or quotes
-        encoding = "WINDOWS-1252"
-    if not encoding:
-        return "convert the file to UTF-8"
+def _convert(path: str, encoding: str) -> str:
+    """The remedy for a file of another encoding."""
+    name = shlex.quote(path)
+    source = f"gzip -dc {name} | " if path.endswith(".gz") else ""
+    name = "" if source else f" {name}"
     return (
         f'it looks like {encoding}: save it as "CSV UTF-8", or convert the file to '
-        f"UTF-8 by iconv -f {encoding} -t UTF-8 {os.path.basename(path)} > NEW_FILE"
+        f"UTF-8 by {source}iconv -f {encoding} -t UTF-8{name} > NEW_FILE"
     )
 
 

@@ -224,11 +224,11 @@ class Coverage(NamedTuple):
 
 
 def coverage(tokenizer: base.Tokenizer, counts: word_counts.WordCounts) -> Coverage:
-    """Spells every counted word with the tokens of a tokenizer."""
+    """Spells every word with the tokens of a tokenizer; too long ones are [UNK]."""
     unk_id = -1 if tokenizer.unk_id is None else tokenizer.unk_id
     words = list(counts.words)
     times = np.fromiter(counts.words.values(), np.int64, len(words))
-    whole = unknown = pieces = 0
+    whole, unknown, pieces = 0, counts.num_too_long, counts.num_too_long
     for start in range(0, len(words), _BATCH_WORDS):
         ids = tokenizer.tokenize(words[start : start + _BATCH_WORDS])  # [B, (S)]
         lengths = ids.row_lengths().numpy()
@@ -237,5 +237,5 @@ def coverage(tokenizer: base.Tokenizer, counts: word_counts.WordCounts) -> Cover
         whole += int(times_here[(lengths == 1) & ~is_unknown].sum())
         unknown += int(times_here[is_unknown].sum())
         pieces += int(times_here @ lengths)
-    total = max(int(times.sum()), 1)
+    total = max(int(times.sum()) + counts.num_too_long, 1)
     return Coverage(whole / total, unknown / total, pieces / total)

@@ -30,9 +30,10 @@ class Words:
     do_lower_case: bool
 
     def __call__(self, content: tf.Tensor) -> tf.Tensor:
-        """The words [W] of a scalar."""
+        """The words [W] of a scalar; too long ones have more than MAX_WORD_BYTES."""
         lines = tf.strings.split(content, "\n")
-        return normalization.split_words(lines, self.do_lower_case).flat_values
+        normalized = normalization.normalize(lines, self.do_lower_case)
+        return normalization.split(normalized).flat_values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +67,9 @@ class WordCounts:
     characters: dict[str, int]  # also in words that were dropped
     num_words: int  # running words of the corpus
     dropped_below: int  # below it, words were dropped to save memory; 0: none was
+    num_too_long: int = 0  # running words that no word pieces spell, beside num_words
+    num_lines: int = 0
+    num_invalid_lines: int = 0  # lines that are not UTF-8
 
 
 def count_files(
@@ -106,13 +110,15 @@ def count(
     table: collections.Counter[bytes] = collections.Counter()
     rare: collections.Counter[str] = collections.Counter()
     num_words = num_ranges = num_bytes = dropped_below = 0
+    others = np.zeros(3, np.int64)
     total = len(corpus.range_files)
     sizes = corpus.range_sizes()
     groups = corpus.groups(np.arange(total), GROUP_BYTES)
     report(0, total, MB=0, words=0)
     parts = (executor.submit(count_ranges, corpus.part(g), split) for g in groups)
     counted = _ahead(parts, 2 * num_workers)
-    for group, (words, counts) in zip(groups, counted, strict=True):
+    for group, (words, counts, numbers) in zip(groups, counted, strict=True):
+        others += numbers
         for word, number in zip(words, counts, strict=True):
             table[word] += number
         if len(table) > MAX_WORDS:
@@ -129,7 +135,9 @@ def count(
         )
     decoded = {word.decode("utf-8"): number for word, number in table.items()}
     characters = rare + characters_of(decoded)
-    return WordCounts(decoded, dict(characters), num_words, dropped_below)
+    return WordCounts(
+        decoded, dict(characters), num_words, dropped_below, *others.tolist()
+    )
 
 
 def _ahead(submitted: Iterable[futures.Future], count: int) -> Iterator[Any]:
@@ -145,16 +153,26 @@ def _ahead(submitted: Iterable[futures.Future], count: int) -> Iterator[Any]:
 
 def count_ranges(
     corpus: byte_ranges.Corpus, split: Split
-) -> tuple[list[bytes], list[int]]:
-    """The different words in all ranges of a corpus, and how often each occurs."""
+) -> tuple[list[bytes], list[int], tuple[int, int, int]]:
+    """The different words in all ranges of a corpus, and how often each occurs.
+
+    Also the numbers of words that are too long, of lines, and of invalid lines.
+    """
     counts: collections.Counter[bytes] = collections.Counter()
     count_text = _counter(split)
+    num_too_long = num_lines = num_invalid = 0
     for index in range(len(corpus.range_files)):
-        words, times = count_text(corpus.read(index))
+        text = corpus.read(index)
+        lines, invalid = byte_ranges.count_lines(text)
+        num_lines, num_invalid = num_lines + lines, num_invalid + invalid
+        words, times = count_text(text)
         pairs = zip(words.numpy().tolist(), times.numpy().tolist(), strict=True)
         for word, number in pairs:
             counts[word] += number
-    return list(counts), list(counts.values())
+    if isinstance(split, Words):
+        too_long = [word for word in counts if len(word) > normalization.MAX_WORD_BYTES]
+        num_too_long = sum(counts.pop(word) for word in too_long)
+    return list(counts), list(counts.values()), (num_too_long, num_lines, num_invalid)
 
 
 @functools.cache

@@ -50,7 +50,7 @@ def number_of(input_ids):
 
 def serialized(actual):
     def feature(name, items):
-        if name == "masked_lm_weights":
+        if isinstance(items[0], float):
             return tf.train.Feature(float_list=tf.train.FloatList(value=items))
         return tf.train.Feature(int64_list=tf.train.Int64List(value=items))
 

@@ -20,7 +20,8 @@ from data_pipeline.pretraining import metadata
 from data_pipeline.pretraining.creation import job as creation_job
 from data_pipeline.text import base
 
-COUNTS = ("documents", "words", "bytes", "tokens", "instances")
+COUNTS = ("documents", "words", "bytes", "tokens", "unknown_tokens")
+RECORD_COUNTS = ()
 IN_METADATA = metadata.TEXT_COUNTS
 
 
@@ -54,6 +55,7 @@ def cut(
     if documents:
         ids = job.tokenizer.tokenize(documents)  # [B, (S)]
         tokens, lengths = ids.values.numpy(), ids.row_lengths().numpy()
+    num_unknown = int(np.sum(tokens == job.tokenizer.unk_id))
     special = SpecialTokens.from_tokenizer(job.tokenizer)
     has_tokens = lengths > 0
     if special.end_id is not None:
@@ -64,8 +66,9 @@ def cut(
         "words": sum(len(document.split()) for document in kept),
         "bytes": sum(len(document.encode("utf-8")) for document in kept),
         "tokens": int(lengths.sum()),
+        "unknown_tokens": num_unknown,
     }
-    counted = np.array([counts[name] for name in COUNTS[:-1]], np.int64)
+    counted = np.array([counts[name] for name in COUNTS], np.int64)
     return {"tokens": tokens.astype(features.INTEGER, copy=False), "counts": counted}
 
 
@@ -102,7 +105,7 @@ class Unit:
 
     tokens: np.ndarray  # int32 [T], the documents with their ends
     numbers: np.ndarray  # int64 [N], of the blocks, as shuffled
-    counts: dict[str, int]  # documents, words, bytes and tokens of the text
+    counts: dict[str, int]  # COUNTS
     special: SpecialTokens
     max_seq_length: int  # S
 
@@ -130,8 +133,8 @@ class Unit:
 
     def records(
         self, job: creation_job.Job, chosen: np.ndarray, rng: np.random.Generator
-    ) -> Iterator[bytes]:
-        """Serialized tf.train.Examples of some blocks, in order; draws nothing."""
+    ) -> tuple[Iterator[bytes], tuple[int, ...]]:
+        """Serialized tf.train.Examples of some blocks, in order, and RECORD_COUNTS."""
         numbers, special = self.numbers[chosen], self.special
         lengths = self.lengths(numbers)[:, None]
         column = np.arange(self.max_seq_length)
@@ -147,7 +150,7 @@ class Unit:
             features.SEGMENT_IDS: np.zeros(input_ids.shape, np.uint8),
             features.NEXT_SENTENCE_LABELS: np.zeros((len(numbers), 1), np.uint8),
         }
-        return tf_records.records(arrays)
+        return tf_records.records(arrays), ()
 
 
 def join(
@@ -168,7 +171,7 @@ def join(
     return Unit(
         tokens=np.concatenate(parts),
         numbers=np.random.default_rng(job.seed(1, unit)).permutation(count),
-        counts=dict(zip(COUNTS[:-1], totals, strict=True)),
+        counts=dict(zip(COUNTS, totals, strict=True)),
         special=special,
         max_seq_length=length,
     )

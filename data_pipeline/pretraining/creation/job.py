@@ -20,6 +20,7 @@ is written whole under its name, so what is there need not be done again:
     complete-00000.json               says that an output file is complete
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -40,6 +41,7 @@ UNIT_BYTES = 1 << 24
 CHUNK_BYTES = 1 << 18
 SHARD_SUFFIX = "-records"
 _JOB, _CORPUS = "job.json", "corpus.json"
+_FORMAT = 2  # of the files in the work directory
 MIN_TASKS = 8  # that write a unit, so that small corpora use all cores
 
 
@@ -52,6 +54,7 @@ class Job:
     vocab_file: str
     settings: metadata.Metadata  # its counts are 0
     gpt_tokenizer: str | None = None  # as in opening.open_vocabulary
+    allow_unknown_words: bool = False  # also where most tokens are [UNK]
 
     @property
     def work_dir(self) -> str:
@@ -108,6 +111,15 @@ class Job:
         """The marker of an output file that is complete."""
         return self.path(f"complete-{file:05}.json")
 
+    def has_records(self, path: str) -> bool:
+        """Whether an output file is whole, by its metadata."""
+        about = metadata.read(path)
+        if about is None or not tf.io.gfile.exists(path):
+            return False
+        is_whole = about.num_bytes == tf.io.gfile.stat(path).length
+        settings = dataclasses.asdict(about) | metadata.NO_COUNTS
+        return is_whole and settings == dataclasses.asdict(self.settings)
+
     def unpacked_path(self, index: int) -> str:
         return self.path(f"input-{index:05}.txt")
 
@@ -159,6 +171,7 @@ def begin(job: Job) -> list[int]:
     record = {
         **dataclasses.asdict(job),
         "input_sizes": file_patterns.sizes(job.input_files),
+        "work_format": _FORMAT,
     }
     record = json.loads(json.dumps(record))
     path = job.path(_JOB)
@@ -173,9 +186,6 @@ def begin(job: Job) -> list[int]:
             tf.io.gfile.makedirs(os.path.dirname(output) or ".")
         tf.io.gfile.makedirs(job.work_dir)
         atomic_files.write_json(path, record, shared=True)
-    for output in job.output_files:
-        for left in tf.io.gfile.glob(f"{output}{atomic_files.SUFFIX}-*"):
-            atomic_files.remove(left)  # of a killed `tasks.assemble`
     return [
         index
         for index, file in enumerate(job.input_files)
@@ -220,5 +230,23 @@ def write_plan(job: Job) -> UnitPlan:
 
 
 def end(job: Job) -> None:
-    """Removes the work directory of a job whose files are all assembled."""
-    tf.io.gfile.rmtree(job.work_dir)
+    """Removes the work directory of a job whose files are all assembled.
+
+    Another process may still write into it; that, or the next job, removes the rest.
+    """
+    atomic_files.remove(job.path(_JOB))  # first, see `is_under_way`
+    for output in job.output_files:
+        for left in tf.io.gfile.glob(f"{output}{atomic_files.SUFFIX}-*"):
+            atomic_files.remove(left)  # of a killed `tasks.assemble`
+    with contextlib.suppress(tf.errors.OpError):
+        tf.io.gfile.rmtree(job.work_dir)
+
+
+def is_under_way(job: Job) -> bool:
+    """Whether no process has called `end` since `begin`."""
+    return tf.io.gfile.exists(job.path(_JOB))
+
+
+def is_done(job: Job) -> bool:
+    """Whether another process has ended the job, and its records are whole."""
+    return not is_under_way(job) and all(map(job.has_records, job.output_files))

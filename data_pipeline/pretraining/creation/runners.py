@@ -1,6 +1,7 @@
 """Runs the tasks of creation: on the cores of this machine, or on a cluster by Beam."""
 
 import collections
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
@@ -9,10 +10,11 @@ from typing import Any
 from contract import errors
 from data_pipeline import engines
 from data_pipeline.pretraining.creation import job as creation_job
+from data_pipeline.pretraining.creation import summary
 from data_pipeline.pretraining.creation import tasks as creation_tasks
 from data_pipeline.vocabularies import byte_ranges
 
-Totals = dict[str, int]  # keys: tasks.COUNTS of an objective
+Totals = dict[str, int]  # keys: tasks.count_names
 
 
 def run_local(
@@ -23,6 +25,8 @@ def run_local(
 ) -> Totals:
     """Does what is left of a job, on the `num_workers` of `processes.start`.
 
+    Returns the counts, or {} where another process has ended the job meanwhile.
+
     `report` is called as report(done, total, instances=n), also before the first task.
 
     Raises:
@@ -30,7 +34,7 @@ def run_local(
             in the way, or the corpus holds nothing.
     """
     totals: collections.Counter[str] = collections.Counter()
-    with engines.failures_explained(job.work_dir):
+    with _done_elsewhere(job), engines.failures_explained(job.work_dir):
         _results(
             executor.submit(
                 byte_ranges.unpack, job.input_files[i], job.unpacked_path(i)
@@ -43,12 +47,27 @@ def run_local(
         sent = dataclasses.replace(job, input_files=())
         for done, counts in enumerate(_written(sent, executor, num_workers), start=1):
             totals.update(counts)
+            if done == job.num_tasks:
+                _check(job, totals, is_whole=False)
             report(done, total, instances=totals["instances"])
-        _check_totals(job, totals)
+        _check(job, totals, is_whole=True)
         files = range(len(job.output_files))
         _results(executor.submit(creation_tasks.assemble, sent, file) for file in files)
         creation_job.end(job)
-    return dict(totals)
+        return dict(totals)
+    return {}
+
+
+@contextlib.contextmanager
+def _done_elsewhere(job: creation_job.Job) -> Iterator[None]:
+    """Drops an error where another process has ended the same job."""
+    try:
+        yield
+    except _Refused:
+        raise
+    except (OSError, errors.InputError):  # a file of the job cannot be read
+        if not creation_job.is_done(job):
+            raise
 
 
 def _written(
@@ -84,14 +103,23 @@ def _results(submitted: Iterable[futures.Future]) -> list[Any]:
     return [future.result() for future in list(submitted)]
 
 
-def _check_totals(job: creation_job.Job, totals: Totals) -> None:
-    if not totals.get("instances"):
+def _check(job: creation_job.Job, totals: Totals, *, is_whole: bool) -> None:
+    """Ends a job whose first unit, a sample of the corpus, or whole is refused."""
+    try:
+        summary.check(job, totals)
+        if is_whole and not totals["instances"]:
+            raise errors.InputError(
+                f"--input_file: {len(job.input_files)} files hold no document with a "
+                "token, so there is nothing to train on; give UTF-8 text, one sentence "
+                "a line, blank lines between documents"
+            )
+    except errors.InputError as error:
         creation_job.end(job)
-        raise errors.InputError(
-            f"--input_file: {len(job.input_files)} files hold no document with a "
-            "token, so there is nothing to train on; give UTF-8 text, one sentence a "
-            "line, blank lines between documents"
-        )
+        raise _Refused(str(error)) from error
+
+
+class _Refused(errors.InputError):
+    """The text is refused, whatever other processes do."""
 
 
 def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
@@ -103,12 +131,14 @@ def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
         OSError, ValueError: as in `run_local` and `engines.open_beam`.
     """
     each = engines.open_beam(options)
-    with engines.failures_explained(job.work_dir):
+    with _done_elsewhere(job), engines.failures_explained(job.work_dir):
         each(creation_job.unpack, job, creation_job.begin(job))
         units = range(len(creation_job.write_plan(job).units))
         each(creation_tasks.write_unit, job, units)
+        _check(job, creation_tasks.totals(job, unit=0), is_whole=False)
         totals = creation_tasks.totals(job)
-        _check_totals(job, totals)
+        _check(job, totals, is_whole=True)
         each(creation_tasks.assemble, job, range(len(job.output_files)))
         creation_job.end(job)
-    return totals
+        return totals
+    return {}

@@ -55,6 +55,11 @@ class Pairs:
     def __len__(self):
         return len(self.document)
 
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all segments; none is open."""
+        return int((self.a_end - self.a_start + self.b_end - self.b_start).sum())
+
     def move(self, tokens, documents):
         """The same pairs where so many tokens and documents come before theirs."""
         is_open = self.b_start < 0
@@ -307,7 +312,9 @@ def assemble(pairs, tokens, *, special, max_seq_length, sentence_task):
     return input_ids, total[:, 0], first[:, 0]
 
 
-COUNTS = ("documents", "sentences", "tokens", "instances")
+COUNTS = ("documents", "sentences", "tokens", "unknown_tokens", "random_next")
+# `segment_tokens` are those of A and B, of which the length limit leaves `used_tokens`.
+RECORD_COUNTS = ("segment_tokens", "used_tokens")
 IN_METADATA = ()
 
 
@@ -336,18 +343,10 @@ class Unit:
 
     documents: Documents
     pairs: Pairs
+    counts: dict[str, int]  # COUNTS
 
     def __len__(self):
         return len(self.pairs)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Documents, sentences and tokens of the text."""
-        return {
-            "documents": len(self.documents),
-            "sentences": len(self.documents.sentence_ends) - 1,
-            "tokens": len(self.documents.tokens),
-        }
 
     def in_metadata(self, chosen: np.ndarray, first: int) -> tuple[int, ...]:
         """The values of IN_METADATA: none."""
@@ -355,10 +354,11 @@ class Unit:
 
     def records(
         self, job: creation_job.Job, chosen: np.ndarray, rng: np.random.Generator
-    ) -> Iterator[bytes]:
-        """Serialized tf.train.Examples of some pairs, in order."""
+    ) -> tuple[Iterator[bytes], tuple[int, ...]]:
+        """Serialized tf.train.Examples of some pairs, in order, and RECORD_COUNTS."""
         settings, tokenizer, pairs = job.settings, job.tokenizer, self.pairs
         pairs = fill(pairs.take(chosen), self.documents, rng)
+        whole = pairs.num_tokens
         pairs = truncate(pairs, _max_tokens(job), settings.sentence_task, rng)
         input_ids, lengths, first_lengths = assemble(
             pairs,
@@ -390,7 +390,7 @@ class Unit:
                 continues = input_ids >= vocab.vocab_size
                 input_ids %= vocab.vocab_size
             arrays |= masking.mask(input_ids, lengths, rule, vocab, draws, continues)
-        return tf_records.records(arrays)
+        return tf_records.records(arrays), (whole, pairs.num_tokens)
 
 
 def _max_tokens(job):
@@ -417,7 +417,13 @@ def join(
         num_documents += len(documents[-1])
     joined = join_pairs(pairs)
     order = np.random.default_rng(job.seed(1, unit)).permutation(len(joined))
-    return Unit(join_documents(documents), joined.take(order))
+    text = join_documents(documents)
+    ids = text.tokens % job.tokenizer.vocab_size  # without marks of segmented words
+    counts = (
+        *(len(text), len(text.sentence_ends) - 1, len(text.tokens)),
+        *(int(np.sum(ids == job.tokenizer.unk_id)), int(joined.label.sum())),
+    )
+    return Unit(text, joined.take(order), dict(zip(COUNTS, counts, strict=True)))
 
 
 def _from(kind, arrays):

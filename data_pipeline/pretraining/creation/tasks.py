@@ -30,9 +30,12 @@ from contract import atomic_files, features, json_files
 from data_pipeline.pretraining import metadata
 from data_pipeline.pretraining.creation import blocks, sentence_pairs
 from data_pipeline.pretraining.creation import job as creation_job
+from data_pipeline.vocabularies import byte_ranges
 
 BATCH_ROWS = 2048  # assembled at a time: some megabytes, which stay in the cache
 _COPY_BYTES = 1 << 24
+# What `cut` counts of the text itself; `ranges` are those that are not blank.
+TEXT_COUNTS = ("lines", "invalid_lines", "ranges")
 _INSTANCES = {metadata.MASKED_LM: sentence_pairs, metadata.LEFT_TO_RIGHT: blocks}
 
 
@@ -47,24 +50,35 @@ def cut(job: creation_job.Job, unit: int, chunk: int) -> None:
         return
     plan = creation_job.load_plan(job)
     texts = [plan.text.read(int(index)) for index in plan.chunks(unit)[chunk]]
+    counts = [
+        (*byte_ranges.count_lines(t), not t.isspace() and t != b"") for t in texts
+    ]
     buffer = io.BytesIO()
-    np.savez(buffer, **_instances(job).cut(job, unit, chunk, texts))
+    text_counts = np.sum(counts, axis=0, dtype=np.int64)
+    arrays = _instances(job).cut(job, unit, chunk, texts)
+    np.savez(buffer, text_counts=text_counts, **arrays)
     atomic_files.write_bytes(path, buffer.getvalue(), shared=True)
 
 
 def write(job: creation_job.Job, unit: int, task: int) -> dict[str, int]:
     """Writes a task's shards of a unit, all of whose chunks are cut.
 
-    Returns the COUNTS of the objective; task 0 counts what the text of the unit holds.
+    Returns `count_names`; task 0 counts what the text of the unit holds.
     """
     marker = job.counts_path(unit, task)
     if tf.io.gfile.exists(marker):
         return json_files.read_object(marker)
-    instances = _load_unit(job, unit)
+    try:
+        instances, text_counts = _load_unit(job, unit)
+    except tf.errors.NotFoundError:
+        if tf.io.gfile.exists(marker):  # another process was faster
+            return json_files.read_object(marker)
+        raise
     rng = np.random.default_rng(job.seed(2, unit, task))
-    counts = dict.fromkeys(_instances(job).COUNTS, 0)
+    counts = dict.fromkeys(count_names(job), 0)
     if task == 0:
-        counts |= instances.counts
+        counts |= instances.counts | text_counts
+    record_counts = _instances(job).RECORD_COUNTS
     files, shard, shards = job.shards(task)
     for file in files:
         first, chosen = _share(job, len(instances), file, shard, shards)
@@ -76,8 +90,11 @@ def write(job: creation_job.Job, unit: int, task: int) -> dict[str, int]:
         ):
             for start in range(0, len(chosen), BATCH_ROWS):
                 batch = chosen[start : start + BATCH_ROWS]
-                for record in instances.records(job, batch, rng):
+                records, numbers = instances.records(job, batch, rng)
+                for record in records:
                     writer.write(record)
+                for name, number in zip(record_counts, numbers, strict=True):
+                    counts[name] += number
         counts["instances"] += len(chosen)
     atomic_files.write_json(marker, counts, shared=True)
     return counts
@@ -100,14 +117,18 @@ def write_unit(job: creation_job.Job, unit: int) -> None:
     remove_chunks(job, unit)
 
 
-def totals(job: creation_job.Job) -> dict[str, int]:
-    """The sums of all counts over everything that is written."""
-    counts = [
-        json_files.read_object(path)
-        for path in tf.io.gfile.glob(job.path("unit-*.json"))
-    ]
-    names = _instances(job).COUNTS
-    return {name: sum(count[name] for count in counts) for name in names}
+def count_names(job: creation_job.Job) -> tuple[str, ...]:
+    """What is counted."""
+    kind = _instances(job)
+    return (*kind.COUNTS, "instances", *kind.RECORD_COUNTS, *TEXT_COUNTS)
+
+
+def totals(job: creation_job.Job, unit: int | str = "*") -> dict[str, int]:
+    """The sums of all counts over everything that is written, or one unit."""
+    number = unit if isinstance(unit, str) else f"{unit:07}"
+    paths = tf.io.gfile.glob(job.path(f"unit-{number}-lane-*.json"))
+    counts = [json_files.read_object(path) for path in paths]
+    return {name: sum(count[name] for count in counts) for name in count_names(job)}
 
 
 def remove_chunks(job: creation_job.Job, unit: int) -> None:
@@ -123,22 +144,40 @@ def is_written(job: creation_job.Job, unit: int) -> bool:
 
 
 def assemble(job: creation_job.Job, file: int) -> None:
-    """Joins the shards of one output file, and writes its metadata."""
-    if tf.io.gfile.exists(job.file_path(file)):
-        return
+    """Joins the shards of one output file, and writes its metadata.
+
+    Another process may do the same: what it has begun to remove is not joined again.
+    """
+    try:
+        if not _is_assembled(job, file):
+            _assemble(job, file)
+    except (OSError, tf.errors.NotFoundError):
+        if not _is_assembled(job, file):
+            raise
+
+
+def _is_assembled(job, file):
+    """Whether shards of a file may be missing: after `assemble` or `job.end`."""
+    is_complete = tf.io.gfile.exists(job.file_path(file))
+    return is_complete or not creation_job.is_under_way(job)
+
+
+def _assemble(job, file):
     path, directory = job.output_files[file], job.shards_dir(file)
-    shards = sorted(
-        name
-        for name in tf.io.gfile.listdir(directory)
-        if name.endswith(creation_job.SHARD_SUFFIX)
-    )
     with atomic_files.replacing(path, shared=True) as (temporary,):
+        shards = sorted(
+            name
+            for name in tf.io.gfile.listdir(directory)
+            if name.endswith(creation_job.SHARD_SUFFIX)
+        )
         with tf.io.gfile.GFile(temporary, "wb") as sink:
             sink.write(b"")  # without any writing there would be no file
             for shard in shards:
                 with tf.io.gfile.GFile(os.path.join(directory, shard), "rb") as source:
                     while block := source.read(_COPY_BYTES):
                         sink.write(block)
+        if _is_assembled(job, file):
+            raise FileNotFoundError(directory)  # some of the shards, perhaps
         # Before the records take their name, so that no metadata lies beside others.
         atomic_files.remove(f"{path}{metadata.SUFFIX}")
     names = ("num_instances", *_instances(job).IN_METADATA)
@@ -170,8 +209,11 @@ def describe(job: creation_job.Job, count: int) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=1)  # a worker does several tasks of a unit
 def _load_unit(job: creation_job.Job, unit: int) -> Any:
+    """The instances of a unit, and {name: number} of TEXT_COUNTS."""
     chunks = []
     for chunk in range(len(creation_job.load_plan(job).chunks(unit))):
         with tf.io.gfile.GFile(job.chunk_path(unit, chunk), "rb") as file:
             chunks.append(np.load(io.BytesIO(file.read())))
-    return _instances(job).join(job, unit, chunks)
+    text_counts = np.sum([arrays["text_counts"] for arrays in chunks], axis=0).tolist()
+    instances = _instances(job).join(job, unit, chunks)
+    return instances, dict(zip(TEXT_COUNTS, text_counts, strict=True))

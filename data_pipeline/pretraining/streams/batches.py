@@ -141,9 +141,6 @@ class StreamSets(source.PretrainingData):
             line += f"; {train.num_empty:,} lines without a word are passed over"
         return line
 
-    def digest(self) -> str:
-        return f"{self.train.digest()}, words {self.words.digest()}"
-
     def explain(self, error: Exception) -> str | None:
         is_of_reading = isinstance(error, tf.errors.OpError) and self.faults
         return self.faults[0] if is_of_reading else None

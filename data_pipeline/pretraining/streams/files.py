@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-import os
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -47,14 +46,6 @@ class SentenceFiles:
     def num_empty(self) -> int:
         """Lines that have no word."""
         return sum(map(len, self.lengths)) - self.count
-
-    def digest(self) -> str:
-        """Number of sentences, and a digest of file names and lengths."""
-        names = [os.path.basename(file) for file in self.files]
-        digest = hashlib.sha256(repr(names).encode("utf-8"))
-        for lengths in self.lengths:
-            digest.update(lengths.tobytes())
-        return f"{self.count} sentences, digest {digest.hexdigest()[:16]}"
 
     def name(self, file: int, line: int) -> str:
         """The name of a line in messages; both are counted from 0."""

@@ -362,8 +362,21 @@ def test_tables_that_lack_something_are_refused(read, content, layout, parts):
         ),
         (
             "t.csv",
+            "text,label\na,b\n".encode("utf-16-le"),  # without a mark
+            ("t.csv:1:", "iconv -f UTF-16 -t UTF-8 ", "/t.csv > NEW_FILE"),
+        ),
+        (
+            "t.csv.gz",
+            gzip.compress("text,label\na,b\n".encode("utf-16")),
+            ("gzip -dc ", "t.csv.gz | iconv -f UTF-16 -t UTF-8 > NEW_FILE"),
+        ),
+        (
+            "t.csv",
             "text,label\nun café noir,b\n".encode("cp1252"),
-            ("t.csv:2: byte 0xe9, number 7 of the line", "iconv -f WINDOWS-1252 -t"),
+            (
+                "t.csv:2: byte 0xe9, number 7 of the line",
+                "iconv -f WINDOWS-1252 -t UTF-8 /",
+            ),
         ),
         (
             "t.csv",

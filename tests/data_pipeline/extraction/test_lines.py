@@ -110,6 +110,26 @@ def test_every_line_comes_once(make_lines, monkeypatch, max_tokens, chunk_lines)
     assert actual[2][1] == [0, 0, 0, 1, 1]
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_lines_that_were_measured_are_not_tokenized_again(
+    make_lines, monkeypatch, keeps
+):
+    monkeypatch.setattr(input_lines, "_CHUNK_LINES", 2)
+    monkeypatch.setattr(input_lines, "_KEPT_BYTES", 4 * 32 if keeps else 4 * 31)
+    lines = make_lines(TEXT)
+    expected = rows_by_line(lines.batches(2, max_tokens=9, pad_to=None))
+    size = lines.measure()
+    assert (size.num_tokens, len(size.chunks)) == (32, 4 if keeps else 0)
+    read = []
+    original = input_lines.pack
+    monkeypatch.setattr(
+        input_lines, "pack", lambda *args: read.append(args) or original(*args)
+    )
+    batches = lines.batches(2, max_tokens=9, pad_to=None, chunks=size.chunks)
+    assert rows_by_line(batches) == expected
+    assert len(read) == (0 if keeps else 4)
+
+
 def waiting(batches):
     """The most tokens that wait for an earlier line, if lines leave in order."""
     pending, next_line, most = {}, 0, 0

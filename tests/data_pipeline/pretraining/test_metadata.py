@@ -45,7 +45,7 @@ def test_spec_is_the_originals():
 def test_metadata_are_believed(tmp_path):
     path = tiny_records.write_numbered(tmp_path / "a", 0, 3, about={"masking": "span"})
     contents = metadata.describe(path)
-    assert (contents.file, contents.count, contents.largest_id) == (path, 3, None)
+    assert (contents.file, contents.count, contents.is_probed) == (path, 3, False)
     assert contents.known == vars(metadata.read(path))
 
 
@@ -59,8 +59,7 @@ def test_records_without_metadata_are_probed(tmp_path, has_masks):
     }
     if not has_masks:
         known["masking"] = "none"
-    # The largest id is of record 6: 5 + 6.
-    assert metadata.describe(path) == metadata.Contents(path, 7, known, 11)
+    assert metadata.describe(path) == metadata.Contents(path, 7, known, is_probed=True)
 
 
 def test_changed_size_is_refused(tmp_path):
@@ -85,14 +84,6 @@ def test_other_files_are_refused(tmp_path):
     assert "is no TFRecord file" in text and text.endswith(", or copy it again")
 
 
-def integers(record):
-    """The record with weights of another kind."""
-    example = tf.train.Example.FromString(tiny_records.serialized(record))
-    weights = example.features.feature["masked_lm_weights"]
-    weights.int64_list.value.extend([1, 0])  # which removes the floats
-    return example.SerializeToString()
-
-
 RECORD = tiny_records.values(1)
 
 
@@ -103,7 +94,6 @@ RECORD = tiny_records.values(1)
             ({n: v for n, v in RECORD.items() if n != name}, f"has no {name} of kind")
             for name in ("input_ids", "segment_ids", *metadata.PREDICTIONS[::2])
         ),
-        (integers(RECORD), "has no masked_lm_weights of kind float"),
         (b"\xff\xff not an example", "is no tf.train.Example"),
         (RECORD | {"input_mask": [1] * 7}, "has 7 values of input_mask where there"),
         (RECORD | {"masked_lm_ids": [1] * 3}, "has 3 values of masked_lm_ids where"),
@@ -121,7 +111,13 @@ def test_lengths_of_records_must_be_one(tmp_path):
         for name, items in tiny_records.values(1).items()
     }
     path = tiny_records.write(tmp_path / "a", [tiny_records.values(0), longer])
-    assert "input_ids has 8 values in record 0, but 16 in record 1" in error_of(path)
+    assert "values of input_ids: 8 in record 0, but 16 in record 1" in error_of(path)
+    integers = tiny_records.values(1) | {"masked_lm_weights": [1, 0]}
+    path = tiny_records.write(tmp_path / "a", [tiny_records.values(0), integers])
+    assert (
+        "segment_ids in record 0, but input_ids, segment_ids, integer weights in r"
+        in (error_of(path))
+    )
 
 
 def starts(path):
@@ -162,13 +158,14 @@ def parse(records):
 def test_damage_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(metadata, "_SCANNED_RECORDS", 3)
     path = tiny_records.write_numbered(tmp_path / "a", 0, 8)
-    assert metadata.find_damage(path, parse) is None
+    assert metadata.find_damage(path, parse, {}) is None
     data, begin = bytearray(pathlib.Path(path).read_bytes()), starts(path)[4]
     data[begin + 40] ^= 1
     pathlib.Path(path).write_bytes(data)
-    text = metadata.find_damage(path, parse)
+    text = metadata.find_damage(path, parse, {})
     assert text == (
-        f"{path}: damaged between records 3 and 5 (corrupted record at {begin + 12})"
+        f"{path}: damaged between records 3 and 5 (corrupted record at {begin + 12}); "
+        "copy the file again, or make it again"
     )
 
 

@@ -1,7 +1,9 @@
 """Tests of data_pipeline/pretraining/source.py."""
 
 import pytest
+import tensorflow as tf
 
+from data_pipeline.pretraining import batches as record_batches
 from data_pipeline.pretraining import metadata
 from data_pipeline.pretraining import source as source_lib
 from tests.data_pipeline import tiny_records
@@ -57,6 +59,7 @@ def test_source_says_what_the_records_hold(tmp_path, has_masks):
         has_masks=has_masks,
         max_seq_length=8,
         max_predictions_per_seq=2,
+        vocab_size=20,
     )
 
 
@@ -104,7 +107,16 @@ REFUSED = [
         f"the records of {{0}} were made with another vocabulary (digest {OURS}, 20 "
         f"entries) than --vocab_file (digest {metadata.vocab_digest(OTHER_VOCAB)});",
     ),
-    ([None], {"vocab_size": 7}, "{0} hold the token id 7, but the network (--pretr"),
+    (
+        [None],
+        {"vocab_size": 7},
+        "{0}: record 2 has input_ids=7, not 0 to 6; give the config and vocabulary",
+    ),
+    (
+        [None],
+        {"type_vocab_size": 1},
+        "{0}: record 0 has segment_ids=1, not 0 to 0; give the config",
+    ),
     (
         [{}],
         {"do_lower_case": False},
@@ -143,3 +155,85 @@ def test_no_record_at_all_is_refused(tmp_path):
     assert source_lib.check_records([empty, full], **GIVEN).counts == (0, 1)
     text = refusal([full], is_masked=False)
     assert f"but the records of {full} are masked; make them with" in text
+
+
+# Records of other programs.
+
+
+def renamed(record, **names):
+    return {names.get(name, name): items for name, items in record.items()}
+
+
+OF_MODEL_GARDEN = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
+
+
+def test_records_of_other_programs_are_read_and_named(tmp_path, capsys):
+    rows = [tiny_records.values(number) for number in range(3)]
+    unmasked = [tiny_records.values(number, has_masks=False) for number in range(3)]
+    for row in unmasked:
+        del row["next_sentence_labels"]  # as ELECTRA's
+    for records, parts in (
+        (rows, ["input_ids, segment_ids, sentence_task=next, masked"]),
+        (
+            [renamed(row, **OF_MODEL_GARDEN) for row in rows],
+            ["input_word_ids, input_type_ids, sentence_task=next, mask"],
+        ),
+        ([row | {"masked_lm_weights": [1, 0]} for row in rows], ["integer weights"]),
+        (unmasked, ["no next_sentence_labels", "sentence_task=none, not masked"]),
+    ):
+        path = tiny_records.write(tmp_path / "a", records)
+        source = source_lib.check_records([path], **GIVEN)
+        text = capsys.readouterr().out
+        assert all(part in text for part in ["--input_file: 1 file without", *parts])
+        assert source.has_masks == (records is not unmasked)
+        actual = source.parse_checked([tiny_records.serialized(row) for row in records])
+        assert set(actual) == {*unmasked[0], "next_sentence_labels"} | (
+            set(metadata.PREDICTIONS) if source.has_masks else set()
+        )
+        for name, values in actual.items():
+            wanted = [row[name] for row in rows]
+            if name == "next_sentence_labels" and records is unmasked:
+                wanted = [[0]] * 3
+            assert values.numpy().reshape(3, -1).tolist() == wanted, name
+    tiny_records.write_numbered(tmp_path / "b", 0, 3, about={})
+    source_lib.check_records([str(tmp_path / "b")], **GIVEN)
+    assert capsys.readouterr().out == ""
+
+
+def test_files_of_two_programs_are_refused(tmp_path):
+    rows = [tiny_records.values(number) for number in range(3)]
+    paths = [
+        tiny_records.write(tmp_path / "a", rows),
+        tiny_records.write(
+            tmp_path / "b", [renamed(r, **OF_MODEL_GARDEN) for r in rows]
+        ),
+    ]
+    text = refusal(paths)
+    assert f"the records of {paths[0]} have input_ids, segment_ids, those of" in text
+    assert f"{paths[1]} input_word_ids, input_type_ids" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "most"),
+    [
+        *(("input_ids", 20, 19), ("input_ids", -1, 19), ("input_mask", 2, 1)),
+        *(("segment_ids", 2, 1), ("next_sentence_labels", 2, 1)),
+        *(("masked_lm_positions", 8, 7), ("masked_lm_ids", 1 << 40, 19)),
+    ],
+)
+def test_value_out_of_range_is_named_with_its_record(tmp_path, name, value, most):
+    rows = [tiny_records.values(number) for number in range(5)]
+    rows[3][name] = [*rows[3][name][:-1], value]
+    path = tiny_records.write(tmp_path / "a", rows, about={})  # is not probed
+    source = source_lib.check_records([path], **GIVEN, type_vocab_size=2)
+    serialized = [tiny_records.serialized(row) for row in rows]
+    assert len(source.parse_checked(serialized[:3])) == 7
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        source.parse_checked(serialized)
+    sets = record_batches.RecordSets(source, source, None)
+    text = f"{path}: record 3 has {name}={value}, not 0 to {most}; give the config"
+    assert sets.explain(raised.value).startswith(text)
+    with pytest.raises(tf.errors.InvalidArgumentError):  # in the pipeline, too
+        list(sets.training_batches(5, 1, 0, 1))
+    tiny_records.write(path, [*rows[:3], rows[4]], about={})
+    assert sets.explain(raised.value) is None

@@ -17,6 +17,8 @@ CONTENTS = {
     "only blank lines": b"\n" * 97,
     "no blank line": b"".join(b"line %d\n" % i for i in range(40)),
     "no newline": b"x" * 300,
+    "no newline in Chinese": "海の上".encode() * 99,
+    "no newline in words": b"to be or not to be " * 20,
     "one long line among short ones": b"a\n\n" + b"y" * 500 + b"\n\nb\n\nc\n",
     "no final newline": b"one\n\ntwo\n\nthree and four and five",
     "CRLF": b"one\r\ntwo\r\n\r\nthree\r\n\r\n\r\nfour\r\n" * 9,
@@ -64,6 +66,30 @@ def test_ranges_are_a_partition(tmp_path, monkeypatch, name):
         parts = ranges(path)
         assert b"".join(parts) == CONTENTS[name], range_bytes
         assert len(parts) == -(-len(CONTENTS[name]) // range_bytes)
+
+
+@pytest.mark.parametrize(
+    ("text", "cut_at"), [("海上中国" * 300, ""), ("größe naïveté " * 200, " ")]
+)
+@pytest.mark.parametrize("whole_files", [False, True])
+def test_a_text_without_line_feeds_is_cut_between_characters(
+    tmp_path, monkeypatch, text, cut_at, whole_files
+):
+    path = tmp_path / "text.txt"
+    path.write_text(text, encoding="utf-8")
+    bound(monkeypatch, 101, 307)
+    files, sizes = [str(path)], [path.stat().st_size]
+    boundaries = None if whole_files else byte_ranges.find_boundaries(files, sizes)
+    corpus = byte_ranges.Corpus.from_files(
+        files, sizes, boundaries, whole_files=whole_files
+    )
+    count = len(corpus.range_files)
+    parts = [corpus.read(i).decode("utf-8") for i in range(count)]
+    assert "".join(parts) == text and count >= 10
+    assert all(part.startswith(cut_at) for part in parts[1:] if part)
+    # A cut every so many bytes is none between characters.
+    with pytest.raises(UnicodeDecodeError):
+        [text.encode()[at : at + 101].decode() for at in range(0, len(text), 101)]
 
 
 def random_text(rng):

@@ -105,11 +105,19 @@ def test_no_sentence_task_keeps_every_token_exactly_once(source, tmp_path):
     expected = flat(flat(corpus_tokens()))
     assert sorted(rows[rows >= tiny_corpus.FIRST_PIECE].tolist()) == sorted(expected)
     assert not arrays["segment_ids"].any() and not arrays["next_sentence_labels"].any()
+    documents, sentences = len(corpus_tokens()), sum(map(len, corpus_tokens()))
     assert totals == {
-        "documents": len(corpus_tokens()),
-        "sentences": sum(map(len, corpus_tokens())),
+        "documents": documents,
+        "sentences": sentences,
         "tokens": len(expected),
+        "unknown_tokens": 0,
+        "random_next": 0,
         "instances": len(rows),
+        "segment_tokens": len(expected),
+        "used_tokens": len(expected),
+        "lines": sentences + documents - 1,
+        "invalid_lines": 0,
+        "ranges": totals["ranges"],
     }
 
 
@@ -243,6 +251,69 @@ def test_no_metadata_beside_other_records(source, tmp_path):
             break
     steps = [(True, 2), (True, None), (False, None), (False, 1)]
     assert [step for step, _ in itertools.groupby(seen)] == steps
+
+
+def test_a_file_is_not_joined_again_while_its_shards_are_removed(source, tmp_path):
+    """By another process that began before it was complete: it would be cut."""
+    job = job_of(source, tmp_path, 1)
+    creation_job.begin(job)
+    for unit in range(len(creation_job.write_plan(job).units)):
+        creation_tasks.write_unit(job, unit)
+    listdir, rmtree = tf.io.gfile.listdir, tf.io.gfile.rmtree
+
+    def remove_some(directory):
+        for name in sorted(listdir(directory))[::2]:
+            tf.io.gfile.remove(f"{directory}/{name}")
+
+    def list_later(directory):
+        """Another process is faster, and has removed some of the shards."""
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(tf.io.gfile, "listdir", listdir)
+            inner.setattr(tf.io.gfile, "rmtree", remove_some)
+            creation_tasks.assemble(job, 0)
+        return listdir(directory)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tf.io.gfile, "listdir", list_later)
+        creation_tasks.assemble(job, 0)
+    about, records = metadata.read(job.output_files[0]), contents(job)[0]
+    assert about.num_instances == len(records)
+    assert about.num_bytes == tf.io.gfile.stat(job.output_files[0]).length
+    rmtree(job.work_dir)
+    run(job)
+    assert contents(job)[0] == records
+    # Nor where all is done and gone.
+    creation_tasks.assemble(job, 0)
+    assert contents(job)[0] == records
+
+
+@pytest.mark.parametrize("name", ["cut", "write", "assemble"])
+def test_a_late_process_ends_quietly_where_the_records_are_there(
+    source, tmp_path, monkeypatch, name
+):
+    job, other = (job_of(source, tmp_path, 2, dupe_factor=1) for _ in range(2))
+    original, calls = getattr(creation_tasks, name), itertools.count()
+
+    def late(*arguments):
+        if next(calls) == 1:
+            with pytest.MonkeyPatch.context() as inner:
+                inner.setattr(creation_tasks, name, original)
+                run(other)
+        return original(*arguments)
+
+    monkeypatch.setattr(creation_tasks, name, late)
+    run(job)
+    actual = tiny.listing(tmp_path)
+    creation_job.end(job)
+    monkeypatch.undo()
+    expected = job_of(source, tmp_path / "alone", 2, dupe_factor=1)
+    run(expected)
+    alone = tiny.listing(tmp_path / "alone")
+    assert {name: actual[name] for name in alone} == alone
+    # Where they are not there, an error stays one.
+    monkeypatch.setattr(creation_tasks, "cut", lambda job, *_: creation_job.end(job))
+    with pytest.raises(OSError):
+        run(job_of(source, tmp_path / "none", 2))
 
 
 def test_unpacked_input_alone_does_not_bind_the_next_job(tmp_path):

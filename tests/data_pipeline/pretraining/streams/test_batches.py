@@ -205,14 +205,6 @@ def test_changed_text_is_explained(tmp_path, words):
     assert sets.explain(KeyError("x")) is None
 
 
-def test_digest_tells_text_and_words(sets, words, text_dir):
-    other = sentence_files.WordIds(elmo.ElmoTokenizer(("<S>", "</S>", "<UNK>", "a")))
-    specs = {"input_file": f"{text_dir}/part-[01].txt"}
-    fewer = stream_batches.load(specs, words, steps_per_batch=UNROLL)
-    renamed = dataclasses.replace(sets, words=other)
-    assert len({sets.digest(), fewer.digest(), renamed.digest()}) == 3
-
-
 def test_words_to_predict_need_a_vocabulary():
     for tokenizer in (None, elmo.ElmoTokenizer()):
         with pytest.raises(ValueError, match="--vocab_file is missing; its words"):
