@@ -12,6 +12,7 @@ from tokenizers import processors
 
 from contract import errors, remote_files
 from contract.tensorflow_later import tf
+from data_pipeline.text import normalization
 
 
 def read_vocab(vocab_file: str) -> list[str]:
@@ -66,6 +67,7 @@ class Tokenizer:
         token_shape: () of ids, or (C,) where a token is a row of characters, as then
             are the special ones below.
         do_lower_case: Whether capitals of a text are lost.
+        rules: How a text becomes words, as far as they are BERT's.
         in_graph: Whether `tokenize` works in graphs, and so in exports.
         has_word_offsets: Whether `starts_pretoken` and `pretokenize` are defined.
         start_id, delimiter_ids, end_id: What packing puts before a text, between two
@@ -96,11 +98,13 @@ class Tokenizer:
     special_ids: tuple[int, ...] = ()
     _pairs: Any  # of the library, which cuts texts, or words where `_words` finds them
     _words: Callable[[str], list[str]] | None = None
+    _steps: tuple[Any, Any]  # the library's normalizer, or None, and pre-tokenizer
 
     def __init__(self, vocab: Sequence[str], do_lower_case: bool):
         self.vocab = list(vocab)
         self.vocab_size = len(self.vocab)
         self.do_lower_case = do_lower_case
+        self.rules = normalization.WordRules.usual(do_lower_case)
 
     def to_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts as `tokenize` cuts them, without TensorFlow."""
@@ -176,6 +180,12 @@ class Tokenizer:
     def definition(self) -> list[str]:
         """All that decides which ids a text becomes, but for lower-casing."""
         return self.vocab
+
+    def pretokens(self, text: str) -> list[str]:
+        """The words of a text, as the library finds them before it cuts them."""
+        normalizer, splitter = self._steps
+        text = normalizer.normalize_str(text) if normalizer else text
+        return [word for word, _ in splitter.pre_tokenize_str(text)]
 
     def settings(self) -> dict[str, Any]:
         """The content of tokenizer_config.json."""

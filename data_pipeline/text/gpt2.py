@@ -148,8 +148,12 @@ class Gpt2Tokenizer(BytePairTokenizer):
     @functools.cached_property
     def _pairs(self):
         pairs = tokenizers.Tokenizer(models.BPE(self._ids, self.merges))
-        pairs.pre_tokenizer = pre_tokenizers.ByteLevel(self.adds_space)
+        pairs.pre_tokenizer = self._steps[1]
         return pairs
+
+    @property
+    def _steps(self):
+        return None, pre_tokenizers.ByteLevel(self.adds_space)
 
     def _rows_to_ids(self, texts):
         if tf.executing_eagerly():

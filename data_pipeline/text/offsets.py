@@ -63,10 +63,9 @@ def _places(points, words, word_starts, word_ends, tokens, tokenizer):
     Where normalized and written characters of a word differ in number, its parts are
     unknown and the whole word counts.
     """
-    lower = tokenizer.do_lower_case
     parts = tokenizer.pretokenize(words)  # [W, (parts)]
     spelled = _sums(tf.strings.length(parts.values, "UTF8_CHAR"))
-    written = _sums(_widths(points, lower))  # [K + 1]
+    written = _sums(_widths(points, tokenizer.rules))  # [K + 1]
     spelled_splits = tf.gather(spelled, parts.row_splits)  # [W + 1]
     shift = tf.gather(written, word_starts)
     is_known = tf.gather(written, word_ends) - shift == (
@@ -94,11 +93,11 @@ def _places(points, words, word_starts, word_ends, tokens, tokenizer):
     return begins, tf.gather(ink, tf.gather(inks, ends) - 1) + 1
 
 
-def _widths(points, do_lower_case):
+def _widths(points, rules):
     """How many characters each becomes when it is normalized; int32 [K]."""
     distinct, index = tf.unique(points)
     letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
-    alone = normalization.split_words(letters, do_lower_case)
+    alone = normalization.split_words(letters, rules)
     joined = tf.strings.reduce_join(alone, axis=-1)
     return tf.gather(tf.strings.length(joined, "UTF8_CHAR"), index)
 

@@ -132,19 +132,21 @@ class UnigramTokenizer(base.Tokenizer):
         return self._library([(hidden.get(p, "") + p, score) for p, score in scored])
 
     def _library(self, pieces):
-        charsmap = self.unigrams.charsmap
         result = tokenizers.Tokenizer(models.Unigram(pieces, self.unk_id))
+        result.normalizer, result.pre_tokenizer = self._steps
+        return result
+
+    @property
+    def _steps(self):
+        charsmap = self.unigrams.charsmap
         quotes = ("``", "''") if self.is_albert else ()
         steps: list[Any] = [normalizers.Replace(each, '"') for each in quotes]
         if not self.keeps_accents:
             steps += [normalizers.NFKD(), normalizers.StripAccents()]
         steps += [normalizers.Lowercase()] * self.do_lower_case
         steps += [normalizers.Precompiled(charsmap)] if charsmap else []
-        result.normalizer = normalizers.Sequence(steps)
-        result.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(SPACE)]
-        )
-        return result
+        splitter = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(SPACE)]
+        return normalizers.Sequence(steps), pre_tokenizers.Sequence(splitter)
 
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are

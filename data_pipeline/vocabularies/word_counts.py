@@ -32,7 +32,8 @@ class Words:
     def __call__(self, content: tf.Tensor) -> tf.Tensor:
         """The words [W] of a scalar."""
         lines = tf.strings.split(content, "\n")
-        return normalization.split_words(lines, self.do_lower_case).flat_values
+        rules = normalization.WordRules.usual(self.do_lower_case)
+        return normalization.split_words(lines, rules).flat_values
 
 
 @dataclasses.dataclass(frozen=True)

@@ -108,7 +108,8 @@ def test_classes_are_those_of_the_operations(monkeypatch):
     assert not unequal(sharp(True), texts)
     # What Python says alone would be other words.
     monkeypatch.setattr(plain, "_CLASS", {})
-    for name in ("_CLEAN", "_NO_MARKS", "_APART"):
+    plain._apart.cache_clear()
+    for name in ("_CLEAN", "_NO_MARKS"):
         table = plain._Table(getattr(plain, name)._replacement)
         monkeypatch.setattr(plain, name, table)
     is_new = [unicodedata.category(char) == "Cn" for char in CLASSES]
@@ -129,7 +130,7 @@ def test_every_code_point_has_the_ids_of_the_operations(lower):
 
 
 def test_every_character_makes_the_pieces_that_expressions_allow():
-    lone = normalization._LONE
+    lone = normalization.CASED.lone
     deleted = rf"{normalization._DELETED}\t\n\r\p{{Z}}"
     pattern = rf"(?:##)?[^{lone}{deleted}]+|[{lone}]"
     chars = original_words.ASSIGNED[::7]
