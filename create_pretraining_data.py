@@ -69,7 +69,7 @@ def prepare():
             "max_position_embeddings of bert_config.json, or less"
         )
     files = byte_ranges.find_files(FLAGS.input_file)
-    tokenizer = opening.open_vocabulary(*vocabulary())
+    tokenizer = opening.open_vocabulary(*vocabulary(), checks=FLAGS.check_tokenizer)
     if FLAGS.objective == metadata.MASKED_LM:
         masking.MaskingVocab.from_tokenizer(tokenizer)
     if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
@@ -89,12 +89,14 @@ def prepare():
         vocab_file=FLAGS.vocab_file,
         settings=settings,
         gpt_tokenizer=FLAGS.gpt_tokenizer,
+        split_words=FLAGS.split_words,
     )
 
 
 def vocabulary():
     """The arguments that open the tokenizer."""
-    return FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.gpt_tokenizer
+    flags_of_words = FLAGS.gpt_tokenizer, FLAGS.split_words
+    return FLAGS.vocab_file, FLAGS.do_lower_case, *flags_of_words
 
 
 def main(_):

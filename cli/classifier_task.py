@@ -26,7 +26,9 @@ def open_teacher(data, settings):
     """The labels that the outputs of --teacher give the rows."""
     place, length = pretrained.locate(FLAGS.teacher, "--teacher"), FLAGS.max_seq_length
     _, tokenizer, config = loading.open_network(
-        loading.files_in(place), length, checks_case=FLAGS.check_case
+        loading.files_in(place)._replace(check_tokenizer=FLAGS.check_tokenizer),
+        length,
+        checks_case=FLAGS.check_case,
     )
     keras.config.set_dtype_policy(settings.run.dtype_policy)  # as run.start does
     with settings.run.strategy.scope():

@@ -19,7 +19,7 @@ from contract import errors, file_names, json_files, remote_files, wording
 from contract.tensorflow_later import tf
 
 # Text never becomes these, as in google-research/bert.
-_SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
+SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
 # Both are deleted from any text by normalization, so they can mean something else.
 _MARK, _OTHER = "\x01", "\x02"
 
@@ -67,7 +67,7 @@ def check_settings(
                 f"{path}: {token!r} is to match whole words alone (single_word), which "
                 "is not supported; set it to false where the token is described"
             )
-        if token not in _SPECIAL:
+        if token not in SPECIAL:
             is_normalized = setting.get("normalized", not setting.get("special"))
             are_normalized[token] = bool(is_normalized)
     return are_normalized

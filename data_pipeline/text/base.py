@@ -58,6 +58,14 @@ def constant(value: Any) -> tf.Tensor:
         return tf.constant(value)
 
 
+def pretokens(text: str, steps: tuple[Any, Any]) -> list[str]:
+    """The words of a text by a normalizer and a pre-tokenizer of the library, or None.
+    """
+    normalizer, splitter = steps
+    text = normalizer.normalize_str(text) if normalizer else text
+    return [word for word, _ in splitter.pre_tokenize_str(text)] if splitter else [text]
+
+
 class Tokenizer:
     """The interface of tokenizers.
 
@@ -68,6 +76,7 @@ class Tokenizer:
             are the special ones below.
         do_lower_case: Whether capitals of a text are lost.
         rules: How a text becomes words, as far as they are BERT's.
+        refuses_unknown: Whether texts are refused of which most words are unknown.
         in_graph: Whether `tokenize` works in graphs, and so in exports.
         has_word_offsets: Whether `starts_pretoken` and `pretokenize` are defined.
         start_id, delimiter_ids, end_id: What packing puts before a text, between two
@@ -81,6 +90,7 @@ class Tokenizer:
         special_ids: Those that no random token may be, ascending.
     """
 
+    refuses_unknown = True
     in_graph = True
     has_word_offsets = True
     token_shape: tuple[int, ...] = ()
@@ -182,10 +192,8 @@ class Tokenizer:
         return self.vocab
 
     def pretokens(self, text: str) -> list[str]:
-        """The words of a text, as the library finds them before it cuts them."""
-        normalizer, splitter = self._steps
-        text = normalizer.normalize_str(text) if normalizer else text
-        return [word for word, _ in splitter.pre_tokenize_str(text)]
+        """The words of a text before they are cut, without TensorFlow."""
+        return pretokens(text, self._steps)
 
     def settings(self) -> dict[str, Any]:
         """The content of tokenizer_config.json."""

@@ -35,6 +35,11 @@ _PLAIN = (
 )
 _DELETED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\x{fffd}\p{Cf}"
 SIGNS = "$+<=>^`|~"
+# Punctuation of Unicode 16, which RE2 does not know and the word-piece operation does.
+_NEW_MARKS = (
+    r"\x{1b4e}\x{1b4f}\x{1b7f}\x{10d6e}\x{113d4}\x{113d5}\x{113d7}\x{113d8}"
+    r"\x{11be1}\x{16d6d}-\x{16d6f}\x{1e5ff}"
+)
 # Finds every long word, and some runs of short ones, at a fraction of the cost of
 # splitting into words: only frequent separators are listed.
 _LONG_RUN = (
@@ -67,8 +72,9 @@ class WordRules(NamedTuple):
     @property
     def lone(self) -> str:
         """The characters of an expression that are always words of their own."""
-        marks = rf"\p{{P}}{SIGNS}" if self.splits_punctuation else ""
-        return marks + CJK if self.isolates_cjk else marks
+        if not self.splits_punctuation:
+            return CJK if self.isolates_cjk else ""
+        return rf"\p{{P}}{SIGNS}" + (CJK if self.isolates_cjk else _NEW_MARKS)
 
 
 CASED, UNCASED = map(WordRules.usual, (False, True))
