@@ -10,7 +10,7 @@ import tokenizers
 from absl import logging
 
 from contract import errors, file_names, json_files, remote_files, wording
-from data_pipeline.text import added_tokens, base, normalization, wordpiece
+from data_pipeline.text import added_tokens, base, gpt, gpt2, normalization, wordpiece
 
 _WAY_ROUND = "give another tokenizer, or --nocheck_tokenizer to go on without this"
 # BERT's own, those that inherit all from it, and those of the other networks.
@@ -66,8 +66,9 @@ _PROBE = (
 
 
 def read(vocab_file: str, name: str) -> dict[str, Any]:
-    """A JSON file beside a vocabulary; {} where there is none."""
+    """A JSON file beside a vocabulary, or the vocabulary; {} where there is none."""
     path = os.path.join(os.path.dirname(vocab_file), name)
+    path = vocab_file if vocab_file.endswith(name) else path
     return json_files.read_object(path) if remote_files.exists(path) else {}
 
 
@@ -164,7 +165,9 @@ def _check_json(path, raw, tokenizer, is_bert, split_words):
     if tokenizer.unk_id is None:  # all of GPT-2's file was compared when it was read
         return
     library = _without_vocabulary(path, raw, tokenizer)
-    if not split_words and getattr(tokenizer, "words", None) != "original":
+    # The latter's were compared when the file was read.
+    is_free = split_words or getattr(tokenizer, "words", None) == gpt.ORIGINAL
+    if not (is_free or isinstance(tokenizer, gpt2.Gpt2Tokenizer)):
         for text in _PROBE:
             steps = library.normalizer, library.pre_tokenizer
             theirs, ours = base.pretokens(text, steps), tokenizer.pretokens(text)

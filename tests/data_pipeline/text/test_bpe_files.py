@@ -84,7 +84,13 @@ def test_the_kind_follows_from_the_entries(tmp_path):
     assert isinstance(opening.open_vocabulary(path), gpt2.Gpt2Tokenizer)
     path = write_tokenizer(
         tmp_path,
-        normalizer={"type": "BertNormalizer", "lowercase": True},
+        normalizer={
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": None,
+            "lowercase": True,
+        },
         pre_tokenizer={"type": "BertPreTokenizer"},
         added_tokens=[],
         model={

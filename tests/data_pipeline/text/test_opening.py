@@ -80,9 +80,27 @@ def tokenizer_json(path, **changes):
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "The", "the", "##s", "cat"]
     special = [{"id": i, "content": vocab[i], "special": True} for i in range(4)]
     raw = {
-        "model": {"type": "WordPiece", "vocab": {t: i for i, t in enumerate(vocab)}},
+        "model": {
+            "type": "WordPiece",
+            "vocab": {t: i for i, t in enumerate(vocab)},
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+        },
         "added_tokens": [*special, {"id": 8, "content": "<b>", "normalized": False}],
-        "normalizer": {"type": "BertNormalizer", "lowercase": True},
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": None,
+            "lowercase": True,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "BertProcessing",
+            "cls": ["[CLS]", 2],
+            "sep": ["[SEP]", 3],
+        },
         **changes,
     }
     path.write_text(json.dumps(raw))

@@ -85,18 +85,37 @@ def write_model(path, kind, charsmap=CHARSMAP):
 
 
 def write_json(path, kind, charsmap=CHARSMAP):
-    """A tokenizer.json, as far as it is read."""
+    """A tokenizer.json as transformers 5 writes it; of ALBERT, as its settings are."""
     scored = [[piece, score] for piece, score in SCORED]
     if kind == "albert":
         vocab = [*([piece, 0.0] for piece in ALBERT_SPECIAL), *scored]
     else:
         vocab = [*([piece, 0.0] for piece in XLM_SPECIAL), *scored, ["<mask>", 0.0]]
     encoded = base64.b64encode(charsmap).decode()
-    normalizer = {"type": "Precompiled", "precompiled_charsmap": encoded}
+    steps = [{"type": "Precompiled", "precompiled_charsmap": encoded}]
+    if kind == "albert" and not (path.parent / "tokenizer_config.json").exists():
+        steps = [{"type": t} for t in ("NFKD", "StripAccents", "Lowercase")] + steps
+    if kind == "albert":
+        quotes = ({"String": "``"}, {"String": "''"})
+        quotes = ({"type": "Replace", "pattern": q, "content": '"'} for q in quotes)
+        steps = [*quotes, *steps]
+    cls, sep = (2, 3) if kind == "albert" else (0, 2)
+    ends = {"cls": [vocab[cls][0], cls], "sep": [vocab[sep][0], sep]}
+    post = {"type": "BertProcessing", **ends}
+    if kind != "albert":
+        post |= {"type": "RobertaProcessing", "trim_offsets": True}
+        post["add_prefix_space"] = True
+    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}
+    space["split"] = True
     raw = {
         "version": "1.0",
         "added_tokens": [{"id": 1, "content": vocab[1][0]}],
-        "normalizer": {"type": "Sequence", "normalizers": [normalizer]},
+        "normalizer": {"type": "Sequence", "normalizers": steps},
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [{"type": "WhitespaceSplit"}, space],
+        },
+        "post_processor": post,
         "model": {"type": "Unigram", "unk_id": 3, "vocab": vocab},
     }
     path.write_text(json.dumps(raw), encoding="utf-8")
