@@ -15,7 +15,7 @@ import tensorflow as tf
 from contract import errors, features
 from data_pipeline.batches import batching, packing, padding
 from data_pipeline.tables import text_rows
-from data_pipeline.text import base
+from data_pipeline.text import base, unknown_words
 
 SEPARATOR = " ||| "
 # Lines and characters tokenized at a time: enough to keep the operations busy and to
@@ -31,6 +31,7 @@ class Size:
     num_lines: int  # blank ones included
     num_tokens: int  # of all lines after cutting, with [CLS] and [SEP]
     num_truncated: int  # lines that are cut to the length limit
+    unknown: np.ndarray  # as unknown_words.count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,11 +52,13 @@ class TextLines:
     def measure(self) -> Size:
         """Reads the file once; ValueError without lines, or for an empty one."""
         num_lines = num_tokens = num_truncated = 0
+        unknown: np.ndarray = np.zeros(2, np.int64)
         for packed in self._chunks():
             num_lines += len(packed)
             num_tokens += len(packed.tokens)
             num_truncated += packed.num_truncated
-        return Size(num_lines, num_tokens, num_truncated)
+            unknown += unknown_words.count(self.tokenizer, packed.tokens)
+        return Size(num_lines, num_tokens, num_truncated, unknown)
 
     def batches(
         self,

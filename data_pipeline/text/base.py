@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import tokenizers
+from absl import logging
 from tokenizers import processors
 
 from contract import errors, remote_files
@@ -42,6 +43,10 @@ def read_vocab(vocab_file: str) -> list[str]:
         )
     tokens = []
     for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), start=1):
+        if not line.strip():  # of ASCII whitespace; a released one has U+2028
+            logging.warning(
+                "%s:%d: the line is blank, and has an id", vocab_file, number
+            )
         try:
             tokens.append(line.decode("utf-8").strip())
         except UnicodeDecodeError as error:
@@ -59,8 +64,7 @@ def constant(value: Any) -> tf.Tensor:
 
 
 def pretokens(text: str, steps: tuple[Any, Any]) -> list[str]:
-    """The words of a text by a normalizer and a pre-tokenizer of the library, or None.
-    """
+    """The words of a text by a normalizer, or None, and a pre-tokenizer."""
     normalizer, splitter = steps
     text = normalizer.normalize_str(text) if normalizer else text
     return [word for word, _ in splitter.pre_tokenize_str(text)] if splitter else [text]
@@ -108,7 +112,6 @@ class Tokenizer:
     special_ids: tuple[int, ...] = ()
     _pairs: Any  # of the library, which cuts texts, or words where `_words` finds them
     _words: Callable[[str], list[str]] | None = None
-    _steps: tuple[Any, Any]  # the library's normalizer, or None, and pre-tokenizer
 
     def __init__(self, vocab: Sequence[str], do_lower_case: bool):
         self.vocab = list(vocab)
@@ -194,6 +197,11 @@ class Tokenizer:
     def pretokens(self, text: str) -> list[str]:
         """The words of a text before they are cut, without TensorFlow."""
         return pretokens(text, self._steps)
+
+    @property
+    def _steps(self) -> tuple[Any, Any]:
+        """The library's normalizer, or None, and its pre-tokenizer."""
+        raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:
         """The content of tokenizer_config.json."""

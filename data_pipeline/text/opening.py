@@ -1,10 +1,19 @@
 """Opens a tokenizer, and checks that vocabulary and --do_lower_case belong together."""
 
-import os
+import collections
 import re
 from typing import Any
 
-from contract import errors, file_names, json_files, remote_files, tensorflow_later
+from absl import logging
+
+from contract import (
+    errors,
+    file_names,
+    json_files,
+    remote_files,
+    tensorflow_later,
+    wording,
+)
 from data_pipeline.tables import text_rows
 from data_pipeline.text import (
     base,
@@ -35,6 +44,7 @@ _UNCASED_SHARE = 0.005
 # With fewer such entries a vocabulary is cased where most have capitals.
 _ENOUGH_ENTRIES = 500
 _CASED_SHARE_OF_FEW = 0.5
+_SHARE_OF_OTHERS = 0.1  # of tokens that are no word pieces; released ones have none
 
 
 def check_case(
@@ -171,7 +181,28 @@ def open_vocabulary(
     tokenizer.refuses_unknown = checks
     if checks:
         tokenizer_settings.check(vocab_file, tokenizer, split_words)
+    if checks and isinstance(tokenizer, wordpiece.BertTokenizer):
+        _check_entries(vocab_file, tokenizer.vocab)
     return tokenizer
+
+
+def _check_entries(vocab_file, vocab):
+    """Refuses a vocabulary of another kind; warns of tokens that are there twice."""
+    others = sum(token.startswith((unigram.SPACE, "Ġ")) for token in vocab)
+    if others > len(vocab) * _SHARE_OF_OTHERS:
+        raise errors.InputError(
+            f"{vocab_file}: {others} of {len(vocab)} tokens begin as those of "
+            "SentencePiece (▁) or byte pairs (Ġ), not as word pieces; give the .model, "
+            "vocab.json or tokenizer.json that lies beside it, or --nocheck_tokenizer"
+        )
+    counts = collections.Counter(vocab)
+    if twice := [token for token, count in counts.items() if count > 1]:
+        logging.warning(
+            "%s: tokens that are there twice, of which the last id counts, as in "
+            "google-research/bert: %s",
+            vocab_file,
+            wording.listing(twice, 5),
+        )
 
 
 def _open(vocab_file, do_lower_case, gpt_tokenizer, split_words):

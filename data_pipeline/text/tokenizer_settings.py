@@ -7,9 +7,8 @@ import re
 from typing import Any
 
 import tokenizers
-from absl import logging
 
-from contract import errors, file_names, json_files, remote_files, wording
+from contract import errors, file_names, json_files, remote_files
 from data_pipeline.text import added_tokens, base, gpt, gpt2, normalization, wordpiece
 
 _WAY_ROUND = "give another tokenizer, or --nocheck_tokenizer to go on without this"
@@ -43,24 +42,13 @@ _WORD_PIECES: dict[tuple[str, str], tuple[Any, ...]] = {
     ("model", "unk_token"): ("[UNK]",),
     ("model", "max_input_chars_per_word"): (100, normalization.MAX_WORD_CHARS),
 }
-# Keys of tokenizer_config.json that are read elsewhere, or change no id.
-_OTHERS = """do_lower_case strip_accents tokenize_chinese_chars split_words gpt_tokenizer
-keep_accents add_prefix_space tokenizer_class never_split mask_token bos_token eos_token
-additional_special_tokens extra_special_tokens added_tokens_decoder
-special_tokens_map_file name_or_path tokenizer_file full_tokenizer_file vocab_file
-model_max_length max_len max_length stride truncation_strategy truncation padding
-padding_side pad_to_multiple_of pad_token_type_id pad_token_id model_input_names
-clean_up_tokenization_spaces errors trim_offsets use_fast processor_class backend
-is_local local_files_only from_slow legacy init_inputs auto_map model_type
-transformers_version split_special_tokens verbose return_token_type_ids"""
-_KNOWN = {*_OTHERS.split(), *_DONE, *_SPECIAL}
 # Scripts, accents, controls, numbers, marks; nothing that versions of Unicode or
 # docs/differences.md set apart, and one space between words.
 _PROBE = (
     "The Quick\tbrown fox's 3.14 co-op, E-Mail: a_b@c.de (50%)! $5 + <x>=^`|~",
-    "Ärger naïve façade Ñandú résumé e\u0301 coöp Straße",
-    "东京 and 漢字kana カナ ひらがな 한국어 русский язык Ёж ελληνικά עברית العربية हिन्दी ไทย",
-    "zero\u200bwidth so\xadft nul\x00l bell\x07 nbsp\xa0x ide\u3000o “quoted” … – 1,000",
+    "Ärger naïve façade Ñandú résumé e\u0301 coöp Straße 东京 and 漢字kana カナ",
+    "ひらがな 한국어 русский язык Ёж ελληνικά עברית العربية हिन्दी ไทย 1,000",
+    "zero\u200bwidth so\xadft nul\x00l bell\x07 nbsp\xa0x ide\u3000o “quoted” … –",
     "supercalifragilisticexpialidocious" * 2,
 )
 
@@ -110,7 +98,8 @@ def read_rules(
                 f"{os.path.dirname(vocab_file)}: {key} is {value!r:.40}; correct it to "
                 f"{' or '.join(map(json.dumps, known))}"
             )
-    return normalization.WordRules(do_lower_case, *values.values(), by_marks)
+    strips, isolates = values.values()
+    return normalization.WordRules(do_lower_case, strips, isolates, by_marks)
 
 
 def check(vocab_file: str, tokenizer: base.Tokenizer, split_words: str | None) -> None:
@@ -137,10 +126,6 @@ def check(vocab_file: str, tokenizer: base.Tokenizer, split_words: str | None) -
             _refuse(path, key, value, [wanted[key]])
     if {*map(str, config.get("never_split") or ())} - added_tokens.SPECIAL:
         _refuse(path, "never_split", config["never_split"], [None])
-    if unknown := sorted({*config} - _KNOWN):
-        logging.warning(
-            "%s: unknown keys without effect: %s", path, wording.listing(unknown)
-        )
     if "model" in raw:
         path = os.path.join(directory, file_names.TOKENIZER)
         _check_json(path, raw, tokenizer, is_bert, split_words)
@@ -169,8 +154,8 @@ def _check_json(path, raw, tokenizer, is_bert, split_words):
     is_free = split_words or getattr(tokenizer, "words", None) == gpt.ORIGINAL
     if not (is_free or isinstance(tokenizer, gpt2.Gpt2Tokenizer)):
         for text in _PROBE:
-            steps = library.normalizer, library.pre_tokenizer
-            theirs, ours = base.pretokens(text, steps), tokenizer.pretokens(text)
+            theirs = base.pretokens(text, (library.normalizer, library.pre_tokenizer))
+            ours = tokenizer.pretokens(text)
             if not is_bert:  # unigrams are cut in whole texts, too
                 theirs, ours = ["".join(theirs)], ["".join(ours)]
             if theirs != ours:
@@ -183,9 +168,9 @@ def _check_json(path, raw, tokenizer, is_bert, split_words):
     if tokenizer.cls_id is None:
         return
     first, last, between = tokenizer.start_id, tokenizer.end_id, tokenizer.delimiter_ids
-    theirs = library.encode("a", "a").ids, library.encode("a").ids
+    framed = library.encode("a", "a").ids, library.encode("a").ids
     word = library.encode("a", add_special_tokens=False).ids
-    if theirs != ([first, *word, *between, *word, last], [first, *word, last]):
+    if framed != ([first, *word, *between, *word, last], [first, *word, last]):
         raise errors.InputError(
             f"{path}: post_processor puts other special tokens around texts than "
             f"{tokenizer.vocab[first]} and {tokenizer.vocab[last]}; {_WAY_ROUND}"

@@ -38,9 +38,7 @@ def is_continuation(token: str) -> bool:
     return token.startswith(CONTINUATION)
 
 
-def is_piece(
-    token: str, rules: normalization.WordRules = normalization.CASED
-) -> bool:
+def is_piece(token: str, rules: normalization.WordRules = normalization.CASED) -> bool:
     """Whether a text can contain a token, if the vocabulary does."""
     word = f"a{token[2:]}" if is_continuation(token) and token[2:] else token
     is_usual = word.isascii() and word.isalnum()
@@ -175,7 +173,8 @@ class BertTokenizer(base.Tokenizer):
 
     def _changed_rules(self) -> dict[str, Any]:
         """The settings that differ from google-research/bert, for Hugging Face."""
-        rules, settings = self.rules, {}
+        rules = self.rules
+        settings: dict[str, Any] = {}
         if rules.strips_accents != rules.lowers:
             settings["strip_accents"] = rules.strips_accents
         if not rules.split_as_usual:
