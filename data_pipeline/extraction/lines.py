@@ -31,7 +31,7 @@ class Size:
     num_lines: int  # blank ones included
     num_tokens: int  # of all lines after cutting, with [CLS] and [SEP]
     num_truncated: int  # lines that are cut to the length limit
-    unknown: np.ndarray  # as unknown_words.count
+    unknown: tuple[int, int] = (0, 0)  # as unknown_words.count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,13 +52,15 @@ class TextLines:
     def measure(self) -> Size:
         """Reads the file once; ValueError without lines, or for an empty one."""
         num_lines = num_tokens = num_truncated = 0
-        unknown: np.ndarray = np.zeros(2, np.int64)
+        num_unknown = num_words = 0
         for packed in self._chunks():
             num_lines += len(packed)
             num_tokens += len(packed.tokens)
             num_truncated += packed.num_truncated
-            unknown += unknown_words.count(self.tokenizer, packed.tokens)
-        return Size(num_lines, num_tokens, num_truncated, unknown)
+            unknown, words = unknown_words.count(self.tokenizer, packed.tokens)
+            num_unknown, num_words = num_unknown + unknown, num_words + words
+        unknown_of_words = num_unknown, num_words
+        return Size(num_lines, num_tokens, num_truncated, unknown_of_words)
 
     def batches(
         self,

@@ -12,18 +12,18 @@ _WARNED, _REFUSED = 0.05, 0.5
 _FEWEST = 100  # tokens, of which a share means something
 
 
-def count(tokenizer: base.Tokenizer, ids: Any) -> np.ndarray:
-    """Unknown tokens, and all tokens but [CLS] and [SEP], of int ids; int64 [2]."""
+def count(tokenizer: base.Tokenizer, ids: Any) -> tuple[int, int]:
+    """How many int ids are unknown words, and how many are neither [CLS] nor [SEP]."""
     if tokenizer.unk_id is None or tokenizer.token_shape:
-        return np.zeros(2, np.int64)
+        return 0, 0
     ids = np.asarray(ids)
     ends = {tokenizer.start_id, tokenizer.end_id, *tokenizer.delimiter_ids} - {None}
     num_special = sum(np.count_nonzero(ids == end) for end in ends)
     unknown = np.count_nonzero(ids == tokenizer.unk_id)
-    return np.array([unknown, ids.size - num_special])
+    return int(unknown), int(ids.size - num_special)
 
 
-def describe(name: str, tokenizer: base.Tokenizer, counts: np.ndarray) -> str:
+def describe(name: str, tokenizer: base.Tokenizer, counts: tuple[int, int]) -> str:
     """The end of a line on a text, such as ", 3.1 % [UNK]"; "" where all is spelled.
 
     `name` is that of the text in a warning, `counts` are those of `count`.
@@ -31,7 +31,7 @@ def describe(name: str, tokenizer: base.Tokenizer, counts: np.ndarray) -> str:
     Raises:
         ValueError: most tokens are unknown, unless the tokenizer allows it.
     """
-    unknown, total = counts.tolist()
+    unknown, total = counts
     if not unknown or tokenizer.unk_id is None:
         return ""
     share, token = unknown / total, tokenizer.vocab[tokenizer.unk_id]
