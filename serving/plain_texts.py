@@ -55,8 +55,10 @@ class PlainTexts:
         with errors.named(explain), tf.io.gfile.GFile(path) as file:
             self._tokenizer = tokenizers.Tokenizer.from_str(file.read())
         ids = self._tokenizer.get_vocab().values()
-        if sorted(ids) != [*range(len(ids))]:
-            raise errors.InputError(explain("its ids are not 0, 1, ..."))
+        if max(ids, default=0) >= 2 * len(
+            ids
+        ):  # tokens that are there twice leave gaps
+            raise errors.InputError(explain(f"it has an id of {max(ids)}"))
         self._tokenizer.enable_padding(pad_id=0)
         self._text_names, self._label_names = text_names, label_names
 

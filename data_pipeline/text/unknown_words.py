@@ -43,4 +43,4 @@ def describe(name: str, tokenizer: base.Tokenizer, counts: tuple[int, int]) -> s
         if share > _REFUSED and tokenizer.refuses_unknown:
             raise errors.InputError(f"{problem}, or --nocheck_tokenizer to go on")
         logging.warning("%s", problem)
-    return f", {100 * share:.2g} % {token}"
+    return f", {100 * share:.3g} % {token}"

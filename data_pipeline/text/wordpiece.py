@@ -221,10 +221,13 @@ class BertTokenizer(base.Tokenizer):
 
     def library(self) -> tokenizers.Tokenizer:
         """The same but for sigma and what Unicode 10 and later versions define."""
-        rules = self.rules
+        rules, last = self.rules, {token: i for i, token in enumerate(self.vocab)}
         library = tokenizers.Tokenizer(
             models.WordPiece(
-                {token: index for index, token in enumerate(self.vocab)},
+                {
+                    token if last[token] == index else self._entries[index]: index
+                    for index, token in enumerate(self.vocab)
+                },
                 unk_token=self.vocab[self.unk_id],
                 max_input_chars_per_word=normalization.MAX_WORD_CHARS,
             )

@@ -38,6 +38,14 @@ def test_other_case_than_that_of_the_vocabulary_is_refused(vocab, lowers, messag
         check(vocab, lowers)
 
 
+def test_small_vocabularies_are_cased_where_most_entries_have_capitals():
+    words = [*SPECIAL, *map("".join, itertools.product("ACGT", repeat=3))]
+    check(words, False)
+    with pytest.raises(ValueError, match=r"\(64 entries have capitals.*--nocheck_case"):
+        check(words, True)
+    check([*words, *(f"{word.lower()}" for word in words[len(SPECIAL) :])], True)
+
+
 # tokenization.py, validate_case_matches_checkpoint.
 LOWER = [
     "uncased_L-24_H-1024_A-16",
