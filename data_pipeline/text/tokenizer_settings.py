@@ -145,6 +145,13 @@ def _check_json(path, raw, tokenizer, is_bert, split_words):
         value = _part(raw, section).get(key)
         if value not in known:
             _refuse(path, f"{section}.{key}", value, known)
+    for token in (entry["content"] for entry in raw.get("added_tokens") or ()):
+        if is_bert and token not in {*tokenizer.added_tokens, *added_tokens.SPECIAL}:
+            raise errors.InputError(
+                f"{path}: texts may have the added token {token!r:.40}, which the "
+                f"vocabulary does not add; give --vocab_file={path}, or "
+                "--nocheck_tokenizer to go on without it"
+            )
     if (side := _part(raw, "truncation").get("direction", "Right")) != "Right":
         _refuse(path, "truncation.direction", side, ["Right"])
     if tokenizer.unk_id is None:  # all of GPT-2's file was compared when it was read

@@ -241,18 +241,23 @@ def _check_map(charsmap):
     """
     if not charsmap:
         return
-    size = int.from_bytes(charsmap[:4], "little")
+    size, damage = (
+        int.from_bytes(charsmap[:4], "little"),
+        "map of characters is damaged",
+    )
+    if size % 4 or not 0 < size <= len(charsmap) - 4:
+        raise ValueError(damage)
     units, texts = np.frombuffer(charsmap[4 : 4 + size], "<u4"), charsmap[4 + size :]
     offsets = (units >> 10) << ((units & (1 << 9)) >> 6)
     nodes, is_new = np.zeros(1, np.uint32), np.ones(len(units), bool)
     while len(nodes):
         is_new[nodes] = False
         bases = nodes ^ offsets[nodes]
-        if 4 * len(units) != size or bases.max() | 255 >= len(units):
-            raise ValueError("its map of characters is damaged")
+        if bases.max() | 255 >= len(units):
+            raise ValueError(damage)
         places = units[bases[units[nodes] >> 8 & 1 == 1]] & 0x7FFFFFFF
         if places.max(initial=0) >= len(texts):
-            raise ValueError("its map of characters is damaged")
+            raise ValueError(damage)
         children = bases[:, np.newaxis] ^ np.arange(256, dtype=np.uint32)
         is_child = units[children] & 0x800000FF == np.arange(256)
         nodes = np.unique(children[is_child & is_new[children]])

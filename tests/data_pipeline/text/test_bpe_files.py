@@ -187,6 +187,7 @@ def test_what_a_tokenizer_needs_besides_its_files(tmp_path):
             {"added_tokens": [{"id": 9, "content": "a"}]},
             "added_tokens says that 'a' has the id 9, and model.vocab says 1; give the",
         ),
+        ({"model__merges": [["a", "b", "c"]]}, "model.merges[0]: 'a b c' is no merge,"),
         ({"model__merges": ["c b"]}, "model.merges[0]: merge 'c b' needs the token"),
     ],
 )

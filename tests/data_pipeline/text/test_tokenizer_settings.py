@@ -1,4 +1,4 @@
-"""Tests of data_pipeline/text/tokenizer_settings.py: files as Hugging Face writes them."""
+"""Tests of data_pipeline/text/tokenizer_settings.py: files of Hugging Face."""
 
 import json
 
@@ -210,6 +210,19 @@ def test_other_parts_of_a_tokenizer_json_are_refused(tmp_path, make, problem):
     assert f"tokenizer.json: {problem}" in str(caught.value)
     assert "--nocheck_tokenizer" in str(caught.value)
     opening.open_vocabulary(path, checks=False)
+
+
+def test_added_tokens_of_a_tokenizer_json_are_not_dropped(tmp_path):
+    made = library()
+    made.add_special_tokens(["[MASK]"])
+    path = write(tmp_path / "model", BERT, made)
+    opening.open_vocabulary(path)
+    made.add_tokens(["<new>"])
+    path = write(tmp_path / "model", BERT, made)
+    with pytest.raises(ValueError, match=r"'<new>'.*--vocab_file=.*tokenizer\.json"):
+        opening.open_vocabulary(path)
+    whole = opening.open_vocabulary(path.replace("vocab.txt", "tokenizer.json"))
+    assert pieces(whole, "a<new>") == ["a", "<new>"]
 
 
 def change(path, section, **values):

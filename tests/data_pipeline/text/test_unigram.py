@@ -7,6 +7,7 @@ a no-break space is a space.
 import base64
 import itertools
 import json
+import math
 import struct
 
 import numpy as np
@@ -340,3 +341,57 @@ def test_added_tokens_that_are_no_pieces_are_refused(tmp_path, token):
     (tmp_path / "tokenizer.json").write_text(json.dumps(raw), encoding="utf-8")
     with pytest.raises(errors.InputError, match="is no unigram model"):
         opening.open_vocabulary(path)
+
+
+# Bytes of a stranger, which SentencePiece takes as they are.
+
+
+def damaged(charsmap):
+    """A map with a child, a text and a size that lie beyond it."""
+    size = int.from_bytes(charsmap[:4], "little")
+    units = list(struct.unpack_from(f"<{size // 4}I", charsmap, 4))
+    texts = charsmap[4 + size :]
+    leaf = next(i for i, unit in enumerate(units) if unit >> 31)
+    for place, value in ((0, units[0] | 1 << 29), (leaf, len(texts) | 1 << 31)):
+        changed = [*units[:place], value, *units[place + 1 :]]
+        yield charsmap[:4] + struct.pack(f"<{len(units)}I", *changed) + texts
+    yield struct.pack("<I", size + 4) + charsmap[4:]
+    yield struct.pack("<I", 1 << 31) + charsmap[4:]
+    yield struct.pack("<I", 400) + bytes(range(256)) * 4
+    yield b"abc"
+
+
+@pytest.mark.parametrize("write", [write_model, write_json])
+def test_damaged_maps_are_refused_before_they_are_used(tmp_path, write):
+    path = tmp_path / ("tokenizer.json" if write is write_json else "m.model")
+    for charsmap in damaged(CHARSMAP):
+        with pytest.raises(errors.InputError, match="its map is damaged"):
+            opening.open_vocabulary(write(path, "xlm", charsmap))
+    assert opening.open_vocabulary(write(path, "xlm", CHARSMAP))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda raw: raw["model"]["vocab"][6].__setitem__(1, math.nan), "not finite"),
+        (lambda raw: raw["model"]["vocab"][6].__setitem__(0, ""), "a piece is empty"),
+        (
+            lambda raw: raw["model"]["vocab"][6].__setitem__(0, "s"),
+            "a piece is empty, or there twice",
+        ),
+        (
+            lambda raw: raw["normalizer"]["normalizers"][-1].update(
+                precompiled_charsmap="!!"
+            ),
+            "is no unigram model",
+        ),
+    ],
+)
+def test_odd_pieces_are_refused(tmp_path, change, problem):
+    path = tmp_path / "tokenizer.json"
+    write_json(path, "xlm")
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    change(raw)
+    path.write_text(json.dumps(raw), encoding="utf-8")
+    with pytest.raises(errors.InputError, match=problem):
+        opening.open_vocabulary(str(path))
