@@ -241,10 +241,7 @@ def _check_map(charsmap):
     """
     if not charsmap:
         return
-    size, damage = (
-        int.from_bytes(charsmap[:4], "little"),
-        "map of characters is damaged",
-    )
+    size, damage = int.from_bytes(charsmap[:4], "little"), "its map is damaged"
     if size % 4 or not 0 < size <= len(charsmap) - 4:
         raise ValueError(damage)
     units, texts = np.frombuffer(charsmap[4 : 4 + size], "<u4"), charsmap[4 + size :]
