@@ -30,6 +30,8 @@ def write(module: export.ServedModel, directory: str) -> None:
     library = encoder.tokenizer.library()
     if library is None or getattr(encoder.tokenizer, "added_tokens", None):
         return
+    if not encoder.tokenizer.rules.splits_punctuation:
+        return  # a word may be [MASK], which is no special token in the graph
     encoder.tokenizer.frame(library)
     library.enable_truncation(encoder.max_seq_length)
     text = library.to_str(pretty=True)

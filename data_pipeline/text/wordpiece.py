@@ -42,9 +42,8 @@ def is_piece(token: str, rules: normalization.WordRules = normalization.CASED) -
     """Whether a text can contain a token, if the vocabulary does."""
     word = f"a{token[2:]}" if is_continuation(token) and token[2:] else token
     is_usual = word.isascii() and word.isalnum()
-    return is_usual or plain.split(plain.fold(word, normalization.CASED), rules) == [
-        word
-    ]
+    cleaned = plain.fold(word, normalization.CASED)
+    return is_usual or plain.split(cleaned, rules) == [word]
 
 
 def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
@@ -348,9 +347,10 @@ def _distinct(
             f"none of the {len(vocab)} tokens of the vocabulary can stand in a text; "
             "give the vocab.txt of the checkpoint"
         )
+    hidden = {*added, *matching.SPECIAL}  # a word may be "[MASK]" where "[7]" may
     return [
         token
-        if are_pieces[index] and ids[token] == index and token not in added
+        if are_pieces[index] and ids[token] == index and token not in hidden
         else f"[{space}{index}]"
         for index, token in enumerate(vocab)
     ]

@@ -82,11 +82,9 @@ def test_an_id_beyond_the_vocabulary_is_refused(tmp_path):
         plain_texts.PlainTexts(str(tmp_path), ["text"], None)
 
 
-@pytest.mark.parametrize(
-    "values", [(True, False, False, True), (False, True, True, False)]
-)
+@pytest.mark.parametrize("values", [(1, 0, 0, 1), (0, 1, 1, 1)])
 def test_other_rules_of_words_are_in_the_file(tmp_path, values):
-    rules = normalization.WordRules(*values)
+    rules = normalization.WordRules(*map(bool, values))
     encoder, plain = make(tmp_path, rules=rules)
     lines = [f"{char} a{char}b ({char})" for char in CHARACTERS]
     assert_equal(encoder, plain, lines)
@@ -99,4 +97,6 @@ def test_other_tokenizers_and_choices_have_no_file(tmp_path):
     assert make(tmp_path, vocab=vocab, added={"new": False})[1] is None
     orders = labels.Labels(("x", "y"), pair_input="both_orders")
     assert make(tmp_path, has_pairs=True, label_set=orders)[1] is None
+    rules = normalization.WordRules(True, True, False, False)
+    assert make(tmp_path, rules=rules)[1] is None
     assert make(tmp_path, vocab=vocab)[1] is not None

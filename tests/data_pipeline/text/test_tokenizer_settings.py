@@ -103,7 +103,8 @@ def test_words_end_at_whitespace_alone(tmp_path):
     assert pieces(flagged) == expected
     # Words of too many characters are unknown, whatever is in them.
     assert pieces(flagged, "a" * 200 + " " + "a-" * 101 + " a")[200:] == ["[UNK]", "a"]
-    assert pieces(flagged, "[ 7]") == ["[UNK]", "[UNK]"]
+    for text in ("[ 7]", "[MASK] [SEP]", "[ 4]"):  # nor become special tokens
+        assert pieces(flagged, text) == ["[UNK]"] * len(text.split())
     (tmp_path / "again").mkdir()
     for name, text in flagged.files().items():
         (tmp_path / "again" / name).write_text(text, "utf-8")
