@@ -125,7 +125,7 @@ def build(
         ids = [*itertools.chain(*encoder.tokenizer.to_ids([row.text for row in rows]))]
         counts = unknown_words.count(encoder.tokenizer, ids)
         if share := unknown_words.describe(input_file, encoder.tokenizer, counts):
-            print(f"texts: of the first {_CHUNK_TEXTS}{share}")
+            print(f"texts: of the first {min(_CHUNK_TEXTS, texts['num_texts'])}{share}")
     own = {k: v for k, v in (prompts or {}).items() if v is not None}
     plan = {
         "format_version": FORMAT_VERSION,

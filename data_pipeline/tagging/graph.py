@@ -26,11 +26,13 @@ class WindowTensors(NamedTuple):
     shape: tf.Tensor  # int64 [2], B and W, the most words of a sentence
 
 
-def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
+def split_words(
+    text: tf.Tensor, rules: normalization.WordRules = normalization.CASED
+) -> dict[str, tf.Tensor]:
     """Splits texts [B], UTF-8, at whitespace, and before and after punctuation.
 
-    As in the tokenizer, each punctuation mark, symbol and Chinese character is a word;
-    invalid bytes are ignored.
+    As in a tokenizer with these rules, each punctuation mark, symbol and Chinese
+    character is a word; invalid bytes are ignored.
 
     Returns:
         [B, W] each: words, string as written, padded with ""; starts and ends, int32,
@@ -44,7 +46,7 @@ def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
         is_word = ~offsets.is_whitespace(points)
         distinct, index = tf.unique(points)
         letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
-        is_alone = tf.gather(normalization.stands_alone(letters), index)
+        is_alone = tf.gather(normalization.stands_alone(letters, rules), index)
         is_edge = ~is_word | is_alone  # no word goes on across such a character
         before = tf.concat([[True], is_edge[:-1]], axis=0)
         after = tf.concat([is_edge[1:], [True]], axis=0)

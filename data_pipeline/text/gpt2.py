@@ -42,7 +42,9 @@ class BytePairTokenizer(base.Tokenizer):
         missing = [t for t in (START, DELIMITER, END) if t not in self._ids]
         if not missing or self.start_id is not None:
             return self
-        return self._with_vocab([*self.vocab, *missing])
+        longer = self._with_vocab([*self.vocab, *missing])
+        longer.refuses_unknown = self.refuses_unknown
+        return longer
 
     def definition(self) -> list[str]:
         """All that decides which ids a text becomes, but for lower-casing."""

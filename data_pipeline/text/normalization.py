@@ -151,9 +151,10 @@ def split_normalized(normalized: tf.Tensor, rules: WordRules) -> tf.RaggedTensor
     return tf.ragged.boolean_mask(words, tf.strings.length(words) <= MAX_WORD_BYTES)
 
 
-def stands_alone(characters: tf.Tensor) -> tf.Tensor:
+def stands_alone(characters: tf.Tensor, rules: WordRules) -> tf.Tensor:
     """Whether each of [B] characters is always a word of its own: punctuation, CJK."""
-    return tf.strings.regex_full_match(characters, f"[{CASED.lone}]")
+    pattern = f"[{rules.lone}]" if rules.lone else r"[^\x00-\x{10ffff}]"
+    return tf.strings.regex_full_match(characters, pattern)
 
 
 def _normalize(texts, rules):
