@@ -433,6 +433,7 @@ def classifier(
     *,
     problem_type="classification",
     columns: Mapping[str, Any] | None = None,
+    labels: Sequence[str] = (),
     max_seq_length=128,
     do_lower_case: bool | None = None,
     check_case=True,
@@ -447,6 +448,8 @@ def classifier(
             value}, or a DataFrame of pandas.
         problem_type: classification, multi_label or regression.
         columns: of tables.Layout, where they have no usual names: text_a, label, ...
+            Several columns of 0 and 1 in the place of `label` are one for each label.
+        labels: the names in the order of ids; by default those of the training rows.
 
     Raises:
         ValueError: as `load`, and for rows that are wrong.
@@ -468,7 +471,9 @@ def classifier(
         for split, rows in files.items()
     }
     layout = tables.Layout(**(columns or {}))
-    source = sources.Source(files=files, layout=layout, problem_type=problem_type)
+    source = sources.Source(
+        files=files, layout=layout, problem_type=problem_type, label_spec=labels
+    )
     data = labelled_rows.load(
         source,
         files,

@@ -30,7 +30,7 @@ from absl import logging
 from contract import atomic_files, errors, wording
 from data_pipeline.pretraining import masking, metadata
 from data_pipeline.pretraining.creation import job as creation_job
-from data_pipeline.pretraining.creation import runners, tasks
+from data_pipeline.pretraining.creation import runners, sentence_pairs, tasks
 from data_pipeline.tables import file_patterns
 from data_pipeline.text import opening, wordpiece
 from data_pipeline.vocabularies import byte_ranges, processes
@@ -83,6 +83,7 @@ def prepare():
         random_seed=FLAGS.random_seed,
     )
     creation_flags.warn_of_few_predictions()
+    sentence_pairs.check_words(files[0], tokenizer, settings)
     return creation_job.Job(
         input_files=tuple(files),
         output_files=output_files(files),

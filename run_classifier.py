@@ -29,7 +29,8 @@ def check():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags, fine_tuning_flags.check_run, check)
+    checks = classifier_flags.look, fine_tuning_flags.check_run, check
+    command_line.parse(define_flags, *checks)
 
 from cli import classifier_task, networks, run_flags, training_flags
 from contract import file_names

@@ -31,7 +31,7 @@ from data_pipeline.tables import label_files
 from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import graph, predictions, schemes, scores
 from data_pipeline.tagging import split as sentence_rows
-from data_pipeline.text import opening
+from data_pipeline.text import offsets, opening
 from modeling import losses, models
 from modeling.checkpoints import pretrained
 from serving import formats, windowed
@@ -44,9 +44,9 @@ def prepare():
     files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
     opening.check_exports(tokenizer, FLAGS.do_export)
     reading = run_flags.reading(files)
-    layout = tagged_files.Layout(**tagger_flags.layout())
-    splits = sentence_rows.read(paths, layout)
     names = label_files.read_labels(FLAGS.labels) if FLAGS.labels else ()
+    layout = tagged_files.Layout(**tagger_flags.layout(), tag_names=names)
+    splits = sentence_rows.read(paths, layout)
     tag_set = sentence_rows.find_tags(
         splits.get("train"),
         names=names,
@@ -130,7 +130,7 @@ def export_model(tokenizer, tag_set, label_map, model, output_dir):
 
     def make(variables):
         return windowed.WordTagger(
-            functools.partial(graph.split_words, rules=tokenizer.rules),
+            functools.partial(offsets.split_words, rules=tokenizer.rules),
             graph.encoder(tokenizer, **tagger_flags.limits()),
             functools.partial(model, training=False),
             graph.chooser(tag_set),

@@ -1,13 +1,14 @@
 """Flags of run_classifier.py alone: its rows, a teacher, and what it writes."""
 
+import dataclasses
 import os
 from typing import Any
 
 from absl import flags
 
 from cli import command_line, feature_flags, table_flags, training_flags
-from contract import export_formats
-from data_pipeline.classification import tables
+from contract import errors, export_formats, wording
+from data_pipeline.classification import label_checks, sources, tables
 
 FLAGS = flags.FLAGS
 # Beyond these both softmaxes are 0 and 1, or all alike, and nothing is learned of them.
@@ -81,6 +82,12 @@ def _define_labels() -> None:
         None,
         "Comma-separated labels in the order of their ids, or a file with one label "
         "per line.",
+    )
+    boolean(
+        "check_data",
+        False,
+        "Only look at the rows of all files that are given: print the labels, and all "
+        "that is odd in them or in the texts, and end.",
     )
     kinds = ["classification", "multi_label", "regression"]
     enum(
@@ -185,6 +192,13 @@ def check() -> None:
     share, teacher = f"--dev_share={FLAGS.dev_share}", FLAGS.teacher
     heat, unlabelled = FLAGS.distill_temperature, FLAGS.unlabelled_file
     command_line.refuse(
+        (
+            layout().label_columns
+            and FLAGS["problem_type"].present
+            and FLAGS.problem_type != "multi_label",
+            f"--label_column={FLAGS.label_column} is a column for each of several "
+            f"labels; leave --problem_type={FLAGS.problem_type} out",
+        ),
         (
             FLAGS.write_projector and not FLAGS.do_eval,
             "--write_projector shows evaluated rows; add --do_eval",
@@ -303,8 +317,27 @@ def check_network(config: Any, config_file: str, takes_text: bool) -> None:
 
 
 def layout() -> tables.Layout:
-    """The columns of own files."""
-    return table_flags.layout(FLAGS.file_format)
+    """The columns of own files; several of labels have commas between them."""
+    names = tuple(map(str.strip, (FLAGS.label_column or "").split(",")))
+    read = table_flags.layout(FLAGS.file_format)
+    return dataclasses.replace(read, label=names) if len(names) > 1 else read
+
+
+def look() -> None:
+    """Ends the program after a look at the rows, where --check_data is set."""
+    if not FLAGS.check_data:
+        return
+    check()
+    splits = [split for split in table_flags.SPLITS if FLAGS[f"{split}_file"].value]
+    if FLAGS.task_name or FLAGS.tfds_name:
+        splits = ["train", "dev"]
+    if FLAGS.dev_share:
+        splits[1:1] = ["dev"]
+    rows = sources.Source(layout=layout(), **source())
+    if faults := label_checks.look(rows, splits):
+        raise errors.InputError(f"--check_data: {wording.count(faults, 'fault')}")
+    print("--check_data: no fault")
+    raise SystemExit
 
 
 def source() -> dict[str, Any]:

@@ -14,6 +14,7 @@ _OF_MASKED_LM = (
     "short_seq_prob",
     "masking",
     "do_whole_word_mask",
+    "segmented_words",
     "mask_proportions",
     "sentence_task",
     "dupe_factor",
@@ -92,6 +93,12 @@ def _define_records() -> None:
         "run_pretraining.py masks the records.",
     )
     flags.DEFINE_bool("do_whole_word_mask", False, "The same as --masking=whole_word.")
+    boolean(
+        "segmented_words",
+        False,
+        "Words are what spaces separate, for --masking=whole_word, span and ngram: "
+        "Chinese text that a tool has segmented. The tokens stay the same.",
+    )
     flags.DEFINE_enum(
         "sentence_task",
         "next",
@@ -139,6 +146,11 @@ def check() -> None:
             "other; leave one of them out",
         ),
         (
+            FLAGS.segmented_words and _masking_kind() in ("word_piece", "none"),
+            f"--segmented_words is for masks of words, but --masking is "
+            f"{_masking_kind()}; set --masking=whole_word, span or ngram",
+        ),
+        (
             proportions.present and _masking_kind() == "none",
             f"{proportions.serialize()} is for records that are masked, but --masking "
             "is none; give the flag to run_pretraining.py, which masks them",
@@ -172,6 +184,7 @@ def rule() -> dict[str, Any]:
         "masked_lm_prob": FLAGS.masked_lm_prob if is_masked else 0.0,
         "max_predictions_per_seq": FLAGS.max_predictions_per_seq if is_masked else 0,
         "mask_proportions": FLAGS.mask_proportions,
+        "segmented_words": FLAGS.segmented_words,
         "sentence_task": FLAGS.sentence_task,
         "dupe_factor": 1 if uses_once else FLAGS.dupe_factor,
         "short_seq_prob": FLAGS.short_seq_prob,

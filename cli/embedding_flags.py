@@ -117,6 +117,13 @@ def _define_loss() -> None:
         "vectors, or, where they are longer or shorter, its cosines; rows may be texts "
         "alone.",
     )
+    flags.DEFINE_integer(
+        "rows_per_label",
+        0,
+        "For labelled texts: number of rows of one label, such as 2, that a batch has "
+        "at least, where the label has so many; 0 for rows by chance.",
+        lower_bound=0,
+    )
     flags.DEFINE_bool(
         "symmetric",
         False,

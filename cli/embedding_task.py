@@ -97,19 +97,28 @@ def load(splits, tokenizer, kept):
             has_teacher=name == "train" and bool(FLAGS.teacher),
         )
         label_names = data[name].label_names
+    split.warn(data)
     kinds = {data[name].kind for name in ("train", "dev") if name in data}
     if FLAGS.num_labelled and kinds != {rows.LABELLED}:
         raise errors.InputError(
             f"--num_labelled={FLAGS.num_labelled} is for labelled texts, and the rows "
             f"are {' and '.join(sorted(kinds))}; leave it out"
         )
+    if FLAGS.rows_per_label and (train := data.get("train")):
+        if train.kind != rows.LABELLED:
+            raise errors.InputError(
+                f"--rows_per_label={FLAGS.rows_per_label} is for labelled texts, and "
+                f"the rows are {train.kind}; leave it out"
+            )
+        count = FLAGS.rows_per_label
+        data["train"] = dataclasses.replace(train, rows_per_label=count)
     return data
 
 
 def objective(texts, width):
     """The objective for training rows, a TextSplit, and vectors of a width."""
     name = embedding_flags.loss(texts.kind)
-    if name == embedding_flags.LABELS:
+    if name == embedding_flags.LABELS and not texts.rows_per_label:
         _hint_at_labels(texts.labels, FLAGS.train_batch_size)
     values = [FLAGS[flag].value for flag in embedding_flags.READS[name]]
     scope = contrastive_step.scope(embedding_flags.dimensions(width))
@@ -117,19 +126,15 @@ def objective(texts, width):
 
 
 def _hint_at_labels(label_ids, batch_size):
-    """Prints a line where most batches would hold no two texts of one label."""
-    counts = np.bincount(label_ids)
-    share = np.sum(counts * (counts - 1)) / max(
-        len(label_ids) * (len(label_ids) - 1), 1
-    )
-    # Pairs of texts of one label in a batch, on average; by Poisson, exp(-pairs) of all
-    # batches have none.
-    pairs = share * batch_size * (batch_size - 1) / 2
-    if pairs < np.log(2):
+    """Prints a line where most rows are alone with their label in a batch."""
+    counts, size = np.bincount(label_ids), len(label_ids)
+    absent = max(1 - (batch_size - 1) / (size - 1), 0.0)  # share of rows, for each row
+    alone = np.sum(counts * absent ** np.maximum(counts - 1, 0)) / size
+    if alone > 1 / 2:
         print(
-            f"hint: {np.count_nonzero(counts)} labels in {len(label_ids)} rows: most "
-            f"batches of --train_batch_size={batch_size} hold no two texts of one "
-            "label, which train nothing; raise it"
+            f"hint: {np.count_nonzero(counts)} labels in {size} rows: {alone:.0%} of "
+            f"the rows in a batch of --train_batch_size={batch_size} have no other of "
+            "their label, and train nothing; pass --rows_per_label=2, or raise it"
         )
 
 
@@ -180,7 +185,9 @@ def score(texts, vectors):
     kind, scaled, ranked = texts.kind, search.normalize(vectors), None
     if kind == rows.RETRIEVAL:
         count = len(texts.data.queries)
-        ranked, _ = search.nearest(scaled[:count], scaled[count:], scores.RANKED)
+        own = texts.data.own_passages()
+        vectors_of = scaled[:count], scaled[count:]
+        ranked, _ = search.nearest(*vectors_of, scores.RANKED, left_out=own)
         results = scores.retrieval_scores(ranked, texts.data.relevant)
     elif kind == rows.SCORED:
         cosines = np.sum(scaled[:, 0] * scaled[:, 1], axis=-1)
@@ -248,12 +255,16 @@ def evaluate(texts, reranker, scored):
     if not reranker:
         return results
     data, ranked = texts.data, scored.ranked.copy()
+    own = data.own_passages()
     parts = progress.slices(len(ranked), _RERANKED_QUERIES, "reranking: query")
     for part in parts:
         places = ranked[part]
         queries = np.repeat(data.queries[part], places.shape[1]).tolist()
         values = reranker(queries, [data.passages[i] for i in places.ravel()])
-        order = np.argsort(-values.reshape(places.shape), axis=1, kind="stable")
+        order = -values.reshape(places.shape)
+        if own is not None:
+            order[places == own[part, None]] = np.inf
+        order = np.argsort(order, axis=1, kind="stable")
         ranked[part] = np.take_along_axis(places, order, axis=1)
     reranked = scores.retrieval_scores(ranked, data.relevant)
     names = SCORES[rows.RETRIEVAL][:-1]  # the recall of all is the same

@@ -13,7 +13,7 @@ BIDIRECTIONAL_LM, DENOISING = "bidirectional_lm", "denoising"
 REPLACED = "replaced_tokens"
 _OF_STREAMS = ("unroll_steps", "sample_softmax", "num_negative_samples")
 _OF_MASKS = ("masking", "masked_lm_prob", "mask_proportions")
-_OF_NOISE = ("corruption", "noise_density", "mean_noise_span_length")
+_OF_NOISE = ("corruption", "noise_density", "mean_noise_span_length", "roll_noise")
 _OF_GENERATOR = ("generator_size", "discriminator_loss_weight")
 # By kind or network, the usual one first.
 _OBJECTIVES = {
@@ -185,6 +185,13 @@ def _define_noise() -> None:
         "infilling. By default 3.",
         lower_bound=1,
         upper_bound=100,
+    )
+    flags.DEFINE_bool(
+        "roll_noise",
+        False,
+        "Shift the noise of --corruption=random_spans by a random number of tokens, "
+        "so that all places of a text are noise as often. By default each text begins "
+        "with text and ends with noise, as T5 was trained.",
     )
 
 

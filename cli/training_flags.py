@@ -45,7 +45,7 @@ file_format has_header train_file dev_file test_file tfds_train_split
 tfds_dev_split tfds_test_split text_a_column text_b_column label_column id_column
 num_labelled reranker corpus_file queries_file judgements_file
 choice_columns negative_columns source_column target_column word_column dev_share
-tag_column labels label_separator allow_empty_text accept_unknown_tags
+tag_column labels label_separator allow_empty_text accept_unknown_tags check_data
 """
 CHANGE_NO_WEIGHT = frozenset(_NO_WEIGHT.split()).union(feature_flags.NAMES)
 _ACTIONS = {

@@ -85,6 +85,9 @@ def named(names: Sequence[str], problem_type: str) -> Classes:
         scheme = schemes.find_scheme([[name] for name in spelled or names])
         if not any("-" in name for name in spelled):
             scheme = schemes.PLAIN
+        meant, odd = schemes.odd_tags(dict.fromkeys(names, 1))
+        if odd:
+            print(f"labels: {wording.listing(odd)} are not of the scheme {meant}")
         return schemes.TagNames(tuple(names), scheme)
     except ValueError as error:
         raise errors.InputError(

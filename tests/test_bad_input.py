@@ -231,6 +231,7 @@ MISTAKES = {
     "denoising": {
         "--masking=span": "for --objective=masked_lm",
         "--mean_noise_span_length=2": "but it is drop; leave it out",
+        "--roll_noise": "--roll_noise is for --corruption=random_spans, but it is drop",
         "--do_export": "run_seq2seq.py --do_export",
     },
     "convert": {

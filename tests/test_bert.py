@@ -247,6 +247,31 @@ def test_tables_in_memory(model_dir):
         made.predict(["a"], ["b"])
 
 
+def test_labels_in_memory_are_looked_at(model_dir):
+    rows = [(text, label.title()) for text, label in ROWS] + ROWS
+    match = r"'Good' \(4\) and 'good' \(4\) are .*\n?.* every label .* with labels"
+    with pytest.raises(ValueError, match=r"'Bad' \(4\) and 'bad' \(4\) are spellings"):
+        bert.classifier(model_dir, {"train": rows})
+    with pytest.raises(ValueError, match=match):
+        bert.classifier(model_dir, {"train": rows})
+    names = ["good", "Good", "bad", "Bad", "fine", "Fine"]
+    made, _ = bert.classifier(model_dir, {"train": rows}, labels=names)
+    assert made.classes.names == tuple(names)
+
+
+def test_columns_of_0_and_1_in_memory(model_dir):
+    rows = [
+        {"text": text, "good": label == "good", "bad": int(label == "bad")}
+        for text, label in ROWS
+    ]
+    columns = {"label": ["good", "bad"]}
+    made, data = bert.classifier(model_dir, {"train": rows}, columns=columns)
+    assert (made.classes.names, data.problem_type) == (("good", "bad"), "multi_label")
+    hot = np.asarray(data.splits["train"].label_ids)
+    wanted = [[label == "good", label == "bad"] for _, label in ROWS]
+    assert hot.astype(bool).tolist() == wanted
+
+
 def test_pairs_and_numbers_in_memory(model_dir):
     rows = [(text, "the", np.float32(i)) for i, (text, _) in enumerate(ROWS)]
     made, data = bert.classifier(

@@ -11,7 +11,8 @@ import pytest
 from absl import flags
 from absl import logging as absl_logging
 
-from data_pipeline.pretraining import metadata
+from data_pipeline.pretraining import batches, masking, metadata
+from data_pipeline.text import wordpiece
 from tests import full_disk, tiny, tiny_corpus
 
 
@@ -36,6 +37,93 @@ def test_flags_of_the_original_have_their_defaults():
     assert {name: defaults[name] for name in ORIGINAL} == ORIGINAL
     for name, default in ORIGINAL.items():
         assert type(defaults[name]) is type(default)
+
+
+# --- Words that spaces separate.
+
+CHINESE = [
+    "我们 使用 语言 模型 来 预测 下 一 个 词 的 概率 。",
+    "银行 的 利率 今天 没有 变化 ， 人们 在 河边 散步 。",
+]
+
+
+@pytest.fixture
+def chinese(tmp_path):
+    characters = dict.fromkeys("".join(CHINESE).replace(" ", ""))
+    vocab = [*tiny.SPECIAL, *characters]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocab) + "\n")
+    (tmp_path / "text.txt").write_text("\n".join(CHINESE * 40) + "\n")
+    return tmp_path, vocab
+
+
+def hidden_words(vocab, arrays):
+    """Whether each word is hidden in whole, in part or not, as a set of shares."""
+    shares = set()
+    words = [word for line in CHINESE for word in line.split() if len(word) > 1]
+    for row, weights in enumerate(arrays["masked_lm_weights"]):
+        places = set(arrays["masked_lm_positions"][row][weights > 0].tolist())
+        text = "".join(f"{vocab[i]:.1}" for i in tiny_corpus.restored(arrays)[row])
+        for word in words:
+            first = text.find(word)
+            if first >= 0:
+                shares.add(len(places & {first, first + 1}) / 2)
+    return shares
+
+
+def test_segmented_words_are_hidden_in_whole(chinese, caplog):
+    place, vocab = chinese
+    settings = {"masking": "whole_word", "sentence_task": "none", "dupe_factor": 4}
+    warning = "92 % of the tokens are Chinese characters, and each is a word"
+    arrays = {}
+    for is_segmented in (True, False):
+        name = f"{is_segmented}.tfrecord"
+        flag = {"segmented_words": "true"} if is_segmented else {}
+        done = tiny_corpus.create(place, output=name, **settings, **flag)
+        assert done.code == 0, done.err
+        assert (warning in done.log) != is_segmented, done.log
+        arrays[is_segmented] = tiny_corpus.parse(tiny_corpus.raw(place / name))
+        assert metadata.read(f"{place}/{name}").segmented_words == is_segmented
+    assert hidden_words(vocab, arrays[True]) == {0, 1}
+    assert hidden_words(vocab, arrays[False]) == {0, 0.5, 1}
+    texts = [tiny_corpus.restored(values) for values in arrays.values()]
+    assert np.array_equal(*texts) and texts[0].max() < len(vocab)
+    unmasked = tiny_corpus.create(place, output="none.tfrecord", masking="none")
+    assert unmasked.code == 0 and "Chinese" not in unmasked.log
+    tokenizer = wordpiece.BertTokenizer(vocab)
+    sizes = {"max_seq_length": 32, "vocab_size": len(vocab), "spare_rows": 0}
+    for kind in ("word_piece", "whole_word"):
+        caplog.clear()
+        rule = masking.Rule(kind, 0.15, 5)
+        files = {"input_file": f"{place}/none.tfrecord"}
+        batches.load(files, tokenizer, rule, **sizes)
+        assert ("create_pretraining_data.py --segmented_words" in caplog.text) == (
+            kind == "whole_word"
+        )
+
+
+def test_segmented_words_are_refused_where_none_are(chinese):
+    place, _ = chinese
+    for flags_, message in (
+        ({"masking": "none"}, "--masking is none; set --masking=whole_word, span or"),
+        ({}, "--masking is word_piece; set --masking=whole_word, span or ngram"),
+        (
+            {"objective": "left_to_right"},
+            "--segmented_words is for --objective=masked_lm",
+        ),
+    ):
+        supplied = tiny_corpus.arguments(
+            place,
+            dupe_factor=None,
+            segmented_words="true",
+            max_predictions_per_seq=None,
+            **flags_,
+        )
+        assert message in tiny.refuse(tiny_corpus.SCRIPT, *supplied)
+    text = (place / "text.txt").read_text()
+    (place / "text.txt").write_text(text.replace(" ", ""))
+    supplied = tiny_corpus.arguments(place, segmented_words="true", masking="span")
+    error = tiny.refuse(tiny_corpus.SCRIPT, *supplied)
+    assert "text.txt: spaces separate words of 19.5 tokens, on average" in error
 
 
 # --- What it makes.

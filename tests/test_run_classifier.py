@@ -307,3 +307,63 @@ def test_demonstration_answers_its_three_messages(minilm_dir, tmp_path):
 
 def teardown_module():
     keras.utils.clear_session(free_memory=True)
+
+
+def marked_tables(directory):
+    """Tables of texts with a column of 0 and 1 for each of three labels."""
+    names = ("bad", "fine", "good")
+    for split, count in (("train", 24), ("dev", 9)):
+        rows = [
+            (text, *(str(int(name == label)) for name in names))
+            for text, label in tiny.rows(count, start=len(split))
+        ]
+        table = [*rows, ("nobody read this", "-1", "-1", "-1")]
+        tiny.write_tsv(directory / f"{split}.tsv", ("text", *names), table)
+
+
+def test_columns_of_0_and_1_are_learned_as_several_labels(model_dir, tmp_path):
+    marked_tables(tmp_path)
+    out, flags = tmp_path / "out", ("--label_column=good,bad,fine", "--do_eval")
+    splits = files_of(tmp_path, "train", "dev")
+    done = run(model_dir, out, *splits, *flags, *BRIEF, "--do_train")
+    assert "train.tsv: 3 labels: " in done.out
+    for split, line in (("train", 26), ("dev", 11)):
+        text = f"{split}.tsv: left out 1 row without a label ('null' 1), lines {line};"
+        assert text in done.out
+    label_map = json.loads((out / "label_map.json").read_text())
+    assert [label_map[str(i)] for i in range(3)] == ["good", "bad", "fine"]
+    assert label_map["problem_type"] == "multi_label"
+    # The columns of later rows may have another order.
+    flags = ("--label_column=bad,fine,good", "--do_eval")
+    run(out, tmp_path / "again", *files_of(tmp_path, "dev"), *flags)
+    assert tiny.eval_results(tmp_path / "again") == tiny.eval_results(out)
+    error = tiny.refuse(
+        "run_classifier",
+        f"--pretrained={model_dir} --output_dir={tmp_path / 'x'} --do_train",
+        *files_of(tmp_path, "train"),
+        "--label_column=bad,fine --problem_type=regression",
+    )
+    assert "is a column for each of several labels; leave --problem_type=" in error
+
+
+@pytest.mark.parametrize("other", ["", "Good"])
+def test_a_check_of_rows_ends_before_tensorflow_is_loaded(other, tmp_path):
+    table = tiny.rows(24) + [("a text", other)] * 5 * bool(other)
+    tiny.write_tsv(tmp_path / "train.tsv", ("text", "label"), table)
+    tiny.write_tsv(tmp_path / "dev.tsv", ("text", "label"), table[:1])
+    command = [sys.executable, "run_classifier.py", "--check_data"]
+    command += files_of(tmp_path, "train", "dev")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == (2 if other else 0)
+    assert "TensorFlow" not in done.stderr
+    assert "train.tsv: 3 labels: " in done.stdout or other
+    assert "dev.tsv: 1 of 1 dev rows are training rows, too (lines 2)" in done.stdout
+    end = done.stdout.splitlines()[-1]
+    if not other:
+        assert end == "--check_data: no fault"
+        return
+    assert end.startswith("fault: ") and "'good' (8) and 'Good' (5) are" in end
+    assert "--labels" in end and "error: --check_data: 1 fault" in done.stderr
+    named = [*command, "--labels=bad,fine,good,Good"]
+    done = subprocess.run(named, capture_output=True, text=True, check=False)
+    assert done.returncode == 0

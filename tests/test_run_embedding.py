@@ -277,13 +277,14 @@ def test_other_runtimes_have_the_vectors_of_the_model(
 MISTAKES = {
     ("unscored", "", COLUMNS): "unscored.tsv:3: score 'x' is not a finite number",
     ("short", "", (*COLUMNS, "--negative_columns=not")): "short.tsv:3: ",
-    ("copies", "", COLUMNS): "batches of 8 rows without a text twice cannot be made",
+    ("copies", "", COLUMNS): "a batch without a text twice has 1 rows, and all",
     ("single", "", ("--text_a_column=text",)): "rows of one text need a label",
     ("labelled", "one", ()): "one.tsv: has one row of text and label",
     ("pairs", "", (*COLUMNS, "--loss=cosent")): "--loss=cosent is not for pairs rows",
     ("pairs", "", (*COLUMNS, "--triplet_margin=1")): "is for --loss=triplet",
     ("pairs", "", (*COLUMNS, "--matryoshka_dims=8,900")): "900 is not one of 1 to",
     ("pairs", "", ("--text_a_column=one", "--negative_columns=two")): "--text_b_column",
+    ("pairs", "", (*COLUMNS, "--rows_per_label=2")): "is for labelled texts, and the",
     ("pairs", "", (*COLUMNS, "--jit_compile=true")): "not compiled by XLA; leave",
     (
         "pairs",
@@ -339,20 +340,21 @@ def test_average_precision_selects_the_checkpoint_of_pairs_of_0_and_1():
     assert embedding_task.score_names(None) == ()
 
 
-@pytest.mark.parametrize(("batch_size", "has_hint"), [(7, True), (8, False)])
-def test_batches_without_two_texts_of_a_label_are_named(batch_size, has_hint, capsys):
+@pytest.mark.parametrize(("batch_size", "has_hint"), [(20, True), (21, False)])
+def test_rows_that_are_alone_with_their_label_are_named(batch_size, has_hint, capsys):
     from cli import embedding_task
 
     labels = np.repeat(np.arange(20), 2)
     embedding_task._hint_at_labels(labels, batch_size)
     out = capsys.readouterr().out
     assert bool(out) == has_hint
-    # The share of batches without such a pair, by drawing them.
+    # The share of such rows, by drawing batches.
     rng = np.random.default_rng(0)
     draws = rng.permuted(np.tile(labels, (4000, 1)), axis=1)[:, :batch_size]
-    alone = [len({*row}) == batch_size for row in draws.tolist()]
-    assert np.mean(alone) == pytest.approx(0.5, abs=0.1)
+    alone = (draws[:, :, None] == draws[:, None]).sum(axis=2) == 1
+    assert np.mean(alone) == pytest.approx(0.5, abs=0.03)
     assert (np.mean(alone) > 0.5) == has_hint
     if has_hint:
-        assert out.startswith("hint: 20 labels in 40 rows: most batches of --train")
+        assert out.startswith("hint: 20 labels in 40 rows: 51% of the rows in a batch")
+        assert "--rows_per_label=2" in out
         assert out.count("\n") == 1

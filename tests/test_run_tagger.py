@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from contract import wording
 from data_pipeline.tagging import files as tagged_files
+from data_pipeline.tagging import schemes
 from data_pipeline.tagging import scores as tag_scores
 from tests import tiny, tiny_tags
 
@@ -85,6 +86,37 @@ def test_predictions_stand_beside_the_input(trained, data):
     shares = np.concatenate([row["probabilities"] for row in rows])
     assert len(shares) == sum(is_word) and 0.15 < shares.min() <= shares.max() <= 1
     assert sum(len(row["spans"]) for row in rows) > 10
+
+
+def test_numbers_and_spans_are_read_as_columns_are(trained, data, tmp_path):
+    path, _ = trained
+    tags = json.loads((path / "label_map.json").read_text())
+    names = [tags[str(i)] for i in range(7)]
+    numbers = [
+        {"tokens": words, "ner_tags": [names.index(tag) for tag in tags]}
+        for words, tags in tiny_tags.sentences(12, 48)
+    ]
+    texts = []
+    for words, tags in tiny_tags.sentences(10, 60):
+        starts = np.cumsum([0, *(len(word) + 1 for word in words)]).tolist()
+        spans = [
+            [starts[span.start], starts[span.end] - 1, span.type]
+            for span in schemes.spans(tags, "BIO")
+        ]
+        texts.append({"text": " ".join(words), "label": spans})
+    for name, rows in (("dev", numbers), ("test", texts)):
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"{name}.jsonl").write_text(lines)
+    places = f"--dev_file={tmp_path}/dev.jsonl --test_file={tmp_path}/test.jsonl"
+    more = ("--do_eval", "--do_predict", f"--labels={','.join(names)}")
+    done = run(path, tmp_path, places, *more)
+    assert "labels: scheme BIO, 7 tags: O, B-" in done.out
+    for name in ("eval_results.txt", "test_predictions.jsonl"):
+        assert (tmp_path / name).read_bytes() == (path / name).read_bytes()
+    assert tags_of(tmp_path / "test_tags.jsonl") == tags_of(path / "test_tags.conll")
+    unnamed = f"--pretrained={path} --output_dir={tmp_path}/no --do_eval {places}"
+    error = tiny.refuse("run_tagger", unnamed)
+    assert "dev.jsonl:1: ner_tags has" in error and "--labels" in error
 
 
 def test_predictions_equal_those_of_the_run(trained, data, tmp_path):

@@ -83,7 +83,7 @@ class Labels:
         For multi_label float32 [N, C], 1 for each label that the row has. A label that
         is not in the set, or no finite float32, raises ValueError.
         """
-        rows = _labelled_lines(table)
+        rows = zip(table.lines, _label_cells(table), strict=True)
         if self.problem_type == "regression":
             values = [_number(table.path, line, label) for line, label in rows]
             return np.array(values, np.float32)
@@ -101,7 +101,7 @@ class Labels:
                 self._id(ids, table.path, line, name)
                 for name in split_labels(label, self.separator)
             ]
-            for line, label in _labelled_lines(table)
+            for line, label in zip(table.lines, _label_cells(table), strict=True)
         ]
         columns = np.array([*itertools.chain(*rows)], np.int32)
         return MultiHot(columns, np.cumsum([0, *map(len, rows)]), len(ids))
@@ -168,12 +168,12 @@ def split_labels(label: tables.Label, separator: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in label.split(separator))
 
 
-def _labelled_lines(table: tables.Table) -> list[tuple[int, tables.Label]]:
+def _label_cells(table: tables.Table) -> list[tables.Label]:
     if table.labels is None:
         raise errors.InputError(
             f"{table.path}: has no labels; pass --label_column if a column holds them"
         )
-    return list(zip(table.lines, table.labels, strict=True))
+    return table.labels
 
 
 def find_labels(
@@ -183,25 +183,22 @@ def find_labels(
     if problem_type == "regression":
         return ()
     is_set = problem_type == "multi_label"
-    first_lines: dict[str, int] = {}
-    for line, label in _labelled_lines(table):
-        for name in split_labels(label, separator) if is_set else (label,):
-            if not isinstance(name, str) or not name:
-                raise errors.InputError(
-                    f"{table.path}:{line}: label {name!r:.80} is not one label; "
-                    "correct the row or pass --problem_type=multi_label"
-                )
-            first_lines.setdefault(name, line)
-    for name, line in first_lines.items():
-        whole = name.removesuffix(".0")
-        if whole != name and tables.is_number(name) and whole in first_lines:
-            raise errors.InputError(
-                f"{table.path}:{line}: label {name!r} is the number of the class "
-                f"{whole!r} (line {first_lines[whole]}); write both alike"
-            )
-    if all(tables.is_number(name) for name in first_lines):
-        return tuple(sorted(first_lines, key=lambda name: (float(name), name)))
-    return tuple(sorted(first_lines))
+    names: set[str] = set()
+    cells = _label_cells(table)
+    for label in dict.fromkeys(cells):
+        parts = split_labels(label, separator) if is_set else (label,)
+        strings = [name for name in parts if isinstance(name, str) and name]
+        if len(strings) < len(parts):
+            problem = f"label {label!r:.80} has an empty name; remove it"
+            if not is_set and label:
+                problem = f"label {label!r:.80} is not one label; correct the row or "
+                problem += "pass --problem_type=multi_label"
+            line = table.lines[cells.index(label)]
+            raise errors.InputError(f"{table.path}:{line}: {problem}")
+        names.update(strings)
+    if all(map(tables.is_number, names)):
+        return tuple(sorted(names, key=lambda name: (float(name), name)))
+    return tuple(sorted(names))
 
 
 def choice_names(

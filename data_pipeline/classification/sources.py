@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ class Source:
     files: dict[str, Any] = dataclasses.field(default_factory=dict)
     tfds_name: str = ""
     layout: tables.Layout = dataclasses.field(default_factory=tables.Layout)
-    label_spec: str = ""  # of --labels, or ""
+    label_spec: str | Sequence[str] = ""  # of --labels, or the names themselves
     problem_type: str = "classification"  # of own files; a task has one
     separator: str = ","  # of labels of one row, for multi_label
     allow_empty_text: bool = False
@@ -112,8 +113,8 @@ class Source:
         stated = None
         if self.task:
             stated = self._named(self.task.labels)
-        elif self.label_spec:
-            stated = self._named(label_files.read_labels(self.label_spec))
+        elif self.stated_names:
+            stated = self._named(self.stated_names)
         if train is not None:
             return stated or self._named(self._names_in(train))
         if label_map:
@@ -138,10 +139,21 @@ class Source:
         return stated
 
     @property
+    def stated_names(self) -> tuple[str, ...]:
+        """The labels that the user names; () where the training rows show them."""
+        spec = self.label_spec
+        names = (
+            label_files.read_labels(spec) if isinstance(spec, str) and spec else spec
+        )
+        return tuple(names)
+
+    @property
     def kind(self) -> str:
         """The problem type of the rows, as flags and layout have it."""
         if self.task:
             return self.task.problem_type
+        if self.layout.label_columns:
+            return "multi_label"
         return "choice" if self.layout.choices else self.problem_type
 
     def _check_form(self, trained: labels.Labels, path: str) -> None:
@@ -160,7 +172,8 @@ class Source:
 
     def _names_in(self, train: tables.Table) -> tuple[str, ...]:
         if not train.choices:
-            return labels.find_labels(train, self.problem_type, self.separator)
+            names = train.label_names
+            return names or labels.find_labels(train, self.kind, self.separator)
         columns = [str(column) for column in self.layout.choices]
         return labels.choice_names(columns, len(train.choices[0]), train.labels)
 

@@ -13,7 +13,13 @@ from absl import logging
 from contract import errors, features, file_names, outcomes
 from contract.tensorflow_later import tf
 from data_pipeline.batches import batching, splits, tf_records
-from data_pipeline.classification import encoding, labels, sources, tables
+from data_pipeline.classification import (
+    encoding,
+    label_checks,
+    labels,
+    sources,
+    tables,
+)
 from data_pipeline.text import base, unknown_words
 
 # The original's names of the splits' files.
@@ -121,7 +127,7 @@ def load(
             f"{', '.join(table.path for table in rows.values())}: some have pairs of "
             "texts and some have single texts; check --text_b_column"
         )
-    label_set = source.label_set(rows.get("train"), label_map)
+    label_set = label_checks.choose(rows, source, label_map)
     label_ids = {name: _label_ids(name, rows[name], label_set) for name in rows}
     has_pairs = pairs.pop() if pairs else source.has_pairs
     encode = encoding.Encoder(tokenizer, max_seq_length, label_set, has_pairs)

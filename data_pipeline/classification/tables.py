@@ -36,6 +36,10 @@ USUAL_LABELS = ("label", "labels", "gold_label", "class", "category", "score")
 # The columns of rows in memory that have no names, by how many there are.
 _UNNAMED = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}
 _ROLES = ("text_a", "text_b", "label", "example_id")
+# Cells of a column that stands for one label, by whether the row has the label.
+_HAS_LABEL = {"0": False, "0.0": False, "false": False}
+_HAS_LABEL |= {"1": True, "1.0": True, "true": True}
+_NO_LABEL = "null"  # of a row that has null in the place of a label
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,13 +62,20 @@ class Layout:
     # The answers to choose from, a column each, or one column of JSON lists; text_a is
     # then their context, and text_b what stands before each answer.
     choices: tuple[Key, ...] = ()
-    label: Key | None = None  # None takes it from `USUAL_LABELS`, if there
+    # None takes it from `USUAL_LABELS`, if there; several have 0 or 1, each for the
+    # label that it is named after, and a row then has several labels.
+    label: Key | Sequence[Key] | None = None
     example_id: Key | None = None  # None takes it from `USUAL_IDS`, or counts from 0
     # Names of the columns of texts, where text_a is None; those after a second one are
     # of choices.
     usual_texts: tuple[tuple[str, ...], ...] = USUAL_TEXTS
     keep_rows: tuple[Key, str] | None = None  # (column, value); others are left out
     skip_short_rows: bool = False  # with one warning, instead of raising
+
+    @property
+    def label_columns(self) -> tuple[Key, ...]:
+        """The columns that stand for one label each; () for one of all labels."""
+        return () if isinstance(self.label, int | str | None) else tuple(self.label)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,6 +90,7 @@ class Table:
     example_ids: list[str]  # from the id column, else "0", "1", ...
     lines: list[int]  # where each row begins, from 1, for messages
     header: tuple[str, ...] = ()  # the cells of line 1 if it was read as one
+    label_names: tuple[str, ...] = ()  # of columns that stand for one label each
 
 
 def read_table(
@@ -205,8 +217,13 @@ def _named(place: str, row: Any) -> dict[str, Any]:
                 "(text_a, text_b, label) or {column: value}"
             )
         row = dict(zip(_UNNAMED[len(values)], values, strict=True))
-    return {
+    row = {
         str(key): value.item() if isinstance(value, np.generic) else value
+        for key, value in row.items()
+    }
+    # A DataFrame has NaN in cells without a value.
+    return {
+        key: None if isinstance(value, float) and math.isnan(value) else value
         for key, value in row.items()
     }
 
@@ -223,9 +240,15 @@ def _choice_role(index: int) -> str:
     return f"choice {index}"
 
 
+def _label_role(name: Key) -> str:
+    return f"label {name}"
+
+
 def _stated_columns(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
     """The layout's column of each role; where rows are keyed, every one is a name."""
     columns: dict[str, Key | None] = {role: getattr(layout, role) for role in _ROLES}
+    if layout.label_columns:
+        columns |= {"label": None} | {_label_role(c): c for c in layout.label_columns}
     columns |= {_choice_role(i): key for i, key in enumerate(layout.choices)}
     columns["keep_rows"] = layout.keep_rows[0] if layout.keep_rows else None
     return {
@@ -283,24 +306,36 @@ def _choose_columns(
             if columns.get(role) is None:
                 columns[role] = name
     for role, usual in (("label", USUAL_LABELS), ("example_id", USUAL_IDS)):
-        if columns[role] is None:
+        if columns[role] is None and not (layout.label_columns and role == "label"):
             chosen = table_columns.usual_names(names, zip(usual))
             columns[role] = chosen[0] if chosen else None
-    label = columns["label"]
-    if labels_required and label is None:
+    label_columns = {r: c for r, c in columns.items() if r.startswith("label")}
+    if labels_required and set(label_columns.values()) == {None}:
         raise errors.InputError(
             f"{path}: the label's column is not given and cannot be guessed from "
             f"{wording.listing(names)}; pass --label_column"
         )
-    by_name = isinstance(label, str) and not keyed
-    if not labels_required and (
-        label not in names if by_name else table_columns.cell(first, label) is None
-    ):
-        columns["label"] = None
-    return {
+
+    def is_absent(column: Key | None) -> bool:
+        by_name = isinstance(column, str) and not keyed
+        return (
+            column not in names
+            if by_name
+            else table_columns.cell(first, column) is None
+        )
+
+    if not labels_required and all(map(is_absent, label_columns.values())):
+        columns |= dict.fromkeys(label_columns)
+    keys = {
         role: table_columns.key(path, role, column, names, keyed=keyed)
         for role, column in columns.items()
         if column is not None
+    }
+    return {
+        _label_role(key if keyed else table_columns.cell(names, key) or key)
+        if role.startswith("label ")
+        else role: key
+        for role, key in keys.items()
     }
 
 
@@ -312,16 +347,22 @@ def _collect(
     allow_empty_text: bool,
 ) -> Table:
     columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
+    label_names = [role.removeprefix("label ") for role in keys if role[:6] == "label "]
+    if label_names:
+        columns["label"] = []
     choice_roles = [role for role in keys if role.startswith("choice ")]
     choices: list[tuple[str, ...]] = []
     kinds: dict[str, str] = {}
     lines: list[int] = []
     short: list[int] = []
+    blank: dict[int, str] = {}
     others: set[str] = set()
     for line, row in rows:
         place = f"{path}:{line}"
         cells = {role: table_columns.cell(row, key) for role, key in keys.items()}
         missing = next((role for role, value in cells.items() if value is None), None)
+        if missing == "label" and isinstance(row, dict) and keys["label"] in row:
+            cells["label"], missing = _NO_LABEL, None
         if missing:
             if not layout.skip_short_rows:
                 lack = table_columns.missing_cell_message(row, missing, keys[missing])
@@ -333,17 +374,24 @@ def _collect(
             if kept != layout.keep_rows[1]:
                 others.add(str(kept))
                 continue
-        _check_kind(place, cells.get("label", ""), kinds)
+        if label_names:
+            marks = [cells[_label_role(name)] for name in label_names]
+            cells["label"] = _marked(place, label_names, marks)
+        _check_kind(place, cells.get("label", _NO_LABEL), kinds)
         for role, column in columns.items():
             value = _value(place, role, cells[role])
-            if role.startswith("text"):
-                _check_filled(place, role, value, allow_empty_text)
+            if role.startswith("text") and not value.strip():
+                blank.setdefault(line, role)
             column.append(value)
         if choice_roles:
             answers = [cells[role] for role in choice_roles]
             count = len(choices[0]) if choices else 0
-            choices.append(_choices(place, answers, count, allow_empty_text))
+            choices.append(_choices(place, answers, count))
+            if "" in (answers := [text.strip() for text in choices[-1]]):
+                blank.setdefault(line, _choice_role(answers.index("")))
         lines.append(line)
+    if blank and not allow_empty_text:
+        raise errors.InputError(f"{path}:{_blank_message(blank)}")
     if short:
         logging.warning(
             f"{path}: left out {len(short)} rows with too few columns, the first in "
@@ -364,7 +412,33 @@ def _collect(
         labels=columns.get("label"),
         example_ids=columns.get("example_id") or [str(n) for n in range(len(lines))],
         lines=lines,
+        label_names=tuple(label_names),
     )
+
+
+def _blank_message(blank: dict[int, str]) -> str:
+    """A message on lines that have an empty text, which is of a role."""
+    (line, role), *others = blank.items()
+    places = wording.first_of([str(line) for line, _ in others], 20)
+    return (
+        f"{line}: {role} is empty{places and ', as in lines '}{places}; fill it, "
+        "remove the row, or pass --allow_empty_text"
+    )
+
+
+def _marked(place: str, names: list[str], marks: list[Any]) -> Any:
+    """The names whose marks are 1 or true; `_NO_LABEL` where nobody set the marks."""
+    texts = [str(mark).lower() for mark in marks]
+    if set(texts) in ({""}, {"-1"}):
+        return _NO_LABEL
+    for name, text in zip(names, texts, strict=True):
+        if text not in _HAS_LABEL:
+            raise errors.InputError(
+                f"{place}: {text!r:.40} in the column {name!r} is not 0 or 1, as for a "
+                "label of its own; correct it, or give one --label_column; "
+                "--has_header=true if line 1 holds names"
+            )
+    return [name for name, text in zip(names, texts, strict=True) if _HAS_LABEL[text]]
 
 
 def _check_kind(place: str, label: Any, kinds: dict[str, str]) -> None:
@@ -372,6 +446,8 @@ def _check_kind(place: str, label: Any, kinds: dict[str, str]) -> None:
 
     `kinds` has the place of the first of each type, and gets that of this label.
     """
+    if label is _NO_LABEL:
+        return
     for item in label if isinstance(label, list) else [label]:
         kind = "a string"
         if isinstance(item, bool):
@@ -387,9 +463,7 @@ def _check_kind(place: str, label: Any, kinds: dict[str, str]) -> None:
             )
 
 
-def _choices(
-    place: str, values: Any, count: int, allow_empty_text: bool
-) -> tuple[str, ...]:
+def _choices(place: str, values: Any, count: int) -> tuple[str, ...]:
     """The answers of a row, from some columns or one of JSON lists.
 
     `count` is the number of answers in the rows before, 0 in the first row.
@@ -408,17 +482,7 @@ def _choices(
             f"{place}: {len(row)} choices, {expected} are needed as in the rows "
             "before; give each row as many, and 2 at least"
         )
-    for index, text in enumerate(row):
-        _check_filled(place, f"choice {index}", text, allow_empty_text)
     return row
-
-
-def _check_filled(place: str, role: str, text: str, allow_empty_text: bool) -> None:
-    if not allow_empty_text and not text.strip():
-        raise errors.InputError(
-            f"{place}: {role} is empty; fill it, remove the row, or pass "
-            "--allow_empty_text"
-        )
 
 
 def _value(place: str, role: str, value: Any) -> Any:
@@ -453,7 +517,7 @@ def _refuse_likely_header(table: Table, other_header: Sequence[str]) -> None:
             "header, else put that line above it"
         )
     first, *others = table.labels or [""]
-    if not others or is_number(first):
+    if not others or is_number(first) or table.label_names:
         return
     counts = collections.Counter(table.labels)
     is_odd = all(is_number(label) for label in others)

@@ -7,10 +7,12 @@ also be TSV of id and text. The names of gzip files end in .gz.
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from contract import errors
+import numpy as np
+
+from contract import errors, wording
 from data_pipeline.classification import tables
 from data_pipeline.tables import text_rows
 
@@ -33,44 +35,58 @@ class RetrievalData:
     passages: list[str]  # title and text, with a space between
     relevant: list[dict[int, float]]  # of each query, indices of passages to gains > 0
 
+    def own_passages(self) -> np.ndarray | None:
+        """The passages with the ids of queries, int [Q], or -1; None without any.
+
+        Such a query is a passage itself, as in ArguAna and Quora. A passage that is
+        relevant to the query is another text, whose id is equal by chance.
+        """
+        indices = {
+            passage_id: index for index, passage_id in enumerate(self.passage_ids)
+        }
+        own = np.array([indices.get(query_id, -1) for query_id in self.query_ids])
+        for query, gains in enumerate(self.relevant):
+            if own[query] in gains:
+                own[query] = -1
+        return own if (own >= 0).any() else None
+
 
 def read(corpus_path: str, queries_path: str, judgements_path: str) -> RetrievalData:
     """Reads a data set; queries without a relevant passage are left out.
 
+    So are passages and queries without text, and judgements of others than the files
+    have; a line has their numbers. Judgements are between tabs, or spaces as TREC's.
+
     Raises:
-        ValueError: a row is not of its layout, an id occurs twice, a text is empty, a
-            judgement has an unknown id or a gain that is no number, or no query has a
-            relevant passage. The message has file and line.
+        ValueError: a row is not of its layout, an id occurs twice, a judgement has a
+            gain that is no number, or no query has a relevant passage. The message has
+            file and line.
     """
     passages, queries = _read_by_id(corpus_path), _read_by_id(queries_path)
     indices = {passage_id: index for index, passage_id in enumerate(passages)}
     gains: dict[str, dict[int, float]] = {query_id: {} for query_id in queries}
+    unknown: list[int] = []
     for line, row in text_rows.file_rows(judgements_path, "tsv"):
         assert isinstance(row, list)
         place = f"{judgements_path}:{line}"
-        if line == 1 and row[-1] == "score":
+        row = row[0].split() if len(row) == 1 else row
+        if line == 1 and row[-1:] == ["score"]:
             continue
         if len(row) not in (3, 4):  # TREC's files have an unused second column
             raise errors.InputError(
                 f"{place}: {len(row)} cells, not 3; write query-id, corpus-id and "
                 "score with tabs between"
             )
-        for known, text_id, path in (
-            (queries, row[0], queries_path),
-            (indices, row[-2], corpus_path),
-        ):
-            if text_id not in known:
-                raise errors.InputError(
-                    f"{place}: id {text_id!r} is not in {path}; correct it, or remove "
-                    "the row"
-                )
         if not tables.is_number(row[-1]):
             raise errors.InputError(
                 f"{place}: score {row[-1]!r:.40} is not a finite number; correct it, or"
                 " begin the file with the line query-id, corpus-id, score"
             )
-        if (gain := float(row[-1])) > 0:
+        if row[0] not in queries or row[-2] not in indices:
+            unknown.append(line)
+        elif (gain := float(row[-1])) > 0:
             gains[row[0]][indices[row[-2]]] = gain
+    _count_left_out(judgements_path, "of queries or passages that are absent", unknown)
     gains = {query_id: row for query_id, row in gains.items() if row}
     if not gains:
         raise errors.InputError(
@@ -89,8 +105,7 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
 def read_texts(path: str, *, has_ids: bool = False) -> Iterator[Text]:
     """Yields the rows of a JSONL file, title before text, or the lines of another one.
 
-    A file that `has_ids` has an id and a text in each row, none empty; another file
-    than JSONL is then TSV.
+    A file that `has_ids` has an id in each row; another file than JSONL is then TSV.
 
     Raises:
         InputError: the file cannot be read, or a row has no text or no id.
@@ -109,7 +124,7 @@ def read_texts(path: str, *, has_ids: bool = False) -> Iterator[Text]:
         is_right = parts and type(text_id) in (str, int)
         if is_right and all(isinstance(part, str) for part in parts):
             text = " ".join(filter(None, parts))
-            if not has_ids or (text_id != "" and text.strip()):
+            if not has_ids or text_id != "":
                 yield Text(line, str(text_id), text)
                 continue
         raise errors.InputError(
@@ -121,6 +136,7 @@ def read_texts(path: str, *, has_ids: bool = False) -> Iterator[Text]:
 
 def _read_by_id(path: str) -> dict[str, str]:
     texts: dict[str, str] = {}
+    blank: list[int] = []
     for line, text_id, text in read_texts(path, has_ids=True):
         if text_id in texts:
             raise errors.InputError(
@@ -128,4 +144,13 @@ def _read_by_id(path: str) -> dict[str, str]:
                 f"{list(texts).index(text_id) + 1}; give each row another id"
             )
         texts[text_id] = text.strip()
-    return texts
+        if not texts[text_id]:
+            blank.append(line)
+    _count_left_out(path, "without text", blank)
+    return {text_id: text for text_id, text in texts.items() if text}
+
+
+def _count_left_out(path: str, which: str, lines: Sequence[int]) -> None:
+    if lines:
+        count = wording.count(len(lines), "row")
+        print(f"{path}: left out {count} {which}, the first in line {lines[0]}")

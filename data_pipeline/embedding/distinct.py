@@ -7,6 +7,8 @@ batch it would have seen.
 import collections
 import dataclasses
 import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -20,51 +22,69 @@ _LOOKED_AT = 4  # waiting rows that a batch may look at, for each of its own
 class DistinctExamples(batching.Examples):
     """Examples whose `targets` have the ids of their texts."""
 
-    def training_order(self, **settings) -> np.ndarray:
+    def training_order(self, **settings: Any) -> np.ndarray:
         """As `batching.training_order`; rows that a batch has no place for wait.
 
-        Texts are not grouped by length, whatever the settings.
+        Texts are not grouped by length, whatever the settings. Prints how many rows
+        still wait for their first batch after an epoch or more.
         """
         size, steps = settings["batch_size"], settings["num_steps"]
-        # Negatives may come twice: they are the wrong text for every row.
+        # Negatives may come twice: the loss compares no texts of equal ids.
         ids = self.targets[features.TEXT_IDS][:, :2]
-        # Twice the rows: those that still wait at the end are left out.
-        settings |= {"num_steps": 2 * steps + 1, "group_by_length": False}
-        stream = batching.training_order(self.packed.lengths, **settings).ravel()
-        return without_repeats(stream, ids, size, steps)
+        order = without_repeats(self._stream(settings), ids, size, steps)
+        unused = len(self) - len(np.unique(order))
+        if unused and order.size >= len(self):
+            print(
+                f"batches: {unused} of {len(self)} rows are in none, since a batch has "
+                "no text twice; train longer, or lower --train_batch_size"
+            )
+        return order
+
+    def _stream(self, settings: dict[str, Any]) -> Iterator[int]:
+        """Rows without end: the order of fewer steps begins that of more."""
+        count, begun = 2 * settings["num_steps"] + 1, 0
+        while True:
+            changed = {"num_steps": count, "group_by_length": False}
+            rows = batching.training_order(self.packed.lengths, **settings | changed)
+            yield from rows.ravel()[begun:].tolist()
+            begun, count = rows.size, 2 * count
 
 
 def without_repeats(
-    stream: np.ndarray, text_ids: np.ndarray, batch_size: int, num_steps: int
+    stream: Iterable[int], text_ids: np.ndarray, batch_size: int, num_steps: int
 ) -> np.ndarray:
     """Batches int32 [num_steps, batch_size] of rows whose texts are all different.
 
     Args:
-        stream: int32 [M], rows in the order in which batches take them.
+        stream: rows in the order in which batches take them.
         text_ids: int32 [N, G], equal where texts are.
 
     Raises:
-        ValueError: there are too few different texts for such batches.
+        ValueError: all rows have a text that a batch has already, before it is full.
     """
-    rows = iter(stream.tolist())
+    rows = iter(stream)
     ids = [frozenset(row) for row in text_ids.tolist()]
     waiting: collections.deque[int] = collections.deque()
+    # More rows of a frequent text would only wait; they come again with the next epoch.
+    most_waiting = (2 * num_steps + 1) * batch_size
     batches = np.zeros((num_steps, batch_size), np.int32)
     for batch in batches:
         taken: set[int] = set()
+        seen: set[int] = set()  # what is not taken then does not fit later, either
         count, most = 0, min(len(waiting), _LOOKED_AT * batch_size)
         looked_at = iter([waiting.popleft() for _ in range(most)])
         candidates = itertools.chain(looked_at, rows)
         while count < batch_size:
-            row = next(candidates, -1)
-            if row < 0:
+            if len(seen) == len(ids) or (row := next(candidates, -1)) < 0:
                 raise errors.InputError(
-                    f"batches of {batch_size} rows without a text twice cannot be made "
-                    f"of {len(set(text_ids[:, 0].tolist()))} different first texts in "
-                    f"{len(text_ids)} rows; lower --train_batch_size, or remove copies"
+                    f"a batch without a text twice has {count} rows, and all "
+                    f"{len(ids) - count} others have one of its texts; lower "
+                    f"--train_batch_size={batch_size}, or remove copies"
                 )
+            seen.add(row)
             if not taken.isdisjoint(ids[row]):
-                waiting.append(row)
+                if len(waiting) < most_waiting:
+                    waiting.append(row)
                 continue
             taken |= ids[row]
             batch[count] = row

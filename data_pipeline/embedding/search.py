@@ -38,8 +38,8 @@ def nearest(
             its place in the corpus; -1 for none.
 
     Returns:
-        Indices int64 and products float32, both [Q, min(count, N)], or with `left_out`
-        [Q, min(count, N - 1)].
+        Indices int64 and products float32, both [Q, min(count, N)], or [Q, min(count,
+        N - 1)] where each query has one left out. If some have, it is the last of N.
 
     Raises:
         ValueError: a vector has another width, or a number that is not finite.
@@ -67,7 +67,8 @@ def nearest(
                 best[rows] = merged[:, keys.shape[1] :]
             size += len(part)
     best.sort(axis=1)
-    available = max(size - (left_out is not None), 0)
+    lacks_one = left_out is not None and bool(np.all(np.asarray(left_out) >= 0))
+    available = max(size - lacks_one, 0)
     return _decode(best[:, ::-1][:, : min(count, available)])
 
 

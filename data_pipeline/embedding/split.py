@@ -1,16 +1,18 @@
 """Rows of texts that belong together, as the network reads them."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from contract import errors, features, outcomes
 from data_pipeline.batches import batching, packing, splits
-from data_pipeline.classification import encoding, tables
-from data_pipeline.embedding import corpora, distinct, rows
+from data_pipeline.classification import encoding, label_checks, tables
+from data_pipeline.embedding import corpora, distinct, label_groups, rows
 from data_pipeline.text import base, unknown_words
+
+_PROBLEM_TYPES = {rows.SCORED: "regression", rows.LABELLED: "classification"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +41,7 @@ class TextSplit(_Split):
     labels: np.ndarray | None  # float32 [N] scores, or int32 [N] numbers of labels
     label_names: tuple[str, ...] = ()
     teacher_vectors: np.ndarray | None = None  # float32 [N, G, W], or [N, W]
+    rows_per_label: int = 0  # that a batch has next to one another, or 0 for any
     unit: ClassVar[str] = "rows"
 
     @property
@@ -63,9 +66,12 @@ class TextSplit(_Split):
 
     def examples(self) -> batching.Examples:
         """The rows as training/driver.py takes them; no batch has a text twice."""
-        is_distinct = self.kind in (rows.PAIRS, rows.TRIPLETS)
-        kind = distinct.DistinctExamples if is_distinct else batching.Examples
-        return kind(self.packed, self.names, self.digest, self.targets())
+        values = self.packed, self.names, self.digest, self.targets()
+        if self.kind in (rows.PAIRS, rows.TRIPLETS):
+            return distinct.DistinctExamples(*values)
+        if self.rows_per_label:
+            return label_groups.GroupedExamples(*values, self.rows_per_label)
+        return batching.Examples(*values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +110,11 @@ def load_retrieval(
     texts += [prompts[1] + text for text in data.passages]
     contents = f"{len(data.queries)} queries and {len(data.passages)} passages"
     contents = f"{name}: {contents} from {paths[0]}"
+    if (own := data.own_passages()) is not None:
+        print(
+            f"{name}: {np.count_nonzero(own >= 0)} queries have the id of a passage, "
+            "which is left out of their ranking, as BEIR does"
+        )
     packed = _pack(name, contents, texts, 1, tokenizer, max_seq_length)
     return RetrievalSplit(paths[0], packed, data)
 
@@ -130,6 +141,8 @@ def load(
         ValueError: a score is no number, or a text has no token.
     """
     kind = rows.kind_of(table, has_teacher=has_teacher)
+    if name != "test":
+        table = label_checks.labelled(table, _PROBLEM_TYPES.get(kind, ""))
     each = rows.texts_of(table)
     size = len(each[0])
     if kind == rows.LABELLED and len(each) < 2:
@@ -161,6 +174,16 @@ def load(
         labels = np.array([places[label] for label in names], np.int32)
     text_ids = np.array(ids, np.int32).reshape(-1, size)
     return TextSplit(table.path, packed, table, kind, text_ids, labels, label_names)
+
+
+def warn(splits: Mapping[str, TextSplit | RetrievalSplit]) -> None:
+    """Prints what is odd in the labels and texts of a run."""
+    read = {n: each.table for n, each in splits.items() if isinstance(each, TextSplit)}
+    findings = label_checks.repeats(read)
+    if {each.kind for each in splits.values()} == {rows.LABELLED}:
+        findings = label_checks.inspect(read, "classification")
+    for kind, text in findings:
+        print(text if kind == "note" else f"warning: {text}")
 
 
 def _pack(name, contents, texts, size, tokenizer, max_seq_length) -> packing.Packed:

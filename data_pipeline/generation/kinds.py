@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract import errors
-from data_pipeline.classification import labels, tables
+from data_pipeline.classification import label_checks, labels, tables
 from data_pipeline.generation import cases, choices, perplexity, templates, windows
 
 Run = Callable[[list[windows.Window]], list[windows.Scores]]
@@ -74,11 +74,15 @@ def zero_shot_classification(path: str, settings: Settings) -> Finish:
     read = functools.partial(
         tables.read_table, layout=settings.layout, allow_empty_text=False
     )
-    table = read(path, labels_required=not settings.labels)
-    shown = table
+    kind, names = "classification", tuple(settings.labels)
+    table = read(path, labels_required=not names)
+    shown = table = label_checks.labelled(table, kind, names)
     if settings.examples_file:
         shown = read(settings.examples_file, labels_required=True)
-    names = tuple(settings.labels) or labels.find_labels(shown, "classification")
+        shown = label_checks.labelled(shown, kind, names)
+    if not names:
+        label_checks.report(label_checks.inspect({"train": shown}, kind))
+        names = labels.find_labels(shown, kind)
     label_set = labels.Labels(names)
     words = templates.label_words(settings.label_words, label_set)
     before = ""

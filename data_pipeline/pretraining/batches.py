@@ -1,5 +1,6 @@
 """Batches of pretraining records: their order, their names, and why reading failed."""
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -293,9 +294,21 @@ def load(
             "--vocab_file to the one they were made with"
         )
     vocab = masking.MaskingVocab.from_tokenizer(tokenizer)
+    if rule.kind == "whole_word":
+        ids = _sample(held_out if train.has_masks else train)
+        masking.warn_of_characters(ids, tokenizer)
 
     def mask(input_ids, lengths, rows, batch_size, rng):
         draws = masking.draw((batch_size, train.max_seq_length), rule, vocab, rng)
         return masking.mask(input_ids, lengths, rule, vocab, draws.take(rows))
 
     return RecordSets(train, held_out, mask)
+
+
+def _sample(records):
+    """The tokens of the first 100 records, int32 [T]."""
+    rows = tf.data.TFRecordDataset(records.files).batch(100)
+    with contextlib.suppress(tf.errors.OpError):  # which `explain` names later
+        batch = next(iter(rows.map(_parser(records))))
+        return batch[features.INPUT_IDS][batch[features.INPUT_MASK] > 0].numpy()
+    return np.zeros(0, features.INTEGER)

@@ -2,14 +2,15 @@
 
 create_pretraining_data.py, create_masked_lm_predictions, for thousands of sequences
 at a time. Tokens are chosen in groups: single word pieces, the pieces of a word, or
-runs of words. Groups are taken in random order as long as they fit what is left of the
-number to predict.
+runs of words. Groups are taken in random order; a word that exceeds what is left of the
+number to predict is skipped, so the last run is cut.
 """
 
 import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
+from absl import logging
 
 from contract import errors, features
 
@@ -25,6 +26,7 @@ GROUP_LENGTHS: dict[str, tuple[float, ...] | None] = {
     # ALBERT: 1/n for n of at most 3 words (section 4.1 there).
     "ngram": (1.0, 1 / 2, 1 / 3),
 }
+_MANY_CHARACTERS = 0.5  # of a sample, a share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +75,19 @@ class MaskingVocab:
         )
 
 
+def warn_of_characters(ids: np.ndarray, tokenizer: Any) -> None:
+    """Warns where whole words are Chinese characters, which no ## joins to words."""
+    is_chinese = [len(t) == 1 and "\u3400" <= t <= "\u9fff" for t in tokenizer.vocab]
+    share = np.sum(np.array(is_chinese)[ids]) / max(len(ids), 1)
+    if share > _MANY_CHARACTERS:
+        logging.warning(
+            "--masking=whole_word: %.0f %% of the tokens are Chinese characters, and "
+            "each is a word by itself; separate words by spaces and set "
+            "create_pretraining_data.py --segmented_words",
+            100 * share,
+        )
+
+
 class Draws(NamedTuple):
     """The random numbers for N sequences of S tokens, whatever they hold."""
 
@@ -117,12 +132,14 @@ def mask(
     rule: Rule,
     vocab: MaskingVocab,
     draws: Draws,
+    continues_word: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """Hides part of each sequence: packed int32 [N, S], with int [N] tokens each.
 
     Of the chosen positions, never of [CLS] or [SEP], as many as the rule's proportions
     say become [MASK] or any vocabulary entry; the others keep their token. A row
-    depends on its own draws alone.
+    depends on its own draws alone. `continues_word`, bool [N, S], are the tokens that
+    belong to the word before; None for those of the vocabulary.
 
     Returns:
         {input_ids int32 [N, S], masked_lm_positions int32 [N, P], ascending,
@@ -136,10 +153,10 @@ def mask(
     if GROUP_LENGTHS[rule.kind] is None:
         positions, counts = _choose_pieces(is_candidate, wanted, rule, draws)
     else:
-        groups = _word_groups(input_ids, is_candidate, vocab)
-        if _has_runs(rule):
-            groups = _join(groups, GROUP_LENGTHS[rule.kind], draws.run_lengths)
-        positions, counts = _choose_groups(groups, is_candidate, wanted, rule, draws)
+        if continues_word is None:
+            continues_word = vocab.is_continuation[input_ids]
+        words = _words(is_candidate, continues_word)
+        positions, counts = _choose_words(words, is_candidate, wanted, rule, draws)
     is_chosen = np.arange(rule.max_predictions_per_seq) < counts[:, None]  # [N, P]
     row = np.arange(rows)[:, None]
     chosen_ids = np.where(is_chosen, input_ids[row, positions], 0)
@@ -188,39 +205,51 @@ def _choose_pieces(is_candidate, wanted, rule, draws):
     return positions, counts
 
 
-def _word_groups(input_ids, is_candidate, vocab):
+def _words(is_candidate, continues_word):
     """int32 [N, S], each candidate's word from 0; ## continues even across a [SEP]."""
-    begins = is_candidate & ~vocab.is_continuation[input_ids]
+    begins = is_candidate & ~continues_word
     first = is_candidate.argmax(axis=1)
     rows = np.arange(len(first))
     begins[rows, first] = is_candidate[rows, first]
     return np.cumsum(begins, axis=1, dtype=np.int32) - 1
 
 
-def _join(words, weights, draws):
-    """Joins neighbouring words to runs of random length; int32 [N, S] as before."""
-    rows, width = words.shape
+def _order_of_runs(is_word, weights, draws):
+    """As `_random_order`, but neighbouring words follow each other, in runs.
+
+    The words of a row are a ring: runs of random lengths tile it from a random word on,
+    and are taken in random order. So all places of a row are as likely.
+    """
+    rows, width = is_word.shape
     # As rng.choice(p=weights), of numbers 0..1 that are drawn for more rows than these.
     shares = np.cumsum(np.asarray(weights) / np.sum(weights))
-    sizes = np.searchsorted(shares / shares[-1], draws, side="right") + 1
-    ends = np.cumsum(sizes, axis=1)  # word number at which each run ends
-    starts_run = np.zeros((rows, width + 1), np.int32)
-    row, column = np.nonzero(ends <= width)
+    sizes = np.searchsorted(shares / shares[-1], draws.run_lengths, side="right") + 1
+    ends = np.cumsum(sizes, axis=1)  # places in the ring at which each run ends
+    starts_run = np.zeros((rows, width), np.int32)
+    row, column = np.nonzero(ends < width)
     starts_run[row, ends[row, column]] = 1
-    run_of_word = np.cumsum(starts_run, axis=1, dtype=np.int32)  # [N, S + 1]
-    return np.take_along_axis(run_of_word, np.maximum(words, 0), axis=1)
+    run = np.cumsum(starts_run, axis=1, dtype=np.int32)
+    order_of_runs = np.take_along_axis(draws.order, run, axis=1)
+    order, count = _random_order(is_word, width, draws._replace(order=order_of_runs))
+    # The last number is of no run, for [CLS] and [SEP] are no words.
+    first = (draws.run_lengths[:, -1] * count).astype(np.int32)[:, None]
+    ring = np.maximum(count, 1)[:, None]
+    return np.where(order < count[:, None], (order + first) % ring, order), count
 
 
-def _choose_groups(groups, is_candidate, wanted, rule, draws):
-    """Ascending positions [N, P] and their number [N]; whole groups that fit."""
-    rows, width = groups.shape
+def _choose_words(words, is_candidate, wanted, rule, draws):
+    """Ascending positions [N, P] and their number [N]; whole words that fit."""
+    rows, width = words.shape
     row = np.arange(rows)
-    flat = (row[:, None] * width + groups)[is_candidate]
+    flat = (row[:, None] * width + words)[is_candidate]
     sizes = np.bincount(flat, minlength=rows * width).reshape(rows, width)
-    order, available = _random_order(sizes > 0, width, draws)
+    if _has_runs(rule):
+        order, available = _order_of_runs(sizes > 0, GROUP_LENGTHS[rule.kind], draws)
+    else:
+        order, available = _random_order(sizes > 0, width, draws)
     sizes_in_order = np.take_along_axis(sizes, order, axis=1)
     counts = np.zeros(rows, np.int64)
-    is_taken = np.zeros((rows, width), bool)  # by number of the group
+    is_taken = np.zeros((rows, width), bool)  # by number of the word
     for step in range(int(available.max(initial=0))):
         size = sizes_in_order[:, step]
         fits = (step < available) & (counts + size <= wanted)
@@ -228,7 +257,7 @@ def _choose_groups(groups, is_candidate, wanted, rule, draws):
         counts += np.where(fits, size, 0)
         if step % 16 == 15 and np.all(counts >= wanted):
             break
-    is_chosen = is_candidate & np.take_along_axis(is_taken, np.maximum(groups, 0), 1)
+    is_chosen = is_candidate & np.take_along_axis(is_taken, np.maximum(words, 0), 1)
     positions = np.zeros((rows, rule.max_predictions_per_seq), np.int32)
     chosen_row, chosen_column = np.nonzero(is_chosen)  # by row, ascending
     place = np.arange(len(chosen_row)) - np.repeat(np.cumsum(counts) - counts, counts)

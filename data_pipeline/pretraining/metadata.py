@@ -63,6 +63,7 @@ class Metadata:
     num_words: int = 0  # as white space separates them
     num_text_bytes: int = 0  # in UTF-8
     mask_proportions: tuple[float, float, float] = _PROPORTIONS  # as in masking.Rule
+    segmented_words: bool = False  # whether spaces separate the words that are masked
 
     def __post_init__(self) -> None:
         # JSON has lists, which are neither equal to a tuple nor have a hash.

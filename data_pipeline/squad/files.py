@@ -1,7 +1,9 @@
 """Reads questions about contexts: SQuAD 1.1 and 2.0 (arXiv 1606.05250, 1806.03822).
 
 The layout is data[].paragraphs[].{context, qas[].{id, question, is_impossible,
-answers[].{text, answer_start}}}; answer_start counts Unicode characters.
+answers[].{text, answer_start}}}; answer_start counts Unicode characters. Or there is a
+row a question, as the library `datasets` writes them: {id, context, question, answers:
+{text: [], answer_start: []}}, in lines of JSON, in a list, or in `data`.
 """
 
 import bisect
@@ -15,11 +17,13 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from contract import errors, json_files, remote_files
+from contract import errors, json_files, remote_files, wording
+from data_pipeline.tables import text_rows
 from data_pipeline.text import normalization
 
 _WORD = re.compile(f"[^{normalization.CONTEXT_WHITESPACE}]+")
 _SHUFFLE_SEED = 12345  # of the original
+_ANSWER_KEYS = ("text", "answer_start")
 _TYPE_NAMES: dict[type, str] = {
     bool: "true or false",
     list: "a list",
@@ -239,17 +243,59 @@ def _read(path: str) -> Questions:
 
 def _records(path: str) -> Iterator[tuple[str, str, dict]]:
     """Yields the context, the place in the file and the record of each question."""
-    for i, entry in enumerate(_get(_load(path), "data", list, path)):
-        place = f"{path}: data[{i}]"
+    rows = []  # without paragraphs
+    for place, entry in _entries(path):
+        if isinstance(entry, dict) and {"context", "question"} <= entry.keys():
+            context = _get(entry, "context", str, place)
+            rows.append((context, place, entry | _answers_of_row(entry, place)))
+            continue
         for j, paragraph in enumerate(_get(entry, "paragraphs", list, place)):
             inner = f"{place}.paragraphs[{j}]"
             context = _get(paragraph, "context", str, inner)
             for k, question in enumerate(_get(paragraph, "qas", list, inner)):
                 record = question if isinstance(question, dict) else {}  # lacks its id
                 yield context, f"{inner}.qas[{k}]", record
+    unanswered = [row for _, _, row in rows if row.get("answers") == []]
+    # Rows have no is_impossible. Where none has an answer, they are to be answered.
+    if any(row.get("answers") for _, _, row in rows):
+        for row in unanswered:
+            row.setdefault("is_impossible", True)
+        print(f"{path}: {len(rows)} rows, {len(unanswered)} have no answer")
+    yield from rows
+
+
+def _answers_of_row(row: dict, place: str) -> dict:
+    """{"answers": as in paragraphs} of a row with columns or a list of answers."""
+    columns = row.get("answers")
+    if not isinstance(columns, dict):
+        return {}
+    texts, starts = (_get(columns, key, list, place) for key in _ANSWER_KEYS)
+    if len(texts) != len(starts):
+        raise errors.InputError(
+            f"{place}: answers has {len(texts)} texts and {len(starts)} answer_start; "
+            "give each text one"
+        )
+    pairs = zip(texts, starts, strict=True)
+    return {"answers": [dict(zip(_ANSWER_KEYS, pair, strict=True)) for pair in pairs]}
+
+
+def _entries(path: str) -> Iterator[tuple[str, Any]]:
+    """Yields place and value of each entry of `data`, of a list, or of each line."""
+    content = _load(path)
+    if content is None:
+        for number, row in text_rows.file_rows(path, "jsonl"):
+            yield f"{path}:{number}", row
+        return
+    if isinstance(content, dict) and "question" in content:
+        content = [content]  # a file of one line
+    name = "" if isinstance(content, list) else "data"
+    entries = content if not name else _get(content, "data", list, path)
+    for i, entry in enumerate(entries):
+        yield f"{path}: {name}[{i}]", entry
 
 
 def _load(path: str) -> Any:
+    """The value of a file; None where it has several, in lines."""
     try:
         with remote_files.open_file(path) as file:
             return json_files.parse(file.read())
@@ -260,6 +306,8 @@ def _load(path: str) -> Any:
             f"{path}: cannot be read ({error}); check that it is a file"
         ) from error
     except ValueError as error:
+        if getattr(error, "msg", "") == "Extra data":  # of json.JSONDecodeError
+            return None
         raise errors.InputError(
             f"{path}: cannot be read as JSON ({error}); give a file of SQuAD's layout"
         ) from error
@@ -269,9 +317,12 @@ def _get(record: Any, key: str, expected: type, place: str) -> Any:
     value = record.get(key) if isinstance(record, dict) else None
     if not isinstance(value, expected):
         lack = "is missing" if value is None else f"is {value!r:.40}"
+        if value is None and isinstance(record, dict):
+            lack += f" among {wording.listing(list(record))}"
         raise errors.InputError(
             f"{place}: {key!r} {lack}, and must be {_TYPE_NAMES[expected]}; "
             "SQuAD's layout is data[].paragraphs[].{context, qas[].{id, question, "
-            "answers[].{text, answer_start}}}"
+            "answers[].{text, answer_start}}}, or rows {id, context, question, "
+            "answers: {text: [], answer_start: []}}"
         )
     return value

@@ -1,28 +1,36 @@
 """Reads sentences with one tag a word: columns (CoNLL), seq.in and seq.out, JSONL.
 
 Columns have a word a line and a blank line between sentences. seq.in has a sentence a
-line and seq.out its tags. JSONL has a sentence a line: {"words": [...], "tags": [...]}.
+line and seq.out its tags. JSONL has a sentence a line: {"words": [...], "tags": [...]},
+with numbers for tags (`ner_tags` of the library `datasets`), or a text and its spans.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract import errors, features, json_files, remote_files
+from contract import errors, features, json_files, remote_files, wording
 from data_pipeline.tables import text_rows
+from data_pipeline.tagging import character_spans
 
 FORMATS = ("conll", "seq", "jsonl")
 TAGS_KEY = "tags"
+_TAGS_KEYS = (TAGS_KEY, "ner_tags")
 _WORDS_KEYS = ("words", "tokens", "text")
 # Begins the line between two documents; CoNLL-U writes a comment instead.
 _DOCUMENT_MARK = "-DOCSTART-"
 _DOCUMENT_COMMENT = "# newdoc"
+# Cells of a line 1 that names columns.
+_HEADER_WORDS = {"word", "words", "token", "tokens", "form", "text"}
+_HEADER_TAGS = {"tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos"}
 _CELL = re.compile("[^ \t]+")
+_ROW_OF_CSV = re.compile(r"[^\t,;]+[,;](?!\d)\S*")  # no "3,000"
 _CONLLU_COLUMNS = 10  # between tabs, the first the number of the word
 # In CoNLL-U the row of a multiword token (3-4) or an empty node (5.1): no word, for the
 # words of 3-4 have rows of their own.
@@ -45,12 +53,14 @@ class Layout:
 
     `file_format` is one of `FORMATS`, or "auto" to go by the file's name, else by its
     first line. Columns count from 0, or from -1 at the end; a file that lacks the tag
-    column, or has the words there, has no tags.
+    column, or has the words there, has no tags. `tag_names` are those that numbers
+    stand for in JSONL, from 0.
     """
 
     file_format: str = "auto"
     word_column: int = 0
     tag_column: int = -1
+    tag_names: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,6 +75,7 @@ class Sentences:
     documents: np.ndarray  # int32 [N], of each sentence; never decreasing
     lines: list[list[int]]  # in the file, of each word, from 1
     separator: str = " "  # of columns, a tab or a space
+    header: int = 0  # the line that names columns; 0 for none
     num_skipped: int = 0  # empty sentences, left out
 
     def __len__(self):
@@ -93,14 +104,16 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
     comments `# newdoc`. A line that begins with "#" is a comment unless it has the
     columns of a row; if the word is "#" alone and the first of a sentence, other rows
     must have its tag as well. Rows of ten columns between tabs whose first is a number
-    are CoNLL-U: multiword tokens (3-4) and empty nodes (5.1) are no words.
+    are CoNLL-U: multiword tokens (3-4) and empty nodes (5.1) are no words. A first row
+    such as "word tag" names the columns. Prints it, and the columns or keys that are
+    not read.
 
     For seq.in and seq.out, `path` is the former or their directory; without a seq.out
     there are no tags. A file that lacks a column or required tags raises ValueError.
     """
     path = str(path)
     file_format = _format(path, layout.file_format)
-    separator, tag_path = " ", None
+    separator, header, tag_path = " ", 0, None
     if file_format == "seq":
         if remote_files.is_dir(path):
             path = os.path.join(path, "seq.in")
@@ -112,16 +125,18 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
         tag_path = _tag_path(path, tags_required)
         rows = _lines_of_words(path, tag_path)
     elif file_format == "jsonl":
-        rows = _objects(path)
+        rows = _objects(path, layout.tag_names)
     else:
         columns = _find_columns(
             path, layout.word_column, layout.tag_column, tags_required=tags_required
         )
-        separator = columns.separator
+        separator, header = columns.separator, columns.header
         rows = _column_sentences(path, columns)
     read_rows = list(rows)
     sentences = [sentence for sentence in read_rows if sentence.words]
     _check_tags(path, sentences, tags_required)
+    if file_format == "conll":
+        _check_words(path, sentences, columns)
     documents, words, tags, lines = map(list, zip(*sentences, strict=True))
     return Sentences(
         path=path,
@@ -132,6 +147,7 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
         documents=np.array(documents, features.INTEGER),
         lines=lines,
         separator=separator,
+        header=header,
         num_skipped=len(read_rows) - len(sentences),
     )
 
@@ -150,10 +166,15 @@ def _format(path: str, file_format: str) -> str:
     if name.endswith((".json", ".jsonl")):
         return "jsonl"
     first = next((line for _, line in text_rows.lines(path) if line.strip()), "")
-    try:
-        return "jsonl" if isinstance(json_files.parse(first), dict) else "conll"
-    except ValueError:
-        return "conll"
+    with contextlib.suppress(ValueError):
+        if isinstance(json_files.parse(first), dict):
+            return "jsonl"
+    if name.endswith(".csv") or _ROW_OF_CSV.fullmatch(first.rstrip("\r")):
+        raise errors.InputError(
+            f"{path}: is CSV; write a word, a tab and its tag a line, blank lines "
+            "between sentences, or JSONL (--file_format=conll reads it as it is)"
+        )
+    return "conll"
 
 
 def _check_tags(path: str, sentences: list[Sentence], tags_required: bool) -> None:
@@ -175,6 +196,25 @@ def _check_tags(path: str, sentences: list[Sentence], tags_required: bool) -> No
             )
 
 
+def _check_words(path: str, sentences: list[Sentence], columns: "_Columns") -> None:
+    """Refuses words that are none, such as their numbers; prints the columns."""
+    words = [word for sentence in sentences for word in sentence.words]
+    if columns.num_columns < 3 or len(words) < 2:
+        return
+    first = next(row for _, row, _ in _scan(path, columns) if row)
+    cells = ", ".join(f"{i} {cell!r:.20}" for i, cell in enumerate(first))
+    if all(map(str.isdecimal, words)) or len({*words}) == 1:
+        others = enumerate(first[columns.word + 1 :], start=columns.word + 1)
+        likely = next((i for i, cell in others if not cell.isdecimal()), 1)
+        raise errors.InputError(
+            f"{path}: column {columns.word}, of the words, holds numbers or one text "
+            f"alone; the columns begin with {cells}: set --word_column={likely}, and "
+            "--tag_column to that of the tags"
+        )
+    tag = "none" if columns.tag is None else columns.tag
+    print(f"{path}: columns {cells}; words: {columns.word}, tags: {tag}")
+
+
 class _Columns(NamedTuple):
     """The columns of a file."""
 
@@ -185,6 +225,7 @@ class _Columns(NamedTuple):
     tag: int | None  # column of the tags
     tags: set[str]  # of words: a line "#" with one of them is no comment
     is_conllu: bool = False
+    header: int = 0  # line that names the columns; 0 for none
 
 
 def _cells(line: str, separator: str = " ") -> list[str]:
@@ -229,6 +270,10 @@ def _find_columns(
         )
     is_conllu = num_columns >= _CONLLU_COLUMNS and bool(_CONLLU_ROW.match(line))
     columns = _Columns(separator, num_columns, number, word, tag, set(), is_conllu)
+    cells = [cell.lower() for cell in _cells(line, separator)]
+    if tag is not None and cells[word] in _HEADER_WORDS and cells[tag] in _HEADER_TAGS:
+        columns = columns._replace(header=number)
+        print(f"{place}: is the header, {line.strip()!r:.60}")
     if tag is not None:
         for _, row, _ in _scan(path, columns):
             columns.tags.update((row or [])[tag : tag + 1])
@@ -245,6 +290,8 @@ def _scan(path: str, columns: _Columns) -> Iterator[tuple[int, list[str] | None,
     at_start = True  # whether no word of the sentence has come yet
     for number, line in text_rows.lines(path):
         if columns.is_conllu and CONLLU_NO_WORD.match(line):
+            continue
+        if number == columns.header:
             continue
         row = _cells(line, columns.separator)
         is_comment = _is_comment(line, row, columns, at_start)
@@ -354,17 +401,44 @@ def _check_numbers(place: str, num_words: int, num_tags: int) -> None:
         )
 
 
-def _objects(path: str) -> Iterator[Sentence]:
-    for number, row in text_rows.file_rows(path, "jsonl"):
-        assert isinstance(row, dict)
-        words, tags = _words(f"{path}:{number}", row), row.get(TAGS_KEY)
-        if tags is not None:
-            _check_texts(f"{path}:{number}", TAGS_KEY, tags)
-            _check_numbers(f"{path}:{number}", len(words), len(tags))
+def _objects(path: str, names: Sequence[str]) -> Iterator[Sentence]:
+    numbered = text_rows.file_rows(path, "jsonl")
+    rows = [(number, row) for number, row in numbered if isinstance(row, dict)]
+    texts = [row["text"] for _, row in rows if spans_key(row)]
+    words_of_texts = character_spans.cut(texts)
+    read_keys: set[str] = set()
+    for number, row in rows:
+        place, tags = f"{path}:{number}", None
+        if key := spans_key(row):
+            read_keys |= {"text", key}
+            cut = next(words_of_texts)
+            tags = character_spans.tags(place, row, cut)
+            words = [word.text for word in cut]
+        else:
+            words_key, words = _words(place, row)
+            if key := _tags_key(row):
+                tags = _tags(place, key, row[key], names)
+                _check_numbers(place, len(words), len(tags))
+            read_keys |= {words_key, key}
         yield Sentence(0, words, tags, [number] * len(words))
+    if "text" in read_keys and not texts:
+        print(f"{path}: text is cut at whitespace; spans and exports at signs as well")
+    keys = dict.fromkeys(key for _, row in rows for key in row)
+    if others := [key for key in keys if key not in read_keys]:
+        read = [key for key in keys if key in read_keys]
+        print(f"{path}: reads {wording.listing(read)}, not {wording.listing(others)}")
 
 
-def _words(place: str, row: dict[str, Any]) -> list[str]:
+def _tags_key(row: dict[str, Any]) -> str:
+    return next((key for key in _TAGS_KEYS if row.get(key) is not None), "")
+
+
+def spans_key(row: dict[str, Any]) -> str:
+    """The key of the spans of a row; "" where its words have tags, or none."""
+    return "" if _tags_key(row) else character_spans.find_key(row)
+
+
+def _words(place: str, row: dict[str, Any]) -> tuple[str, list[str]]:
     key = next((key for key in _WORDS_KEYS if row.get(key) is not None), None)
     if key is None:
         raise errors.InputError(
@@ -375,6 +449,18 @@ def _words(place: str, row: dict[str, Any]) -> list[str]:
         if not isinstance(value, str):
             raise errors.InputError(f"{place}: text is {value!r:.60}; write one string")
         value = value.split()
+    _check_texts(place, key, value)
+    return key, list(value)
+
+
+def _tags(place: str, key: str, value: Any, names: Sequence[str]) -> list[str]:
+    if isinstance(value, list) and value and {*map(type, value)} == {int}:
+        if outside := [tag for tag in value if not 0 <= tag < len(names)]:
+            raise errors.InputError(
+                f"{place}: {key} has {outside[0]}, and --labels names {len(names)} "
+                "tags; name all with --labels, in the order of their numbers from 0"
+            )
+        return [names[tag] for tag in value]
     _check_texts(place, key, value)
     return list(value)
 

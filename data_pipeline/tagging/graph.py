@@ -14,7 +14,7 @@ from data_pipeline.batches import packing
 from data_pipeline.batches import padding as padding_lib
 from data_pipeline.tagging import schemes
 from data_pipeline.tagging import windows as sentence_windows
-from data_pipeline.text import base, normalization, offsets
+from data_pipeline.text import base
 
 
 class WindowTensors(NamedTuple):
@@ -24,49 +24,6 @@ class WindowTensors(NamedTuple):
     outputs: tf.Tensor  # int64 [K, 2], window and place in it that predict each word
     words: tf.Tensor  # int64 [K, 2], sentence of each word and place in it
     shape: tf.Tensor  # int64 [2], B and W, the most words of a sentence
-
-
-def split_words(
-    text: tf.Tensor, rules: normalization.WordRules = normalization.CASED
-) -> dict[str, tf.Tensor]:
-    """Splits texts [B], UTF-8, at whitespace, and before and after punctuation.
-
-    As in a tokenizer with these rules, each punctuation mark, symbol and Chinese
-    character is a word; invalid bytes are ignored.
-
-    Returns:
-        [B, W] each: words, string as written, padded with ""; starts and ends, int32,
-        the characters of a word in the text, padded with -1.
-    """
-    with tf.device("CPU:0"):  # where string operations are
-        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
-        # A space after each text, so that no word goes on in the next one.
-        rows = tf.strings.unicode_decode(tf.strings.join([text, " "]), "UTF-8")
-        points = rows.values
-        is_word = ~offsets.is_whitespace(points)
-        distinct, index = tf.unique(points)
-        letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
-        is_alone = tf.gather(normalization.stands_alone(letters, rules), index)
-        is_edge = ~is_word | is_alone  # no word goes on across such a character
-        before = tf.concat([[True], is_edge[:-1]], axis=0)
-        after = tf.concat([is_edge[1:], [True]], axis=0)
-        starts = tf.where(is_word & (is_alone | before))[:, 0]
-        ends = tf.where(is_word & (is_alone | after))[:, 0] + 1
-        words = tf.strings.unicode_encode(
-            tf.RaggedTensor.from_row_lengths(points[is_word], ends - starts), "UTF-8"
-        )
-        text_index = tf.gather(rows.value_rowids(), starts)
-        shift = tf.gather(rows.row_starts(), text_index)
-
-        def grid(values, padding):
-            words = tf.RaggedTensor.from_value_rowids(values, text_index, rows.nrows())
-            return words.to_tensor(padding)
-
-        return {
-            "words": grid(words, ""),
-            "starts": grid(tf.cast(starts - shift, tf.int32), -1),
-            "ends": grid(tf.cast(ends - shift, tf.int32), -1),
-        }
 
 
 def encoder(

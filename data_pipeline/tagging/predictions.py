@@ -37,7 +37,8 @@ def tag_lines(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
     """Rereads the file of the sentences, and puts the predicted tags in.
 
     Rows of columns get them as one more, the last; seq.in becomes a seq.out; JSONL gets
-    them as "tags" and keeps those of the file as "given". Nothing else changes.
+    them as "tags" and keeps those of the file as "given", and where it has spans gets
+    the "words" as well. Nothing else changes.
     """
     _, lines = _FORMS[sentences.file_format]
     for line in lines(sentences, tags):
@@ -56,6 +57,8 @@ def _with_column(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
             line = f"{line}{sentences.separator}{tag_of_line[number]}"
         elif files.CONLLU_NO_WORD.match(line):
             line = f"{line}{sentences.separator}_"
+        elif number == sentences.header:
+            line = f"{line}{sentences.separator}tag"
         yield line
 
 
@@ -67,8 +70,11 @@ def _lines_of_tags(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
 
 def _with_tags(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
     by_line = _by_line(sentences, tags)
+    words_by_line = _by_line(sentences, sentences.words)
     for number, row in text_rows.file_rows(sentences.path, "jsonl"):
         assert isinstance(row, dict)
+        if files.spans_key(row):  # which words have the tags, the row does not hold
+            row["words"] = list(words_by_line.get(number, ()))
         if row.get(files.TAGS_KEY) is not None:
             row["given"] = row[files.TAGS_KEY]
         row[files.TAGS_KEY] = list(by_line.get(number, ()))

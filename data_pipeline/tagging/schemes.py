@@ -10,7 +10,8 @@ begins, are tags of BIO that `respell` repairs.
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -100,6 +101,38 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
     names = {tag for tags in sentences for tag in tags} - {OUTSIDE}
     schemes = schemes_of(names) if names else []
     return schemes[0] if schemes else PLAIN
+
+
+# A tag as other programs spell it: B_ORG, b-org, ORG-B.
+_LETTER_FIRST = re.compile("([BIESLUM])[-_](.+)", re.IGNORECASE)
+_LETTER_LAST = re.compile("(.+)[-_]([BIESLUM])", re.IGNORECASE)
+
+
+def _usual_spelling(tag: str) -> str:
+    if match := _LETTER_FIRST.fullmatch(tag):
+        return f"{match[1].upper()}-{match[2]}"
+    match = _LETTER_LAST.fullmatch(tag)
+    return f"{match[2].upper()}-{match[1]}" if match else tag
+
+
+def odd_tags(counts: Mapping[str, int]) -> tuple[str, list[str]]:
+    """The scheme that most words' tags mean, and the tags that are not of it.
+
+    `counts` are those of each tag; ("", []) where most mean none. The commonest of the
+    others may stand for "O", and does not count.
+    """
+    spelled = {tag: _usual_spelling(tag) for tag in counts if tag != OUTSIDE}
+    # Letters alone may be parts of speech, unless nearly all fit.
+    is_typed = any("-" in tag for tag in spelled.values())
+    shares = []
+    for scheme in SPAN_SCHEMES:
+        others = [counts[tag] for tag in spelled if not fits(spelled[tag], scheme)]
+        meant = sum(counts[tag] for tag in spelled) - sum(others)
+        margin = sum(others) - max(others, default=0) if is_typed else 20 * sum(others)
+        shares.append((meant - margin, scheme))
+    most, scheme = max(shares, key=lambda share: share[0])
+    odd = [tag for tag in spelled if not fits(tag, scheme)]
+    return (scheme, odd) if most > 0 else ("", [])
 
 
 def spans(tags: Sequence[str], scheme: str) -> list[Span]:

@@ -70,11 +70,13 @@ def load(
     accepts_unknown: bool,
     **limits: Any,
 ) -> dict[str, SentenceSplit]:
-    """Cuts the results of `read` into windows, and prints how many there are.
+    """Cuts the results of `read` into windows; prints how many, and the scheme.
 
     With `accepts_unknown`, tags outside the set may be scored, but not trained on. The
     limits are those of windows.make_windows.
     """
+    tags = f"{len(tag_set.names)} tags: {wording.first_of(tag_set.names, 9)}"
+    print(f"labels: scheme {tag_set.scheme}, {tags}")
     return {
         name: _cut(name, rows, tag_set, tokenizer, accepts_unknown, limits)
         for name, rows in sentences.items()
@@ -123,6 +125,30 @@ def respell(sentences: files.Sentences, scheme: str) -> tuple[files.Sentences, i
     return dataclasses.replace(sentences, tags=tags), changes
 
 
+def _check_plain(train: files.Sentences) -> None:
+    """Refuses tags that mean a scheme of spans; names a first tag that may be a header.
+
+    The scheme of `train` was not given, and its tags are together of none.
+    """
+    counts = collections.Counter(tag for _, tag in train.tagged_words())
+    lines: dict[str, int] = {}
+    for line, tag in train.tagged_words():
+        lines.setdefault(tag, line)
+    scheme, odd = schemes.odd_tags(counts)
+    if odd:
+        named = wording.first_of([f"{tag!r:.40} (line {lines[tag]})" for tag in odd])
+        raise errors.InputError(
+            f"{train.tag_path}:{lines[odd[0]]}: most tags mean {scheme}, but not "
+            f"{named}; spell them B-type, I-type, O, or set --tag_scheme=plain"
+        )
+    line, tag = next(train.tagged_words())
+    if counts[tag] == 1 and train.file_format == "conll":
+        print(
+            f"{train.tag_path}:{line}: {tag!r:.40} is a tag of this line alone; if the "
+            "line is a header, remove it"
+        )
+
+
 def find_tags(
     train: files.Sentences | None,
     *,
@@ -136,7 +162,10 @@ def find_tags(
     `label_map` is the path of a trained run's label_map.json, or "".
     """
     if train is not None:
-        scheme = scheme or schemes.find_scheme(train.tags or [])
+        if not scheme:
+            scheme = schemes.find_scheme(train.tags or [])
+            if scheme == schemes.PLAIN:
+                _check_plain(train)
         train, _ = respell(train, scheme)
         tag_set = schemes.find_tags(train, names=names, scheme=scheme)
         if placeholders := tag_set.placeholders():

@@ -140,6 +140,7 @@ WRONG = {
         "--corruption=drop": "--corruption=drop is for --objective=denoising; leave",
         "--noise_density=0.3 --objective=left_to_right": "is for --objective=denoisin",
         "--mean_noise_span_length=2": "--mean_noise_span_length=2.0 is for --objective",
+        "--roll_noise": "--roll_noise is for --objective=denoising; leave it out",
         "--objective=denoising --masking=span": "is for --objective=masked_lm; leave",
         "--objective=left_to_right --mask_proportions=1,0,0": (
             "--mask_proportions=1.0,0.0,0.0 is for --objective=masked_lm; leave it out"
@@ -599,12 +600,12 @@ OF_WEIGHTS = {
             window_stride pack_sequences""",
         "run_embedding": f"""{_FINE_TUNING} max_seq_length pack_sequences loss scale
             symmetric triplet_margin largest_score matryoshka_dims query_prompt
-            passage_prompt""",
+            passage_prompt rows_per_label""",
         "run_seq2seq": f"{_FINE_TUNING} max_source_length max_target_length",
         "run_pretraining": f"""{_UPDATES} num_warmup_steps max_seq_length objective
             masking masked_lm_prob mask_proportions max_predictions_per_seq unroll_steps
             sample_softmax num_negative_samples corruption noise_density
-            mean_noise_span_length pack_sequences generator_size
+            mean_noise_span_length roll_noise pack_sequences generator_size
             discriminator_loss_weight""",
     }.items()
 }

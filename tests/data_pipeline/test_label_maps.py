@@ -74,3 +74,14 @@ def test_without_a_label_map_the_config_has_the_classes():
     assert read_config("tagger", "classification", pair).scheme == "plain"
     assert read_config("classifier", "classification", ()) is None  # placeholders
     assert read_config("classifier", "regression", ()).names == ()
+
+
+def test_tags_that_mean_a_scheme_but_are_not_of_it_are_named(capsys):
+    tags = label_maps.named(["O", "B_x", "I_x"], "")
+    assert tags.scheme == "plain"
+    note = "labels: ['B_x', 'I_x'] are not of the scheme BIO\n"
+    assert capsys.readouterr().out == note
+    label_maps.named(["O", "B-x", "I-x"], "")
+    label_maps.named(["NOUN", "VERB", "X"], "")
+    label_maps.named(["X", "S", "B"], "")
+    assert not capsys.readouterr().out

@@ -13,7 +13,7 @@ import pytest
 from data_pipeline.squad import choice, graph
 from data_pipeline.tagging import graph as tagging_graph
 from data_pipeline.tagging import schemes
-from data_pipeline.text import wordpiece
+from data_pipeline.text import offsets, wordpiece
 from modeling import models
 from serving import export, formats, windowed
 from tests.serving import networks, odd_texts
@@ -55,7 +55,7 @@ def tagger():
     tags = schemes.TagNames(("O", "B-place", "I-place", "B-day", "I-day"), "BIO")
     model, tensors = networks.build(lambda: models.BertTagger(CONFIG, len(tags.names)))
     return windowed.WordTagger(
-        tagging_graph.split_words,
+        offsets.split_words,
         tagging_graph.encoder(TOKENIZER, max_seq_length=128),
         functools.partial(model, training=False),
         tagging_graph.chooser(tags),

@@ -12,7 +12,7 @@ from data_pipeline.batches import padding
 from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import graph, schemes, scores, split
 from data_pipeline.tagging import windows as windows_lib
-from data_pipeline.text import wordpiece
+from data_pipeline.text import offsets, wordpiece
 from modeling import models
 from modeling.configs import config
 from serving import answers, export, predictor, windowed
@@ -64,7 +64,7 @@ def model():
 def make(model, tag_set=TAG_SET, **limits):
     """As run_tagger.py does it."""
     return windowed.WordTagger(
-        graph.split_words,
+        offsets.split_words,
         graph.encoder(TOKENIZER, **{**LIMITS, **limits}),
         functools.partial(model, training=False),
         graph.chooser(tag_set),

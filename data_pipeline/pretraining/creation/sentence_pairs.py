@@ -9,17 +9,23 @@ import dataclasses
 import functools
 import itertools
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from contract import features
+from contract import errors, features
 from data_pipeline.batches import packing, tf_records
 from data_pipeline.pretraining import masking, metadata
 from data_pipeline.pretraining.creation import job as creation_job
+from data_pipeline.tables import text_rows
+from data_pipeline.text import wordpiece
 
 SENTENCE_TASKS = ("next", "order", "none")
+_WORD = re.compile("[^ \t\r\n\u3000]+")
+_SAMPLE_BYTES = 1 << 16
+_LONGEST_WORDS = 5  # tokens of a word, on average; Chinese has 1.6 characters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,13 +73,17 @@ class Pairs:
         return Pairs(*(values[indices] for values in vars(self).values()))
 
 
-def read_documents(lines, tokenizer):
+def read_documents(lines, tokenizer, segmented_words=False):
     """Tokenizes lines of UTF-8 bytes: a sentence each, blank ones between documents.
 
     Ignores invalid bytes; as the original, drops sentences and documents without a
-    token.
+    token. With `segmented_words` a token that goes on with what spaces separate is its
+    id plus V, the size of the vocabulary.
     """
-    ids = tokenizer.tokenize(tf.constant(lines, tf.string))  # [L, (S)]
+    if segmented_words:
+        ids = _mark_words(lines, tokenizer)
+    else:
+        ids = tokenizer.tokenize(tf.constant(lines, tf.string))  # [L, (S)]
     lengths = ids.row_lengths().numpy()
     is_empty = lengths == 0
     is_blank = np.zeros(len(lines), bool)
@@ -89,6 +99,44 @@ def read_documents(lines, tokenizer):
         sentence_ends.astype(np.int64),
         ends.astype(np.int64),
     )
+
+
+def _mark_words(lines, tokenizer):
+    """Ids of lines, ragged int32 [L, (S)]; V is added but to the first of each word."""
+    rows = [_WORD.findall(line.decode("utf-8", "ignore")) for line in lines]
+    words = list(itertools.chain.from_iterable(rows))
+    pieces = tokenizer.tokenize_words(tf.constant(words, tf.string))  # [W, (pieces)]
+    splits = pieces.row_splits.numpy()
+    continues = np.ones(splits[-1] + 1, bool)  # one more, for words of no token
+    continues[splits] = False
+    ids = pieces.values.numpy() + tokenizer.vocab_size * continues[:-1]
+    lines_end = np.cumsum([0, *map(len, rows)])
+    return tf.RaggedTensor.from_row_splits(ids, splits[lines_end])
+
+
+def check_words(path, tokenizer, settings):
+    """Looks at the beginning of a file for words that masking will not find.
+
+    Warns of Chinese characters that are words by themselves; raises ValueError where
+    spaces do not separate words.
+    """
+    is_segmented = settings.segmented_words
+    if not is_segmented and settings.masking != "whole_word":
+        return
+    sample = next(text_rows.blocks(path), b"")[:_SAMPLE_BYTES].split(b"\n")
+    tokens = read_documents(sample, tokenizer, is_segmented).tokens
+    num_words = np.sum(tokens < tokenizer.vocab_size)
+    if not is_segmented:
+        masking.warn_of_characters(tokens, tokenizer)
+    elif not isinstance(tokenizer, wordpiece.BertTokenizer):
+        raise errors.InputError(
+            "--segmented_words is for vocabularies of word pieces; leave it out"
+        )
+    elif len(tokens) > _LONGEST_WORDS * num_words:
+        raise errors.InputError(
+            f"{path}: spaces separate words of {len(tokens) / num_words:.1f} tokens, "
+            "on average; segment the text, or leave out --segmented_words"
+        )
 
 
 def join_documents(parts):
@@ -270,7 +318,7 @@ def cut(
     settings, lines = job.settings, []
     for text in texts:
         lines += [*text.split(b"\n"), b""]  # a range ends a document
-    documents = read_documents(lines, job.tokenizer)
+    documents = read_documents(lines, job.tokenizer, settings.segmented_words)
     pairs = cut_pairs(
         documents,
         sentence_task=settings.sentence_task,
@@ -337,7 +385,11 @@ class Unit:
             )
             vocab = _masking_vocab(job)
             draws = masking.draw(input_ids.shape, rule, vocab, rng)
-            arrays |= masking.mask(input_ids, lengths, rule, vocab, draws)
+            continues = None
+            if settings.segmented_words:
+                continues = input_ids >= vocab.vocab_size
+                input_ids %= vocab.vocab_size
+            arrays |= masking.mask(input_ids, lengths, rule, vocab, draws, continues)
         return tf_records.records(arrays)
 
 

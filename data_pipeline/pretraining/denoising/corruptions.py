@@ -28,17 +28,21 @@ class Rule:
         corruption: a key of CORRUPTIONS.
         noise_density: share of tokens that are noise, between 0 and 1.
         mean_noise_span_length: in tokens, from 1; 0.0 of a corruption without spans.
+        roll_noise: whether random spans are shifted around, so that all places of a
+            text are noise as often. Without, as T5 was trained, its end always is.
     """
 
     corruption: str
     noise_density: float
     mean_noise_span_length: float
+    roll_noise: bool = False
 
 
 def rule(
     corruption: str,
     noise_density: float | None = None,
     mean_noise_span_length: float | None = None,
+    roll_noise: bool = False,
 ) -> Rule:
     """Makes a Rule; None stands for the value of the corruption's paper.
 
@@ -52,6 +56,10 @@ def rule(
         raise errors.InputError(
             f"--noise_density={noise_density} makes noise of nothing or of all; give "
             f"a share between 0 and 1, such as {row.noise_density}"
+        )
+    if roll_noise and corruption != "random_spans":
+        raise errors.InputError(
+            f"--roll_noise is for --corruption=random_spans, but it is {corruption}"
         )
     if not row.has_spans:
         if mean_noise_span_length is not None:
@@ -68,7 +76,7 @@ def rule(
             f"--mean_noise_span_length={mean_noise_span_length} is below 1 token; "
             f"{MEAN_NOISE_SPAN_LENGTH} is usual"
         )
-    return Rule(corruption, noise_density, mean_noise_span_length)
+    return Rule(corruption, noise_density, mean_noise_span_length, roll_noise)
 
 
 class MaxLengths(NamedTuple):
@@ -163,7 +171,11 @@ def _replace_spans(texts, rule, tokens, uniform):
 def _random_spans(texts, rule, tokens, uniform):
     """The same of spans, as T5 was trained in the end."""
     is_noise = noise.random_spans(
-        texts.lengths, rule.noise_density, rule.mean_noise_span_length, uniform
+        texts.lengths,
+        rule.noise_density,
+        rule.mean_noise_span_length,
+        uniform,
+        rolls=rule.roll_noise,
     )
     return _with_sentinels(texts, is_noise, tokens)
 
@@ -208,7 +220,10 @@ def _lengths_of_random_spans(widths, rule):
     hidden, spans = counts
     # A single token is text, and its target is the sentinel in place of it.
     runs = np.maximum(spans, np.minimum(widths, 1))
-    return MaxLengths(widths - hidden + spans, hidden + runs, runs)
+    if rule.roll_noise:  # the two ends of a text may cut a run of either kind in two
+        spans, runs = spans + (spans > 0), runs + (spans > 0)
+    source, target = widths - hidden + spans, hidden + runs
+    return MaxLengths(np.minimum(source, widths), np.minimum(target, widths), runs)
 
 
 def _lengths_of_drop(widths, rule):

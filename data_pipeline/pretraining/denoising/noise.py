@@ -99,12 +99,19 @@ def span_counts(lengths, density, mean_length):
 
 
 def random_spans(
-    lengths: np.ndarray, density: float, mean_length: float, uniform: np.ndarray
+    lengths: np.ndarray,
+    density: float,
+    mean_length: float,
+    uniform: np.ndarray,
+    *,
+    rolls: bool = False,
 ) -> np.ndarray:
     """As many tokens and spans as `span_counts` says, at random places; bool [N, W].
 
-    A text begins with tokens that are no noise and ends with noise. `uniform` is float
-    [N, 2, W]: where the text between the spans is cut, and where the noise.
+    A text begins with tokens that are no noise and ends with noise, unless it `rolls`:
+    then each text is shifted by a random number of tokens, its end to its beginning, as
+    by random_roll of T5's random_spans_noise_mask; a span may be cut in two. `uniform`
+    is float [N, 2, W]: where the text between the spans is cut, and where the noise.
     """
     rows, _, width = uniform.shape
     noise, spans = span_counts(lengths, density, mean_length)
@@ -115,7 +122,14 @@ def random_spans(
     changes = np.zeros((rows, width + 1), np.int8)
     changes[row, (text_ends + noise_starts)[row, span]] = 1
     changes[row, (text_ends + noise_ends)[row, span]] = -1
-    return np.cumsum(changes[:, :width], axis=1, dtype=np.int8).astype(bool)
+    is_noise = np.cumsum(changes[:, :width], axis=1, dtype=np.int8).astype(bool)
+    if not rolls:
+        return is_noise
+    # The last number cuts nothing, for a text has one cut fewer than tokens.
+    shift = (uniform[:, 1, -1] * lengths).astype(np.int64)[:, None]
+    columns, length = np.arange(width), np.maximum(lengths, 1)[:, None]
+    source = np.where(columns < length, (columns - shift) % length, columns)
+    return np.take_along_axis(is_noise, source, axis=1)
 
 
 def _ends_of_parts(totals, parts, uniform):

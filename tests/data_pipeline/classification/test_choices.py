@@ -126,7 +126,6 @@ def test_one_column_of_lists(load):
             ",four\n",
             ["train.csv:2", "'two'", "none of the 3 choices", "'0'", "--labels"],
         ),
-        (",two\n", ",\n", ["train.csv:2", "label ''", "none of the 3 choices"]),
         ("d e", " ", ["train.csv:2", "choice 1 is empty", "--allow_empty_text"]),
         ("b,c d,e,f g", "a,b", ["train.csv:3", "3 columns", "column 4 (label)"]),
         ("three,label", "four,label", ["'three' (choice 2)", "'four'"]),

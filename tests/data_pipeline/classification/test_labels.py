@@ -125,10 +125,9 @@ def test_found_labels_are_sorted(values, problem_type, wanted):
 @pytest.mark.parametrize(
     ("value", "problem_type", "part"),
     [
-        ("", "classification", "is not one label; correct the row"),
+        ("", "classification", "'' has an empty name; remove it"),
         (("a",), "classification", "is not one label; correct the row"),
-        ("1,,b", "multi_label", "is not one label; correct the row"),
-        ("1.0", "classification", "is the number of the class '1' (line 2)"),
+        ("1,,b", "multi_label", "'1,,b' has an empty name; remove it"),
     ],
 )
 def test_labels_that_are_none_are_refused(value, problem_type, part):

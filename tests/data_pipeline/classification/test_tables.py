@@ -1,4 +1,5 @@
 import gzip
+import json
 import re
 
 import numpy as np
@@ -272,8 +273,10 @@ def test_missing_labels_are_none_unless_required(read):
 
 def test_empty_text_is_refused_unless_allowed(read):
     content = "text_a\ttext_b\tlabel\na\tb\t1\na\t\u3000\t0\n"
-    with refused("t.tsv:3: text_b is empty", "--allow_empty_text"):
+    with refused("t.tsv:3: text_b is empty; fill it", "--allow_empty_text"):
         read(content)
+    with refused("t.tsv:3: text_b is empty, as in lines 4, 6; fill it"):
+        read(content + "\tb\t1\na\tb\t1\n \t \t1\n")
     assert read(content, empty=True).text_b == ["b", "\u3000"]
 
 
@@ -431,9 +434,65 @@ def test_tfds(tmp_path):
         "hidden": None,
     }.items():
         assert read(label=column, required=False).labels == expected
-    with refused("tfds:tiny_reviews:train:1: no value under 'hidden' (label)"):
-        read(label="hidden")
+    assert read(label="hidden").labels == ["null", "null"]  # label_checks leaves out
     with refused("tfds:tiny_reviews:nope: TensorFlow Datasets cannot load it", "check"):
         read("nope")
     with refused("tfds:no_such_set:train: TensorFlow Datasets cannot load it", "check"):
         read(name="no_such_set")
+
+
+MARKED = "id,text,toxic,obscene\n1,a,0,1\n2,b,true,FALSE\n3,c,1.0,1\n4,d,0,0\n"
+
+
+@pytest.mark.parametrize("columns", [("toxic", "obscene"), ("2", "3"), [2, -1]])
+def test_columns_of_0_and_1_are_the_labels_that_they_are_named_after(read, columns):
+    table = read(MARKED, "t.csv", text_a="text", label=columns)
+    assert table.label_names == ("toxic", "obscene")
+    assert table.labels == [("obscene",), ("toxic",), ("toxic", "obscene"), ()]
+    turned = read(MARKED, "t.csv", text_a="text", label=("obscene", "toxic"))
+    assert turned.label_names == ("obscene", "toxic")
+    assert turned.labels == [("obscene",), ("toxic",), ("obscene", "toxic"), ()]
+
+
+def test_columns_of_0_and_1_in_json_memory_and_files_without_a_header(read):
+    rows = [{"text": "a", "x": 1, "y": False}, {"text": "b", "x": 0, "y": True}]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    options = {"labels_required": True, "allow_empty_text": False}
+    for table in (
+        read(lines, "t.jsonl", label=("x", "y")),
+        tables.from_memory("rows", rows, Layout(label=["x", "y"]), **options),
+    ):
+        assert table.labels == [("x",), ("y",)] and table.label_names == ("x", "y")
+    plain = read("a\t1\t0\nb\t0\t1\n", text_a=0, label=(1, 2))
+    assert plain.labels == [("1",), ("2",)]
+
+
+def test_wrong_columns_of_0_and_1_are_refused(read):
+    settings = {"text_a": "text", "label": ("toxic", "obscene")}
+    for old, new in (("4,d,0,0", "4,d,2,0"), ("4,d,0,0", "4,d,,0")):
+        with refused("t.csv:5: ", "in the column 'toxic' is not 0 or 1"):
+            read(MARKED.replace(old, new), "t.csv", **settings)
+    with refused("no column 'insult'"):
+        read(MARKED, "t.csv", text_a="text", label=("toxic", "insult"))
+    # Rows that nobody marked have no label, and not none of the labels.
+    for mark in ("-1", ""):
+        table = read(
+            MARKED.replace("4,d,0,0", f"4,d,{mark},{mark}"), "t.csv", **settings
+        )
+        assert table.labels[3] == "null"
+    # Rows to predict need none of the columns, but not some of them.
+    texts = "id,text\n1,a\n"
+    table = read(texts, "t.csv", required=False, **settings)
+    assert (table.labels, table.label_names) == (None, ())
+    with refused("no column 'obscene'"):
+        read("text,toxic\na,1\n", "t.csv", required=False, **settings)
+
+
+def test_null_is_no_label(read):
+    rows = '{"text": "a", "label": 1}\n{"text": "b", "label": null}\n'
+    assert read(rows, "t.jsonl").labels == ["1", "null"]
+    with refused("t.jsonl:2: no value under 'label'"):
+        read(rows.replace(', "label": null', ""), "t.jsonl")
+    options = {"labels_required": True, "allow_empty_text": False}
+    frame = [{"text": "a", "label": 1.0}, {"text": "b", "label": float("nan")}]
+    assert tables.from_memory("rows", frame, Layout(), **options).labels[1] == "null"

@@ -50,6 +50,47 @@ def test_rows_that_wait_come_with_the_next_batch():
 def test_too_few_different_texts_are_refused():
     ids = np.array([[0, 1]] * 5)
     with pytest.raises(
-        ValueError, match=r"of 1 different first texts in 5 rows; lower"
+        ValueError, match=r"has 1 rows, and all 4 others .* --train_batch_size=2, or"
     ):
         distinct.without_repeats(np.arange(5), ids, 2, 1)
+
+
+def frequent(share, count=1000):
+    """Pairs of which so many have one first text, and all others are different."""
+    number = int(share * count)
+    firsts = np.concatenate([np.zeros(number, int), np.arange(1, count - number + 1)])
+    return np.stack([firsts, count + np.arange(count)], axis=1)
+
+
+def batches_of(ids, size, steps):
+    packed = packing.Packed(
+        np.zeros(len(ids), np.int32),
+        np.arange(len(ids) + 1),
+        np.ones(len(ids), np.int32),
+        num_sequences=1,
+    )
+    rows = distinct.DistinctExamples(packed, list, str, {"text_ids": ids})
+    return rows.training_order(batch_size=size, num_steps=steps, seed=1)
+
+
+def test_a_very_frequent_text_stands_in_each_batch_once(capsys):
+    for share in (0.6, 0.9):
+        ids = frequent(share)
+        batches = batches_of(ids, 64, 40)
+        firsts = ids[batches, 0]
+        assert all(len({*row}) == 64 for row in firsts.tolist())
+        assert (np.sum(firsts == 0, axis=1) <= 1).all()
+        unused = 1000 - len(np.unique(batches))
+        assert f"batches: {unused} of 1000 rows are in none" in capsys.readouterr().out
+        assert unused >= share * 1000 - 40
+    batches_of(frequent(0.0), 64, 40)
+    assert capsys.readouterr().out == ""
+    # 50 different texts fill a batch of 51 with the frequent one, and none of 52.
+    assert batches_of(frequent(0.95), 51, 3).shape == (3, 51)
+    with pytest.raises(ValueError, match=r"has 51 rows, and all 949 others"):
+        batches_of(frequent(0.95), 52, 3)
+
+
+def test_batches_are_those_of_earlier_versions():
+    # Recorded before rows came without end: resumed runs go on with the same batches.
+    assert order(4).tolist() == [[5, 1, 2], [0, 4, 6], [3, 7, 6], [1, 0, 2]]

@@ -1,6 +1,8 @@
+import dataclasses
 import json
 import pathlib
 
+import numpy as np
 import pytest
 
 from data_pipeline.squad import files
@@ -166,11 +168,17 @@ LAYOUT = "SQuAD's layout is data"
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[]", f": 'data' is missing, and must be a list; {LAYOUT}"),
+        ("7", f": 'data' is missing, and must be a list; {LAYOUT}"),
+        ("[]", ": there is no question in it; give it at least one"),
+        (
+            '[{"context_text": "a", "qas": []}]',
+            r": \[0\]: 'paragraphs' is missing among \['context_text', 'qas'\], and",
+        ),
+        ('{"story": "a"}', r"'data' is missing among \['story'\], .* or rows {id, con"),
         ('{"data": {}}', f": 'data' is {{}}, and must be a list; {LAYOUT}"),
         (
             '{"data": [{"paragraphs": [{"qas": []}]}]}',
-            r": data\[0\].paragraphs\[0\]: 'context' is missing, and must be text",
+            r": data\[0\].paragraphs\[0\]: 'context' is missing among \['qas'\], and",
         ),
         ('{"data": []}', ": there is no question in it; give it at least one"),
         ('{"data": [', r": cannot be read as JSON \("),
@@ -186,6 +194,84 @@ def test_file_of_another_layout_is_refused(tmp_path, content, message):
         predict(str(tmp_path / "absent.json"))
     with pytest.raises(ValueError, match="cannot be read"):
         predict(str(tmp_path))
+
+
+def row(name, *answers, context=CONTEXT):
+    texts, starts = map(list, zip(*answers, strict=True)) if answers else ([], [])
+    columns = {"text": texts, "answer_start": starts}
+    return {
+        "id": name,
+        "title": "Fairs",
+        "context": context,
+        "question": f"{name}?",
+        "answers": columns,
+    }
+
+
+ROWS = [
+    row("a", ("3 May", 18), ("3", 18)),
+    row("b", context="Rain fell."),
+    row("c", ("opens", 9)),
+]
+
+
+def write_rows(directory, rows, form):
+    lines = "\n".join(json.dumps(each) for each in rows)
+    whole = {"lines": lines, "list": json.dumps(rows)}
+    whole["data"] = json.dumps({"version": "1", "data": rows})
+    path = directory / f"{form}.json"
+    path.write_text(whole[form])
+    return str(path)
+
+
+@pytest.mark.parametrize("form", ["lines", "list", "data"])
+def test_rows_are_read_as_paragraphs_are(tmp_path, form, capsys):
+    path = write_rows(tmp_path, ROWS, form)
+    paragraphs = write(
+        tmp_path,
+        (CONTEXT, [question("a", ("3 May", 18), ("3", 18), is_impossible=False)]),
+        ("Rain fell.", [question("b", is_impossible=True)]),
+        (CONTEXT, [question("c", ("opens", 9), is_impossible=False)]),
+    )
+    for read in (
+        lambda path: predict(path, version_2_with_negative=True),
+        lambda path: train(path, True, "first"),
+    ):
+        actual, expected = read(path), read(paragraphs)
+        assert f"{path}: 3 rows, 1 have no answer\n" in capsys.readouterr().out
+        for field in dataclasses.fields(files.Questions):
+            values = [getattr(each, field.name) for each in (actual, expected)]
+            if field.name != "path":
+                np.testing.assert_array_equal(*map(str, values))
+    with pytest.raises(ValueError, match=r"'b' has 0 answers.*--version_2_with_neg"):
+        train(path, False, "first")
+
+
+def test_rows_without_any_answer_are_to_be_answered(tmp_path):
+    path = write_rows(tmp_path, [row("a"), row("b")], "lines")
+    actual = predict(path)
+    assert actual.is_impossible == [False, False] and not actual.is_version_2
+    one_line = write_rows(tmp_path, [row("a", ("3", 18))], "lines")
+    assert predict(one_line).answer_texts == [["3"]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"answers": {"text": ["3"]}}, ":3: 'answer_start' is missing among"),
+        (
+            {"answers": {"text": ["3"], "answer_start": [18, 18]}},
+            ":3: answers has 1 texts and 2 answer_start; give each",
+        ),
+        ({"answers": {"text": "3", "answer_start": 18}}, ":3: 'text' is '3', and must"),
+        ({"id": None}, ":3: 'id' is missing among"),
+        ({"id": "a"}, "'a' stands there twice"),
+    ],
+)
+def test_wrong_row_is_refused_by_line(tmp_path, changes, message):
+    path = write_rows(tmp_path, [*ROWS[:2], ROWS[2] | changes], "lines")
+    with pytest.raises(ValueError, match=message):
+        predict(path)
 
 
 @pytest.mark.parametrize(

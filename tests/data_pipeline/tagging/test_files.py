@@ -197,9 +197,10 @@ def test_objects(read_text, name):
     assert sentences.lines == [[1] * 3, [3] * 2, [4] * 2]
 
 
-def test_objects_without_tags(read_text):
+def test_objects_without_tags(read_text, capsys):
     text = as_lines({"text": "Ada in Rome"}, {"words": ["rain"], "tags": None})
     sentences = read_text(text, tags_required=False)
+    assert "a.txt: text is cut at whitespace; spans and exp" in capsys.readouterr().out
     assert sentences.words == [ADA[0], ["rain"]] and sentences.tags is None
     with pytest.raises(ValueError, match=r"a\.txt:1: has no tags"):
         read_text(text)
@@ -211,7 +212,9 @@ def test_objects_without_tags(read_text):
         ([{"words": ["a"], "tags": ["O", "O"]}], ":1: 2 tags for 1 words"),
         ([{"words": "a b", "tags": ["O"]}], ":1: words is 'a b'; write a list"),
         ([{"words": ["a", 1]}], ":1: words is .*write a list of strings"),
-        ([{"words": ["a"], "tags": [1]}], ":1: tags is .*write a list of strings"),
+        ([{"words": ["a"], "tags": [1]}], ":1: tags has 1, and --labels names 0 tags"),
+        ([{"words": ["a"], "tags": [True]}], ":1: tags is .*write a list of strings"),
+        ([{"text": "ab", "label": [[0, 1, "X"]]}], ":1: X 'a', .* is a part of 'ab'"),
         ([{"text": ["a"], "tags": ["O"]}], ":1: text is .*; write one string"),
         ([{"sentence": "a"}], ":1: none of words, tokens, text; give it one"),
         (
@@ -246,3 +249,80 @@ def test_published_files(path, count, num_words, shared_file):
     assert (len(sentences), sentences.num_words) == (count, num_words)
     assert sentences.num_skipped == 0
     assert {tag[:2] for tags in sentences.tags for tag in tags} == {"O", "B-", "I-"}
+
+
+def test_numbers_stand_for_the_names_of_labels(read_text, capsys):
+    """As `datasets` writes conll2003."""
+    row = {"id": "0", "tokens": ADA[0], "pos_tags": [22, 15, 22], "ner_tags": [1, 0, 2]}
+    names = ("O", "B-per", "B-loc")
+    assert pairs(read_text(as_lines(row), "a.jsonl", tag_names=names)) == [ADA]
+    note = "a.jsonl: reads ['tokens', 'ner_tags'], not ['id', 'pos_tags']\n"
+    assert capsys.readouterr().out.endswith(note)
+    for wrong in (-1, 3):
+        row["ner_tags"][2] = wrong
+        with pytest.raises(ValueError, match=f":1: ner_tags has {wrong}, and --labels"):
+            read_text(as_lines(row), "a.jsonl", tag_names=names)
+
+
+def test_texts_with_spans_are_cut_into_words(read_text):
+    rows = [
+        {"id": 1, "text": "Ada in Rome.", "label": [[0, 3, "per"], [7, 11, "loc"]]},
+        {"words": RAIN[0], "tags": RAIN[1]},
+        {"text": "rain.", "label": []},
+    ]
+    sentences = read_text(as_lines(*rows), "a.jsonl")
+    ada = ([*ADA[0], "."], [*ADA[1], "O"])
+    assert pairs(sentences) == [ada, RAIN, RAIN]
+    assert sentences.lines == [[1] * 4, [2] * 2, [3] * 2]
+    # Tags go before spans: a row of --do_predict has spans of words.
+    row = {"text": "rain .", "tags": ["O", "O"], "spans": [{"start": 9}]}
+    assert pairs(read_text(as_lines(row), "a.jsonl")) == [RAIN]
+
+
+GERMEVAL = (
+    "#\thttp://a.de/b\t[2009-10-17]\n1\tAda\tB-per\tO\n2\tin\tO\tO\n3\tRome\tB-loc\tO\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (GERMEVAL, "with 0 '1', 1 'Ada', 2 'B-per', 3 'O': set --word_column=1, and"),
+        ("d/a 0 Ada B-per\nd/a 1 in O\n", "set --word_column=2, and --tag_column"),
+        ("Ada,B-per\nin,O\n", r"a\.txt: is CSV; write a word, a tab and its tag"),
+        ("word;tag\nAda;B-per\n", "is CSV; write a word"),
+        ("Sentence #,Word,POS,Tag\n", "is CSV; .*--file_format=conll reads it"),
+    ],
+)
+@pytest.mark.parametrize("tags_required", [True, False])
+def test_columns_that_are_no_words_are_refused(read_text, text, message, tags_required):
+    with pytest.raises(ValueError, match=message):
+        read_text(text, tags_required=tags_required)
+
+
+def test_flags_of_the_message_read_the_words(read_text, capsys):
+    assert pairs(read_text(GERMEVAL, word_column=1, tag_column=2)) == [ADA]
+    note = "a.txt: columns 0 '1', 1 'Ada', 2 'B-per', 3 'O'; words: 1, tags: 2\n"
+    assert capsys.readouterr().out.endswith(note)
+
+
+def test_numbers_may_be_words_and_commas_too(read_text):
+    assert read_text("1990 O\n3,000 O\n").words == [["1990", "3,000"]]
+    assert read_text("3,000\nb\n", tags_required=False).words == [["3,000", "b"]]
+
+
+def test_csv_is_named_by_its_name(read_text):
+    with pytest.raises(ValueError, match=r"a\.csv: is CSV; .* or JSONL"):
+        read_text("Ada B-per\n", "a.csv")
+    assert read_text("Ada B-per\n", "a.csv", file_format="conll").words == [["Ada"]]
+
+
+@pytest.mark.parametrize("header", ["word\ttag", "Tokens\tNER_tags", "# c\nform\tpos"])
+def test_header_is_no_row(read_text, capsys, header):
+    sentences = read_text(f"{header}\nAda\tB-per\nin\tO\nRome\tB-loc\n")
+    assert pairs(sentences) == [ADA]
+    line = header.count("\n") + 1
+    assert f"a.txt:{line}: is the header, " in capsys.readouterr().out
+    assert sentences.header == line
+    same_words = read_text("word\tNN\ntag\tNN\n")  # which may be words
+    assert same_words.words == [["word", "tag"]] and not same_words.header

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.tagging import graph, schemes
-from data_pipeline.text import normalization, wordpiece
+from data_pipeline.text import normalization, offsets, wordpiece
 
 TOKENIZER = wordpiece.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"])
 
@@ -19,7 +19,7 @@ def test_text_is_split_at_white_space_and_punctuation():
         b"\xffa\xe6\x9d b",
         "a\u200bb a\u0301\u00ad A_b",
     ]
-    columns = graph.split_words(tf.constant(texts))
+    columns = offsets.split_words(tf.constant(texts))
     words = [[w.decode() for w in row if w] for row in columns["words"].numpy()]
     assert words == [
         ["Mira", "'", "s", "bus", ",", "3", ".", "50", "$", "!"],
@@ -48,7 +48,7 @@ def test_text_is_split_at_white_space_and_punctuation():
 )
 def test_text_is_split_as_the_tokenizer_has_it(cjk, marks, expected):
     rules = normalization.WordRules(False, False, cjk, marks)
-    words = graph.split_words(tf.constant(["Mira's 中文a"]), rules)["words"]
+    words = offsets.split_words(tf.constant(["Mira's 中文a"]), rules)["words"]
     assert [word.decode() for word in words.numpy()[0]] == expected
 
 

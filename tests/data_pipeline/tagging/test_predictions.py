@@ -74,6 +74,19 @@ def test_objects_keep_what_was_given(rewritten):
     assert actual.splitlines()[1] == '{"text": "c", "tags": ["I-x"]}'
 
 
+def test_header_gets_a_column_and_texts_with_spans_their_words(rewritten):
+    actual = rewritten("word tag\na O\nb O\n\nc O\n")
+    assert actual == "word tag tag\na O O\nb O B-x\n\nc O I-x\n"
+    rows = '{"text": "a,", "label": [[0, 1, "y"]]}\n{"text": "c", "label": []}\n'
+    actual = rewritten(rows, "a.jsonl", "b.jsonl").splitlines()
+    assert json.loads(actual[0]) == {
+        "text": "a,",
+        "label": [[0, 1, "y"]],
+        "words": ["a", ","],
+        "tags": ["O", "B-x"],
+    }
+
+
 def spans(tmp_path, text, tags, probabilities, scheme):
     (tmp_path / "a.conll").write_text(text)
     sentences = read(tmp_path / "a.conll")

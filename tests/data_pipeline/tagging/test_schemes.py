@@ -214,3 +214,28 @@ def test_other_files_are_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ValueError, match=r"label_map\.json: not a map of tags"):
         tag_schemes.read_map(str(path))
+
+
+@pytest.mark.parametrize(
+    ("counts", "scheme", "odd"),
+    [
+        ({"O": 90, "B-x": 5, "I-x": 4, "B_y": 1}, "BIO", ["B_y"]),
+        ({"O": 90, "B-x": 5, "b-x": 1}, "BIO", ["b-x"]),
+        ({"B-x": 5, "I-x": 4, "tag": 1, "O": 9}, "BIO", ["tag"]),
+        ({"o": 90, "B-x": 5, "I-x": 4}, "BIO", ["o"]),
+        ({"O": 90, "B_x": 5, "I_x": 4}, "BIO", ["B_x", "I_x"]),
+        ({"O": 90, "x-B": 5, "x-I": 4}, "BIO", ["x-B", "x-I"]),
+        ({"B-x": 5, "E-x": 5, "S-x": 1, "L-x": 1}, "BIOES", ["L-x"]),
+        ({"B": 50, "M": 30, "E": 50, "S": 50, "W": 8}, "BMES", ["W"]),
+        ({"S": 20, "E": 15, "B": 5, "F": 12, "V": 10}, "", []),
+        # Parts of speech, classes of words, and what has no majority.
+        ({"NOUN": 50, "VERB": 30, "X": 3, "B-x": 1}, "", []),
+        ({"N": 5, "V": 4, "S": 3, "I": 2}, "", []),
+        ({"n": 50, "b": 3, "i": 2, "s": 1}, "", []),
+        ({"time_s": 5, "city": 9, "date": 9, "O": 40}, "", []),
+        ({"O": 5, "x": 2}, "", []),
+        ({}, "", []),
+    ],
+)
+def test_odd_tags_are_those_beside_a_scheme(counts, scheme, odd):
+    assert tag_schemes.odd_tags(counts) == (scheme, odd)

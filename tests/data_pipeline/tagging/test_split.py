@@ -123,3 +123,34 @@ def test_trained_runs_keep_their_tags(tmp_path):
         find(scheme="BIOES")
     with pytest.raises(ValueError, match=r"--labels=O,B-x is not what .* O,B-x,I-x "):
         find(names=("O", "B-x"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([*TRAINING, "O B_y"], r"conll:17: .* BIO, but not 'B_y' \(line 17\); spell"),
+        (
+            ["tag O", *TRAINING, "b-x B-x b-x"],
+            r"'tag' \(line 1\), 'b-x' \(line 19\); sp",
+        ),
+        (["B_x I_x O"], r"'B_x' \(line 1\), 'I_x' \(line 2\); .* --tag_scheme=plain"),
+    ],
+)
+def test_tags_beside_a_scheme_are_refused_with_their_lines(tmp_path, rows, message):
+    with pytest.raises(ValueError, match=message):
+        open_files(tmp_path, rows)
+    tag_set, _ = open_files(tmp_path, rows, rows, scheme="plain")
+    assert tag_set.scheme == "plain"
+
+
+def test_scheme_is_printed_and_a_first_tag_that_may_be_a_header(tmp_path, capsys):
+    open_files(tmp_path)
+    out = capsys.readouterr().out
+    assert "labels: scheme BIO, 5 tags: O, B-x, B-y, I-x, I-y\n" in out
+    assert "header" not in out
+    open_files(tmp_path, ["HEAD N V", "N V"], ["N"])
+    out = capsys.readouterr().out
+    assert "labels: scheme plain, 3 tags: HEAD, N, V\n" in out
+    assert "train.conll:1: 'HEAD' is a tag of this line alone; if the line" in out
+    open_files(tmp_path, ["N N V", "N V"], ["N"])
+    assert "header" not in capsys.readouterr().out

@@ -296,3 +296,41 @@ def test_parts_are_joined():
     bounds = whole.sentence_ends[whole.document_ends]
     assert (bounds[pairs.document] <= pairs.a_start).all()
     assert (pairs.a_end <= bounds[pairs.document + 1]).all()
+
+
+# --- Words that spaces separate.
+
+SEGMENTED_VOCAB = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    *"我使用语言模型来预测下一个词的概率",
+    *("bert", "un", "##able", "2", ".", "0", "。", "，"),
+]
+# 我 | 使用 | BERT | 来 | 预测, and so on.
+SEGMENTED = (
+    "我 使用 BERT 来 预测 下 一 个 词 的 概率 。\n\n"
+    "语言\u3000模型 unable 词 2.0  ，词\r"
+)
+
+
+def test_marked_tokens_are_those_of_the_text_without_spaces():
+    tokenizer = wordpiece.BertTokenizer(SEGMENTED_VOCAB)
+    size = tokenizer.vocab_size
+    lines = SEGMENTED.encode().split(b"\n")
+    marked = sentence_pairs.read_documents(lines, tokenizer, True)
+    plain = sentence_pairs.read_documents(lines, tokenizer)
+    joined = SEGMENTED.replace(" ", "").replace("\u3000", "").encode().split(b"\n")
+    unsegmented = sentence_pairs.read_documents(joined, tokenizer)
+    for other in (plain, unsegmented):
+        assert (marked.tokens % size).tolist() == other.tokens.tolist()
+        assert marked.sentence_ends.tolist() == other.sentence_ends.tolist()
+        assert marked.document_ends.tolist() == other.document_ends.tolist()
+    words, texts = [], tokenizer.ids_to_tokens(plain.tokens)
+    for token, text in zip(marked.tokens.tolist(), texts, strict=True):
+        words += [""] if token < size else []
+        words[-1] += f"{text} "
+    assert [word.rstrip() for word in words] == [
+        *("我", "使 用", "bert", "来", "预 测", "下", "一", "个", "词", "的", "概 率"),
+        *("。", "语 言", "模 型", "un ##able", "词", "2 . 0", "， 词"),
+    ]
+    empty = sentence_pairs.read_documents([b"", b" "], tokenizer, True)
+    assert len(empty.tokens) == len(empty) == 0

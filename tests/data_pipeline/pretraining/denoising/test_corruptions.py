@@ -1,5 +1,6 @@
 """Tests of data_pipeline/pretraining/denoising/corruptions.py."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -96,6 +97,23 @@ def test_no_text_is_larger_than_the_sizes_say(name, density):
             assert max(sentinels) == most.sentinels
 
 
+@pytest.mark.parametrize("density", [0.15, 0.8])
+def test_rolled_spans_have_one_run_more(density):
+    for width in (1, 2, 9, WIDTH):
+        texts = texts_of([*range(width + 1), *[width] * 200], width)
+        settings = {"noise_density": density, "roll_noise": True}
+        both, _ = corrupted("random_spans", texts, **settings)
+        rule = corruptions.rule("random_spans", **settings)
+        source, target, sentinels = corruptions.max_lengths(width, rule)
+        still = corruptions.max_lengths(
+            width, dataclasses.replace(rule, roll_noise=False)
+        )
+        for rolled, most in zip(both, (source, target), strict=True):
+            assert rolled.lengths.max() <= most
+            assert rolled.lengths.max() == most or width < WIDTH
+        assert sentinels == still.sentinels + (width > 1)
+
+
 def test_full_inputs_are_those_of_t5():
     others = 0
     for known in RECORDED["span_lengths_for_full_inputs"]:
@@ -135,6 +153,7 @@ def test_longest_text_fits_and_a_longer_one_does_not(name):
         (("bert", 0.0), "--noise_density=0.0 makes noise of nothing or of all; give a"),
         (("infilling", 1.0), "share between 0 and 1, such as 0.3"),
         (("drop", None, 3.0), "=3.0 is for --corruption=random_spans or infilling, bu"),
+        (("drop", None, None, True), "--roll_noise is for --corruption=random_spans"),
         (("random_spans", 0.1, 0.5), "--mean_noise_span_length=0.5 is below 1 token"),
     ],
 )

@@ -89,6 +89,28 @@ def test_random_spans_are_equally_likely():
         assert_equally_likely(same.astype(int), possible)
 
 
+@pytest.mark.parametrize("length", [32, 128, 512])
+def test_rolled_noise_is_at_every_place_as_often(length):
+    """The same spans, on a ring: shares by place, within a point of the share."""
+    lengths, drawn = np.full(ROWS, length), chance(ROWS, 2, length)
+    still = noise.random_spans(lengths, 0.15, 3.0, drawn)
+    rolled = noise.random_spans(lengths, 0.15, 3.0, drawn, rolls=True)
+    assert np.array_equal(rolled.sum(axis=1), still.sum(axis=1))
+    ring = runs(still), runs(rolled) - (rolled[:, 0] & rolled[:, -1])
+    assert np.array_equal(*ring)
+    share = still.mean()
+    assert np.abs(rolled.mean(axis=0) - share).max() < 0.012
+    assert not still[:, 0].any() and still[:, -1].all()  # T5 without its random_roll
+
+
+def test_short_texts_roll_within_themselves():
+    lengths = np.arange(12)
+    rolled = noise.random_spans(lengths, 0.5, 2.0, chance(12, 2, 30), rolls=True)
+    tokens, _ = noise.span_counts(lengths, 0.5, 2.0)
+    for row, length, count in zip(rolled, lengths, tokens, strict=True):
+        assert row[:length].sum() == count == row.sum()
+
+
 def test_row_of_noise_follows_from_its_own_numbers():
     lengths, drawn = np.array([30, 7, 22]), chance(3, 2, 30)
     for make in (noise.random_spans, lambda *a: noise.infilling(*a)[0]):

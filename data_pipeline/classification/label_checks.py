@@ -1,0 +1,308 @@
+"""A look at labelled rows before training, which shows what is odd in all of them.
+
+What is surely a fault ends the run, and what may be meant is a warning.
+"""
+
+import collections
+import contextlib
+import decimal
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from contract import errors, wording
+from data_pipeline.classification import labels, sources, tables
+
+# Cells of rows that nobody labelled: SNLI has "-", tables of pandas the others.
+_PLACEHOLDERS = frozenset(["", "-", "?", "nan", "NaN", "null", "<NA>", "#N/A"])
+# These are classes in some tables: a sentiment of -1, an intent that is called None.
+_DOUBTFUL = frozenset(["-1", "None", "NULL", "NA", "N/A"])
+_SIGNS = frozenset(["-", "?"])  # classes beside another sign, such as "+"
+_LARGEST_SHARE = 0.05  # of -1 beside the classes 0, 1, 2, ...; SNLI has 0.02
+_FEW_ROWS = 5  # of a class
+_LEAST_ROWS, _DISTINCT = 10, 0.8  # of a table, and the share of classes in it
+_MOST_GRADES = 5  # different numbers that may be classes
+_ITEM = r"""(?:'[^']*'|"[^"]*"|[-+.\d]+)"""
+_PRINTED = re.compile(rf"[\[({{]\s*(?:{_ITEM}(?:[,\s]+{_ITEM})*,?)?\s*[\])}}]")
+_BITS = frozenset(["0", "1", "0.0", "1.0", "true", "false"])
+
+
+class Finding(NamedTuple):
+    """A line about the rows."""
+
+    kind: str  # "note", "warning" or "fault"
+    text: str
+
+
+def labelled(
+    table: tables.Table, problem_type: str, names: Collection[str] = ()
+) -> tables.Table:
+    """The rows of a table that have a label; prints how many have a placeholder.
+
+    Where the `names` of the classes are known, all other placeholders stand for no
+    label. Else "-1" does beside the classes 0, 1, 2, ..., if it is rare, and "-" beside
+    words, and those that may be the name of a class do not. ValueError if no row has a
+    label.
+    """
+    cells = table.labels or []
+    counts = collections.Counter(cells)
+    left_out = _placeholders(counts, problem_type, names)
+    if not left_out:
+        return table
+    is_kept = np.array([cell not in left_out for cell in cells])
+    shown = wording.first_of([f"{name!r} {counts[name]}" for name in left_out])
+    if not is_kept.any():
+        raise errors.InputError(
+            f"{table.path}: no row has a label ({shown}); check --label_column"
+        )
+    lines = [str(table.lines[row]) for row in np.flatnonzero(~is_kept)]
+    print(
+        f"{table.path}: left out {wording.count(len(lines), 'row')} without a label "
+        f"({shown}), lines {wording.first_of(lines, 20)}; for a class of that name, "
+        "name all with --labels"
+    )
+    return tables.take(table, is_kept)
+
+
+def _placeholders(
+    counts: Mapping[Any, int], problem_type: str, names: Collection[str]
+) -> list[str]:
+    """The labels that stand for no label, the commonest first."""
+    there = _suspects(counts, problem_type)
+    others = counts.keys() - there
+    if names or problem_type == "choice":
+        there -= set(names)
+    elif problem_type == "regression":
+        there -= {"-1"}
+    elif there:
+        is_rare = counts.get("-1", 0) <= max(1, _LARGEST_SHARE * sum(counts.values()))
+        is_numbered = others == set(map(str, range(len(others))))
+        is_class = not (is_rare and is_numbered and len(others) > 2)
+        there -= _DOUBTFUL if is_class else _DOUBTFUL - {"-1"}
+        there -= _SIGNS if len(others) < 2 or _has_sign(others) else set()
+    return sorted(there, key=lambda name: (-counts[name], name))
+
+
+def _suspects(names: Collection[Any], problem_type: str) -> set[str]:
+    # An empty cell of multi_label is a text that has none of the labels.
+    none = {""} if problem_type == "multi_label" else set()
+    return {name for name in (_PLACEHOLDERS | _DOUBTFUL) - none if name in names}
+
+
+def _has_sign(names: Iterable[Any]) -> bool:
+    """Whether a name has no letter and no digit, such as "+"."""
+    return not all(any(map(str.isalnum, "".join(name))) for name in names)
+
+
+def inspect(
+    rows: Mapping[str, tables.Table],
+    problem_type: str,
+    separator: str = ",",
+    *,
+    has_names: bool = False,
+) -> list[Finding]:
+    """What is odd in the splits of a run; `has_names` where it states the classes."""
+    train = rows.get("train")
+    if train is None or train.labels is None:
+        return []
+    cells = collections.Counter(train.labels)
+    if problem_type == "regression":
+        return [*_of_numbers(train, cells), *repeats(rows)]
+
+    def names_of(cell: tables.Label) -> Sequence[Any]:
+        is_set = problem_type == "multi_label"
+        return labels.split_labels(cell, separator) if is_set else [cell]
+
+    counts: collections.Counter[Any] = collections.Counter()
+    for cell, count in cells.items():
+        counts.update(dict.fromkeys(names_of(cell), count))
+    shown = wording.first_of([f"{name} {n}" for name, n in counts.most_common()], 8)
+    text = f"{train.path}: {wording.count(len(counts), 'label')}: {shown}"
+    findings = [Finding("note", text)]
+    if not has_names:
+        findings += _of_cells(train, cells, separator)
+        findings += _of_names(train, counts, names_of)
+    return findings + repeats(rows, lambda cell: frozenset(names_of(cell)))
+
+
+def _of_numbers(table: tables.Table, cells: Mapping[Any, int]) -> Iterator[Finding]:
+    if len(cells) == 1 and len(table.lines) > 1:
+        text = f"all labels are {next(iter(cells))!r}; nothing can be learned of them"
+        yield Finding("warning", f"{table.path}: {text}")
+    elif 4 * len(cells) <= len(table.lines) and len(cells) <= _MOST_GRADES:
+        text = f"the only labels are {', '.join(map(str, sorted(cells)))}; for classes "
+        yield Finding("warning", f"{table.path}: {text}leave --problem_type out")
+
+
+def _of_cells(
+    table: tables.Table, cells: Mapping[Any, int], separator: str
+) -> Iterator[Finding]:
+    """Faults of cells that hold a printed list, or a 0 or 1 for each label."""
+    printed = [c for c in cells if isinstance(c, str) and _PRINTED.fullmatch(c)]
+    if printed:
+        count = wording.count(sum(cells[cell] for cell in printed), "row")
+        text = f"{_place(table, printed[0])}: label {printed[0]!r:.60} is a printed "
+        text += f"list ({count}); write a{separator}b with --problem_type=multi_label, "
+        yield Finding("fault", text + "or a list in JSONL")
+    lists = [labels.split_labels(cell, separator) for cell in cells]
+    width = len(lists[0])
+    if all(len(row) == width and _BITS.issuperset(row) for row in lists) and any(
+        len(set(row)) < width for row in lists
+    ):
+        text = f"{_place(table, *cells)}: {wording.listing(lists[0])} has 0 or 1 for "
+        text += "each label and no names; list the names, or give a column each: "
+        yield Finding("fault", text + "--label_column=NAME,NAME")
+
+
+def _place(table: tables.Table, *cells: Any) -> str:
+    """The first row that has one of the cells."""
+    pairs = zip(table.lines, table.labels or (), strict=True)
+    return f"{table.path}:{next(line for line, cell in pairs if cell in cells)}"
+
+
+def _of_names(
+    table: tables.Table,
+    counts: collections.Counter[Any],
+    names_of: Callable[[tables.Label], Sequence[Any]],
+) -> Iterator[Finding]:
+    path, size = table.path, len(table.lines)
+    groups = collections.defaultdict(list)
+    for name, count in counts.most_common():
+        groups[_canonical(name)].append(f"{name!r} ({count})")
+    for group in groups.values():
+        if len(group) > 1:
+            text = f"{' and '.join(group)} are spellings of one label; write them alike"
+            yield Finding("fault", f"{path}: {text}")
+    if size >= _LEAST_ROWS and len(counts) >= _DISTINCT * sum(counts.values()):
+        text = f"{path}: {len(counts)} labels in {size} rows; choose another "
+        text += "--label_column, or --problem_type=regression for numbers"
+        yield Finding("fault", text)
+    few = [f"{n} {c}" for n, c in reversed(counts.most_common()) if c < _FEW_ROWS]
+    if 0 < len(few) < len(counts):
+        text = f"{len(few)} of {len(counts)} labels have fewer than {_FEW_ROWS} rows"
+        yield Finding("warning", f"{path}: {text}: {wording.first_of(few)}")
+    doubts = _suspects(counts, "")
+    doubts -= _SIGNS if _has_sign(counts.keys() - _SIGNS) else set()
+    # Grades are -1 and 1, or -1, 0 and 1.
+    doubts -= {"-1"} if "0" not in counts or len(counts) < 4 else set()
+    for name in sorted(doubts):
+        text = f"{name!r} is the label of {wording.count(counts[name], 'row')}"
+        yield Finding("warning", f"{path}: {text}; remove them if it stands for none")
+
+
+def _canonical(name: Any) -> Any:
+    """Equal for names that differ by case, blanks or the spelling of a number."""
+    if tables.is_number(name):
+        return decimal.Decimal(name.strip())  # exact, also where a float is not
+    return " ".join(unicodedata.normalize("NFKC", str(name)).casefold().split())
+
+
+def repeats(
+    rows: Mapping[str, tables.Table],
+    key: Callable[[tables.Label], Any] = lambda label: None,
+) -> list[Finding]:
+    """Warnings of training texts in another split, or with labels of two keys."""
+    if not (train := rows.get("train")):
+        return []
+    findings, texts = [], _texts(train)
+    cells = train.labels or [""] * len(texts)
+    known = set(texts)
+    if len(known) < len(texts):
+        label_of = dict(zip(texts, cells, strict=True))
+        lines = {
+            text: str(line)
+            for text, cell, line in zip(texts, cells, train.lines, strict=True)
+            if cell != label_of[text] and key(cell) != key(label_of[text])
+        }
+        if lines:
+            text = f"{wording.count(len(lines), 'text')} with two labels, in lines "
+            text += wording.first_of([*lines.values()])
+            findings.append(Finding("warning", f"{train.path}: {text}"))
+    for split, table in rows.items():
+        pairs = zip(_texts(table), table.lines, strict=True)
+        same = [str(line) for text, line in pairs if text in known]
+        if same and split != "train":
+            text = f"{len(same)} of {len(table.lines)} {split} rows are training rows, "
+            text += f"too (lines {wording.first_of(same)}), which raises the scores"
+            findings.append(Finding("warning", f"{table.path}: {text}"))
+    return findings
+
+
+def _texts(table: tables.Table) -> Sequence[Any]:
+    columns = [table.text_a, table.text_b, table.choices]
+    there = [column for column in columns if column is not None]
+    return there[0] if len(there) == 1 else [*zip(*there, strict=True)]
+
+
+def report(findings: Iterable[Finding]) -> None:
+    """Prints notes and warnings, and raises InputError with the faults, one a line."""
+    faults = []
+    for kind, text in findings:
+        if kind == "fault":
+            faults.append(text)
+        else:
+            print(text if kind == "note" else f"warning: {text}")
+    if faults:
+        remedy = "; or name every label that is meant with --labels"
+        raise errors.InputError(";\n".join(faults) + remedy)
+
+
+def choose(
+    rows: dict[str, tables.Table],
+    source: sources.Source,
+    label_map: str,
+    show: Callable[[Iterable[Finding]], None] = report,
+) -> labels.Labels:
+    """The labels of a run, as Source.label_set; rows without a label leave `rows`.
+
+    Published tasks keep all rows, and their labels and texts are as published.
+    """
+    train, task = rows.get("train"), source.task
+    names = source.stated_names
+    if train and not task:
+        rows["train"] = labelled(train, source.kind, names or train.label_names)
+    findings = inspect(
+        rows, source.kind, source.separator, has_names=bool(names or task)
+    )
+    show(finding for finding in findings if not task or finding.kind == "note")
+    label_set = source.label_set(rows.get("train"), label_map)
+    if "dev" in rows and not task:
+        rows["dev"] = labelled(rows["dev"], label_set.problem_type, label_set.names)
+    return label_set
+
+
+def look(source: sources.Source, splits: Iterable[str]) -> int:
+    """Prints all that a run would print or refuse of the splits; the number of faults.
+
+    A split that cannot be read is a fault, and the others are still looked at.
+    """
+    rows: dict[str, tables.Table] = {}
+    faults: list[str] = []
+
+    def collect(findings: Iterable[Finding]) -> None:
+        with _collected(faults):
+            report(findings)
+
+    for split in splits:
+        with _collected(faults):
+            rows[split] = source.read(split, like=next(iter(rows.values()), None))
+    with _collected(faults):
+        if rows:
+            label_set = choose(rows, source, "", collect)
+        for table in [rows[split] for split in ("train", "dev") if split in rows]:
+            with _collected(faults):
+                label_set.encode(table)
+    for fault in faults:
+        print(f"fault: {fault}")
+    return len(faults)
+
+
+@contextlib.contextmanager
+def _collected(faults: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except (errors.InputError, OSError) as error:
+        faults += str(error).split(";\n")

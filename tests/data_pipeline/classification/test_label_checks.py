@@ -1,0 +1,281 @@
+"""What is printed and refused of labels before training."""
+
+import re
+
+import pytest
+
+from data_pipeline.classification import label_checks, sources, tables
+
+
+def table(*values, texts=None, seconds=None, path="train.csv"):
+    count = len(values)
+    return tables.Table(
+        path=path,
+        text_a=texts or [f"text {n}" for n in range(count)],
+        text_b=seconds,
+        labels=list(values),
+        example_ids=[str(n) for n in range(count)],
+        lines=list(range(2, count + 2)),
+    )
+
+
+def findings(*values, problem_type="classification", **options):
+    rows = {"train": table(*values)}
+    return label_checks.inspect(rows, problem_type, **options)
+
+
+def texts_of(kind, *values, **options):
+    return [text for k, text in findings(*values, **options) if k == kind]
+
+
+def refused(*parts):
+    return pytest.raises(
+        ValueError, match="^" + "[^\n]*".join(map(re.escape, parts)) + "[^\n]*$"
+    )
+
+
+GOOD = ["good"] * 8 + ["bad"] * 6
+
+
+def test_labels_are_counted_in_one_line_and_nothing_else_is_printed():
+    assert findings(*GOOD) == [("note", "train.csv: 2 labels: good 8, bad 6")]
+    many = [name for name in "abcdefghijk" for _ in range(5)]
+    (note,) = findings(*many)
+    assert note.text.endswith(
+        "11 labels: a 5, b 5, c 5, d 5, e 5, f 5, g 5, h 5 and 3 more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        (["Billing"] * 9 + ["billing"] * 6 + ["Billing "] * 5, "'Billing' (9) and "),
+        (["1"] * 9 + ["1.0"] * 5 + ["0"] * 5, "'1' (9) and '1.0' (5) are"),
+        (["1"] * 9 + ["01"] * 5 + ["0"] * 5, "'1' (9) and '01' (5) are"),
+        (["New York"] * 9 + ["New  York"] * 5, "'New York' (9) and 'New  York' (5)"),
+        (["Café"] * 9 + ["Cafe\u0301"] * 5, "are spellings of one label"),
+    ],
+)
+def test_labels_alike_are_refused_unless_they_are_named(values, shown):
+    (fault,) = texts_of("fault", *values)
+    assert shown in fault and "write them alike" in fault
+    with refused("train.csv: ", "; or name every label that is meant with --labels"):
+        label_checks.report(findings(*values))
+    assert not texts_of("fault", *values, has_names=True)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("a", "b"),
+        ("1", "10"),
+        ("1", "1.5"),
+        # As floats these are equal.
+        ("12345678901234567890", "12345678901234567891"),
+        ("C", "C#"),
+        ("Infinity", "inf"),
+        ("snan", "SNaN2"),
+    ],
+)
+def test_other_labels_are_not_alike(names):
+    assert not texts_of("fault", *[name for name in names for _ in range(6)])
+
+
+def test_several_labels_alike_are_found_in_rows_of_multi_label():
+    rows = ["joy,Anger"] * 6 + ["anger"] * 6 + [""] * 6
+    (fault,) = texts_of("fault", *rows, problem_type="multi_label")
+    assert "'Anger' (6) and 'anger' (6)" in fault
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["['joy', 'anger']", '["joy"]', "[1 0 0]", "[0. 1.]", "('a', 'b',)", "[]", "{'a'}"],
+)
+@pytest.mark.parametrize("problem_type", ["classification", "multi_label"])
+def test_printed_lists_are_refused(cell, problem_type):
+    values = [*GOOD, cell, *GOOD, cell]
+    (fault,) = texts_of("fault", *values, problem_type=problem_type)
+    assert fault.startswith("train.csv:16: label ") and "printed list (2 rows)" in fault
+    assert "--problem_type=multi_label" in fault and "JSONL" in fault
+
+
+@pytest.mark.parametrize("cell", ["[spam]", "(none)", "a [b]", "[", "{x y}"])
+def test_words_in_brackets_are_no_printed_lists(cell):
+    assert not texts_of("fault", *GOOD, *[cell] * 5)
+
+
+def test_zeros_and_ones_of_all_labels_are_refused_and_sets_of_both_are_not():
+    rows = [("0", "0", "1"), ("1", "0", "0")] * 6
+    for values in (rows, [",".join(row) for row in rows]):
+        (fault,) = texts_of("fault", *values, problem_type="multi_label")
+        assert "train.csv:2: ['0', '0', '1'] has 0 or 1 for each" in fault
+        assert "--label_column=NAME,NAME" in fault
+    for values in (
+        [("0",), ("1",)] * 6,
+        [("0", "1"), ("1", "0")] * 6,
+        [("0", "2")] * 9,
+    ):
+        assert not texts_of("fault", *values, problem_type="multi_label")
+
+
+def test_as_many_classes_as_rows_are_refused():
+    names = [f"name {n}" for n in range(20)]
+    (fault,) = texts_of("fault", *names)
+    assert fault.startswith("train.csv: 20 labels in 20 rows; choose another")
+    assert "--problem_type=regression" in fault
+    for values in (names[:9], names[:14] + ["x"] * 6):
+        assert not texts_of("fault", *values)
+    assert not texts_of("fault", *names, has_names=True)
+
+
+def test_small_classes_are_warned_of_unless_all_are():
+    warnings = texts_of("warning", *GOOD, "rare", "odd", "odd")
+    assert warnings == [
+        "train.csv: 2 of 4 labels have fewer than 5 rows: rare 1, odd 2"
+    ]
+    assert not texts_of("warning", "a", "b", "a", "b")
+
+
+def test_all_findings_come_at_once():
+    rows = {
+        "train": table(*GOOD, "Good", "None", "[1 0]", "x", texts=["same"] * 18),
+        "dev": table("good", texts=["same"], path="dev.csv"),
+    }
+    kinds = [kind for kind, _ in label_checks.inspect(rows, "classification")]
+    assert sorted(kinds) == ["fault"] * 2 + ["note"] + ["warning"] * 4
+    with pytest.raises(ValueError, match=r"printed list.*\n.*spellings of"):
+        label_checks.report(label_checks.inspect(rows, "classification"))
+
+
+def test_texts_with_two_labels_and_training_texts_in_the_dev_rows(capsys):
+    rows = {
+        "train": table("a", "b", "a", "b", texts=["x", "y", "x", "x"]),
+        "dev": table("a", "b", texts=["new", "y"], path="dev.csv"),
+    }
+    two, both = label_checks.repeats(rows, lambda label: label)
+    assert two.text == "train.csv: 1 text with two labels, in lines 4"
+    assert both.text.startswith(
+        "dev.csv: 1 of 2 dev rows are training rows, too (lines 3)"
+    )
+    # Pairs are one text only where both texts are.
+    rows = {
+        "train": table("a", "b", texts=["x", "x"], seconds=["1", "2"]),
+        "dev": table("a", texts=["x"], seconds=["3"], path="dev.csv"),
+    }
+    assert not label_checks.repeats(rows, lambda label: label)
+    # The order of labels in a cell has no meaning.
+    values, texts = ["a,b", "b,a"] * 5, ["x"] * 10
+    for kind, count in (("multi_label", 1), ("classification", 2)):
+        same = label_checks.inspect({"train": table(*values, texts=texts)}, kind)
+        assert len(same) == count
+
+
+def test_numbers_of_a_regression():
+    def warnings(*values):
+        return texts_of("warning", *values, problem_type="regression")
+
+    assert warnings(*["3.0"] * 4) == [
+        "train.csv: all labels are '3.0'; nothing can be learned of them"
+    ]
+    assert (
+        "the only labels are 0, 1; for classes leave --problem_type"
+        in warnings(*["0", "1"] * 4)[0]
+    )
+    assert not warnings(*map(str, range(6)))
+    assert not warnings("3.0")
+
+
+def left_out(capsys, *values, problem_type="classification", names=()):
+    kept = label_checks.labelled(table(*values), problem_type, names)
+    printed = capsys.readouterr().out
+    assert (len(kept.labels) < len(values)) == ("left out" in printed)
+    assert [text.split()[1] for text in kept.text_a] == [
+        str(line - 2) for line in kept.lines
+    ]
+    return sorted({*values} - {*kept.labels})
+
+
+NLI = ["entailment", "neutral", "contradiction"]
+NUMBERS = ["0", "1", "2"] * 20
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ([*NLI, "-", "-"], ["-"]),
+        (
+            [*NLI, "", "nan", "NaN", "null", "?", "<NA>"],
+            ["", "<NA>", "?", "NaN", "nan", "null"],
+        ),
+        ([*NUMBERS, "-1"], ["-1"]),
+        ([*NUMBERS, *["-1"] * 10], []),  # not rare
+        (["-1", "0", "1", "0", "1"] * 9, []),  # grades
+        (["-1", "1"] * 9, []),
+        ([*["1", "2", "3"] * 20, "-1"], []),  # classes are not numbered from 0
+        (["+", "-", "0"] * 3, []),
+        (["yes", "-"] * 3, []),  # one class alone would be left
+        ([*NLI, "None", "NA", "N/A"], []),  # names of classes
+        ([("a", "b"), ("c",), "-"], ["-"]),
+    ],
+)
+def test_placeholders_are_left_out_and_counted(capsys, values, wanted):
+    assert left_out(capsys, *values) == wanted
+
+
+def test_named_labels_are_kept_and_other_placeholders_are_not(capsys):
+    values = [*NLI, "-", "-1", "None", ""]
+    assert left_out(capsys, *values, names=NLI) == ["", "-", "-1", "None"]
+    assert left_out(capsys, *values, names=[*NLI, "-"]) == ["", "-1", "None"]
+    grades = ["-1", "1", "nan"]
+    assert left_out(capsys, *grades, problem_type="regression") == ["nan"]
+    assert left_out(capsys, "0", "1", "-1", problem_type="choice") == ["-1"]
+    # An empty cell has none of the labels.
+    sets = ["a,b", "", "null"]
+    assert left_out(capsys, *sets, problem_type="multi_label") == ["null"]
+
+
+def test_rows_without_any_label_are_refused(capsys):
+    with refused("train.csv: no row has a label ('-' 2, '' 1)", "--label_column"):
+        label_checks.labelled(table("-", "-", ""), "classification", NLI)
+    label_checks.labelled(table(*NLI, "", "-", "-"), "classification")
+    assert capsys.readouterr().out == (
+        "train.csv: left out 3 rows without a label ('-' 2, '' 1), lines 5, 6, 7; for "
+        "a class of that name, name all with --labels\n"
+    )
+
+
+def test_labels_of_a_run_come_from_the_rows_that_are_kept(capsys):
+    source = sources.Source()
+    rows = {"train": table(*NLI * 6, "-"), "dev": table(*NLI, "-", path="dev.csv")}
+    label_set = label_checks.choose(rows, source, "")
+    assert label_set.names == tuple(sorted(NLI))
+    assert [len(each.labels) for each in rows.values()] == [18, 3]
+    named = sources.Source(label_spec=(*NLI, "-"))
+    rows = {"train": table(*NLI * 6, "-"), "dev": table(*NLI, "-", path="dev.csv")}
+    assert label_checks.choose(rows, named, "").names == (*NLI, "-")
+    assert [len(each.labels) for each in rows.values()] == [19, 4]
+
+
+def test_a_look_at_files_shows_all_faults(tmp_path, capsys):
+    lines = [f"text {n},{label}" for n, label in enumerate(GOOD + ["Good"] * 5)]
+    (tmp_path / "train.csv").write_text("\n".join(["text,label", *lines]))
+    (tmp_path / "dev.csv").write_text("text,label\nnew,fine\ntext 1,good\n")
+    files = {
+        split: str(tmp_path / f"{split}.csv") for split in ("train", "dev", "test")
+    }
+    source = sources.Source(files=files)
+    assert label_checks.look(source, files) == 3
+    printed = capsys.readouterr().out
+    assert "test.csv: no such file" in printed
+    assert "'good' (8) and 'Good' (5) are spellings" in printed
+    assert "dev.csv:2: label 'fine' is not one of" in printed
+    assert "warning: " in printed and "dev.csv: 1 of 2 dev rows are" in printed
+    # Test rows need no labels; a table of one class is a fault.
+    (tmp_path / "test.csv").write_text("text\nnew\n")
+    (tmp_path / "one.csv").write_text("text,label\na,good\nb,good\n")
+    one = sources.Source(files={**files, "train": str(tmp_path / "one.csv")})
+    assert label_checks.look(one, ["train", "test"]) == 1
+    assert "classification needs 2 labels or more" in capsys.readouterr().out
+    (tmp_path / "dev.csv").write_text("text,label\nnew,good\n")
+    named = sources.Source(files=files, label_spec="good,bad,Good")
+    assert label_checks.look(named, ["train", "dev", "test"]) == 0
