@@ -163,6 +163,20 @@ def test_records_have_the_features_of_the_original(place):
     assert written.num_bytes == (place / "out.tfrecord").stat().st_size
 
 
+def test_words_end_where_the_flag_or_the_files_say(place):
+    digests = []
+    for setting, flag in (
+        ({}, None),
+        ({}, "whitespace"),
+        ({"split_words": "whitespace"}, None),
+    ):
+        (place / "tokenizer_config.json").write_text(json.dumps(setting))
+        assert tiny_corpus.create(place, split_words=flag).code == 0
+        digests.append(metadata.read(f"{place}/out.tfrecord").vocab_digest)
+    assert digests[0] != digests[1] == digests[2]
+    (place / "tokenizer_config.json").unlink()
+
+
 def test_flags_of_masking(place):
     outputs_of = []
     for settings in (

@@ -41,9 +41,9 @@ def is_continuation(token: str) -> bool:
 def is_piece(token: str, rules: normalization.WordRules = normalization.CASED) -> bool:
     """Whether a text can contain a token, if the vocabulary does."""
     word = f"a{token[2:]}" if is_continuation(token) and token[2:] else token
-    is_usual = word.isascii() and word.isalnum()
-    cleaned = plain.fold(word, normalization.CASED)
-    return is_usual or plain.split(cleaned, rules) == [word]
+    if word.isascii() and word.isalnum():
+        return True
+    return plain.split(plain.fold(word, normalization.CASED), rules) == [word]
 
 
 def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
