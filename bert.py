@@ -395,6 +395,7 @@ def load(
     max_seq_length: int | None = None,
     do_lower_case: bool | None = None,
     check_case=True,
+    check_tokenizer=True,
 ) -> Loaded:
     """Opens a model: config, vocabulary, weights, and labels if it has some.
 
@@ -410,6 +411,8 @@ def load(
             as far as there are positions.
         do_lower_case: by default as the directory has it, or True.
         check_case: whether to compare `do_lower_case` with the vocabulary.
+        check_tokenizer: whether to refuse settings of a tokenizer that are not
+            supported, and texts of which more than half of the words are unknown.
 
     Raises:
         ValueError: something is missing, or does not belong together.
@@ -417,7 +420,12 @@ def load(
     if isinstance(labels, str):
         raise errors.InputError(f"labels={labels!r} is a string; give a list of names")
     opened, length = loading.open_directory(
-        directory, max_seq_length, do_lower_case, check_case, None if labels else head
+        directory,
+        max_seq_length,
+        do_lower_case,
+        check_case,
+        None if labels else head,
+        check_tokenizer=check_tokenizer,
     )
     if not labels:
         return _loaded(loading.with_stored_head(opened, head), opened, length)
@@ -438,11 +446,12 @@ def classifier(
     max_seq_length=128,
     do_lower_case: bool | None = None,
     check_case=True,
+    check_tokenizer=True,
 ) -> tuple[Loaded, labelled_rows.LabelledData]:
     """A new classifier for the labels of tables, and their rows, read and tokenized.
 
     Args:
-        directory: as in `load`, and so are the three last.
+        directory: as in `load`, and so are the four last.
         files: of "train", and "dev" and "test" if wanted, the paths of tables, or their
             rows: pairs (text, label), triples (text_a, text_b, label), dicts {column:
             value}, or a DataFrame of pandas.
@@ -455,7 +464,11 @@ def classifier(
         ValueError: as `load`, and for rows that are wrong.
     """
     opened, _ = loading.open_directory(
-        directory, max_seq_length, do_lower_case, check_case
+        directory,
+        max_seq_length,
+        do_lower_case,
+        check_case,
+        check_tokenizer=check_tokenizer,
     )
     _check_keys("files", files, ("train", "dev", "test"))
     known = [field.name for field in dataclasses.fields(tables.Layout)]

@@ -62,8 +62,13 @@ def read_tokenizer(files, config):
         words = loading.files_in(files)._replace(split_words=FLAGS.split_words)
         tokenizer = opening.open_elmo(words, config.to_dict())
     else:
-        lowers, split = files.do_lower_case, FLAGS.gpt_tokenizer
-        tokenizer = opening.open_vocabulary(files.vocab_file, lowers, split)
+        tokenizer = opening.open_vocabulary(
+            files.vocab_file,
+            files.do_lower_case,
+            FLAGS.gpt_tokenizer,
+            FLAGS.split_words,
+            checks=FLAGS.check_tokenizer,
+        )
     size = tokenizer.vocab_size
     pretrained.check_sizes(config, size, files, 0, weights=files.checkpoint)
     if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
@@ -107,6 +112,19 @@ def grow(model, tokenizer):
     return conversion.grow(model, rows), tokenizer
 
 
+def compare_tokens(tokenizer, directory):
+    """Refuses files from which another tokenizer is opened than the one written."""
+    files = loading.files_in(pretrained.look_in(directory))
+    files = files._replace(check_tokenizer=FLAGS.check_tokenizer)
+    again = opening.open_tokenizer(files, checks_case=False)
+    before = tokenizer.definition(), tokenizer.settings()
+    if (again.definition(), again.settings()) != before:
+        raise errors.InputError(
+            f"the tokenizer was not kept, {before[1]} became {again.settings()}; "
+            "nothing is written"
+        )
+
+
 def main(_):
     command_line.quiet_libraries()
     keras.utils.set_random_seed(0)  # of variables that the input lacks
@@ -133,6 +151,8 @@ def main(_):
             )
             again = conversion.read_again(directory, model, source.head)
             largest = comparison.compare(source.model, again, missing)
+            if tokenizer:
+                compare_tokens(tokenizer, directory)
     print(f"largest difference, before and after: weights 0, outputs {largest:g}")
     print(f"wrote {FLAGS.output_dir} ({FLAGS.to})")
 

@@ -74,7 +74,7 @@ def prepare():
             "max_position_embeddings of bert_config.json, or less"
         )
     files = byte_ranges.find_files(FLAGS.input_file)
-    tokenizer = opening.open_vocabulary(*vocabulary())
+    tokenizer = opening.open_vocabulary(*vocabulary(), checks=FLAGS.check_tokenizer)
     if FLAGS.objective == metadata.MASKED_LM:
         masking.MaskingVocab.from_tokenizer(tokenizer)
     if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
@@ -95,13 +95,15 @@ def prepare():
         vocab_file=FLAGS.vocab_file,
         settings=settings,
         gpt_tokenizer=FLAGS.gpt_tokenizer,
-        allow_unknown_words=FLAGS.allow_unknown_words,
+        split_words=FLAGS.split_words,
+        refuses_unknown=FLAGS.check_tokenizer,
     )
 
 
 def vocabulary():
     """The arguments that open the tokenizer."""
-    return FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.gpt_tokenizer
+    flags_of_words = FLAGS.gpt_tokenizer, FLAGS.split_words
+    return FLAGS.vocab_file, FLAGS.do_lower_case, *flags_of_words
 
 
 def main(_):

@@ -130,7 +130,7 @@ def export_model(tokenizer, tag_set, label_map, model, output_dir):
 
     def make(variables):
         return windowed.WordTagger(
-            offsets.split_words,
+            functools.partial(offsets.split_words, rules=tokenizer.rules),
             graph.encoder(tokenizer, **tagger_flags.limits()),
             functools.partial(model, training=False),
             graph.chooser(tag_set),

@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_SAME = """check_case do_lower_case head labels max_seq_length problem_type layers
-pooling export_format quantization"""
+_SAME = """check_case check_tokenizer do_lower_case head labels max_seq_length
+problem_type layers pooling export_format quantization"""
 _ARGUMENTS = {
     **{name: name for name in _SAME.split()},
     "output_dir": "directory",
     "overwrite": "overwrite=True",
     "nocheck_case": "check_case=False",
+    "nocheck_tokenizer": "check_tokenizer=False",
 }
 # Those that are keys of `columns`, of tables.Layout.
 _KEYS = {

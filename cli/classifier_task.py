@@ -26,7 +26,9 @@ def open_teacher(data, settings):
     """The labels that the outputs of --teacher give the rows."""
     place, length = pretrained.locate(FLAGS.teacher, "--teacher"), FLAGS.max_seq_length
     _, tokenizer, config = loading.open_network(
-        loading.files_in(place), length, checks_case=FLAGS.check_case
+        loading.files_in(place)._replace(check_tokenizer=FLAGS.check_tokenizer),
+        length,
+        checks_case=FLAGS.check_case,
     )
     if len(data.encode.text_names) > 1:
         pretrained.check_segments(config, place.config_file)

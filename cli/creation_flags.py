@@ -44,11 +44,9 @@ def define() -> None:
             "Lower-case the text and remove accents: true for uncased models, false "
             "for cased models.",
         )
-        text = "Refuse a vocabulary that contradicts --do_lower_case."
-        boolean("check_case", True, text)
-        text = "Accept a text of which more than half of the tokens are [UNK]."
-        boolean("allow_unknown_words", False, text)
+        model_flags.define_checks()
         model_flags.define_gpt_tokenizer()
+        model_flags.define_split_words()
     _define_records()
     with command_line.heading("Processes"):
         text = (

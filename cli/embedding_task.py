@@ -148,7 +148,13 @@ def _hint_at_labels(label_ids, batch_size):
 def with_teacher(texts, settings):
     """A TextSplit with the vectors of its texts by the model in --teacher."""
     opened, length = loading.open_directory(
-        FLAGS.teacher, None, None, FLAGS.check_case, "text_encoder", name="--teacher"
+        FLAGS.teacher,
+        None,
+        None,
+        FLAGS.check_case,
+        "text_encoder",
+        check_tokenizer=FLAGS.check_tokenizer,
+        name="--teacher",
     )
     with settings.run.strategy.scope():
         built: Any = loading.with_stored_head(opened, "text_encoder")
@@ -224,7 +230,13 @@ def _ranks(ids, vectors):
 def open_reranker():
     """A function of N queries and N passages to scores float [N], by --reranker."""
     opened, length = loading.open_directory(
-        FLAGS.reranker, None, None, FLAGS.check_case, "auto", name="--reranker"
+        FLAGS.reranker,
+        None,
+        None,
+        FLAGS.check_case,
+        "auto",
+        check_tokenizer=FLAGS.check_tokenizer,
+        name="--reranker",
     )
     model, classes, report, _ = loading.with_stored_head(opened, "auto")
     if not isinstance(classes, labels.Labels) or classes.problem_type == "choice":

@@ -91,22 +91,34 @@ def define_config_and_vocabulary() -> None:
         "Config file of the model, such as bert_config.json or config.json.",
     )
     flags.DEFINE_string("vocab_file", None, "Vocabulary file of the model.")
-    flags.DEFINE_bool(
-        "check_case", True, "Refuse a vocabulary that contradicts --do_lower_case."
-    )
+    define_checks()
     define_gpt_tokenizer()
     define_split_words()
 
 
+def define_checks() -> None:
+    """Whether a vocabulary and the files beside it are compared with what is done."""
+    flags.DEFINE_bool(
+        "check_case", True, "Refuse a vocabulary that contradicts --do_lower_case."
+    )
+    flags.DEFINE_bool(
+        "check_tokenizer",
+        True,
+        "Refuse a tokenizer whose files have settings that are not supported, and "
+        "texts of which more than half of the words are unknown to the vocabulary.",
+    )
+
+
 def define_split_words() -> None:
-    """How the words of an ELMo are found."""
+    """How the words of an ELMo, or of word pieces, are found."""
     flags.DEFINE_enum(
         "split_words",
         None,
         ["whitespace", "punctuation"],
-        "How to split a text into words for ELMo: at whitespace, for tokenised "
-        "sentences, or as BERT does, for other text. By default the value in "
-        "tokenizer_config.json beside the vocabulary, or else whitespace.",
+        "How to split a text into words for ELMo and word pieces: at whitespace alone, "
+        "for tokenised sentences, or as BERT does, for other text. By default the "
+        "value in tokenizer_config.json or tokenizer.json beside the vocabulary, or "
+        "else whitespace for ELMo and punctuation for BERT.",
     )
 
 

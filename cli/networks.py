@@ -36,6 +36,7 @@ def find_files(*, needs_weights: bool = False) -> loading.ModelFiles:
         allows,
         FLAGS.gpt_tokenizer,
         FLAGS.split_words,
+        FLAGS.check_tokenizer,
     )
 
 

@@ -46,6 +46,7 @@ MERGES = {
 # Of SentencePiece: of XLM-RoBERTa, and of ALBERT.
 SENTENCEPIECE = "sentencepiece.bpe.model", "spiece.model"
 TOKENIZER_CONFIG = "tokenizer_config.json"
+SPLIT_WORDS = "split_words"  # a key of it that is this project's, and a flag
 # {token: id} of those that were added to the vocabulary after it was learned.
 ADDED_TOKENS = "added_tokens.json"
 # A whole tokenizer; and the special tokens, where no newer file has them.

@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tokenizers
-from tokenizers import models, normalizers, pre_tokenizers
 
 from contract import errors, file_names
 from contract import features as feature_names
-from data_pipeline.text import normalization, wordpiece
 from serving import export
 
 _LAST = "\u02ff"  # Latin letters; combining marks follow
@@ -29,32 +27,16 @@ def write(module: export.ServedModel, directory: str) -> None:
     encoder = module.encoder
     if encoder is None or encoder.ids_shape != (None,):
         return
-    library = _library(encoder.tokenizer)
-    if library is None:
+    library = encoder.tokenizer.library()
+    if library is None or getattr(encoder.tokenizer, "added_tokens", None):
         return
+    if not encoder.tokenizer.rules.splits_punctuation:
+        return  # a word may be [MASK], which is no special token in the graph
     encoder.tokenizer.frame(library)
     library.enable_truncation(encoder.max_seq_length)
     text = library.to_str(pretty=True)
     with tf.io.gfile.GFile(os.path.join(directory, file_names.TOKENIZER), "w") as file:
         file.write(text)
-
-
-def _library(known):
-    """A tokenizer of the library, or None."""
-    if not isinstance(known, wordpiece.BertTokenizer):
-        return known.library()
-    if known.added_tokens:
-        return None
-    result = tokenizers.Tokenizer(
-        models.WordPiece(
-            {token: index for index, token in enumerate(known.vocab)},
-            unk_token=known.vocab[known.unk_id],
-            max_input_chars_per_word=normalization.MAX_WORD_CHARS,
-        )
-    )
-    result.normalizer = normalizers.BertNormalizer(lowercase=known.do_lower_case)
-    result.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return result
 
 
 class PlainTexts:
@@ -74,6 +56,11 @@ class PlainTexts:
         explain = f"{path}: cannot be loaded ({{}}); {remedy}".format
         with errors.named(explain), tf.io.gfile.GFile(path) as file:
             self._tokenizer = tokenizers.Tokenizer.from_str(file.read())
+        ids = self._tokenizer.get_vocab().values()
+        if max(ids, default=0) >= 2 * len(
+            ids
+        ):  # tokens that are there twice leave gaps
+            raise errors.InputError(explain(f"it has an id of {max(ids)}"))
         self._tokenizer.enable_padding(pad_id=0)
         self._text_names, self._label_names = text_names, label_names
 

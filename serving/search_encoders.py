@@ -12,6 +12,7 @@ import tensorflow as tf
 from contract import errors, remote_files, tf_serving
 from data_pipeline.classification import encoding
 from data_pipeline.embedding import search
+from data_pipeline.text import base
 from modeling.checkpoints import conversion, sentence_transformers
 from modeling.features import text_vectors
 from serving import predictor
@@ -44,11 +45,13 @@ class Encoder(NamedTuple):
         identity: what decides about its vectors: digest, width, pooling and others.
         prompts: the texts to put before a "query" and before a "passage".
         embed: N texts -> vectors float32 [N, W] of length 1.
+        tokenizer: None of an export.
     """
 
     identity: Mapping[str, Any]
     prompts: Mapping[str, str]
     embed: Callable[[Sequence[str]], np.ndarray]
+    tokenizer: base.Tokenizer | None = None
 
 
 def open_source(source: Source) -> Encoder:
@@ -95,7 +98,7 @@ def open_source(source: Source) -> Encoder:
         outputs = inference.predict_packed(predict, packed, _BATCH_TEXTS, **options)
         return _scaled(outputs["vectors"], similarity)
 
-    return Encoder(identity, prompts, embed)
+    return Encoder(identity, prompts, embed, tokenizer)
 
 
 def _open_export(export_dir):

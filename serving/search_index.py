@@ -19,6 +19,7 @@ import numpy as np
 
 from contract import atomic_files, errors, json_files, remote_files
 from data_pipeline.embedding import corpora
+from data_pipeline.text import unknown_words
 from serving import search_encoders
 from terminal import progress
 
@@ -118,6 +119,13 @@ def build(
     check_directory(index_dir)
     texts = _scan(input_file)
     encoder = search_encoders.open_source(source)
+    if encoder.tokenizer:
+        encoder.tokenizer.refuses_unknown = False  # no flag of the build allows it
+        rows = itertools.islice(corpora.read_texts(input_file), _CHUNK_TEXTS)
+        ids = [*itertools.chain(*encoder.tokenizer.to_ids([row.text for row in rows]))]
+        counts = unknown_words.count(encoder.tokenizer, ids)
+        if share := unknown_words.describe(input_file, encoder.tokenizer, counts):
+            print(f"texts: of the first {min(_CHUNK_TEXTS, texts['num_texts'])}{share}")
     own = {k: v for k, v in (prompts or {}).items() if v is not None}
     plan = {
         "format_version": FORMAT_VERSION,
@@ -139,12 +147,12 @@ def build(
                 )
     if not os.path.exists(os.path.join(index_dir, INDEX)):
         atomic_files.write_json(os.path.join(index_dir, BUILDING), plan)
-    rows = filter(lambda row: has_content(row.text), corpora.read_texts(input_file))
+    all_rows = filter(lambda row: has_content(row.text), corpora.read_texts(input_file))
     total, before = texts["num_texts"], plan["prompts"]["passage"]
     with progress.Progress("encoding: text") as report:
         for done in range(0, total, texts_per_shard):
             number = done // texts_per_shard
-            shard = [*itertools.islice(rows, texts_per_shard)]
+            shard = [*itertools.islice(all_rows, texts_per_shard)]
             if _read_record(index_dir, number) is not None:
                 continue
             # Equal texts are encoded once, so that they have equal vectors.

@@ -404,8 +404,26 @@ def test_directories_of_transformers_4_and_5_are_read(loaded, tmp_path):
             for i, token in enumerate(vocab)
             if token.startswith("[")
         ],
-        "normalizer": {"type": "BertNormalizer", "lowercase": True},
-        "model": {"type": "WordPiece", "vocab": {t: i for i, t in enumerate(vocab)}},
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": None,
+            "lowercase": True,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "BertProcessing",
+            "cls": ["[CLS]", vocab.index("[CLS]")],
+            "sep": ["[SEP]", vocab.index("[SEP]")],
+        },
+        "model": {
+            "type": "WordPiece",
+            "vocab": {t: i for i, t in enumerate(vocab)},
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+        },
     }
     (tmp_path / "5" / "tokenizer.json").write_text(json.dumps(tokenizer))
     settings = {"do_lower_case": True, "tokenizer_class": "BertTokenizer"}

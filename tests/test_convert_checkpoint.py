@@ -8,6 +8,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+import bert
 from modeling import pretrainers
 from modeling.checkpoints import google, pretrained, sentence_transformers
 from modeling.configs import config as config_lib
@@ -76,6 +77,47 @@ def run_directory(release, folder, head="classifier", num_classes=3, label_map=N
     google.write(folder / "model.ckpt-7", {**weights, **moments, **state})
     (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-7"\n')
     return {name: np.asarray(value) for name, value in weights.items()}
+
+
+SETTINGS = {"strip_accents": False, "tokenize_chinese_chars": False}
+
+
+@pytest.mark.parametrize("split", ["", "--split_words=whitespace"])
+def test_settings_of_the_tokenizer_are_written(release, tmp_path, split):
+    """Through three formats, each opened with what the one before wrote."""
+    source, text = tmp_path / "source", "the Äsea 東京 a,b"
+    shutil.copytree(release, source)
+    known = {"do_lower_case": True, "tokenizer_class": "BertTokenizer", **SETTINGS}
+    (source / "tokenizer_config.json").write_text(json.dumps(known))
+    usual = bert.load(str(release)).tokens(text)
+    for number, target in enumerate(("hugging_face", "keras", "google")):
+        convert(source, target, tmp_path / target, *([] if number else [split]))
+        source = tmp_path / target
+        written = read_json(source, "tokenizer_config.json")
+        assert written["do_lower_case"] is True
+        assert {key: written[key] for key in SETTINGS} == SETTINGS
+        assert written.get("split_words") == ("whitespace" if split else None)
+        assert (source / "tokenizer.json").exists() == bool(split)
+        tokens = bert.load(str(source)).tokens(text)
+        assert tokens == [
+            *("[CLS]", "the", "[UNK]", "[UNK]"),
+            *(["[UNK]"] if split else ["a", ",", "b"]),
+            "[SEP]",
+        ]
+    assert usual != tokens
+
+
+def test_other_tokenizers_are_refused(release, tmp_path):
+    source = tmp_path / "source"
+    shutil.copytree(release, source)
+    known = {"do_lower_case": True, "tokenizer_class": "BertJapaneseTokenizer"}
+    (source / "tokenizer_config.json").write_text(json.dumps(known))
+    line = refusal(source, tmp_path / "out")
+    assert "'BertJapaneseTokenizer'" in line and "--nocheck_tokenizer" in line
+    with pytest.raises(ValueError, match="check_tokenizer=False"):
+        bert.load(str(source))
+    assert bert.load(str(source), check_tokenizer=False).tokens("the")
+    convert(source, "google", tmp_path / "out", "--nocheck_tokenizer")
 
 
 def test_release_goes_through_all_formats(release, tmp_path):

@@ -164,6 +164,20 @@ def test_records_have_the_features_of_the_original(place):
     assert written.num_bytes == (place / "out.tfrecord").stat().st_size
 
 
+def test_words_end_where_the_flag_or_the_files_say(place):
+    digests = []
+    for setting, flag in (
+        ({}, None),
+        ({}, "whitespace"),
+        ({"split_words": "whitespace"}, None),
+    ):
+        (place / "tokenizer_config.json").write_text(json.dumps(setting))
+        assert tiny_corpus.create(place, split_words=flag).code == 0
+        digests.append(metadata.read(f"{place}/out.tfrecord").vocab_digest)
+    assert digests[0] != digests[1] == digests[2]
+    (place / "tokenizer_config.json").unlink()
+
+
 def test_flags_of_masking(place):
     outputs_of = []
     for settings in (
@@ -376,7 +390,7 @@ ENCODED = {  # the text, of which the vocabulary spells most; words of the messa
     ),
     "unknown": (
         b"w1 never seen\n" * 10,
-        ["66.7% of the tokens of --input_file are [UNK]", "--allow_unknown_words"],
+        ["66.7% of the tokens of --input_file are [UNK]", "--nocheck_tokenizer"],
     ),
 }
 
@@ -396,7 +410,7 @@ def test_text_that_would_be_misread_is_refused(place, name):
     assert_one_line(done, *words)
     assert tiny.listing(place) == before
     if name == "unknown":
-        done = tiny_corpus.create(place, allow_unknown_words=True)
+        done = tiny_corpus.create(place, check_tokenizer=False)
         assert done.code == 0 and "unknown_token_share = 0.66667\n" in done.out
         assert "unknown_token_share=0.667: the vocabulary does not" in done.log
 
@@ -512,7 +526,7 @@ def test_mistake_is_one_line_and_touches_nothing(place, name):
     if name == "cased":
         assert tiny_corpus.create(place, check_case=False).code == 2
         for flag in ("check_case", "do_lower_case"):  # W1 is not w1
-            flags_ = {flag: False, "allow_unknown_words": True}
+            flags_ = {flag: False, "check_tokenizer": False}
             assert tiny_corpus.create(place, **flags_).code == 0
 
 

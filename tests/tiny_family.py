@@ -64,7 +64,19 @@ def _write_tokenizer(directory, has_bytes):
             {"id": ids[token], "content": token} for token in (*special, "<mask>")
         ],
         "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+        "pre_tokenizer": {
+            "type": "ByteLevel",
+            "add_prefix_space": False,
+            "trim_offsets": True,
+            "use_regex": True,
+        },
+        "post_processor": {
+            "type": "RobertaProcessing",
+            "cls": ["<s>", 0],
+            "sep": ["</s>", 2],
+            "trim_offsets": True,
+            "add_prefix_space": False,
+        },
         "model": {"type": "BPE", "vocab": ids, "merges": MERGES},
     }
     (directory / "tokenizer.json").write_text(json.dumps(raw), encoding="utf-8")

@@ -34,7 +34,8 @@ class ModelFiles(NamedTuple):
     allows_missing: bool | None = None
     # How GPT's and ELMo's words are found; None: as the directory has it.
     gpt_tokenizer: str | None = None
-    split_words: str | None = None
+    split_words: str | None = None  # and those of word pieces
+    check_tokenizer: bool = True  # as `checks` of opening.open_vocabulary
 
 
 class Opened(NamedTuple):
@@ -101,6 +102,7 @@ def open_directory(
     check_case: bool,
     head: str | None = None,
     *,
+    check_tokenizer: bool = True,
     name: str = "directory",
 ) -> tuple[Opened, int]:
     """The files of a directory, which messages call `name`, and the length in tokens.
@@ -117,7 +119,7 @@ def open_directory(
             f"{_LEAST_TOKENS} or more, [CLS] and [SEP] included"
         )
     opened = open_network(
-        files_in(place, do_lower_case),
+        files_in(place, do_lower_case)._replace(check_tokenizer=check_tokenizer),
         length or 0,
         checks_case=check_case,
         takes_encoder_decoder=head is not None,

@@ -20,7 +20,7 @@ from data_pipeline.classification import (
     sources,
     tables,
 )
-from data_pipeline.text import base
+from data_pipeline.text import base, unknown_words
 
 # The original's names of the splits' files.
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
@@ -154,10 +154,12 @@ def pack(
 ) -> LabelledSplit:
     """Packs the rows of a split, and prints how many they are and how long."""
     packed = encoding.featurize(table, encode)
+    counts = unknown_words.count(encode.tokenizer, packed.tokens)
+    unknown = unknown_words.describe(table.path, encode.tokenizer, counts)
     print(
         f"{name}: {len(packed)} examples from {table.path}, "
         f"{packed.lengths.mean():.1f} tokens on average, "
-        f"{packed.num_truncated} cut to {encode.max_seq_length}"
+        f"{packed.num_truncated} cut to {encode.max_seq_length}{unknown}"
     )
     return LabelledSplit(table.path, packed, table, label_ids, label_set)
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from contract import errors, features
 from data_pipeline.batches import batching, packing, padding
 from data_pipeline.tables import text_rows
-from data_pipeline.text import base
+from data_pipeline.text import base, unknown_words
 
 SEPARATOR = " ||| "
 # Lines and characters tokenized at a time: enough to keep the operations busy and to
@@ -32,6 +32,7 @@ class Size:
     num_lines: int  # blank ones included
     num_tokens: int  # of all lines after cutting, with [CLS] and [SEP]
     num_truncated: int  # lines that are cut to the length limit
+    unknown: tuple[int, int] = (0, 0)  # as unknown_words.count
     # All lines, or none where they are many.
     chunks: tuple[packing.Packed, ...] = dataclasses.field(default=(), compare=False)
 
@@ -55,6 +56,7 @@ class TextLines:
     def measure(self) -> Size:
         """Reads the file once; ValueError without lines, or for an empty one."""
         num_lines = num_tokens = num_truncated = num_bytes = 0
+        num_unknown = num_words = 0
         chunks: list[packing.Packed] = []
         for packed in self._chunks():
             num_bytes += packed.tokens.nbytes
@@ -62,7 +64,12 @@ class TextLines:
             num_lines += len(packed)
             num_tokens += len(packed.tokens)
             num_truncated += packed.num_truncated
-        return Size(num_lines, num_tokens, num_truncated, tuple(chunks))
+            unknown, words = unknown_words.count(self.tokenizer, packed.tokens)
+            num_unknown, num_words = num_unknown + unknown, num_words + words
+        unknown_of_words = num_unknown, num_words
+        return Size(
+            num_lines, num_tokens, num_truncated, unknown_of_words, tuple(chunks)
+        )
 
     def batches(
         self,

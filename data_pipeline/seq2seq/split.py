@@ -13,6 +13,7 @@ from contract import errors, features, outcomes
 from data_pipeline.batches import packing, splits
 from data_pipeline.seq2seq import decoder_features, graph
 from data_pipeline.seq2seq import pairs as text_pairs
+from data_pipeline.text import base, unknown_words
 from terminal import progress
 
 # Rows tokenized at a time: enough to keep the operations busy, little to hold.
@@ -38,7 +39,6 @@ class PairSplit(splits.Split):
     target_ids: np.ndarray | None  # int32, targets with end tokens, end to end
     target_splits: np.ndarray | None  # int64 [N + 1], where they begin and end
     num_cut_targets: int
-    num_unknown: int  # tokens of targets that the vocabulary cannot spell
     sources: tuple[str, ...]
     target_texts: tuple[str, ...]
     spelled: tuple[str, ...]  # the targets as graph.spell writes them
@@ -82,23 +82,28 @@ class PairSplit(splits.Split):
             labels_title="Targets",
         )
 
-    def announcement(self, split: str, columns: str) -> str:
-        """A line on what was read: how much, how long, and what was cut."""
+    def announcement(self, split: str, columns: str, tokenizer: base.Tokenizer) -> str:
+        """A line on what was read: how much, how long, and what was cut or unknown."""
+        sources, targets = (
+            unknown_words.describe(
+                f"{self.path}, {name}", tokenizer, unknown_words.count(tokenizer, ids)
+            )
+            for name, ids in (
+                ("sources", self.packed.tokens),
+                ("targets", () if self.target_ids is None else self.target_ids),
+            )
+        )
         parts = [
             f"{split}: {len(self)} {'pairs' if self.has_targets else 'sources'} from "
             f"{self.path} ({columns}); sources of {self.packed.lengths.mean():.1f} "
             f"tokens on average, {self.packed.num_truncated} cut to "
-            f"{self.limits.max_source_length}"
+            f"{self.limits.max_source_length}{sources}"
         ]
         if self.target_splits is not None:
             parts.append(
                 f"targets of {np.diff(self.target_splits).mean():.1f}, "
                 f"{self.num_cut_targets} cut to {self.limits.max_target_length}"
-            )
-        if self.num_unknown:
-            parts.append(
-                f"{self.num_unknown} tokens of targets are [UNK], which the vocabulary "
-                "cannot spell"
+                f"{targets}"
             )
         return "; ".join(parts)
 
@@ -124,7 +129,7 @@ def load(
     for name, path in paths.items():
         rows = text_pairs.open_rows(path, layout, targets_required=name != "test")
         pairs = _read(rows, tokenizer, tokens, limits, keeps_texts=name != TRAINING)
-        print(pairs.announcement(name, rows.columns))
+        print(pairs.announcement(name, rows.columns, tokenizer))
         splits_read[name] = pairs
     return splits_read
 
@@ -135,7 +140,6 @@ class _Chunk(NamedTuple):
     packed: packing.Packed
     targets: tf.RaggedTensor | None  # with end tokens, int32 [B, (T)]
     num_cut: int
-    num_unknown: int
     spelled: list[str]
 
 
@@ -163,7 +167,6 @@ def _read(rows, tokenizer, tokens, limits, *, keeps_texts):
         target_ids=ids,
         target_splits=splits,
         num_cut_targets=sum(chunk.num_cut for chunk in chunks),
-        num_unknown=sum(chunk.num_unknown for chunk in chunks),
         sources=tuple(sources),
         target_texts=tuple(targets),
         spelled=tuple(itertools.chain.from_iterable(c.spelled for c in chunks)),
@@ -191,21 +194,17 @@ def _encode(rows, pairs, tokenizer, tokens, limits, *, spells) -> _Chunk:
     cut = int(np.sum(counts.numpy() > limits.max_source_length))
     packed = dataclasses.replace(packing.unpad(sequences, lengths), num_truncated=cut)
     if not rows.has_targets:
-        return _Chunk(packed, None, 0, 0, [])
+        return _Chunk(packed, None, 0, [])
     texts = tf.constant([pair.target for pair in pairs], tf.string)
     ids = tokenizer.tokenize(texts)
     counts = ids.row_lengths().numpy()
     _refuse_empty(rows.path, pairs, counts, text_pairs.TARGET)
     with_eos = decoder_features.append_eos(ids, tokens, limits.max_target_length)
-    unknown = 0
-    if tokenizer.unk_id is not None:
-        unknown = int(np.count_nonzero(ids.values.numpy() == tokenizer.unk_id))
     spelled = graph.spell(tokenizer, texts).numpy() if spells else ()
     return _Chunk(
         packed,
         with_eos.with_values(tf.cast(with_eos.values, features.INTEGER)),
         int(np.sum(counts + 1 > limits.max_target_length)),
-        unknown,
         [text.decode("utf-8") for text in spelled],
     )
 

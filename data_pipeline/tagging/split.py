@@ -11,7 +11,7 @@ from contract import errors, features, outcomes, wording
 from data_pipeline.batches import splits
 from data_pipeline.tagging import files, schemes
 from data_pipeline.tagging import windows as sentence_windows
-from data_pipeline.text import base
+from data_pipeline.text import base, unknown_words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +97,8 @@ def _cut(name, sentences, tag_set, tokenizer, accepts_unknown, limits) -> Senten
     windows = sentence_windows.make_windows(
         sentences, tokenizer, tag_ids=tag_ids, **limits
     )
+    counts = unknown_words.count(tokenizer, windows.packed.tokens)
+    notes += unknown_words.describe(sentences.path, tokenizer, counts)
     print(
         f"{name}: {len(sentences)} sentences, {sentences.num_words} words from "
         f"{sentences.path}; {len(windows)} windows, "

@@ -19,7 +19,7 @@ from contract import errors, file_names, json_files, remote_files, wording
 from contract.tensorflow_later import tf
 
 # Text never becomes these, as in google-research/bert.
-_SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
+SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
 # Both are deleted from any text by normalization, so they can mean something else.
 _MARK, _OTHER = "\x01", "\x02"
 
@@ -39,7 +39,7 @@ def read(vocab_file: str, vocab: Sequence[str]) -> tuple[list[str], dict[str, bo
         return list(vocab), {}
     ids = json_files.read_object(path)
     old_ids = {token: i for i, token in enumerate(vocab)}
-    new = {token: i for token, i in ids.items() if old_ids.get(token, -1) != i}
+    new = {token: i for token, i in ids.items() if old_ids.get(token) != i}
     if (empty := [t for t in ids if not t.strip()]) or old_ids.keys() & new.keys():
         wrong = empty or sorted(old_ids.keys() & new.keys())
         raise errors.InputError(
@@ -62,12 +62,14 @@ def check_settings(
     are_normalized = {}
     for token in tokens:
         setting = settings.get(token, {})
-        if setting.get("single_word"):
+        odd = [k for k in ("single_word", "lstrip", "rstrip") if setting.get(k)]
+        if odd and (token not in SPECIAL or odd[0] == "single_word"):
             raise errors.InputError(
-                f"{path}: {token!r} is to match whole words alone (single_word), which "
-                "is not supported; set it to false where the token is described"
+                f"{path}: {token!r} is to match whole words alone, or with the spaces "
+                f"beside it ({odd[0]}), which is not supported; set it to false where "
+                "the token is described"
             )
-        if token not in _SPECIAL:
+        if token not in SPECIAL:
             is_normalized = setting.get("normalized", not setting.get("special"))
             are_normalized[token] = bool(is_normalized)
     return are_normalized

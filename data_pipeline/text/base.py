@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import tokenizers
+from absl import logging
 from tokenizers import processors
 
 from contract import errors, remote_files
 from contract.tensorflow_later import tf
+from data_pipeline.text import normalization
 
 
 def read_vocab(vocab_file: str) -> list[str]:
@@ -41,6 +43,10 @@ def read_vocab(vocab_file: str) -> list[str]:
         )
     tokens = []
     for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), start=1):
+        if not line.strip():  # of ASCII whitespace; a released one has U+2028
+            logging.warning(
+                "%s:%d: the line is blank, and has an id", vocab_file, number
+            )
         try:
             tokens.append(line.decode("utf-8").strip())
         except UnicodeDecodeError as error:
@@ -57,6 +63,13 @@ def constant(value: Any) -> tf.Tensor:
         return tf.constant(value)
 
 
+def pretokens(text: str, steps: tuple[Any, Any]) -> list[str]:
+    """The words of a text by a normalizer, or None, and a pre-tokenizer."""
+    normalizer, splitter = steps
+    text = normalizer.normalize_str(text) if normalizer else text
+    return [word for word, _ in splitter.pre_tokenize_str(text)] if splitter else [text]
+
+
 class Tokenizer:
     """The interface of tokenizers.
 
@@ -66,6 +79,8 @@ class Tokenizer:
         token_shape: () of ids, or (C,) where a token is a row of characters, as then
             are the special ones below.
         do_lower_case: Whether capitals of a text are lost.
+        rules: How a text becomes words, as far as they are BERT's.
+        refuses_unknown: Whether texts are refused of which most words are unknown.
         in_graph: Whether `tokenize` works in graphs, and so in exports.
         has_word_offsets: Whether `starts_pretoken` and `pretokenize` are defined.
         start_id, delimiter_ids, end_id: What packing puts before a text, between two
@@ -79,6 +94,7 @@ class Tokenizer:
         special_ids: Those that no random token may be, ascending.
     """
 
+    refuses_unknown = True
     in_graph = True
     has_word_offsets = True
     token_shape: tuple[int, ...] = ()
@@ -101,6 +117,7 @@ class Tokenizer:
         self.vocab = list(vocab)
         self.vocab_size = len(self.vocab)
         self.do_lower_case = do_lower_case
+        self.rules = normalization.WordRules.usual(do_lower_case)
 
     def to_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts as `tokenize` cuts them, without TensorFlow."""
@@ -176,6 +193,15 @@ class Tokenizer:
     def definition(self) -> list[str]:
         """All that decides which ids a text becomes, but for lower-casing."""
         return self.vocab
+
+    def pretokens(self, text: str) -> list[str]:
+        """The words of a text before they are cut, without TensorFlow."""
+        return pretokens(text, self._steps)
+
+    @property
+    def _steps(self) -> tuple[Any, Any]:
+        """The library's normalizer, or None, and its pre-tokenizer."""
+        raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:
         """The content of tokenizer_config.json."""

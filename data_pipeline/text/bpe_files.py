@@ -160,7 +160,7 @@ def _is_byte_level(vocab: Sequence[str]) -> bool:
 def _is_roberta(vocab, merges) -> bool:
     """Whether <s> and </s> are special; those of pages of HTML are made by merges."""
     ends = {OF_ROBERTA[0], OF_ROBERTA[2]}
-    return ends <= {*vocab} and ends.isdisjoint(a + b for a, b in merges)
+    return ends <= {*vocab} and ends.isdisjoint("".join(pair) for pair in merges)
 
 
 def _read_tokenizer(path: str) -> BytePairs:

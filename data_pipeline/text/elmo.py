@@ -13,11 +13,9 @@ from data_pipeline.text import base, normalization, offsets
 
 BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
 MAX_CHARACTERS = 50  # ids of a word, its edges included
-# How the words of a text are found: as in files of tokenised sentences, or as BERT
-# splits cased text.
-WHITESPACE, PUNCTUATION = "whitespace", "punctuation"
-SPLITS = (WHITESPACE, PUNCTUATION)
-SETTING = "split_words"  # key of tokenizer_config.json, and flag
+# How the words of a text are found: the latter, as BERT splits cased text.
+WHITESPACE, PUNCTUATION = SPLITS = normalization.SPLITS
+SETTING = file_names.SPLIT_WORDS
 _CHUNK_TEXTS = 4096  # split at a time
 _NO_WORD = "!!!MAXTERMID"  # a line of the original's vocabularies that has no id
 # Ids are the original's and 1, since 0 is padding: those of bytes, then these.
@@ -55,7 +53,8 @@ def separate_words(texts: tf.Tensor, split_words: str) -> tf.RaggedTensor:
     """The words of texts [B], ragged [B, (words)], by one of SPLITS."""
     texts = _decodable(texts)
     if split_words == PUNCTUATION:
-        return normalization.split(normalization.fold(texts, False))
+        cased = normalization.CASED
+        return normalization.split(normalization.fold(texts, cased), cased)
     spaces = f"[{offsets.WHITESPACE}]+"
     return tf.strings.split(tf.strings.regex_replace(texts, spaces, " "))
 

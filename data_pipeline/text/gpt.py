@@ -65,8 +65,7 @@ class GptTokenizer(gpt2.BytePairTokenizer):
             )
         )
         if self._words is None:
-            self._pairs.normalizer = normalizers.BertNormalizer(lowercase=True)
-            self._pairs.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+            self._pairs.normalizer, self._pairs.pre_tokenizer = self._steps
 
     def starts_pretoken(self, ids: "tf.Tensor") -> "tf.Tensor":
         """Which tokens, int32 [T], follow one that ends a word, or none; bool."""
@@ -75,13 +74,18 @@ class GptTokenizer(gpt2.BytePairTokenizer):
 
     def pretokenize(self, words: "tf.Tensor") -> "tf.RaggedTensor":
         """normalization.split_words, lower-cased."""
-        return normalization.split_words(words, True)
+        return normalization.split_words(words, normalization.UNCASED)
 
     def decode_rows(self, ids: "tf.Tensor | tf.RaggedTensor") -> "tf.Tensor":
         """The texts [B] of int32 ids [B, (S)]: words with a space between them."""
         with tf.device("CPU:0"):
             spelled = tf.strings.reduce_join(tf.gather(self._spelled, ids), axis=-1)
             return tf.strings.regex_replace(spelled, " $", "")
+
+    @property
+    def _steps(self):
+        normalizer = normalizers.BertNormalizer(lowercase=True)
+        return normalizer, pre_tokenizers.BertPreTokenizer()
 
     def definition(self) -> list[str]:
         return [*super().definition(), self.words]

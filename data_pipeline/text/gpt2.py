@@ -42,7 +42,9 @@ class BytePairTokenizer(base.Tokenizer):
         missing = [t for t in (START, DELIMITER, END) if t not in self._ids]
         if not missing or self.start_id is not None:
             return self
-        return self._with_vocab([*self.vocab, *missing])
+        longer = self._with_vocab([*self.vocab, *missing])
+        longer.refuses_unknown = self.refuses_unknown
+        return longer
 
     def definition(self) -> list[str]:
         """All that decides which ids a text becomes, but for lower-casing."""
@@ -148,8 +150,12 @@ class Gpt2Tokenizer(BytePairTokenizer):
     @functools.cached_property
     def _pairs(self):
         pairs = tokenizers.Tokenizer(models.BPE(self._ids, self.merges))
-        pairs.pre_tokenizer = pre_tokenizers.ByteLevel(self.adds_space)
+        pairs.pre_tokenizer = self._steps[1]
         return pairs
+
+    @property
+    def _steps(self):
+        return None, pre_tokenizers.ByteLevel(self.adds_space)
 
     def _rows_to_ids(self, texts):
         if tf.executing_eagerly():

@@ -52,11 +52,13 @@ def tokenize(contexts, tokenizer: base.Tokenizer) -> Contexts:
     )
 
 
-def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
+def split_words(
+    text: tf.Tensor, rules: normalization.WordRules = normalization.CASED
+) -> dict[str, tf.Tensor]:
     """Splits texts [B], UTF-8, at whitespace, and before and after punctuation.
 
-    As in the tokenizer, each punctuation mark, symbol and Chinese character is a word;
-    invalid bytes are ignored.
+    As in a tokenizer with these rules, each punctuation mark, symbol and Chinese
+    character is a word; invalid bytes are ignored.
 
     Returns:
         [B, W] each: words, string as written, padded with ""; starts and ends, int32,
@@ -70,7 +72,7 @@ def split_words(text: tf.Tensor) -> dict[str, tf.Tensor]:
         is_word = ~is_whitespace(points)
         distinct, index = tf.unique(points)
         letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
-        is_alone = tf.gather(normalization.stands_alone(letters), index)
+        is_alone = tf.gather(normalization.stands_alone(letters, rules), index)
         is_edge = ~is_word | is_alone  # no word goes on across such a character
         before = tf.concat([[True], is_edge[:-1]], axis=0)
         after = tf.concat([is_edge[1:], [True]], axis=0)
@@ -104,10 +106,9 @@ def _places(points, words, word_starts, word_ends, tokens, tokenizer):
     Where normalized and written characters of a word differ in number, its parts are
     unknown and the whole word counts.
     """
-    lower = tokenizer.do_lower_case
     parts = tokenizer.pretokenize(words)  # [W, (parts)]
     spelled = _sums(tf.strings.length(parts.values, "UTF8_CHAR"))
-    written = _sums(_widths(points, lower))  # [K + 1]
+    written = _sums(_widths(points, tokenizer.rules))  # [K + 1]
     spelled_splits = tf.gather(spelled, parts.row_splits)  # [W + 1]
     shift = tf.gather(written, word_starts)
     is_known = tf.gather(written, word_ends) - shift == (
@@ -135,11 +136,11 @@ def _places(points, words, word_starts, word_ends, tokens, tokenizer):
     return begins, tf.gather(ink, tf.gather(inks, ends) - 1) + 1
 
 
-def _widths(points, do_lower_case):
+def _widths(points, rules):
     """How many characters each becomes when it is normalized; int32 [K]."""
     distinct, index = tf.unique(points)
     letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
-    alone = normalization.split_words(letters, do_lower_case)
+    alone = normalization.split_words(letters, rules)
     joined = tf.strings.reduce_join(alone, axis=-1)
     return tf.gather(tf.strings.length(joined, "UTF8_CHAR"), index)
 

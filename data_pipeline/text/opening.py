@@ -1,12 +1,29 @@
 """Opens a tokenizer, and checks that vocabulary and --do_lower_case belong together."""
 
-import os
+import collections
 import re
 from typing import Any
 
-from contract import errors, file_names, json_files, remote_files, tensorflow_later
+from absl import logging
+
+from contract import (
+    errors,
+    file_names,
+    json_files,
+    remote_files,
+    tensorflow_later,
+    wording,
+)
 from data_pipeline.tables import text_rows
-from data_pipeline.text import base, bpe_files, gpt, gpt2, unigram, wordpiece
+from data_pipeline.text import (
+    base,
+    bpe_files,
+    gpt,
+    gpt2,
+    tokenizer_settings,
+    unigram,
+    wordpiece,
+)
 
 # tokenization.py, validate_case_matches_checkpoint: the releases it knows by name.
 _LOWER_RELEASES = {
@@ -24,8 +41,10 @@ _CASED_RELEASES = {
 # vocabulary, 0.0005 in the Chinese one, 0.23 in the multilingual cased one.
 _CASED_SHARE = 0.05
 _UNCASED_SHARE = 0.005
-# With fewer such entries no vocabulary is taken for a cased or uncased one.
+# With fewer such entries a vocabulary is cased where most have capitals.
 _ENOUGH_ENTRIES = 500
+_CASED_SHARE_OF_FEW = 0.5
+_SHARE_OF_OTHERS = 0.1  # of tokens that are no word pieces; released ones have none
 
 
 def check_case(
@@ -49,9 +68,8 @@ def check_case(
     capitals = sum(token != token.lower() for token in has_case)
     share = capitals / max(len(has_case), 1)
     is_known = len(has_case) >= _ENOUGH_ENTRIES
-    if tokenizer.do_lower_case and (
-        name in _CASED_RELEASES or (is_known and share > _CASED_SHARE)
-    ):
+    cased_share = _CASED_SHARE if is_known else _CASED_SHARE_OF_FEW
+    if tokenizer.do_lower_case and (name in _CASED_RELEASES or share > cased_share):
         raise errors.InputError(
             f"--do_lower_case=true, but {vocab_file} is a cased vocabulary ({capitals} "
             "entries have capitals, which lower-cased text never reaches); set "
@@ -82,7 +100,11 @@ def open_tokenizer(files: Any, *, checks_case: bool) -> base.Tokenizer:
             "a model"
         )
     tokenizer = open_vocabulary(
-        files.vocab_file, files.do_lower_case, files.gpt_tokenizer
+        files.vocab_file,
+        files.do_lower_case,
+        files.gpt_tokenizer,
+        files.split_words,
+        checks=files.check_tokenizer,
     )
     if checks_case and isinstance(tokenizer, wordpiece.BertTokenizer):
         check_case(tokenizer, files.vocab_file, files.init_checkpoint)
@@ -133,7 +155,12 @@ def check_exports(tokenizer: base.Tokenizer, exports: bool) -> None:
 
 
 def open_vocabulary(
-    vocab_file: str, do_lower_case: bool = True, gpt_tokenizer: str | None = None
+    vocab_file: str,
+    do_lower_case: bool = True,
+    gpt_tokenizer: str | None = None,
+    split_words: str | None = None,
+    *,
+    checks: bool = True,
 ) -> base.Tokenizer:
     """Opens the tokenizer of a vocabulary: of word pieces, byte pairs or unigrams.
 
@@ -142,15 +169,49 @@ def open_vocabulary(
         do_lower_case: of word pieces and ALBERT; GPT's text is, the others' is not.
         gpt_tokenizer: one of gpt.GPT_TOKENIZERS; None for that in tokenizer_config.json
             beside the vocabulary, or else the first.
+        split_words: one of normalization.SPLITS, of word pieces; None for that of the
+            files beside the vocabulary, or else as google-research/bert.
+        checks: whether to call `tokenizer_settings.check`, and to refuse texts of
+            which most words are unknown.
 
     Raises:
         ValueError: as in `bpe_files.read`, `unigram.open_file` and the tokenizers.
     """
+    tokenizer = _open(vocab_file, do_lower_case, gpt_tokenizer, split_words)
+    tokenizer.refuses_unknown = checks
+    if checks:
+        tokenizer_settings.check(vocab_file, tokenizer, split_words)
+    if checks and isinstance(tokenizer, wordpiece.BertTokenizer):
+        _check_entries(vocab_file, tokenizer.vocab)
+    return tokenizer
+
+
+def _check_entries(vocab_file, vocab):
+    """Refuses a vocabulary of another kind; warns of tokens that are there twice."""
+    others = sum(token.startswith((unigram.SPACE, "Ġ")) for token in vocab)
+    if others > len(vocab) * _SHARE_OF_OTHERS:
+        raise errors.InputError(
+            f"{vocab_file}: {others} of {len(vocab)} tokens begin as those of "
+            "SentencePiece (▁) or byte pairs (Ġ), not as word pieces; give the .model, "
+            "vocab.json or tokenizer.json that lies beside it, or --nocheck_tokenizer"
+        )
+    counts = collections.Counter(vocab)
+    if twice := [token for token, count in counts.items() if count > 1]:
+        logging.warning(
+            "%s: tokens that are there twice, of which the last id counts, as in "
+            "google-research/bert: %s",
+            vocab_file,
+            wording.listing(twice, 5),
+        )
+
+
+def _open(vocab_file, do_lower_case, gpt_tokenizer, split_words):
     if unigram.is_unigrams(vocab_file):
         accents = _setting(vocab_file, "keep_accents", False)
         return unigram.open_file(vocab_file, do_lower_case, accents)
     if not bpe_files.is_byte_pairs(vocab_file):
-        return wordpiece.BertTokenizer.from_file(vocab_file, do_lower_case)
+        rules = tokenizer_settings.read_rules(vocab_file, do_lower_case, split_words)
+        return wordpiece.BertTokenizer.from_file(vocab_file, do_lower_case, rules)
     vocab, merges, is_byte_level, is_roberta, adds = bpe_files.read(vocab_file)
     try:
         if is_roberta:
@@ -166,8 +227,7 @@ def open_vocabulary(
 
 def _setting(file, key, default):
     """A value of tokenizer_config.json beside a file."""
-    path = os.path.join(os.path.dirname(file), file_names.TOKENIZER_CONFIG)
-    settings = json_files.read_object(path) if remote_files.exists(path) else {}
+    settings = tokenizer_settings.read(file, file_names.TOKENIZER_CONFIG)
     return settings.get(key, default)
 
 
@@ -205,7 +265,9 @@ def add_tokens(
         known[token] = f"line {line}"
     ids = {token: tokenizer.vocab_size + i for i, token in enumerate(tokens)}
     longer = wordpiece.BertTokenizer(
-        [*tokenizer.vocab, *tokens], tokenizer.do_lower_case, tokenizer.added_tokens
+        [*tokenizer.vocab, *tokens],
+        added_tokens=tokenizer.added_tokens,
+        rules=tokenizer.rules,
     )
     # A piece that continues a word is no text by itself.
     words = [token for token in tokens if not wordpiece.is_continuation(token)]

@@ -5,6 +5,7 @@ Rai) keep their accents, and its punctuation ends a word of over 200 characters.
 sigma beside letters or marks newer than Unicode 13 may take the other small form.
 """
 
+import functools
 import re
 import unicodedata
 
@@ -27,8 +28,8 @@ _CLASS = {
     for point in range(int(first, 16), int((last or [first])[0], 16) + 1)
 }
 # Python's expressions write a code point as it is.
-_SIGNS = re.sub(r"\\x{(\w+)}", lambda m: chr(int(m[1], 16)), normalization.SIGNS)
-_SIGN = re.compile(f"[{_SIGNS}]")
+_IDEOGRAPHS = re.sub(r"\\x{(\w+)}", lambda m: chr(int(m[1], 16)), normalization.CJK)
+_IDEOGRAPH = re.compile(f"[{_IDEOGRAPHS}]")
 
 
 class _Table(dict):
@@ -49,22 +50,32 @@ def _clean(char, name):
     return "" if name in ("Cc", "Cf") or char == "\ufffd" else char
 
 
-def _set_apart(char, name):
-    return f" {char} " if name[0] == "P" or _SIGN.match(char) else char
+def _set_apart(splits_punctuation, isolates_cjk, char, name):
+    is_mark = splits_punctuation and (name[0] == "P" or char in normalization.SIGNS)
+    is_alone = is_mark or (isolates_cjk and _IDEOGRAPH.match(char))
+    return f" {char} " if is_alone else char
 
 
-_CLEAN, _APART = _Table(_clean), _Table(_set_apart)
+@functools.cache
+def _apart(splits_punctuation, isolates_cjk):
+    return _Table(functools.partial(_set_apart, splits_punctuation, isolates_cjk))
+
+
+_CLEAN = _Table(_clean)
 _NO_MARKS = _Table(lambda char, name: "" if name == "Mn" else char)
 
 
-def fold(text: str, do_lower_case: bool) -> str:
+def fold(text: str, rules: normalization.WordRules) -> str:
     """As normalization.fold."""
     text = text.translate(_CLEAN)
-    if not do_lower_case:
+    if rules.lowers:
+        text = text.lower()
+    if not rules.strips_accents:
         return text
-    return unicodedata.normalize("NFD", text.lower()).translate(_NO_MARKS)
+    return unicodedata.normalize("NFD", text).translate(_NO_MARKS)
 
 
-def split(folded: str) -> list[str]:
-    """The words of a text from `fold`: each punctuation mark and ideograph is one."""
-    return folded.translate(_APART).split()
+def split(folded: str, rules: normalization.WordRules) -> list[str]:
+    """The words of a text from `fold`."""
+    table = _apart(rules.splits_punctuation, rules.isolates_cjk)
+    return folded.translate(table).split()

@@ -10,6 +10,7 @@ import base64
 import functools
 import hashlib
 import json
+import math
 import struct
 from typing import Any, NamedTuple
 
@@ -132,19 +133,21 @@ class UnigramTokenizer(base.Tokenizer):
         return self._library([(hidden.get(p, "") + p, score) for p, score in scored])
 
     def _library(self, pieces):
-        charsmap = self.unigrams.charsmap
         result = tokenizers.Tokenizer(models.Unigram(pieces, self.unk_id))
+        result.normalizer, result.pre_tokenizer = self._steps
+        return result
+
+    @property
+    def _steps(self):
+        charsmap = self.unigrams.charsmap
         quotes = ("``", "''") if self.is_albert else ()
         steps: list[Any] = [normalizers.Replace(each, '"') for each in quotes]
         if not self.keeps_accents:
             steps += [normalizers.NFKD(), normalizers.StripAccents()]
         steps += [normalizers.Lowercase()] * self.do_lower_case
         steps += [normalizers.Precompiled(charsmap)] if charsmap else []
-        result.normalizer = normalizers.Sequence(steps)
-        result.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(SPACE)]
-        )
-        return result
+        splitter = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(SPACE)]
+        return normalizers.Sequence(steps), pre_tokenizers.Sequence(splitter)
 
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are
@@ -183,7 +186,12 @@ def open_file(path: str, lowers: bool, keeps_accents: bool) -> UnigramTokenizer:
     """Opens a vocabulary; ValueError if it is no unigrams of either network."""
     try:
         unigrams = _read_model(path) if path.endswith(".model") else _read_json(path)
+        _check_map(unigrams.charsmap)
         names = [piece for piece, _ in unigrams.pieces]
+        if len({*names, ""}) <= len(names):
+            raise ValueError("a piece is empty, or there twice")
+        if not all(math.isfinite(score) for _, score in unigrams.pieces):
+            raise ValueError("a score is not finite")
         if {*_ALBERT} <= {*names}:
             return UnigramTokenizer(unigrams, True, lowers, keeps_accents)
         if (*names[:4], *names[-1:]) == _XLM_ROBERTA:
@@ -214,7 +222,7 @@ def _read_json(path):
     raw = json_files.read_object(path)
     steps = raw.get("normalizer") or {}
     maps = [
-        base64.b64decode(step["precompiled_charsmap"])
+        base64.b64decode(step["precompiled_charsmap"], validate=True)
         for step in steps.get("normalizers", [steps])
         if step.get("type") == "Precompiled"
     ]
@@ -223,6 +231,33 @@ def _read_json(path):
         if pieces[token["id"]][0] != token["content"]:
             raise LookupError(f"{token['content']!r} is no piece")
     return Unigrams(pieces, b"".join(maps))
+
+
+def _check_map(charsmap):
+    """Raises ValueError for a map whose trie points beyond it; SentencePiece trusts it.
+
+    It is the size of the trie in bytes, the trie as Darts-clone lays it out (uint32),
+    and the texts, of which the leaves of the trie are places.
+    """
+    if not charsmap:
+        return
+    size, damage = int.from_bytes(charsmap[:4], "little"), "its map is damaged"
+    if size % 4 or not 0 < size <= len(charsmap) - 4:
+        raise ValueError(damage)
+    units, texts = np.frombuffer(charsmap[4 : 4 + size], "<u4"), charsmap[4 + size :]
+    offsets = (units >> 10) << ((units & (1 << 9)) >> 6)
+    nodes, is_new = np.zeros(1, np.uint32), np.ones(len(units), bool)
+    while len(nodes):
+        is_new[nodes] = False
+        bases = nodes ^ offsets[nodes]
+        if bases.max() | 255 >= len(units):
+            raise ValueError(damage)
+        places = units[bases[units[nodes] >> 8 & 1 == 1]] & 0x7FFFFFFF
+        if places.max(initial=0) >= len(texts):
+            raise ValueError(damage)
+        children = bases[:, np.newaxis] ^ np.arange(256, dtype=np.uint32)
+        is_child = units[children] & 0x800000FF == np.arange(256)
+        nodes = np.unique(children[is_child & is_new[children]])
 
 
 def _serialize(pieces, special, charsmap=_IDENTITY):

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import tokenizers
-from tokenizers import models
+from tokenizers import models, normalizers, pre_tokenizers
 
 from contract import errors, file_names, json_files
 from contract.tensorflow_later import text, tf
@@ -38,11 +38,12 @@ def is_continuation(token: str) -> bool:
     return token.startswith(CONTINUATION)
 
 
-def is_piece(token: str) -> bool:
+def is_piece(token: str, rules: normalization.WordRules = normalization.CASED) -> bool:
     """Whether a text can contain a token, if the vocabulary does."""
     word = f"a{token[2:]}" if is_continuation(token) and token[2:] else token
-    is_usual = word.isascii() and word.isalnum()
-    return is_usual or plain.split(plain.fold(word, False)) == [word]
+    if word.isascii() and word.isalnum():
+        return True
+    return plain.split(plain.fold(word, normalization.CASED), rules) == [word]
 
 
 def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
@@ -87,15 +88,18 @@ class BertTokenizer(base.Tokenizer):
         vocab: Sequence[str],
         do_lower_case: bool = True,
         added_tokens: Mapping[str, bool] | None = None,
+        rules: normalization.WordRules | None = None,
     ):
         """Builds the tokenizer of V tokens; the last of equal ones counts.
 
-        `added_tokens` is {token: whether it is looked for in normalized text}.
+        `added_tokens` is {token: whether it is looked for in normalized text}; `rules`
+        go before `do_lower_case`.
 
         Raises:
             ValueError: [UNK], [CLS] or [SEP] is missing, or everything else is.
         """
-        super().__init__(vocab, do_lower_case)
+        super().__init__(vocab, rules.lowers if rules else do_lower_case)
+        self.rules = rules or self.rules
         self.added_tokens = dict(added_tokens or {})
         ids = {token: index for index, token in enumerate(self.vocab)}
         required = ("[UNK]", "[CLS]", "[SEP]")
@@ -109,11 +113,16 @@ class BertTokenizer(base.Tokenizer):
         self.end_id = self.document_end_id = self.sep_id
         self.delimiter_ids = (self.sep_id,)
         self.mask_id = ids.get(MASK)
-        self._entries = _distinct(self.vocab, ids, self.added_tokens)
+        self._entries = _distinct(self.vocab, ids, self.added_tokens, self.rules)
         self._set_matched(ids)
 
     @classmethod
-    def from_file(cls, vocab_file: str, do_lower_case: bool = True) -> BertTokenizer:
+    def from_file(
+        cls,
+        vocab_file: str,
+        do_lower_case: bool = True,
+        rules: normalization.WordRules | None = None,
+    ) -> BertTokenizer:
         """Builds the tokenizer of a vocab.txt or tokenizer.json. Errors name the file.
 
         Differs from google-research/bert: the tokens of an added_tokens.json beside the
@@ -124,7 +133,7 @@ class BertTokenizer(base.Tokenizer):
         else:
             vocab, added = matching.read(vocab_file, base.read_vocab(vocab_file))
         try:
-            return cls(vocab, do_lower_case, added)
+            return cls(vocab, do_lower_case, added, rules)
         except ValueError as error:
             raise errors.InputError(f"{vocab_file}: {error}") from error
 
@@ -141,8 +150,13 @@ class BertTokenizer(base.Tokenizer):
     def pretokenize(self, words: tf.Tensor) -> tf.RaggedTensor:
         """normalization.split_words, where each added token is a word by itself."""
         return self._cut(
-            words, normalization.split_normalized, lambda texts, _: self._fold(texts)
+            words,
+            lambda texts: normalization.split_normalized(texts, self.rules),
+            lambda texts, _: self._fold(texts),
         )
+
+    def pretokens(self, text: str) -> list[str]:
+        return plain.split(plain.fold(text, self.rules), self.rules)
 
     def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """The texts [B] of int32 ids [B, (S)]: words with a space between them."""
@@ -152,8 +166,32 @@ class BertTokenizer(base.Tokenizer):
             )
             return tf.strings.regex_replace(words, f" {CONTINUATION}", "")
 
+    def definition(self) -> list[str]:
+        changed = {**self._changed_rules(), "lowers": self.do_lower_case}
+        return [*self.vocab, *([json.dumps(changed)] if len(changed) > 1 else [])]
+
+    def _changed_rules(self) -> dict[str, Any]:
+        """The settings that differ from google-research/bert, for Hugging Face."""
+        rules = self.rules
+        settings: dict[str, Any] = {}
+        if rules.strips_accents != rules.lowers:
+            settings["strip_accents"] = rules.strips_accents
+        if not rules.split_as_usual:
+            settings["tokenize_chinese_chars"] = rules.isolates_cjk
+        if rules.splits_punctuation:
+            return settings
+        # Its own classes split at punctuation, so the whole tokenizer is written.
+        settings[file_names.SPLIT_WORDS] = normalization.WHITESPACE
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        return settings | {
+            f"{token[1:-1].lower()}_token": token
+            for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", MASK)
+            if token in self.vocab
+        }
+
     def settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {"do_lower_case": self.do_lower_case}
+        settings |= self._changed_rules()
         if self.added_tokens:
             settings["added_tokens_decoder"] = {
                 str(self.vocab.index(token)): {
@@ -174,7 +212,40 @@ class BertTokenizer(base.Tokenizer):
         if self.added_tokens:
             ids = {token: self.vocab.index(token) for token in self.added_tokens}
             texts[file_names.ADDED_TOKENS] = json.dumps(ids) + "\n"
+        if not self.rules.splits_punctuation:
+            library = self.library()
+            self.frame(library)
+            texts[file_names.TOKENIZER] = library.to_str() + "\n"
         return texts
+
+    def library(self) -> tokenizers.Tokenizer:
+        """The same but for sigma and what Unicode 10 and later versions define."""
+        rules, last = self.rules, {token: i for i, token in enumerate(self.vocab)}
+        library = tokenizers.Tokenizer(
+            models.WordPiece(
+                {
+                    token if last[token] == index else self._entries[index]: index
+                    for index, token in enumerate(self.vocab)
+                },
+                unk_token=self.vocab[self.unk_id],
+                max_input_chars_per_word=normalization.MAX_WORD_CHARS,
+            )
+        )
+        library.normalizer = normalizers.BertNormalizer(
+            handle_chinese_chars=rules.isolates_cjk,
+            strip_accents=self._changed_rules().get("strip_accents"),
+            lowercase=rules.lowers,
+        )
+        library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        if not rules.splits_punctuation:
+            library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        library.add_tokens(
+            [
+                tokenizers.AddedToken(token, normalized=normalized)
+                for token, normalized in self.added_tokens.items()
+            ]
+        )
+        return library
 
     @functools.cached_property
     def _spelled(self):
@@ -189,7 +260,8 @@ class BertTokenizer(base.Tokenizer):
                 self._entries,
                 max_bytes_per_word=normalization.MAX_WORD_BYTES,
                 token_out_type=tf.int32,
-                unknown_token=f"[{self.unk_id}]",
+                unknown_token=self._entries[self.unk_id],
+                no_pretokenization=not self.rules.split_as_usual,
             )
 
     @functools.cached_property
@@ -203,15 +275,22 @@ class BertTokenizer(base.Tokenizer):
         """The words of a text, and the entries of its added tokens."""
         words: list[str] = []
         for outside, written in matching.cut(text, self._written):
-            folded = plain.fold(outside, self.do_lower_case)
+            folded = plain.fold(outside, self.rules)
             for between, normalized in matching.cut(folded, self._normalized):
-                words += plain.split(between) + [self._entries[i] for i in normalized]
+                words += plain.split(between, self.rules)
+                words += [self._entries[i] for i in normalized]
             words += [self._entries[i] for i in written]
         return words
 
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are
-            return self._cut(texts, self._word_pieces.tokenize, lambda _, ids: ids)
+            return self._cut(texts, self._cut_normalized, lambda _, ids: ids)
+
+    def _cut_normalized(self, texts):
+        if self.rules.split_as_usual:
+            return self._word_pieces.tokenize(texts)
+        words = normalization.split(texts, self.rules)
+        return self._word_pieces.tokenize(words).merge_dims(1, 2)
 
     def _set_matched(self, ids):
         """Sets which texts are which added token, as written and as normalized."""
@@ -220,11 +299,11 @@ class BertTokenizer(base.Tokenizer):
         for token, is_normalized in self.added_tokens.items():
             if not is_normalized:
                 self._written[token] = ids[token]
-            elif folded := plain.fold(token, self.do_lower_case):
+            elif folded := plain.fold(token, self.rules):
                 self._normalized[folded] = ids[token]
 
     def _fold(self, texts):
-        return normalization.fold(tf.convert_to_tensor(texts), self.do_lower_case)
+        return normalization.fold(tf.convert_to_tensor(texts), self.rules)
 
     def _cut(
         self,
@@ -234,13 +313,15 @@ class BertTokenizer(base.Tokenizer):
     ) -> tf.RaggedTensor:
         """Normalizes and cuts texts [B], added tokens first, to ragged [B, (S)]."""
         if not self.added_tokens:
-            return cut_normalized(normalization.normalize(texts, self.do_lower_case))
+            return cut_normalized(normalization.normalize(texts, self.rules))
 
         def cut_written(between):
             return matching.tokenize(
                 self._fold(between),
                 self._normalized,
-                lambda texts: cut_normalized(normalization.hide_long_words(texts)),
+                lambda texts: cut_normalized(
+                    normalization.hide_long_words(texts, self.rules)
+                ),
                 value,
             )
 
@@ -248,22 +329,28 @@ class BertTokenizer(base.Tokenizer):
 
 
 def _distinct(
-    vocab: Sequence[str], ids: dict[str, int], added: Mapping[str, bool]
+    vocab: Sequence[str],
+    ids: dict[str, int],
+    added: Mapping[str, bool],
+    rules: normalization.WordRules,
 ) -> list[str]:
     """Replaces entries that are no word pieces; some would break the operation.
 
     They were added, are empty, have a later duplicate, or mix letters with characters
     that stand alone, as the stand-in "[7]" of entry 7 does; so it equals no entry kept.
+    Where a word may be "[7]", it is "[ 7]".
     """
-    are_pieces = [*map(is_piece, vocab)]
+    are_pieces = [is_piece(token, rules) for token in vocab]
+    space = "" if rules.splits_punctuation else " "
     if not any(are_pieces):
         raise errors.InputError(
             f"none of the {len(vocab)} tokens of the vocabulary can stand in a text; "
             "give the vocab.txt of the checkpoint"
         )
+    hidden = {*added, *matching.SPECIAL}  # a word may be "[MASK]" where "[7]" may
     return [
         token
-        if are_pieces[index] and ids[token] == index and token not in added
-        else f"[{index}]"
+        if are_pieces[index] and ids[token] == index and token not in hidden
+        else f"[{space}{index}]"
         for index, token in enumerate(vocab)
     ]

@@ -32,8 +32,9 @@ class Words:
     def __call__(self, content: tf.Tensor) -> tf.Tensor:
         """The words [W] of a scalar; too long ones have more than MAX_WORD_BYTES."""
         lines = tf.strings.split(content, "\n")
-        normalized = normalization.normalize(lines, self.do_lower_case)
-        return normalization.split(normalized).flat_values
+        rules = normalization.WordRules.usual(self.do_lower_case)
+        normalized = normalization.normalize(lines, rules)
+        return normalization.split(normalized, rules).flat_values
 
 
 @dataclasses.dataclass(frozen=True)

@@ -416,7 +416,7 @@ def tokenizer_config(config, tokenizer):
         return settings
     return {
         **settings,
-        "strip_accents": None,  # follows do_lower_case
-        "tokenize_chinese_chars": True,
+        "strip_accents": settings.get("strip_accents"),  # None: as do_lower_case is
+        "tokenize_chinese_chars": settings.get("tokenize_chinese_chars", True),
         "tokenizer_class": "BertTokenizer",
     }

@@ -4,7 +4,6 @@ import dataclasses
 import difflib
 import functools
 import glob
-import json
 import os
 
 from absl import logging
@@ -261,14 +260,6 @@ def _lower_case(directory):
         if not isinstance(lowers, bool):
             raise errors.InputError(
                 f"{path}: {key} is {lowers!r}; correct it to true or false"
-            )
-        if settings.get("strip_accents") == (not lowers):
-            logging.warning(
-                "%s: strip_accents is %s, but as in google-research/bert accents are "
-                "stripped where text is lower-cased, and nowhere else; words that have "
-                "accents become other tokens than this model was trained on",
-                path,
-                json.dumps(not lowers),
             )
         return lowers
     name = os.path.basename(os.path.normpath(directory))

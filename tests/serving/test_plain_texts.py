@@ -1,12 +1,13 @@
 """serving/plain_texts.py against the tokenizer in the graph."""
 
+import json
 import random
 
 import numpy as np
 import pytest
 
 from data_pipeline.classification import encoding, labels
-from data_pipeline.text import wordpiece
+from data_pipeline.text import normalization, wordpiece
 from serving import export, plain_texts
 
 LENGTH = 24
@@ -17,7 +18,8 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 def make(directory, *, lower=True, has_pairs=False, vocab=None, **settings):
     """The encoder in the graph, and the PlainTexts of its file; None without one."""
     vocab = vocab or SPECIAL + CHARACTERS + [f"##{char}" for char in CHARACTERS]
-    tokenizer = wordpiece.BertTokenizer(vocab, lower, settings.pop("added", None))
+    words = settings.pop("added", None), settings.pop("rules", None)
+    tokenizer = wordpiece.BertTokenizer(vocab, lower, *words)
     encoder = encoding.Encoder(tokenizer, LENGTH, has_pairs=has_pairs, **settings)
     module = export.ServedModel(())
     module.encoder = encoder
@@ -70,9 +72,31 @@ def test_other_characters_are_left_to_the_graph(tmp_path, text):
     assert plain.encode({"text": np.array(["a", "\u02ff"], object)}) is not None
 
 
+def test_an_id_beyond_the_vocabulary_is_refused(tmp_path):
+    make(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    raw["model"]["vocab"]["##a"] = 10**6
+    path.write_text(json.dumps(raw), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"it has an id of 1000000.*export the model"):
+        plain_texts.PlainTexts(str(tmp_path), ["text"], None)
+
+
+@pytest.mark.parametrize("values", [(1, 0, 0, 1), (0, 1, 1, 1)])
+def test_other_rules_of_words_are_in_the_file(tmp_path, values):
+    rules = normalization.WordRules(*map(bool, values))
+    encoder, plain = make(tmp_path, rules=rules)
+    lines = [f"{char} a{char}b ({char})" for char in CHARACTERS]
+    assert_equal(encoder, plain, lines)
+    usual, _ = make(tmp_path, lower=rules.lowers)
+    assert usual.tokenizer.to_ids(lines) != encoder.tokenizer.to_ids(lines)
+
+
 def test_other_tokenizers_and_choices_have_no_file(tmp_path):
     vocab = [*SPECIAL, "a", "new"]
     assert make(tmp_path, vocab=vocab, added={"new": False})[1] is None
     orders = labels.Labels(("x", "y"), pair_input="both_orders")
     assert make(tmp_path, has_pairs=True, label_set=orders)[1] is None
+    rules = normalization.WordRules(True, True, False, False)
+    assert make(tmp_path, rules=rules)[1] is None
     assert make(tmp_path, vocab=vocab)[1] is not None

@@ -10,6 +10,7 @@ import pytest
 
 import bert
 from contract import errors
+from data_pipeline.text import wordpiece
 from serving import search, search_encoders, search_index
 from tests import search_runs, tiny
 
@@ -87,6 +88,24 @@ def random_index(table, tmp_path):
 
 def ids(rows):
     return [[text_id for text_id, _, _ in row] for row in rows]
+
+
+def test_unknown_words_are_printed(table, tmp_path, monkeypatch, capsys, caplog):
+    table({"good sea": [1.0, 0.0], "good xyz": [0.0, 1.0]})
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "sea"]
+    open_source = search_encoders.open_source
+    tokenizer = wordpiece.BertTokenizer(vocab)
+    monkeypatch.setattr(
+        search_encoders,
+        "open_source",
+        lambda source: open_source(source)._replace(tokenizer=tokenizer),
+    )
+    (tmp_path / "texts.txt").write_text("good sea\ngood xyz\n")
+    build(tmp_path / "index", tmp_path / "texts.txt", "any")
+    assert "texts: of the first 2, 25 % [UNK]\n" in capsys.readouterr().out
+    (tmp_path / "texts.txt").write_text("good xyz\n" * 99 + "good sea\n")
+    build(tmp_path / "other", tmp_path / "texts.txt", "any")
+    assert "50% of 200 tokens are [UNK]" in caplog.text
 
 
 def test_answers_are_those_of_bert_load(built, model_dir):

@@ -53,8 +53,9 @@ class Job:
     output_files: tuple[str, ...]
     vocab_file: str
     settings: metadata.Metadata  # its counts are 0
-    gpt_tokenizer: str | None = None  # as in opening.open_vocabulary
-    allow_unknown_words: bool = False  # also where most tokens are [UNK]
+    gpt_tokenizer: str | None = None  # as in opening.open_vocabulary, and so is
+    split_words: str | None = None
+    refuses_unknown: bool = True  # texts of which most tokens are [UNK]
 
     @property
     def work_dir(self) -> str:
@@ -64,8 +65,12 @@ class Job:
     @property
     def tokenizer(self) -> base.Tokenizer:
         """The tokenizer of the text; see `load_tokenizer`."""
-        lowers = self.settings.do_lower_case
-        return load_tokenizer(self.vocab_file, lowers, self.gpt_tokenizer)
+        return load_tokenizer(
+            self.vocab_file,
+            self.settings.do_lower_case,
+            self.gpt_tokenizer,
+            self.split_words,
+        )
 
     @property
     def num_tasks(self) -> int:
@@ -154,10 +159,15 @@ def load_plan(job: Job) -> UnitPlan:
 
 @functools.lru_cache(maxsize=2)
 def load_tokenizer(
-    vocab_file: str, lower: bool, gpt_tokenizer: str | None = None
+    vocab_file: str,
+    lower: bool,
+    gpt_tokenizer: str | None = None,
+    split_words: str | None = None,
 ) -> base.Tokenizer:
     """The tokenizer of a vocabulary, made and warmed up once in a process."""
-    tokenizer = opening.open_vocabulary(vocab_file, lower, gpt_tokenizer)
+    tokenizer = opening.open_vocabulary(
+        vocab_file, lower, gpt_tokenizer, split_words, checks=False
+    )
     tokenizer.tokenize(["first"])  # which takes longer than the second
     return tokenizer
 

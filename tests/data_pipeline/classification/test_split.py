@@ -63,6 +63,22 @@ def test_rows_become_tokens_and_label_ids(source, capsys):
     assert "5.3 tokens on average, 0 cut to 16" in out
 
 
+def unknown(count):
+    """Twenty rows of ten words, of which so many are unknown."""
+    text = "xyz " * count + "good " * (10 - count)
+    return [(text, label) for label in ("pos", "neg") * 10]
+
+
+def test_unknown_words_are_printed_and_refused_above_a_half(source, capsys, caplog):
+    load(source(train=unknown(0)), ["train"])
+    assert "0 cut to 16\n" in capsys.readouterr().out and not caplog.records
+    load(source(train=unknown(5)), ["train"])
+    assert "0 cut to 16, 50 % [UNK]\n" in capsys.readouterr().out
+    assert "train.tsv: 50% of 200 tokens are [UNK]" in caplog.text
+    with pytest.raises(ValueError, match=r"dev\.tsv: 60% of 200.*--nocheck_tokenizer"):
+        load(source(train=unknown(0), dev=unknown(6)), ["train", "dev"])
+
+
 def test_chunks_do_not_show(source, monkeypatch):
     table = source(train=ROWS * 5).read("train")
     encode = encoding.Encoder(TOKENIZER, 5)

@@ -86,7 +86,7 @@ def test_single_texts_and_pairs_mix(tokenizer):
 @pytest.mark.parametrize("ending", ["", "\n"])
 def test_file_is_measured(make_lines, ending):
     lines = make_lines("a b\n\na ||| b\na b c d e f g h" + ending)
-    assert lines.measure() == input_lines.Size(4, 4 + 2 + 5 + 8, 1)
+    assert lines.measure() == input_lines.Size(4, 4 + 2 + 5 + 8, 1, (0, 10))
 
 
 def test_empty_files_are_refused(make_lines):

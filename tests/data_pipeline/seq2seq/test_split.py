@@ -29,13 +29,12 @@ def test_rows_become_ids(load, capsys):
     assert out[0].startswith("train: 3 pairs from ")
     assert out[0].endswith(
         "train.tsv (reads 'source', 'target'); sources of 3.7 tokens on average, "
-        "0 cut to 16; targets of 3.0, 0 cut to 8; 1 tokens of targets are [UNK], which "
-        "the vocabulary cannot spell"
+        "0 cut to 16, 40 % [UNK]; targets of 3.0, 0 cut to 8, 16.7 % [UNK]"
     )
     (train,) = load({"train": ROWS}, lengths=(4, 3)).values()
     assert train.packed.lengths.tolist() == [4, 3, 3]
     assert train.target_ids.tolist() == [9, 11, 3, 8, 3, 9, 4, 3]
-    assert "1 cut to 4; targets of 2.7, 1 cut to 3" in capsys.readouterr().out
+    assert "1 cut to 4, 50 % [UNK]; targets of 2.7, 1 cut to 3" in capsys.readouterr().out
     summary = train.summary()
     assert (summary.count, summary.unit, summary.cut) == (3, "pairs", 1)
     assert summary.lengths.tolist() == [4, 3, 3]

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.tagging import graph, schemes
-from data_pipeline.text import offsets, wordpiece
+from data_pipeline.text import normalization, offsets, wordpiece
 
 TOKENIZER = wordpiece.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"])
 
@@ -36,6 +36,20 @@ def test_text_is_split_at_white_space_and_punctuation():
         places = zip(starts[:count], ends[:count], strict=True)
         assert [text[start:end] for start, end in places] == words[i]
         assert set(starts[count:]) | set(ends[count:]) <= {-1}
+
+
+@pytest.mark.parametrize(
+    ("cjk", "marks", "expected"),
+    [
+        (True, False, ["Mira's", "中", "文", "a"]),
+        (False, True, ["Mira", "'", "s", "中文a"]),
+        (False, False, ["Mira's", "中文a"]),
+    ],
+)
+def test_text_is_split_as_the_tokenizer_has_it(cjk, marks, expected):
+    rules = normalization.WordRules(False, False, cjk, marks)
+    words = offsets.split_words(tf.constant(["Mira's 中文a"]), rules)["words"]
+    assert [word.decode() for word in words.numpy()[0]] == expected
 
 
 def names_of(scheme):

@@ -162,6 +162,7 @@ def test_special_tokens_are_found_as_they_are_written(folder, files):
     ("content", "message"),
     [
         ({"<x>": SIZE + 1}, "the ids of its 1 tokens are not 70, 71, ...; correct t"),
+        ({"<x>": -1}, "the ids of its 1 tokens are not 70, 71, ..."),
         ({"<x>": SIZE, "<y>": SIZE}, "the ids of its 2 tokens are not 70, 71, ..."),
         ({"the": SIZE}, "['the'] cannot be added with these ids, because"),
         ({" ": SIZE}, "[' '] cannot be added with these ids, because they are empty"),
@@ -180,6 +181,13 @@ def test_wrong_settings_are_named(folder):
     write(folder, added_tokens={"<x>": SIZE})
     write(folder, tokenizer={"added_tokens": [{"content": "<x>", "single_word": True}]})
     with pytest.raises(ValueError, match="'<x>' is to match whole words alone"):
+        opened(folder)
+    entry = {"content": "[MASK]", "lstrip": True}  # no text becomes it here
+    write(folder, added_tokens={"<x>": SIZE, "[MASK]": 4})
+    write(folder, tokenizer={"added_tokens": [entry]})
+    assert opened(folder).added_tokens == {"<x>": True}
+    write(folder, tokenizer={"added_tokens": [{**entry, "content": "<x>"}]})
+    with pytest.raises(ValueError, match=r"'<x>' is to match.*\(lstrip\)"):
         opened(folder)
     for wrong in (["x"], 3):
         write(folder, tokenizer={"added_tokens": wrong})

@@ -84,7 +84,13 @@ def test_the_kind_follows_from_the_entries(tmp_path):
     assert isinstance(opening.open_vocabulary(path), gpt2.Gpt2Tokenizer)
     path = write_tokenizer(
         tmp_path,
-        normalizer={"type": "BertNormalizer", "lowercase": True},
+        normalizer={
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": None,
+            "lowercase": True,
+        },
         pre_tokenizer={"type": "BertPreTokenizer"},
         added_tokens=[],
         model={
@@ -181,6 +187,7 @@ def test_what_a_tokenizer_needs_besides_its_files(tmp_path):
             {"added_tokens": [{"id": 9, "content": "a"}]},
             "added_tokens says that 'a' has the id 9, and model.vocab says 1; give the",
         ),
+        ({"model__merges": [["a", "b", "c"]]}, "model.merges[0]: 'a b c' is no merge,"),
         ({"model__merges": ["c b"]}, "model.merges[0]: merge 'c b' needs the token"),
     ],
 )

@@ -38,6 +38,14 @@ def test_other_case_than_that_of_the_vocabulary_is_refused(vocab, lowers, messag
         check(vocab, lowers)
 
 
+def test_small_vocabularies_are_cased_where_most_entries_have_capitals():
+    words = [*SPECIAL, *map("".join, itertools.product("ACGT", repeat=3))]
+    check(words, False)
+    with pytest.raises(ValueError, match=r"\(64 entries have capitals.*--nocheck_case"):
+        check(words, True)
+    check([*words, *(f"{word.lower()}" for word in words[len(SPECIAL) :])], True)
+
+
 # tokenization.py, validate_case_matches_checkpoint.
 LOWER = [
     "uncased_L-24_H-1024_A-16",
@@ -80,9 +88,27 @@ def tokenizer_json(path, **changes):
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "The", "the", "##s", "cat"]
     special = [{"id": i, "content": vocab[i], "special": True} for i in range(4)]
     raw = {
-        "model": {"type": "WordPiece", "vocab": {t: i for i, t in enumerate(vocab)}},
+        "model": {
+            "type": "WordPiece",
+            "vocab": {t: i for i, t in enumerate(vocab)},
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+        },
         "added_tokens": [*special, {"id": 8, "content": "<b>", "normalized": False}],
-        "normalizer": {"type": "BertNormalizer", "lowercase": True},
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": None,
+            "lowercase": True,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "BertProcessing",
+            "cls": ["[CLS]", 2],
+            "sep": ["[SEP]", 3],
+        },
         **changes,
     }
     path.write_text(json.dumps(raw))

@@ -64,10 +64,11 @@ ODD = [
 
 
 @functools.cache
-def sharp(lower, added=()):
+def sharp(lower, added=(), rules=None):
     """Knows every character, beginning a word and within one."""
     known = [*original_words.ASSIGNED, *(f"##{c}" for c in original_words.ASSIGNED)]
-    return wordpiece.BertTokenizer([*SPECIAL, *known, *dict(added)], lower, dict(added))
+    vocab = [*SPECIAL, *known, *dict(added)]
+    return wordpiece.BertTokenizer(vocab, lower, dict(added), rules)
 
 
 def unequal(tokenizer, texts):
@@ -100,6 +101,36 @@ def test_texts_of_all_planes_have_the_ids_of_the_operations(lower):
     assert unknown < 0.2 * sum(map(len, other))  # else equality would mean little
 
 
+RULES = [  # lower-cases, strips accents, isolates ideographs, splits at punctuation
+    normalization.WordRules(*values)
+    for values in (
+        (True, False, True, True),
+        (True, True, False, True),
+        (True, False, False, True),
+        (False, True, False, True),
+        (False, False, True, False),
+        (True, False, False, False),
+    )
+]
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_other_rules_have_the_ids_of_the_operations(rules):
+    tokenizer, texts = sharp(None, (), rules), [*ODD, *any_texts(1000, 4)]
+    wrong = unequal(tokenizer, texts)
+    assert not [t for t in wrong if not {*map(ord, t)} & {*WITH_ACCENTS}]
+    tokenize = tf.function(tokenizer.tokenize, [tf.TensorSpec([None], tf.string)])
+    assert tokenize(tf.constant(texts)).to_list() == tokenizer.tokenize(texts).to_list()
+    usual = sharp(rules.lowers).to_ids(texts)
+    pairs = zip(usual, tokenizer.to_ids(texts), strict=True)
+    assert sum(a != b for a, b in pairs) > 50
+    # The library, whose tables are of other versions of Unicode.
+    known = [t for t in texts if max(t, default="") <= "\u02ff" and len(t) < 200]
+    known.remove("[MASK] ##a [UNK]")  # which is special there
+    encoded = tokenizer.library().encode_batch(known, add_special_tokens=False)
+    assert [row.ids for row in encoded] == tokenizer.to_ids(known)
+
+
 def test_classes_are_those_of_the_operations(monkeypatch):
     for char, name in CLASSES.items():
         expected = tf.strings.regex_full_match(char, rf"\p{{{name}}}").numpy()
@@ -108,7 +139,9 @@ def test_classes_are_those_of_the_operations(monkeypatch):
     assert not unequal(sharp(True), texts)
     # What Python says alone would be other words.
     monkeypatch.setattr(plain, "_CLASS", {})
-    for name in ("_CLEAN", "_NO_MARKS", "_APART"):
+    fresh = functools.cache(plain._apart.__wrapped__)
+    monkeypatch.setattr(plain, "_apart", fresh)
+    for name in ("_CLEAN", "_NO_MARKS"):
         table = plain._Table(getattr(plain, name)._replacement)
         monkeypatch.setattr(plain, name, table)
     is_new = [unicodedata.category(char) == "Cn" for char in CLASSES]
@@ -129,7 +162,7 @@ def test_every_code_point_has_the_ids_of_the_operations(lower):
 
 
 def test_every_character_makes_the_pieces_that_expressions_allow():
-    lone = normalization._LONE
+    lone = normalization.CASED.lone
     deleted = rf"{normalization._DELETED}\t\n\r\p{{Z}}"
     pattern = rf"(?:##)?[^{lone}{deleted}]+|[{lone}]"
     chars = original_words.ASSIGNED[::7]

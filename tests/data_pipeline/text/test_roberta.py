@@ -50,12 +50,24 @@ def tokenizer():
 
 
 def write_json(path, adds_space):
-    """What transformers 5 writes, as far as it is read."""
+    """What transformers 5 writes."""
     raw = {
         "version": "1.0",
         "added_tokens": [{"id": i, "content": VOCAB[i]} for i in (0, 1, 2, 3, MASK)],
         "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": adds_space},
+        "pre_tokenizer": {
+            "type": "ByteLevel",
+            "add_prefix_space": adds_space,
+            "trim_offsets": True,
+            "use_regex": True,
+        },
+        "post_processor": {
+            "type": "RobertaProcessing",
+            "cls": ["<s>", 0],
+            "sep": ["</s>", 2],
+            "trim_offsets": True,
+            "add_prefix_space": adds_space,
+        },
         "model": {
             "type": "BPE",
             "vocab": {token: i for i, token in enumerate(VOCAB)},

@@ -7,6 +7,7 @@ a no-break space is a space.
 import base64
 import itertools
 import json
+import math
 import struct
 
 import numpy as np
@@ -85,18 +86,37 @@ def write_model(path, kind, charsmap=CHARSMAP):
 
 
 def write_json(path, kind, charsmap=CHARSMAP):
-    """A tokenizer.json, as far as it is read."""
+    """A tokenizer.json as transformers 5 writes it; of ALBERT, as its settings are."""
     scored = [[piece, score] for piece, score in SCORED]
     if kind == "albert":
         vocab = [*([piece, 0.0] for piece in ALBERT_SPECIAL), *scored]
     else:
         vocab = [*([piece, 0.0] for piece in XLM_SPECIAL), *scored, ["<mask>", 0.0]]
     encoded = base64.b64encode(charsmap).decode()
-    normalizer = {"type": "Precompiled", "precompiled_charsmap": encoded}
+    steps = [{"type": "Precompiled", "precompiled_charsmap": encoded}]
+    if kind == "albert" and not (path.parent / "tokenizer_config.json").exists():
+        steps = [{"type": t} for t in ("NFKD", "StripAccents", "Lowercase")] + steps
+    if kind == "albert":
+        quotes = ({"String": "``"}, {"String": "''"})
+        quotes = ({"type": "Replace", "pattern": q, "content": '"'} for q in quotes)
+        steps = [*quotes, *steps]
+    cls, sep = (2, 3) if kind == "albert" else (0, 2)
+    ends = {"cls": [vocab[cls][0], cls], "sep": [vocab[sep][0], sep]}
+    post = {"type": "BertProcessing", **ends}
+    if kind != "albert":
+        post |= {"type": "RobertaProcessing", "trim_offsets": True}
+        post["add_prefix_space"] = True
+    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}
+    space["split"] = True
     raw = {
         "version": "1.0",
         "added_tokens": [{"id": 1, "content": vocab[1][0]}],
-        "normalizer": {"type": "Sequence", "normalizers": [normalizer]},
+        "normalizer": {"type": "Sequence", "normalizers": steps},
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [{"type": "WhitespaceSplit"}, space],
+        },
+        "post_processor": post,
         "model": {"type": "Unigram", "unk_id": 3, "vocab": vocab},
     }
     path.write_text(json.dumps(raw), encoding="utf-8")
@@ -321,3 +341,57 @@ def test_added_tokens_that_are_no_pieces_are_refused(tmp_path, token):
     (tmp_path / "tokenizer.json").write_text(json.dumps(raw), encoding="utf-8")
     with pytest.raises(errors.InputError, match="is no unigram model"):
         opening.open_vocabulary(path)
+
+
+# Bytes of a stranger, which SentencePiece takes as they are.
+
+
+def damaged(charsmap):
+    """A map with a child, a text and a size that lie beyond it."""
+    size = int.from_bytes(charsmap[:4], "little")
+    units = list(struct.unpack_from(f"<{size // 4}I", charsmap, 4))
+    texts = charsmap[4 + size :]
+    leaf = next(i for i, unit in enumerate(units) if unit >> 31)
+    for place, value in ((0, units[0] | 1 << 29), (leaf, len(texts) | 1 << 31)):
+        changed = [*units[:place], value, *units[place + 1 :]]
+        yield charsmap[:4] + struct.pack(f"<{len(units)}I", *changed) + texts
+    yield struct.pack("<I", size + 4) + charsmap[4:]
+    yield struct.pack("<I", 1 << 31) + charsmap[4:]
+    yield struct.pack("<I", 400) + bytes(range(256)) * 4
+    yield b"abc"
+
+
+@pytest.mark.parametrize("write", [write_model, write_json])
+def test_damaged_maps_are_refused_before_they_are_used(tmp_path, write):
+    path = tmp_path / ("tokenizer.json" if write is write_json else "m.model")
+    for charsmap in damaged(CHARSMAP):
+        with pytest.raises(errors.InputError, match="its map is damaged"):
+            opening.open_vocabulary(write(path, "xlm", charsmap))
+    assert opening.open_vocabulary(write(path, "xlm", CHARSMAP))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda raw: raw["model"]["vocab"][6].__setitem__(1, math.nan), "not finite"),
+        (lambda raw: raw["model"]["vocab"][6].__setitem__(0, ""), "a piece is empty"),
+        (
+            lambda raw: raw["model"]["vocab"][6].__setitem__(0, "s"),
+            "a piece is empty, or there twice",
+        ),
+        (
+            lambda raw: raw["normalizer"]["normalizers"][-1].update(
+                precompiled_charsmap="!!"
+            ),
+            "is no unigram model",
+        ),
+    ],
+)
+def test_odd_pieces_are_refused(tmp_path, change, problem):
+    path = tmp_path / "tokenizer.json"
+    write_json(path, "xlm")
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    change(raw)
+    path.write_text(json.dumps(raw), encoding="utf-8")
+    with pytest.raises(errors.InputError, match=problem):
+        opening.open_vocabulary(str(path))

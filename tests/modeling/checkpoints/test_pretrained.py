@@ -98,22 +98,6 @@ def test_damaged_tokenizer_config_is_named(tmp_path, text, message):
     assert str(caught.value).startswith(f"{folder}/tokenizer_config.json: {message}")
 
 
-@pytest.mark.parametrize(
-    ("lowers", "strips", "is_warned"),
-    [(True, False, True), (False, True, True), (False, False, False)],
-)
-def test_accents_that_would_be_lost_are_warned_of(
-    tmp_path, caplog, lowers, strips, is_warned
-):
-    folder = hugging_face_model(tmp_path / "model")
-    settings = {"do_lower_case": lowers, "strip_accents": strips}
-    write(folder / "tokenizer_config.json", settings)
-    assert pretrained.locate(folder).do_lower_case is lowers
-    warned = [record.getMessage() for record in caplog.records]
-    assert len(warned) == is_warned
-    assert all("tokenizer_config.json: strip_accents is " in text for text in warned)
-
-
 def test_path_that_is_no_hub_id(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for spec in ("gone", "./a/b", "~/b", "a/b/c"):
