@@ -3,9 +3,9 @@
 import dataclasses
 import difflib
 import functools
-import glob
 import json
 import os
+import pathlib
 
 from absl import logging
 
@@ -94,7 +94,7 @@ def look_in(spec, name="--pretrained"):
         return next((path for path in paths if remote_files.exists(path)), "")
 
     def only(pattern):
-        paths = remote_files.matching(os.path.join(directory, pattern))
+        paths = remote_files.matching(directory, pattern)
         return paths[0] if len(paths) == 1 else ""
 
     if not first(CONFIG_FILES):
@@ -283,7 +283,7 @@ def _download(hub_id, name):
     get = functools.partial(huggingface_hub.snapshot_download, hub_id)
     try:
         directory = get(allow_patterns=files)
-        if not any(glob.iglob(f"{directory}/**/*.safetensors", recursive=True)):
+        if not any(pathlib.Path(directory).rglob("*.safetensors")):
             get(allow_patterns=[*tf_keras_h5.FILES, tf_keras_h5.SHARDS])
         return directory
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:

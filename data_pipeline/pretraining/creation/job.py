@@ -22,6 +22,7 @@ is written whole under its name, so what is there need not be done again:
 
 import dataclasses
 import functools
+import glob
 import json
 import os
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, errors, json_files, wording
+from contract import atomic_files, errors, json_files, remote_files, wording
 from data_pipeline.pretraining import metadata
 from data_pipeline.tables import file_patterns
 from data_pipeline.text import base, opening
@@ -174,7 +175,9 @@ def begin(job: Job) -> list[int]:
         tf.io.gfile.makedirs(job.work_dir)
         atomic_files.write_json(path, record, shared=True)
     for output in job.output_files:
-        for left in tf.io.gfile.glob(f"{output}{atomic_files.SUFFIX}-*"):
+        directory, name = os.path.split(output)
+        unfinished = f"{glob.escape(name)}{atomic_files.SUFFIX}-*"
+        for left in remote_files.matching(directory, unfinished):
             atomic_files.remove(left)  # of a killed `tasks.assemble`
     return [
         index

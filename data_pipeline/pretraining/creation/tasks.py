@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, features, json_files
+from contract import atomic_files, features, json_files, remote_files
 from data_pipeline.pretraining import metadata
 from data_pipeline.pretraining.creation import blocks, sentence_pairs
 from data_pipeline.pretraining.creation import job as creation_job
@@ -104,7 +104,7 @@ def totals(job: creation_job.Job) -> dict[str, int]:
     """The sums of all counts over everything that is written."""
     counts = [
         json_files.read_object(path)
-        for path in tf.io.gfile.glob(job.path("unit-*.json"))
+        for path in remote_files.matching(job.work_dir, "unit-*.json")
     ]
     names = _instances(job).COUNTS
     return {name: sum(count[name] for count in counts) for name in names}
