@@ -176,6 +176,10 @@ def test_a_run_in_a_project_folder_keeps_its_tables(model_dir, table_dir, tmp_pa
         names = {p.name for p in project.rglob("*") if "events" not in p.name}
         written = written or names
         assert names == written
+    missing = f"--init_checkpoint={tmp_path}/nowhere/bert_model.ckpt"
+    assert "nowhere/bert_model.ckpt: no " in tiny.refuse(
+        "run_classifier", *command, missing
+    )
     line = tiny.refuse("run_classifier", *command[:-1], f"--output_dir={tmp_path}/x[1]")
     assert "x[1]: TensorFlow reads brackets" in line and "rename" in line
 

@@ -169,9 +169,10 @@ def all_checkpoints(directory: str) -> list[str]:
 
 
 def identity(path: str) -> dict[str, str]:
-    """A digest of initial weights, wherever they are; {} without a file.
+    """A digest of initial weights, wherever they are.
 
     `path` is a prefix, a file or a directory, as for --init_checkpoint, or "".
+    InputError is raised where no weights are.
     """
     if not path:
         return {"init_checkpoint": "random weights"}
@@ -187,7 +188,11 @@ def identity(path: str) -> dict[str, str]:
     files = sorted(
         file for each in patterns for file in remote_files.matching(directory, each)
     )
-    return {"init_checkpoint": f"digest {remote_files.digest(files)}"} if files else {}
+    if not files:
+        raise errors.InputError(
+            f"--init_checkpoint={path}: no weights there; correct the path"
+        )
+    return {"init_checkpoint": f"digest {remote_files.digest(files)}"}
 
 
 def step_of(prefix: str) -> int:
