@@ -72,7 +72,8 @@ def begin() -> None:
 def end() -> None:
     """Ends the filter, if it runs, once all that was written is passed on.
 
-    sys.stderr stays what `begin` made it: bars that are open write to that. Processes that were forked meanwhile stay filtered.
+    sys.stderr stays what `begin` made it: bars that are open write to that. Processes
+    that were forked meanwhile stay filtered.
     """
     global _running
     running, _running = _running, None
