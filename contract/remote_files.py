@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from contract import errors
 from contract.tensorflow_later import tf
 
 _BLOCK_BYTES = 1 << 16  # read at each end of a file; an .index of weights is smaller
@@ -58,9 +59,27 @@ def is_dir(path: str | os.PathLike[str]) -> bool:
     return (tf.io.gfile if is_remote(path) else os.path).isdir(path)
 
 
-def matching(pattern: str) -> list[str]:
-    """The local or remote paths that a pattern matches, sorted."""
+def matching(directory: str, pattern: str) -> list[str]:
+    """The local or remote paths in a directory that a pattern matches, sorted.
+
+    Brackets and stars in the name of the directory stand for themselves.
+    """
+    pattern = os.path.join(glob.escape(directory), pattern)
     return sorted((tf.io.gfile if is_remote(pattern) else glob).glob(pattern))
+
+
+def refuse_patterns(path: str | os.PathLike[str], name: str) -> None:
+    """Refuses a path for checkpoints that TensorFlow would read as a pattern.
+
+    Raises:
+        InputError: the path has brackets, stars or question marks.
+    """
+    path = os.fspath(path)
+    if glob.escape(path) != path:
+        raise errors.InputError(
+            f"{name}={path}: TensorFlow reads brackets, stars and question marks in "
+            "the path of a checkpoint as a pattern; rename the directory"
+        )
 
 
 def digest(paths: Sequence[str]) -> str:

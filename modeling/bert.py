@@ -110,7 +110,8 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
         if position_ids is None:
             positions = positions[first : first + ops.shape(input_ids)[1]]  # [S, D]
         else:
-            positions = ops.take(positions, first + position_ids, axis=0)
+            # A product has a dense gradient, whose norm does not depend on the packing.
+            positions = ops.take(1.0 * positions, first + position_ids, axis=0)
         hidden = kernels.norm_of_sum(
             self.norm, words, segments + positions, rate=0.0, seed=seed, site=0
         )

@@ -101,7 +101,9 @@ class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
         if position_ids is None:
             position_ids = ops.arange(ops.shape(input_ids)[1])  # [S]
         if config.norm_first:
-            positions = ops.take(self.position_embeddings, position_ids, axis=0)
+            # A product has a dense gradient, whose norm does not depend on the packing.
+            table_of_positions = 1.0 * self.position_embeddings
+            positions = ops.take(table_of_positions, position_ids, axis=0)
         else:
             positions = ops.take(table, position_ids + config.vocab_size, axis=0)
         # No id may read a position: beyond the tokens it is beyond the table as well.

@@ -5,9 +5,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-import tensorflow as tf
-
-from contract import atomic_files, file_names, outcomes
+from contract import atomic_files, file_names, outcomes, remote_files
 from reports import pictures, svg
 from reports.measures import class_scores
 from reports.pages import model_card, record, run_page, usage
@@ -56,9 +54,12 @@ def write(rows: outcomes.Outcomes | None, directory: str, **facts: Any) -> None:
 
 def write_all(directory: str) -> None:
     """Writes report.html of the runs below a directory, of a grid or of seeds."""
-    patterns = [record.get_path(os.path.join(directory, below)) for below in _BELOW]
-    places = map(os.path.dirname, sorted(tf.io.gfile.glob(patterns)))
-    runs = {place: record.read(place) for place in places}
+    paths = (
+        path
+        for below in _BELOW
+        for path in remote_files.matching(directory, record.get_path(below))
+    )
+    runs = {place: record.read(place) for place in map(os.path.dirname, sorted(paths))}
     if not runs:
         return
     path = os.path.join(directory, file_names.REPORT_PAGE)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from contract import atomic_files, errors, tf_serving
+from contract import atomic_files, errors, remote_files, tf_serving
 from contract import features as feature_names
 from serving.protocol import warmup
 from terminal import progress
@@ -322,7 +322,9 @@ def save(
 
     Raises:
         OSError: the version cannot be written.
+        InputError: TensorFlow would read `export_dir` as a pattern.
     """
+    remote_files.refuse_patterns(export_dir, "export_dir")
     target = os.path.join(export_dir, str(latest_version(export_dir) + 1))
     temporary = os.path.join(export_dir, "incomplete")
     _remove(temporary)  # of a process that was killed

@@ -31,9 +31,9 @@ _ABOUT_GPU = re.compile(
 # The driver of an NVIDIA GPU puts these there; dxg is that of Windows' Linux.
 _GPU_FILES = ("/dev/nvidia*", "/dev/dxg", "/proc/driver/nvidia")
 _PATIENCE_SECONDS = 1.0  # to wait for the filter's last line
-# While the filter runs: the id of the process that began it, the filter's process,
-# sys.stderr before, and sys.stderr now, which the filter does not read.
-_running: tuple[int, Any, Any, Any] | None = None
+# While the filter runs: the id of the process that began it, the filter's process, and
+# sys.stderr, which the filter does not read.
+_running: tuple[int, Any, Any] | None = None
 
 
 def begin() -> None:
@@ -64,7 +64,7 @@ def begin() -> None:
     process.stdin.close()
     encoding, on_error = sys.stderr.encoding, sys.stderr.errors
     past = os.fdopen(terminal, "w", 1, encoding, on_error, closefd=False)
-    _running = os.getpid(), process, sys.stderr, past
+    _running = os.getpid(), process, past
     sys.stderr = past
     atexit.register(end)
 
@@ -72,16 +72,15 @@ def begin() -> None:
 def end() -> None:
     """Ends the filter, if it runs, once all that was written is passed on.
 
-    Processes that were forked meanwhile stay filtered.
+    sys.stderr stays what `begin` made it: bars that are open write to that. Processes
+    that were forked meanwhile stay filtered.
     """
     global _running
     running, _running = _running, None
     if running is None or running[0] != os.getpid():
         return
-    _, process, before, past = running
+    _, process, past = running
     os.dup2(past.fileno(), 2)  # closes the pipe
-    if sys.stderr is past:
-        sys.stderr = before
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_PATIENCE_SECONDS)
 
@@ -90,7 +89,8 @@ def has_gpu() -> bool:
     """Whether there is an NVIDIA GPU or its driver, and CUDA may use it."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return False
-    return any(map(glob.glob, _GPU_FILES)) or shutil.which("nvidia-smi") is not None
+    devices = map(glob.glob, _GPU_FILES)  # noqa: TID251 patterns of its own
+    return any(devices) or shutil.which("nvidia-smi") is not None
 
 
 def is_dropped(line: bytes, *, has_gpu: bool) -> bool:

@@ -198,4 +198,8 @@ class Progress:
     def close(self) -> None:
         """Takes the bar away, or ends its line if it stays."""
         if self._bar is not None:
+            if (
+                not self._stays
+            ):  # tqdm leaves a bar that a line has drawn before its delay
+                self._bar.clear()
             self._bar.close()

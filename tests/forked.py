@@ -118,7 +118,7 @@ class Server:
 
 def cluster(count):
     """The variables of each of `count` processes that find each other by them."""
-    addresses = [f"127.0.0.1:{port}" for port in _free_ports(count)]
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
     return [
         {
             "TF_CONFIG": json.dumps(
@@ -132,7 +132,7 @@ def cluster(count):
     ]
 
 
-def _free_ports(count):
+def free_ports(count):
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))

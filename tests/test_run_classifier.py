@@ -152,6 +152,38 @@ def test_rows_of_a_batch_with_a_loss_that_is_no_number_are_named(
     assert "the last checkpoint is of step 0" in caplog.text
 
 
+def test_a_run_in_a_project_folder_keeps_its_tables(model_dir, table_dir, tmp_path):
+    project = tmp_path / "project"
+    for split, folder in {"train": "train", "dev": "eval"}.items():
+        (project / folder).mkdir(parents=True)
+        shutil.copy(table_dir / f"{split}.tsv", project / folder)
+    theirs = {path: path.read_bytes() for path in project.rglob("*.tsv")}
+    command = (
+        f"--pretrained={model_dir}",
+        f"--train_file={project}/train/train.tsv",
+        f"--dev_file={project}/eval/dev.tsv",
+        *("--do_train", *BRIEF, "--max_seq_length=16", f"--output_dir={project}"),
+    )
+    written = set()
+    for more, line in (
+        ((), "training: step 0 to "),
+        ((), "nothing to train"),
+        (("--overwrite_output_dir",), "training: step 0 to "),
+    ):
+        done = tiny.succeed("run_classifier", *command, *more)
+        assert line in done.out + done.err
+        assert {path: path.read_bytes() for path in theirs} == theirs
+        names = {p.name for p in project.rglob("*") if "events" not in p.name}
+        written = written or names
+        assert names == written
+    missing = f"--init_checkpoint={tmp_path}/nowhere/bert_model.ckpt"
+    assert "nowhere/bert_model.ckpt: no " in tiny.refuse(
+        "run_classifier", *command, missing
+    )
+    line = tiny.refuse("run_classifier", *command[:-1], f"--output_dir={tmp_path}/x[1]")
+    assert "x[1]: TensorFlow reads brackets" in line and "rename" in line
+
+
 @pytest.mark.slow
 def test_run_does_not_claim_flags_that_it_was_not_trained_with(trained, tmp_path):
     path = tmp_path / "run"

@@ -5,6 +5,7 @@
 determine the order of the data and every dropout mask.
 """
 
+import glob
 import json
 import os
 import re
@@ -91,7 +92,8 @@ class RunCheckpoints:
             if step_of(p) != state.get("best_step")
         ]
         for path in dropped:
-            for file in tf.io.gfile.glob(f"{path}.*"):
+            name = os.path.basename(path)
+            for file in remote_files.matching(self.directory, f"{name}.*"):
                 tf.io.gfile.remove(file)
         kept = [path for path in kept if path not in dropped]
         best = [path for path in kept if step_of(path) == state.get("best_step")]
@@ -104,9 +106,8 @@ class RunCheckpoints:
         Raises ValueError if none of them is readable, or one belongs to another model.
         """
         if self._writes:
-            for left in tf.io.gfile.glob(
-                f"{self.directory}/{file_names.CHECKPOINT_PREFIX}-*{atomic_files.SUFFIX}*"
-            ):
+            unfinished = f"{file_names.CHECKPOINT_PREFIX}-*{atomic_files.SUFFIX}*"
+            for left in remote_files.matching(self.directory, unfinished):
                 tf.io.gfile.remove(left)  # of a process that was killed while saving
         prefixes = all_checkpoints(self.directory)
         for prefix in reversed(prefixes):
@@ -162,15 +163,16 @@ def _read_state(path: str) -> dict[str, Any]:
 
 def all_checkpoints(directory: str) -> list[str]:
     """Prefixes of the complete checkpoints in a directory, by step."""
-    paths = tf.io.gfile.glob(os.path.join(directory, "model.ckpt-*.index"))
+    paths = remote_files.matching(directory, "model.ckpt-*.index")
     prefixes = [path[: -len(".index")] for path in paths if _NAME.search(path)]
     return sorted(prefixes, key=step_of)
 
 
 def identity(path: str) -> dict[str, str]:
-    """A digest of initial weights, wherever they are; {} without a file.
+    """A digest of initial weights, wherever they are.
 
     `path` is a prefix, a file or a directory, as for --init_checkpoint, or "".
+    InputError is raised where no weights are.
     """
     if not path:
         return {"init_checkpoint": "random weights"}
@@ -179,11 +181,18 @@ def identity(path: str) -> dict[str, str]:
         path = os.path.dirname(path) or "."
     if tf.io.gfile.isdir(path):
         path = checkpoint.latest(path) or path
-    patterns = [path, f"{path}.index", f"{path}.data-*"]
+    directory, name = os.path.split(path)
+    patterns = [glob.escape(name) + ending for ending in ("", ".index", ".data-*")]
     if tf.io.gfile.isdir(path):
-        patterns = [os.path.join(path, f"*{ending}") for ending in _WEIGHTS]
-    files = sorted(file for each in patterns for file in tf.io.gfile.glob(each))
-    return {"init_checkpoint": f"digest {remote_files.digest(files)}"} if files else {}
+        directory, patterns = path, [f"*{ending}" for ending in _WEIGHTS]
+    files = sorted(
+        file for each in patterns for file in remote_files.matching(directory, each)
+    )
+    if not files:
+        raise errors.InputError(
+            f"--init_checkpoint={path}: no weights there; correct the path"
+        )
+    return {"init_checkpoint": f"digest {remote_files.digest(files)}"}
 
 
 def step_of(prefix: str) -> int:

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, file_names, json_files
+from contract import atomic_files, file_names, json_files, remote_files
 from training import inference, tensorboard
 from training.distribution import devices, processor
 
@@ -125,7 +125,7 @@ def collect(
         seconds: that the command took.
     """
     directory = settings.output_dir
-    weights = os.path.join(directory, f"{file_names.CHECKPOINT_PREFIX}-*.index")
+    weights = f"{file_names.CHECKPOINT_PREFIX}-*.index"
     where = devices.describe(settings.strategy).removeprefix("devices: ")
     command: Any
     trained: dict[str, Any]
@@ -150,7 +150,7 @@ def collect(
         "command": settings.command,
         "training_command": command,
         "flags": {**settings.flags, **trained},
-        "has_weights": bool(tf.io.gfile.glob(weights)),
+        "has_weights": bool(remote_files.matching(directory, weights)),
         "has_export": tf.io.gfile.isdir(os.path.join(directory, "export")),
         "environment": {
             "precision": settings.describe(model),

@@ -140,6 +140,10 @@ def start(
         {**settings.identity, **identity, "seed": settings.seed} if trains else {}
     )
     resumes = run_directory.resumes(output_dir, identity, overwrite=overwrite)
+    if trains:
+        run_directory.check(
+            output_dir, overwrite=overwrite, files=files, flags=settings.flags
+        )
     checksum = zlib.crc32(json.dumps([identity, resumes], sort_keys=True).encode())
     devices.check_agreement(
         settings.strategy, checksum, "model, data and output directory"

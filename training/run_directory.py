@@ -1,29 +1,39 @@
 """The files of a run beside its checkpoints, and which run a directory belongs to."""
 
 import contextlib
+import fnmatch
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from contract import atomic_files, errors, export_formats, file_names, json_files
+from contract import (
+    atomic_files,
+    errors,
+    export_formats,
+    file_names,
+    json_files,
+    remote_files,
+)
 from training import checkpoints, facts, tensorboard
 
 _EXPORTING = "exporting.json"  # what a command exports, until it ends
-# What --overwrite_output_dir removes: what runs write, and nothing else.
-_OWN_PATTERNS = (
+# What runs write, as patterns below their directory, and all that
+# --overwrite_output_dir removes.
+_WRITTEN = (
     f"{file_names.CHECKPOINT_PREFIX}-*",
     "checkpoint",
     f"*{atomic_files.SUFFIX}*",
-    file_names.RUN,
     f"*{tensorboard.HPARAMS_SUFFIX}",
     file_names.EVAL_RESULTS,
     file_names.TEST_RESULTS,
     file_names.TEST_PREDICTIONS,
     file_names.TEST_TEXTS,
-    f"*{file_names.TF_RECORD_ENDING}",
+    file_names.TEST_VECTORS,
+    file_names.FEW_LABELS,
+    *(f"{name}{file_names.TF_RECORD_ENDING}" for name in ("train", "eval", "predict")),
     file_names.LABEL_MAP,
     # Of these a later run may have none.
     file_names.GENERATION_CONFIG,
@@ -37,13 +47,18 @@ _OWN_PATTERNS = (
     file_names.REPORT_PAGE,
     file_names.EXPLANATIONS,
     _EXPORTING,
-)
-_OWN_DIRECTORIES = (
-    "train",
-    "eval",
-    *map(export_formats.folder, export_formats.FORMATS),
+    *(f"{split}/events.out.tfevents.*" for split in ("train", "eval")),
+    "train/plugins/profile",
+    *(f"eval/{name}" for name in tensorboard.PROJECTOR_FILES),
+    *(f"{export_formats.folder(name)}/[0-9]*" for name in export_formats.FORMATS),
     file_names.FEATURE_CACHE,  # of earlier versions
+    file_names.RUN,  # last, so that a killed `clear` can go on
 )
+# Removed where nothing is left in them.
+_FOLDERS = ("train/plugins", "train", "eval")
+_FOLDERS += tuple(map(export_formats.folder, export_formats.FORMATS))
+# Flags whose value is a directory of weights, a checkpoint, or a file of them.
+_WEIGHTS_FLAGS = frozenset({"pretrained", "init_checkpoint", "teacher"})
 
 
 def resumes(directory: str, identity: Mapping[str, Any], *, overwrite: bool) -> bool:
@@ -53,6 +68,7 @@ def resumes(directory: str, identity: Mapping[str, Any], *, overwrite: bool) -> 
     evaluation, which goes with any run. Raises ValueError if another run is there,
     naming the difference, or if `directory` is a file.
     """
+    remote_files.refuse_patterns(directory, "--output_dir")
     if tf.io.gfile.exists(directory) and not tf.io.gfile.isdir(directory):
         raise errors.InputError(
             f"--output_dir={directory} is a file; name a directory, new or not"
@@ -96,14 +112,85 @@ def _identity(path: str) -> dict[str, Any]:
         ) from error
 
 
+def check(
+    directory: str,
+    *,
+    overwrite: bool,
+    files: Mapping[str, str],
+    flags: Mapping[str, Any],
+) -> None:
+    """Refuses to replace files that no run wrote, or to remove what the run reads.
+
+    Args:
+        overwrite: whether `clear` comes before the run.
+        files: {name: text} that the run writes beside its weights.
+        flags: {name: value}, among them the paths that the run reads.
+
+    Raises:
+        InputError: names the file.
+    """
+    if not tf.io.gfile.exists(os.path.join(directory, file_names.RUN)):
+        foreign = [name for name in files if _differs(directory, name, files[name])]
+        if overwrite:
+            checkpoints_there = checkpoints.all_checkpoints(directory)
+            foreign += map(os.path.basename, checkpoints_there[:1])
+        if foreign:
+            raise errors.InputError(
+                f"--output_dir={directory} has another {foreign[0]} and no "
+                f"{file_names.RUN}, so no run wrote it; choose another directory"
+            )
+    if overwrite:
+        written = _written(directory)
+        for flag, value in flags.items():
+            if isinstance(value, str) and (lost := _lost(flag, value, written)):
+                raise errors.InputError(
+                    f"--overwrite_output_dir removes {lost}, which --{flag}={value} "
+                    "reads; choose another --output_dir"
+                )
+
+
+def _differs(directory: str, name: str, text: str) -> bool:
+    path = os.path.join(directory, name)
+    if not remote_files.exists(path):
+        return False
+    with remote_files.open_file(path) as file:
+        return file.read() != text.encode()
+
+
+def _lost(flag: str, value: str, written: Sequence[str]) -> str:
+    """The first written file that a flag's comma-separated paths and globs name."""
+    for part in map(os.path.abspath, filter(None, value.split(","))):
+        for path in written:
+            place = os.path.abspath(path)
+            if (
+                place in (part, f"{part}.index")
+                or fnmatch.fnmatchcase(place, part)
+                or (flag in _WEIGHTS_FLAGS and os.path.dirname(place) == part)
+            ):
+                return path
+    return ""
+
+
+def _written(directory: str) -> list[str]:
+    """Paths of what an earlier run wrote; none where no run.json shows a run."""
+    if not tf.io.gfile.exists(os.path.join(directory, file_names.RUN)):
+        return []
+    paths = (
+        path
+        for pattern in _WRITTEN
+        for path in remote_files.matching(directory, pattern)
+    )
+    return list(dict.fromkeys(paths))
+
+
 def clear(directory: str) -> None:
     """Removes what an earlier run wrote, and nothing else."""
-    for pattern in _OWN_PATTERNS:
-        for path in tf.io.gfile.glob(os.path.join(directory, pattern)):
-            tf.io.gfile.remove(path)
-    for name in _OWN_DIRECTORIES:
+    for path in _written(directory):
+        remove = tf.io.gfile.rmtree if tf.io.gfile.isdir(path) else tf.io.gfile.remove
+        remove(path)
+    for name in _FOLDERS:
         path = os.path.join(directory, name)
-        if tf.io.gfile.isdir(path):
+        if tf.io.gfile.isdir(path) and not tf.io.gfile.listdir(path):
             tf.io.gfile.rmtree(path)
 
 
@@ -163,8 +250,7 @@ def export_once(settings: Any, step: int, export: Callable[[], str]) -> str:
     `settings` are a run.Settings, also in `end`, which comes when a command is done.
     """
     path = os.path.join(settings.output_dir, _EXPORTING)
-    pattern = os.path.join(settings.output_dir, "export*", "[0-9]*")
-    versions = tf.io.gfile.glob(pattern)
+    versions = remote_files.matching(settings.output_dir, "export*/[0-9]*")
     begun = {"command": settings.command, "step": step, "before": versions}
     earlier = json_files.read_object(path) if tf.io.gfile.exists(path) else {}
     before = earlier.get("before", versions)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorboard.plugins import projector
 from tensorboard.plugins.hparams import api, api_pb2, summary
 
-from contract import atomic_files
+from contract import atomic_files, remote_files
 from terminal import native_log, progress
 from training import inference, metrics, train_step
 
@@ -22,6 +22,8 @@ LAYER_MIX = "layer_mix"  # group of curves, and part of a run's record
 HPARAMS_SUFFIX = ".hparams"
 MAX_PROJECTED = 5000  # a browser turns so many rows without effort
 _PROJECTOR_CONFIG = "projector_config.pbtxt"  # TensorBoard's name
+_VECTORS, _METADATA = "vectors.tsv", "metadata.tsv"
+PROJECTOR_FILES = (_PROJECTOR_CONFIG, _VECTORS, _METADATA)
 # The projector's files are read line by line and cell by cell, without quotes.
 _ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
@@ -268,8 +270,7 @@ def write_hparams(
 def _replacing_hparams(directory: str) -> Iterator[None]:
     """Writes summaries to a new file, in place of one from an earlier command."""
     with _writing(directory):
-        pattern = os.path.join(directory, f"*{HPARAMS_SUFFIX}")
-        for path in tf.io.gfile.glob(pattern):
+        for path in remote_files.matching(directory, f"*{HPARAMS_SUFFIX}"):
             tf.io.gfile.remove(path)
         writer = tf.summary.create_file_writer(
             directory, filename_suffix=HPARAMS_SUFFIX
@@ -305,7 +306,7 @@ def write_projector(
     config = projector.ProjectorConfig()
     embedding = config.embeddings.add()
     embedding.tensor_name = "dev"
-    embedding.tensor_path, embedding.metadata_path = "vectors.tsv", "metadata.tsv"
+    embedding.tensor_path, embedding.metadata_path = _VECTORS, _METADATA
     embedding.tensor_shape.extend(vectors.shape)
     table = [cells, *zip(*cells.values(), strict=True)]
     directory = os.path.join(output_dir, "eval")  # with curves: TensorBoard looks there

@@ -28,7 +28,7 @@ def find(
     files: list[str] = []
     for pattern in filter(None, map(str.strip, patterns.split(","))):
         try:
-            matches = sorted(tf.io.gfile.glob(pattern))
+            matches = sorted(tf.io.gfile.glob(pattern))  # noqa: TID251 a pattern
         except tf.errors.OpError as error:
             raise errors.InputError(
                 f"--{flag}={pattern}: cannot be listed ({error.message})"

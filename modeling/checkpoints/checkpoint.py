@@ -162,7 +162,7 @@ def _find_in(directory):
     if paths:
         wrong = f"{len(paths)} checkpoints there ({wording.first_of(paths)})"
     else:
-        paths = remote_files.matching(os.path.join(directory, "*"))
+        paths = remote_files.matching(directory, "*")
         files = map(os.path.basename, paths)
         if why := explain_unread(directory, *files):
             raise errors.InputError(why)
@@ -233,7 +233,7 @@ def _copy_here(path):
         pattern = "tf_model*.h5*"
     local = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, local, ignore_errors=True)
-    for file in remote_files.matching(os.path.join(directory, pattern)):
+    for file in remote_files.matching(directory, pattern):
         tf.io.gfile.copy(file, os.path.join(local, os.path.basename(file)))
     return os.path.join(local, name) if name else local
 

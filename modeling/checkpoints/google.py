@@ -36,6 +36,7 @@ class GoogleFile(weights_file.WeightsFile):
 
     def __init__(self, prefix):
         self.source = prefix
+        remote_files.refuse_patterns(prefix, "checkpoint")
         with self._readable():
             self._reader = tf.train.load_checkpoint(prefix)
             shapes = self._reader.get_variable_to_shape_map()
@@ -140,7 +141,7 @@ def strip_ending(path):
 
 def find_prefixes(directory):
     """The prefixes of all checkpoints in a directory."""
-    paths = remote_files.matching(os.path.join(directory, f"*{INDEX_ENDING}"))
+    paths = remote_files.matching(directory, f"*{INDEX_ENDING}")
     return sorted(path.removesuffix(INDEX_ENDING) for path in filter(is_file, paths))
 
 
@@ -167,6 +168,7 @@ def write(prefix, tensors):
         tf.errors.OpError: the directory cannot be written, the disk is full.
     """
     prefix = os.fspath(prefix)
+    remote_files.refuse_patterns(prefix, "checkpoint")
     temporary = prefix + atomic_files.SUFFIX
     keys = sorted(tensors)
     tf.raw_ops.SaveV2(

@@ -208,6 +208,7 @@ def _open(path):
     if path.endswith(".h5"):
         return tf_keras_h5.open_file(path)
     raised = OSError, safetensors.SafetensorError
+    weights_file.check_is_file(path)
     with weights_file.readable(path, "safetensors file", raised):
         file = safetensors.safe_open(path, framework="numpy")
         if (file.metadata() or {}).get("format") != "tf":
@@ -224,6 +225,11 @@ def _open_shards(index):
         raise errors.InputError(
             f"{index}: there is no weight_map in it that names the file of each "
             "variable; copy it again"
+        )
+    if away := [v for v in weight_map.values() if v != os.path.basename(v)]:
+        raise errors.InputError(
+            f"{index}: names {away[0]!r:.80}, a file of another directory; put all "
+            "shards beside it"
         )
     weight_map = {  # TensorFlow's keys have a tensor's number, and a model before
         tf_keras_h5.to_pytorch(k.split("/", 1)[-1]) if k.endswith(":0") else k: shard

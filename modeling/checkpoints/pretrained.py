@@ -3,8 +3,8 @@
 import dataclasses
 import difflib
 import functools
-import glob
 import os
+import pathlib
 
 from absl import logging
 
@@ -88,7 +88,7 @@ def _explain_missing(files):
         )
     lacks = f"there is no {' or '.join(CONFIG_FILES[:2])} in it"
     if not is_there(directory):
-        paths = remote_files.matching(os.path.join(directory, "*"))
+        paths = remote_files.matching(directory, "*")
         names_there = map(os.path.basename, paths)
         if why := checkpoint.explain_unread(directory, *names_there):
             return f"{lacks}, and {why}"
@@ -119,7 +119,7 @@ def look_in(spec, name="--pretrained"):
         return next((path for path in paths if remote_files.exists(path)), "")
 
     def only(pattern):
-        paths = remote_files.matching(os.path.join(directory, pattern))
+        paths = remote_files.matching(directory, pattern)
         return paths[0] if len(paths) == 1 else ""
 
     try:  # first, because early releases have a config.json of the modules, too
@@ -303,7 +303,7 @@ def _download(hub_id, name):
     get = functools.partial(huggingface_hub.snapshot_download, hub_id)
     try:
         directory = get(allow_patterns=files)
-        if not any(glob.iglob(f"{directory}/**/*.safetensors", recursive=True)):
+        if not any(pathlib.Path(directory).rglob("*.safetensors")):
             get(allow_patterns=[*tf_keras_h5.FILES, tf_keras_h5.SHARDS])
         return directory
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:

@@ -379,7 +379,7 @@ def _warn_of_keys(path, keys):
 
 
 def _open_transformer(directory):
-    paths = remote_files.matching(os.path.join(directory, _SETTINGS))
+    paths = remote_files.matching(directory, _SETTINGS)
     return _File(paths[0] if len(paths) == 1 else os.path.join(directory, TRANSFORMER))
 
 

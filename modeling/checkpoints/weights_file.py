@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,6 +13,8 @@ import numpy as np
 
 from contract import errors
 from modeling.checkpoints import names
+
+_MOST_GROUPS = 32  # levels of an HDF5 file; names of weights have fewer than ten
 
 
 class WeightsFile:
@@ -78,14 +81,48 @@ readable_hdf5 = functools.partial(
 )
 
 
-def open_hdf5(path: str) -> dict[str, Any]:
-    """{path in the file: array} of an HDF5 file, which stays open for them."""
-    arrays = {}
+def check_is_file(path: str) -> None:
+    """Refuses what is no regular file, such as a pipe, which a reader waits for.
 
+    Raises:
+        InputError: there is something else under that name.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise errors.InputError(f"{path}: is no regular file; copy the weights there")
+
+
+def open_hdf5(path: str) -> dict[str, Any]:
+    """{path in the file: array} of an HDF5 file, which stays open for them.
+
+    Raises:
+        InputError: the file is damaged, or refers to bytes that are elsewhere, which
+            may be those of any file of the machine.
+    """
+    arrays: dict[str, Any] = {}
+    check_is_file(path)
+
+    # Neither may raise: what they return ends the visit.
     def visit(key, item):
         if isinstance(item, h5py.Dataset) and item.shape is not None:
             arrays[key] = item
+            if item.external or item.is_virtual:
+                return key
+        return key if key.count("/") >= _MOST_GROUPS else None
+
+    def visit_link(key, link):
+        return None if isinstance(link, h5py.HardLink) else key
 
     with readable_hdf5(path):
-        h5py.File(path).visititems(visit)
+        file = h5py.File(path)
+        wrong = file.visititems(visit) or file.visititems_links(visit_link)
+    if wrong and wrong.count("/") >= _MOST_GROUPS:
+        raise errors.InputError(
+            f"{path}: has groups in more than {_MOST_GROUPS} levels, which no file of "
+            "weights has; take it from where it was saved"
+        )
+    if wrong:
+        raise errors.InputError(
+            f"{path}: {wrong} refers to data in another place, which is not read; save "
+            "the weights in the file itself"
+        )
     return arrays

@@ -135,6 +135,12 @@ class ConfiguredModel(Configured):
             outputs |= each or {name: value}
         keras.Model(features, outputs).export(filepath, format, **kwargs)
 
+    def save(self, filepath, *args, **kwargs):
+        """Saves as Keras does; InputError for HDF5, which keeps no class of ours."""
+        if str(filepath).endswith((".h5", ".hdf5", ".hdf")):
+            raise errors.InputError(f"{filepath}: save a model under a name in .keras")
+        super().save(filepath, *args, **kwargs)
+
     def compute_output_shape(self, input_shape):
         """Returns {output: shape} for {feature: shape}."""
         outputs = self.compute_output_spec(specs(input_shape))
@@ -169,8 +175,16 @@ class NetworkLayer(Configured, keras.layers.Layer):
             )
         return kernels.fused.make_seed(self._next_seed()) if training else None
 
-    def compute_output_shape(self, *shapes):
-        """Returns the outputs' shapes for those of the features, in their order."""
+    def compute_output_shape(self, *shapes, input_shape=None):
+        """Returns the outputs' shapes for those of the features, in their order.
+
+        Keras' `summary` gives the shape of the ids alone, by name; it prints "?" where
+        other inputs have another.
+        """
+        if not shapes:
+            if self.config.network in ("elmo", "encoder_decoder"):
+                raise NotImplementedError
+            shapes = (input_shape,) * len(names.ENCODER_INPUTS)
         features = [keras.KerasTensor(shape, "int32") for shape in shapes]
         outputs = self.compute_output_spec(*features)
         return keras.tree.map_structure(lambda x: x.shape, outputs)

@@ -30,8 +30,8 @@ class ElmoWeights(weights_file.WeightsFile):
         self.source = path
         self._stored = _open_arrays(path)
         if not reads_characters and _WORDS not in self._stored:
-            pattern = os.path.join(os.path.dirname(path), WORDS_PATTERN)
-            for beside in remote_files.matching(pattern)[:1]:
+            directory = os.path.dirname(path)
+            for beside in remote_files.matching(directory, WORDS_PATTERN)[:1]:
                 self._stored |= _open_arrays(beside)
         self.shapes = {key: array.shape for key, array in self._stored.items()}
 
@@ -53,7 +53,7 @@ def is_elmo(path):
 
 def find_in(directory):
     """The files of weights in a directory, without those of words alone."""
-    return remote_files.matching(os.path.join(directory, PATTERN))
+    return remote_files.matching(directory, PATTERN)
 
 
 def save(path, model):

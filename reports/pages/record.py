@@ -21,6 +21,7 @@ TEXT_CHARACTERS = 2000  # of a text that is kept
 CLASSES = 30  # of a confusion matrix; more than that nobody reads
 CURVE_POINTS = 400  # of a curve; a screen has no more
 _BINS = 20  # of a histogram
+_FEWEST_ROWS = 5  # of each class, for an interval of their mean
 _CURVE_FOLDERS = ("train", "eval")  # below the directory of a run
 # Keys that comparisons read, of a record and of its evaluation.
 _FORM = {"kind": str, "flags": dict, "command": str, "evaluation": (dict, type(None))}
@@ -114,11 +115,24 @@ def _interval(name, rows, resampled):
         scale, right = rows.shares[name], np.asarray(rows.is_correct, bool)
         ends = confidence.share_interval(int(right.sum()), len(right))
         return {"interval": [scale * end for end in ends], "note": ""}
+    if name == "f1_macro" and _rarest_class(rows.decisions) < _FEWEST_ROWS:
+        # Resamples without the class average over others: another quantity.
+        return {"interval": None, "note": f"a class has fewer than {_FEWEST_ROWS} rows"}
     values = () if resampled is None else resampled
     interval, note = confidence.interval(values), confidence.why_no_interval(values)
     if note and len(values) and np.all(rows.is_correct):
         note = "too few errors for an interval"
     return {"interval": interval, "note": note}
+
+
+def _rarest_class(decisions):
+    """The rows of the rarest class that occurs."""
+    labels = np.asarray(decisions.labels)
+    if decisions.is_multi_label:
+        counts = labels.sum(axis=0)
+    else:
+        counts = np.bincount(labels[labels >= 0])
+    return counts[counts > 0].min(initial=_FEWEST_ROWS)
 
 
 def _classes(decisions):

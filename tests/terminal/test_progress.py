@@ -47,11 +47,11 @@ def clock(monkeypatch):
     return hands
 
 
-def on_terminal(*, short=0.0, file=10.0, more="", after="", **variables):
+def on_terminal(*, short=0.0, file=10.0, more="", after="", run=RUN, **variables):
     """The output of RUN on a terminal of 100 columns, and its exit code."""
     environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": str(tiny.ROOT)}
     environment.pop("CI", None)
-    text = RUN.format(short=short, file=file, more=more, after=after)
+    text = run.format(short=short, file=file, more=more, after=after)
     ours, theirs = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     process = subprocess.Popen(
@@ -93,6 +93,50 @@ def test_bars_are_below_lines_of_text():
     assert re.search(r" 1000/4000  \?/s  \? left, loss", states[1])
     assert re.match(r"step 100 %\|.*\| 4000/4000 .*loss 0\.2500$", states[-2])
     assert states[-1] == "end" and max(map(len, states)) == 99
+
+
+def screen(text):
+    """The lines that a person sees, without blanks at their ends."""
+    lines, row, column = [""], 0, 0
+    for part in re.findall(r"\r|\n|\x1b\[A|[^\r\n\x1b]+", text):
+        if part == "\r":
+            column = 0
+        elif part == "\n":
+            row += 1
+            lines += [""] * (row + 1 - len(lines))
+        elif part == "\x1b[A":
+            row -= 1
+        else:
+            line = lines[row].ljust(column)
+            lines[row] = line[:column] + part + line[column + len(part) :]
+            column += len(part)
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+# What follows a bar that goes, or stands beside one, with and without the filter.
+LINES = """
+import sys, time
+from terminal import native_log, progress
+native_log.begin()
+with progress.Progress("long work with a name: row") as report:
+    report(0, 10)
+    time.sleep(1.2)
+    progress.print_line("above")
+    native_log.end()
+    report(4, 10)
+    progress.print_line("x")
+print("result")
+with progress.Progress("next: row") as report:
+    report(0, 10)
+    progress.print_line("y")
+print("end")
+"""
+
+
+def test_lines_leave_nothing_of_a_bar():
+    text, code = on_terminal(run=LINES)
+    assert code == 0 and "long work with a name: row  40 %" in text
+    assert screen(text) == ["above", "x", "result", "y", "end"]
 
 
 def test_short_work_has_no_bar():

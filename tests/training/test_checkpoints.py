@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from contract import errors
 from modeling.checkpoints import checkpoint, google
 from training import checkpoints, optimizers
 
@@ -75,7 +76,8 @@ def test_contents_of_weights_count_and_not_their_place(parts, tmp_path):
     assert checkpoints.identity(str(tmp_path / "a")) == first
     (tmp_path / "a" / "README.md").write_text("downloaded later")
     assert checkpoints.identity(str(tmp_path / "a")) == first
-    assert checkpoints.identity(str(tmp_path / "gone")) == {}
+    with pytest.raises(errors.InputError, match=r"--init_checkpoint=.*/gone: no weigh"):
+        checkpoints.identity(str(tmp_path / "gone"))
     assert checkpoints.identity("") == {"init_checkpoint": "random weights"}
 
 

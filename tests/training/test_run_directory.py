@@ -6,8 +6,9 @@ import types
 import numpy as np
 import pytest
 
+from contract import errors
 from tests import tiny
-from training import loading, run_directory
+from training import checkpoints, loading, run_directory
 
 IDENTITY = {"data": "3 examples", "train_batch_size": 32, "seed": 1}
 
@@ -79,6 +80,7 @@ def test_killed_command_does_not_export_the_same_again(tmp_path):
     run_directory.end(settings)
     assert once()[1] == "5" and once()[1] == "5"
     assert (tmp_path / "exporting.json").exists()
+    (tmp_path / "run.json").touch()
     run_directory.clear(str(tmp_path))
     assert not list(tmp_path.iterdir())
 
@@ -97,10 +99,17 @@ OWN = (
     "label_map.json",
     "train/events.out.tfevents.1",
     "eval/events.out.tfevents.1",
+    "train/plugins/profile/2026/vm.xplane.pb",
+    "eval/projector_config.pbtxt",
+    "eval/vectors.tsv",
     "export/1/saved_model.pb",
 )
 FOREIGN = (
     "train.tsv",
+    "train/train.tsv",
+    "eval/dev.tsv",
+    "mine.tf_record",
+    "export/notes.txt",
     "bert_model.ckpt.index",
     "notes.txt",
     "seed-1/run.json",
@@ -131,6 +140,75 @@ def test_overwriting_clears_first_and_else_nothing_goes(tmp_path):
     run_directory.clear(str(tmp_path / "gone"))
     begin(tmp_path, overwrite=True)
     assert files(tmp_path) == {*FOREIGN, "bert_config.json", "run.json"}
+    (tmp_path / "run.json").unlink()
+    fill(tmp_path)
+    (tmp_path / "run.json").unlink()
+    before = files(tmp_path)
+    run_directory.clear(str(tmp_path))
+    assert files(tmp_path) == before
+
+
+def check(directory, *, overwrite=True, files=(), **flags):
+    run_directory.check(
+        str(directory), overwrite=overwrite, files=dict(files), flags=flags
+    )
+
+
+def test_files_of_others_are_not_replaced(tmp_path):
+    check(tmp_path, files={"vocab.txt": "a\n"})
+    (tmp_path / "vocab.txt").write_text("b\n")
+    check(tmp_path, files={"vocab.txt": "b\n"})
+    for overwrite in (True, False):
+        with pytest.raises(errors.InputError, match=r"another vocab\.txt.*choose"):
+            check(tmp_path, overwrite=overwrite, files={"vocab.txt": "a\n"})
+    (tmp_path / "run.json").write_text("{}")
+    check(tmp_path, files={"vocab.txt": "a\n"})
+    (tmp_path / "run.json").unlink()
+    (tmp_path / "model.ckpt-5.index").touch()
+    check(tmp_path, overwrite=False)
+    with pytest.raises(errors.InputError, match=r"another model\.ckpt-5 "):
+        check(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "lost"),
+    [
+        ("input_file", "{}/train.tf_record", "train.tf_record"),
+        ("input_file", "{}/other.tf_record,{}/*.tf_record", "train.tf_record"),
+        ("init_checkpoint", "{}/model.ckpt-5", "model.ckpt-5.index"),
+        ("pretrained", "{}", "model.ckpt-5"),
+        ("data_dir", "{}", ""),
+        ("train_file", "{}/train.tsv", ""),
+        ("train_file", "", ""),
+    ],
+)
+def test_what_a_run_reads_is_not_removed(tmp_path, flag, value, lost):
+    folder = tmp_path / ("run" if "*" in value else "run[1]")
+    fill(folder)
+    value = value.format(folder, folder)
+    check(folder, overwrite=False, **{flag: value})
+    if not lost:
+        check(folder, **{flag: value})
+        return
+    with pytest.raises(errors.InputError, match=f"{lost}.*, which --{flag}="):
+        check(folder, **{flag: value})
+
+
+def test_names_with_brackets_stand_for_themselves(tmp_path):
+    for name in ("x1", "x[1]"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "x1/model.ckpt-5.index").touch()
+    (tmp_path / "x1/run.json").touch()
+    assert checkpoints.all_checkpoints(str(tmp_path / "x[1]")) == []
+    run_directory.clear(str(tmp_path / "x[1]"))
+    assert len(files(tmp_path)) == 2
+    ours = tmp_path / "x[1]/model.ckpt-7"
+    (tmp_path / "x[1]/model.ckpt-7.index").write_text("7")
+    assert checkpoints.all_checkpoints(str(tmp_path / "x[1]")) == [str(ours)]
+    assert checkpoints.identity(str(ours)) != checkpoints.identity(
+        str(tmp_path / "x1/model.ckpt-5")
+    )
+    assert checkpoints.identity(str(ours))
 
 
 def test_results_are_sorted_lines(tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,7 +10,8 @@ import tensorflow as tf
 from data_pipeline.batches import sharing
 from modeling import losses, models, packed_rows, pretrainers
 from modeling.configs import config, gpt_config
-from training import train_step
+from tests.training import steps
+from training import gradients_tf, train_step
 
 SHAPE = {
     "vocab_size": 61,
@@ -99,7 +101,7 @@ def losses_and_gradients(model, objective, features):
     variables = [v for v in model.trainable_variables if "key/bias" not in v.path]
     gradients = tape.gradient(loss, [v.value for v in variables])
     dense = [g if g is None else tf.convert_to_tensor(g).numpy() for g in gradients]
-    return float(loss), dense
+    return float(loss), dense, float(gradients_tf.global_norm(gradients))
 
 
 def largest_difference(kind, **layout):
@@ -107,12 +109,12 @@ def largest_difference(kind, **layout):
     make, objective = MODELS[kind]
     model, features = make(), batch(kind)
     model.build()
-    loss, gradients = losses_and_gradients(model, objective, features)
+    loss, gradients, norm = losses_and_gradients(model, objective, features)
     packed = shared(features, **layout)
     assert len(packed["packed_sources"]) < len(LENGTHS) or "num_rows" in layout
-    other_loss, others = losses_and_gradients(model, objective, packed)
+    other_loss, others, other_norm = losses_and_gradients(model, objective, packed)
     assert gradients[0] is not None and np.abs(gradients[0]).max() > 1e-3
-    differences = [abs(loss - other_loss) / abs(loss)]
+    differences = [abs(loss - other_loss) / abs(loss), abs(norm - other_norm) / norm]
     for one, other in zip(gradients, others, strict=True):
         assert (one is None) == (other is None)
         if one is not None and np.abs(one).max() > 1e-6:  # else rounding
@@ -135,7 +137,7 @@ def test_shares_of_a_batch_have_rows_of_their_own():
     make, objective = MODELS["pretrainer"]
     model, features = make(), batch("pretrainer")
     model.build()
-    loss, _ = losses_and_gradients(model, objective, features)
+    loss, *_ = losses_and_gradients(model, objective, features)
     parts = {
         name: train_step.split_parts(tf.constant(value), 2)
         for name, value in shared(features, shares=2).items()
@@ -143,6 +145,18 @@ def test_shares_of_a_batch_have_rows_of_their_own():
     halves = [{name: value[i] for name, value in parts.items()} for i in range(2)]
     total = sum(losses_and_gradients(model, objective, half)[0] for half in halves)
     assert total == pytest.approx(loss, rel=1e-5)
+
+
+def test_parts_of_a_batch_do_not_change_the_norm():
+    make, objective = MODELS["gpt2"]
+    batches, norms = steps.repeat(batch("gpt2")), []
+    for parts in (1, 4):
+        keras.utils.set_random_seed(1)
+        model = make()
+        model.build()
+        run = steps.make(model, objective, micro_batches=parts)
+        norms.append(steps.call(run, batches, [0.01])[0]["gradient_norm"])
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5)
 
 
 def test_first_fit_keeps_rows_few_and_sequences_whole():

@@ -2,12 +2,16 @@
 
 import json
 import os
-from collections.abc import Mapping
+import socket
+import time
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from contract import errors
 
 VARIABLE = "TF_CONFIG"
+_REMINDER_SECONDS = 30.0
+_PAUSE_SECONDS = 0.2
 # Those that compute, in the order of their numbers; the first is the chief.
 _TYPES = ("chief", "worker")
 _EXAMPLE = (
@@ -27,6 +31,50 @@ class Cluster(NamedTuple):
         """This process, in words."""
         role = "the chief" if self.task == 0 else f"chief: {self.addresses[0]}"
         return f"worker {self.task} of {len(self.addresses)} ({role})"
+
+    def wait_for_others(self, say: Callable[[str], None]) -> None:
+        """Returns once every other process is here; names the absent ones.
+
+        TensorFlow waits in one call, in which Python handles no signal and no thread of
+        Python runs. So each process listens at its address until it has reached all
+        others, which may be in TensorFlow by then and listen there.
+
+        Raises:
+            InputError: another program listens at the address of this process.
+        """
+        absent = [a for i, a in enumerate(self.addresses) if i != self.task]
+        due = 0.0
+        with _listening(self.addresses[self.task]):
+            while absent := [a for a in absent if not _answers(a)]:
+                if time.monotonic() >= due:
+                    say(f"{self.name} waits for {', '.join(absent)}")
+                    due = time.monotonic() + _REMINDER_SECONDS
+                time.sleep(_PAUSE_SECONDS)
+
+
+def _listening(address: str) -> socket.socket:
+    try:
+        return socket.create_server(("", _split(address)[1]))
+    except OSError as error:
+        raise errors.InputError(
+            f"{VARIABLE}: cannot listen at {address}, the address of this process "
+            f"({error.strerror}); end what does, or give another port"
+        ) from error
+
+
+def _answers(address: str) -> bool:
+    try:
+        socket.create_connection(_split(address), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal():
+        raise errors.InputError(f"{VARIABLE}: {address!r} is no address host:port")
+    return host.strip("[]"), int(port)
 
 
 def read(environment: Mapping[str, str] = os.environ) -> Cluster | None:
@@ -59,4 +107,8 @@ def read(environment: Mapping[str, str] = os.environ) -> Cluster | None:
     if len(places) < 2:
         return None
     addresses = tuple(cluster[name][i] for name, i in places)
+    if twice := [a for i, a in enumerate(addresses) if a in addresses[:i]]:
+        raise errors.InputError(
+            f"{VARIABLE} has {twice[0]} twice; give each process a port of its own"
+        )
     return Cluster(addresses, places.index((kind, index)))

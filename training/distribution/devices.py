@@ -85,8 +85,7 @@ def _multi_worker_strategy(workers):
             "--distribution_strategy=multi_worker_mirrored needs to know the hosts: "
             f"set {cluster.VARIABLE} on each, see docs/distributed.md"
         )
-    others = [a for i, a in enumerate(workers.addresses) if i != workers.task]
-    say(f"{workers.name} waits for {', '.join(others)}")
+    workers.wait_for_others(say)
     return tf.distribute.MultiWorkerMirroredStrategy()
 
 

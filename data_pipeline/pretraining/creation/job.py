@@ -23,6 +23,7 @@ is written whole under its name, so what is there need not be done again:
 import contextlib
 import dataclasses
 import functools
+import glob
 import json
 import os
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, errors, json_files, wording
+from contract import atomic_files, errors, json_files, remote_files, wording
 from data_pipeline.pretraining import metadata
 from data_pipeline.tables import file_patterns
 from data_pipeline.text import base, opening
@@ -246,7 +247,9 @@ def end(job: Job) -> None:
     """
     atomic_files.remove(job.path(_JOB))  # first, see `is_under_way`
     for output in job.output_files:
-        for left in tf.io.gfile.glob(f"{output}{atomic_files.SUFFIX}-*"):
+        directory, name = os.path.split(output)
+        unfinished = f"{glob.escape(name)}{atomic_files.SUFFIX}-*"
+        for left in remote_files.matching(directory, unfinished):
             atomic_files.remove(left)  # of a killed `tasks.assemble`
     with contextlib.suppress(tf.errors.OpError):
         tf.io.gfile.rmtree(job.work_dir)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, features, json_files
+from contract import atomic_files, features, json_files, remote_files
 from data_pipeline.pretraining import metadata
 from data_pipeline.pretraining.creation import blocks, sentence_pairs
 from data_pipeline.pretraining.creation import job as creation_job
@@ -126,7 +126,7 @@ def count_names(job: creation_job.Job) -> tuple[str, ...]:
 def totals(job: creation_job.Job, unit: int | str = "*") -> dict[str, int]:
     """The sums of all counts over everything that is written, or one unit."""
     number = unit if isinstance(unit, str) else f"{unit:07}"
-    paths = tf.io.gfile.glob(job.path(f"unit-{number}-lane-*.json"))
+    paths = remote_files.matching(job.work_dir, f"unit-{number}-lane-*.json")
     counts = [json_files.read_object(path) for path in paths]
     return {name: sum(count[name] for count in counts) for name in count_names(job)}
 

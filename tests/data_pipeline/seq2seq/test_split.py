@@ -34,7 +34,9 @@ def test_rows_become_ids(load, capsys):
     (train,) = load({"train": ROWS}, lengths=(4, 3)).values()
     assert train.packed.lengths.tolist() == [4, 3, 3]
     assert train.target_ids.tolist() == [9, 11, 3, 8, 3, 9, 4, 3]
-    assert "1 cut to 4, 50 % [UNK]; targets of 2.7, 1 cut to 3" in capsys.readouterr().out
+    assert (
+        "1 cut to 4, 50 % [UNK]; targets of 2.7, 1 cut to 3" in capsys.readouterr().out
+    )
     summary = train.summary()
     assert (summary.count, summary.unit, summary.cut) == (3, "pairs", 1)
     assert summary.lengths.tolist() == [4, 3, 3]

@@ -138,6 +138,10 @@ def test_shards_are_read_if_they_are_whole(saved):
     index.write_text(json.dumps({"weight_map": moved}))
     with pytest.raises(ValueError, match=f"lacks {TABLE}, which model.safetensors.ind"):
         checkpoint.load(model, folder)
+    for away in ("../model-1.safetensors", "/etc/model-1.safetensors"):
+        index.write_text(json.dumps({"weight_map": {**weight_map, TABLE: away}}))
+        with pytest.raises(ValueError, match=f"names '{away}', a file of another dir"):
+            checkpoint.load(model, str(folder))
     index.write_text(json.dumps({"weight_map": weight_map}))
     (folder / weight_map[TABLE]).unlink()
     with pytest.raises(

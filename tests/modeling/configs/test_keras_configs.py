@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from contract import errors
 from contract import features as names
 from modeling import bert, gpt, heads, models, pretrainers
 from modeling.configs import gpt_config, keras_configs
@@ -95,6 +96,32 @@ def test_models_are_exported_as_they_were_built(tiny_config, tiny_features, tmp_
     shapes = model.compute_output_shape({n: x.shape for n, x in inputs.items()})
     assert shapes.pop("layer_outputs") == [(2, 10, 16)] * 2
     assert shapes == {name: expected[name].shape for name in shapes}
+
+
+HEADS_OF = {
+    "bert": ("none", "pretraining", "classifier", "tagger", "span", "language_model"),
+    "gpt": ("none", "classifier", "tagger", "span", "language_model"),
+    "gpt2": ("none", "classifier", "tagger", "span", "language_model"),
+    "elmo": ("none", "classifier", "tagger", "span"),
+    "pair": ("seq2seq",),
+}
+
+
+@pytest.mark.parametrize(
+    ("network", "head"), [(n, head) for n, heads in HEADS_OF.items() for head in heads]
+)
+def test_methods_of_keras_work_on_every_model(tiny_config, network, head, tmp_path):
+    config = random_weights.configs(tiny_config)[network]
+    model = random_weights.random_model(config, head)
+    lines = []
+    model.summary(print_fn=lambda text, line_break=False: lines.append(text))
+    assert f"Total params: {model.count_params():,} " in "\n".join(lines)
+    again = keras.models.clone_model(model)
+    assert again.config == model.config and again is not model
+    assert [v.path for v in again.variables] == [v.path for v in model.variables]
+    assert keras.models.model_from_json(model.to_json()).config == model.config
+    with pytest.raises(errors.InputError, match=r"m\.h5: save .* in \.keras"):
+        model.save(tmp_path / "m.h5")
 
 
 def test_encoder_alone_drops_where_a_functional_model_trains(

@@ -27,6 +27,12 @@ def test_processes_are_numbered_as_they_are_listed_the_chief_first():
         assert read(record) == cluster.Cluster((HOSTS[2], *HOSTS[:2]), task)
 
 
+def test_an_address_twice_is_refused():
+    record = named("worker", 0, worker=[*HOSTS[:2], HOSTS[0]])
+    with pytest.raises(ValueError, match="TF_CONFIG has host0:2222 twice; give each"):
+        read(record)
+
+
 def test_one_process_is_no_cluster():
     assert cluster.read({}) is None
     for record in (

@@ -1,13 +1,20 @@
 """Tests of devices.py on one device; on two: test_two_replicas.py."""
 
+import contextlib
 import json
+import os
+import signal
+import socket
+import subprocess
+import sys
 import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.distribution import devices
+from tests import forked, tiny
+from training.distribution import cluster, devices
 
 STRATEGY = tf.distribute.get_strategy()
 
@@ -84,8 +91,10 @@ def test_devices_are_those_of_the_named_strategy(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["auto", "multi_worker_mirrored"])
-def test_cluster_is_used_and_waited_for(join_cluster, capsys, kind):
-    own = type(join_cluster(1))
+def test_cluster_is_used_and_waited_for(join_cluster, capsys, kind, monkeypatch):
+    own, answers = type(join_cluster(1)), iter([False, False, True])
+    monkeypatch.setattr(cluster, "_listening", contextlib.nullcontext)
+    monkeypatch.setattr(cluster, "_answers", lambda address: next(answers))
     assert type(devices.strategy_for(kind)) is own
     printed = "worker 1 of 2 (chief: a:1) waits for a:1\n"
     assert capsys.readouterr().err == printed
@@ -222,3 +231,37 @@ def test_no_thread_tunes_what_a_run_reads(replicas):
     # TPUs need all that is known of shapes.
     shape = (8 // replicas, 3)
     assert devices.distributed(strategy, made).element_spec["x"].shape == shape
+
+
+WAITS = """
+from training.distribution import cluster
+cluster._REMINDER_SECONDS = 0.2
+cluster.read().wait_for_others(lambda line: print(line, flush=True))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_wait_for_other_workers(number):
+    hosts = [f"127.0.0.1:{port}" for port in forked.free_ports(2)]
+    record = {"cluster": {"worker": hosts}, "task": {"type": "worker", "index": 0}}
+    variables = {"TF_CONFIG": json.dumps(record), "PYTHONPATH": str(tiny.ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITS],
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        line = f"worker 0 of 2 (the chief) waits for {hosts[1]}\n"
+        assert [process.stdout.readline() for _ in range(2)] == [line] * 2
+        process.send_signal(number)
+        assert process.wait(20) == -number
+
+
+def test_an_address_that_another_program_has_is_refused():
+    ports = forked.free_ports(2)
+    hosts = tuple(f"127.0.0.1:{port}" for port in ports)
+    with socket.create_server(("", ports[0])):
+        assert cluster.Cluster(hosts, 1).wait_for_others(print) is None
+        with pytest.raises(ValueError, match=f"cannot listen at {hosts[0]}.*another p"):
+            cluster.Cluster(hosts, 0).wait_for_others(print)
