@@ -394,9 +394,10 @@ def load(
             or Keras, of a run, or the id of a model on Hugging Face's hub.
         head: a name in pretrainers.HEADS; "auto" takes that of the weights, and leaves
             the heads of pretraining out. Of an encoder-decoder "none" is the encoder.
-        labels: of a classifier (or tagger, by `head`); its values are random unless the
-            weights have a head of as many classes. They are of a choice, or several for
-            a text, where the config of Hugging Face is of such a model.
+        labels: of a classifier (or tagger, by `head`). Where the weights have a head of
+            these classes, they are in its order, printed if it is another; else its
+            values are random. They are of a choice, or several for a text, where the
+            weights are of such a model.
         max_seq_length: in tokens, [CLS] and [SEP] included; by default a run's, or 128,
             as far as there are positions.
         do_lower_case: by default as the directory has it, or True.
@@ -412,9 +413,13 @@ def load(
     )
     if not labels:
         return _loaded(loading.with_stored_head(opened, head), opened, length)
+    wanted = "tagger" if head == "tagger" else "classifier"
+    stored = loading.find_head(opened.files.init_checkpoint, opened.config, wanted)
     kind = hugging_face.stated_problem_type(opened.config)
+    kind = stored.problem_type if stored else kind
     kind = kind if kind in ("choice", "multi_label") else "classification"
     classes = label_maps.named(labels, "" if head == "tagger" else kind)
+    classes = label_maps.follow(stored, classes, "labels", trains=True)
     return _loaded(loading.with_new_head(opened, classes), opened, length)
 
 
@@ -456,12 +461,13 @@ def classifier(
     }
     layout = tables.Layout(**(columns or {}))
     source = sources.Source(files=files, layout=layout, problem_type=problem_type)
+    weights = opened.files.init_checkpoint
     data = labelled_rows.load(
         source,
         files,
         opened.tokenizer,
         max_seq_length,
-        label_map="",
+        head=loading.find_head(weights, opened.config, "classifier"),
         default_metrics=metrics.DEFAULTS,
     )
     built = loading.with_new_head(opened, data.label_set)

@@ -1,6 +1,7 @@
 """Opens a directory as a model with its head; what bert.py returns is made of this."""
 
 import contextlib
+import dataclasses
 import functools
 import os
 from collections.abc import Mapping
@@ -142,15 +143,85 @@ def trained_with(directory: str, flag: str) -> Any:
     return None
 
 
+def read_classes(
+    path: str, config: Any, head: str, num_classes: int | None
+) -> label_maps.Classes | None:
+    """As label_maps.read_classes, of the files around the weights at `path`."""
+    read_config = functools.partial(hugging_face.read_labels, config, num_classes)
+    label_map = label_maps.find(path)
+    return label_maps.read_classes(label_map, head, num_classes, read_config)
+
+
+def find_head(
+    path: str, config: Any, head: str, *, goes_on: bool = False
+) -> label_maps.Head | None:
+    """One of pretrainers.CLASS_HEADS in weights; None without weights or that head.
+
+    `goes_on` is as in label_maps.Head: a label_map.json then stands for the checkpoint,
+    whose newest file may be damaged.
+    """
+    if not pretrained.is_there(path):
+        return None
+    source, count = label_maps.find(path), None
+    if not (source and goes_on):
+        file = checkpoint.open_file(path, config)
+        if (count := conversion.count_classes(file, config, head)) is None:
+            return None
+    if beside := label_maps.find(path, file_names.HUGGING_FACE_CONFIG):
+        config = dataclasses.replace(config, extra=json_files.read_object(beside))
+    kind = hugging_face.stated_problem_type(config)
+    kind = "tagging" if hugging_face.is_tagger(config) else kind
+    classes = None
+    if source or kind or count != 1:  # one row is of a regression, or of a choice
+        classes = read_classes(path, config, head, count)
+    if source and classes:
+        kind, count = label_maps.kind(classes), classes.num_outputs
+    usual = hugging_face.placeholder_labels(count)
+    names = classes.names if classes else usual
+    source = source or (beside if classes else "") or path
+    return label_maps.Head(source, count, kind, names, names != usual, classes, goes_on)
+
+
+def starts_head(
+    path: str, model: Any, classes: label_maps.Classes | None, *, trains: bool
+) -> bool:
+    """Whether a model has other classes than the head in weights; prints both.
+
+    `classes` of the model are None where its outputs have no names.
+
+    Raises:
+        ValueError: it has others, and is not trained.
+    """
+    kinds = [name for name in pretrainers.CLASS_HEADS if hasattr(model, name)]
+    head = find_head(path, model.config, kinds[0]) if kinds else None
+    if head is None:
+        return False
+    wanted = f"{model.num_classes} outputs without names"
+    is_same = not (head.is_named or head.problem_type)
+    if classes:
+        is_same = head.arrange(classes) == classes.names
+        wanted = label_maps.describe(label_maps.kind(classes), classes.names)
+    theirs = label_maps.describe(head.problem_type, head.names)
+    if not (is_same or trains):
+        raise errors.InputError(
+            f"{head.source}: the head is for {theirs}, and {wanted} are wanted; add "
+            "--do_train, or give the weights of this task"
+        )
+    if not is_same:
+        print(f"labels: a new head for {wanted}; that of {head.source} is for {theirs}")
+    return not is_same
+
+
 def with_new_head(opened: Opened, classes: label_maps.Classes) -> Built:
-    """A classifier for Labels, a tagger for TagNames."""
+    """A classifier for Labels, a tagger for TagNames.
+
+    Its rows are those of the weights where these have the same classes.
+    """
     path, (_, _, config) = opened.files.init_checkpoint, opened
-    if isinstance(classes, labels.Labels):
-        num_outputs, settings = classes.num_outputs, _reading(classes)
-        model = pretrainers.build("classifier", num_outputs, config, **settings)
-    else:
-        model = pretrainers.build("tagger", len(classes.names), config)
-    return Built(model, classes, checkpoint.load(model, path))
+    head = "classifier" if isinstance(classes, labels.Labels) else "tagger"
+    model = pretrainers.build(head, classes.num_outputs, config, **_reading(classes))
+    starts = starts_head(path, model, classes, trains=True)
+    return Built(model, classes, checkpoint.load(model, path, starts_head=starts))
 
 
 def with_stored_head(opened: Opened, wanted: str) -> Built:
@@ -173,15 +244,12 @@ def read_stored_head(
 
     Unless it `pretrains`, "auto" leaves the heads of pretraining out.
     """
-    label_map, file = label_maps.find(path), checkpoint.open_file(path, config)
-    head = label_maps.find_head(label_map, wanted)
+    file = checkpoint.open_file(path, config)
+    head = label_maps.find_head(label_maps.find(path), wanted)
     head, num_classes = conversion.find_head(file, config, head, path)
     if wanted == "auto" and head == "pretraining" and not pretrains:
         head = "none"
-    classes = None
-    if num_classes:
-        tell = functools.partial(hugging_face.read_labels, config, num_classes)
-        classes = label_maps.read_classes(label_map, head, num_classes, tell)
+    classes = read_classes(path, config, head, num_classes) if num_classes else None
     return conversion.read(path, config, head, **_reading(classes)), classes
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from contract import errors, wording
+from contract import errors
+from data_pipeline import label_maps
 from data_pipeline.classification import labels, tables, tasks
 from data_pipeline.tables import label_files
 
@@ -103,39 +104,38 @@ class Source:
         header = like.header if like else ()
         return tables.read_table(path, layout, other_header=header, **options)
 
-    def label_set(self, train: tables.Table | None, label_map: str) -> labels.Labels:
-        """The labels of the task, of --labels, or of the training rows.
+    def label_set(
+        self, train: tables.Table | None, head: label_maps.Head | None
+    ) -> tuple[labels.Labels, tuple[str, ...]]:
+        """The labels in the order of the head's rows, and their names as asked for.
 
-        Without training rows they are those of `label_map`, the path of the
-        label_map.json of a trained run, or "". Where they differ, ValueError is raised.
+        They are those of the task, of --labels, or of the training rows and, without
+        such rows, of the `head` that the run begins with. Raises as label_maps.follow.
         """
-        stated = None
+        origin, names = "", None
         if self.task:
-            stated = self._named(self.task.labels)
+            origin, names = f"--task_name={self.task_name}", self.task.labels
         elif self.label_spec:
-            stated = self._named(label_files.read_labels(self.label_spec))
-        if train is not None:
-            return stated or self._named(self._names_in(train))
-        if label_map:
-            trained = labels.read_label_map(label_map)
-            if stated and stated.names != trained.names:
-                flag = f"task_name={self.task_name}" if self.task else "labels"
-                raise errors.InputError(
-                    f"--{flag}: {wording.listing(stated.names)} are not the labels "
-                    "that the model was trained with, "
-                    f"{wording.listing(trained.names)} ({label_map}); leave the flag "
-                    "out, or correct that file if it is wrong"
-                )
-            self._check_form(trained, label_map)
-            return trained
-        if stated is None:
+            origin, names = "--labels", label_files.read_labels(self.label_spec)
+        elif train is not None:
+            origin, names = train.path, self._names_in(train)
+        elif self.kind == "regression":
+            origin, names = "--problem_type=regression", ()
+        trained = None
+        if train is None and head and head.classes:
+            trained = self._trained(head)
+        if names is None and trained is None:
             raise errors.InputError(
                 "nothing says what the labels are: there are no training rows, and no "
-                "label_map.json beside the weights; train first (--do_train), give the "
-                "--output_dir of a trained run as --pretrained, or name the labels "
-                "with --labels"
+                "label_map.json or config.json beside the weights names them; train "
+                "first (--do_train), give the --output_dir of a trained run as "
+                "--pretrained, or name the labels with --labels"
             )
-        return stated
+        wanted = trained or self._named(names)
+        if names is not None and trained:
+            wanted = dataclasses.replace(trained, names=names)
+        followed = label_maps.follow(head, wanted, origin, trains=train is not None)
+        return followed, wanted.names
 
     @property
     def kind(self) -> str:
@@ -144,19 +144,25 @@ class Source:
             return self.task.problem_type
         return "choice" if self.layout.choices else self.problem_type
 
-    def _check_form(self, trained: labels.Labels, path: str) -> None:
-        """Refuses rows of another form than the model was trained on."""
+    def _trained(self, head: label_maps.Head) -> labels.Labels:
+        """The labels of a head; refuses rows of another form than it was trained on."""
+        kind, path = head.problem_type or self.kind, head.source
+        is_fixed = self.task or "choice" in (kind, self.kind) or kind == "tagging"
+        if kind != self.kind and (is_fixed or self.kind != "classification"):
+            raise errors.InputError(
+                f"the model was trained for {kind} ({path}) and the rows are for "
+                f"{self.kind}; give --problem_type and --choice_columns as it was "
+                "trained with, or another model"
+            )
+        trained = head.classes
+        if not (head.has_map and isinstance(trained, labels.Labels)):
+            return labels.Labels(head.names, kind, self.separator, self.pair_input)
         if trained.pair_input != self.pair_input:
             raise errors.InputError(
                 f"--pair_input={self.pair_input}: the model was trained with "
                 f"--pair_input={trained.pair_input} ({path}); give that"
             )
-        if (trained.problem_type == "choice") != (self.kind == "choice"):
-            raise errors.InputError(
-                f"the model was trained for {trained.problem_type} ({path}) and the "
-                f"rows are for {self.kind}; give --choice_columns, or a task "
-                "of choice, to a model of choice alone"
-            )
+        return trained
 
     def _names_in(self, train: tables.Table) -> tuple[str, ...]:
         if not train.choices:

@@ -3,6 +3,7 @@ import pytest
 
 from data_pipeline.tagging import files, schemes, scores, split
 from data_pipeline.text import wordpiece
+from tests import tiny
 
 TOKENIZER = wordpiece.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghij"])
 
@@ -52,7 +53,7 @@ def open_files(directory, train=TRAINING, dev=NEIGHBOURS, *, names=(), scheme=""
         "dev": write(directory / "dev.conll", dev),
     }
     splits = split.read(paths, files.Layout())
-    tag_set = split.find_tags(splits["train"], names=names, scheme=scheme, label_map="")
+    tag_set = split.find_tags(splits["train"], names=names, scheme=scheme, head=None)
     limits = {"accepts_unknown": False, "max_seq_length": 12}
     return tag_set, split.load(splits, tag_set, TOKENIZER, **limits)
 
@@ -116,10 +117,11 @@ def test_trained_runs_keep_their_tags(tmp_path):
     path.write_text(schemes.map_text(tag_set))
 
     def find(names=(), scheme=""):
-        return split.find_tags(None, names=names, scheme=scheme, label_map=str(path))
+        head = tiny.head_of(tag_set, str(path))
+        return split.find_tags(None, names=names, scheme=scheme, head=head)
 
     assert find() == find(scheme="BIO") == tag_set
     with pytest.raises(ValueError, match=r"--tag_scheme=BIOES is not what .* BIO "):
         find(scheme="BIOES")
-    with pytest.raises(ValueError, match=r"--labels=O,B-x is not what .* O,B-x,I-x "):
+    with pytest.raises(ValueError, match=r"--labels: \['O', 'B-x'\] are not .* 'I-x'\]"):
         find(names=("O", "B-x"))
