@@ -124,18 +124,22 @@ class Loaded:
         pairs = zip(shares, decisions, strict=True)
         return [predictions.described(label_set, *pair) for pair in pairs]
 
-    def rerank(self, query, passages) -> list[tuple[int, float]]:
+    @argument_names.in_errors
+    def rerank(
+        self, query, passages, *, label: str | None = None
+    ) -> list[tuple[int, float]]:
         """Places of passages and their scores for a query, the best first.
 
-        A score is the number of a regression, else the probability of the last label.
-        A model that is no classifier of pairs raises ValueError.
+        A score is the number of a regression, else the probability of `label`, by
+        default the last of two. ValueError is raised for more labels without `label`,
+        and for a model that is no classifier, or made for single texts.
         """
-        self._label_set("rerank")
+        column = self._label_set("rerank").ranking_column(label)
         passages = encoding.listed("passages", passages)
         rows = self._checked([query] * len(passages), passages)
         if not passages:
             return []
-        scores = self._shares(rows)[:, -1]
+        scores = self._shares(rows)[:, column]
         return [(int(i), float(scores[i])) for i in np.argsort(-scores, kind="stable")]
 
     @argument_names.in_errors
@@ -418,7 +422,7 @@ def load(
     kind = hugging_face.stated_problem_type(opened.config)
     kind = stored.problem_type if stored else kind
     kind = kind if kind in ("choice", "multi_label") else "classification"
-    classes = label_maps.named(labels, "" if head == "tagger" else kind)
+    classes: Any = label_maps.named(labels, "" if head == "tagger" else kind)
     classes = label_maps.follow(stored, classes, "labels", trains=True)
     return _loaded(loading.with_new_head(opened, classes), opened, length)
 

@@ -31,7 +31,7 @@ def open_teacher(data, settings):
     with settings.run.strategy.scope():
         model = conversion.read_teacher(place.checkpoint, config)
     stored = place.checkpoint, config, "classifier", model.num_classes
-    classes = loading.read_classes(*stored)
+    classes = loading.read_head(*stored).classes
     columns = soft_labels.order_classes(FLAGS.teacher, classes, data.label_set)
     predict = settings.predictor(model)
     digest, encode = conversion.digest(model), encoding.Encoder(tokenizer, length)
@@ -87,8 +87,11 @@ class Outputs:
         return predictions.outcomes(split, rows, scored, self._compute)
 
     def _compute(self, *label_ids):
-        ids = map(self._data.as_asked, label_ids)  # F1 is that of the second name asked
-        return metrics.compute(self._data.metrics, *ids)
+        label_set, asked = self._data.label_set, self._data.asked
+        if label_set.has_one_label:  # F1 is of the second name that was asked for
+            places = np.array([asked.index(name) for name in label_set.names])
+            label_ids = tuple(places[ids] for ids in label_ids)
+        return metrics.compute(self._data.metrics, *label_ids)
 
     def report_hook(self, tokenizer):
         """A driver.FineTuningTask's `report`, with explanations where a flag is set."""

@@ -216,6 +216,7 @@ def open_reranker():
             f"--reranker={FLAGS.reranker}: is a {type(model).__name__}, and no "
             "classifier of pairs; train one on pairs by run_classifier.py"
         )
+    column = classes.ranking_column(FLAGS.reranker_label)
     print(f"reranker: {report}")
     encode = encoding.Encoder(opened.tokenizer, length, classes, has_pairs=True)
     forward = inference.predict_function(
@@ -225,7 +226,8 @@ def open_reranker():
     def compute(*rows):
         size = FLAGS.predict_batch_size
         options = {"name": "reranking: batch 1", "shows_progress": False}
-        return inference.class_shares(forward, encode, rows, size, **options)[:, -1]
+        shares = inference.class_shares(forward, encode, rows, size, **options)
+        return shares[:, column]
 
     return compute
 

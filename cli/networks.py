@@ -82,20 +82,17 @@ def open_both_sides(
     return opened._replace(config=config), load_both
 
 
-def weights_loader(
-    classes: label_maps.Classes | None = None,
-) -> Callable[..., tuple[str, int]]:
+def weights_loader(classes: label_maps.Classes | None = None) -> Callable[..., Any]:
     """pretrained.load_weights, as --allow_missing_weights has it.
 
-    A model of other `classes` than the weights starts a new head.
+    The head of a model with other `classes` than the weights stays new.
     """
-    options = {"allows_missing": FLAGS.allow_missing_weights}
+    allows = FLAGS.allow_missing_weights
 
-    def load(model: Any, path: str, *, trains: bool, resumes: bool) -> tuple[str, int]:
-        starts = not resumes and loading.starts_head(
-            path, model, classes, trains=trains
-        )
-        kept = {"trains": trains, "resumes": resumes, "starts_head": starts}
-        return pretrained.load_weights(model, path, **options, **kept)
+    def load(model: Any, path: str, **stage: bool) -> tuple[str, int]:
+        begins = stage["trains"] and not stage["resumes"]
+        starts = begins and loading.starts_head(path, model.config, classes)
+        options = {"allows_missing": allows, "starts_head": starts}
+        return pretrained.load_weights(model, path, **stage, **options)
 
     return load

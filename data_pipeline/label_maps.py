@@ -3,13 +3,15 @@
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from contract import errors, file_names, json_files, remote_files, wording
 from data_pipeline.classification import labels
 from data_pipeline.tagging import schemes
 
 Classes = labels.Labels | schemes.TagNames
+Wanted = TypeVar("Wanted", labels.Labels, schemes.TagNames)
+TAGGING = schemes.PROBLEM_TYPE
 
 
 class Head(NamedTuple):
@@ -57,13 +59,8 @@ class Head(NamedTuple):
 
 
 def kind(classes: Classes) -> str:
-    """The problem type of labels; "tagging" for tags."""
-    return getattr(classes, "problem_type", schemes.PROBLEM_TYPE)
-
-
-def describe(problem_type: str, names: Sequence[str]) -> str:
-    """Classes in messages: "classification of ['bad', 'good']"."""
-    return f"{problem_type or 'classes'} of {wording.listing(names)}"
+    """The problem type of labels, or TAGGING."""
+    return getattr(classes, "problem_type", TAGGING)
 
 
 def match(theirs: Sequence[str], ours: Sequence[str]) -> tuple[str, ...] | None:
@@ -78,14 +75,14 @@ def match(theirs: Sequence[str], ours: Sequence[str]) -> tuple[str, ...] | None:
     return None
 
 
-def follow(head: Head | None, wanted: Classes, origin: str, *, trains: bool) -> Classes:
+def follow(head: Head | None, wanted: Wanted, origin: str, *, trains: bool) -> Wanted:
     """The classes wanted in the order of the rows of a head, if it has these.
 
-    Prints where that is not the order or spelling of `origin`, or is assumed. A run
-    that trains may want other classes, for a new head.
+    Prints if that is not the order or spelling of `origin`, or is assumed, or if the
+    head has other classes, so that a new one has to be trained.
 
     Raises:
-        ValueError: the head has other classes, and no new one is started.
+        ValueError: it has others, and the run does not train or does not begin.
     """
     if head is None:
         return wanted
@@ -93,26 +90,24 @@ def follow(head: Head | None, wanted: Classes, origin: str, *, trains: bool) -> 
     if is_choice and not trains and head.is_named and names != head.names:
         names = None
     ours, theirs = wording.listing(wanted.names), wording.listing(head.names)
-    if names is None and trains and not head.goes_on:
-        return wanted
-    if names is None:
+    if names is None and (head.goes_on or not trains):
         raise errors.InputError(
             f"{origin}: {ours} are not the labels that the model was trained with, "
             f"{theirs} ({head.source}); leave the flag out, correct that file if it is "
             "wrong, or train a new head in another --output_dir"
         )
+    if names is None:
+        print(
+            f"labels: a new head for {kind(wanted)} {ours}; that of {head.source} is "
+            f"for {head.problem_type or 'classes'} {theirs}"
+        )
+        return wanted
     if is_choice or not names or names == wanted.names == head.names:
         return wanted
+    note = f"{wording.listing(names)}, in the order of {theirs} of {head.source}"
     if match(head.names, names) is None:
-        print(
-            f"labels: rows {theirs} of {head.source} are assumed to be {ours}, in "
-            f"the order of {origin}"
-        )
-    else:
-        print(
-            f"labels: {wording.listing(names)}, in the order of {theirs} of "
-            f"{head.source}; {origin}: {ours}"
-        )
+        note = f"{theirs} of {head.source} are assumed to be {ours}, in this order"
+    print(f"labels: {note}; {origin} has {ours}")
     return dataclasses.replace(wanted, names=names)
 
 

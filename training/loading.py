@@ -143,15 +143,6 @@ def trained_with(directory: str, flag: str) -> Any:
     return None
 
 
-def read_classes(
-    path: str, config: Any, head: str, num_classes: int | None
-) -> label_maps.Classes | None:
-    """As label_maps.read_classes, of the files around the weights at `path`."""
-    read_config = functools.partial(hugging_face.read_labels, config, num_classes)
-    label_map = label_maps.find(path)
-    return label_maps.read_classes(label_map, head, num_classes, read_config)
-
-
 def find_head(
     path: str, config: Any, head: str, *, goes_on: bool = False
 ) -> label_maps.Head | None:
@@ -162,54 +153,41 @@ def find_head(
     """
     if not pretrained.is_there(path):
         return None
-    source, count = label_maps.find(path), None
-    if not (source and goes_on):
+    count = None
+    if not (goes_on and label_maps.find(path)):
         file = checkpoint.open_file(path, config)
         if (count := conversion.count_classes(file, config, head)) is None:
             return None
-    if beside := label_maps.find(path, file_names.HUGGING_FACE_CONFIG):
-        config = dataclasses.replace(config, extra=json_files.read_object(beside))
+    return read_head(path, config, head, count)._replace(goes_on=goes_on)
+
+
+def read_head(path: str, config: Any, head: str, count: int | None) -> label_maps.Head:
+    """A head of `count` classes in weights, as the files beside them describe it."""
+    files = file_names.LABEL_MAP, file_names.HUGGING_FACE_CONFIG, file_names.RUN
+    source, beside, run = (label_maps.find(path, name) for name in files)
+    if run or beside:  # a run's config names the classes that it began with
+        extra = {} if run else json_files.read_object(beside)
+        config = dataclasses.replace(config, extra=extra)
+    read_config = functools.partial(hugging_face.read_labels, config, count)
+    classes = label_maps.read_classes(source, head, count, read_config)
     kind = hugging_face.stated_problem_type(config)
-    kind = "tagging" if hugging_face.is_tagger(config) else kind
-    classes = None
-    if source or kind or count != 1:  # one row is of a regression, or of a choice
-        classes = read_classes(path, config, head, count)
+    kind = label_maps.TAGGING if hugging_face.is_tagger(config) else kind
     if source and classes:
         kind, count = label_maps.kind(classes), classes.num_outputs
+    assert count is not None
     usual = hugging_face.placeholder_labels(count)
     names = classes.names if classes else usual
     source = source or (beside if classes else "") or path
-    return label_maps.Head(source, count, kind, names, names != usual, classes, goes_on)
+    return label_maps.Head(source, count, kind, names, names != usual, classes)
 
 
-def starts_head(
-    path: str, model: Any, classes: label_maps.Classes | None, *, trains: bool
-) -> bool:
-    """Whether a model has other classes than the head in weights; prints both.
-
-    `classes` of the model are None where its outputs have no names.
-
-    Raises:
-        ValueError: it has others, and is not trained.
-    """
-    kinds = [name for name in pretrainers.CLASS_HEADS if hasattr(model, name)]
-    head = find_head(path, model.config, kinds[0]) if kinds else None
-    if head is None:
+def starts_head(path: str, config: Any, classes: label_maps.Classes | None) -> bool:
+    """Whether weights have a head, and it is of other classes or in another order."""
+    if classes is None:
         return False
-    wanted = f"{model.num_classes} outputs without names"
-    is_same = not (head.is_named or head.problem_type)
-    if classes:
-        is_same = head.arrange(classes) == classes.names
-        wanted = label_maps.describe(label_maps.kind(classes), classes.names)
-    theirs = label_maps.describe(head.problem_type, head.names)
-    if not (is_same or trains):
-        raise errors.InputError(
-            f"{head.source}: the head is for {theirs}, and {wanted} are wanted; add "
-            "--do_train, or give the weights of this task"
-        )
-    if not is_same:
-        print(f"labels: a new head for {wanted}; that of {head.source} is for {theirs}")
-    return not is_same
+    is_tagger = label_maps.kind(classes) == label_maps.TAGGING
+    head = find_head(path, config, "tagger" if is_tagger else "classifier")
+    return head is not None and head.arrange(classes) != classes.names
 
 
 def with_new_head(opened: Opened, classes: label_maps.Classes) -> Built:
@@ -220,7 +198,7 @@ def with_new_head(opened: Opened, classes: label_maps.Classes) -> Built:
     path, (_, _, config) = opened.files.init_checkpoint, opened
     head = "classifier" if isinstance(classes, labels.Labels) else "tagger"
     model = pretrainers.build(head, classes.num_outputs, config, **_reading(classes))
-    starts = starts_head(path, model, classes, trains=True)
+    starts = starts_head(path, config, classes)
     return Built(model, classes, checkpoint.load(model, path, starts_head=starts))
 
 
@@ -249,7 +227,9 @@ def read_stored_head(
     head, num_classes = conversion.find_head(file, config, head, path)
     if wanted == "auto" and head == "pretraining" and not pretrains:
         head = "none"
-    classes = read_classes(path, config, head, num_classes) if num_classes else None
+    classes = None
+    if num_classes:
+        classes = read_head(path, config, head, num_classes).classes
     return conversion.read(path, config, head, **_reading(classes)), classes
 
 

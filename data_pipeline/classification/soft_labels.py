@@ -69,13 +69,8 @@ def order_classes(directory: str, theirs: Any, ours: labels.Labels) -> Any:
     if (names := label_maps.match(ours.names, theirs.names)) is None:
         raise errors.InputError(
             f"--teacher={directory} has the labels {wording.listing(theirs.names)} and "
-            f"the student has {wording.listing(ours.names)}; they must be the "
-            f"same: --labels={','.join(theirs.names)} gives the student the teacher's"
-        )
-    if names != ours.names:
-        print(
-            f"labels: {directory} has {wording.listing(theirs.names)}; its outputs "
-            f"are put in the order {wording.listing(ours.names)}"
+            f"the student has {wording.listing(ours.names)}; they must be the same: "
+            f"--labels={','.join(theirs.names)} gives the student the teacher's"
         )
     return [theirs.names.index(name) for name in names] or slice(None)
 

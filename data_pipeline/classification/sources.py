@@ -121,19 +121,22 @@ class Source:
             origin, names = train.path, self._names_in(train)
         elif self.kind == "regression":
             origin, names = "--problem_type=regression", ()
-        trained = None
-        if train is None and head and head.classes:
-            trained = self._trained(head)
-        if names is None and trained is None:
+        if (
+            train is None
+            and head
+            and head.classes
+            and (head.problem_type or head.names)
+        ):
+            wanted = self._trained(head, names)
+        elif names is not None:
+            wanted = self._named(names)
+        else:
             raise errors.InputError(
                 "nothing says what the labels are: there are no training rows, and no "
                 "label_map.json or config.json beside the weights names them; train "
                 "first (--do_train), give the --output_dir of a trained run as "
                 "--pretrained, or name the labels with --labels"
             )
-        wanted = trained or self._named(names)
-        if names is not None and trained:
-            wanted = dataclasses.replace(trained, names=names)
         followed = label_maps.follow(head, wanted, origin, trains=train is not None)
         return followed, wanted.names
 
@@ -144,25 +147,25 @@ class Source:
             return self.task.problem_type
         return "choice" if self.layout.choices else self.problem_type
 
-    def _trained(self, head: label_maps.Head) -> labels.Labels:
-        """The labels of a head; refuses rows of another form than it was trained on."""
+    def _trained(
+        self, head: label_maps.Head, names: tuple[str, ...] | None
+    ) -> labels.Labels:
+        """Labels as of a head; refuses rows of another form than it was trained on."""
         kind, path = head.problem_type or self.kind, head.source
         is_fixed = self.task or "choice" in (kind, self.kind) or kind == "tagging"
         if kind != self.kind and (is_fixed or self.kind != "classification"):
             raise errors.InputError(
                 f"the model was trained for {kind} ({path}) and the rows are for "
-                f"{self.kind}; give --problem_type and --choice_columns as it was "
-                "trained with, or another model"
+                f"{self.kind}; correct --problem_type or --choice_columns"
             )
-        trained = head.classes
-        if not (head.has_map and isinstance(trained, labels.Labels)):
-            return labels.Labels(head.names, kind, self.separator, self.pair_input)
-        if trained.pair_input != self.pair_input:
+        stored: Any = head.classes if head.has_map else self
+        if stored.pair_input != self.pair_input:
             raise errors.InputError(
                 f"--pair_input={self.pair_input}: the model was trained with "
-                f"--pair_input={trained.pair_input} ({path}); give that"
+                f"--pair_input={stored.pair_input} ({path}); give that"
             )
-        return trained
+        names = head.names if names is None else names
+        return labels.Labels(names, kind, stored.separator, self.pair_input)
 
     def _names_in(self, train: tables.Table) -> tuple[str, ...]:
         if not train.choices:

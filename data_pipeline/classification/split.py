@@ -105,13 +105,6 @@ class LabelledData:
         label_ids = self.splits["train"].label_ids
         return labels.class_weights(spec, label_ids, self.label_set)
 
-    def as_asked(self, label_ids: np.ndarray) -> np.ndarray:
-        """Label ids [N] of a row's one label by the order `asked`; all others as is."""
-        names = self.label_set.names
-        if self.asked == names or not self.label_set.has_one_label:
-            return label_ids
-        return np.array([self.asked.index(name) for name in names])[label_ids]
-
 
 def load(
     source: sources.Source,

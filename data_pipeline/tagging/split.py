@@ -146,21 +146,21 @@ def find_tags(
             )
         origin = "--labels" if names else train.tag_path
         return label_maps.follow(head, tag_set, origin, trains=True)
+    stored: Any = head.classes if head else None
     if head and head.has_map:
-        tag_set = schemes.read_map(head.source)
-        if scheme not in ("", tag_set.scheme):
+        stored = schemes.read_map(head.source)  # no classifier's
+        if scheme not in ("", stored.scheme):
             raise errors.InputError(
                 f"--tag_scheme={scheme} is not what the model was trained with, "
-                f"{tag_set.scheme} ({head.source}); leave the flag out"
+                f"{stored.scheme} ({head.source}); leave the flag out"
             )
-    elif names or (head and head.classes):
-        tag_set = label_maps.named(names or head.names, "")
-        tag_set = dataclasses.replace(tag_set, scheme=scheme or tag_set.scheme)
-    else:
+    if not (names or stored):
         raise errors.InputError(
             "without training sentences nothing says what the tags are; give --labels, "
             "or a checkpoint with a label_map.json beside it (convert_checkpoint.py "
             "writes one)"
         )
-    tag_set = dataclasses.replace(tag_set, names=tuple(names) or tag_set.names)
+    stored = stored or label_maps.named(names, "")
+    names = tuple(names) or stored.names
+    tag_set = schemes.TagNames(names, scheme or stored.scheme)
     return label_maps.follow(head, tag_set, "--labels", trains=False)

@@ -24,7 +24,9 @@ def tokenizer():
 
 @pytest.fixture
 def load(tmp_path, tokenizer):
-    def read(content, *, name="train.csv", split="train", length=16, known=None, **more):
+    def read(
+        content, *, name="train.csv", split="train", length=16, known=None, **more
+    ):
         (tmp_path / name).write_text(content)
         layout = {"choices": COLUMNS, **more.pop("layout", {})}
         source = sources.Source(

@@ -98,9 +98,13 @@ def test_digest_tells_teachers_and_rows_apart(taught, tmp_path):
 def test_teacher_needs_the_classes_of_its_student():
     ours = labels.Labels(("bad", "good"))
     assert soft_labels.order_classes("t", ours, ours) == [0, 1]
+    theirs = labels.Labels(("GOOD", "bad"))
+    assert soft_labels.order_classes("t", theirs, ours) == [1, 0]
+    numbers = labels.Labels((), "regression")
+    assert soft_labels.order_classes("t", numbers, numbers) == slice(None)
     for theirs, message in (
         (None, "nothing says what its classes are called; put a label_map.json"),
-        (labels.Labels(("good", "bad")), "--labels=good,bad gives the student"),
+        (labels.Labels(("good", "sad")), "--labels=good,sad gives the student"),
         (labels.Labels((), "regression"), "trained for regression"),
         (object(), "trained for tagging"),
     ):

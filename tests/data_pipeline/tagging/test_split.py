@@ -123,5 +123,7 @@ def test_trained_runs_keep_their_tags(tmp_path):
     assert find() == find(scheme="BIO") == tag_set
     with pytest.raises(ValueError, match=r"--tag_scheme=BIOES is not what .* BIO "):
         find(scheme="BIOES")
-    with pytest.raises(ValueError, match=r"--labels: \['O', 'B-x'\] are not .* 'I-x'\]"):
+    with pytest.raises(
+        ValueError, match=r"--labels: \['O', 'B-x'\] are not .* 'I-x'\]"
+    ):
         find(names=("O", "B-x"))
