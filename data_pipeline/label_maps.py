@@ -83,6 +83,9 @@ def follow(head: Head | None, wanted: Wanted, origin: str, *, trains: bool) -> W
 
     Raises:
         ValueError: it has others, and the run does not train or does not begin.
+
+    Differs from google-research/bert: a stored head keeps its classes; there its rows
+    are of those of the task, in their order, whatever they were trained for.
     """
     if head is None:
         return wanted
