@@ -278,11 +278,11 @@ def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label):
     assert list(values) == pytest.approx(sorted(scores, reverse=True), abs=1e-6)
     assert scores[places[0]] == max(scores)
     for wrong in ("best", *[None][: bool(label)]):
-        with pytest.raises(ValueError, match=f"'good'.*not by {wrong!r}; .* by label$"):
+        with pytest.raises(ValueError, match=f"'good'.*not by {wrong!r}; set label$"):
             made.rerank("a", passages, label=wrong)
     single, _ = bert.classifier(model_dir, {"train": ROWS})
     with pytest.raises(ValueError, match="made for single texts; leave them out"):
-        single.rerank("a", passages)
+        single.rerank("a", passages, label="good")
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,7 @@ def test_every_network_starts_a_new_head(model_dir, tmp_path, network, file_form
     assert not np.array_equal(kernel(other), kernel(made))
 
 
+@pytest.mark.slow
 def test_tags_are_those_of_the_rows(widened, tmp_path):
     data = tiny_tags.write_splits(tmp_path / "data")
     files = [f"--{split}_file={data}/{split}.conll" for split in ("train", "dev")]
@@ -257,6 +258,7 @@ def test_tags_are_those_of_the_rows(widened, tmp_path):
     assert "--labels: ['O', 'B-bad'] are not the labels" in error
 
 
+@pytest.mark.slow
 def test_ratings_have_no_head_of_named_classes(widened, tmp_path):
     model = widened(tmp_path / "model", ["a", "b"])
     rows = [(text, "1.5 2") for text, _ in tiny.rows(32)]

@@ -87,7 +87,7 @@ class Labels:
         if label not in self.names:
             raise errors.InputError(
                 f"passages are ranked by one label of {wording.listing(self.names)}, "
-                f"and not by {label!r:.80}; name it by --reranker_label"
+                f"and not by {label!r:.80}; set --reranker_label"
             )
         return self.names.index(label)
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from data_pipeline.classification import labels
 from data_pipeline.tagging import files, schemes, scores, split
 from data_pipeline.text import wordpiece
 from tests import tiny
@@ -127,3 +128,31 @@ def test_trained_runs_keep_their_tags(tmp_path):
         ValueError, match=r"--labels: \['O', 'B-x'\] are not .* 'I-x'\]"
     ):
         find(names=("O", "B-x"))
+
+
+def test_tags_have_the_order_of_a_stored_head(tmp_path, capsys):
+    train = split.read({"train": write(tmp_path / "t.conll", TRAINING)}, files.Layout())
+    names = ("I-y", "B-x", "O", "I-x", "B-y")
+    head = tiny.head_of(schemes.TagNames(names, "BIO"))
+
+    def find(head, train=train["train"], names=()):
+        return split.find_tags(train, names=names, scheme="", head=head)
+
+    assert find(head) == schemes.TagNames(names, "BIO")
+    out = capsys.readouterr().out
+    assert f"labels: {[*names]}, in the order of" in out
+    assert f"{tmp_path}/t.conll has ['O', 'B-x', 'B-y', 'I-x', 'I-y']" in out
+    listed = head._replace(source="hf/config.json", problem_type="")
+    assert find(listed, None).names == find(listed, None, sorted(names)).names == names
+    # Without names of its own the head has those that are asked for.
+    unnamed = listed._replace(
+        names=tuple(f"LABEL_{i}" for i in range(5)), is_named=False, classes=None
+    )
+    assert find(unnamed, None, names) == schemes.TagNames(names, "BIO")
+    assert "are assumed to be ['I-y', 'B-x'" in capsys.readouterr().out
+    assert find(unnamed).names == ("O", "B-x", "B-y", "I-x", "I-y")
+    with pytest.raises(ValueError, match="nothing says what the tags are; .*--labels"):
+        find(unnamed, None)
+    classes = tiny.head_of(labels.Labels(names), "w/config.json")
+    assert find(classes).names == ("O", "B-x", "B-y", "I-x", "I-y")
+    assert "new head for tagging" in capsys.readouterr().out
