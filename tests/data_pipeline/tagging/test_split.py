@@ -151,7 +151,7 @@ def test_tags_have_the_order_of_a_stored_head(tmp_path, capsys):
     assert find(unnamed, None, names) == schemes.TagNames(names, "BIO")
     assert "are assumed to be ['I-y', 'B-x'" in capsys.readouterr().out
     assert find(unnamed).names == ("O", "B-x", "B-y", "I-x", "I-y")
-    with pytest.raises(ValueError, match="nothing says what the tags are; .*--labels"):
+    with pytest.raises(ValueError, match=r"nothing says what the tags are; .*--labels"):
         find(unnamed, None)
     classes = tiny.head_of(labels.Labels(names), "w/config.json")
     assert find(classes).names == ("O", "B-x", "B-y", "I-x", "I-y")
