@@ -125,18 +125,22 @@ class Loaded:
         pairs = zip(shares, decisions, strict=True)
         return [predictions.described(label_set, *pair) for pair in pairs]
 
-    def rerank(self, query, passages) -> list[tuple[int, float]]:
+    @argument_names.in_errors
+    def rerank(
+        self, query, passages, *, label: str | None = None
+    ) -> list[tuple[int, float]]:
         """Places of passages and their scores for a query, the best first.
 
-        A score is the number of a regression, else the probability of the last label.
-        A model that is no classifier of pairs raises ValueError.
+        A score is the number of a regression, else the probability of `label`, by
+        default the last of two. ValueError is raised for more labels without `label`,
+        and for a model that is no classifier, or made for single texts.
         """
-        self._label_set("rerank")
+        column = self._label_set("rerank").ranking_column(label)
         passages = encoding.listed("passages", passages)
         rows = self._checked([query] * len(passages), passages)
         if not passages:
             return []
-        scores = self._shares(rows)[:, -1]
+        scores = self._shares(rows)[:, column]
         return [(int(i), float(scores[i])) for i in np.argsort(-scores, kind="stable")]
 
     @argument_names.in_errors
@@ -404,9 +408,10 @@ def load(
             or Keras, of a run, or the id of a model on Hugging Face's hub.
         head: a name in pretrainers.HEADS; "auto" takes that of the weights, and leaves
             the heads of pretraining out. Of an encoder-decoder "none" is the encoder.
-        labels: of a classifier (or tagger, by `head`); its values are random unless the
-            weights have a head of as many classes. They are of a choice, or several for
-            a text, where the config of Hugging Face is of such a model.
+        labels: of a classifier (or tagger, by `head`). Where the weights have a head of
+            these classes, they are in its order, printed if it is another; else its
+            values are random. They are of a choice, or several for a text, where the
+            weights are of such a model.
         max_seq_length: in tokens, [CLS] and [SEP] included; by default a run's, or 128,
             as far as there are positions.
         do_lower_case: by default as the directory has it, or True.
@@ -429,9 +434,13 @@ def load(
     )
     if not labels:
         return _loaded(loading.with_stored_head(opened, head), opened, length)
+    wanted = "tagger" if head == "tagger" else "classifier"
+    stored = loading.find_head(opened.files.init_checkpoint, opened.config, wanted)
     kind = hugging_face.stated_problem_type(opened.config)
+    kind = stored.problem_type if stored else kind
     kind = kind if kind in ("choice", "multi_label") else "classification"
-    classes = label_maps.named(labels, "" if head == "tagger" else kind)
+    classes: Any = label_maps.named(labels, "" if head == "tagger" else kind)
+    classes = label_maps.follow(stored, classes, "labels", trains=True)
     return _loaded(loading.with_new_head(opened, classes), opened, length)
 
 
@@ -483,12 +492,13 @@ def classifier(
     source = sources.Source(
         files=files, layout=layout, problem_type=problem_type, label_spec=labels
     )
+    weights = opened.files.init_checkpoint
     data = labelled_rows.load(
         source,
         files,
         opened.tokenizer,
         max_seq_length,
-        label_map="",
+        head=loading.find_head(weights, opened.config, "classifier"),
         default_metrics=metrics.DEFAULTS,
     )
     if len(data.encode.text_names) > 1:

@@ -34,7 +34,6 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 from cli import classifier_task, networks, run_flags, training_flags
 from contract import file_names
-from data_pipeline import label_maps
 from data_pipeline.classification import labels, predictions, soft_labels, sources
 from data_pipeline.classification import split as row_splits
 from modeling import losses, models, sequences
@@ -59,7 +58,7 @@ def prepare():
         fine_tuning_flags.wanted_splits(),
         tokenizer,
         FLAGS.max_seq_length,
-        label_map=label_maps.find(run_flags.trained_weights(files)),
+        head=run_flags.find_head(files, config, "classifier"),
         default_metrics=metrics.DEFAULTS,
     )
     if len(data.encode.text_names) > 1:
@@ -103,7 +102,7 @@ def make_task(config, tokenizer, data, soft, reading):
             reading=reading,
             recompute=FLAGS.recompute,
         ),
-        load_weights=networks.weights_loader(),
+        load_weights=networks.weights_loader(label_set),
         store=checkpoint.store,
         objective=objective,
         score=outputs.score,

@@ -40,7 +40,7 @@ def prepare():
     strategy = run_flags.set_up()
     embedding_flags.check()
     files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
-    kept = embedding_task.choose_vectors(run_flags.trained_weights(files), config)
+    kept = embedding_task.choose_vectors(run_flags.first_weights(files), config)
     embedding_flags.check_model(config, kept.text_vectors)
     splits = fine_tuning_flags.wanted_splits()
     if FLAGS.num_labelled and not FLAGS.do_train:

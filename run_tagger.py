@@ -26,7 +26,6 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 from cli import networks, run_flags, training_flags
 from contract import features, file_names
-from data_pipeline import label_maps
 from data_pipeline.tables import label_files
 from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import graph, predictions, schemes, scores
@@ -51,7 +50,7 @@ def prepare():
         splits.get("train"),
         names=names,
         scheme=tagger_flags.tag_scheme(),
-        label_map=label_maps.find(run_flags.trained_weights(files)),
+        head=run_flags.find_head(files, config, "tagger"),
     )
     data = sentence_rows.load(
         splits,
@@ -79,11 +78,12 @@ def make_task(config, tokenizer, tag_set, data, reading):
     return run_flags.make_task(
         "token-classification",
         lambda: {split: sentences.summary() for split, sentences in data.items()},
+        load_weights=networks.weights_loader(tag_set),
         splits={split: sentences.examples() for split, sentences in data.items()},
         model=functools.partial(
             models.BertTagger,
             config,
-            len(tag_set.names),
+            tag_set.num_outputs,
             reading=reading,
             recompute=FLAGS.recompute,
         ),

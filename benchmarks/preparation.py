@@ -152,9 +152,7 @@ def near_texts(source):
 def tagged_sentences(source):
     """The windows of --tagging_file."""
     splits = sentence_sets.read({"train": source.path}, tagged_files.Layout())
-    tag_set = sentence_sets.find_tags(
-        splits["train"], names=(), scheme="", label_map=""
-    )
+    tag_set = sentence_sets.find_tags(splits["train"], names=(), scheme="", head=None)
     data = sentence_sets.load(
         splits,
         tag_set,

@@ -15,6 +15,7 @@ problem_type layers pooling export_format quantization"""
 _ARGUMENTS = {
     **{name: name for name in _SAME.split()},
     "output_dir": "directory",
+    "reranker_label": "label",
     "overwrite": "overwrite=True",
     "nocheck_case": "check_case=False",
     "nocheck_tokenizer": "check_tokenizer=False",

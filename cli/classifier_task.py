@@ -6,7 +6,6 @@ import keras
 import numpy as np
 from absl import flags
 
-from data_pipeline import label_maps
 from data_pipeline.classification import (
     encoding,
     explanations,
@@ -14,7 +13,7 @@ from data_pipeline.classification import (
     soft_labels,
 )
 from modeling import losses
-from modeling.checkpoints import conversion, hugging_face, pretrained
+from modeling.checkpoints import conversion, pretrained
 from modeling.features import attribution
 from reports import run_report
 from training import checkpoints, facts, loading, metrics, tensorboard
@@ -35,17 +34,12 @@ def open_teacher(data, settings):
     keras.config.set_dtype_policy(settings.run.dtype_policy)  # as run.start does
     with settings.run.strategy.scope():
         model = conversion.read_teacher(place.checkpoint, config)
-    find_labels = functools.partial(hugging_face.read_labels, config, model.num_classes)
-    classes = label_maps.read_classes(
-        label_maps.find(place.checkpoint),
-        "classifier",
-        model.num_classes,
-        find_labels,
-    )
-    soft_labels.check_classes(FLAGS.teacher, classes, data.label_set)
+    stored = place.checkpoint, config, "classifier", model.num_classes
+    classes = loading.read_head(*stored).classes
+    columns = soft_labels.order_classes(FLAGS.teacher, classes, data.label_set)
     predict = settings.predictor(model)
     digest, encode = conversion.digest(model), encoding.Encoder(tokenizer, length)
-    return soft_labels.SoftLabels(data, encode, predict, digest)
+    return soft_labels.SoftLabels(data, encode, predict, digest, columns)
 
 
 class Outputs:
@@ -69,7 +63,7 @@ class Outputs:
         if label_ids is not None:
             each = losses.classifier_losses(data.problem_type, logits, label_ids)
             each = np.asarray(each).reshape(len(label_ids), -1).mean(axis=1)
-            scores = metrics.compute(data.metrics, label_ids, decisions)
+            scores = self._compute(label_ids, decisions)
             scores["loss"] = each.mean()
             if self._soft and split == "dev":
                 soft = losses.soft_losses(
@@ -93,8 +87,15 @@ class Outputs:
 
     def examine(self, split, scored):
         """The outcomes of labelled rows, for reports and pictures."""
-        compute = functools.partial(metrics.compute, self._data.metrics)
-        return predictions.outcomes(split, self._data.splits[split], scored, compute)
+        rows = self._data.splits[split]
+        return predictions.outcomes(split, rows, scored, self._compute)
+
+    def _compute(self, *label_ids):
+        label_set, asked = self._data.label_set, self._data.asked
+        if label_set.has_one_label:  # F1 is of the second name that was asked for
+            places = np.array([asked.index(name) for name in label_set.names])
+            label_ids = tuple(places[ids] for ids in label_ids)
+        return metrics.compute(self._data.metrics, *label_ids)
 
     def report_hook(self, tokenizer):
         """A driver.FineTuningTask's `report`, with explanations where a flag is set."""

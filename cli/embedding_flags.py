@@ -88,6 +88,12 @@ def define() -> None:
             "With --corpus_file: directory of a classifier of pairs, which ranks the "
             "best 100 passages of each query once more, for further scores.",
         )
+        string(
+            "reranker_label",
+            None,
+            "Label of --reranker whose probability ranks passages; by default the last "
+            "of two.",
+        )
     with command_line.heading("Training"):
         _define_loss()
     with command_line.heading("Vectors"):
@@ -175,6 +181,10 @@ def check() -> None:
             FLAGS.reranker and not FLAGS.corpus_file,
             f"--reranker={FLAGS.reranker} ranks passages; set --corpus_file, "
             "--queries_file and --judgements_file",
+        ),
+        (
+            FLAGS.reranker_label and not FLAGS.reranker,
+            f"--reranker_label={FLAGS.reranker_label} is of --reranker; set that, too",
         ),
         (
             FLAGS.num_labelled and not (FLAGS.do_eval and FLAGS.train_file),

@@ -245,6 +245,7 @@ def open_reranker():
             "classifier of pairs; train one on pairs by run_classifier.py"
         )
     pretrained.check_segments(opened.config, opened.files.config_file)
+    column = classes.ranking_column(FLAGS.reranker_label)
     print(f"reranker: {report}")
     encode = encoding.Encoder(opened.tokenizer, length, classes, has_pairs=True)
     forward = inference.predict_function(
@@ -254,7 +255,8 @@ def open_reranker():
     def compute(*rows):
         size = FLAGS.predict_batch_size
         options = {"name": "reranking: batch 1", "shows_progress": False}
-        return inference.class_shares(forward, encode, rows, size, **options)[:, -1]
+        shares = inference.class_shares(forward, encode, rows, size, **options)
+        return shares[:, column]
 
     return compute
 

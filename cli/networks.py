@@ -1,12 +1,13 @@
 """Opens the network that the flags name: config, tokenizer and weights."""
 
-import functools
 from collections.abc import Callable
+from typing import Any
 
 from absl import flags
 
 from cli import model_flags
 from contract import errors
+from data_pipeline import label_maps
 from modeling.checkpoints import pretrained, warm_start
 from modeling.encoder_decoder import config as encoder_decoder_config
 from training import loading
@@ -82,7 +83,17 @@ def open_both_sides(
     return opened._replace(config=config), load_both
 
 
-def weights_loader() -> Callable[..., tuple[str, int]]:
-    """pretrained.load_weights, as --allow_missing_weights has it."""
-    allows_missing = FLAGS.allow_missing_weights
-    return functools.partial(pretrained.load_weights, allows_missing=allows_missing)
+def weights_loader(classes: label_maps.Classes | None = None) -> Callable[..., Any]:
+    """pretrained.load_weights, as --allow_missing_weights has it.
+
+    The head of a model with other `classes` than the weights stays new.
+    """
+    allows = FLAGS.allow_missing_weights
+
+    def load(model: Any, path: str, **stage: bool) -> tuple[str, int]:
+        begins = stage["trains"] and not stage["resumes"]
+        starts = begins and loading.starts_head(path, model.config, classes)
+        options = {"allows_missing": allows, "starts_head": starts}
+        return pretrained.load_weights(model, path, **stage, **options)
+
+    return load

@@ -29,7 +29,7 @@ def masked_lm(config, tokenizer, files, kind=pretrainers.BertPretrainer):
     """Masked words and, where records and network have it, the second sentence."""
     records = None
     trains = FLAGS.do_train
-    path = files.init_checkpoint if trains else run_flags.trained_weights(files)
+    path = files.init_checkpoint if trains else run_flags.first_weights(files)
     if config.kind == "ELECTRA" and pretrained.is_there(path):
         is_alone = FLAGS.objective == "masked_lm"
         size = None if is_alone else FLAGS.generator_size

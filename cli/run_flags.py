@@ -18,6 +18,7 @@ from cli import (
     training_flags,
 )
 from contract import errors, export_formats
+from data_pipeline import label_maps
 from modeling import kernels_tf
 from modeling.checkpoints import checkpoint
 from modeling.features import head_config
@@ -241,23 +242,33 @@ def _feature_cache() -> feature_cache.FeatureCache | None:
     return feature_cache.FeatureCache(FLAGS.feature_cache)
 
 
-def trained_weights(files: loading.ModelFiles) -> str:
-    """Where the weights of a run without training are: its own, or of --pretrained."""
+def first_weights(files: loading.ModelFiles) -> str:
+    """Where the weights are that a run begins with: its own, or of --pretrained."""
     directory = FLAGS.output_dir
     if "seeds" in FLAGS:
         if combinations := fine_tuning_flags.grid():
             directory = grid.directory_of(combinations[0], directory)
         if several := fine_tuning_flags.seeds():
             directory = grid.seed_directory(several[0], directory)
-    has_own = checkpoints.all_checkpoints(directory)
+    is_new = FLAGS.do_train and FLAGS.overwrite_output_dir
+    has_own = not is_new and checkpoints.all_checkpoints(directory)
     return directory if has_own else files.init_checkpoint
+
+
+def find_head(
+    files: loading.ModelFiles, config: Any, head: str
+) -> label_maps.Head | None:
+    """The classifier or tagger that the run begins with, as in loading.find_head."""
+    weights = first_weights(files)
+    goes_on = weights != files.init_checkpoint
+    return loading.find_head(weights, config, head, goes_on=goes_on)
 
 
 def reading(files: loading.ModelFiles, num_texts: int = 1) -> head_config.HeadConfig:
     """The layers and the head of the run, as in head_config.choose."""
     return head_config.choose(
         feature_flags.present(),
-        trained_weights(files),
+        first_weights(files),
         trains=FLAGS.do_train,
         num_texts=num_texts,
     )

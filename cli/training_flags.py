@@ -43,7 +43,7 @@ unlabelled_file
 task_name xnli_language tfds_name input_file eval_input_file predict_file
 file_format has_header delimiter quote train_file dev_file test_file tfds_train_split
 tfds_dev_split tfds_test_split text_a_column text_b_column label_column id_column
-num_labelled reranker corpus_file queries_file judgements_file
+num_labelled reranker reranker_label corpus_file queries_file judgements_file
 choice_columns negative_columns source_column target_column word_column dev_share
 tag_column labels label_separator allow_empty_text accept_unknown_tags check_data
 """

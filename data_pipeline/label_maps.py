@@ -1,19 +1,123 @@
-"""Names of the classes of a trained head: a classifier's labels or a tagger's tags."""
+"""Classes of a trained head, a classifier's labels or a tagger's tags, and its rows."""
 
+import dataclasses
 import os
 from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from contract import errors, file_names, json_files, remote_files, wording
 from data_pipeline.classification import labels
 from data_pipeline.tagging import schemes
 
 Classes = labels.Labels | schemes.TagNames
+Wanted = TypeVar("Wanted", labels.Labels, schemes.TagNames)
+TAGGING = schemes.PROBLEM_TYPE
 
 
-def find(weights: str) -> str:
-    """Path of the label_map.json in a directory or beside a checkpoint, or ""."""
+class Head(NamedTuple):
+    """A stored head, as the files beside its weights describe it.
+
+    Attributes:
+        source: the file that names its classes, or else its weights.
+        problem_type: as of `kind`; "" where no file states it.
+        names: by row; LABEL_0, LABEL_1, ... where they have no others.
+        is_named: whether they have others.
+        classes: None where no file has them.
+        goes_on: whether the run resumes with this head, so that it starts no other.
+    """
+
+    source: str
+    num_outputs: int
+    problem_type: str
+    names: tuple[str, ...]
+    is_named: bool
+    classes: Classes | None
+    goes_on: bool = False
+
+    @property
+    def has_map(self) -> bool:
+        """Whether it has a label_map.json, and not only a config.json with names."""
+        return os.path.basename(self.source) == file_names.LABEL_MAP
+
+    def arrange(self, wanted: Classes) -> tuple[str, ...] | None:
+        """The names of `wanted` in the order of the rows; None for other classes.
+
+        Rows without names, and names that a config.json or `wanted` only counts, are
+        assumed to be in the order of `wanted`.
+        """
+        if self.problem_type not in ("", kind(wanted)):
+            return None
+        if self.num_outputs != wanted.num_outputs:
+            return None
+        if kind(wanted) == "choice":  # one row for all answers
+            return wanted.names
+        counted = tuple(map(str, range(self.num_outputs)))
+        is_counted = not self.has_map and counted in (self.names, wanted.names)
+        names = match(self.names, wanted.names)
+        is_assumed = names is None and (is_counted or not self.is_named)
+        return wanted.names if is_assumed else names
+
+
+def kind(classes: Classes) -> str:
+    """The problem type of labels, or TAGGING."""
+    return getattr(classes, "problem_type", TAGGING)
+
+
+def match(theirs: Sequence[str], ours: Sequence[str]) -> tuple[str, ...] | None:
+    """`ours` in the order of `theirs`; None where the two are not the same set.
+
+    Names may differ by the case of letters, unless two of one side differ by it alone.
+    """
+    for spell in (str, str.casefold):
+        spelled = {spell(name): name for name in ours}
+        if len(spelled) == len(ours) and sorted(spelled) == sorted(map(spell, theirs)):
+            return tuple(spelled[spell(name)] for name in theirs)
+    return None
+
+
+def follow(head: Head | None, wanted: Wanted, origin: str, *, trains: bool) -> Wanted:
+    """The classes wanted in the order of the rows of a head, if it has these.
+
+    Prints if that is not the order or spelling of `origin`, or is assumed, or if the
+    head has other classes, so that a new one has to be trained.
+
+    Raises:
+        ValueError: it has others, and the run does not train or does not begin.
+
+    Differs from google-research/bert: a stored head keeps its classes; there its rows
+    are of those of the task, in their order, whatever they were trained for.
+    """
+    if head is None:
+        return wanted
+    names, is_choice = head.arrange(wanted), kind(wanted) == "choice"
+    if is_choice and not trains and head.is_named and names != head.names:
+        names = None
+    ours, theirs = wording.listing(wanted.names), wording.listing(head.names)
+    if names is None and (head.goes_on or not trains):
+        raise errors.InputError(
+            f"{origin}: {ours} are not the labels that the model was trained with, "
+            f"{theirs} ({head.source}); leave the flag out, correct that file if it is "
+            "wrong, or train a new head in another --output_dir"
+        )
+    if names is None:
+        print(
+            f"labels: a new head for {kind(wanted)} {ours}; that of {head.source} is "
+            f"for {head.problem_type or 'classes'} {theirs}"
+        )
+        return wanted
+    if is_choice or not names or names == wanted.names == head.names:
+        return wanted
+    note = f"{wording.listing(names)}, in the order of {theirs} of {head.source}"
+    if match(head.names, names) is None:
+        note = f"{theirs} of {head.source} are assumed to be {ours}, in this order"
+    print(f"labels: {note}; {origin} has {ours}")
+    return dataclasses.replace(wanted, names=names)
+
+
+def find(weights: str, name: str = file_names.LABEL_MAP) -> str:
+    """Path of the file `name` in a directory or beside a checkpoint, or ""."""
     directory = weights if remote_files.is_dir(weights) else os.path.dirname(weights)
-    path = os.path.join(directory, file_names.LABEL_MAP)
+    path = os.path.join(directory, name)
     return path if weights and remote_files.exists(path) else ""
 
 
@@ -37,7 +141,7 @@ def _has_tags(path: str) -> bool:
 def read_classes(
     path: str,
     head: str,
-    num_classes: int,
+    num_classes: int | None,
     read_config: Callable[[], tuple[str, Sequence[str]]],
 ) -> Classes | None:
     """The classes of a head, or None where they have placeholders alone.
@@ -45,7 +149,7 @@ def read_classes(
     Args:
         path: of its label_map.json; "" reads a config of Hugging Face's instead.
         head: "classifier", "tagger" or another head with classes.
-        num_classes: of the head.
+        num_classes: of the head, or None where that is not known.
         read_config: returns problem type and names, () for placeholders.
 
     Raises:
@@ -53,17 +157,12 @@ def read_classes(
     """
     if not path:
         problem_type, names = read_config()
-        if not names and problem_type != "regression":
+        if not names and (problem_type, head) != ("regression", "classifier"):
             return None
         return named(names, problem_type if head == "classifier" else "")
-    classes: Classes
-    if _has_tags(path):
-        classes = schemes.read_map(path)
-        expected = len(classes.names)
-    else:
-        classes = labels.read_label_map(path)
-        expected = classes.num_outputs
-    if expected != num_classes:
+    read = schemes.read_map if _has_tags(path) else labels.read_label_map
+    classes: Classes = read(path)
+    if num_classes not in (None, classes.num_outputs):
         raise errors.InputError(
             f"{path}: has {len(classes.names)} labels, but the head has {num_classes} "
             "classes; give the files of one model"

@@ -36,12 +36,21 @@ from keras import ops
 
 from cli import networks, run_flags
 from contract import atomic_files, features, file_names
+from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, tables
 from modeling import losses, models
 from modeling.checkpoints import checkpoint, pretrained
 from serving import export
 from training import driver, metrics
+
+
+class Scales(NamedTuple):
+    """The classes of a head of ratings, which have no names."""
+
+    num_outputs: int
+    names: tuple[str, ...] = ()
+    problem_type: str = "ratings"
 
 
 class Rated(NamedTuple):
@@ -73,10 +82,12 @@ def prepare():
     encode = encoding.Encoder(tokenizer, FLAGS.max_seq_length)
     splits = {split: read(split, encode) for split in fine_tuning_flags.wanted_splits()}
     num_scales = next(iter(splits.values())).targets[features.LABEL_IDS].shape[1]
+    scales, head = Scales(num_scales), run_flags.find_head(files, config, "classifier")
+    label_maps.follow(head, scales, "the ratings", trains=FLAGS.do_train)
     task = driver.FineTuningTask(
         splits=splits,
         model=functools.partial(models.BertClassifier, config, num_scales),
-        load_weights=networks.weights_loader(),
+        load_weights=networks.weights_loader(scales),
         store=checkpoint.store,
         objective=losses.Objective(count, squared_error),
         score=functools.partial(score, splits),

@@ -442,7 +442,7 @@ def test_head_of_another_number_of_labels_is_refused(place):
     google.save(place / "five.ckpt", model)
     flags = [f"--init_checkpoint={place}/five.ckpt", "--nodo_train --do_eval"]
     flags += ["--labels=bad,fine,good"]
-    words = ("five.ckpt", "lacks output_weights", "number of labels")
+    words = ("['bad', 'fine', 'good'] are not", "'LABEL_4'] (", "five.ckpt")
     assert_refused(place, flags, *words)
 
 

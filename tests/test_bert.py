@@ -331,18 +331,22 @@ def test_pairs_and_numbers_in_memory(model_dir):
     assert made.rerank("good", []) == []
 
 
-def test_passages_are_ranked_by_the_last_label(model_dir):
-    rows = [(text, text, label) for text, label in ROWS]
+@pytest.mark.parametrize("label", [None, "fine", "good"])
+def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label):
+    rows = [(text, text, name) for text, name in ROWS if label or name != "fine"]
     made, _ = bert.classifier(model_dir, {"train": rows})
     passages = ["good", "bad thing", "fine"]
     answers = made.predict(["a"] * 3, passages)
-    scores = [answer["probabilities"]["good"] for answer in answers]
-    places, values = zip(*made.rerank("a", passages), strict=True)
+    scores = [answer["probabilities"][label or "good"] for answer in answers]
+    places, values = zip(*made.rerank("a", passages, label=label), strict=True)
     assert list(values) == pytest.approx(sorted(scores, reverse=True), abs=1e-6)
     assert scores[places[0]] == max(scores)
+    for wrong in ("best", *[None][: bool(label)]):
+        with pytest.raises(ValueError, match=f"'good'.*not by {wrong!r}; set label$"):
+            made.rerank("a", passages, label=wrong)
     single, _ = bert.classifier(model_dir, {"train": ROWS})
     with pytest.raises(ValueError, match="made for single texts; leave them out"):
-        single.rerank("a", passages)
+        single.rerank("a", passages, label="good")
 
 
 @pytest.mark.parametrize(

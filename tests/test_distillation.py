@@ -138,8 +138,8 @@ WRONG = {
     ),
     "--teacher=missing": "--teacher=missing: no such directory",
     "--teacher={small}": "--teacher|no head of a classifier|--do_train",
-    "--teacher={teacher} --labels=good,bad,fine": (
-        "['bad', 'fine', 'good']|['good', 'bad', 'fine']|--labels=bad,fine,good"
+    "--teacher={teacher} --labels=good,bad,fine,sad": (
+        "['bad', 'fine', 'good']|['good', 'bad', 'fine', 'sad']|--labels=bad,fine,good"
     ),
     "--teacher={teacher} --problem_type=multi_label": (
         "was trained for classification|multi_label|--problem_type"

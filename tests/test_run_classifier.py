@@ -75,6 +75,7 @@ def test_whole_run_learns_reports_and_exports(trained):
     results = tiny.eval_results(path)
     assert results["eval_accuracy"] > 0.9 and {"eval_loss", "loss"} < results.keys()
     assert "newly initialised: output_weights, output_bias" in done.out
+    assert "\nlabels:" not in done.out  # of a head that pretraining does not have
     tags = tiny.event_tags(path / "eval")
     assert {tag: plugin for tag, plugin in tags.items() if plugin != "scalars"} == {
         **{"eval/confusion": "images", "eval/precision_recall": "images"},
@@ -112,10 +113,10 @@ def test_run_without_training_has_the_labels_of_its_model(
     before = tiny.listing(path)
     done = tiny.run_classifier(
         *(f"--pretrained={model_dir}", f"--output_dir={path}", *rows),
-        "--do_predict --labels=good,fine,bad --max_seq_length=16",
+        "--do_predict --labels=good,fine,sad --max_seq_length=16",
     )
     assert done.code == 2
-    assert "['good', 'fine', 'bad'] are not the labels that the model" in done.err
+    assert "['good', 'fine', 'sad'] are not the labels that the model" in done.err
     assert f"with, ['bad', 'fine', 'good'] ({path}/label_map.json)" in done.err
     assert tiny.listing(path) == before
     # Labels of the predictions of another model, which a directory holds, do not count.

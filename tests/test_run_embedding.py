@@ -172,10 +172,15 @@ def test_queries_are_scored_by_the_passages_that_they_find(model_dir, data, tmp_
         (tmp_path / flag).write_text("\n".join(lines) + "\n")
         flags.append(f"--{flag}_file={tmp_path / flag}")
     out, reranker = tmp_path / "out", tmp_path / "reranker_uncased"
-    made = bert.load(model_dir, labels=["no", "yes"], max_seq_length=48)
+    labels = ["no", "yes", "maybe"]
+    made = bert.load(model_dir, labels=labels, max_seq_length=48)
     made.save(reranker)
     plain = arguments(model_dir, data, out, "pairs", "", *COLUMNS, "--do_eval")
     more = ("--nodo_train", f"--reranker={reranker}")
+    error = tiny.refuse("run_embedding", *plain, *more, *flags)
+    assert "one label of ['no', 'yes', 'maybe'], and not by None" in error
+    assert "--reranker_label" in error
+    more += ("--reranker_label=yes",)
     done = tiny.succeed("run_embedding", *plain, *more, *flags)
     assert f"dev: 6 queries and 24 passages from {tmp_path}/corpus" in done.out
     results = tiny.eval_results(out)
@@ -183,7 +188,9 @@ def test_queries_are_scored_by_the_passages_that_they_find(model_dir, data, tmp_
     assert 0.5 <= results["eval_mrr_at_10"] < 1
     # Every passage is among the best 100: the order is that of the reranker alone.
     relevant = [i if i < 3 else i + 9 for i in range(6)]
-    orders = [[i for i, _ in made.rerank(query, texts)] for query in texts[:6]]
+    orders = [
+        [i for i, _ in made.rerank(query, texts, label="yes")] for query in texts[:6]
+    ]
     pairs = zip(orders, relevant, strict=True)
     ranks = np.array([order.index(place) + 1 for order, place in pairs])
     for name, gains in (("mrr", 1 / ranks), ("ndcg", 1 / np.log2(ranks + 1))):
@@ -194,6 +201,8 @@ def test_queries_are_scored_by_the_passages_that_they_find(model_dir, data, tmp_
     assert "is a BertModel, and no classifier of pairs; train one on pairs" in error
     error = tiny.refuse("run_embedding", *plain, f"--reranker={reranker}")
     assert "ranks passages; set --corpus_file, --queries_file and" in error
+    error = tiny.refuse("run_embedding", *plain, "--reranker_label=yes")
+    assert "--reranker_label=yes is of --reranker; set that, too" in error
     error = tiny.refuse("run_embedding", *plain, *flags[:2])
     assert "--judgements_file belong together; set all of them" in error
 

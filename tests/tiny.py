@@ -115,6 +115,15 @@ def rows(count, start=0):
     return actual
 
 
+def head_of(classes, source="run/label_map.json", **changes):
+    """The label_maps.Head of labels or tags, as a label_map.json describes it."""
+    from data_pipeline import label_maps
+
+    kind, names = label_maps.kind(classes), classes.names
+    head = label_maps.Head(source, classes.num_outputs, kind, names, True, classes)
+    return head._replace(**changes)
+
+
 def write_tsv(path, header, table):
     lines = [header, *table] if header else table
     text = "".join("\t".join(map(str, line)) + "\n" for line in lines)

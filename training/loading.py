@@ -1,6 +1,7 @@
 """Opens a directory as a model with its head; what bert.py returns is made of this."""
 
 import contextlib
+import dataclasses
 import functools
 import os
 from collections.abc import Mapping
@@ -144,15 +145,63 @@ def trained_with(directory: str, flag: str) -> Any:
     return None
 
 
+def find_head(
+    path: str, config: Any, head: str, *, goes_on: bool = False
+) -> label_maps.Head | None:
+    """One of pretrainers.CLASS_HEADS in weights; None without weights or that head.
+
+    `goes_on` is as in label_maps.Head: a label_map.json then stands for the checkpoint,
+    whose newest file may be damaged.
+    """
+    if not pretrained.is_there(path):
+        return None
+    count = None
+    if not (goes_on and label_maps.find(path)):
+        file = checkpoint.open_file(path, config)
+        if (count := conversion.count_classes(file, config, head)) is None:
+            return None
+    return read_head(path, config, head, count)._replace(goes_on=goes_on)
+
+
+def read_head(path: str, config: Any, head: str, count: int | None) -> label_maps.Head:
+    """A head of `count` classes in weights, as the files beside them describe it."""
+    files = file_names.LABEL_MAP, file_names.HUGGING_FACE_CONFIG, file_names.RUN
+    source, beside, run = (label_maps.find(path, name) for name in files)
+    if run or beside:  # a run's config names the classes that it began with
+        extra = {} if run else json_files.read_object(beside)
+        config = dataclasses.replace(config, extra=extra)
+    read_config = functools.partial(hugging_face.read_labels, config, count)
+    classes = label_maps.read_classes(source, head, count, read_config)
+    kind = hugging_face.stated_problem_type(config)
+    kind = label_maps.TAGGING if hugging_face.is_tagger(config) else kind
+    if source and classes:
+        kind, count = label_maps.kind(classes), classes.num_outputs
+    assert count is not None
+    usual = hugging_face.placeholder_labels(count)
+    names = classes.names if classes else usual
+    source = source or (beside if classes else "") or path
+    return label_maps.Head(source, count, kind, names, names != usual, classes)
+
+
+def starts_head(path: str, config: Any, classes: label_maps.Classes | None) -> bool:
+    """Whether weights have a head, and it is of other classes or in another order."""
+    if classes is None:
+        return False
+    is_tagger = label_maps.kind(classes) == label_maps.TAGGING
+    head = find_head(path, config, "tagger" if is_tagger else "classifier")
+    return head is not None and head.arrange(classes) != classes.names
+
+
 def with_new_head(opened: Opened, classes: label_maps.Classes) -> Built:
-    """A classifier for Labels, a tagger for TagNames."""
+    """A classifier for Labels, a tagger for TagNames.
+
+    Its rows are those of the weights where these have the same classes.
+    """
     path, (_, _, config) = opened.files.init_checkpoint, opened
-    if isinstance(classes, labels.Labels):
-        num_outputs, settings = classes.num_outputs, _reading(classes)
-        model = pretrainers.build("classifier", num_outputs, config, **settings)
-    else:
-        model = pretrainers.build("tagger", len(classes.names), config)
-    return Built(model, classes, checkpoint.load(model, path))
+    head = "classifier" if isinstance(classes, labels.Labels) else "tagger"
+    model = pretrainers.build(head, classes.num_outputs, config, **_reading(classes))
+    starts = starts_head(path, config, classes)
+    return Built(model, classes, checkpoint.load(model, path, starts_head=starts))
 
 
 def with_stored_head(opened: Opened, wanted: str) -> Built:
@@ -175,15 +224,14 @@ def read_stored_head(
 
     Unless it `pretrains`, "auto" leaves the heads of pretraining out.
     """
-    label_map, file = label_maps.find(path), checkpoint.open_file(path, config)
-    head = label_maps.find_head(label_map, wanted)
+    file = checkpoint.open_file(path, config)
+    head = label_maps.find_head(label_maps.find(path), wanted)
     head, num_classes = conversion.find_head(file, config, head, path)
     if wanted == "auto" and head == "pretraining" and not pretrains:
         head = "none"
     classes = None
     if num_classes:
-        tell = functools.partial(hugging_face.read_labels, config, num_classes)
-        classes = label_maps.read_classes(label_map, head, num_classes, tell)
+        classes = read_head(path, config, head, num_classes).classes
     return conversion.read(path, config, head, **_reading(classes)), classes
 
 

@@ -55,8 +55,12 @@ _WRITTEN = (
     file_names.RUN,  # last, so that a killed `clear` can go on
 )
 # Removed where nothing is left in them.
-_FOLDERS = ("train/plugins", "train", "eval")
-_FOLDERS += tuple(map(export_formats.folder, export_formats.FORMATS))
+_FOLDERS = (
+    "train/plugins",
+    "train",
+    "eval",
+    *map(export_formats.folder, export_formats.FORMATS),
+)
 # Flags whose value is a directory of weights, a checkpoint, or a file of them.
 _WEIGHTS_FLAGS = frozenset({"pretrained", "init_checkpoint", "teacher"})
 

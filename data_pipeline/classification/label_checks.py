@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract import errors, wording
+from data_pipeline import label_maps
 from data_pipeline.classification import labels, sources, tables
 
 # Cells of rows that nobody labelled: SNLI has "-", tables of pandas the others.
@@ -253,10 +254,10 @@ def report(findings: Iterable[Finding]) -> None:
 def choose(
     rows: dict[str, tables.Table],
     source: sources.Source,
-    label_map: str,
+    head: label_maps.Head | None,
     show: Callable[[Iterable[Finding]], None] = report,
-) -> labels.Labels:
-    """The labels of a run, as Source.label_set; rows without a label leave `rows`.
+) -> tuple[labels.Labels, tuple[str, ...]]:
+    """Labels and names as of Source.label_set; rows without a label leave `rows`.
 
     Published tasks keep all rows, and their labels and texts are as published.
     """
@@ -268,10 +269,10 @@ def choose(
         rows, source.kind, source.separator, has_names=bool(names or task)
     )
     show(finding for finding in findings if not task or finding.kind == "note")
-    label_set = source.label_set(rows.get("train"), label_map)
+    label_set, asked = source.label_set(rows.get("train"), head)
     if "dev" in rows and not task:
         rows["dev"] = labelled(rows["dev"], label_set.problem_type, label_set.names)
-    return label_set
+    return label_set, asked
 
 
 def look(source: sources.Source, splits: Iterable[str]) -> int:
@@ -291,7 +292,7 @@ def look(source: sources.Source, splits: Iterable[str]) -> int:
             rows[split] = source.read(split, like=next(iter(rows.values()), None))
     with _collected(faults):
         if rows:
-            label_set = choose(rows, source, "", collect)
+            label_set, _ = choose(rows, source, None, collect)
         for table in [rows[split] for split in ("train", "dev") if split in rows]:
             with _collected(faults):
                 label_set.encode(table)

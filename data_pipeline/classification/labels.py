@@ -77,6 +77,20 @@ class Labels:
         """Whether a row has exactly one of the names."""
         return self.problem_type in features.ONE_OF_SEVERAL
 
+    def ranking_column(self, label: str | None) -> int:
+        """The output that ranks passages: of `label`, or the last of one or two.
+
+        ValueError is raised for more without `label`, and for an unknown one.
+        """
+        if label is None and self.num_outputs <= 2:
+            return -1
+        if label not in self.names:
+            raise errors.InputError(
+                f"passages are ranked by one label of {wording.listing(self.names)}, "
+                f"and not by {label!r:.80}; set --reranker_label"
+            )
+        return self.names.index(label)
+
     def encode(self, table: tables.Table) -> np.ndarray:
         """Labels as ids int32 [N], for regression as numbers float32 [N].
 

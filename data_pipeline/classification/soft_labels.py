@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from contract import errors, features, wording
+from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, labels, sources, split, tables
 
@@ -43,8 +44,12 @@ def with_unlabelled(
     return dataclasses.replace(data, splits={**data.splits, UNLABELLED: packed})
 
 
-def check_classes(directory: str, theirs: Any, ours: labels.Labels) -> None:
-    """Raises ValueError unless a teacher's classes are those of its student."""
+def order_classes(directory: str, theirs: Any, ours: labels.Labels) -> Any:
+    """The columns of a teacher's logits in the order of its student's classes.
+
+    Raises:
+        ValueError: the two have other classes, or the teacher's have no names.
+    """
     if theirs is None:
         raise errors.InputError(
             f"--teacher={directory}: nothing says what its classes are called; put a "
@@ -61,13 +66,13 @@ def check_classes(directory: str, theirs: Any, ours: labels.Labels) -> None:
             f"--teacher={directory} reads pairs in both orders, and a teacher reads "
             "one sequence; choose another teacher"
         )
-    if theirs.names != ours.names:
+    if (names := label_maps.match(ours.names, theirs.names)) is None:
         raise errors.InputError(
             f"--teacher={directory} has the labels {wording.listing(theirs.names)} and "
-            f"the student has {wording.listing(ours.names)}; they must be the same in "
-            f"the same order: --labels={','.join(theirs.names)} gives the student the "
-            "teacher's"
+            f"the student has {wording.listing(ours.names)}; they must be the same: "
+            f"--labels={','.join(theirs.names)} gives the student the teacher's"
         )
+    return [theirs.names.index(name) for name in names] or slice(None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +91,8 @@ class SoftLabels:
     """The logits of a teacher for the rows of a student, once for the whole run.
 
     `encode` is of the teacher, and so is `predict`: batching.Examples, name of the
-    progress -> "logits", float32 [N, C]. `identity` differs where its weights do.
+    progress -> "logits", float32 [N, C]. `identity` differs where its weights do, and
+    `columns` are of `order_classes`.
     """
 
     def __init__(
@@ -95,10 +101,11 @@ class SoftLabels:
         encode: encoding.Encoder,
         predict: Callable[..., Mapping[str, np.ndarray]],
         identity: str,
+        columns: Any = slice(None),
     ):
         self._data = data
         self._encode = encode
-        self._predict, self._identity = predict, identity
+        self._predict, self._identity, self._columns = predict, identity, columns
         # Returns float32 [N, C] for a split; works at the first call.
         self.logits = functools.cache(self._logits)
 
@@ -106,7 +113,8 @@ class SoftLabels:
         rows = self._data.splits[name]
         packed = encoding.featurize(rows.table, self._encode)
         examples = dataclasses.replace(rows.examples(), packed=packed, targets={})
-        return self._predict(examples, name=f"teacher, {name} rows: batch")["logits"]
+        outputs = self._predict(examples, name=f"teacher, {name} rows: batch")
+        return outputs["logits"][:, self._columns]
 
     def training_examples(
         self, temperature: float, weight: float

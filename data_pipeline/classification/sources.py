@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from contract import errors, wording
+from contract import errors
+from data_pipeline import label_maps
 from data_pipeline.classification import labels, tables, tasks
 from data_pipeline.tables import label_files
 
@@ -111,39 +112,41 @@ class Source:
         header = like.header if like else ()
         return tables.read_table(path, layout, other_header=header, **options)
 
-    def label_set(self, train: tables.Table | None, label_map: str) -> labels.Labels:
-        """The labels of the task, of --labels, or of the training rows.
+    def label_set(
+        self, train: tables.Table | None, head: label_maps.Head | None
+    ) -> tuple[labels.Labels, tuple[str, ...]]:
+        """The labels in the order of the head's rows, and their names as asked for.
 
-        Without training rows they are those of `label_map`, the path of the
-        label_map.json of a trained run, or "". Where they differ, ValueError is raised.
+        They are those of the task, of --labels, or of the training rows and, without
+        such rows, of the `head` that the run begins with. Raises as label_maps.follow.
         """
-        stated = None
+        origin, names = "", None
         if self.task:
-            stated = self._named(self.task.labels)
+            origin, names = f"--task_name={self.task_name}", self.task.labels
         elif self.stated_names:
-            stated = self._named(self.stated_names)
-        if train is not None:
-            return stated or self._named(self._names_in(train))
-        if label_map:
-            trained = labels.read_label_map(label_map)
-            if stated and stated.names != trained.names:
-                flag = f"task_name={self.task_name}" if self.task else "labels"
-                raise errors.InputError(
-                    f"--{flag}: {wording.listing(stated.names)} are not the labels "
-                    "that the model was trained with, "
-                    f"{wording.listing(trained.names)} ({label_map}); leave the flag "
-                    "out, or correct that file if it is wrong"
-                )
-            self._check_form(trained, label_map)
-            return trained
-        if stated is None:
+            origin, names = "--labels", self.stated_names
+        elif train is not None:
+            origin, names = train.path, self._names_in(train)
+        elif self.kind == "regression":
+            origin, names = "--problem_type=regression", ()
+        if (
+            train is None
+            and head
+            and head.classes
+            and (head.problem_type or head.names)
+        ):
+            wanted = self._trained(head, names)
+        elif names is not None:
+            wanted = self._named(names)
+        else:
             raise errors.InputError(
                 "nothing says what the labels are: there are no training rows, and no "
-                "label_map.json beside the weights; train first (--do_train), give the "
-                "--output_dir of a trained run as --pretrained, or name the labels "
-                "with --labels"
+                "label_map.json or config.json beside the weights names them; train "
+                "first (--do_train), give the --output_dir of a trained run as "
+                "--pretrained, or name the labels with --labels"
             )
-        return stated
+        followed = label_maps.follow(head, wanted, origin, trains=train is not None)
+        return followed, wanted.names
 
     @property
     def stated_names(self) -> tuple[str, ...]:
@@ -163,19 +166,25 @@ class Source:
             return "multi_label"
         return "choice" if self.layout.choices else self.problem_type
 
-    def _check_form(self, trained: labels.Labels, path: str) -> None:
-        """Refuses rows of another form than the model was trained on."""
-        if trained.pair_input != self.pair_input:
+    def _trained(
+        self, head: label_maps.Head, names: tuple[str, ...] | None
+    ) -> labels.Labels:
+        """Labels as of a head; refuses rows of another form than it was trained on."""
+        kind, path = head.problem_type or self.kind, head.source
+        is_fixed = self.task or "choice" in (kind, self.kind) or kind == "tagging"
+        if kind != self.kind and (is_fixed or self.kind != "classification"):
+            raise errors.InputError(
+                f"the model was trained for {kind} ({path}) and the rows are for "
+                f"{self.kind}; correct --problem_type or --choice_columns"
+            )
+        stored: Any = head.classes if head.has_map else self
+        if stored.pair_input != self.pair_input:
             raise errors.InputError(
                 f"--pair_input={self.pair_input}: the model was trained with "
-                f"--pair_input={trained.pair_input} ({path}); give that"
+                f"--pair_input={stored.pair_input} ({path}); give that"
             )
-        if (trained.problem_type == "choice") != (self.kind == "choice"):
-            raise errors.InputError(
-                f"the model was trained for {trained.problem_type} ({path}) and the "
-                f"rows are for {self.kind}; give --choice_columns, or a task "
-                "of choice, to a model of choice alone"
-            )
+        names = head.names if names is None else names
+        return labels.Labels(names, kind, stored.separator, self.pair_input)
 
     def _names_in(self, train: tables.Table) -> tuple[str, ...]:
         if not train.choices:

@@ -12,6 +12,7 @@ from absl import logging
 
 from contract import errors, features, file_names, outcomes
 from contract.tensorflow_later import tf
+from data_pipeline import label_maps
 from data_pipeline.batches import batching, splits, tf_records
 from data_pipeline.classification import (
     encoding,
@@ -86,6 +87,7 @@ class LabelledData:
     label_set: labels.Labels
     metrics: tuple[str, ...]  # scores that people report for the task
     encode: encoding.Encoder
+    asked: tuple[str, ...]  # names as task, flags or rows order them, not the head
 
     @property
     def problem_type(self) -> str:
@@ -100,6 +102,12 @@ class LabelledData:
         """labels.class_weights of the training rows; None without those or `spec`."""
         if not spec or "train" not in self.splits:
             return None
+        names = self.label_set.names
+        if spec != "balanced" and self.asked != names:
+            raise errors.InputError(
+                f"--class_weights={spec} has numbers in an order that is not that of "
+                f"the head's rows; give them with --labels={','.join(names)}"
+            )
         label_ids = self.splits["train"].label_ids
         return labels.class_weights(spec, label_ids, self.label_set)
 
@@ -110,13 +118,13 @@ def load(
     tokenizer: base.Tokenizer,
     max_seq_length: int,
     *,
-    label_map: str,
+    head: label_maps.Head | None,
     default_metrics: Mapping[str, tuple[str, ...]],
 ) -> LabelledData:
     """Reads, checks and packs the splits `names`, of "train", "dev" and "test".
 
-    `label_map` is the path of a trained run's label_map.json, or ""; `default_metrics`,
-    by problem type, serve rows of no published task. Longer texts are cut and counted.
+    `head` is that of the weights that the run begins with; `default_metrics`, by
+    problem type, serve rows of no published task. Longer texts are cut and counted.
     """
     rows: dict[str, tables.Table] = {}
     for name in names:
@@ -127,7 +135,7 @@ def load(
             f"{', '.join(table.path for table in rows.values())}: some have pairs of "
             "texts and some have single texts; check --text_b_column"
         )
-    label_set = label_checks.choose(rows, source, label_map)
+    label_set, asked = label_checks.choose(rows, source, head)
     label_ids = {name: _label_ids(name, rows[name], label_set) for name in rows}
     has_pairs = pairs.pop() if pairs else source.has_pairs
     encode = encoding.Encoder(tokenizer, max_seq_length, label_set, has_pairs)
@@ -142,6 +150,7 @@ def load(
         label_set=label_set,
         metrics=task.metrics if task else default_metrics[label_set.problem_type],
         encode=encode,
+        asked=asked,
     )
 
 

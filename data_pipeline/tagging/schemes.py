@@ -33,7 +33,7 @@ _LETTERS = {
 SPAN_SCHEMES = tuple(_LETTERS)
 SCHEMES = (*SPAN_SCHEMES, PLAIN)
 _ROLES = "BIES"
-_PROBLEM_TYPE = "tagging"  # in label_map.json
+PROBLEM_TYPE = "tagging"  # in label_map.json
 
 
 class Span(NamedTuple):
@@ -209,6 +209,11 @@ class TagNames:
                 if name not in placeholders:
                     parse(name, self.scheme)
 
+    @property
+    def num_outputs(self) -> int:
+        """C."""
+        return len(self.names)
+
     def placeholders(self) -> tuple[str, ...]:
         """Names of no scheme; none where the scheme is "plain"."""
         if self.scheme == PLAIN:
@@ -299,7 +304,7 @@ def find_tags(
 
 def map_text(tag_set: TagNames) -> str:
     """The text of file_names.LABEL_MAP: {"0": "O", ..., "tag_scheme": "BIO"}."""
-    settings = {"problem_type": _PROBLEM_TYPE, "tag_scheme": tag_set.scheme}
+    settings = {"problem_type": PROBLEM_TYPE, "tag_scheme": tag_set.scheme}
     return label_files.map_text(tag_set.names, **settings)
 
 
@@ -308,7 +313,7 @@ def read_map(path: str) -> TagNames:
 
     # Files of earlier versions may have a "file_scheme", and IOB1 for BIO.
     def make(names, problem_type="classification", tag_scheme="", file_scheme=""):
-        if problem_type != _PROBLEM_TYPE:
+        if problem_type != PROBLEM_TYPE:
             raise errors.InputError("it is a classifier's")
         return TagNames(names, "BIO" if tag_scheme == "IOB1" else tag_scheme)
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from contract import errors, features, outcomes, wording
+from data_pipeline import label_maps
 from data_pipeline.batches import splits
 from data_pipeline.tagging import files, schemes
 from data_pipeline.tagging import windows as sentence_windows
@@ -154,12 +155,12 @@ def find_tags(
     *,
     names: Sequence[str],
     scheme: str,
-    label_map: str,
+    head: label_maps.Head | None,
 ) -> schemes.TagNames:
-    """The tags of --labels, of training sentences, or of a trained run.
+    """The tags of --labels, of training sentences, or of the stored `head`.
 
-    `names` and `scheme` come from --labels and --tag_scheme, () and "" where absent;
-    `label_map` is the path of a trained run's label_map.json, or "".
+    They are in the order of the head's rows. `names` and `scheme` come from --labels
+    and --tag_scheme, () and "" where absent. Raises as label_maps.follow.
     """
     if train is not None:
         if not scheme:
@@ -174,21 +175,23 @@ def find_tags(
                 f"{scheme}; they keep their ids, and where one is predicted "
                 f"{schemes.OUTSIDE} is written"
             )
-        return tag_set
-    if not label_map:
+        origin = "--labels" if names else train.tag_path
+        return label_maps.follow(head, tag_set, origin, trains=True)
+    stored: Any = head.classes if head else None
+    if head and head.has_map:
+        stored = schemes.read_map(head.source)  # no classifier's
+        if scheme not in ("", stored.scheme):
+            raise errors.InputError(
+                f"--tag_scheme={scheme} is not what the model was trained with, "
+                f"{stored.scheme} ({head.source}); leave the flag out"
+            )
+    if not (names or stored):
         raise errors.InputError(
-            "without training sentences nothing says what the tags are; give a "
-            "checkpoint that has a label_map.json beside it (convert_checkpoint.py "
+            "without training sentences nothing says what the tags are; give --labels, "
+            "or a checkpoint with a label_map.json beside it (convert_checkpoint.py "
             "writes one)"
         )
-    tag_set = schemes.read_map(label_map)
-    for flag, wanted, trained in (
-        ("labels", ",".join(names), ",".join(tag_set.names)),
-        ("tag_scheme", scheme, tag_set.scheme),
-    ):
-        if wanted and wanted != trained:
-            raise errors.InputError(
-                f"--{flag}={wanted:.80} is not what the model was trained with, "
-                f"{trained:.80} ({label_map}); leave the flag out"
-            )
-    return tag_set
+    stored = stored or label_maps.named(names, "")
+    names = tuple(names) or stored.names
+    tag_set = schemes.TagNames(names, scheme or stored.scheme)
+    return label_maps.follow(head, tag_set, "--labels", trains=False)

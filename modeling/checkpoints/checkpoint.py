@@ -302,18 +302,21 @@ def _fits(config, key, size):
     return wanted == size or (has_tokens and 0 < wanted - size <= names.NEW_TOKENS)
 
 
-def load(model, path, *, allows_missing=None):
+def load(model, path, *, allows_missing=None, starts_head=False):
     """Assigns a built model what the checkpoint at `path` has, after `check_file`."""
     file = open_file(path, model.config)
     check_file(model.config, file, allows_missing=allows_missing)
-    return assign(model, file, path)
+    return assign(model, file, path, starts_head=starts_head)
 
 
-def assign(model, file: weights_file.WeightsFile, path=None) -> LoadReport:
+def assign(
+    model, file: weights_file.WeightsFile, path=None, *, starts_head=False
+) -> LoadReport:
     """Assigns every variable of a built model that an open checkpoint has.
 
     run_classifier.py's init_from_checkpoint, which is silent about what it leaves out.
-    Projections that the file lacks are those of the modules around its `path`.
+    Projections that the file lacks are those of the modules around its `path`. With
+    `starts_head` the rows of classes stay random, for those in the file are of others.
 
     Raises:
         ValueError: shapes differ, or a weight is not finite; names the variable.
@@ -325,18 +328,19 @@ def assign(model, file: weights_file.WeightsFile, path=None) -> LoadReport:
         key, shape = name.key(file.format), tuple(variable.shape)
         if key in file.shapes:
             used.add(key)
-        # The head of another task has other labels, so it is not this one.
-        is_head = name.google.startswith(("output_", "classifier/out_proj/"))
-        is_head = is_head or name.path.startswith(names.FEATURES)
         is_beside = name.path in beside
-        is_absent = key not in file.shapes and not is_beside
-        if is_absent or (is_head and file.shapes[key] != shape):
+        is_new = starts_head and name.path.startswith(names.CLASS_LAYERS)
+        if is_new or (key not in file.shapes and not is_beside):
             missing.append(name.google)
             continue
         value = beside[name.path] if is_beside else file.read(name)
         value = value.astype(np.float32, copy=False)
         if name.path in names.TOKEN_TABLES:
             value = _add_new_tokens(value, variable, model.config)
+        # The head of another task has other classes, or reads other layers.
+        if value.shape != shape and name.path.startswith(names.TASK_PARTS):
+            missing.append(name.google)
+            continue
         if value.shape != shape:
             raise errors.InputError(
                 f"{file.source}: {key} is {list(value.shape)}, the model wants "

@@ -249,6 +249,13 @@ def find_head(file, config, head="auto", path=""):
     return head, file.shapes[held[head]][0] if has_classes else None
 
 
+def count_classes(file, config, head):
+    """C of one of CLASS_HEADS in an open file; None where it has no such head."""
+    rows = names.head_rows(config)
+    keys = [rows[p].key(file.format) for p in rows if _HEAD_OF.get(p) == head]
+    return next((file.shapes[key][0] for key in keys if key in file.shapes), None)
+
+
 def read_teacher(path, config):
     """Reads a classifier for --teacher; raises as `read`, and if it is none."""
     file = checkpoint.open_file(path, config)

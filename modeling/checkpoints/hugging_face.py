@@ -395,7 +395,9 @@ def read_labels(config, num_classes):
     usual = "regression" if num_classes == 1 else "classification"
     problem_type = stated_problem_type(config) or usual
     listed = config.extra.get("id2label") or {}
-    if problem_type in ("choice", "regression") or not listed:
+    usual = dict(enumerate(placeholder_labels(len(listed))))
+    is_usual = listed == {str(i): name for i, name in usual.items()}
+    if problem_type in ("choice", "regression") or is_usual:  # or none
         return problem_type, ()
     keys = sorted(listed) if isinstance(listed, dict) else ["none"]
     if set(keys) != {str(i) for i in range(num_classes)}:
@@ -403,8 +405,7 @@ def read_labels(config, num_classes):
             f"id2label of the config has the keys {', '.join(keys)}, but the head has "
             f"{num_classes} classes; give the config file of this checkpoint"
         )
-    labels = tuple(str(listed[str(i)]) for i in range(num_classes))
-    return problem_type, () if labels == placeholder_labels(num_classes) else labels
+    return problem_type, tuple(str(listed[str(i)]) for i in range(num_classes))
 
 
 def placeholder_labels(num_classes):

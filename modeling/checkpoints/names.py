@@ -32,8 +32,9 @@ NEW_TOKENS = 3
 # How the Google names of a generator's layers begin that lie beside a discriminator.
 GENERATOR = "generator/"
 GENERATOR_NORM = f"{GENERATOR}encoder/layer_0/attention/output/LayerNorm/gamma"
-# Prefixes of variables between a network and the output layer of a task.
-FEATURES = ("layer_mix/", "bilstm/")
+# Prefixes of the variables of a task, and of its layers with a row for each class.
+TASK_PARTS = ("layer_mix/", "bilstm/", "classifier/", "tagger/", "span/")
+CLASS_LAYERS = ("classifier/logits/", "classifier/out_proj/", "tagger/logits/")
 _MOST_LSTMS = 8  # layers; flags allow no more
 MOST_PROJECTIONS = 4  # of the vector of a text
 _PAIR = encoder_decoder_config.MODEL_TYPE

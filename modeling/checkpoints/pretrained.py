@@ -178,12 +178,14 @@ def files(config, tokenizer, *, for_library=False):
     return texts if tokenizer is None else texts | tokenizer.files()
 
 
-def load_weights(model, path, *, trains, resumes, allows_missing=False):
+def load_weights(
+    model, path, *, trains, resumes, allows_missing=False, starts_head=False
+):
     """Loads the weights that a run begins with; random without a path.
 
     The file may lack the head of a model that `trains`, and any part of it where
-    `allows_missing` is set. A run that `resumes` loads its weights later, with their
-    moments.
+    `allows_missing` is set; `starts_head` is as in checkpoint.assign. A run that
+    `resumes` loads its weights later, with their moments.
 
     Returns:
         The source of the weights, for people, and the step they were trained for.
@@ -193,7 +195,8 @@ def load_weights(model, path, *, trains, resumes, allows_missing=False):
         return str(report), report.global_step or 0
     if resumes or not path:
         return "random: neither --init_checkpoint nor --pretrained is set", 0
-    return str(checkpoint.load(model, path, allows_missing=allows_missing)), 0
+    options = {"allows_missing": allows_missing, "starts_head": starts_head}
+    return str(checkpoint.load(model, path, **options)), 0
 
 
 def load_encoder(model, path, **_):

@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 from starlette import requests, responses
 
+from contract import wording
 from modeling.features import vectors as text_vectors
 from serving.protocol import rest, servables
 from serving.server import app, batching, service
@@ -23,8 +24,8 @@ def of_models(server: service.Service) -> Mapping[str, app.Answer]:
 
     `/v1/embeddings` takes `input`, a text or several, `dimensions`, to which vectors
     are cut, and `encoding_format`, float or base64. `/v1/rerank` takes `query`,
-    `documents` and `top_n`; a score is the probability of the classifier's last label,
-    or the number of a regression.
+    `documents`, `top_n` and `label`, whose probability is the score; by default it is
+    the last of two. A regression's score is its number.
     """
 
     async def embed(request, body):
@@ -64,7 +65,12 @@ def of_models(server: service.Service) -> Mapping[str, app.Answer]:
             zip(columns, (_array([query] * len(texts)), _array(texts)), strict=True)
         )
         outputs = await server.compute(request, version, name, inputs)
-        scores = outputs["probabilities"][:, -1]
+        shares, label = outputs["probabilities"], body.get("label")
+        names = [*server.require_model().labels] or [*map(str, range(shares.shape[1]))]
+        if label not in (names if shares.shape[1] > 2 else [*names, None]):
+            known = wording.listing(names)
+            raise servables.invalid(f"label is {label!r:.80}; give one of {known}")
+        scores = shares[:, -1 if label is None else names.index(label)]
         order = np.argsort(-scores, kind="stable")[:count]
         results = [
             {"index": int(i), "relevance_score": float(scores[i])} for i in order

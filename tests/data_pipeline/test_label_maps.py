@@ -5,6 +5,7 @@ import pytest
 from data_pipeline import label_maps
 from data_pipeline.classification import labels
 from data_pipeline.tagging import schemes
+from tests import tiny
 
 CLASSES = [
     labels.Labels(("bad", "good")),
@@ -85,3 +86,97 @@ def test_tags_that_mean_a_scheme_but_are_not_of_it_are_named(capsys):
     label_maps.named(["NOUN", "VERB", "X"], "")
     label_maps.named(["X", "S", "B"], "")
     assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "expected"),
+    [
+        ("abc", "cab", "abc"),
+        ("Abc", "CaB", "aBC"),
+        ("aA", "Aa", "aA"),
+        ("aAb", "abB", None),  # exact names differ, and by letters a is A
+        ("ab", "abc", None),
+        ("abc", "ab", None),
+        ("", "", ""),
+    ],
+)
+def test_names_are_matched_by_letters_where_that_is_certain(theirs, ours, expected):
+    actual = label_maps.match(tuple(theirs), tuple(ours))
+    assert actual == (expected if expected is None else tuple(expected))
+
+
+def follow(head, names, trains=True, kind="classification"):
+    wanted = labels.Labels(tuple(names), kind)
+    return label_maps.follow(head, wanted, "--labels", trains=trains)
+
+
+STORED = tiny.head_of(labels.Labels(("pos", "neg")))
+UNNAMED = STORED._replace(
+    source="w",
+    problem_type="",
+    names=("LABEL_0", "LABEL_1"),
+    is_named=False,
+    classes=None,
+)
+LISTED = STORED._replace(source="hf/config.json", problem_type="")
+ORDERED = "in the order of ['pos', 'neg'] of run/label_map.json; --labels has"
+NEW = "a new head for classification "
+
+
+@pytest.mark.parametrize(
+    ("head", "names", "expected", "line"),
+    [
+        (None, "a b", "a b", ""),
+        (STORED, "pos neg", "pos neg", ""),
+        (STORED, "neg pos", "pos neg", f"['pos', 'neg'], {ORDERED} ['neg', 'pos']"),
+        (STORED, "NEG Pos", "Pos NEG", f"['Pos', 'NEG'], {ORDERED} ['NEG', 'Pos']"),
+        (STORED, "POS NEG", "POS NEG", f"['POS', 'NEG'], {ORDERED} ['POS', 'NEG']"),
+        (
+            STORED,
+            "a b",
+            "a b",
+            f"{NEW}['a', 'b']; that of run/label_map.json is for cl",
+        ),
+        (STORED, "0 1", "0 1", f"{NEW}['0', '1']; that of run"),
+        (UNNAMED, "b a", "b a", "['LABEL_0', 'LABEL_1'] of w are assumed to be ['b', "),
+        (UNNAMED, "LABEL_1 LABEL_0", "LABEL_0 LABEL_1", "['LABEL_0', 'LABEL_1'], in"),
+        (UNNAMED, "a b c", "a b c", f"{NEW}['a', 'b', 'c']; that of w is for classes"),
+        (LISTED, "neg pos", "pos neg", "['pos', 'neg'], in the order of"),
+        (
+            LISTED,
+            "0 1",
+            "0 1",
+            "['pos', 'neg'] of hf/config.json are assumed to be ['0",
+        ),
+        (LISTED, "1 0", "1 0", f"{NEW}['1', '0']; that of hf/config.json"),
+        (LISTED._replace(names=("0", "1")), "b a", "b a", "are assumed to be ['b', 'a"),
+    ],
+)
+def test_order_and_spelling_are_those_of_the_head(head, names, expected, line, capsys):
+    assert follow(head, names.split()).names == tuple(expected.split())
+    out = capsys.readouterr().out
+    assert line in out and out.count("labels: ") == out.count("\n") == bool(line)
+
+
+def test_a_run_that_starts_no_head_refuses_other_classes():
+    stored = tiny.head_of(labels.Labels(("a", "b")))
+    for head, trains in ((stored, False), (stored._replace(goes_on=True), True)):
+        assert follow(head, "ba", trains).names == ("a", "b")
+        for names, kind in (("bc", "classification"), ("ab", "multi_label")):
+            with pytest.raises(ValueError, match=r"--labels: .* leave the flag out, "):
+                follow(head, names, trains, kind)
+    assert follow(stored, "ab", kind="multi_label").problem_type == "multi_label"
+
+
+def test_rows_of_a_choice_and_of_numbers_have_no_order(capsys):
+    choice = tiny.head_of(labels.Labels(("0", "1"), "choice"))
+    assert follow(choice, "10", kind="choice").names == ("1", "0")
+    with pytest.raises(ValueError, match=r"\['1', '0'\] are not the labels"):
+        follow(choice, "10", trains=False, kind="choice")
+    numbers = tiny.head_of(labels.Labels((), "regression"))
+    assert follow(numbers, (), kind="regression").names == ()
+    assert capsys.readouterr().out == ""
+    assert follow(numbers, "ab", kind="choice").names == ("a", "b")
+    assert "new head for choice ['a', 'b']; that of run/label_map.json is for regr" in (
+        capsys.readouterr().out
+    )

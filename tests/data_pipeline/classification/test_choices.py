@@ -8,6 +8,7 @@ import tensorflow as tf
 from data_pipeline.classification import labels, sources, tables
 from data_pipeline.classification import split as row_splits
 from data_pipeline.text import wordpiece
+from tests import tiny
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"]
 CLS, SEP = 2, 3
@@ -23,7 +24,9 @@ def tokenizer():
 
 @pytest.fixture
 def load(tmp_path, tokenizer):
-    def read(content, *, name="train.csv", split="train", length=16, known="", **more):
+    def read(
+        content, *, name="train.csv", split="train", length=16, known=None, **more
+    ):
         (tmp_path / name).write_text(content)
         layout = {"choices": COLUMNS, **more.pop("layout", {})}
         source = sources.Source(
@@ -31,7 +34,7 @@ def load(tmp_path, tokenizer):
         )
         return row_splits.load(
             *(source, [split], tokenizer, length),
-            label_map=known,
+            head=known and tiny.head_of(known),
             default_metrics=METRICS,
         )
 
@@ -137,19 +140,19 @@ def test_wrong_rows_are_named_with_their_line(load, old, new, parts):
 
 
 def test_rows_of_another_form_than_the_model_are_refused(load, tmp_path):
-    known = tmp_path / "label_map.json"
     four = labels.Labels(("0", "1", "2", "3"), "choice")
-    known.write_text(labels.label_map_text(four))
     with refused("train.csv:2: 3 choices, and 4 are expected"):
-        load(TABLE, split="test", known=str(known))
-    known.write_text(labels.label_map_text(labels.Labels(("x", "y"))))
+        load(TABLE, split="test", known=four)
+    with refused("--labels: ['a', 'b', 'c'] are not", "['0', '1', '2', '3']"):
+        load(TABLE, split="test", known=four, label_spec="a,b,c")
     with refused("trained for classification", "rows are for choice"):
-        load(TABLE, split="test", known=str(known))
+        load(TABLE, split="test", known=labels.Labels(("x", "y")))
     both = labels.Labels(COLUMNS, pair_input="both_orders")
+    known = tmp_path / "label_map.json"
     known.write_text(labels.label_map_text(both))
     assert labels.read_label_map(str(known)) == both
     with refused("trained with --pair_input=both_orders", "give that"):
-        load(TABLE, split="test", known=str(known), layout={"choices": ()})
+        load(TABLE, split="test", known=both, layout={"choices": ()})
 
 
 def test_a_pair_in_both_orders(load):

@@ -247,12 +247,12 @@ def test_rows_without_any_label_are_refused(capsys):
 def test_labels_of_a_run_come_from_the_rows_that_are_kept(capsys):
     source = sources.Source()
     rows = {"train": table(*NLI * 6, "-"), "dev": table(*NLI, "-", path="dev.csv")}
-    label_set = label_checks.choose(rows, source, "")
-    assert label_set.names == tuple(sorted(NLI))
+    label_set, asked = label_checks.choose(rows, source, None)
+    assert label_set.names == asked == tuple(sorted(NLI))
     assert [len(each.labels) for each in rows.values()] == [18, 3]
     named = sources.Source(label_spec=(*NLI, "-"))
     rows = {"train": table(*NLI * 6, "-"), "dev": table(*NLI, "-", path="dev.csv")}
-    assert label_checks.choose(rows, named, "").names == (*NLI, "-")
+    assert label_checks.choose(rows, named, None)[1] == (*NLI, "-")
     assert [len(each.labels) for each in rows.values()] == [19, 4]
 
 

@@ -26,9 +26,9 @@ def taught(tmp_path):
         unlabelled_file=str(tiny.write_tsv(tmp_path / "more.tsv", header, more)),
     )
 
-    def make(identity="0123"):
+    def make(identity="0123", columns=slice(None)):
         tokenizer = wordpiece.BertTokenizer(VOCAB)
-        options = {"label_map": "", "default_metrics": METRICS}
+        options = {"head": None, "default_metrics": METRICS}
         data = split.load(source, ["train"], tokenizer, 8, **options)
         data = soft_labels.with_unlabelled(data, source)
         predicted = []
@@ -40,7 +40,8 @@ def taught(tmp_path):
             return {"logits": np.stack([counts, np.arange(len(counts))], axis=1)}
 
         encode = encoding.Encoder(wordpiece.BertTokenizer(TEACHERS), 8)
-        return data, soft_labels.SoftLabels(data, encode, predict, identity), predicted
+        made = soft_labels.SoftLabels(data, encode, predict, identity, columns)
+        return data, made, predicted
 
     return make
 
@@ -71,6 +72,8 @@ def test_rows_without_labels_follow_those_with(taught, tmp_path):
         f"{tmp_path}/train.tsv:3 (id 1)",
     ]
     assert soft.logits("train").tolist() == [[1.0, 0.0], [1.0, 1.0]]
+    swapped = taught(columns=[1, 0])[1].logits("train")
+    assert swapped.tolist() == [[0.0, 1.0], [1.0, 1.0]]
     assert data.splits["unlabelled"].table.labels is None
     split.write_records(str(tmp_path), data, 8)
     assert [path.name for path in tmp_path.glob("*.tf_record")] == ["train.tf_record"]
@@ -97,12 +100,16 @@ def test_digest_tells_teachers_and_rows_apart(taught, tmp_path):
 
 def test_teacher_needs_the_classes_of_its_student():
     ours = labels.Labels(("bad", "good"))
-    soft_labels.check_classes("t", labels.Labels(("bad", "good")), ours)
+    assert soft_labels.order_classes("t", ours, ours) == [0, 1]
+    theirs = labels.Labels(("GOOD", "bad"))
+    assert soft_labels.order_classes("t", theirs, ours) == [1, 0]
+    numbers = labels.Labels((), "regression")
+    assert soft_labels.order_classes("t", numbers, numbers) == slice(None)
     for theirs, message in (
         (None, "nothing says what its classes are called; put a label_map.json"),
-        (labels.Labels(("good", "bad")), "--labels=good,bad gives the student"),
+        (labels.Labels(("good", "sad")), "--labels=good,sad gives the student"),
         (labels.Labels((), "regression"), "trained for regression"),
         (object(), "trained for tagging"),
     ):
         with pytest.raises(ValueError, match=message):
-            soft_labels.check_classes("t", theirs, ours)
+            soft_labels.order_classes("t", theirs, ours)

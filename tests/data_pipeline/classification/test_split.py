@@ -40,7 +40,7 @@ def source(tmp_path):
 
 
 def load(source, splits):
-    settings = {"label_map": "", "default_metrics": METRICS}
+    settings = {"head": None, "default_metrics": METRICS}
     return row_splits.load(source, splits, TOKENIZER, 16, **settings)
 
 
@@ -101,32 +101,36 @@ def test_digest_tells_rows_apart(source):
     assert len({digest(ROWS), *map(digest, others)}) == 4
 
 
-def test_labels_come_from_the_most_specific_source(source, tmp_path):
-    known = tmp_path / "label_map.json"
-    known.write_text(labels.label_map_text(labels.Labels(("x", "y"))), "utf-8")
+def test_labels_come_from_the_most_specific_source(source):
     made = source(train=ROWS)
     table = made.read("train")
     named = source(train=ROWS, label_spec="pos,neg")
     task = sources.Source(task_name="mrpc", data_dir=str(ORIGINAL / "mrpc"))
-    assert task.label_set(table, str(known)).names == ("0", "1")
-    assert named.label_set(table, str(known)).names == ("pos", "neg")
-    assert made.label_set(table, str(known)).names == ("neg", "pos")
-    assert made.label_set(None, str(known)).names == ("x", "y")
-    assert named.label_set(None, "").names == ("pos", "neg")
+    known = tiny.head_of(labels.Labels(("x", "y")))
+    for head in (None, known):  # of other classes, so that another head is started
+        for each, names in ((task, "01"), (named, ("pos", "neg"))):
+            label_set, asked = each.label_set(table, head)
+            assert label_set.names == asked == tuple(names)
+        assert made.label_set(table, head)[0].names == ("neg", "pos")
+    assert made.label_set(None, known)[0].names == ("x", "y")
+    assert named.label_set(None, None)[0].names == ("pos", "neg")
     with pytest.raises(ValueError, match=r"train first \(--do_train\), give"):
-        made.label_set(None, "")
+        made.label_set(None, None)
     # Those of a trained model stand, with their kind, which a flag may not repeat.
     trained = labels.Labels(("x", "y"), "multi_label", "|")
-    known.write_text(labels.label_map_text(trained), "utf-8")
-    assert source(label_spec="x,y").label_set(None, str(known)) == trained
-    for made, flag, names in (
-        (source(label_spec="y,x"), "--labels", "['y', 'x']"),
-        (task, "--task_name=mrpc", "['0', '1']"),
+    known = tiny.head_of(trained)
+    assert source(label_spec="x,y").label_set(None, known)[0] == trained
+    for made, words in (
+        (source(label_spec="y,z"), "--labels: ['y', 'z'] are not the labels that"),
+        (source(problem_type="regression"), "trained for multi_label (run/label_map"),
+        (task, "trained for multi_label (run/label_map.json) and the rows are for cla"),
     ):
-        message = f"{flag}: {names} are not the labels that the model was trained with,"
-        message += f" ['x', 'y'] ({known}); leave the flag out"
-        with pytest.raises(ValueError, match=re.escape(message)):
-            made.label_set(None, str(known))
+        with pytest.raises(ValueError, match=re.escape(words)):
+            made.label_set(None, known)
+    message = "--task_name=mrpc: ['0', '1'] are not the labels that the model was "
+    message += "trained with, ['x', 'y'] (run/label_map.json); leave the flag out"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        task.label_set(None, tiny.head_of(labels.Labels(("x", "y"))))
 
 
 def test_task_has_its_own_metrics_and_pairs():

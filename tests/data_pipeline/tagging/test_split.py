@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
+from data_pipeline.classification import labels
 from data_pipeline.tagging import files, schemes, scores, split
 from data_pipeline.text import wordpiece
+from tests import tiny
 
 TOKENIZER = wordpiece.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghij"])
 
@@ -52,7 +54,7 @@ def open_files(directory, train=TRAINING, dev=NEIGHBOURS, *, names=(), scheme=""
         "dev": write(directory / "dev.conll", dev),
     }
     splits = split.read(paths, files.Layout())
-    tag_set = split.find_tags(splits["train"], names=names, scheme=scheme, label_map="")
+    tag_set = split.find_tags(splits["train"], names=names, scheme=scheme, head=None)
     limits = {"accepts_unknown": False, "max_seq_length": 12}
     return tag_set, split.load(splits, tag_set, TOKENIZER, **limits)
 
@@ -116,12 +118,15 @@ def test_trained_runs_keep_their_tags(tmp_path):
     path.write_text(schemes.map_text(tag_set))
 
     def find(names=(), scheme=""):
-        return split.find_tags(None, names=names, scheme=scheme, label_map=str(path))
+        head = tiny.head_of(tag_set, str(path))
+        return split.find_tags(None, names=names, scheme=scheme, head=head)
 
     assert find() == find(scheme="BIO") == tag_set
     with pytest.raises(ValueError, match=r"--tag_scheme=BIOES is not what .* BIO "):
         find(scheme="BIOES")
-    with pytest.raises(ValueError, match=r"--labels=O,B-x is not what .* O,B-x,I-x "):
+    with pytest.raises(
+        ValueError, match=r"--labels: \['O', 'B-x'\] are not .* 'I-x'\]"
+    ):
         find(names=("O", "B-x"))
 
 
@@ -154,3 +159,31 @@ def test_scheme_is_printed_and_a_first_tag_that_may_be_a_header(tmp_path, capsys
     assert "train.conll:1: 'HEAD' is a tag of this line alone; if the line" in out
     open_files(tmp_path, ["N N V", "N V"], ["N"])
     assert "header" not in capsys.readouterr().out
+
+
+def test_tags_have_the_order_of_a_stored_head(tmp_path, capsys):
+    train = split.read({"train": write(tmp_path / "t.conll", TRAINING)}, files.Layout())
+    names = ("I-y", "B-x", "O", "I-x", "B-y")
+    head = tiny.head_of(schemes.TagNames(names, "BIO"))
+
+    def find(head, train=train["train"], names=()):
+        return split.find_tags(train, names=names, scheme="", head=head)
+
+    assert find(head) == schemes.TagNames(names, "BIO")
+    out = capsys.readouterr().out
+    assert f"labels: {[*names]}, in the order of" in out
+    assert f"{tmp_path}/t.conll has ['O', 'B-x', 'B-y', 'I-x', 'I-y']" in out
+    listed = head._replace(source="hf/config.json", problem_type="")
+    assert find(listed, None).names == find(listed, None, sorted(names)).names == names
+    # Without names of its own the head has those that are asked for.
+    unnamed = listed._replace(
+        names=tuple(f"LABEL_{i}" for i in range(5)), is_named=False, classes=None
+    )
+    assert find(unnamed, None, names) == schemes.TagNames(names, "BIO")
+    assert "are assumed to be ['I-y', 'B-x'" in capsys.readouterr().out
+    assert find(unnamed).names == ("O", "B-x", "B-y", "I-x", "I-y")
+    with pytest.raises(ValueError, match=r"nothing says what the tags are; .*--labels"):
+        find(unnamed, None)
+    classes = tiny.head_of(labels.Labels(names), "w/config.json")
+    assert find(classes).names == ("O", "B-x", "B-y", "I-x", "I-y")
+    assert "new head for tagging" in capsys.readouterr().out

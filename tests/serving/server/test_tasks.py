@@ -72,6 +72,26 @@ def test_documents_are_ranked(server):
     ]
     best = server.request(tasks.RERANK, {**body, "top_n": 1})[2]["results"]
     assert best == actual["results"][:1]
+    first = server.request(tasks.RERANK, {**body, "label": "no"})[2]["results"]
+    scores = [(row["index"], row["relevance_score"]) for row in first]
+    assert scores == [(0, 0.75), (2, 0.75), (1, 0.25), (3, 0.25)]
+
+
+def test_documents_are_ranked_by_one_named_label_of_three():
+    def shares(name, arrays):
+        two = call(name, arrays)["probabilities"]
+        return {"probabilities": np.concatenate([two, two[:, :1] / 2], axis=1)}
+
+    pair = test_rest.definition(PAIR, {"probabilities": (tf.float32, [None, 3])})
+    model = running.echo(shares, signatures={"serving_default": pair})
+    body = {"query": "word", "documents": ["no", "a word"]}
+    with running.running(model._replace(labels=["yes", "no", "odd"])) as server:
+        for label, best in (("yes", 0), ("no", 1), ("odd", 0)):
+            actual = server.request(tasks.RERANK, {**body, "label": label})[2]
+            assert actual["results"][0]["index"] == best
+        status, _, actual = server.request(tasks.RERANK, body)
+        assert status == 400
+        assert "label is None; give one of ['yes', 'no', 'odd']" in actual["error"]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +114,12 @@ def test_documents_are_ranked(server):
         (tasks.RERANK, {"documents": ["a"]}, 400, "query is None"),
         (tasks.RERANK, {"query": "a", "documents": [{"b": 1}]}, 400, "documents[0]"),
         (tasks.RERANK, {"query": "a", "documents": ["b"], "top_n": 0}, 400, "1 or"),
+        (
+            tasks.RERANK,
+            {"query": "a", "documents": ["b"], "label": "maybe"},
+            400,
+            "label is 'maybe'; give one of ['no', 'yes']",
+        ),
         (tasks.RERANK, b"[1]", 400, "Is not object"),
         (tasks.RERANK, b"{", 400, "Parse error"),
     ],
