@@ -158,8 +158,6 @@ def load_records(config, tokenizer, files, rule=None):
         has_mask_flags=pretraining_flags.masks_are_asked_for(),
         **sizes(config, tokenizer),
     )
-    if records.train.sentence_task != "none":
-        pretrained.check_segments(config, files.config_file)
     return records
 
 

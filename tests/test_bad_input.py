@@ -200,7 +200,7 @@ MISTAKES = {
         "": "the train pairs are needed and --train_file is not set",
     },
     "pretraining": {
-        "--bert_config_file={d}/one_segment/bert_config.json": "type_vocab_size is 1",
+        "--bert_config_file={d}/one_segment/bert_config.json": "segment_ids=1, not 0 t",
         "--output_dir=": "--output_dir is missing",
         "--input_file=": "--input_file is missing",
         "--input_file={d}/none-*": "--input_file={d}/none-*|no",

@@ -175,7 +175,11 @@ XNLI_ROWS = [("a film", "it was", "entailment"), ("the sea", "a shop", "neutral"
 def model_dir(tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "uncased_tiny"
     return tiny.write_model(
-        path, num_hidden_layers=1, max_position_embeddings=128, hidden_act="relu"
+        path,
+        tiny.LETTERS,
+        num_hidden_layers=1,
+        max_position_embeddings=128,
+        hidden_act="relu",
     )
 
 

@@ -21,7 +21,12 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 def model_dir(tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "uncased_tiny"
     return tiny.write_model(
-        path, num_hidden_layers=1, max_position_embeddings=128, hidden_act="relu"
+        path,
+        tiny.LETTERS,
+        num_hidden_layers=1,
+        max_position_embeddings=128,
+        hidden_act="relu",
+        initializer_range=0.3,
     )
 
 

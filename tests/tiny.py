@@ -24,8 +24,15 @@ FILLERS = ["the", "a", "film", "shop", "was", "really", "and", "it", "sea", "ver
 LABELS = sorted(SIGNS)
 
 
-def write_model(directory, **changes):
-    """A directory as Google's zip has it, of 2 layers x 32, random weights in it."""
+# With these, words of other texts are spelled, too.
+LETTERS = tuple(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")
+
+
+def write_model(directory, pieces=(), **changes):
+    """A directory as Google's zip has it, of 2 layers x 32, random weights in it.
+
+    `pieces` are added to its vocabulary, such as LETTERS.
+    """
     import keras
 
     from modeling import pretrainers
@@ -35,6 +42,7 @@ def write_model(directory, **changes):
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     vocab = [*SPECIAL, *FILLERS, *SIGNS.values(), *"abcdefghijklmnopqrstuvwxyz.,"]
+    vocab += pieces
     (directory / "vocab.txt").write_text("".join(f"{token}\n" for token in vocab))
     raw = {
         "vocab_size": len(vocab),
