@@ -59,7 +59,7 @@ ROWS = {
     "layers": Row(TAGS, f"{BERT} head.json", "--bilstm_units=9", "reading was {"),
     "pairs": Row(
         "test_predictions.txt test_predictions.jsonl",
-        "config.json tokenizer_config.json vocab.txt",
+        "config.json generation_config.json tokenizer_config.json vocab.txt",
         "--max_target_length=3",
         "max_target_length was 4 and is 3",
     ),
