@@ -44,64 +44,46 @@ class Row(NamedTuple):
         return f"{self.title}, batches of {self.batch_size}"
 
 
+# {end of a row's name: (title, format, quantization)} of exports.
+_EXPORTS = {
+    "litert": ("LiteRT", "litert", "none"),
+    "onnx": ("ONNX", "onnx", "none"),
+    "int8": ("int8", "onnx", "dynamic_int8"),
+}
+
+
+def _exported(row: Row, name: str) -> Row:
+    title, export_format, quantization = _EXPORTS[name]
+    return row._replace(
+        title=f"{row.title}, {title}",
+        export_format=export_format,
+        quantization=quantization,
+    )
+
+
 _STEP = Row("classifier step", "full", steps=20, has_fixed_shape=True)
 _INFERENCE = _STEP._replace(title="inference", action="predict", steps=40)
-_SENTENCE = Row(
-    "one sentence",
-    "sentences",
-    action="answer",
-    steps=200,
-    unit="ms",
-    warm_up=20,
-    has_fixed_shape=True,
+_SENTENCE = Row("one sentence, p50", "sentences", "answer", steps=200, unit="ms")
+_SENTENCE = _SENTENCE._replace(
+    warm_up=20, has_fixed_shape=True, export_format="saved_model"
 )
-_TEXTS = Row("texts to probabilities", "texts", action="answer", unit="texts/s")
+_TEXTS = Row("texts to probabilities", "texts", "answer", unit="texts/s")
+_TEXTS = _TEXTS._replace(export_format="saved_model")
+_VECTORS = Row("vectors of pairs", "near", head="text_encoder", steps=60)
+_START = Row("from the command to the first step", "messages", steps=1, unit="s")
 ROWS = {
     "classifier": _STEP,
     "pretraining": _STEP._replace(
         title="pretraining step", source="masked", head="pretraining", steps=10
     ),
     "inference": _INFERENCE,
-    "vectors": Row(
-        "vectors of pairs",
-        "near",
-        head="text_encoder",
-        steps=60,
-        unit="pairs/s",
-        max_seq_length=256,
-    ),
-    "start": Row(
-        "from the command to the first step",
-        "messages",
-        steps=1,
-        unit="s",
-        max_seq_length=64,
-        warm_up=1,
-    ),
-    "latency": _SENTENCE._replace(
-        title="one sentence, p50", export_format="saved_model"
-    ),
-    "latency_litert": _SENTENCE._replace(
-        title="one sentence, LiteRT, p50", export_format="litert"
-    ),
-    "latency_onnx": _SENTENCE._replace(
-        title="one sentence, ONNX, p50", export_format="onnx"
-    ),
-    "latency_int8": _SENTENCE._replace(
-        title="one sentence, int8, p50",
-        export_format="onnx",
-        quantization="dynamic_int8",
-    ),
-    "inference_onnx": _INFERENCE._replace(
-        title="inference, ONNX", export_format="onnx"
-    ),
-    "inference_int8": _INFERENCE._replace(
-        title="inference, int8", export_format="onnx", quantization="dynamic_int8"
-    ),
-    "texts": _TEXTS._replace(export_format="saved_model"),
-    "texts_onnx": _TEXTS._replace(
-        title="texts to probabilities, ONNX", export_format="onnx"
-    ),
+    "vectors": _VECTORS._replace(unit="pairs/s", max_seq_length=256),
+    "start": _START._replace(max_seq_length=64, warm_up=1),
+    "latency": _SENTENCE,
+    **{f"latency_{name}": _exported(_SENTENCE, name) for name in _EXPORTS},
+    **{f"inference_{name}": _exported(_INFERENCE, name) for name in ("onnx", "int8")},
+    "texts": _TEXTS,
+    "texts_onnx": _exported(_TEXTS, "onnx"),
 }
 
 

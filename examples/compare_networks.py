@@ -3,7 +3,7 @@ r"""Compares BERT, GPT and ELMo: networks of one size, one corpus, the same task
     python -m examples.compare_networks --output_dir=output/compared
 
 The program pretrains the three networks on equally many tokens, trains each of them for
-two or three tasks with several seeds, and prints the scores as a table. By default the texts
+some tasks with several seeds, and prints the scores as a table. By default the texts
 are those of sample_data/, which are too few to decide anything. Start it in the root of
 the checkout: each run is a script there. After a stop, the same command continues.
 docs/comparison.md describes what is equal, and has an example with SQuAD.
