@@ -55,7 +55,7 @@ COMMANDS = {
     "denoising": (
         "run_pretraining --bert_config_file={d}/pairs.json --output_dir={o} "
         "--vocab_file={d}/model/vocab.txt --input_file={d}/full.tfrecord --do_train "
-        "--objective=denoising --max_seq_length=16 --corruption=drop"
+        "--objective=denoising --max_seq_length=16 --corruption=infilling"
     ),
     "convert": "convert_checkpoint --input={d}/model --to=google --output_dir={o}",
     "features": (
@@ -230,13 +230,12 @@ MISTAKES = {
         "--generator_size=1": "holds another generator; set --generator_size=0.5",
         "--pretrained={d}/model": "is not for BERT, which|set --objective=masked_lm",
         "--objective=masked_lm": "discriminator and its generator; set --objective=re",
-        "--corruption=drop": "--corruption=drop is for --objective=denoising",
+        "--corruption=infilling": "is for --objective=denoising",
         "--top_k=3": "--top_k=3 is for --do_export; add it",
     },
     "denoising": {
         "--masking=span": "for --objective=masked_lm",
-        "--mean_noise_span_length=2": "but it is drop; leave it out",
-        "--roll_noise": "--roll_noise is for --corruption=random_spans, but it is drop",
+        "--roll_noise": "is for --corruption=random_spans, but it is infilling",
         "--do_export": "run_seq2seq.py --do_export",
     },
     "convert": {

@@ -82,7 +82,7 @@ CHOICES = {
     },
     "run_pretraining": {
         "masking": masking.GROUP_LENGTHS,
-        "corruption": corruptions.CORRUPTIONS,
+        "corruption": corruptions.NOISE_DENSITY,
     },
     "run_squad": {"answer_aligner": choice.ALIGNERS},
     "run_embedding": {"pooling": vectors.TEXT_POOLINGS},
@@ -139,7 +139,7 @@ def run_settings(adagrad_settings=None):
 
 WRONG = {
     ("run_pretraining", pretraining_flags.check_objective): {
-        "--corruption=drop": "--corruption=drop is for --objective=denoising; leave",
+        "--corruption=infilling": "is for --objective=denoising; leave",
         "--noise_density=0.3 --objective=left_to_right": "is for --objective=denoisin",
         "--mean_noise_span_length=2": "--mean_noise_span_length=2.0 is for --objective",
         "--roll_noise": "--roll_noise is for --objective=denoising; leave it out",

@@ -16,7 +16,7 @@ from contract import errors, features, wording
 from data_pipeline.batches import padding
 from data_pipeline.pretraining import batches as record_batches
 from data_pipeline.pretraining import source
-from data_pipeline.pretraining.denoising import corruptions, noise
+from data_pipeline.pretraining.denoising import corruptions
 from data_pipeline.text import base, wordpiece
 
 _UNUSED = re.compile(r"\[unused\d+\]")
@@ -38,14 +38,12 @@ class Corruptor:
     @property
     def source_length(self) -> int:
         """Tokens of the longest source that can be, [CLS] and [SEP] included."""
-        longest = corruptions.max_lengths(self.width, self.rule)
-        return longest.source + corruptions.AROUND_SOURCE
+        return _lengths(self.width, self.rule)[0]
 
     @property
     def target_length(self) -> int:
         """Tokens of the longest target that can be, its end included."""
-        longest = corruptions.max_lengths(self.width, self.rule)
-        return longest.target + corruptions.AFTER_TARGET
+        return _lengths(self.width, self.rule)[1]
 
     def features(
         self, input_ids: np.ndarray, input_mask: np.ndarray, uniform: np.ndarray
@@ -62,11 +60,9 @@ class Corruptor:
         """
         is_record = input_mask.any(axis=1)
         is_text = ~np.isin(input_ids, self.around_source)
-        texts = noise.keep(input_ids, is_text & (input_mask > 0))
+        ids, lengths = corruptions.keep(input_ids, is_text & (input_mask > 0))
         # Records of other programs may hold longer texts.
-        texts = noise.Texts(
-            texts.ids[:, : self.width], np.minimum(texts.lengths, self.width)
-        )
+        texts = corruptions.Texts(ids[:, : self.width], np.minimum(lengths, self.width))
         sources, targets = corruptions.corrupt(
             texts, self.rule, self.noise_tokens, uniform
         )
@@ -116,7 +112,7 @@ class Corruptor:
 
         def corrupt(step, input_ids, input_mask):
             random = np.random.default_rng([seed, int(step)])
-            uniform = corruptions.draw(batch_size, self.width, self.rule, random)
+            uniform = corruptions.draw(batch_size, self.width, random)
             arrays = self.features(input_ids, input_mask, uniform[rows])
             return [arrays[name] for name in _NAMES]
 
@@ -264,13 +260,10 @@ def noise_tokens(
     Raises:
         ValueError: the vocabulary has no [MASK], or too few sentinels.
     """
-    if corruptions.CORRUPTIONS[rule.corruption].has_mask and tokenizer.mask_id is None:
-        others = [name for name, c in corruptions.CORRUPTIONS.items() if not c.has_mask]
+    if rule.corruption == corruptions.INFILLING and tokenizer.mask_id is None:
         raise errors.InputError(
-            f"the vocabulary of {tokenizer.vocab_size} tokens lacks "
-            f"{wordpiece.MASK}, which --corruption={rule.corruption} writes; give "
-            "the vocab.txt of a pretrained model, make one with build_vocab.py, or set "
-            f"--corruption to one of {', '.join(others)}"
+            f"the vocabulary of {tokenizer.vocab_size} tokens lacks {wordpiece.MASK}; "
+            f"give another --vocab_file, or --corruption={corruptions.RANDOM_SPANS}"
         )
     needed = corruptions.max_lengths(width, rule).sentinels
     ids = [i for i, t in enumerate(tokenizer.vocab) if _UNUSED.fullmatch(t)]
@@ -278,14 +271,12 @@ def noise_tokens(
         ids = [i for i, t in enumerate(tokenizer.vocab) if not _SPECIAL.fullmatch(t)]
     if len(ids) < needed:
         raise errors.InputError(
-            f"--corruption={rule.corruption} needs {needed} sentinels for texts of up "
-            f"to {width} tokens, but the vocabulary has {len(ids)} [unused] entries; "
-            "set --corruption=random_spans with a longer --mean_noise_span_length or a "
-            "lower --noise_density, make records of shorter blocks, or make the "
-            "vocabulary with build_vocab.py --num_unused_tokens"
+            f"texts of up to {width} tokens need {needed} sentinels, and --vocab_file "
+            f"has {len(ids)}; raise --mean_noise_span_length, lower --noise_density, "
+            "or make a vocabulary with build_vocab.py --num_unused_tokens"
         )
     sentinels = np.array(ids[::-1][:needed], features.INTEGER)
-    return corruptions.NoiseTokens(tokenizer.mask_id, sentinels, tokenizer.vocab_size)
+    return corruptions.NoiseTokens(tokenizer.mask_id, sentinels)
 
 
 def _checked_width(records, rule, max_seq_length):
@@ -293,7 +284,7 @@ def _checked_width(records, rule, max_seq_length):
     first_file = wording.first_of(records.files, 1)
     if records.sentence_task != "none":
         raise errors.InputError(
-            f"the records of {first_file} have two segments (sentence_task="
+            f"the records of {first_file} are pairs (sentence_task="
             f"{records.sentence_task}), and --objective=denoising reads texts; make "
             "them with create_pretraining_data.py --objective=left_to_right"
         )
@@ -301,17 +292,16 @@ def _checked_width(records, rule, max_seq_length):
     longest = corruptions.longest_text(max_seq_length, rule)
     if not 1 <= width <= longest:
         fitting = longest + corruptions.AROUND_SOURCE
-        lengths = corruptions.max_lengths(width, rule)
-        least = max(
-            lengths.source + corruptions.AROUND_SOURCE,
-            lengths.target + corruptions.AFTER_TARGET,
-        )
+        least = max(_lengths(width, rule))
         raise errors.InputError(
             f"the records of {first_file} have max_seq_length="
-            f"{records.max_seq_length}, but --max_seq_length={max_seq_length} has room "
-            f"for the source and target of {fitting} with "
-            f"--corruption={rule.corruption}; make records with "
-            f"create_pretraining_data.py --objective=left_to_right --max_seq_length="
-            f"{fitting}, or set the flag to {least} or more"
+            f"{records.max_seq_length}, whose source or target exceeds --max_seq_length="
+            f"{max_seq_length}; set it to {least}, or make records of {fitting}"
         )
     return width
+
+
+def _lengths(width, rule):
+    """Tokens of the longest source and target, with those around them."""
+    source, target, _ = corruptions.max_lengths(width, rule)
+    return source + corruptions.AROUND_SOURCE, target + corruptions.AFTER_TARGET
