@@ -120,7 +120,7 @@ class RecordSets(source.PretrainingData):
     def explain(self, error: Exception) -> str | None:
         """Names the damaged file, which TensorFlow does not; reads the files again."""
         for records in dict.fromkeys((self.train, self.held_out)):
-            if damage := _explain(error, records):
+            if damage := records.explain(error):
                 return damage
         return None
 
@@ -131,8 +131,7 @@ class RecordSets(source.PretrainingData):
         if masks and hide is None:
             raise errors.InputError(
                 f"the records of {wording.first_of(records.files, 1)} hold unmasked "
-                "text, which is masked while training; give the --vocab_file they were "
-                "made with"
+                "text, which is masked while training; give their --vocab_file"
             )
         parse = records.parse_checked
         dataset = dataset.map(lambda batch: parse(batch[rows]), num_parallel_calls=1)
@@ -176,17 +175,6 @@ def _filled_batches(records, dataset, rows, batch_size):
         return parsed | {features.INPUT_MASK: parsed[features.INPUT_MASK] * is_real}
 
     return dataset.batch(batch_size).map(fill, num_parallel_calls=1).prefetch(2)
-
-
-def _explain(error, records):
-    if not isinstance(error, tf.errors.OpError | UnicodeDecodeError):
-        return None
-    if isinstance(error, tf.errors.NotFoundError):
-        gone = [file for file in records.files if not tf.io.gfile.exists(file)]
-        return f"{gone[0]}: is not there any more; {metadata.AGAIN}" if gone else None
-    if not metadata.is_of_a_record(error, records.spec):
-        return None  # of the network, say
-    return next(filter(None, map(records.find_damage, records.files)), None)
 
 
 def _mask(records, mask, step, batch):
@@ -254,15 +242,13 @@ def load(
     if train.has_masks and held_out.has_masks:
         if has_mask_flags:
             raise errors.InputError(
-                "--masking, --masked_lm_prob and --mask_proportions are for records "
-                f"not masked yet, but those of {train.files[0]} are; leave the flags "
-                "out, or make records with create_pretraining_data.py --masking=none"
+                f"the records of {train.files[0]} are masked already; leave out "
+                "--masking, --masked_lm_prob and --mask_proportions"
             )
         return RecordSets(train, held_out, None)
     if tokenizer is None:
         raise errors.InputError(
-            "the records are not masked, and masking them needs the vocabulary; set "
-            "--vocab_file to the one they were made with"
+            "the records are not masked yet; set --vocab_file to theirs to mask them"
         )
     vocab = masking.MaskingVocab.from_tokenizer(tokenizer)
     if rule.kind == "whole_word":

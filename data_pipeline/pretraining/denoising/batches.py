@@ -295,8 +295,8 @@ def _checked_width(records, rule, max_seq_length):
         least = max(_lengths(width, rule))
         raise errors.InputError(
             f"the records of {first_file} have max_seq_length="
-            f"{records.max_seq_length}, whose source or target exceeds --max_seq_length="
-            f"{max_seq_length}; set it to {least}, or make records of {fitting}"
+            f"{records.max_seq_length}, too long for --max_seq_length={max_seq_length};"
+            f" set it to {least}, or make records of {fitting}"
         )
     return width
 
