@@ -247,12 +247,18 @@ def check_records(
 ) -> RecordSource:
     """Checks that files of records fit each other, the flags and the network.
 
-    Records without metadata are counted, for which their file is read once. The
-    network's table has `vocab_size` rows, at most `spare_rows` more than the
-    vocabulary, and that of segments `type_vocab_size`, 0 for none. `vocab` is
-    Tokenizer.definition; where it or `do_lower_case` is None, it is not checked, and
-    records of any length will do where `max_seq_length` is. Not `is_masked` are records
-    that are read as they are, such as those left to right.
+    Records without metadata are counted, for which their file is read once.
+
+    Args:
+        max_seq_length: of the records; None for any.
+        max_predictions_per_seq: of the records, or of the masks to come.
+        vocab_size: rows of the network's table.
+        type_vocab_size: rows of its table of segments; 0 for none.
+        spare_rows: rows that the table may have beyond the vocabulary.
+        vocab: Tokenizer.definition; None is not checked.
+        do_lower_case: of the tokenizer; None is not checked.
+        flag: the flag that names the files.
+        is_masked: False for texts that are read as they are, such as left to right.
 
     Raises:
         ValueError: something does not fit; names file, flag and both values.
@@ -265,7 +271,7 @@ def check_records(
     if has_masks and not is_masked:
         raise errors.InputError(
             f"this --objective reads texts as they are, but the records of {first} are "
-            "masked; make them with create_pretraining_data.py --objective=left_to_right"
+            "masked; make them again with --objective=left_to_right or --masking=none"
         )
     wanted = {"max_seq_length": max_seq_length, "do_lower_case": do_lower_case}
     if has_masks:

@@ -97,11 +97,10 @@ class Corruptor:
     def corrupt(
         self,
         dataset: tf.data.Dataset,
-        *,
         rows: slice,
         batch_size: int,
         seed: int,
-        start_step: int = 0,
+        start_step: int,
     ) -> tf.data.Dataset:
         """`features` of batches of records, and decoder_input_ids int32 [N, T].
 
@@ -145,35 +144,19 @@ class DenoisingSets(record_batches.RecordSets):
     train_corruptor: Corruptor
     held_out_corruptor: Corruptor
 
-    def training_batches(
+    def corrupt(
         self,
+        records: source.RecordSource,
+        batches: tf.data.Dataset,
+        rows: slice,
         batch_size: int,
         seed: int,
         start_step: int,
-        num_steps: int,
-        context: tf.distribute.InputContext = source.ONE_HOST,
     ) -> tf.data.Dataset:
-        return self.train_corruptor.corrupt(
-            super().training_batches(batch_size, seed, start_step, num_steps, context),
-            rows=source.rows_of_host(batch_size, context),
-            batch_size=batch_size,
-            seed=seed,
-            start_step=start_step,
-        )
-
-    def evaluation_batches(
-        self,
-        batch_size: int,
-        num_batches: int | None,
-        context: tf.distribute.InputContext = source.ONE_HOST,
-    ) -> tf.data.Dataset:
-        """Rows that fill the last batch are padding alone."""
-        return self.held_out_corruptor.corrupt(
-            super().evaluation_batches(batch_size, num_batches, context),
-            rows=source.rows_of_host(batch_size, context),
-            batch_size=batch_size,
-            seed=record_batches.EVALUATION_SEED,
-        )
+        """Sources and targets; rows that fill the last batch are padding alone."""
+        is_train = records == self.train
+        corruptor = self.train_corruptor if is_train else self.held_out_corruptor
+        return corruptor.corrupt(batches, rows, batch_size, seed, start_step)
 
     @property
     def lengths(self) -> tuple[int, int]:
@@ -205,27 +188,19 @@ def load(
     spare_rows: int,
     tokens: features.DecoderTokens | None = None,
 ) -> DenoisingSets:
-    """Opens the records to train on, and those to evaluate on.
+    """Opens the records to train on, and those to evaluate on; as batches.load.
 
-    Args:
-        specs: {flag: its value}, the records to train on first and those to evaluate on
-            second, if they are others. They may be of any length that fits.
-        tokenizer: of the vocabulary that the records were made with.
-        rule: how texts are corrupted.
-        max_seq_length: the most tokens of a source, and of a target.
-        vocab_size: rows of the network's table.
-        spare_rows: of them, at most so many beyond the vocabulary.
-        tokens: of the decoder; None for those of the tokenizer.
+    Sources and targets have at most `max_seq_length` tokens; records may be of any
+    length that fits. `tokens` are those of the decoder, None for the tokenizer's.
 
     Raises:
         ValueError: as in source.check_records; the vocabulary is not of word pieces, or
-            lacks [MASK] or sentinels; or records are pairs of segments, or too long for
-            `max_seq_length`.
+            lacks [MASK] or sentinels; or records are pairs of segments, or too long.
     """
     if not isinstance(tokenizer, wordpiece.BertTokenizer):
         raise errors.InputError(
-            "--objective=denoising needs the vocabulary of word pieces that the "
-            "records were made with; set --vocab_file to a vocab.txt"
+            "--objective=denoising needs word pieces; set --vocab_file to the "
+            "vocab.txt that the records were made with"
         )
     records = record_batches.load(
         specs,
