@@ -30,19 +30,13 @@ from absl import logging
 from contract import atomic_files, errors, wording
 from data_pipeline.pretraining import masking, metadata
 from data_pipeline.pretraining.creation import job as creation_job
-from data_pipeline.pretraining.creation import (
-    runners,
-    sentence_pairs,
-    summary,
-    tasks,
-)
+from data_pipeline.pretraining.creation import runners, sentence_pairs, summary, tasks
 from data_pipeline.tables import file_patterns
 from data_pipeline.text import opening, wordpiece
 from data_pipeline.vocabularies import byte_ranges, processes
 from terminal import progress
 
 LOGGED_EXAMPLES = 20  # as many as the original logs
-MOST_TOKENS = 1 << 20  # of a record
 
 
 def output_files(inputs):
@@ -67,12 +61,6 @@ def output_files(inputs):
 
 def prepare():
     creation_flags.check()
-    if FLAGS.max_seq_length > MOST_TOKENS:
-        raise errors.InputError(
-            f"--max_seq_length={FLAGS.max_seq_length} exceeds {MOST_TOKENS}, more "
-            "tokens than any network reads at once; records are padded to it: give the "
-            "max_position_embeddings of bert_config.json, or less"
-        )
     files = byte_ranges.find_files(FLAGS.input_file)
     tokenizer = opening.open_vocabulary(*vocabulary(), checks=FLAGS.check_tokenizer)
     if FLAGS.objective == metadata.MASKED_LM:

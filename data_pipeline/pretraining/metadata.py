@@ -177,17 +177,14 @@ def _from_metadata(file, size, recorded):
 
 def _from_records(file, size):
     if not size:
-        raise errors.InputError(
-            f"{file}: is empty, there is no record in it; leave it out, or make it "
-            "again with create_pretraining_data.py"
-        )
+        raise errors.InputError(f"{file}: is empty; leave it out, or make it again")
     records = tf.data.TFRecordDataset(file)
     try:
         next(iter(records), None)
     except tf.errors.DataLossError as error:
         raise errors.InputError(
-            f"{file}: is no TFRecord file, or its first record is damaged; give "
-            "uncompressed files of create_pretraining_data.py, or copy it again"
+            f"{file}: is no TFRecord file, or its first record is damaged; give files "
+            "of create_pretraining_data.py, uncompressed, or copy it again"
         ) from error
     count = count_records(file, size)
     probed = [

@@ -113,6 +113,14 @@ def test_defaults_are_those_of_the_code():
     assert default == learn_wordpiece.UNUSED_BEFORE_UNK
 
 
+def test_records_of_a_length_that_no_network_has_are_refused():
+    with tiny.flags_of("create_pretraining_data"):
+        parser = flags.FLAGS["max_seq_length"].parser
+    assert parser.parse("1048576") == 1 << 20
+    with pytest.raises(ValueError, match="1048577 is not an integer in the range"):
+        parser.parse("1048577")
+
+
 # --- Contradictions, by the function that refuses them.
 
 SCORES = ("accuracy", "f1", "loss")

@@ -22,7 +22,6 @@ from data_pipeline.text import base, wordpiece
 _UNUSED = re.compile(r"\[unused\d+\]")
 _SPECIAL = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK)\]")
 _TARGET_FEATURES = (features.DECODER_MASK, features.LABELS)
-_NAMES = (*features.ENCODER_INPUTS, *_TARGET_FEATURES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,20 +111,17 @@ class Corruptor:
         def corrupt(step, input_ids, input_mask):
             random = np.random.default_rng([seed, int(step)])
             uniform = corruptions.draw(batch_size, self.width, random)
-            arrays = self.features(input_ids, input_mask, uniform[rows])
-            return [arrays[name] for name in _NAMES]
+            return self.features(input_ids, input_mask, uniform[rows])
 
         count = rows.stop - rows.start
-        lengths = dict.fromkeys(features.ENCODER_INPUTS, self.source_length)
-        lengths |= dict.fromkeys(_TARGET_FEATURES, self.target_length)
+        source_spec = tf.TensorSpec([count, self.source_length], tf.int32)
+        target_spec = tf.TensorSpec([count, self.target_length], tf.int32)
+        specs = dict.fromkeys(features.ENCODER_INPUTS, source_spec)
+        specs |= dict.fromkeys(_TARGET_FEATURES, target_spec)
 
         def to_features(step, batch):
-            read = [batch[name] for name in (features.INPUT_IDS, features.INPUT_MASK)]
-            values = tf.numpy_function(corrupt, [step, *read], [tf.int32] * len(_NAMES))
-            batch = {
-                name: tf.ensure_shape(value, [count, lengths[name]])
-                for name, value in zip(_NAMES, values, strict=True)
-            }
+            inputs = step, batch[features.INPUT_IDS], batch[features.INPUT_MASK]
+            batch = record_batches.from_numpy(corrupt, inputs, specs)
             is_real = batch[features.DECODER_MASK] > 0
             read = padding.shift_right(batch[features.LABELS], is_real, self.tokens)
             return {**batch, features.DECODER_INPUT_IDS: read}

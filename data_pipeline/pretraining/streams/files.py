@@ -84,8 +84,7 @@ class Reader:
         if len(words) != expected:
             raise errors.InputError(
                 f"{self._sentences.name(file, line)}: {len(words)} words, where there "
-                f"were {expected} when the run began; leave the files alone while they "
-                "are trained on, and run the same command again with those from before"
+                f"were {expected}; run the command again with the files from before"
             )
         return words
 
@@ -135,8 +134,7 @@ class WordIds:
     def __init__(self, tokenizer: elmo.ElmoTokenizer | None) -> None:
         if not (tokenizer and tokenizer.vocab):
             raise errors.InputError(
-                "--vocab_file is missing; its words are what is predicted: see "
-                "docs/elmo.md on how to count them"
+                "--vocab_file is missing; make one with build_vocab.py --kind=word"
             )
         self.split_words = tokenizer.split
         self._tokenizer = tokenizer

@@ -207,7 +207,7 @@ def test_changed_text_is_explained(tmp_path, words):
 
 def test_words_to_predict_need_a_vocabulary():
     for tokenizer in (None, elmo.ElmoTokenizer()):
-        with pytest.raises(ValueError, match="--vocab_file is missing; its words"):
+        with pytest.raises(ValueError, match="--vocab_file is missing; make one"):
             sentence_files.WordIds(tokenizer)
 
 
