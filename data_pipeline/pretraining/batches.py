@@ -2,14 +2,14 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, wording
 from data_pipeline.batches import padding
-from data_pipeline.pretraining import masking, shuffling, source
+from data_pipeline.pretraining import masking, metadata, shuffling, source
 from data_pipeline.text import base
 
 # Hides tokens: input_ids int32 [N, S] and their lengths int32 [N], which are some rows
@@ -194,34 +194,21 @@ def _filled_batches(records, dataset, rows, batch_size):
 
 def _mask(records, mask, step, batch):
     """A batch of unmasked text with its input_ids masked and the masked_lm features."""
+    names = (features.INPUT_IDS, *metadata.PREDICTIONS)
+
+    def mask_arrays(*arrays):
+        masked = mask(*arrays)
+        return [masked[name] for name in names]
+
     input_ids = batch[features.INPUT_IDS]
     lengths = tf.reduce_sum(batch[features.INPUT_MASK], axis=1)
+    dtypes = [tf.int32, tf.int32, tf.int32, tf.float32]
+    values = tf.numpy_function(mask_arrays, [step, input_ids, lengths], dtypes)
     predictions = [len(input_ids), records.max_predictions_per_seq]
-    specs = {
-        features.INPUT_IDS: tf.TensorSpec(input_ids.shape, tf.int32),
-        features.MASKED_LM_POSITIONS: tf.TensorSpec(predictions, tf.int32),
-        features.MASKED_LM_IDS: tf.TensorSpec(predictions, tf.int32),
-        features.MASKED_LM_WEIGHTS: tf.TensorSpec(predictions, tf.float32),
-    }
-    return batch | from_numpy(mask, [step, input_ids, lengths], specs)
-
-
-def from_numpy(
-    function: Callable[..., Mapping[str, np.ndarray]],
-    inputs: Sequence[tf.Tensor],
-    specs: Mapping[str, tf.TensorSpec],
-) -> dict[str, tf.Tensor]:
-    """What a function of arrays returns under these names, as tensors in a graph."""
-
-    def call(*arrays):
-        values = function(*arrays)
-        return [values[name] for name in specs]
-
-    dtypes = [spec.dtype for spec in specs.values()]
-    tensors = tf.numpy_function(call, inputs, dtypes)
-    return {
-        name: tf.ensure_shape(tensor, spec.shape)
-        for tensor, (name, spec) in zip(tensors, specs.items(), strict=True)
+    shapes = [input_ids.shape, predictions, predictions, predictions]
+    return batch | {
+        name: tf.ensure_shape(value, shape)
+        for name, value, shape in zip(names, values, shapes, strict=True)
     }
 
 

@@ -247,18 +247,11 @@ def check_records(
 ) -> RecordSource:
     """Checks that files of records fit each other, the flags and the network.
 
-    Records without metadata are counted, for which their file is read once.
-
-    Args:
-        max_seq_length: of the records; None for any.
-        max_predictions_per_seq: of the records, or of the masks to come.
-        vocab_size: rows of the network's table.
-        type_vocab_size: rows of its table of segments; 0 for none.
-        spare_rows: rows that the table may have beyond the vocabulary.
-        vocab: Tokenizer.definition; None is not checked.
-        do_lower_case: of the tokenizer; None is not checked.
-        flag: the flag that names the files.
-        is_masked: False for texts that are read as they are, such as left to right.
+    Records without metadata are counted, for which their file is read once. The
+    network's table has `vocab_size` rows, at most `spare_rows` more than the
+    vocabulary, and that of segments `type_vocab_size`, 0 for none. Where `vocab`
+    (Tokenizer.definition), `do_lower_case` or `max_seq_length` is None, it is not
+    checked. Records that are not `is_masked` are read as they are, left to right, say.
 
     Raises:
         ValueError: something does not fit; names file, flag and both values.

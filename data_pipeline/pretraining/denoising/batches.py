@@ -22,6 +22,7 @@ from data_pipeline.text import base, wordpiece
 _UNUSED = re.compile(r"\[unused\d+\]")
 _SPECIAL = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK)\]")
 _TARGET_FEATURES = (features.DECODER_MASK, features.LABELS)
+_NAMES = (*features.ENCODER_INPUTS, *_TARGET_FEATURES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,14 +36,9 @@ class Corruptor:
     width: int  # W
 
     @property
-    def source_length(self) -> int:
-        """Tokens of the longest source that can be, [CLS] and [SEP] included."""
-        return _lengths(self.width, self.rule)[0]
-
-    @property
-    def target_length(self) -> int:
-        """Tokens of the longest target that can be, its end included."""
-        return _lengths(self.width, self.rule)[1]
+    def lengths(self) -> tuple[int, int]:
+        """Tokens of the longest source and target, with those around them."""
+        return _lengths(self.width, self.rule)
 
     def features(
         self, input_ids: np.ndarray, input_mask: np.ndarray, uniform: np.ndarray
@@ -65,11 +61,12 @@ class Corruptor:
         sources, targets = corruptions.corrupt(
             texts, self.rule, self.noise_tokens, uniform
         )
+        longest_source, longest_target = self.lengths
         source_ids, input_mask = self._framed(
-            sources, self.around_source, is_record, self.source_length
+            sources, self.around_source, is_record, longest_source
         )
         labels, decoder_mask = self._framed(
-            targets, (self.tokens.end,), is_record, self.target_length
+            targets, (self.tokens.end,), is_record, longest_target
         )
         arrays = {
             features.INPUT_IDS: source_ids,
@@ -93,46 +90,10 @@ class Corruptor:
         is_real = np.arange(length) < lengths[:, None]
         return np.where(is_real, ids[:, :length], self.tokens.padding), is_real
 
-    def corrupt(
-        self,
-        dataset: tf.data.Dataset,
-        rows: slice,
-        batch_size: int,
-        seed: int,
-        start_step: int,
-    ) -> tf.data.Dataset:
-        """`features` of batches of records, and decoder_input_ids int32 [N, T].
-
-        A host has these rows. What is drawn follows from seed, step and row, for which
-        it is drawn for all rows of a batch: all hosts together have the batches that
-        one would have.
-        """
-
-        def corrupt(step, input_ids, input_mask):
-            random = np.random.default_rng([seed, int(step)])
-            uniform = corruptions.draw(batch_size, self.width, random)
-            return self.features(input_ids, input_mask, uniform[rows])
-
-        count = rows.stop - rows.start
-        source_spec = tf.TensorSpec([count, self.source_length], tf.int32)
-        target_spec = tf.TensorSpec([count, self.target_length], tf.int32)
-        specs = dict.fromkeys(features.ENCODER_INPUTS, source_spec)
-        specs |= dict.fromkeys(_TARGET_FEATURES, target_spec)
-
-        def to_features(step, batch):
-            inputs = step, batch[features.INPUT_IDS], batch[features.INPUT_MASK]
-            batch = record_batches.from_numpy(corrupt, inputs, specs)
-            is_real = batch[features.DECODER_MASK] > 0
-            read = padding.shift_right(batch[features.LABELS], is_real, self.tokens)
-            return {**batch, features.DECODER_INPUT_IDS: read}
-
-        numbered = dataset.enumerate(start_step)
-        return numbered.map(to_features, num_parallel_calls=1).prefetch(2)
-
 
 @dataclasses.dataclass(frozen=True)
 class DenoisingSets(record_batches.RecordSets):
-    """Records with noise, as batches of Corruptor.corrupt.
+    """Records with noise, as batches of Corruptor.features and decoder_input_ids.
 
     The texts of each epoch have other noise, and held-out ones have always the same.
     """
@@ -149,23 +110,55 @@ class DenoisingSets(record_batches.RecordSets):
         seed: int,
         start_step: int,
     ) -> tf.data.Dataset:
-        """Sources and targets; rows that fill the last batch are padding alone."""
+        """Sources and targets; rows that fill the last batch are padding alone.
+
+        Noise follows from seed, step and row, and is drawn for all rows of a batch: all
+        hosts together have the batches that one would have.
+        """
         is_train = records == self.train
         corruptor = self.train_corruptor if is_train else self.held_out_corruptor
-        return corruptor.corrupt(batches, rows, batch_size, seed, start_step)
+
+        def add_noise(step, input_ids, input_mask):
+            random = np.random.default_rng([seed, int(step)])
+            uniform = corruptions.draw(batch_size, corruptor.width, random)
+            arrays = corruptor.features(input_ids, input_mask, uniform[rows])
+            return [arrays[name] for name in _NAMES]
+
+        count = rows.stop - rows.start
+        longest_source, longest_target = corruptor.lengths
+        lengths = dict.fromkeys(features.ENCODER_INPUTS, longest_source)
+        lengths |= dict.fromkeys(_TARGET_FEATURES, longest_target)
+
+        def to_features(step, batch):
+            inputs = step, batch[features.INPUT_IDS], batch[features.INPUT_MASK]
+            values = tf.numpy_function(add_noise, inputs, [tf.int32] * len(_NAMES))
+            batch = {
+                name: tf.ensure_shape(value, [count, lengths[name]])
+                for name, value in zip(_NAMES, values, strict=True)
+            }
+            is_real = batch[features.DECODER_MASK] > 0
+            read = padding.shift_right(
+                batch[features.LABELS], is_real, corruptor.tokens
+            )
+            return {**batch, features.DECODER_INPUT_IDS: read}
+
+        numbered = batches.enumerate(start_step)
+        return numbered.map(to_features, num_parallel_calls=1).prefetch(2)
 
     @property
     def lengths(self) -> tuple[int, int]:
         """The most tokens of a source and of a target: positions of the network."""
-        both = self.train_corruptor, self.held_out_corruptor
-        return max(c.source_length for c in both), max(c.target_length for c in both)
+        both = self.train_corruptor.lengths, self.held_out_corruptor.lengths
+        sources, targets = zip(*both, strict=True)
+        return max(sources), max(targets)
 
     def describe(self, tokenizer: base.Tokenizer) -> str:
         """One line on the texts to train on, for the log."""
         train = self.train_corruptor
+        longest_source, longest_target = train.lengths
         line = (
-            f"texts: up to {train.width} tokens; sources up to {train.source_length}, "
-            f"targets up to {train.target_length}"
+            f"texts: up to {train.width} tokens; sources up to {longest_source}, "
+            f"targets up to {longest_target}"
         )
         sentinels = train.noise_tokens.sentinels
         if len(sentinels):

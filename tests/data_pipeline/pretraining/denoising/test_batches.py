@@ -196,10 +196,8 @@ def test_held_out_records_may_be_of_another_length(load, directory, tmp_path):
     path = tiny_records.write(tmp_path / "short", short, about=about)
     specs = {"input_file": f"{directory}/train-*", "eval_input_file": path}
     sets = load("infilling", specs=specs)
-    assert (
-        sets.train_corruptor.source_length,
-        sets.held_out_corruptor.source_length,
-    ) == (20, 12)
+    assert sets.train_corruptor.lengths == (20, 19)
+    assert sets.held_out_corruptor.lengths == (12, 11)
     assert sets.lengths == (20, 19)
     (batch,) = read(sets.evaluation_batches(2, 1))
     assert (batch["input_ids"].shape, batch["labels"].shape) == ((2, 12), (2, 11))
