@@ -28,12 +28,13 @@ import joblib
 from absl import logging
 
 from contract import atomic_files, errors, wording
+from data_pipeline import engines
 from data_pipeline.pretraining import masking, metadata
 from data_pipeline.pretraining.creation import job as creation_job
 from data_pipeline.pretraining.creation import runners, sentence_pairs, summary, tasks
 from data_pipeline.tables import file_patterns
 from data_pipeline.text import opening, wordpiece
-from data_pipeline.vocabularies import byte_ranges, processes
+from data_pipeline.vocabularies import byte_ranges
 from terminal import progress
 
 LOGGED_EXAMPLES = 20  # as many as the original logs
@@ -100,7 +101,7 @@ def main(_):
     count = FLAGS.num_workers or joblib.cpu_count()
     local = 1 if FLAGS.engine == "beam" else count
     warm_up = functools.partial(creation_job.load_tokenizer, *vocabulary())
-    with errors.explained(), processes.start(local, warm_up) as executor:
+    with errors.explained(), engines.start_workers(local, warm_up) as executor:
         job = prepare()
         print(
             f"reading {wording.count(len(job.input_files), 'file')}, writing "

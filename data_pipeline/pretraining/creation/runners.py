@@ -22,7 +22,7 @@ def run_local(
     num_workers: int,
     report: Callable[..., None],
 ) -> Totals:
-    """Does what is left of a job, on the `num_workers` of `processes.start`.
+    """Does what is left of a job, on the `num_workers` of `engines.start_workers`.
 
     Returns the counts, or {} where another process has ended the job meanwhile.
 
