@@ -27,9 +27,8 @@ from cli import (
 )
 from data_pipeline.classification import labels
 from data_pipeline.extraction import vectors as vector_files
-from data_pipeline.pretraining import masking, metadata
+from data_pipeline.pretraining import corruptions, masking, metadata
 from data_pipeline.pretraining.creation import sentence_pairs
-from data_pipeline.pretraining.denoising import corruptions
 from data_pipeline.squad import choice
 from data_pipeline.tagging import files, schemes
 from data_pipeline.vocabularies import learn_wordpiece

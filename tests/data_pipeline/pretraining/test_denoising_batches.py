@@ -1,4 +1,4 @@
-"""Tests of data_pipeline/pretraining/denoising/batches.py."""
+"""Tests of data_pipeline/pretraining/denoising_batches.py."""
 
 import functools
 
@@ -7,12 +7,15 @@ import pytest
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.pretraining import metadata, shuffling
-from data_pipeline.pretraining.denoising import batches as denoising_batches
-from data_pipeline.pretraining.denoising import corruptions
+from data_pipeline.pretraining import (
+    corruptions,
+    denoising_batches,
+    metadata,
+    shuffling,
+)
 from tests import byte_tokenizer
 from tests.data_pipeline import tiny_records
-from tests.data_pipeline.pretraining.denoising import text_records
+from tests.data_pipeline.pretraining import text_records
 
 CLS, SEP, MASK = text_records.CLS, text_records.SEP, text_records.MASK
 FIRST_WORD = text_records.FIRST_WORD
@@ -261,7 +264,7 @@ def test_sentinels_are_unused_entries_counting_down():
     vocab = ["[PAD]", "[UNK]", "[SEP]", "a", "b", "c", "d", "e", "[CLS]", "f", "[MASK]"]
     tokens = noise_tokens(vocab, mean_noise_span_length=2.0, width=40)
     assert tokens.sentinels.tolist() == [9, 7, 6]
-    message = r"up to 300 tokens need 30 sentinels.* has 26; .*--num_unused_tokens"
+    message = r"300 tokens need 30 sentinels.* has 26; .*--num_unused_tokens"
     with pytest.raises(ValueError, match=message):
         noise_tokens(text_records.VOCAB, mean_noise_span_length=1.5, width=300)
 

@@ -15,8 +15,7 @@ import tensorflow as tf
 from contract import errors, features, wording
 from data_pipeline.batches import padding
 from data_pipeline.pretraining import batches as record_batches
-from data_pipeline.pretraining import source
-from data_pipeline.pretraining.denoising import corruptions
+from data_pipeline.pretraining import corruptions, source
 from data_pipeline.text import base, wordpiece
 
 _UNUSED = re.compile(r"\[unused\d+\]")
@@ -235,9 +234,8 @@ def noise_tokens(
         ids = [i for i, t in enumerate(tokenizer.vocab) if not _SPECIAL.fullmatch(t)]
     if len(ids) < needed:
         raise errors.InputError(
-            f"texts of up to {width} tokens need {needed} sentinels, and --vocab_file "
-            f"has {len(ids)}; raise --mean_noise_span_length, lower --noise_density, "
-            "or make a vocabulary with build_vocab.py --num_unused_tokens"
+            f"{width} tokens need {needed} sentinels, and --vocab_file has {len(ids)}; "
+            "raise --mean_noise_span_length, or --num_unused_tokens of build_vocab.py"
         )
     sentinels = np.array(ids[::-1][:needed], features.INTEGER)
     return corruptions.NoiseTokens(tokenizer.mask_id, sentinels)
@@ -249,8 +247,7 @@ def _checked_width(records, rule, max_seq_length):
     if records.sentence_task != "none":
         raise errors.InputError(
             f"the records of {first_file} are pairs (sentence_task="
-            f"{records.sentence_task}), and --objective=denoising reads texts; make "
-            "them with create_pretraining_data.py --objective=left_to_right"
+            f"{records.sentence_task}); make them again with --objective=left_to_right"
         )
     width = records.max_seq_length - corruptions.AROUND_SOURCE
     longest = corruptions.longest_text(max_seq_length, rule)

@@ -264,8 +264,8 @@ def corrupt(
     ids = np.take_along_axis(
         texts.ids, np.clip(places, 0, texts.ids.shape[1] - 1), axis=1
     )
-    ids = np.where(places < 0, tokens.mask_id, ids)
-    return Texts(ids.astype(features.INTEGER), counts), texts
+    ids[places < 0] = tokens.mask_id
+    return Texts(ids, counts), texts
 
 
 def max_lengths(width: int, rule: Rule) -> MaxLengths:

@@ -1,4 +1,4 @@
-"""The noise of data_pipeline/pretraining/denoising/corruptions.py."""
+"""The noise of data_pipeline/pretraining/corruptions.py."""
 
 import itertools
 import json
@@ -8,9 +8,9 @@ import pathlib
 import numpy as np
 import pytest
 
-from data_pipeline.pretraining.denoising import corruptions as noise
+from data_pipeline.pretraining import corruptions as noise
 
-ROOT = pathlib.Path(__file__).resolve().parents[4]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 RECORDED = json.loads((ROOT / "tests/golden/seq2seq/t5_corruption.json").read_text())
 ROWS = 20_000
 

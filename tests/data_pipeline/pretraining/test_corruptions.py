@@ -1,4 +1,4 @@
-"""Tests of data_pipeline/pretraining/denoising/corruptions.py."""
+"""Tests of data_pipeline/pretraining/corruptions.py."""
 
 import dataclasses
 import json
@@ -7,9 +7,9 @@ import pathlib
 import numpy as np
 import pytest
 
-from data_pipeline.pretraining.denoising import corruptions
+from data_pipeline.pretraining import corruptions
 
-ROOT = pathlib.Path(__file__).resolve().parents[4]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 RECORDED = json.loads((ROOT / "tests/golden/seq2seq/t5_corruption.json").read_text())
 MASK, FIRST_WORD = 4, 200
 ENTRIES = corruptions.NoiseTokens(MASK, np.arange(199, 99, -1, dtype=np.int32))
