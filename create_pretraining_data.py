@@ -91,8 +91,7 @@ def prepare():
 
 def vocabulary():
     """The arguments that open the tokenizer."""
-    flags_of_words = FLAGS.gpt_tokenizer, FLAGS.split_words
-    return FLAGS.vocab_file, FLAGS.do_lower_case, *flags_of_words
+    return FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.gpt_tokenizer, FLAGS.split_words
 
 
 def main(_):

@@ -36,7 +36,7 @@ class Corruptor:
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Tokens of the longest source and target, with those around them."""
+        """The most tokens of a source and of a target, with those around them."""
         return _lengths(self.width, self.rule)
 
     def features(
@@ -143,13 +143,6 @@ class DenoisingSets(record_batches.RecordSets):
 
         numbered = batches.enumerate(start_step)
         return numbered.map(to_features, num_parallel_calls=1).prefetch(2)
-
-    @property
-    def lengths(self) -> tuple[int, int]:
-        """The most tokens of a source and of a target: positions of the network."""
-        both = self.train_corruptor.lengths, self.held_out_corruptor.lengths
-        sources, targets = zip(*both, strict=True)
-        return max(sources), max(targets)
 
     def describe(self, tokenizer: base.Tokenizer) -> str:
         """One line on the texts to train on, for the log."""

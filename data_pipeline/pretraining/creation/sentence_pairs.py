@@ -411,10 +411,10 @@ def join(
     text, joined = join_parts([(_from(Documents, c), _from(Pairs, c)) for c in chunks])
     order = np.random.default_rng(job.seed(1, unit)).permutation(len(joined))
     ids = text.tokens % job.tokenizer.vocab_size  # without marks of segmented words
-    counts = (
-        *(len(text), len(text.sentence_ends) - 1, len(text.tokens)),
-        *(int(np.sum(ids == job.tokenizer.unk_id)), int(joined.label.sum())),
-    )
+    num_unknown = int(np.sum(ids == job.tokenizer.unk_id))
+    num_random = int(joined.label.sum())
+    num_sentences = len(text.sentence_ends) - 1
+    counts = len(text), num_sentences, len(text.tokens), num_unknown, num_random
     return Unit(text, joined.take(order), dict(zip(COUNTS, counts, strict=True)))
 
 
