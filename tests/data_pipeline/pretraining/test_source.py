@@ -156,7 +156,7 @@ def test_no_record_at_all_is_refused(tmp_path):
     assert text.startswith(f"--input_file: there is no record in {empty} and 1 more;")
     assert source_lib.check_records([empty, full], **GIVEN).counts == (0, 1)
     text = refusal([full], is_masked=False)
-    assert f"but the records of {full} are masked; make them with" in text
+    assert f"but the records of {full} are masked; make them again" in text
 
 
 def test_damage_is_found(tmp_path, monkeypatch):
