@@ -92,8 +92,9 @@ class RecordSets(source.PretrainingData):
         rows = source.rows_of_host(batch_size, context)
         if not self.held_out.is_masked:
             batches = _filled_batches(self.held_out, records, rows, batch_size)
-            seed = EVALUATION_SEED
-            batches = self.corrupt(self.held_out, batches, rows, batch_size, seed, 0)
+            batches = self._with_noise(
+                self.held_out, batches, rows, batch_size, EVALUATION_SEED, 0
+            )
             return batches.take(num_batches or -1)
         count = num_batches or self.num_evaluation_batches(batch_size, None)
         records = records.repeat().batch(batch_size, drop_remainder=True).take(count)
@@ -118,18 +119,6 @@ class RecordSets(source.PretrainingData):
             }
 
         return batches.enumerate().map(count_once, num_parallel_calls=1)
-
-    def corrupt(
-        self,
-        records: source.RecordSource,
-        batches: tf.data.Dataset,
-        rows: slice,
-        batch_size: int,
-        seed: int,
-        start_step: int,
-    ) -> tf.data.Dataset:
-        """These rows of batches of the records, with noise: here without any."""
-        return batches
 
     def explain(self, error: Exception) -> str | None:
         """Names the damaged file, which TensorFlow does not; reads the files again."""
@@ -169,7 +158,11 @@ class RecordSets(source.PretrainingData):
 
             dataset = dataset.enumerate(start_step).map(draw, num_parallel_calls=1)
         dataset = dataset.prefetch(2)
-        return self.corrupt(records, dataset, rows, batch_size, seed, start_step)
+        return self._with_noise(records, dataset, rows, batch_size, seed, start_step)
+
+    def _with_noise(self, records, batches, rows, batch_size, seed, start_step):
+        """These rows of batches of the records: for subclasses, here without noise."""
+        return batches
 
 
 def _in_order(read, records, batch_size, seed, start_step):

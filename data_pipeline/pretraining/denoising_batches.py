@@ -15,7 +15,7 @@ import tensorflow as tf
 from contract import errors, features, wording
 from data_pipeline.batches import padding
 from data_pipeline.pretraining import batches as record_batches
-from data_pipeline.pretraining import corruptions, source
+from data_pipeline.pretraining import corruptions
 from data_pipeline.text import base, wordpiece
 
 _UNUSED = re.compile(r"\[unused\d+\]")
@@ -100,15 +100,7 @@ class DenoisingSets(record_batches.RecordSets):
     train_corruptor: Corruptor
     held_out_corruptor: Corruptor
 
-    def corrupt(
-        self,
-        records: source.RecordSource,
-        batches: tf.data.Dataset,
-        rows: slice,
-        batch_size: int,
-        seed: int,
-        start_step: int,
-    ) -> tf.data.Dataset:
+    def _with_noise(self, records, batches, rows, batch_size, seed, start_step):
         """Sources and targets; rows that fill the last batch are padding alone.
 
         Noise follows from seed, step and row, and is drawn for all rows of a batch: all
