@@ -222,7 +222,7 @@ MISTAKES = {
     },
     "left_to_right": {
         "--pretrained={d}/model": "sees the tokens that follow",
-        "--input_file={d}/masked.tfrecord": "are masked; make them with",
+        "--input_file={d}/masked.tfrecord": "are masked; make them again",
         "--masking=span": "--masking=span is for --objective=masked_lm",
     },
     "replaced_tokens": {
