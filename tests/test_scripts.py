@@ -77,8 +77,8 @@ ROWS = {
     "denoising": Row(
         "",
         "config.json tokenizer_config.json vocab.txt",
-        "--corruption=drop",
-        "corruption was 'random_spans' and is 'drop'",
+        "--corruption=infilling",
+        "corruption was 'random_spans' and is 'infilling'",
     ),
     "streams": Row(
         "",
