@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -12,13 +13,7 @@ import numpy as np
 from absl import logging
 
 from contract import errors, wording
-from data_pipeline.tables import (
-    headers,
-    published,
-    table_columns,
-    text_rows,
-    usual_names,
-)
+from data_pipeline.tables import published, table_columns, text_rows
 
 # As a file writes it; a tuple is a JSON list (multi-label).
 Label = str | tuple[str, ...]
@@ -32,36 +27,29 @@ _ROLES = ("text_a", "text_b", "label", "example_id")
 _HAS_LABEL = {"0": False, "0.0": False, "false": False}
 _HAS_LABEL |= {"1": True, "1.0": True, "true": True}
 _NO_LABEL = "null"  # of a row that has null in the place of a label
-_NO_TEXTS = ("label", "example_id", "keep_rows")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Layout:
+class Layout(text_rows.Form):
     """Where the texts, labels and ids stand in a file.
 
     A column is a header's name (JSONL: a key; TensorFlow Datasets: a feature) or a
-    number counted from 0, also as a digit string; the number -1 is the last.
-
-    Where `has_header` is None, headers.is_header decides.
+    number counted from 0, also as a digit string; the number -1 is the last. The format
+    may also be one of published.LAYOUTS.
     """
 
-    # "tsv", "csv", "jsonl", "auto" by the file's name, or one of published.LAYOUTS
-    file_format: str = "auto"
-    has_header: bool | None = None  # whether line 1 holds names; not for JSONL
-    delimiter: str | None = None  # as text_rows.file_rows has it, as well as `quote`
-    quote: str | None = None
     text_a: Key | None = None  # None takes all texts from `usual_texts`
     text_b: Key | None = None  # None for no second text
     # The answers to choose from, a column each, or one column of JSON lists; text_a is
     # then their context, and text_b what stands before each answer.
     choices: tuple[Key, ...] = ()
-    # None takes it from usual_names.LABELS, if there; several have 0 or 1, each for the
+    # None takes it from USUAL_LABELS, if there; several have 0 or 1, each for the
     # label that it is named after, and a row then has several labels.
     label: Key | Sequence[Key] | None = None
-    example_id: Key | None = None  # None takes it from usual_names.IDS
+    example_id: Key | None = None  # None takes it from USUAL_IDS
     # Names of the columns of texts, where text_a is None; those after a second one are
     # of choices.
-    usual_texts: tuple[tuple[str, ...], ...] = usual_names.TEXTS
+    usual_texts: tuple[tuple[str, ...], ...] = table_columns.USUAL_TEXTS
     keep_rows: tuple[Key, str] | None = None  # (column, value); others are left out
     skip_short_rows: bool = False  # with one warning, instead of raising
     is_published: bool = False  # rows may have more cells than the header
@@ -106,8 +94,7 @@ def read_table(
     rows, keys, header = _begin(
         path, layout, other_header, labels_required, skips_empty=not allow_empty_text
     )
-    table = _collect(path, rows, keys, layout, allow_empty_text)
-    return dataclasses.replace(table, header=header)
+    return _collect(path, rows, keys, layout, allow_empty_text, header)
 
 
 def check_columns(files: Mapping[str, str], layout: Layout) -> None:
@@ -127,35 +114,24 @@ def _begin(
     skips_empty: bool = True,
 ) -> tuple[text_rows.NumberedRows, dict[str, Key], tuple[str, ...]]:
     """Opens a table: its rows, the keys of their cells, and the header, or ()."""
-    if is_published := layout.file_format in published.LAYOUTS:
-        rows = published.file_rows(path, layout.file_format)
+    is_published = layout.is_published
+    if layout.file_format in published.LAYOUTS:
+        is_published, rows = True, published.LAYOUTS[layout.file_format](path)
     else:
+        is_ragged = is_published or layout.skip_short_rows
         rows = text_rows.file_rows(
-            path,
-            layout.file_format,
-            delimiter=layout.delimiter,
-            quote=layout.quote,
-            is_ragged=layout.is_published or layout.skip_short_rows,
-            skips_empty=skips_empty,
+            path, layout, is_ragged=is_ragged, skips_empty=skips_empty
         )
-    line, first = next(rows, (0, None))
-    if first is None:
-        raise errors.InputError(
-            f"{path}: the file is empty; give it one row per example"
-        )
-    header: tuple[str, ...] = ()
-    if isinstance(first, list):
-        others = [] if layout.is_published else headers.next_rows(rows)
-        rows = itertools.chain(others, rows)
-        if _is_header(path, layout, first, [row for _, row in others], other_header):
-            header = tuple(first)
-    names = list(header or first) if header or isinstance(first, dict) else []
+    names, first, rows = table_columns.take_header(
+        path,
+        rows,
+        functools.partial(_is_header, path, layout, other_header),
+        compares=not is_published,
+    )
     keys = _choose_columns(path, layout, names, first, labels_required)
-    if not (is_published or layout.is_published):
+    if not is_published:
         print(f"{path}: {table_columns.summary(keys, names, len(first))}")
-    if not header:
-        rows = itertools.chain([(line, first)], rows)
-    return rows, keys, header
+    return rows, keys, () if isinstance(first, dict) else tuple(names)
 
 
 def read_tfds(
@@ -174,13 +150,7 @@ def read_tfds(
     """
     path = f"tfds:{name}:{split}"
     names, rows = text_rows.tfds_rows(path, name, split, data_dir)
-    line, first = next(rows, (0, None))
-    if first is None:
-        raise errors.InputError(f"{path}: the split is empty; choose another")
-    keys = _choose_columns(path, layout, names, first, labels_required)
-    print(f"{path}: {table_columns.summary(keys, names, len(names))}")
-    rows = itertools.chain([(line, first)], rows)
-    return _collect(path, rows, keys, layout, allow_empty_text)
+    return _from_objects(path, names, rows, layout, labels_required, allow_empty_text)
 
 
 def take(table: Table, is_kept: np.ndarray) -> Table:
@@ -208,13 +178,23 @@ def from_memory(
     """
     if hasattr(records, "to_dict"):  # a DataFrame
         records = records.to_dict("records")
-    rows = [_named(f"{name}:{line}", row) for line, row in enumerate(records, start=1)]
-    if not rows:
-        raise errors.InputError(f"{name} has no rows; give it one per example")
-    names = list(rows[0])
-    keys = _choose_columns(name, layout, names, rows[0], labels_required)
-    print(f"{name}: {table_columns.summary(keys, names, len(names))}")
-    return _collect(name, enumerate(rows, start=1), keys, layout, allow_empty_text)
+    rows = (
+        (line, _named(f"{name}:{line}", row))
+        for line, row in enumerate(records, start=1)
+    )
+    return _from_objects(name, None, rows, layout, labels_required, allow_empty_text)
+
+
+def _from_objects(path, names, rows, layout, labels_required, allow_empty_text):
+    """The table of numbered dicts, with the keys of the first one for no `names`."""
+    line, first = next(rows, (0, None))
+    if first is None:
+        raise errors.InputError(f"{path}: is empty; give it one row per example")
+    names = names or list(first)
+    keys = _choose_columns(path, layout, names, first, labels_required)
+    print(f"{path}: {table_columns.summary(keys, names, len(names))}")
+    rows = itertools.chain([(line, first)], rows)
+    return _collect(path, rows, keys, layout, allow_empty_text)
 
 
 def _named(place: str, row: Any) -> dict[str, Any]:
@@ -223,8 +203,7 @@ def _named(place: str, row: Any) -> dict[str, Any]:
         values = (row,) if isinstance(row, str) else tuple(row)
         if len(values) not in _UNNAMED:
             raise errors.InputError(
-                f"{place}: {row!r:.60} has {len(values)} values; give (text, label), "
-                "(text_a, text_b, label) or {column: value}"
+                f"{place}: {row!r:.60} has {len(values)} values; give 2, 3 or a dict"
             )
         row = dict(zip(_UNNAMED[len(values)], values, strict=True))
     row = {
@@ -262,27 +241,23 @@ def _stated_columns(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
 def _is_header(
     path: str,
     layout: Layout,
+    other_header: Sequence[str],
     first: list[str],
     others: list[Any],
-    other_header: Sequence[str],
 ) -> bool:
     columns = _stated_columns(layout, keyed=False)
     if columns["label"] == "":  # no column, for --label_column=
         columns["label"] = None
-    names = usual_names.choose(first, layout.usual_texts)
+    names = table_columns.choose_usual(first, layout.usual_texts)
     texts = {*itertools.chain(*layout.usual_texts)}
-    usual = {
-        role: texts
-        for role in columns
-        if role not in _NO_TEXTS and not role.startswith("label ")
-    }
-    return headers.is_header(
+    roles = [role for role in columns if role.startswith(("text", "choice"))]
+    return table_columns.is_header(
         path,
         first,
         others,
         has_header=layout.has_header,
         columns=columns,
-        usual={**usual, headers.LABEL: {*usual_names.LABELS}},
+        usual=dict.fromkeys(roles, texts) | {"label": {*table_columns.USUAL_LABELS}},
         names=names if columns["text_a"] is None else None,
         earlier=other_header,
     )
@@ -303,16 +278,16 @@ def _choose_columns(
             table_columns.cell(names, column) if isinstance(column, int) else column
             for column in (columns["label"], columns["example_id"])
         ]
-        texts = usual_names.choose(
+        texts = table_columns.choose_usual(
             [name for name in names if name not in others], layout.usual_texts
         )
         if not texts or columns["text_b"] is not None:
             raise errors.InputError(
-                f"{path}: the first text's column is not given and cannot be guessed "
-                f"from {wording.listing(names)}; pass --text_a_column"
+                f"{path}: the first text's column is not given and is none of "
+                f"{wording.listing(names)}; pass --text_a_column"
             )
         if not layout.choices:
-            usual_names.check_unread(
+            table_columns.check_unread(
                 path,
                 names,
                 [*texts, *filter(None, others)],
@@ -326,16 +301,16 @@ def _choose_columns(
             if columns.get(role) is None:
                 columns[role] = name
     for role, usual in (
-        ("label", usual_names.LABELS),
-        ("example_id", usual_names.IDS),
+        ("label", () if layout.label_columns else table_columns.USUAL_LABELS),
+        ("example_id", table_columns.USUAL_IDS),
     ):
-        if columns[role] is None and not (layout.label_columns and role == "label"):
-            chosen = usual_names.choose(names, zip(usual))
+        if columns[role] is None:
+            chosen = table_columns.choose_usual(names, zip(usual))
             columns[role] = chosen[0] if chosen else None
     label_columns = {r: c for r, c in columns.items() if r.startswith("label")}
     if labels_required and set(label_columns.values()) == {None}:
         raise errors.InputError(
-            f"{path}: the label's column is not given and cannot be guessed from "
+            f"{path}: the label's column is not given and is none of "
             f"{wording.listing(names)}; pass --label_column"
         )
 
@@ -368,6 +343,7 @@ def _collect(
     keys: dict[str, Key],
     layout: Layout,
     allow_empty_text: bool,
+    header: tuple[str, ...] = (),
 ) -> Table:
     columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
     label_names = [role.removeprefix("label ") for role in keys if role[:6] == "label "]
@@ -437,6 +413,7 @@ def _collect(
         labels=columns.get("label"),
         example_ids=columns.get("example_id") or [str(n) for n in range(len(lines))],
         lines=lines,
+        header=header,
         label_names=tuple(label_names),
     )
 
@@ -459,9 +436,8 @@ def _marked(place: str, names: list[str], marks: list[Any]) -> Any:
     for name, text in zip(names, texts, strict=True):
         if text not in _HAS_LABEL:
             raise errors.InputError(
-                f"{place}: {text!r:.40} in the column {name!r} is not 0 or 1, as for a "
-                "label of its own; correct it, or give one --label_column; "
-                "--has_header=true if line 1 holds names"
+                f"{place}: {text!r:.40} in the column {name!r} is not 0 or 1; correct "
+                "it, give one --label_column, or --has_header=true if it is a name"
             )
     return [name for name, text in zip(names, texts, strict=True) if _HAS_LABEL[text]]
 
@@ -497,15 +473,15 @@ def _choices(place: str, values: Any, count: int) -> tuple[str, ...]:
         (values,) = values
     if not isinstance(values, list):
         raise errors.InputError(
-            f"{place}: {values!r:.40} is one choice; name a column for each with "
-            "--choice_columns, or one that holds JSON lists"
+            f"{place}: {values!r:.40} is one choice; name a column of JSON lists, or "
+            "one for each, with --choice_columns"
         )
     row = tuple(_value(place, f"text of choice {i}", v) for i, v in enumerate(values))
     expected = count or max(len(row), 2)
     if len(row) != expected:
         raise errors.InputError(
-            f"{place}: {len(row)} choices, {expected} are needed as in the rows "
-            "before; give each row as many, and 2 at least"
+            f"{place}: {len(row)} choices, not {expected}; give all rows as many, 2 at "
+            "least"
         )
     return row
 
@@ -520,8 +496,7 @@ def _value(place: str, role: str, value: Any) -> Any:
         )
     if isinstance(value, float) and not math.isfinite(value):
         raise errors.InputError(
-            f"{place}: {role} is {value}, no finite number; correct it, or quote it as "
-            "the name of a class"
+            f"{place}: {role} is {value}, no finite number; correct or quote it"
         )
     if isinstance(value, bool | int | float):
         return json.dumps(value)

@@ -5,12 +5,12 @@ from typing import Any
 
 from contract import errors
 from data_pipeline.classification import tables
-from data_pipeline.tables import usual_names
+from data_pipeline.tables import table_columns
 
 # Kinds of rows: an anchor and its positive; these and negatives; two texts and a score;
 # a text and its label.
 PAIRS, TRIPLETS, SCORED, LABELLED = "pairs", "triplets", "scored", "labelled"
-USUAL_TEXTS = (*usual_names.TRIPLETS, *usual_names.TEXTS)
+USUAL_TEXTS = (*table_columns.USUAL_TRIPLETS, *table_columns.USUAL_TEXTS)
 TEXTS = "texts"  # alone, for a teacher's vectors
 RETRIEVAL = "retrieval"  # queries and a corpus, which are scored alone
 

@@ -115,7 +115,7 @@ def test_one_column_of_lists(load):
     assert data.splits["train"].label_ids.tolist() == [1, 0]
     rows[1]["answers"].append("h")
     text = "".join(json.dumps(row) + "\n" for row in rows)
-    with refused("t.jsonl:2", "3 choices, 2 are needed", "give each row as many"):
+    with refused("t.jsonl:2", "3 choices, not 2", "as many"):
         load(text, name="t.jsonl", layout={"choices": ("answers",)})
     with refused("train.csv:2", "'c' is one choice", "--choice_columns"):
         load(TABLE, layout={"choices": ("one",)})

@@ -199,14 +199,13 @@ MIXES = [
         {"text_a": 0, "label": 1},
         "tweet,label\n" + CELLS,
         "nice\nbad\n",
-        "test.csv:1: ['nice'] may be a header or a text, where the rows read before it "
-        "have ['tweet', 'label']; pass --has_header=true",
+        "test.csv:1: ['nice'] may be a text; pass --has_header=true if it is a header, "
+        "else put ['tweet', 'label'] above it",
     ),
     (
         {"text_a": 0, "label": 1},
         *(CELLS, JSONL % (("text",) * 2)),
-        "no column '0' (text_a); its columns are ['text', 'label']; choose one of "
-        "them, by name: objects have no numbers",
+        "no column '0' (text_a); its columns are ['text', 'label']; choose one",
     ),
 ]
 

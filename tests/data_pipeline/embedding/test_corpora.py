@@ -122,7 +122,7 @@ def changed(rows, place, **values):
         ),
         (
             {"judgements": JUDGEMENTS.replace("p1\t2", "p1 2")},
-            r"test.tsv:3: 2 cells, line 1 has 3; correct the row",
+            r"test.tsv:3: 2 cells, line 1 has 3; quote",
         ),
         (
             {"judgements": "query-id\tcorpus-id\tscore\nq1\tp1\t0\n"},
