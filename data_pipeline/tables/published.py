@@ -25,8 +25,7 @@ def _copa_rows(path: str) -> text_rows.NumberedRows:
         for name in ("premise", "choice1", "choice2", "question"):
             if not isinstance(row.get(name), str):
                 raise errors.InputError(
-                    f"{path}:{line}: {name} is {row.get(name)!r:.40}, no text; give the "
-                    "row one"
+                    f"{path}:{line}: {name} is {row.get(name)!r:.40}, no text; give one"
                 )
         if row["question"] not in CONNECTIVES:
             raise errors.InputError(

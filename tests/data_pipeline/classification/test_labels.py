@@ -126,7 +126,7 @@ def test_found_labels_are_sorted(values, problem_type, wanted):
     ("value", "problem_type", "part"),
     [
         ("", "classification", "'' has an empty name; remove it"),
-        (("a",), "classification", "is not one label; correct the row"),
+        (("a",), "classification", "is not one label; correct it"),
         ("1,,b", "multi_label", "'1,,b' has an empty name; remove it"),
     ],
 )

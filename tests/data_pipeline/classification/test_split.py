@@ -114,7 +114,7 @@ def test_labels_come_from_the_most_specific_source(source):
         assert made.label_set(table, head)[0].names == ("neg", "pos")
     assert made.label_set(None, known)[0].names == ("x", "y")
     assert named.label_set(None, None)[0].names == ("pos", "neg")
-    with pytest.raises(ValueError, match=r"train first \(--do_train\), give"):
+    with pytest.raises(ValueError, match=r"--labels, or train first"):
         made.label_set(None, None)
     # Those of a trained model stand, with their kind, which a flag may not repeat.
     trained = labels.Labels(("x", "y"), "multi_label", "|")
