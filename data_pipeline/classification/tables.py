@@ -217,20 +217,12 @@ def _named(place: str, row: Any) -> dict[str, Any]:
     }
 
 
-def _choice_role(index: int) -> str:
-    return f"choice {index}"
-
-
-def _label_role(name: Key) -> str:
-    return f"label {name}"
-
-
 def _stated_columns(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
     """The layout's column of each role; where rows are keyed, every one is a name."""
     columns: dict[str, Key | None] = {role: getattr(layout, role) for role in _ROLES}
     if layout.label_columns:
-        columns |= {"label": None} | {_label_role(c): c for c in layout.label_columns}
-    columns |= {_choice_role(i): key for i, key in enumerate(layout.choices)}
+        columns |= {"label": None} | {f"label {c}": c for c in layout.label_columns}
+    columns |= {f"choice {i}": key for i, key in enumerate(layout.choices)}
     columns["keep_rows"] = layout.keep_rows[0] if layout.keep_rows else None
     return {
         role: table_columns.parse(column, keyed=keyed)
@@ -296,7 +288,7 @@ def _choose_columns(
             )
         roles = ["text_a", "text_b"]
         if len(texts) > 2:
-            roles = ["text_a", *map(_choice_role, range(len(texts) - 1))]
+            roles = ["text_a", *(f"choice {i}" for i in range(len(texts) - 1))]
         for role, name in zip(roles, texts, strict=False):
             if columns.get(role) is None:
                 columns[role] = name
@@ -330,7 +322,7 @@ def _choose_columns(
         if column is not None
     }
     return {
-        _label_role(key if keyed else table_columns.cell(names, key) or key)
+        f"label {key if keyed else table_columns.cell(names, key) or key}"
         if role.startswith("label ")
         else role: key
         for role, key in keys.items()
@@ -376,7 +368,7 @@ def _collect(
                 others.add(str(kept))
                 continue
         if label_names:
-            marks = [cells[_label_role(name)] for name in label_names]
+            marks = [cells[f"label {name}"] for name in label_names]
             cells["label"] = _marked(place, label_names, marks)
         _check_kind(place, cells.get("label", _NO_LABEL), kinds)
         for role, column in columns.items():
@@ -389,10 +381,15 @@ def _collect(
             count = len(choices[0]) if choices else 0
             choices.append(_choices(place, answers, count))
             if "" in (answers := [text.strip() for text in choices[-1]]):
-                blank.setdefault(line, _choice_role(answers.index("")))
+                blank.setdefault(line, f"choice {answers.index('')}")
         lines.append(line)
     if blank and not allow_empty_text:
-        raise errors.InputError(f"{path}:{_blank_message(blank)}")
+        (line, role), *others = blank.items()
+        places = wording.first_of([str(line) for line, _ in others], 20)
+        raise errors.InputError(
+            f"{path}:{line}: {role} is empty{places and ', as in lines '}{places}; fill "
+            "it, remove the row, or pass --allow_empty_text"
+        )
     if short:
         logging.warning(
             f"{path}: left out {len(short)} rows with too few columns, the first in "
@@ -418,16 +415,6 @@ def _collect(
     )
 
 
-def _blank_message(blank: dict[int, str]) -> str:
-    """A message on lines that have an empty text, which is of a role."""
-    (line, role), *others = blank.items()
-    places = wording.first_of([str(line) for line, _ in others], 20)
-    return (
-        f"{line}: {role} is empty{places and ', as in lines '}{places}; fill it, "
-        "remove the row, or pass --allow_empty_text"
-    )
-
-
 def _marked(place: str, names: list[str], marks: list[Any]) -> Any:
     """The names whose marks are 1 or true; `_NO_LABEL` where nobody set the marks."""
     texts = [str(mark).lower() for mark in marks]
@@ -443,10 +430,7 @@ def _marked(place: str, names: list[str], marks: list[Any]) -> Any:
 
 
 def _check_kind(place: str, label: Any, kinds: dict[str, str]) -> None:
-    """Raises ValueError where a label is of another JSON type than those before.
-
-    `kinds` has the place of the first of each type, and gets that of this label.
-    """
+    """Refuses a label of another JSON type than the first of `kinds`, by type."""
     if label is _NO_LABEL:
         return
     for item in label if isinstance(label, list) else [label]:
@@ -465,10 +449,7 @@ def _check_kind(place: str, label: Any, kinds: dict[str, str]) -> None:
 
 
 def _choices(place: str, values: Any, count: int) -> tuple[str, ...]:
-    """The answers of a row, from some columns or one of JSON lists.
-
-    `count` is the number of answers in the rows before, 0 in the first row.
-    """
+    """The answers of a row, `count` as in the rows before, or 0 in the first row."""
     if len(values) == 1:
         (values,) = values
     if not isinstance(values, list):

@@ -59,8 +59,7 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
 
     Raises:
         ValueError: a row is not of its layout, an id occurs twice, a judgement has a
-            gain that is no number, or no query has a relevant passage. The message has
-            file and line.
+            gain that is no number, or no query has a relevant passage.
     """
     passages, queries = _read_by_id(corpus_path), _read_by_id(queries_path)
     indices = {passage_id: index for index, passage_id in enumerate(passages)}
@@ -74,13 +73,12 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
             continue
         if len(row) not in (3, 4):  # TREC's files have an unused second column
             raise errors.InputError(
-                f"{place}: {len(row)} cells, not 3; write query-id, corpus-id and "
-                "score with tabs between"
+                f"{place}: {len(row)} cells, not 3: query-id, corpus-id, score"
             )
         if not tables.is_number(row[-1]):
             raise errors.InputError(
                 f"{place}: score {row[-1]!r:.40} is not a finite number; correct it, or"
-                " begin the file with the line query-id, corpus-id, score"
+                " call the column score in line 1"
             )
         if row[0] not in queries or row[-2] not in indices:
             unknown.append(line)
@@ -90,8 +88,7 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
     gains = {query_id: row for query_id, row in gains.items() if row}
     if not gains:
         raise errors.InputError(
-            f"{judgements_path}: no query has a passage with a score above 0; give the "
-            "judgements of these queries"
+            f"{judgements_path}: no query has a passage with a score above 0; give one"
         )
     return RetrievalData(
         list(gains),
@@ -129,8 +126,7 @@ def read_texts(path: str, *, has_ids: bool = False) -> Iterator[Text]:
                 continue
         raise errors.InputError(
             f"{path}:{line}: {json.dumps(row, ensure_ascii=False):.60} has no id or no "
-            'text; write {"_id": "...", "title": "...", "text": "..."}'
-            + (", or id and text with one tab between" if has_ids else "")
+            'text; write {"_id": "...", "text": "..."}, or id, tab, text'
         )
 
 

@@ -35,11 +35,7 @@ def texts_of(table: tables.Table) -> list[tuple[str, ...]]:
 
 
 def kind_of(table: tables.Table, *, has_teacher: bool = False) -> str:
-    """The kind of the rows, by their columns.
-
-    Raises:
-        ValueError: rows of one text have no labels, and there is no teacher.
-    """
+    """The kind of the rows, by their columns; ValueError for texts with nothing."""
     if table.choices is not None:
         return TRIPLETS
     if table.text_b is not None:
@@ -48,7 +44,7 @@ def kind_of(table: tables.Table, *, has_teacher: bool = False) -> str:
         return TEXTS
     if table.labels is None:
         raise errors.InputError(
-            f"{table.path}: rows of one text need a label, which shows what belongs "
-            "together; pass --label_column, --text_b_column for pairs, or --teacher"
+            f"{table.path}: rows of one text need a label; pass --label_column, "
+            "--text_b_column for pairs, or --teacher"
         )
     return LABELLED

@@ -9,7 +9,7 @@ import numpy as np
 from contract import errors, features, outcomes
 from data_pipeline.batches import batching, packing, splits
 from data_pipeline.classification import encoding, label_checks, tables
-from data_pipeline.embedding import corpora, distinct, label_groups, rows
+from data_pipeline.embedding import batch_orders, corpora, rows
 from data_pipeline.text import base, unknown_words
 
 _PROBLEM_TYPES = {rows.SCORED: "regression", rows.LABELLED: "classification"}
@@ -47,10 +47,7 @@ class TextSplit(_Split):
     @property
     def is_binary(self) -> bool:
         """True for pairs with the scores 0 and 1, of which 1 belong together."""
-        return self.kind == rows.SCORED and [*np.unique(np.asarray(self.labels))] == [
-            0,
-            1,
-        ]
+        return self.kind == rows.SCORED and {*np.unique(self.labels)} == {0, 1}
 
     def targets(self) -> dict[str, Any]:
         targets = {
@@ -68,9 +65,9 @@ class TextSplit(_Split):
         """The rows as training/driver.py takes them; no batch has a text twice."""
         values = self.packed, self.names, self.digest, self.targets()
         if self.kind in (rows.PAIRS, rows.TRIPLETS):
-            return distinct.DistinctExamples(*values)
+            return batch_orders.DistinctExamples(*values)
         if self.rows_per_label:
-            return label_groups.GroupedExamples(*values, self.rows_per_label)
+            return batch_orders.GroupedExamples(*values, self.rows_per_label)
         return batching.Examples(*values)
 
 
@@ -101,10 +98,7 @@ def load_retrieval(
     *,
     prompts: tuple[str, str] = ("", ""),
 ) -> RetrievalSplit:
-    """The RetrievalSplit of files of corpus, queries and judgements, as corpora.read.
-
-    Arguments are those of `load`, and the two prompts are for queries and passages.
-    """
+    """As `load`, of the files of corpora.read; prompts are for queries and passages."""
     data = corpora.read(*paths)
     texts = [prompts[0] + text for text in data.queries]
     texts += [prompts[1] + text for text in data.passages]
@@ -147,8 +141,7 @@ def load(
     size = len(each[0])
     if kind == rows.LABELLED and len(each) < 2:
         raise errors.InputError(
-            f"{table.path}: has one row of text and label, and rows are compared with "
-            "one another; give two or more"
+            f"{table.path}: has one row, and rows are compared; give two or more"
         )
     before = prompts[:1] + prompts[1:] * (size - 1)
     texts = [p + text for row in each for p, text in zip(before, row, strict=True)]
@@ -161,8 +154,7 @@ def load(
     if not has_token.all():  # such as of format characters alone
         raise errors.InputError(
             f"{table.path}:{table.lines[int(np.argmin(has_token)) // size]}: a text "
-            "has no token, only characters that the tokenizer leaves out; correct the "
-            "row, or remove it"
+            "has no token for this tokenizer; remove the row"
         )
     labels: np.ndarray | None = None
     if kind == rows.SCORED:
@@ -203,7 +195,6 @@ def _scores(table: tables.Table) -> np.ndarray:
         if not tables.is_number(label):
             raise errors.InputError(
                 f"{table.path}:{line}: score {label!r:.40} is not a finite number; "
-                "correct it, name the column with --label_column, or pass "
-                "--label_column= for pairs that belong together and have no scores"
+                "correct it, or --label_column, which may be empty for pairs alone"
             )
     return np.array(table.labels, np.float32)
