@@ -257,8 +257,8 @@ def check_kind(problem_type: str) -> None:
         ),
         (
             FLAGS.choice_columns and FLAGS["problem_type"].present,
-            f"--problem_type={FLAGS.problem_type} stands beside --choice_columns; leave "
-            "one out",
+            f"--problem_type={FLAGS.problem_type} stands beside --choice_columns; "
+            "leave one out",
         ),
         (
             FLAGS.explain and (is_choice or is_both),

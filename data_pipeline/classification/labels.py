@@ -90,10 +90,9 @@ class Labels:
         return self.names.index(label)
 
     def encode(self, table: tables.Table) -> np.ndarray:
-        """Labels as ids int32 [N], for regression as numbers float32 [N].
+        """Labels as ids int32 [N], numbers float32 [N], or multi-hot float32 [N, C].
 
-        For multi_label float32 [N, C], 1 for each label that the row has. A label that
-        is not in the set, or no finite float32, raises ValueError.
+        A label that is not in the set, or no finite float32, raises ValueError.
         """
         rows = zip(table.lines, _label_cells(table), strict=True)
         if self.problem_type == "regression":
@@ -237,8 +236,7 @@ def class_weights(spec: str, label_ids: np.ndarray, label_set: Labels) -> np.nda
     """The weight of an example of each class in the loss: float32 [C].
 
     `spec` is "balanced", which is N / (C * examples of the class) as scikit-learn
-    defines it, or one positive number a class between commas, in id order. `label_ids`
-    are int [N], of the training split. Anything else raises ValueError.
+    defines it, or one positive number a class, in id order. `label_ids` are int [N].
     """
     if label_set.problem_type != "classification":
         raise errors.InputError(

@@ -48,10 +48,9 @@ class Source:
         return any(layout.text_b is not None for layout in layouts)
 
     def read(self, split: str, like: tables.Table | None = None) -> tables.Table:
-        """Reads "train", "dev" or "test"; a test split need not have labels.
+        """Reads "train", "dev" or "test", which need not have labels.
 
-        `like` is a split that was read before, whose header has names that this one may
-        have. A split without a name or with wrong content raises ValueError.
+        `like` is a split that was read before, whose header this one may have, too.
         """
         if self.task and not self.data_dir:
             raise errors.InputError(
@@ -114,8 +113,8 @@ class Source:
     ) -> tuple[labels.Labels, tuple[str, ...]]:
         """The labels in the order of the head's rows, and their names as asked for.
 
-        They are those of the task, of --labels, or of the training rows and, without
-        such rows, of the `head` that the run begins with. Raises as label_maps.follow.
+        They are those of the task, of --labels, of the training rows, or of the `head`
+        that the run begins with. Raises as label_maps.follow.
         """
         origin, names = "", None
         if self.task:

@@ -73,9 +73,7 @@ class LabelledSplit(splits.Split):
             lengths=self.packed.lengths,
             length_unit="tokens of a row",
             cut=self.packed.num_truncated,
-            cut_means="cut to --max_seq_length",
             labels=dict(counts),
-            labels_title="Labels",
         )
 
 

@@ -83,12 +83,10 @@ def read_table(
     allow_empty_text: bool,
     other_header: Sequence[str] = (),
 ) -> Table:
-    """Reads one file: local or remote, plain or gzip (`.gz`), UTF-8.
+    """Reads one file; one that lacks a column, labels or texts raises ValueError.
 
     TSV is read as the original's `DataProcessor._read_tsv` read it: a quote is an
     ordinary character, only a line feed ends a line, and carriage returns are dropped.
-    CSV has RFC 4180 quoting, JSONL one object a line. A file that lacks a column,
-    labels or texts raises ValueError.
     """
     path = str(path)
     rows, keys, header = _begin(
@@ -145,8 +143,7 @@ def read_tfds(
 ) -> Table:
     """Reads a split such as "validation[:10%]" of a data set such as "glue/sst2".
 
-    TensorFlow Datasets prepares it on first use. Columns are names of features; class
-    labels become their names, -1 is no label. `lines` number the examples from 1.
+    Columns are names of features; `lines` number the examples from 1.
     """
     path = f"tfds:{name}:{split}"
     names, rows = text_rows.tfds_rows(path, name, split, data_dir)
@@ -387,8 +384,8 @@ def _collect(
         (line, role), *others = blank.items()
         places = wording.first_of([str(line) for line, _ in others], 20)
         raise errors.InputError(
-            f"{path}:{line}: {role} is empty{places and ', as in lines '}{places}; fill "
-            "it, remove the row, or pass --allow_empty_text"
+            f"{path}:{line}: {role} is empty{places and ', as in lines '}{places}; "
+            "fill it, remove the row, or pass --allow_empty_text"
         )
     if short:
         logging.warning(

@@ -18,16 +18,12 @@ from data_pipeline.tables import text_rows
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """One split of a task.
-
-    The ids of examples are `prefix`, as the original's guid has it, "-" and the id
-    column, or else the row's number, a header being row 0.
-    """
+    """One split of a task."""
 
     # paths below the data directory; the first that exists is read
     files: tuple[str, ...]
     layout: tables.Layout
-    prefix: str
+    prefix: str  # of guids, before "-" and the id, or the row's number from 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -246,7 +242,7 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
 
 
 def _has_header(task: Task, path: str, layout: tables.Layout) -> bool | None:
-    """Whether line 1 holds names, as in the published file; None for other formats.
+    """Whether line 1 holds names; None for other formats than TSV.
 
     Differs from google-research/bert: a file without the header that was published is
     refused, and one above CoLA's rows left out with a warning; there the first row was

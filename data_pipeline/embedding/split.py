@@ -25,9 +25,6 @@ class _Split(splits.Split):
             lengths=self.packed.lengths,
             length_unit="tokens of the longest text of a row",
             cut=self.packed.num_truncated,
-            cut_means="cut to --max_seq_length",
-            labels={},
-            labels_title="Labels",
         )
 
 

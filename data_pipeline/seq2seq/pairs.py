@@ -18,9 +18,8 @@ _USUAL = dict(zip((SOURCE, TARGET), zip(*_PAIRS, strict=True), strict=True))
 class Layout(text_rows.Form):
     """Where sources and targets stand in a file.
 
-    A column is a header's name (JSONL: a key) or a number counted from 0, also as a
-    digit string. Columns that are not given are those with the names of a usual pair
-    or, where there is no usual name, the first two.
+    A column is a header's name (JSONL: a key) or a number from 0. Columns that are not
+    given have the names of a usual pair or, where there is none, are the first two.
     """
 
     source: table_columns.Key | None = None
@@ -46,10 +45,9 @@ class PairRows:
 
 
 def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
-    """Opens a file: local or remote, plain or gzip, as text_rows.file_rows reads it.
+    """Opens a file, as text_rows.file_rows reads it.
 
-    Without `targets_required`, all rows may lack a target, or have an empty one. A line
-    1 that may be a header or a pair raises ValueError.
+    Without `targets_required`, all rows may lack a target, or have an empty one.
     """
     path = str(path)
     rows = text_rows.file_rows(path, layout, skips_empty=True)
@@ -67,13 +65,10 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     if first is None:
         raise errors.InputError(f"{path}: no rows but a header; give one per pair")
     if targets_required and TARGET not in keys:
-        raise errors.InputError(
-            f"{path}: {wording.listing(names)} leave open which column is the target; "
-            "pass --target_column"
-            if len(first) > 1
-            else f"{path}:{line}: 1 column; put a tab between source and target (TSV), "
-            "or pass --file_format"
-        )
+        problem = f"{wording.listing(names)} leave open which column is the target; "
+        if len(first) == 1:
+            problem = f"line {line} has 1 column, not two with a tab between; "
+        raise errors.InputError(f"{path}: {problem}see --target_column, --file_format")
     if keys[SOURCE] == keys.get(TARGET):
         raise errors.InputError(
             f"{path}: source and target are both column {columns[SOURCE]!r}; give two "

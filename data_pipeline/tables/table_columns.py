@@ -86,10 +86,9 @@ def is_number(text: Any) -> bool:
 
 
 def summary(keys: Mapping[str, Key], names: Sequence[str], count: int) -> str:
-    """The columns that are read and those that are not, by name or else by number.
+    """The columns that are read, by the `keys` of roles, and those that are not.
 
-    `keys` are of roles, `names` those of a header or an object, if there are any, and
-    `count` is the number of columns.
+    They have `names`, or numbers below `count` where there are none.
     """
     shown = [repr(name) for name in names] or [*map(str, range(count))]
     parts = []
@@ -103,10 +102,9 @@ def summary(keys: Mapping[str, Key], names: Sequence[str], count: int) -> str:
 
 
 def key(path: str, role: str, column: Key, names: Sequence[str], *, keyed: bool) -> Key:
-    """The key of the cell of a column, as `parse` returns it; ValueError without one.
+    """The key of a column, as `parse` returns it, in rows with `names`, or InputError.
 
-    `names` are those of a header or of the keys of the first row, `role` is the name of
-    the column in messages.
+    `role` is what messages call the column.
     """
     if isinstance(column, int):
         return column

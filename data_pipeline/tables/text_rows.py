@@ -5,7 +5,6 @@ import dataclasses
 import gzip
 import itertools
 import json
-import shlex
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -109,10 +108,9 @@ def blocks(path: str, part: Part = WHOLE) -> Iterator[bytes]:
 
 
 def lines(path: str, part: Part = WHOLE) -> Iterator[tuple[int, str]]:
-    """Yields number and text of each line; a line ends at LF and nothing else.
+    """Yields number, from 1, and text of each line; only LF ends a line.
 
-    Reads `blocks`, and drops a leading byte-order mark; the first line of the file has
-    number 1. What is not UTF-8 raises ValueError.
+    A leading byte-order mark is dropped. What is not UTF-8 raises ValueError.
     """
     number = part.first_line
     begun: list[bytes] = []  # pieces of a line whose end is not read yet
@@ -142,7 +140,7 @@ def _check_beginning(path, data):
     elif sample.startswith((b"\xff\xfe", b"\xfe\xff")) or (
         sample.count(0) * _BYTES_A_ZERO > len(sample)
     ):
-        remedy = _convert(path, "UTF-16")
+        remedy = _convert("UTF-16")
     if remedy:
         raise errors.InputError(f"{path}:1: is not UTF-8; {remedy}")
 
@@ -155,21 +153,18 @@ def _decode(path: str, number: int, line: bytes) -> str:
     except UnicodeDecodeError as error:
         remedy = "convert the file to UTF-8"
         if sum(byte > 127 for byte in line) * 4 < len(line):  # a few accents or quotes
-            remedy = _convert(path, "WINDOWS-1252")
+            remedy = _convert("WINDOWS-1252")
         raise errors.InputError(
             f"{path}:{number}: byte {line[error.start]:#04x}, number {error.start + 1} "
             f"of the line, is not UTF-8; {remedy}"
         ) from None
 
 
-def _convert(path: str, encoding: str) -> str:
+def _convert(encoding: str) -> str:
     """The remedy for a file of another encoding."""
-    name = shlex.quote(path)
-    source = f"gzip -dc {name} | " if path.endswith(".gz") else ""
-    name = "" if source else f" {name}"
+    command = f"iconv -f {encoding} -t UTF-8"
     return (
-        f'it looks like {encoding}: save it as "CSV UTF-8", or convert the file to '
-        f"UTF-8 by {source}iconv -f {encoding} -t UTF-8{name} > NEW_FILE"
+        f'it looks like {encoding}: save it as "CSV UTF-8", or convert it by {command}'
     )
 
 

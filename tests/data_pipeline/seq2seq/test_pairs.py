@@ -72,7 +72,7 @@ def test_a_first_line_that_may_be_a_header_is_doubted(read):
     for text in ("Hund,dog\nKatze,cat\nbunter Hund,to be known\n", rows):
         assert read("a.csv", text)[1][0][0] == 1
     assert len(read("a.tsv", "en\tde\nan\tzu\n")[1]) == 2
-    with pytest.raises(ValueError, match=r"is the target; pass --target"):
+    with pytest.raises(ValueError, match=r"is the target; see --target"):
         read("a.csv", f"question,antwort\n{rows}")
 
 
@@ -104,8 +104,8 @@ def test_test_rows_may_lack_the_column_that_others_have(read):
         ("a\tb\nc\t \n", {}, "a.tsv:2: the target is empty; fill it, or remove the"),
         ("a\tb\n\tc\n", {}, "a.tsv:2: the source is empty"),
         ("a\tb\nc\n", {}, "a.tsv:2: 1 cells, line 1 has 2"),
-        ("a ||| b\n", {}, "a.tsv:1: 1 column; put a tab"),
-        ("source\na,b\n", {}, "a.tsv:2: 1 column; put a tab"),
+        ("a ||| b\n", {}, "a.tsv: line 1 has 1 column"),
+        ("source\na,b\n", {}, "a.tsv: line 2 has 1 column"),
         ("target\tx\na\tb\n", {"has_header": True}, r"no column 'source' \(source\); "),
         ("", {}, "a.tsv: the file is empty"),
         ("source\ttarget\n", {}, "a.tsv: no rows but a header"),
