@@ -126,7 +126,7 @@ class Source:
         elif self.kind == "regression":
             origin, names = "--problem_type=regression", ()
         has_classes = head and head.classes and (head.problem_type or head.names)
-        if train is None and has_classes:
+        if train is None and head and has_classes:
             wanted = self._trained(head, names)
         elif names is not None:
             wanted = labels.Labels(names, self.kind, self.separator, self.pair_input)
@@ -142,8 +142,9 @@ class Source:
     def stated_names(self) -> tuple[str, ...]:
         """The labels that the user names; () where the training rows show them."""
         spec = self.label_spec
-        is_text = isinstance(spec, str) and spec
-        return label_files.read_labels(spec) if is_text else tuple(spec)
+        if isinstance(spec, str) and spec:
+            return label_files.read_labels(spec)
+        return tuple(spec)
 
     @property
     def kind(self) -> str:

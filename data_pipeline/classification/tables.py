@@ -381,8 +381,8 @@ def _collect(
                 blank.setdefault(line, f"choice {answers.index('')}")
         lines.append(line)
     if blank and not allow_empty_text:
-        (line, role), *others = blank.items()
-        places = wording.first_of([str(line) for line, _ in others], 20)
+        (line, role), *more = blank.items()
+        places = wording.first_of([str(line) for line, _ in more], 20)
         raise errors.InputError(
             f"{path}:{line}: {role} is empty{places and ', as in lines '}{places}; "
             "fill it, remove the row, or pass --allow_empty_text"

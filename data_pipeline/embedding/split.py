@@ -44,7 +44,10 @@ class TextSplit(_Split):
     @property
     def is_binary(self) -> bool:
         """True for pairs with the scores 0 and 1, of which 1 belong together."""
-        return self.kind == rows.SCORED and {*np.unique(self.labels)} == {0, 1}
+        return self.kind == rows.SCORED and {*np.unique(np.asarray(self.labels))} == {
+            0,
+            1,
+        }
 
     def targets(self) -> dict[str, Any]:
         targets = {
