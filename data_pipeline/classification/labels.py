@@ -130,7 +130,7 @@ class Labels:
         raise errors.InputError(
             f"{path}:{line}: label {label!r:.80} is not one of "
             f"{wording.listing(self.names)}{label_files.closest(label, self.names)}; "
-            f"correct the row or name every label with --labels{_header_hint(line)}"
+            "correct the row or name every label with --labels"
         )
 
 
@@ -276,10 +276,6 @@ def _number(path: str, line: int, label: tables.Label) -> float:
         shown = label if isinstance(label, str) else list(label)
         raise errors.InputError(
             f"{path}:{line}: {shown!r:.80} is not a finite number; correct the row or "
-            f"--problem_type{_header_hint(line)}"
+            "--problem_type"
         )
     return float(text)
-
-
-def _header_hint(line: int) -> str:
-    return ", pass --has_header=true if the line is a header" if line == 1 else ""

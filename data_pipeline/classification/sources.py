@@ -52,12 +52,11 @@ class Source:
 
         `like` is a split that was read before, whose header this one may have, too.
         """
-        if self.task and not self.data_dir:
-            raise errors.InputError(
-                f"--task_name={self.task_name} needs --data_dir; set it to the "
-                "directory with the task's files"
-            )
         if self.task:
+            if not self.data_dir:
+                raise errors.InputError(
+                    f"--task_name={self.task_name} needs --data_dir; set it, too"
+                )
             return tasks.read_split(self.task, self.data_dir, split)
         if self.dev_share and split in ("train", "dev"):
             # What the file shows is printed once.
