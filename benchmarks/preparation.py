@@ -21,7 +21,7 @@ from benchmarks import rows, sides
 from contract import features
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import tables
-from data_pipeline.embedding import rows as embedding_rows
+from data_pipeline.embedding import corpora
 from data_pipeline.embedding import split as text_sets
 from data_pipeline.squad import files
 from data_pipeline.squad import split as question_sets
@@ -143,7 +143,7 @@ def messages(source):
 def near_texts(source):
     """The pairs of --near_file, as run_embedding.py reads them."""
     names = dict(zip(("text_a", "text_b"), source.columns, strict=True))
-    texts = embedding_rows.read(source.path, tables.Layout(**names))
+    texts = corpora.read_rows(source.path, tables.Layout(**names))
     length = source.row.max_seq_length
     split = text_sets.load("train", texts, source.tokenizer, length)
     return split.packed, split.targets(), None

@@ -1,20 +1,28 @@
-"""Files of texts, and data sets of retrieval: passages, queries and judgements.
+"""Files of texts: rows that belong together, corpora, and data sets of retrieval.
 
-The layout is BEIR's: corpus.jsonl ("_id", "title", "text"), queries.jsonl ("_id",
-"text"), and a TSV of judgements (query-id, corpus-id, score). Corpus and queries may
-also be TSV of id and text. The names of gzip files end in .gz.
+The latter have BEIR's layout: corpus.jsonl ("_id", "title", "text"), queries.jsonl
+("_id", "text"), and a TSV of judgements (query-id, corpus-id, score). Corpus and
+queries may also be TSV of id and text. The names of gzip files end in .gz.
 """
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from contract import errors, wording
 from data_pipeline.classification import tables
-from data_pipeline.tables import text_rows
+from data_pipeline.tables import table_columns, text_rows
+
+# Kinds of rows: an anchor and its positive; these and negatives; two texts and a score;
+# a text and its label.
+PAIRS, TRIPLETS, SCORED, LABELLED = "pairs", "triplets", "scored", "labelled"
+USUAL_TEXTS = (*table_columns.USUAL_TRIPLETS, *table_columns.USUAL_TEXTS)
+TEXTS = "texts"  # alone, for a teacher's vectors
+RETRIEVAL = "retrieval"  # queries and a corpus, which are scored alone
 
 
 class Text(NamedTuple):
@@ -150,3 +158,38 @@ def _count_left_out(path: str, which: str, lines: Sequence[int]) -> None:
     if lines:
         count = wording.count(len(lines), "row")
         print(f"{path}: left out {count} {which}, the first in line {lines[0]}")
+
+
+def read_rows(
+    path: str, layout: tables.Layout, *, tfds: str = "", data_dir: str | None = None
+) -> tables.Table:
+    """The table of a file, or of the split `path` of a data set."""
+    options: dict[str, Any] = {"labels_required": False, "allow_empty_text": False}
+    if tfds:
+        return tables.read_tfds(tfds, path, layout, data_dir=data_dir, **options)
+    return tables.read_table(os.fspath(path), layout, **options)
+
+
+def texts_of(table: tables.Table) -> list[tuple[str, ...]]:
+    """The texts of each row: the first one, and the others in their order."""
+    if table.choices is not None:
+        pairs = zip(table.text_a, table.choices, strict=True)
+        return [(first, *others) for first, others in pairs]
+    columns = [table.text_a] if table.text_b is None else [table.text_a, table.text_b]
+    return list(zip(*columns, strict=True))
+
+
+def kind_of(table: tables.Table, *, has_teacher: bool = False) -> str:
+    """The kind of the rows, by their columns; ValueError for texts with nothing."""
+    if table.choices is not None:
+        return TRIPLETS
+    if table.text_b is not None:
+        return PAIRS if table.labels is None else SCORED
+    if table.labels is None and has_teacher:
+        return TEXTS
+    if table.labels is None:
+        raise errors.InputError(
+            f"{table.path}: rows of one text need a label; pass --label_column, "
+            "--text_b_column for pairs, or --teacher"
+        )
+    return LABELLED

@@ -9,10 +9,10 @@ import numpy as np
 from contract import errors, features, outcomes
 from data_pipeline.batches import batching, packing, splits
 from data_pipeline.classification import encoding, label_checks, tables
-from data_pipeline.embedding import batch_orders, corpora, rows
+from data_pipeline.embedding import batch_orders, corpora
 from data_pipeline.text import base, unknown_words
 
-_PROBLEM_TYPES = {rows.SCORED: "regression", rows.LABELLED: "classification"}
+_PROBLEM_TYPES = {corpora.SCORED: "regression", corpora.LABELLED: "classification"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,10 +44,8 @@ class TextSplit(_Split):
     @property
     def is_binary(self) -> bool:
         """True for pairs with the scores 0 and 1, of which 1 belong together."""
-        return self.kind == rows.SCORED and {*np.unique(np.asarray(self.labels))} == {
-            0,
-            1,
-        }
+        scores = np.unique(np.asarray(self.labels))
+        return self.kind == corpora.SCORED and {*scores} == {0, 1}
 
     def targets(self) -> dict[str, Any]:
         targets = {
@@ -64,7 +62,7 @@ class TextSplit(_Split):
     def examples(self) -> batching.Examples:
         """The rows as training/driver.py takes them; no batch has a text twice."""
         values = self.packed, self.names, self.digest, self.targets()
-        if self.kind in (rows.PAIRS, rows.TRIPLETS):
+        if self.kind in (corpora.PAIRS, corpora.TRIPLETS):
             return batch_orders.DistinctExamples(*values)
         if self.rows_per_label:
             return batch_orders.GroupedExamples(*values, self.rows_per_label)
@@ -76,7 +74,7 @@ class RetrievalSplit(_Split):
     """Queries, then the passages among which they look for those that answer them."""
 
     data: corpora.RetrievalData
-    kind: ClassVar[str] = rows.RETRIEVAL
+    kind: ClassVar[str] = corpora.RETRIEVAL
     is_binary: ClassVar[bool] = False
     unit: ClassVar[str] = "texts"
 
@@ -134,12 +132,12 @@ def load(
     Raises:
         ValueError: a score is no number, or a text has no token.
     """
-    kind = rows.kind_of(table, has_teacher=has_teacher)
+    kind = corpora.kind_of(table, has_teacher=has_teacher)
     if name != "test":
         table = label_checks.labelled(table, _PROBLEM_TYPES.get(kind, ""))
-    each = rows.texts_of(table)
+    each = corpora.texts_of(table)
     size = len(each[0])
-    if kind == rows.LABELLED and len(each) < 2:
+    if kind == corpora.LABELLED and len(each) < 2:
         raise errors.InputError(
             f"{table.path}: has one row, and rows are compared; give two or more"
         )
@@ -157,9 +155,9 @@ def load(
             "has no token for this tokenizer; remove the row"
         )
     labels: np.ndarray | None = None
-    if kind == rows.SCORED:
+    if kind == corpora.SCORED:
         labels = _scores(table)
-    elif kind == rows.LABELLED:
+    elif kind == corpora.LABELLED:
         names = [str(label) for label in table.labels or ()]
         label_names = (*label_names, *sorted({*names} - {*label_names}))
         places = {label: place for place, label in enumerate(label_names)}
@@ -172,7 +170,7 @@ def warn(splits: Mapping[str, TextSplit | RetrievalSplit]) -> None:
     """Prints what is odd in the labels and texts of a run."""
     read = {n: each.table for n, each in splits.items() if isinstance(each, TextSplit)}
     findings = label_checks.repeats(read)
-    if {each.kind for each in splits.values()} == {rows.LABELLED}:
+    if {each.kind for each in splits.values()} == {corpora.LABELLED}:
         findings = label_checks.inspect(read, "classification")
     for kind, text in findings:
         print(text if kind == "note" else f"warning: {text}")

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from data_pipeline.classification import tables, tasks
-from data_pipeline.embedding import corpora, rows
+from data_pipeline.embedding import corpora
 from data_pipeline.seq2seq import pairs
 
 
@@ -306,8 +306,8 @@ def test_tweets_without_a_header(read, capsys):
 def test_rows_of_vectors_have_the_same_rules(tmp_path):
     def read_rows(content, **columns):
         (tmp_path / "t.csv").write_text(content)
-        layout = tables.Layout(usual_texts=rows.USUAL_TEXTS, **columns)
-        return rows.texts_of(rows.read(tmp_path / "t.csv", layout))
+        layout = tables.Layout(usual_texts=corpora.USUAL_TEXTS, **columns)
+        return corpora.texts_of(corpora.read_rows(tmp_path / "t.csv", layout))
 
     assert read_rows("query,document\na,b\n\n") == [("a", "b")]
     assert read_rows("query;positive\n;\na;b, c\n;\n") == [("a", "b, c")]
