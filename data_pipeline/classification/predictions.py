@@ -234,8 +234,7 @@ def explain_rows(
 ) -> list[dict[str, Any]]:
     """The predictions for K rows of the split `name`, and the weights of their words.
 
-    `outputs` are "weights" float [K, S] of tokens, and "logits" [K, C], of which
-    `decide` makes probabilities and `Scored.predictions`.
+    `outputs` are "weights" float [K, S] of tokens, and "logits" [K, C] for `decide`.
     """
     packed, table = data.splits[name].packed, data.splits[name].table
     _, decisions = decide(outputs["logits"])

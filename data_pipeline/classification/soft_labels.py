@@ -45,11 +45,7 @@ def with_unlabelled(
 
 
 def order_classes(directory: str, theirs: Any, ours: labels.Labels) -> Any:
-    """The columns of a teacher's logits in the order of its student's classes.
-
-    Raises:
-        ValueError: the two have other classes, or the teacher's have no names.
-    """
+    """The columns of a teacher's logits in the order of its student's classes."""
     if theirs is None:
         raise errors.InputError(
             f"--teacher={directory}: nothing says what its classes are called; put a "

@@ -122,7 +122,7 @@ def load(
     """Reads, checks and packs the splits `names`, of "train", "dev" and "test".
 
     `head` is that of the weights that the run begins with; `default_metrics`, by
-    problem type, serve rows of no published task. Longer texts are cut and counted.
+    problem type, serve rows of no published task.
     """
     rows: dict[str, tables.Table] = {}
     for name in names:
@@ -200,9 +200,9 @@ def _gather(matrix: labels.MultiHot, indices: "tf.Tensor") -> "tf.Tensor":
 def write_records(directory: str, data: LabelledData, max_seq_length: int) -> None:
     """Writes train.tf_record, eval.tf_record and predict.tf_record, one for each split.
 
-    As file_based_convert_examples_to_features: the three inputs, label_ids (floats for
-    regression; 0 for test rows without labels) and is_real_example. No file is written
-    where a token is a row of characters: most of it would be filling.
+    As file_based_convert_examples_to_features: the three inputs, label_ids (0 for rows
+    without labels) and is_real_example. None is written where a token is a row of
+    characters: most of it would be filling.
     """
     if data.encode.tokenizer.token_shape:
         return

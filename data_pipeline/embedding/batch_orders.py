@@ -53,14 +53,10 @@ class DistinctExamples(batching.Examples):
 def without_repeats(
     stream: Iterable[int], text_ids: np.ndarray, batch_size: int, num_steps: int
 ) -> np.ndarray:
-    """Batches int32 [num_steps, batch_size] of rows whose texts are all different.
+    """Batches int32 [num_steps, batch_size] of rows of a stream, in its order.
 
-    Args:
-        stream: rows in the order in which batches take them.
-        text_ids: int32 [N, G], equal where texts are.
-
-    Raises:
-        ValueError: all rows have a text that a batch has already, before it is full.
+    Their texts are all different, by `text_ids` int32 [N, G]; where no row is left that
+    fits, ValueError is raised.
     """
     rows = iter(stream)
     ids = [frozenset(row) for row in text_ids.tolist()]

@@ -49,9 +49,7 @@ class RetrievalData:
         Such a query is a passage itself, as in ArguAna and Quora. A passage that is
         relevant to the query is another text, whose id is equal by chance.
         """
-        indices = {
-            passage_id: index for index, passage_id in enumerate(self.passage_ids)
-        }
+        indices = {name: index for index, name in enumerate(self.passage_ids)}
         own = np.array([indices.get(query_id, -1) for query_id in self.query_ids])
         for query, gains in enumerate(self.relevant):
             if own[query] in gains:
@@ -64,10 +62,7 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
 
     So are passages and queries without text, and judgements of others than the files
     have; a line has their numbers. Judgements are between tabs, or spaces as TREC's.
-
-    Raises:
-        ValueError: a row is not of its layout, an id occurs twice, a judgement has a
-            gain that is no number, or no query has a relevant passage.
+    Other rows, and an id that occurs twice, raise ValueError.
     """
     passages, queries = _read_by_id(corpus_path), _read_by_id(queries_path)
     indices = {passage_id: index for index, passage_id in enumerate(passages)}
@@ -111,9 +106,6 @@ def read_texts(path: str, *, has_ids: bool = False) -> Iterator[Text]:
     """Yields the rows of a JSONL file, title before text, or the lines of another one.
 
     A file that `has_ids` has an id in each row; another file than JSONL is then TSV.
-
-    Raises:
-        InputError: the file cannot be read, or a row has no text or no id.
     """
     is_jsonl = text_rows.is_jsonl(path)
     if not is_jsonl and not has_ids:

@@ -128,9 +128,6 @@ def load(
         prompts: put before the first text of a row, and before the others.
         label_names: of labelled rows, where a split before had some.
         has_teacher: whether rows may be texts alone.
-
-    Raises:
-        ValueError: a score is no number, or a text has no token.
     """
     kind = corpora.kind_of(table, has_teacher=has_teacher)
     if name != "test":

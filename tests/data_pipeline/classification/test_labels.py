@@ -47,7 +47,7 @@ def test_unknown_label_names_place_set_and_closest():
         SENTIMENT.encode(table("42"))
     assert "closest" not in str(caught.value)
     assert "header" not in str(caught.value)
-    with refused("dev.tsv:1: label 'label'", "pass --has_header=true"):
+    with refused("dev.tsv:1: label 'label'", "--labels"):
         SENTIMENT.encode(table("label", lines=[1]))
     with refused("dev.tsv:2: ['x', 'y'] is a list", "--problem_type=multi_label"):
         SENTIMENT.encode(table(("x", "y")))
