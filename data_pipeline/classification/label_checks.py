@@ -200,7 +200,7 @@ def repeats(
     """Warnings of training texts in another split, or with labels of two keys."""
     if not (train := rows.get("train")):
         return []
-    findings, texts = [], _texts(train)
+    findings, texts = [], train.texts()
     cells = train.labels or [""] * len(texts)
     known = set(texts)
     if len(known) < len(texts):
@@ -215,19 +215,13 @@ def repeats(
             text += wording.first_of([*lines.values()])
             findings.append(Finding("warning", f"{train.path}: {text}"))
     for split, table in rows.items():
-        pairs = zip(_texts(table), table.lines, strict=True)
+        pairs = zip(table.texts(), table.lines, strict=True)
         same = [str(line) for text, line in pairs if text in known]
         if same and split != "train":
             text = f"{len(same)} of {len(table.lines)} {split} rows are training rows, "
             text += f"too (lines {wording.first_of(same)}), which raises the scores"
             findings.append(Finding("warning", f"{table.path}: {text}"))
     return findings
-
-
-def _texts(table: tables.Table) -> Sequence[Any]:
-    columns = [table.text_a, table.text_b, table.choices]
-    there = [column for column in columns if column is not None]
-    return there[0] if len(there) == 1 else [*zip(*there, strict=True)]
 
 
 def report(findings: Iterable[Finding]) -> None:

@@ -108,7 +108,7 @@ def columns(
     data: split.LabelledSplit, scored: Scored, rows: Iterable[int]
 ) -> dict[str, list[str]]:
     """{column: texts} of some rows: the label in the file, the prediction, the text."""
-    rows, texts = list(rows), data.texts()
+    rows, texts = list(rows), data.table.texts()
     gold: Sequence[tables.Label] = data.table.labels or [""] * len(texts)
     return {
         "label": [joined(gold[i]) for i in rows],
@@ -153,7 +153,7 @@ def outcomes(
     is_correct = _all_right(gold, predictions)
     return outcomes_lib.Outcomes(
         split=name,
-        texts=data.texts(),
+        texts=data.table.texts(),
         expected=[joined(label) for label in data.table.labels or ()],
         predicted=shown,
         is_correct=is_correct,

@@ -50,17 +50,6 @@ class LabelledSplit(splits.Split):
         lines, ids = self.table.lines, self.table.example_ids
         return [f"{self.path}:{lines[i]} (id {ids[i]})" for i in indices]
 
-    def texts(self) -> list[tuple[str, ...]]:
-        """The one or two texts of each row, and its choices."""
-        columns = [self.table.text_a]
-        if self.table.text_b is not None:
-            columns.append(self.table.text_b)
-        rows = list(zip(*columns, strict=True))
-        if self.table.choices is None:
-            return rows
-        pairs = zip(rows, self.table.choices, strict=True)
-        return [(*texts, *choices) for texts, choices in pairs]
-
     def summary(self) -> outcomes.Summary:
         counts: collections.Counter[str] = collections.Counter()
         if self.label_set.problem_type != "regression":

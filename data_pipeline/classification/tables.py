@@ -74,6 +74,15 @@ class Table:
     header: tuple[str, ...] = ()  # the cells of line 1 if it was read as one
     label_names: tuple[str, ...] = ()  # of columns that stand for one label each
 
+    def texts(self) -> list[tuple[str, ...]]:
+        """The one or two texts of each row, and its choices."""
+        columns = [self.text_a] if self.text_b is None else [self.text_a, self.text_b]
+        rows = list(zip(*columns, strict=True))
+        if self.choices is None:
+            return rows
+        pairs = zip(rows, self.choices, strict=True)
+        return [(*texts, *choices) for texts, choices in pairs]
+
 
 def read_table(
     path: str,

@@ -162,15 +162,6 @@ def read_rows(
     return tables.read_table(os.fspath(path), layout, **options)
 
 
-def texts_of(table: tables.Table) -> list[tuple[str, ...]]:
-    """The texts of each row: the first one, and the others in their order."""
-    if table.choices is not None:
-        pairs = zip(table.text_a, table.choices, strict=True)
-        return [(first, *others) for first, others in pairs]
-    columns = [table.text_a] if table.text_b is None else [table.text_a, table.text_b]
-    return list(zip(*columns, strict=True))
-
-
 def kind_of(table: tables.Table, *, has_teacher: bool = False) -> str:
     """The kind of the rows, by their columns; ValueError for texts with nothing."""
     if table.choices is not None:

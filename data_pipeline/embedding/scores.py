@@ -80,7 +80,7 @@ def nearest_label_accuracy(
 ) -> float:
     """Share of texts with the label of the nearest text, by vectors of length 1.
 
-    Without test vectors [M, W], each of the vectors [N, W] is predicted from the others.
+    Without test vectors [M, W], those [N, W] are each predicted from all others.
     """
     left_out = None
     if test_vectors is None:

@@ -132,7 +132,7 @@ def load(
     kind = corpora.kind_of(table, has_teacher=has_teacher)
     if name != "test":
         table = label_checks.labelled(table, _PROBLEM_TYPES.get(kind, ""))
-    each = corpora.texts_of(table)
+    each = table.texts()
     size = len(each[0])
     if kind == corpora.LABELLED and len(each) < 2:
         raise errors.InputError(

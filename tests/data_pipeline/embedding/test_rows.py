@@ -20,7 +20,7 @@ def read(tmp_path):
         table = corpora.read_rows(str(path), layout)
         return (
             corpora.kind_of(table, has_teacher=True),
-            corpora.texts_of(table)[0],
+            table.texts()[0],
             table,
         )
 

@@ -56,7 +56,7 @@ def of_embedding(path, columns, delimiter):
         delimiter=delimiter, usual_texts=corpora.USUAL_TEXTS, **columns
     )
     table = corpora.read_rows(path, layout)
-    return list(zip(table.lines, corpora.texts_of(table), strict=True))
+    return list(zip(table.lines, table.texts(), strict=True))
 
 
 def of_pairs(path, columns, delimiter):

@@ -307,7 +307,7 @@ def test_rows_of_vectors_have_the_same_rules(tmp_path):
     def read_rows(content, **columns):
         (tmp_path / "t.csv").write_text(content)
         layout = tables.Layout(usual_texts=corpora.USUAL_TEXTS, **columns)
-        return corpora.texts_of(corpora.read_rows(tmp_path / "t.csv", layout))
+        return corpora.read_rows(tmp_path / "t.csv", layout).texts()
 
     assert read_rows("query,document\na,b\n\n") == [("a", "b")]
     assert read_rows("query;positive\n;\na;b, c\n;\n") == [("a", "b, c")]
