@@ -32,16 +32,12 @@ def _copa_rows(path: str) -> text_rows.NumberedRows:
                 f"{path}:{line}: asks for {row['question']!r:.40}, which is none of "
                 f"{', '.join(CONNECTIVES)}; correct the row"
             )
-        yield (
-            line,
-            {
-                "context": row["premise"],
-                "question": CONNECTIVES[row["question"]],
-                "choices": [row["choice1"], row["choice2"]],
-                **_labelled(row["label"]),
-                "id": row["id"],
-            },
-        )
+        answers = {
+            "context": row["premise"],
+            "choices": [row["choice1"], row["choice2"]],
+        }
+        asked = {"question": CONNECTIVES[row["question"]], **_labelled(row["label"])}
+        yield line, answers | asked | {"id": row["id"]}
 
 
 def _labelled(label: Any) -> dict[str, Any]:
@@ -70,17 +66,10 @@ def _copa_items(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
         texts = {
             child.tag: " ".join("".join(child.itertext()).split()) for child in item
         }
-        yield (
-            line,
-            {
-                "premise": texts.get("p"),
-                "choice1": texts.get("a1"),
-                "choice2": texts.get("a2"),
-                "question": item.get("asks-for"),
-                "label": item.get("most-plausible-alternative"),
-                "id": item.get("id", str(line)),
-            },
-        )
+        names = {"premise": "p", "choice1": "a1", "choice2": "a2"}
+        row = {name: texts.get(tag) for name, tag in names.items()}
+        row |= {"question": item.get("asks-for"), "id": item.get("id", str(line))}
+        yield line, {**row, "label": item.get("most-plausible-alternative")}
 
 
 def _story_rows(path: str) -> text_rows.NumberedRows:
