@@ -162,9 +162,9 @@ def _decode(path: str, number: int, line: bytes) -> str:
 
 def _convert(encoding: str) -> str:
     """The remedy for a file of another encoding."""
-    command = f"iconv -f {encoding} -t UTF-8"
     return (
-        f'it looks like {encoding}: save it as "CSV UTF-8", or convert it by {command}'
+        f'it looks like {encoding}: save it as "CSV UTF-8", or convert the file to '
+        f"UTF-8 by iconv -f {encoding} -t UTF-8"
     )
 
 
