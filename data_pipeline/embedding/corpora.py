@@ -7,7 +7,6 @@ queries may also be TSV of id and text. The names of gzip files end in .gz.
 
 import dataclasses
 import json
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -159,7 +158,7 @@ def read_rows(
     options: dict[str, Any] = {"labels_required": False, "allow_empty_text": False}
     if tfds:
         return tables.read_tfds(tfds, path, layout, data_dir=data_dir, **options)
-    return tables.read_table(os.fspath(path), layout, **options)
+    return tables.read_table(path, layout, **options)
 
 
 def kind_of(table: tables.Table, *, has_teacher: bool = False) -> str:
