@@ -398,7 +398,7 @@ def assert_refused(place, flags, *words):
         ("model/bert_config.json", ["bert_config.json"]),
         ("model/vocab.txt", ["vocab.txt"]),
         ("model/bert_model.ckpt.index", ["bert_model.ckpt", "copy"]),
-        ("train.tsv.gz", ["train.tsv.gz", "complete, readable file"]),
+        ("train.tsv.gz", ["train.tsv.gz", "restore the file"]),
     ],
 )
 def test_unreadable_file_is_refused(place, name, words):

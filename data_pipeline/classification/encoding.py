@@ -143,16 +143,15 @@ class Encoder:
                     "for each text"
                 )
         if num_texts not in (None, 1 if seconds is None else 2):
-            wanted = "single texts; leave them out"
-            if num_texts == 2:
-                wanted = "pairs of texts; give one for each text"
+            wanted = "pairs of texts; give one for each text"
+            if num_texts == 1:
+                wanted = "single texts; leave them out"
             raise errors.InputError(f"seconds: the model was made for {wanted}")
         count = self.num_sequences if self._is_choice else 0
         for row in choices or ((),):
             if len(row) != count:
                 raise errors.InputError(
-                    f"choices: {len(row)} are given for a text, and the model takes "
-                    f"{count}; give a list of as many for each text"
+                    f"choices: {len(row)} are given for a text; give {count} for each"
                 )
         return texts, seconds, choices
 
@@ -163,16 +162,14 @@ class Encoder:
             return
         if label_set.pair_input == "both_orders" and table.text_b is None:
             raise errors.InputError(
-                f"{table.path}: --pair_input=both_orders reads two texts in both "
-                "orders, and the rows have one; give --text_b_column, or leave the "
-                "flag out"
+                f"{table.path}: --pair_input=both_orders reads two texts, and the rows "
+                "have one; give --text_b_column, or leave the flag out"
             )
         names = label_set.names
         if table.choices and len(table.choices[0]) != len(names):
             raise errors.InputError(
-                f"{table.path}:{table.lines[0]}: {len(table.choices[0])} choices, and "
-                f"{len(names)} are expected, {wording.listing(names)}; all rows of a "
-                "model have equally many"
+                f"{table.path}:{table.lines[0]}: {len(table.choices[0])} choices; give "
+                f"{len(names)}, {wording.listing(names)}"
             )
 
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.batches import packing
-from data_pipeline.classification import encoding, explanations
+from data_pipeline.classification import encoding, predictions
 from data_pipeline.extraction import lines
 from data_pipeline.pretraining import cloze, masking
 from data_pipeline.pretraining.creation import blocks
@@ -183,7 +183,7 @@ def test_pairs_have_four_special_tokens(tokenizer):
 
 def test_weights_of_delimiters_are_no_weights_of_words(tokenizer):
     tokens = tokenizer.ids_to_tokens(PAIR)
-    words = explanations.word_weights(tokens, np.arange(9.0), second=6)
+    words = predictions.word_weights(tokens, np.arange(9.0), second=6)
     assert words == [["t", 1], ["he", 2], ["Ġsea", 3], ["is", 6], ["Ġthe", 7]]
 
 

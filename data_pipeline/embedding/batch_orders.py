@@ -1,7 +1,7 @@
-"""Batches in which no text comes twice, for losses that take other rows as negatives.
+"""Orders of training rows for losses that compare the texts of a batch.
 
-The order is a pure function of seed and texts, so that a resumed run goes on with the
-batch it would have seen.
+They are pure functions of seed and rows, so that a resumed run goes on with the batch
+it would have seen.
 """
 
 import collections
@@ -20,7 +20,7 @@ _LOOKED_AT = 4  # waiting rows that a batch may look at, for each of its own
 
 @dataclasses.dataclass(frozen=True)
 class DistinctExamples(batching.Examples):
-    """Examples whose `targets` have the ids of their texts."""
+    """Examples of which no batch has a text twice, by the ids in their `targets`."""
 
     def training_order(self, **settings: Any) -> np.ndarray:
         """As `batching.training_order`; rows that a batch has no place for wait.
@@ -53,14 +53,10 @@ class DistinctExamples(batching.Examples):
 def without_repeats(
     stream: Iterable[int], text_ids: np.ndarray, batch_size: int, num_steps: int
 ) -> np.ndarray:
-    """Batches int32 [num_steps, batch_size] of rows whose texts are all different.
+    """Batches int32 [num_steps, batch_size] of rows of a stream, in its order.
 
-    Args:
-        stream: rows in the order in which batches take them.
-        text_ids: int32 [N, G], equal where texts are.
-
-    Raises:
-        ValueError: all rows have a text that a batch has already, before it is full.
+    Their texts are all different, by `text_ids` int32 [N, G]; where no row is left that
+    fits, ValueError is raised.
     """
     rows = iter(stream)
     ids = [frozenset(row) for row in text_ids.tolist()]
@@ -77,9 +73,8 @@ def without_repeats(
         while count < batch_size:
             if len(seen) == len(ids) or (row := next(candidates, -1)) < 0:
                 raise errors.InputError(
-                    f"a batch without a text twice has {count} rows, and all "
-                    f"{len(ids) - count} others have one of its texts; lower "
-                    f"--train_batch_size={batch_size}, or remove copies"
+                    f"a batch has {count} rows, and all {len(ids) - count} others have "
+                    f"one of its texts; lower --train_batch_size={batch_size}"
                 )
             seen.add(row)
             if not taken.isdisjoint(ids[row]):
@@ -91,3 +86,42 @@ def without_repeats(
             count += 1
         waiting.extend(looked_at)
     return batches
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupedExamples(batching.Examples):
+    """Examples whose `targets` have labels, `rows_per_label` or more next to another.
+
+    A label with fewer rows has all of its rows together.
+    """
+
+    rows_per_label: int = 2
+
+    def training_order(self, **settings: Any) -> np.ndarray:
+        """As `batching.training_order`; an epoch leaves out rows that fill no batch.
+
+        Texts are not grouped by length, whatever the settings.
+        """
+        size, steps = settings["batch_size"], settings["num_steps"]
+        if len(self) < size:
+            return super().training_order(**settings)
+        epochs: list[np.ndarray] = []
+        while len(epochs) * (len(self) // size) < steps:
+            rng = np.random.default_rng([*np.ravel(settings["seed"]), len(epochs)])
+            rows = self._grouped(rng)
+            epochs.append(rows[: len(rows) // size * size].reshape(-1, size))
+        return np.concatenate(epochs)[:steps].astype(np.int32)
+
+    def _grouped(self, rng: np.random.Generator) -> np.ndarray:
+        """All rows, int [N]: those of a label in groups, and groups by chance."""
+        rows = rng.permutation(len(self))
+        labels = np.asarray(self.targets[features.LABEL_IDS])[rows]
+        rows, labels = rows[order := np.argsort(labels, kind="stable")], labels[order]
+        _, starts, label, counts = np.unique(labels, True, True, True)
+        places = np.arange(len(rows)) - starts[label]
+        # The last group of a label has the rows that fill no other one.
+        last = np.maximum(counts // self.rows_per_label - 1, 0)[label]
+        group = np.minimum(places // self.rows_per_label, last)
+        is_first = np.diff(group, prepend=-1) + np.diff(label, prepend=-1) != 0
+        number = np.cumsum(is_first) - 1
+        return rows[np.argsort(rng.permutation(number[-1] + 1)[number], kind="stable")]
