@@ -6,14 +6,13 @@ tokenized in chunks, which are cut into pools, and these into batches by length.
 """
 
 import dataclasses
-import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from contract import errors, features
-from data_pipeline.batches import batching, packing, padding
+from data_pipeline.batches import batching, packing
 from data_pipeline.tables import text_rows
 from data_pipeline.text import base, unknown_words
 
@@ -107,7 +106,7 @@ class TextLines:
                 chosen = tf.gather(texts, indices), tf.gather(first_lengths, indices)
                 grids = packing.pad(*chosen, pad_to)
                 if not self._has_frame:
-                    grids = padding.at_least_one_column(grids)
+                    grids = packing.at_least_one_column(grids)
                 return {**grids, features.UNIQUE_IDS: ids}
 
             rows = tf.data.Dataset.from_tensor_slices((order, unique_ids))
@@ -189,42 +188,19 @@ def split(line: str) -> tuple[str, str]:
 
 
 def pack(
-    pairs: list[tuple[str, str]],
-    tokenizer: base.Tokenizer,
-    max_seq_length: int,
+    pairs: list[tuple[str, str]], tokenizer: base.Tokenizer, max_seq_length: int
 ) -> packing.Packed:
     """[CLS] A [SEP], or [CLS] A [SEP] B [SEP] where B has a token; or A alone."""
-    pack_ids = functools.partial(
-        packing.pack,
-        special=tokenizer,
-        max_seq_length=max_seq_length,
-    )
-    if tokenizer.start_id is None:
-        ids = tokenizer.tokenize([text for text, _ in pairs])
-        return _counted(pack_ids(ids, None), ids.row_lengths().numpy(), max_seq_length)
     ids_a, ids_b = map(tokenizer.tokenize, zip(*pairs, strict=True))
-    length_b = ids_b.row_lengths().numpy()
-    is_pair = length_b > 0
+    is_pair = ids_b.row_lengths().numpy() > 0
     single, paired = np.flatnonzero(~is_pair), np.flatnonzero(is_pair)
-    packed_ids = [
-        pack_ids(tf.gather(ids_a, single), None),
-        pack_ids(tf.gather(ids_a, paired), tf.gather(ids_b, paired)),
-    ]
-    tokens, first_lengths = (
-        tf.concat(both, axis=0) for both in zip(*packed_ids, strict=True)
-    )
+    limits = {"special": tokenizer, "max_seq_length": max_seq_length}
+    parts = [packing.pack_ids(tf.gather(ids_a, single), None, **limits)]
+    if len(paired):
+        both = tf.gather(ids_a, paired), tf.gather(ids_b, paired)
+        parts.append(packing.pack_ids(*both, **limits))
     back = np.argsort(np.concatenate([single, paired]))
-    in_order = tf.gather(tokens, back), tf.gather(first_lengths, back)
-    counts = ids_a.row_lengths().numpy() + length_b + 2
-    counts += is_pair * len(tokenizer.delimiter_ids)
-    return _counted(in_order, counts, max_seq_length)
-
-
-def _counted(packed_ids, counts, max_seq_length):
-    """`packing.unpad`, with how many of so many tokens are more than the limit."""
-    num_truncated = int(np.sum(counts > max_seq_length))
-    packed = packing.unpad(*packed_ids)
-    return dataclasses.replace(packed, num_truncated=num_truncated)
+    return packing.take(packing.concatenate(parts), back)
 
 
 def _cut(splits: np.ndarray, max_tokens: int) -> Iterator[slice]:
@@ -250,3 +226,14 @@ def _pool(packed, rows, first_line, batch_size, by_length):
     unique_ids = np.where(is_filling, -1, lines)
     order = np.where(is_filling, order[~is_filling][0], order)
     return tokens, splits - splits[0], packed.first_lengths[rows], order, unique_ids
+
+
+def speller(vocab: Sequence[str]) -> Callable[[dict[str, tf.Tensor]], tf.Tensor]:
+    """A function of features to their tokens, string [B, S]; "" where none is."""
+
+    def spell(batch):
+        with tf.device("CPU:0"):
+            tokens = tf.gather(tf.constant(vocab), batch[features.INPUT_IDS])
+            return tf.where(batch[features.INPUT_MASK] > 0, tokens, "")
+
+    return spell

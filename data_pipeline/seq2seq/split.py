@@ -187,12 +187,11 @@ def _in_chunks(rows: text_pairs.PairRows) -> Iterator[list[text_pairs.Pair]]:
 
 def _encode(rows, pairs, tokenizer, tokens, limits, *, spells) -> _Chunk:
     sources = tf.constant([pair.source for pair in pairs], tf.string)
-    sequences, lengths, counts = graph.pack(
-        tokenizer, sources, limits.max_source_length
+    ids = tokenizer.tokenize(sources)
+    _refuse_empty(rows.path, pairs, ids.row_lengths().numpy(), text_pairs.SOURCE)
+    packed = packing.pack_ids(
+        ids, None, special=tokenizer, max_seq_length=limits.max_source_length
     )
-    _refuse_empty(rows.path, pairs, counts.numpy() - 2, text_pairs.SOURCE)
-    cut = int(np.sum(counts.numpy() > limits.max_source_length))
-    packed = dataclasses.replace(packing.unpad(sequences, lengths), num_truncated=cut)
     if not rows.has_targets:
         return _Chunk(packed, None, 0, [])
     texts = tf.constant([pair.target for pair in pairs], tf.string)

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, wording
-from data_pipeline.batches import padding
+from data_pipeline.batches import packing
 from data_pipeline.pretraining import batches as record_batches
 from data_pipeline.pretraining import source
 from data_pipeline.pretraining.denoising import corruptions, noise
@@ -132,7 +132,7 @@ class Corruptor:
                 for name, value in zip(_NAMES, values, strict=True)
             }
             is_real = batch[features.DECODER_MASK] > 0
-            read = padding.shift_right(batch[features.LABELS], is_real, self.tokens)
+            read = packing.shift_right(batch[features.LABELS], is_real, self.tokens)
             return {**batch, features.DECODER_INPUT_IDS: read}
 
         numbered = dataset.enumerate(start_step)
