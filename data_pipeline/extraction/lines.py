@@ -14,7 +14,7 @@ import tensorflow as tf
 from contract import errors, features
 from data_pipeline.batches import batching, packing
 from data_pipeline.tables import text_rows
-from data_pipeline.text import base, unknown_words
+from data_pipeline.text import base
 
 SEPARATOR = " ||| "
 # Lines and characters tokenized at a time: enough to keep the operations busy and to
@@ -31,7 +31,7 @@ class Size:
     num_lines: int  # blank ones included
     num_tokens: int  # of all lines after cutting, with [CLS] and [SEP]
     num_truncated: int  # lines that are cut to the length limit
-    unknown: tuple[int, int] = (0, 0)  # as unknown_words.count
+    unknown: tuple[int, int] = (0, 0)  # as Tokenizer.count_unknown
     # All lines, or none where they are many.
     chunks: tuple[packing.Packed, ...] = dataclasses.field(default=(), compare=False)
 
@@ -63,7 +63,7 @@ class TextLines:
             num_lines += len(packed)
             num_tokens += len(packed.tokens)
             num_truncated += packed.num_truncated
-            unknown, words = unknown_words.count(self.tokenizer, packed.tokens)
+            unknown, words = self.tokenizer.count_unknown(packed.tokens)
             num_unknown, num_words = num_unknown + unknown, num_words + words
         unknown_of_words = num_unknown, num_words
         return Size(

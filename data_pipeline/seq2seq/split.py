@@ -13,7 +13,7 @@ from contract import errors, features, outcomes
 from data_pipeline.batches import packing, splits
 from data_pipeline.seq2seq import decoder_features, graph
 from data_pipeline.seq2seq import pairs as text_pairs
-from data_pipeline.text import base, unknown_words
+from data_pipeline.text import base
 from terminal import progress
 
 # Rows tokenized at a time: enough to keep the operations busy, little to hold.
@@ -85,8 +85,8 @@ class PairSplit(splits.Split):
     def announcement(self, split: str, columns: str, tokenizer: base.Tokenizer) -> str:
         """A line on what was read: how much, how long, and what was cut or unknown."""
         sources, targets = (
-            unknown_words.describe(
-                f"{self.path}, {name}", tokenizer, unknown_words.count(tokenizer, ids)
+            tokenizer.describe_unknown(
+                f"{self.path}, {name}", tokenizer.count_unknown(ids)
             )
             for name, ids in (
                 ("sources", self.packed.tokens),

@@ -15,6 +15,9 @@ from contract import errors, remote_files
 from contract.tensorflow_later import tf
 from data_pipeline.text import normalization
 
+UNKNOWN_WARNED, UNKNOWN_REFUSED = 0.05, 0.5  # shares of the tokens of a text
+_FEWEST_TOKENS = 100  # of which a share means something
+
 
 def read_vocab(vocab_file: str) -> list[str]:
     """Reads a vocabulary: one token per line, the line number from 0 being its id.
@@ -189,6 +192,35 @@ class Tokenizer:
         What it appends has the ids V, V+1, ...
         """
         return self
+
+    def count_unknown(self, ids: Any) -> tuple[int, int]:
+        """How many int ids are unknown words, and how many are no special tokens."""
+        if self.unk_id is None or self.token_shape:
+            return 0, 0
+        ids = np.asarray(ids)
+        ends = {self.start_id, self.end_id, *self.delimiter_ids} - {None}
+        num_special = sum(np.count_nonzero(ids == end) for end in ends)
+        unknown = np.count_nonzero(ids == self.unk_id)
+        return int(unknown), int(ids.size - num_special)
+
+    def describe_unknown(self, name: str, counts: tuple[int, int]) -> str:
+        """The end of a line on the text `name`, as ", 3.1 % [UNK]"; "" without any.
+
+        Warns of many by `counts` of `count_unknown`; ValueError if most are unknown.
+        """
+        unknown, total = counts
+        if not unknown or self.unk_id is None:
+            return ""
+        share, token = unknown / total, self.vocab[self.unk_id]
+        if total >= _FEWEST_TOKENS and share > UNKNOWN_WARNED:
+            problem = (
+                f"{name}: {share:.0%} of {total} tokens are {token}, words that the "
+                "vocabulary cannot spell; give a model of this language and case"
+            )
+            if share > UNKNOWN_REFUSED and self.refuses_unknown:
+                raise errors.InputError(f"{problem}, or --nocheck_tokenizer to go on")
+            logging.warning("%s", problem)
+        return f", {100 * share:.3g} % {token}"
 
     def definition(self) -> list[str]:
         """All that decides which ids a text becomes, but for lower-casing."""
