@@ -1,7 +1,6 @@
 """Opens a tokenizer, and checks that vocabulary and --do_lower_case belong together."""
 
 import collections
-import re
 from typing import Any
 
 from absl import logging
@@ -25,18 +24,6 @@ from data_pipeline.text import (
     wordpiece,
 )
 
-# tokenization.py, validate_case_matches_checkpoint: the releases it knows by name.
-_LOWER_RELEASES = {
-    "uncased_L-24_H-1024_A-16",
-    "uncased_L-12_H-768_A-12",
-    "multilingual_L-12_H-768_A-12",
-    "chinese_L-12_H-768_A-12",
-}
-_CASED_RELEASES = {
-    "cased_L-12_H-768_A-12",
-    "cased_L-24_H-1024_A-16",
-    "multi_cased_L-12_H-768_A-12",
-}
 # Share of entries with capitals among those whose letters have case: 0 in the uncased
 # vocabulary, 0.0005 in the Chinese one, 0.23 in the multilingual cased one.
 _CASED_SHARE = 0.05
@@ -47,41 +34,29 @@ _CASED_SHARE_OF_FEW = 0.5
 _SHARE_OF_OTHERS = 0.1  # of tokens that are no word pieces; released ones have none
 
 
-def check_case(
-    tokenizer: base.Tokenizer, vocab_file: str, init_checkpoint: str
-) -> None:
-    """Refuses to lower-case for a cased model, and the reverse.
+def check_case(tokenizer: base.Tokenizer, vocab_file: str) -> None:
+    """Refuses to lower-case for a cased model, and the reverse (ValueError).
 
-    Raises:
-        ValueError: the release's name or the vocabulary contradicts the flag.
-
-    Differs from google-research/bert: looks at the vocabulary too, so that renamed
-    directories and later releases are covered.
+    Differs from google-research/bert: looks at the vocabulary instead of the release's
+    name, so that renamed directories and later releases are covered.
     """
-    release = re.match(r"^.*?([A-Za-z0-9_-]+)/bert_model.ckpt", init_checkpoint or "")
-    name = release[1] if release else ""
     has_case = [
         token
         for token in tokenizer.vocab
         if token.lower() != token.upper() and not token.startswith(("[", "<"))
     ]
     capitals = sum(token != token.lower() for token in has_case)
-    share = capitals / max(len(has_case), 1)
-    is_known = len(has_case) >= _ENOUGH_ENTRIES
-    cased_share = _CASED_SHARE if is_known else _CASED_SHARE_OF_FEW
-    if tokenizer.do_lower_case and (name in _CASED_RELEASES or share > cased_share):
+    share, lowers = capitals / max(len(has_case), 1), tokenizer.do_lower_case
+    if len(has_case) < _ENOUGH_ENTRIES:
+        is_wrong = lowers and share > _CASED_SHARE_OF_FEW
+    else:
+        is_wrong = share > _CASED_SHARE if lowers else share < _UNCASED_SHARE
+    if is_wrong:
+        kind = "a cased" if lowers else "an uncased"
+        flag, other = str(lowers).lower(), str(not lowers).lower()
         raise errors.InputError(
-            f"--do_lower_case=true, but {vocab_file} is a cased vocabulary ({capitals} "
-            "entries have capitals, which lower-cased text never reaches); set "
-            "--do_lower_case=false, or --nocheck_case if this is meant"
-        )
-    if not tokenizer.do_lower_case and (
-        name in _LOWER_RELEASES or (is_known and share < _UNCASED_SHARE)
-    ):
-        raise errors.InputError(
-            f"--do_lower_case=false, but {vocab_file} is an uncased vocabulary "
-            f"({capitals} entries have capitals, so capitals become [UNK]); set "
-            "--do_lower_case=true, or --nocheck_case if this is meant"
+            f"--do_lower_case={flag}, but {vocab_file} is {kind} vocabulary ({capitals} "
+            f"entries have capitals); set --do_lower_case={other}, or --nocheck_case"
         )
 
 
@@ -107,7 +82,7 @@ def open_tokenizer(files: Any, *, checks_case: bool) -> base.Tokenizer:
         checks=files.check_tokenizer,
     )
     if checks_case and isinstance(tokenizer, wordpiece.BertTokenizer):
-        check_case(tokenizer, files.vocab_file, files.init_checkpoint)
+        check_case(tokenizer, files.vocab_file)
     return tokenizer
 
 
@@ -191,15 +166,13 @@ def _check_entries(vocab_file, vocab):
     others = sum(token.startswith((unigram.SPACE, "Ġ")) for token in vocab)
     if others > len(vocab) * _SHARE_OF_OTHERS:
         raise errors.InputError(
-            f"{vocab_file}: {others} of {len(vocab)} tokens begin as those of "
-            "SentencePiece (▁) or byte pairs (Ġ), not as word pieces; give the .model, "
-            "vocab.json or tokenizer.json that lies beside it, or --nocheck_tokenizer"
+            f"{vocab_file}: {others} of {len(vocab)} tokens begin with ▁ or Ġ, as "
+            "those of SentencePiece or byte pairs; give their file, or --nocheck_tokenizer"
         )
     counts = collections.Counter(vocab)
     if twice := [token for token, count in counts.items() if count > 1]:
         logging.warning(
-            "%s: tokens that are there twice, of which the last id counts, as in "
-            "google-research/bert: %s",
+            "%s: the last id of a token counts, as in google-research/bert: %s",
             vocab_file,
             wording.listing(twice, 5),
         )
@@ -255,8 +228,7 @@ def add_tokens(
     for line, token in enumerate(tokens, start=1):
         if len(token.split()) != 1:
             raise errors.InputError(
-                f"{path}:{line}: {token!r} is not one token; give one a line, without "
-                "whitespace"
+                f"{path}:{line}: {token!r} is not one token; give one a line"
             )
         if token in known:
             raise errors.InputError(
