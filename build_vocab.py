@@ -32,7 +32,7 @@ from absl import logging
 
 from contract import atomic_files, errors, file_names
 from data_pipeline.tables import file_patterns
-from data_pipeline.text import bpe_files, elmo, normalization, wordpiece
+from data_pipeline.text import byte_pairs, elmo, normalization, wordpiece
 from data_pipeline.vocabularies import (
     byte_ranges,
     learn_bpe,
@@ -69,7 +69,7 @@ def outputs():
     paths = {file_names.VOCAB: path}
     if FLAGS.kind == BYTE_PAIR:
         paths = {file_names.VOCAB_JSON: path}
-        paths[file_names.MERGES_TXT] = bpe_files.merges_of(path)
+        paths[file_names.MERGES_TXT] = byte_pairs.merges_of(path)
     elif FLAGS.kind == WORD:
         name = file_names.TOKENIZER_CONFIG
         paths[name] = os.path.join(os.path.dirname(path), name)

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from data_pipeline.text import base, gpt2, opening, wordpiece
+from data_pipeline.text import base, byte_pairs, opening, wordpiece
 
 WORDS = ["".join(t) for t in itertools.product(string.ascii_lowercase, repeat=2)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<S>", "123", "中"]
@@ -151,7 +151,7 @@ def test_tokens_are_found_in_text(tmp_path):
     assert add(tmp_path, "Mug\n[E1]\nmug\n茶\n")[1] == ["Mug", "[E1]"]
     assert add(tmp_path, "Mug\n[E1]\nmug\n茶\n", lowers=False)[1] == ["[E1]"]
     with pytest.raises(ValueError, match="to word pieces, not to byte pairs"):
-        opening.add_tokens(gpt2.Gpt2Tokenizer(["a", "b"], []), "tokens.txt")
+        opening.add_tokens(byte_pairs.Gpt2Tokenizer(["a", "b"], []), "tokens.txt")
 
 
 @pytest.mark.parametrize(

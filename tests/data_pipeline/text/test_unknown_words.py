@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data_pipeline.text import gpt2, wordpiece
+from data_pipeline.text import byte_pairs, wordpiece
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"]
 TOKENIZER = wordpiece.BertTokenizer(VOCAB)
@@ -13,7 +13,7 @@ def test_special_tokens_are_no_words():
     ids = np.array([2, 4, 1, 3, 2, 4, 3, 4, 3], np.int32)
     assert TOKENIZER.count_unknown(ids) == (1, 4)
     assert TOKENIZER.count_unknown(()) == (0, 0)
-    spells_all = gpt2.Gpt2Tokenizer([*gpt2.BYTE_CHARS], [])
+    spells_all = byte_pairs.Gpt2Tokenizer([*byte_pairs.BYTE_CHARS], [])
     assert spells_all.count_unknown(ids) == (0, 0)
 
 
