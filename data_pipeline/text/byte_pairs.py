@@ -28,6 +28,7 @@ OF_ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 _SPACE = "Ġ"  # how byte-level vocabularies write a space
 _COPY = "copy the file again"
 _REMEDY = "give the two files of one release"
+_OTHER_FILE = "give the vocab.json that belongs to it, or save it with tokenizers 0.23"
 # What GPT's fine-tuning puts around texts, in the order of their ids.
 START, DELIMITER, END = "_start_", "_delimiter_", "_classify_"
 END_OF_TEXT = "<|endoftext|>"
@@ -133,9 +134,7 @@ def _lines(path: str) -> list[str]:
         with remote_files.open_file(path) as file:
             text = file.read().removeprefix(b"\xef\xbb\xbf").decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise errors.InputError(
-            f"{path}: cannot be read ({error}); copy it again"
-        ) from error
+        raise errors.InputError(f"{path}: cannot be read ({error}); {_COPY}") from error
     # Tokens of GPT may hold characters at which str.splitlines would split.
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
@@ -186,20 +185,14 @@ def _is_roberta(vocab, merges) -> bool:
 def _read_tokenizer(path: str) -> BytePairs:
     """Reads a tokenizer.json of `tokenizers`, if it is GPT's, GPT-2's or RoBERTa's."""
     raw = _object(path)
-    if raw.get("version") != "1.0":
-        raise errors.InputError(
-            f"{path}: version {raw.get('version')!r} of the format is not known, which "
-            f"is 1.0 here; {_other_files(path)}"
-        )
     try:
         model = raw["model"]
         vocab = dict(model["vocab"])
         for entry in raw.get("added_tokens") or ():
             if vocab.setdefault(entry["content"], entry["id"]) != entry["id"]:
                 raise errors.InputError(
-                    f"{path}: added_tokens says that {entry['content']!r} has the id "
-                    f"{entry['id']}, and model.vocab says {vocab[entry['content']]}; "
-                    f"{_other_files(path)}"
+                    f"{path}: {entry['content']!r} has the id {entry['id']} in "
+                    f"added_tokens, and another in model.vocab; {_OTHER_FILE}"
                 )
         lines = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
         is_roberta = _is_roberta(vocab, (line.split(" ") for line in lines))
@@ -208,7 +201,7 @@ def _read_tokenizer(path: str) -> BytePairs:
     except (AttributeError, KeyError, TypeError) as error:
         raise errors.InputError(
             f"{path}: is not laid out as tokenizers 0.23 writes it ({error!r}); "
-            f"{_other_files(path)}"
+            f"{_OTHER_FILE}"
         ) from error
     tokens = added_tokens.sort_by_id(vocab, path, _COPY)
     places = [(f"{path}: model.merges[{i}]", line) for i, line in enumerate(lines)]
@@ -222,6 +215,7 @@ def _kind(raw: Mapping[str, Any], path: str, is_roberta: bool) -> bool:
     normalizer, splitter = raw.get("normalizer") or {}, raw.get("pre_tokenizer") or {}
     # (Name, value, what it must be), where it may also be absent.
     expected = [
+        ("version", raw.get("version"), "1.0"),
         ("model.type", model.get("type", "BPE"), "BPE"),
         ("model.dropout", model.get("dropout") or None, None),
         ("model.byte_fallback", model.get("byte_fallback", False), False),
@@ -254,13 +248,6 @@ def _kind(raw: Mapping[str, Any], path: str, is_roberta: bool) -> bool:
     return not suffix
 
 
-def _other_files(path: str) -> str:
-    return (
-        f"give the vocab.json that belongs to it, or save it with tokenizers 0.23: "
-        f"Tokenizer.from_file({os.path.basename(path)!r}).save(...)"
-    )
-
-
 class BytePairTokenizer(base.Tokenizer):
     """A tokenizer of a vocabulary and the merges from which its tokens are made."""
 
@@ -285,7 +272,6 @@ class BytePairTokenizer(base.Tokenizer):
         return longer
 
     def definition(self) -> list[str]:
-        """All that decides which ids a text becomes, but for lower-casing."""
         return [*self.vocab, *(f"{a} {b}" for a, b in self.merges)]
 
     def files(self) -> dict[str, str]:

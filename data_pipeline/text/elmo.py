@@ -33,18 +33,11 @@ def read_vocab(vocab_file: str) -> list[str]:
     there they may stand anywhere, or be missing in extraction.
     """
     vocab = base.read_vocab(vocab_file)
-    for number, word in enumerate(vocab[:3], start=1):
-        if word not in (BEGIN, END, UNKNOWN) or word in vocab[: number - 1]:
-            raise errors.InputError(
-                f"{vocab_file}:{number}: {word!r} is not one of the three entries that "
-                f"an ELMo vocabulary begins with, {BEGIN}, {END} and {UNKNOWN}; put "
-                "them on its first lines, or leave the file out where the network "
-                "reads characters, which need none"
-            )
-    if len(vocab) < 3:
+    first = vocab[:3]
+    if {*first} != {BEGIN, END, UNKNOWN}:
         raise errors.InputError(
-            f"{vocab_file}: has {len(vocab)} lines, and an ELMo vocabulary begins with "
-            f"{BEGIN}, {END} and {UNKNOWN}; copy it again"
+            f"{vocab_file}: begins with {', '.join(map(repr, first))}, and an ELMo "
+            f"vocabulary with {BEGIN}, {END} and {UNKNOWN}; put them on its first lines"
         )
     return [word for word in vocab if word != _NO_WORD]
 

@@ -182,13 +182,13 @@ def test_stored_files_open_the_same_tokenizer(tmp_path, options, split):
 @pytest.mark.parametrize(
     ("vocab", "place"),
     [
-        ("the\n<S>\n</S>\n<UNK>\n", ":1: 'the'"),
-        ("<S>\n</S>\n</S>\n<UNK>\n", ":3: '</S>'"),
-        ("<S>\n</S>\n", ": has 2 lines"),
+        ("the\n<S>\n</S>\n<UNK>\n", "'the', '<S>', '</S>'"),
+        ("<S>\n</S>\n</S>\n<UNK>\n", "'<S>', '</S>', '</S>'"),
+        ("<S>\n</S>\n", "'<S>', '</S>'"),
     ],
 )
 def test_vocabulary_that_begins_otherwise_is_refused(tmp_path, vocab, place):
     with pytest.raises(ValueError) as caught:
         opened(tmp_path, CHARACTERS, vocab)
-    assert f"words.txt{place}" in str(caught.value)
+    assert f"words.txt: begins with {place}, and" in str(caught.value)
     assert "<S>, </S> and <UNK>" in str(caught.value)
