@@ -54,21 +54,15 @@ class TextLines:
 
     def measure(self) -> Size:
         """Reads the file once; ValueError without lines, or for an empty one."""
-        num_lines = num_tokens = num_truncated = num_bytes = 0
-        num_unknown = num_words = 0
+        num_bytes, totals = 0, np.zeros(5, np.int64)
         chunks: list[packing.Packed] = []
         for packed in self._chunks():
             num_bytes += packed.tokens.nbytes
             chunks = [*chunks, packed] if num_bytes <= _KEPT_BYTES else []
-            num_lines += len(packed)
-            num_tokens += len(packed.tokens)
-            num_truncated += packed.num_truncated
-            unknown, words = self.tokenizer.count_unknown(packed.tokens)
-            num_unknown, num_words = num_unknown + unknown, num_words + words
-        unknown_of_words = num_unknown, num_words
-        return Size(
-            num_lines, num_tokens, num_truncated, unknown_of_words, tuple(chunks)
-        )
+            unknown = self.tokenizer.count_unknown(packed.tokens)
+            totals += len(packed), len(packed.tokens), packed.num_truncated, *unknown
+        *counts, num_unknown, num_words = totals.tolist()
+        return Size(*counts, (num_unknown, num_words), tuple(chunks))
 
     def batches(
         self,
@@ -140,10 +134,8 @@ class TextLines:
                 )
             if texts[1] and not self._has_frame:
                 raise errors.InputError(
-                    f"{self.path}:{number}: is a pair of texts, A{SEPARATOR}B, and the "
-                    "vocabulary has no special tokens to stand around them, as a GPT "
-                    "has none before it is fine-tuned; give a text a line, or the "
-                    "--output_dir of a run of run_classifier.py"
+                    f"{self.path}:{number}: is a pair of texts, and the vocabulary has "
+                    "no special tokens for one; give a text a line, or a fine-tuned GPT"
                 )
             yield number, line, texts
         if not number:
@@ -170,8 +162,7 @@ class TextLines:
         if self.needs_tokens and len(empty):
             raise errors.InputError(
                 f"{self.path}:{last - len(chunk) + 1 + empty[0]}: has no token, and so "
-                "no vector of its text: the vocabulary has no special tokens to stand "
-                "around it; remove the line, or leave out --pooling"
+                "no vector of its text; remove the line, or leave out --pooling"
             )
         return packed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import string
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -11,8 +12,9 @@ import tokenizers
 from absl import logging
 from tokenizers import processors
 
-from contract import errors, remote_files
+from contract import errors
 from contract.tensorflow_later import tf
+from data_pipeline.tables import text_rows
 from data_pipeline.text import normalization
 
 UNKNOWN_WARNED, UNKNOWN_REFUSED = 0.05, 0.5  # shares of the tokens of a text
@@ -29,34 +31,20 @@ def read_vocab(vocab_file: str) -> list[str]:
     dropped.
 
     Raises:
-        ValueError: the file cannot be read, is empty, or is not UTF-8.
+        FileNotFoundError, ValueError: as in text_rows.lines, or the file is empty.
     """
-    try:
-        with remote_files.open_file(vocab_file) as file:
-            content = file.read().removeprefix(b"\xef\xbb\xbf")
-    except OSError as error:
-        raise errors.InputError(
-            f"{vocab_file}: the vocabulary cannot be read ({error}); give the "
-            "vocab.txt that lies beside the checkpoint"
-        ) from error
-    if not content.strip():
+    tokens = []
+    for number, line in text_rows.lines(vocab_file):
+        if not line.strip(string.whitespace):  # of ASCII; a released one has U+2028
+            logging.warning(
+                "%s:%d: the line is blank, and has an id", vocab_file, number
+            )
+        tokens.append(line.strip())
+    if not any(tokens):
         raise errors.InputError(
             f"{vocab_file}: the vocabulary is empty (0 tokens); give the vocab.txt "
             "that lies beside the checkpoint"
         )
-    tokens = []
-    for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), start=1):
-        if not line.strip():  # of ASCII whitespace; a released one has U+2028
-            logging.warning(
-                "%s:%d: the line is blank, and has an id", vocab_file, number
-            )
-        try:
-            tokens.append(line.decode("utf-8").strip())
-        except UnicodeDecodeError as error:
-            raise errors.InputError(
-                f"{vocab_file}:{number}: {line!r} is not UTF-8; save the vocabulary as "
-                "UTF-8"
-            ) from error
     return tokens
 
 

@@ -20,6 +20,7 @@ from tokenizers import models, normalizers, pre_tokenizers
 
 from contract import errors, file_names, json_files, remote_files
 from contract.tensorflow_later import tf
+from data_pipeline.tables import text_rows
 from data_pipeline.text import added_tokens, base, bpe_graph, normalization
 
 END_OF_WORD = "</w>"  # ends a word's last token in GPT's vocabulary
@@ -130,13 +131,7 @@ def _object(path: str) -> dict[str, Any]:
 
 
 def _lines(path: str) -> list[str]:
-    try:
-        with remote_files.open_file(path) as file:
-            text = file.read().removeprefix(b"\xef\xbb\xbf").decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise errors.InputError(f"{path}: cannot be read ({error}); {_COPY}") from error
-    # Tokens of GPT may hold characters at which str.splitlines would split.
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    lines = [line.removesuffix("\r") for _, line in text_rows.lines(path)]
     while lines and not lines[-1]:
         lines.pop()
     return lines

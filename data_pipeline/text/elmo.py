@@ -13,9 +13,6 @@ from data_pipeline.text import base, normalization, offsets
 
 BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
 MAX_CHARACTERS = 50  # ids of a word, its edges included
-# How the words of a text are found: the latter, as BERT splits cased text.
-WHITESPACE, PUNCTUATION = SPLITS = normalization.SPLITS
-SETTING = file_names.SPLIT_WORDS
 _CHUNK_TEXTS = 4096  # split at a time
 _NO_WORD = "!!!MAXTERMID"  # a line of the original's vocabularies that has no id
 # Ids are the original's and 1, since 0 is padding: those of bytes, then these.
@@ -43,9 +40,9 @@ def read_vocab(vocab_file: str) -> list[str]:
 
 
 def separate_words(texts: tf.Tensor, split_words: str) -> tf.RaggedTensor:
-    """The words of texts [B], ragged [B, (words)], by one of SPLITS."""
+    """The words of texts [B], ragged [B, (words)], by one of normalization.SPLITS."""
     texts = _decodable(texts)
-    if split_words == PUNCTUATION:
+    if split_words == normalization.PUNCTUATION:
         cased = normalization.CASED
         return normalization.split(normalization.fold(texts, cased), cased)
     spaces = f"[{offsets.WHITESPACE}]+"
@@ -53,8 +50,8 @@ def separate_words(texts: tf.Tensor, split_words: str) -> tf.RaggedTensor:
 
 
 def space_words(texts: Sequence[str], split_words: str) -> list[str]:
-    """Texts whose words, by one of SPLITS, are what `str.split` finds."""
-    if split_words == WHITESPACE:
+    """Texts whose words, by one of normalization.SPLITS, are what `str.split` finds."""
+    if split_words == normalization.WHITESPACE:
         return list(texts)
     spaced: list[str] = []
     for start in range(0, len(texts), _CHUNK_TEXTS):
@@ -79,19 +76,19 @@ class ElmoTokenizer(base.Tokenizer):
     def __init__(
         self,
         vocab: Sequence[str] = (),
-        split_words: str = WHITESPACE,
+        split_words: str = normalization.WHITESPACE,
         max_characters: int | None = MAX_CHARACTERS,
     ):
         """Builds the tokenizer; C is `max_characters`, None for ids of words.
 
         Raises:
-            ValueError: `split_words` is not one of SPLITS.
+            ValueError: `split_words` is not one of normalization.SPLITS.
         """
         super().__init__(vocab, do_lower_case=False)
-        if split_words not in SPLITS:
+        if split_words not in normalization.SPLITS:
             raise errors.InputError(
-                f"{SETTING}={split_words!r} is unknown; choose one of "
-                f"{', '.join(SPLITS)}"
+                f"{file_names.SPLIT_WORDS}={split_words!r} is unknown; choose one of "
+                f"{', '.join(normalization.SPLITS)}"
             )
         self.split = split_words
         self.max_characters = max_characters
@@ -147,7 +144,7 @@ class ElmoTokenizer(base.Tokenizer):
         return {
             "tokenizer_class": type(self).__name__,
             "do_lower_case": False,
-            SETTING: self.split,
+            file_names.SPLIT_WORDS: self.split,
         }
 
     def files(self) -> dict[str, str]:

@@ -160,7 +160,9 @@ def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:
         )
     vocab = elmo.read_vocab(files.vocab_file) if files.vocab_file else ()
     split = files.split_words or _setting(
-        files.vocab_file or files.config_file, elmo.SETTING, elmo.WHITESPACE
+        files.vocab_file or files.config_file,
+        file_names.SPLIT_WORDS,
+        normalization.WHITESPACE,
     )
     length = None
     if characters is not None:
