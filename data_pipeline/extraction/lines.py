@@ -86,37 +86,29 @@ class TextLines:
             token is a row of characters, input_ids are [B, S, C].
         """
 
-        def pools():
+        def padded():
             first_line = self.part.first_line
             for packed in chunks or self._chunks():
                 for rows in _cut(packed.splits, max_tokens):
-                    yield _pool(packed, rows, first_line, batch_size, by_length)
+                    pool = _pool(packed.splits, rows, batch_size, by_length)
+                    for indices, is_filling in zip(*pool, strict=True):
+                        # No network takes inputs [B, 0].
+                        longest = packed.lengths[indices].max(initial=1)
+                        grids = packing.gather(packed, indices, pad_to or longest)
+                        numbers = np.where(is_filling, -1, first_line + indices)
+                        yield {**grids, features.UNIQUE_IDS: numbers}
                 first_line += len(packed)
 
-        def padded(tokens, splits, first_lengths, order, unique_ids):
-            texts = tf.RaggedTensor.from_row_splits(tokens, splits)
-
-            def gather(indices, ids):
-                chosen = tf.gather(texts, indices), tf.gather(first_lengths, indices)
-                grids = packing.pad(*chosen, pad_to)
-                if not self._has_frame:
-                    grids = packing.at_least_one_column(grids)
-                return {**grids, features.UNIQUE_IDS: ids}
-
-            rows = tf.data.Dataset.from_tensor_slices((order, unique_ids))
-            return rows.map(gather)
-
-        vector, matrix = [None], [None, batch_size]
-        shape = self.tokenizer.token_shape
-        signature = (
-            tf.TensorSpec([None, *shape], tf.int16 if shape else tf.int32),
-            tf.TensorSpec(vector, tf.int64),
-            tf.TensorSpec(vector, tf.int32),
-            tf.TensorSpec(matrix, tf.int32),
-            tf.TensorSpec(matrix, tf.int64),
-        )
-        dataset = tf.data.Dataset.from_generator(pools, output_signature=signature)
-        return dataset.flat_map(padded).prefetch(2)
+        grid = tf.TensorSpec([batch_size, pad_to], features.INTEGER)
+        ids_shape = [batch_size, pad_to, *self.tokenizer.token_shape]
+        signature = {
+            features.INPUT_IDS: tf.TensorSpec(ids_shape, features.INTEGER),
+            features.INPUT_MASK: grid,
+            features.SEGMENT_IDS: grid,
+            features.UNIQUE_IDS: tf.TensorSpec([batch_size], tf.int64),
+        }
+        dataset = tf.data.Dataset.from_generator(padded, output_signature=signature)
+        return dataset.prefetch(2)
 
     @property
     def _has_frame(self) -> bool:
@@ -204,19 +196,15 @@ def _cut(splits: np.ndarray, max_tokens: int) -> Iterator[slice]:
         start = end
 
 
-def _pool(packed, rows, first_line, batch_size, by_length):
-    """Some rows of a chunk as in Packed; int32 rows and int64 lines [steps, B]."""
-    splits = packed.splits[rows.start : rows.stop + 1]
-    tokens = packed.tokens[splits[0] : splits[-1]]
-    lengths = np.diff(splits) if by_length else np.zeros(len(splits) - 1)
-    order = batching.evaluation_order(lengths, batch_size).ravel()
+def _pool(splits, rows, batch_size, by_length):
+    """Rows of a pool in batches, int64 [steps, B], and which are filling, bool."""
+    lengths = np.diff(splits[rows.start : rows.stop + 1])
+    order = batching.evaluation_order(lengths if by_length else 0 * lengths, batch_size)
     # Filling repeats the shortest row, where it costs least.
-    order = np.roll(order, np.sum(order < 0)).reshape(-1, batch_size)
+    order = np.roll(order.ravel(), np.sum(order < 0)).reshape(-1, batch_size)
     is_filling = order < 0
-    lines = first_line + rows.start + order.astype(np.int64)
-    unique_ids = np.where(is_filling, -1, lines)
     order = np.where(is_filling, order[~is_filling][0], order)
-    return tokens, splits - splits[0], packed.first_lengths[rows], order, unique_ids
+    return rows.start + order.astype(np.int64), is_filling
 
 
 def speller(vocab: Sequence[str]) -> Callable[[dict[str, tf.Tensor]], tf.Tensor]:
