@@ -205,11 +205,11 @@ def pack_ids(ids_a, ids_b, *, special, max_seq_length, num_sequences=1) -> Packe
     if ids_b is not None:
         lengths += ids_b.row_lengths()
     is_cut = lengths.numpy().reshape(-1, num_sequences) > max_seq_length
-    return unpad(
-        *pack(ids_a, ids_b, special=special, max_seq_length=max_seq_length),
-        num_sequences,
-        int(np.count_nonzero(is_cut.any(axis=1))),
+    num_truncated = int(np.count_nonzero(is_cut.any(axis=1)))
+    tokens, first_lengths = pack(
+        ids_a, ids_b, special=special, max_seq_length=max_seq_length
     )
+    return unpad(tokens, first_lengths, num_sequences, num_truncated)
 
 
 def take(packed: Packed, rows: np.ndarray) -> Packed:

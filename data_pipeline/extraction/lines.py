@@ -61,8 +61,14 @@ class TextLines:
             chunks = [*chunks, packed] if num_bytes <= _KEPT_BYTES else []
             unknown = self.tokenizer.count_unknown(packed.tokens)
             totals += len(packed), len(packed.tokens), packed.num_truncated, *unknown
-        *counts, num_unknown, num_words = totals.tolist()
-        return Size(*counts, (num_unknown, num_words), tuple(chunks))
+        num_lines, num_tokens, num_truncated, num_unknown, num_words = totals.tolist()
+        return Size(
+            num_lines,
+            num_tokens,
+            num_truncated,
+            (num_unknown, num_words),
+            tuple(chunks),
+        )
 
     def batches(
         self,
@@ -110,10 +116,6 @@ class TextLines:
         dataset = tf.data.Dataset.from_generator(padded, output_signature=signature)
         return dataset.prefetch(2)
 
-    @property
-    def _has_frame(self) -> bool:
-        return self.tokenizer.start_id is not None
-
     def _texts(self):
         """Yields number, line and its two texts."""
         number = 0
@@ -124,7 +126,7 @@ class TextLines:
                     f"{self.path}:{number}: is a pair of texts, and type_vocab_size is "
                     "1, so the network has one segment; give a text a line"
                 )
-            if texts[1] and not self._has_frame:
+            if texts[1] and self.tokenizer.start_id is None:
                 raise errors.InputError(
                     f"{self.path}:{number}: is a pair of texts, and the vocabulary has "
                     "no special tokens for one; give a text a line, or a fine-tuned GPT"

@@ -501,11 +501,9 @@ class GptTokenizer(BytePairTokenizer):
         return tf.concat([[True], has_ended], axis=0)[: tf.size(ids)]
 
     def pretokenize(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """normalization.split_words, lower-cased."""
         return normalization.split_words(words, normalization.UNCASED)
 
     def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """The texts [B] of int32 ids [B, (S)]: words with a space between them."""
         with tf.device("CPU:0"):
             spelled = tf.strings.reduce_join(tf.gather(self._spelled, ids), axis=-1)
             return tf.strings.regex_replace(spelled, " $", "")

@@ -114,7 +114,6 @@ class ElmoTokenizer(base.Tokenizer):
             )
 
     def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
-        """True for each token [T, ...]; bool [T]."""
         return tf.ones(tf.shape(ids)[:1], tf.bool)
 
     def pretokenize(self, words: tf.Tensor) -> tf.RaggedTensor:
@@ -127,7 +126,6 @@ class ElmoTokenizer(base.Tokenizer):
             return tf.strings.reduce_join(self._words(ids), axis=-1, separator=" ")
 
     def decode(self, ids: Iterable[Any]) -> str:
-        """The text of tokens, [S, ...]."""
         return " ".join(self.ids_to_tokens(ids))
 
     def ids_to_tokens(self, ids: Iterable[Any]) -> list[str]:
