@@ -128,8 +128,9 @@ class TextLines:
                 )
             if texts[1] and self.tokenizer.start_id is None:
                 raise errors.InputError(
-                    f"{self.path}:{number}: is a pair of texts, and the vocabulary has "
-                    "no special tokens for one; give a text a line, or a fine-tuned GPT"
+                    f"{self.path}:{number}: is a pair of texts, A{SEPARATOR}B, and the "
+                    "vocabulary has no special tokens; give a text a line, or a "
+                    "fine-tuned GPT"
                 )
             yield number, line, texts
         if not number:
