@@ -7,7 +7,8 @@ from absl import flags
 
 from cli import model_flags, networks, pretraining_flags, run_flags
 from contract import errors
-from data_pipeline.extraction import graph
+from data_pipeline.batches import packing
+from data_pipeline.extraction import lines
 from data_pipeline.pretraining import batches as record_batches
 from data_pipeline.pretraining import (
     cloze,
@@ -191,9 +192,9 @@ def export_model(tokenizer, model, output_dir):
 
     def make(variables):
         return served.PretrainedModel(
-            graph.encoder(tokenizer, length),
+            functools.partial(packing.encode, tokenizer, max_seq_length=length),
             functools.partial(vectors.encode, model, choice),
-            graph.speller(tokenizer.vocab),
+            lines.speller(tokenizer.vocab),
             variables,
             filler,
             model.config,

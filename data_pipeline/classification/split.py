@@ -21,7 +21,7 @@ from data_pipeline.classification import (
     sources,
     tables,
 )
-from data_pipeline.text import base, unknown_words
+from data_pipeline.text import base
 
 # The original's names of the splits' files.
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
@@ -150,8 +150,8 @@ def pack(
 ) -> LabelledSplit:
     """Packs the rows of a split, and prints how many they are and how long."""
     packed = encoding.featurize(table, encode)
-    counts = unknown_words.count(encode.tokenizer, packed.tokens)
-    unknown = unknown_words.describe(table.path, encode.tokenizer, counts)
+    counts = encode.tokenizer.count_unknown(packed.tokens)
+    unknown = encode.tokenizer.describe_unknown(table.path, counts)
     print(
         f"{name}: {len(packed)} examples from {table.path}, "
         f"{packed.lengths.mean():.1f} tokens on average, "

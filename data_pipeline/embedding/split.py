@@ -10,7 +10,7 @@ from contract import errors, features, outcomes
 from data_pipeline.batches import batching, packing, splits
 from data_pipeline.classification import encoding, label_checks, tables
 from data_pipeline.embedding import batch_orders, corpora
-from data_pipeline.text import base, unknown_words
+from data_pipeline.text import base
 
 _PROBLEM_TYPES = {corpora.SCORED: "regression", corpora.LABELLED: "classification"}
 
@@ -176,8 +176,7 @@ def warn(splits: Mapping[str, TextSplit | RetrievalSplit]) -> None:
 def _pack(name, contents, texts, size, tokenizer, max_seq_length) -> packing.Packed:
     encode = encoding.Encoder(tokenizer, max_seq_length)
     packed = encoding.pack(f"tokenizing {name}: text", encode, texts)
-    counts = unknown_words.count(tokenizer, packed.tokens)
-    unknown = unknown_words.describe(name, tokenizer, counts)
+    unknown = tokenizer.describe_unknown(name, tokenizer.count_unknown(packed.tokens))
     print(
         f"{contents}, {packed.sequence_lengths.mean():.1f} tokens on average, "
         f"{packed.num_truncated} cut to {max_seq_length}{unknown}"

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, wording
-from data_pipeline.batches import padding
+from data_pipeline.batches import packing
 from data_pipeline.pretraining import masking, metadata, shuffling, source
 from data_pipeline.text import base
 
@@ -61,7 +61,7 @@ class RecordSets(source.PretrainingData):
     def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
         read = shuffling.numbers_of(self.train.counts)
         (batch,) = _in_order(read, self.train, batch_size, seed, step).take(1)
-        begins = padding.row_splits(self.train.counts)
+        begins = packing.row_splits(self.train.counts)
         files = np.searchsorted(begins, batch, side="right") - 1
         numbers = batch.numpy() - begins[files]
         return [

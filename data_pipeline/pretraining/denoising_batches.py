@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, wording
-from data_pipeline.batches import padding
+from data_pipeline.batches import packing
 from data_pipeline.pretraining import batches as record_batches
 from data_pipeline.pretraining import corruptions
 from data_pipeline.text import base, wordpiece
@@ -128,7 +128,7 @@ class DenoisingSets(record_batches.RecordSets):
                 for name, value in zip(_NAMES, values, strict=True)
             }
             is_real = batch[features.DECODER_MASK] > 0
-            read = padding.shift_right(
+            read = packing.shift_right(
                 batch[features.LABELS], is_real, corruptor.tokens
             )
             return {**batch, features.DECODER_INPUT_IDS: read}

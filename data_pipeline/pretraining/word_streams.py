@@ -19,7 +19,7 @@ import numpy as np
 
 from contract import errors, features, wording
 from data_pipeline.tables import file_patterns, text_rows
-from data_pipeline.text import elmo
+from data_pipeline.text import elmo, normalization
 
 # A file is read for both directions at once, and at its end they are not in step.
 _FILES_IN_MEMORY = 2
@@ -30,8 +30,8 @@ _CHUNK_LINES = 1 << 13  # of a file, as text; a string takes twice what its byte
 class SentenceFiles:
     """Files of sentences; `lengths` are the words of their lines, int32 [lines] each.
 
-    Words are found by `split_words`, one of elmo.SPLITS. A line without a word is no
-    sentence, and is passed over.
+    Words are found by `split_words`, one of normalization.SPLITS. A line without a word
+    is no sentence, and is passed over.
 
     Differs from bilm-tf: a line without a word is passed over; there it is begin and
     end of a sentence.
@@ -39,7 +39,7 @@ class SentenceFiles:
 
     files: tuple[str, ...]
     lengths: tuple[np.ndarray, ...]
-    split_words: str = elmo.WHITESPACE
+    split_words: str = normalization.WHITESPACE
 
     @property
     def count(self) -> int:

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from data_pipeline.text import bpe_files, gpt2, opening
-from data_pipeline.text import gpt as gpt_tokenizer
+from data_pipeline.text import byte_pairs, opening
 
 TOKENS = ["<|endoftext|>", "a", "b", "c", "Ġ", "ab", "abc", "Ġa"]
 MERGES = ["a b", "ab c", "Ġ a"]
@@ -46,7 +45,7 @@ def write_tokenizer(folder, **changes):
 
 def complaint(path):
     with pytest.raises(ValueError) as caught:
-        bpe_files.read(path)
+        byte_pairs.read(path)
     return str(caught.value)
 
 
@@ -60,7 +59,7 @@ def complaint(path):
     ],
 )
 def test_both_files_are_found_by_their_names(tmp_path, names):
-    read = bpe_files.read(write(tmp_path, names=names))
+    read = byte_pairs.read(write(tmp_path, names=names))
     assert read.vocab == TOKENS
     assert read.merges == [("a", "b"), ("ab", "c"), ("Ġ", "a")]
     assert read.is_byte_level
@@ -70,7 +69,7 @@ def test_both_files_are_found_by_their_names(tmp_path, names):
 def test_tokenizer_json_says_both(tmp_path, merges):
     added = [{"id": 8, "content": "<|pad|>"}, {"id": 0, "content": "<|endoftext|>"}]
     path = write_tokenizer(tmp_path, model__merges=merges, added_tokens=added)
-    read = bpe_files.read(path)
+    read = byte_pairs.read(path)
     assert read.vocab == [*TOKENS, "<|pad|>"]
     assert read.merges == [("a", "b"), ("ab", "c"), ("Ġ", "a")]
 
@@ -78,10 +77,10 @@ def test_tokenizer_json_says_both(tmp_path, merges):
 def test_the_kind_follows_from_the_entries(tmp_path):
     gpt = ["<unk>", "a", "b", "b</w>", "ab</w>"]
     path = write(tmp_path, gpt, ["a b</w>"])
-    assert isinstance(opening.open_vocabulary(path), gpt_tokenizer.GptTokenizer)
+    assert isinstance(opening.open_vocabulary(path), byte_pairs.GptTokenizer)
     # A byte-level vocabulary may have such a token, too.
     path = write(tmp_path, [*TOKENS, "</w>"])
-    assert isinstance(opening.open_vocabulary(path), gpt2.Gpt2Tokenizer)
+    assert isinstance(opening.open_vocabulary(path), byte_pairs.Gpt2Tokenizer)
     path = write_tokenizer(
         tmp_path,
         normalizer={
@@ -107,8 +106,8 @@ def test_a_merges_file_may_lack_its_header(tmp_path, ending):
     path = write(tmp_path)
     text = ending.join([*MERGES, "", ""])
     (tmp_path / "merges.txt").write_bytes(text.encode())
-    assert bpe_files.read(path).merges[0] == ("a", "b")
-    assert len(bpe_files.read(path).merges) == 3
+    assert byte_pairs.read(path).merges[0] == ("a", "b")
+    assert len(byte_pairs.read(path).merges) == 3
     (tmp_path / "added_tokens.json").write_text('{"_start_": 8}', encoding="utf-8")
     assert opening.open_vocabulary(path).start_id == 8
 
@@ -173,7 +172,7 @@ def test_what_a_tokenizer_needs_besides_its_files(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"version": "2.0"}, "version '2.0' of the format is not known, which is 1.0"),
+        ({"version": "2.0"}, "version is '2.0', but GPT and GPT-2 have '1.0'; give a"),
         ({"model__merges": [1]}, "is not laid out as tokenizers 0.23 writes it"),
         ({"model__type": "Unigram"}, "model.type is 'Unigram', but GPT and GPT-2"),
         ({"model__byte_fallback": True}, "model.byte_fallback is True, but GPT and"),
@@ -185,7 +184,7 @@ def test_what_a_tokenizer_needs_besides_its_files(tmp_path):
         ({"normalizer": {"type": "NFC"}}, "normalizer is 'NFC', but GPT and GPT-2"),
         (
             {"added_tokens": [{"id": 9, "content": "a"}]},
-            "added_tokens says that 'a' has the id 9, and model.vocab says 1; give the",
+            "'a' has the id 9 in added_tokens, and another in model.vocab; give the",
         ),
         ({"model__merges": [["a", "b", "c"]]}, "model.merges[0]: 'a b c' is no merge,"),
         ({"model__merges": ["c b"]}, "model.merges[0]: merge 'c b' needs the token"),
