@@ -72,7 +72,7 @@ def read_tokenizer(files, config):
     size = tokenizer.vocab_size
     pretrained.check_sizes(config, size, files, 0, weights=files.checkpoint)
     if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
-        opening.check_case(tokenizer, files.vocab_file)
+        opening.check_case(tokenizer, files.vocab_file, files.checkpoint)
     return tokenizer
 
 

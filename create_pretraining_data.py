@@ -67,7 +67,7 @@ def prepare():
     if FLAGS.objective == metadata.MASKED_LM:
         masking.MaskingVocab.from_tokenizer(tokenizer)
     if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
-        opening.check_case(tokenizer, FLAGS.vocab_file)
+        opening.check_case(tokenizer, FLAGS.vocab_file, "")
     settings = metadata.Metadata(
         **creation_flags.rule(),
         max_seq_length=FLAGS.max_seq_length,

@@ -74,7 +74,7 @@ def test_vocabulary_spells_its_corpus(corpus_file, tmp_path, lower):
     if lower:  # no capital is known, so that the other case must be worse
         assert unknown_share(vocab, False, lines) > 0.1
     tokenizer = wordpiece.BertTokenizer(vocab, lower)
-    opening.check_case(tokenizer, "vocab.txt")
+    opening.check_case(tokenizer, "vocab.txt", "")
 
 
 @pytest.mark.parametrize("name", ["bert_config.json", "config.json"])

@@ -31,6 +31,18 @@ from data_pipeline.text import (
     wordpiece,
 )
 
+# tokenization.py, validate_case_matches_checkpoint: the releases it knows by name.
+_LOWER_RELEASES = {
+    "uncased_L-24_H-1024_A-16",
+    "uncased_L-12_H-768_A-12",
+    "multilingual_L-12_H-768_A-12",
+    "chinese_L-12_H-768_A-12",
+}
+_CASED_RELEASES = {
+    "cased_L-12_H-768_A-12",
+    "cased_L-24_H-1024_A-16",
+    "multi_cased_L-12_H-768_A-12",
+}
 # Share of entries with capitals among those whose letters have case: 0 in the uncased
 # vocabulary, 0.0005 in the Chinese one, 0.23 in the multilingual cased one.
 _CASED_SHARE = 0.05
@@ -81,12 +93,19 @@ _PROBE = (
 )
 
 
-def check_case(tokenizer: base.Tokenizer, vocab_file: str) -> None:
-    """Refuses to lower-case for a cased model, and the reverse (ValueError).
+def check_case(
+    tokenizer: base.Tokenizer, vocab_file: str, init_checkpoint: str
+) -> None:
+    """Refuses to lower-case for a cased model, and the reverse.
 
-    Differs from google-research/bert: looks at the vocabulary instead of the release's
-    name, so that renamed directories and later releases are covered.
+    Raises:
+        ValueError: the release's name or the vocabulary contradicts the flag.
+
+    Differs from google-research/bert: looks at the vocabulary too, so that renamed
+    directories and later releases are covered.
     """
+    release = re.match(r"^.*?([A-Za-z0-9_-]+)/bert_model.ckpt", init_checkpoint or "")
+    name = release[1] if release else ""
     has_case = [
         token
         for token in tokenizer.vocab
@@ -98,7 +117,7 @@ def check_case(tokenizer: base.Tokenizer, vocab_file: str) -> None:
         is_wrong = lowers and share > _CASED_SHARE_OF_FEW
     else:
         is_wrong = share > _CASED_SHARE if lowers else share < _UNCASED_SHARE
-    if is_wrong:
+    if is_wrong or name in (_CASED_RELEASES if lowers else _LOWER_RELEASES):
         kind = "a cased" if lowers else "an uncased"
         flag, other = json.dumps(lowers), json.dumps(not lowers)
         raise errors.InputError(
@@ -130,7 +149,7 @@ def open_tokenizer(files: Any, *, checks_case: bool) -> base.Tokenizer:
         checks=files.check_tokenizer,
     )
     if checks_case and isinstance(tokenizer, wordpiece.BertTokenizer):
-        check_case(tokenizer, files.vocab_file)
+        check_case(tokenizer, files.vocab_file, files.init_checkpoint)
     return tokenizer
 
 
@@ -280,7 +299,8 @@ def add_tokens(
     for line, token in enumerate(tokens, start=1):
         if len(token.split()) != 1:
             raise errors.InputError(
-                f"{path}:{line}: {token!r} is not one token; give one a line"
+                f"{path}:{line}: {token!r} is not one token; give one a line, without "
+                "whitespace"
             )
         if token in known:
             raise errors.InputError(

@@ -13,13 +13,14 @@ WORDS = ["".join(t) for t in itertools.product(string.ascii_lowercase, repeat=2)
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<S>", "123", "中"]
 UNCASED = [*SPECIAL, *WORDS, *(f"##{word}" for word in WORDS)]
 CASED = [*UNCASED, *(word.title() for word in WORDS)]
+TINY = [*SPECIAL, "the", "cat"]
 # A few capitals among many words, as in the Chinese vocabulary: not made cased.
 MOSTLY_UNCASED = [*UNCASED, "DNA"]
 
 
-def check(vocab, lowers):
+def check(vocab, lowers, init_checkpoint=""):
     tokenizer = types.SimpleNamespace(vocab=vocab, do_lower_case=lowers)
-    opening.check_case(tokenizer, "some/vocab.txt")
+    opening.check_case(tokenizer, "some/vocab.txt", init_checkpoint)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,31 @@ def test_small_vocabularies_are_cased_where_most_entries_have_capitals():
     with pytest.raises(ValueError, match=r"\(64 entries have capitals.*--nocheck_case"):
         check(words, True)
     check([*words, *(f"{word.lower()}" for word in words[len(SPECIAL) :])], True)
+
+
+# tokenization.py, validate_case_matches_checkpoint.
+LOWER = [
+    "uncased_L-24_H-1024_A-16",
+    "uncased_L-12_H-768_A-12",
+    "multilingual_L-12_H-768_A-12",
+    "chinese_L-12_H-768_A-12",
+]
+KEPT = [
+    "cased_L-12_H-768_A-12",
+    "cased_L-24_H-1024_A-16",
+    "multi_cased_L-12_H-768_A-12",
+]
+
+
+def test_releases_are_known_by_name():
+    for release in [*LOWER, *KEPT]:
+        path, lowers = f"gs://bert/x/{release}/bert_model.ckpt", release in LOWER
+        check(TINY, lowers, path)
+        with pytest.raises(ValueError, match=r"but some/vocab\.txt is a"):
+            check(TINY, not lowers, path)
+        # Under another name nobody can tell by so few words.
+        check(TINY, not lowers, path.replace(release, "renamed"))
+        check(TINY, not lowers, f"{release}/model.ckpt-100")
 
 
 @pytest.mark.parametrize("name", ["uncased", "chinese", "cased", "multilingual-cased"])
