@@ -28,7 +28,7 @@ from cli import networks, run_flags, training_flags
 from contract import features, file_names
 from data_pipeline.tables import label_files
 from data_pipeline.tagging import files as tagged_files
-from data_pipeline.tagging import graph, predictions, schemes, scores
+from data_pipeline.tagging import graph, schemes, scores
 from data_pipeline.tagging import split as sentence_rows
 from data_pipeline.text import offsets, opening
 from modeling import losses, models
@@ -49,7 +49,7 @@ def prepare():
     tag_set = sentence_rows.find_tags(
         splits.get("train"),
         names=names,
-        scheme=tagger_flags.tag_scheme(),
+        scheme=FLAGS.tag_scheme,
         head=run_flags.find_head(files, config, "tagger"),
     )
     data = sentence_rows.load(
@@ -118,7 +118,7 @@ def predict(tag_set, data, tagged, settings, _):
     """Writes predictions in both forms; returns scores, if any."""
     predicted = tagged.tags, tagged.probabilities, tag_set.scheme
     if settings.writes:
-        paths = predictions.write_all(
+        paths = scores.write_all(
             settings.output_dir, data["test"].sentences, *predicted
         )
         print("\n".join(f"predictions: {path}" for path in paths))

@@ -152,7 +152,9 @@ def near_texts(source):
 def tagged_sentences(source):
     """The windows of --tagging_file."""
     splits = sentence_sets.read({"train": source.path}, tagged_files.Layout())
-    tag_set = sentence_sets.find_tags(splits["train"], names=(), scheme="", head=None)
+    tag_set = sentence_sets.find_tags(
+        splits["train"], names=(), scheme="auto", head=None
+    )
     data = sentence_sets.load(
         splits,
         tag_set,

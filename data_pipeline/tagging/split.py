@@ -30,7 +30,7 @@ class SentenceSplit(splits.Split):
         return [self.windows.word_places, self.windows.tag_ids]
 
     def names(self, indices: np.ndarray) -> list[str]:
-        """Names int [B] windows by file and line: "train.conll:17 (window 1 of 2)"."""
+        """Such as "train.conll:17 (window 1 of 2)"."""
         owners = self.windows.sentence_index
         parts = splits.window_names(owners, indices)
         return [
@@ -132,11 +132,10 @@ def _check_plain(train: files.Sentences) -> None:
     The scheme of `train` was not given, and its tags are together of none.
     """
     counts = collections.Counter(tag for _, tag in train.tagged_words())
-    lines: dict[str, int] = {}
-    for line, tag in train.tagged_words():
-        lines.setdefault(tag, line)
     scheme, odd = schemes.odd_tags(counts)
     if odd:
+        # Of equal keys the last stays, here the first line.
+        lines = {tag: line for line, tag in reversed([*train.tagged_words()])}
         named = wording.first_of([f"{tag!r:.40} (line {lines[tag]})" for tag in odd])
         raise errors.InputError(
             f"{train.tag_path}:{lines[odd[0]]}: most tags mean {scheme}, but not "
@@ -145,8 +144,8 @@ def _check_plain(train: files.Sentences) -> None:
     line, tag = next(train.tagged_words())
     if counts[tag] == 1 and train.file_format == "conll":
         print(
-            f"{train.tag_path}:{line}: {tag!r:.40} is a tag of this line alone; if the "
-            "line is a header, remove it"
+            f"{train.tag_path}:{line}: {tag!r:.40} is a tag of this line alone; remove "
+            "the line if it is a header"
         )
 
 
@@ -160,38 +159,40 @@ def find_tags(
     """The tags of --labels, of training sentences, or of the stored `head`.
 
     They are in the order of the head's rows. `names` and `scheme` come from --labels
-    and --tag_scheme, () and "" where absent. Raises as label_maps.follow.
+    and --tag_scheme, () and "auto" where absent. Raises as label_maps.follow.
     """
     if train is not None:
-        if not scheme:
+        if scheme == "auto":
             scheme = schemes.find_scheme(train.tags or [])
             if scheme == schemes.PLAIN:
                 _check_plain(train)
         train, _ = respell(train, scheme)
-        tag_set = schemes.find_tags(train, names=names, scheme=scheme)
+        tag_set = (
+            schemes.TagNames(tuple(names), scheme)
+            if names
+            else schemes.find_tags(train, scheme)
+        )
         if placeholders := tag_set.placeholders():
             print(
                 f"labels: {wording.listing(placeholders)} are not of the scheme "
-                f"{scheme}; they keep their ids, and where one is predicted "
-                f"{schemes.OUTSIDE} is written"
+                f"{scheme}; {schemes.OUTSIDE} is written where one is predicted"
             )
         origin = "--labels" if names else train.tag_path
         return label_maps.follow(head, tag_set, origin, trains=True)
     stored: Any = head.classes if head else None
     if head and head.has_map:
         stored = schemes.read_map(head.source)  # no classifier's
-        if scheme not in ("", stored.scheme):
+        if scheme not in ("auto", stored.scheme):
             raise errors.InputError(
                 f"--tag_scheme={scheme} is not what the model was trained with, "
                 f"{stored.scheme} ({head.source}); leave the flag out"
             )
     if not (names or stored):
         raise errors.InputError(
-            "without training sentences nothing says what the tags are; give --labels, "
-            "or a checkpoint with a label_map.json beside it (convert_checkpoint.py "
-            "writes one)"
+            "neither training sentences nor a label_map.json beside the checkpoint "
+            "name the tags; give --labels"
         )
     stored = stored or label_maps.named(names, "")
-    names = tuple(names) or stored.names
-    tag_set = schemes.TagNames(names, scheme or stored.scheme)
+    scheme = stored.scheme if scheme == "auto" else scheme
+    tag_set = schemes.TagNames(tuple(names) or stored.names, scheme)
     return label_maps.follow(head, tag_set, "--labels", trains=False)

@@ -56,8 +56,7 @@ class SentenceWindows:
         longest = int(self.packed.lengths.max(initial=0))
         if len(outputs) != len(self) or outputs.shape[1] < longest:
             raise errors.InputError(
-                f"outputs of shape {outputs.shape} are not those of {len(self)} windows"
-                f" of up to {longest} tokens"
+                f"outputs {outputs.shape} are not of {len(self)} windows of {longest}"
             )
         splits = self.packed.splits
         window = np.searchsorted(splits, self.word_places, side="right") - 1
@@ -129,8 +128,8 @@ def limits(max_seq_length: int, stride: int) -> tuple[int, int]:
         )
     if not 0 <= stride <= room:
         raise errors.InputError(
-            f"--window_stride={stride} is outside 0..{room}, the --max_seq_length="
-            f"{max_seq_length} without [CLS] and [SEP]; give 0 for half a window"
+            f"--window_stride={stride} is outside 0..{room} (--max_seq_length less 2); "
+            "give 0 for half a window"
         )
     return room, stride or (room + 1) // 2
 
