@@ -146,8 +146,8 @@ MISTAKES = {
         "--do_train --train_file={d}/train.json --pretrained={d}/one_segment": (
             "one_segment/bert_config.json: type_vocab_size is 1|give single texts or"
         ),
-        "--do_train": "`train_file` must be specified",
-        "--do_predict": "`predict_file` must be specified",
+        "--do_train": "needs a --train_file",
+        "--do_predict": "need a --predict_file",
         "--do_predict --predict_file={d}/no.json": "no.json: no such",
         "--do_predict --predict_file={d}/bad.json": "cannot be read as JSON",
         "--do_predict --predict_file={d}/dev.json": "cls/squad/output_weights",

@@ -96,9 +96,8 @@ def score_names(
     """Scores by which a checkpoint can be best, default first; ValueError if none."""
     if not _is_annotated(data.questions):
         raise errors.InputError(
-            f"{data.questions.path}: some questions have no answer to compare with, "
-            "and are not marked is_impossible; leave out --evaluate_steps and --grid, "
-            "or give a file with answers"
+            f"{data.questions.path}: some questions have no answer and are not marked "
+            "is_impossible; leave out --evaluate_steps and --grid"
         )
     if not data.questions.is_version_2:
         return "f1", "exact_match"
@@ -144,8 +143,7 @@ def score_v1(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
     if unanswerable := [key for key, answers in gold.items() if not answers]:
         raise errors.InputError(
             f"{len(unanswerable)} of {len(gold)} questions have no answer (the first "
-            f"is {unanswerable[0]}), which is so in SQuAD 2.0 only; set "
-            "--version_2_with_negative"
+            f"is {unanswerable[0]}); set --version_2_with_negative"
         )
     answered = {key: answers for key, answers in gold.items() if key in predictions}
 
@@ -206,7 +204,7 @@ def score_v2(
 
 def _check(gold):
     if not gold:
-        raise errors.InputError("there is no question to score; give a file with some")
+        raise errors.InputError("there is no question to score; give one")
 
 
 def _best(

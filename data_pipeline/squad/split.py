@@ -30,7 +30,7 @@ class QuestionSplit(splits.Split):
         return {features.START_POSITIONS: start, features.END_POSITIONS: end}
 
     def names(self, indices: np.ndarray) -> list[str]:
-        """Names int [B] windows: "train.json: question 5733be (window 2 of 3)"."""
+        """Such as "train.json: question 5733be (window 2 of 3)"."""
         owners = self.windows.question_index
         numbers = splits.window_names(owners, indices)
         return [
@@ -66,8 +66,7 @@ def load(
     windows = context_windows.make_windows(questions, tokenizer, **limits)
     if not len(windows):
         raise errors.InputError(
-            f"{questions.path}: no context has a token that the model reads; check "
-            "that it holds text"
+            f"{questions.path}: no context has a token that the model reads; correct it"
         )
     counts = unknown_words.count(tokenizer, windows.packed.tokens)
     unknown = unknown_words.describe(questions.path, tokenizer, counts)

@@ -125,16 +125,14 @@ def check_lengths(
     """Tokens of a window that are not special; ValueError without any for a context."""
     if doc_stride < 1:
         raise errors.InputError(
-            f"--doc_stride={doc_stride} is not positive; give the tokens from one "
-            "window to the next, such as 128"
+            f"--doc_stride={doc_stride} is not positive; give one such as 128"
         )
     num_special = packing.num_special(tokenizer, is_pair=True)
     limit = max_seq_length - num_special - 1
     if not 0 <= max_query_length <= limit:
         raise errors.InputError(
-            f"--max_query_length={max_query_length} is outside 0..{limit}: "
-            f"the --max_seq_length={max_seq_length} of a window includes {num_special} "
-            "special tokens and some of the context; lower the one or raise the other"
+            f"--max_query_length={max_query_length} is outside 0..{limit}; lower it, "
+            f"or raise --max_seq_length={max_seq_length} ({num_special} are special)"
         )
     return max_seq_length - num_special
 
