@@ -276,6 +276,11 @@ def find_tags(sentences: files.Sentences, scheme: str) -> TagNames:
         names = tuple(sorted(tags, key=lambda tag: (tag != OUTSIDE, tag)))
     else:
         names = all_tags(types_of(tags, scheme), scheme)
+    if len(names) == 1:
+        raise errors.InputError(
+            f"{sentences.tag_path}: every word has the tag {names[0]!r:.80}; check "
+            "--tag_column, or name the tags with --labels"
+        )
     return TagNames(names, scheme)
 
 

@@ -120,8 +120,8 @@ def test_tags_are_found_with_all_that_their_scheme_has(tags, scheme, names):
 
 
 def test_nothing_to_learn_is_refused():
+    message = r"a\.conll: every word has the tag 'O'; check --tag_column"
     for scheme in ("plain", "BIO"):
-        message = rf"2 tags of {scheme} or more, not \['O'\]; check --tag_column"
         with pytest.raises(ValueError, match=message):
             tag_schemes.find_tags(sentences("O O", "O"), scheme)
 
