@@ -284,12 +284,12 @@ MISTAKES = {
         ),
     },
     "generation": {
-        f"--prompt={'a' * 40}": "a prompt of 40 tokens and 24 new ones",
+        f"--prompt={'a' * 40}": "40 tokens and 24 new ones",
         "--score_file={d}/long.txt --score_as=last_word": (
             "long.txt:1: ['aaaa|is one word"
         ),
         "--score_file={d}/longer.txt --score_as=last_word": (
-            "does not fit into the network's context of 48"
+            "exceeds the network's context of 48"
         ),
         "--prompt=a --pretrained={d}/model": "the network reads in both directions",
     },
