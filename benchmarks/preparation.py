@@ -24,7 +24,6 @@ from data_pipeline.classification import tables
 from data_pipeline.embedding import rows as embedding_rows
 from data_pipeline.embedding import split as text_sets
 from data_pipeline.squad import files
-from data_pipeline.squad import split as question_sets
 from data_pipeline.squad import windows as context_windows
 from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import split as sentence_sets
@@ -179,7 +178,9 @@ def questions(source):
         doc_stride=length // 3,
         max_query_length=length // 6,
     )
-    split = question_sets.QuestionSplit(source.path, windows.packed, answered, windows)
+    split = context_windows.QuestionSplit(
+        source.path, windows.packed, answered, windows
+    )
     examples = split.examples()
     return examples.packed, examples.targets, None
 

@@ -149,7 +149,7 @@ MISTAKES = {
         "--do_train": "needs a --train_file",
         "--do_predict": "need a --predict_file",
         "--do_predict --predict_file={d}/no.json": "no.json: no such",
-        "--do_predict --predict_file={d}/bad.json": "bad.json: not JSON",
+        "--do_predict --predict_file={d}/bad.json": "bad.json: cannot be read",
         "--do_predict --predict_file={d}/dev.json": "cls/squad/output_weights",
         "--do_predict --predict_file={d}/dev.json --max_query_length=21": (
             "--max_query_length=21|--max_seq_length=24"

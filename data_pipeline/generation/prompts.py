@@ -110,7 +110,11 @@ def encode(
     new_tokens = budget.new_tokens(is_prompted=bool(prompts))
     most = budget.max_prompt_tokens(is_prompted=bool(prompts))
     if not prompts:
-        return [[start_token(tokenizer)]]
+        if tokenizer.document_end_id is None:
+            raise errors.InputError(
+                "the vocabulary has no token that ends a text; give a --prompt"
+            )
+        return [[tokenizer.document_end_id]]
     encoded = []
     rows = tokenizer.tokenize([prompt.text for prompt in prompts]).to_list()
     for prompt, ids in zip(prompts, rows, strict=True):
@@ -125,15 +129,6 @@ def encode(
             )
         encoded.append(ids[-most:])
     return encoded
-
-
-def start_token(tokenizer: Any) -> int:
-    """The token that texts without a prompt begin with; ValueError without one."""
-    if tokenizer.document_end_id is None:
-        raise errors.InputError(
-            "the vocabulary has no token that ends a text; give a --prompt"
-        )
-    return tokenizer.document_end_id
 
 
 class Plan(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from contract import errors, json_files, remote_files, wording
+from contract import errors, json_files, wording
 from data_pipeline.tables import text_rows
 from data_pipeline.text import normalization
 
@@ -286,16 +286,11 @@ def _entries(path: str) -> Iterator[tuple[str, Any]]:
 def _load(path: str) -> Any:
     """The value of a file; None where it has several, in lines."""
     try:
-        with remote_files.open_file(path) as file:
-            return json_files.parse(file.read())
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{path}: no such file; check the path") from error
-    except OSError as error:
-        raise errors.InputError(f"{path}: cannot be read ({error})") from error
-    except ValueError as error:
-        if getattr(error, "msg", "") == "Extra data":  # of json.JSONDecodeError
+        return json_files.read(path, remedy="give a file of SQuAD's layout")
+    except errors.InputError as error:
+        if getattr(error.__cause__, "msg", "") == "Extra data":  # of JSONDecodeError
             return None
-        raise errors.InputError(f"{path}: not JSON ({error}); correct it") from error
+        raise
 
 
 def _get(record: Any, key: str, expected: type, place: str) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 
 from contract import errors
 from contract import outcomes as outcomes_lib
-from data_pipeline.squad import choice, files, split
+from data_pipeline.squad import choice, files, windows
 from data_pipeline.text import base
 
 _LEAST = 1e-12  # a probability whose logarithm is finite
@@ -40,7 +40,7 @@ class Scored(NamedTuple):
 
 
 def decide(
-    data: split.QuestionSplit,
+    data: windows.QuestionSplit,
     logits: Mapping[str, np.ndarray],
     tokenizer: base.Tokenizer,
     settings: choice.Settings,
@@ -66,7 +66,7 @@ def decide(
     return Scored(answers, score(data, answers))
 
 
-def score(data: split.QuestionSplit, answers: choice.Answers) -> dict[str, float]:
+def score(data: windows.QuestionSplit, answers: choice.Answers) -> dict[str, float]:
     """The official scores of the file's version; {} without annotated answers.
 
     The best thresholds include withheld answers, which the official script, reading
@@ -91,7 +91,7 @@ def _is_annotated(questions: files.Questions) -> bool:
 
 
 def score_names(
-    data: split.QuestionSplit, settings: choice.Settings
+    data: windows.QuestionSplit, settings: choice.Settings
 ) -> tuple[str, ...]:
     """Scores by which a checkpoint can be best, default first; ValueError if none."""
     if not _is_annotated(data.questions):
@@ -238,7 +238,7 @@ def _best_threshold(gold, predictions, scores, null_score_diffs):
 
 
 def outcomes(
-    name: str, data: split.QuestionSplit, scored: Scored
+    name: str, data: windows.QuestionSplit, scored: Scored
 ) -> outcomes_lib.Outcomes | None:
     """The outcomes of the split `name`; None where the right answers are unknown.
 
@@ -315,7 +315,7 @@ def _loss(gold: list[str], entries: list[dict[str, Any]]) -> float:
 
 
 def _decisions(
-    data: split.QuestionSplit,
+    data: windows.QuestionSplit,
     predicted: list[str],
     n_best: list[list[dict[str, Any]]],
 ) -> outcomes_lib.Decisions:
@@ -331,7 +331,7 @@ def _decisions(
 
 
 def _histograms(
-    data: split.QuestionSplit, answers: choice.Answers, predicted: list[str]
+    data: windows.QuestionSplit, answers: choice.Answers, predicted: list[str]
 ) -> dict[str, np.ndarray]:
     """Lengths of answers and null odds, but for those where nothing was proposed."""
     annotated = [texts[0] for texts in data.questions.answer_texts if texts]
