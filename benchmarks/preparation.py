@@ -26,7 +26,7 @@ from data_pipeline.embedding import split as text_sets
 from data_pipeline.squad import files
 from data_pipeline.squad import windows as context_windows
 from data_pipeline.tagging import files as tagged_files
-from data_pipeline.tagging import split as sentence_sets
+from data_pipeline.tagging import windows as sentence_windows
 from data_pipeline.text import wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import hugging_face, pretrained
@@ -150,11 +150,11 @@ def near_texts(source):
 
 def tagged_sentences(source):
     """The windows of --tagging_file."""
-    splits = sentence_sets.read({"train": source.path}, tagged_files.Layout())
-    tag_set = sentence_sets.find_tags(
+    splits = sentence_windows.read({"train": source.path}, tagged_files.Layout())
+    tag_set = sentence_windows.find_tags(
         splits["train"], names=(), scheme="auto", head=None
     )
-    data = sentence_sets.load(
+    data = sentence_windows.load(
         splits,
         tag_set,
         source.tokenizer,
@@ -178,10 +178,7 @@ def questions(source):
         doc_stride=length // 3,
         max_query_length=length // 6,
     )
-    split = context_windows.QuestionSplit(
-        source.path, windows.packed, answered, windows
-    )
-    examples = split.examples()
+    examples = windows.examples()
     return examples.packed, examples.targets, None
 
 

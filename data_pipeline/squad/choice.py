@@ -75,12 +75,12 @@ class Answers(NamedTuple):
 
 
 def lay_out(
-    questions: files.Questions,
-    windows: context_windows.ContextWindows,
+    windows: context_windows.QuestionSplit,
     length: int,
     tokenizer: base.Tokenizer | None = None,
 ) -> Inputs:
     """Rows of `length` tokens; with the tokenizer of the windows there are places."""
+    questions = windows.questions
     input_ids = places = None
     if tokenizer:
         places = _places(questions.contexts, windows, length, tokenizer)

@@ -56,8 +56,8 @@ def decide(
     """
     length = logits["start_logits"].shape[1]
     places_by = tokenizer if settings.aligner == "words" else None
-    inputs = choice.lay_out(data.questions, data.windows, length, places_by)
-    is_read = np.arange(length) < data.windows.packed.lengths[:, np.newaxis]
+    inputs = choice.lay_out(data, length, places_by)
+    is_read = np.arange(length) < data.packed.lengths[:, np.newaxis]
     start, end = (
         logits[name] if pad_to else np.where(is_read, logits[name], -np.inf)
         for name in ("start_logits", "end_logits")

@@ -19,7 +19,7 @@ import numpy as np
 from contract import atomic_files, errors, file_names
 from contract import outcomes as outcomes_lib
 from data_pipeline.tables import text_rows
-from data_pipeline.tagging import files, schemes, split
+from data_pipeline.tagging import files, schemes, windows
 
 Tags = Sequence[Sequence[str]]  # of each sentence
 _NO_TYPE = "_"  # the name of spans whose tags have no type
@@ -48,7 +48,7 @@ class Scored:
 
 
 def decide(
-    data: split.SentenceSplit,
+    data: windows.SentenceSplit,
     outputs: Mapping[str, np.ndarray],
     tag_set: schemes.TagNames,
 ) -> Scored:
@@ -57,10 +57,10 @@ def decide(
     `outputs` holds "ids", int, and "probabilities", float, both [N, S], of the
     likeliest tag of each token; and "losses", float, where the right ones are known.
     """
-    windows, scheme = data.windows, tag_set.scheme
-    tags = tag_set.decode(windows.by_sentence(windows.by_word(outputs["ids"])))
-    probabilities = windows.by_sentence(windows.by_word(outputs["probabilities"]))
-    losses = windows.by_word(outputs["losses"]) if "losses" in outputs else None
+    scheme = tag_set.scheme
+    tags = tag_set.decode(data.by_sentence(data.by_word(outputs["ids"])))
+    probabilities = data.by_sentence(data.by_word(outputs["probabilities"]))
+    losses = data.by_word(outputs["losses"]) if "losses" in outputs else None
     gold = data.sentences.tags
     if not gold:
         return Scored(tags, probabilities, {}, {}, losses)
@@ -128,7 +128,7 @@ def score_types(gold: Tags, predicted: Tags, scheme: str) -> dict[str, dict[str,
 
 
 def outcomes(
-    name: str, data: split.SentenceSplit, scored: Scored, scheme: str
+    name: str, data: windows.SentenceSplit, scored: Scored, scheme: str
 ) -> outcomes_lib.Outcomes | None:
     """The outcomes of the split `name`; None where the right tags are unknown.
 
@@ -141,7 +141,7 @@ def outcomes(
     pairs = list(zip(gold, scored.tags, strict=True))
     shown = [_differing(*row) for row in zip(words, gold, scored.tags, strict=True)]
     counts = _counts(pairs, scheme)
-    splits = data.windows.word_splits
+    splits = data.word_splits
     decisions = _decisions(gold, scored)
     return outcomes_lib.Outcomes(
         split=name,

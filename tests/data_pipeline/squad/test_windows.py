@@ -241,7 +241,7 @@ def data(tmp_path_factory):
 
 
 def right_logits(data, length=24):
-    ids = padding.grids(data.windows.packed, length)["input_ids"]
+    ids = padding.grids(data.packed, length)["input_ids"]
     signs = [SIGN_VOCAB.index(sign) for sign in tiny_questions.SIGNS]
     logits = np.where(np.isin(ids, signs), 9.0, -9.0).astype(np.float32)
     return {"start_logits": logits, "end_logits": logits.copy()}
@@ -263,7 +263,7 @@ def test_withheld_answers_count_for_the_best_threshold(tmp_path):
 
 def test_padding_takes_no_place_unless_all_windows_are_padded_alike(data):
     logits = right_logits(data)
-    is_padding = np.arange(24) >= data.windows.packed.lengths[:, None]
+    is_padding = np.arange(24) >= data.packed.lengths[:, None]
     assert is_padding.sum(axis=1).min() >= 3  # as many as are kept
     for values in logits.values():
         values[is_padding] = 20.0
@@ -304,7 +304,7 @@ def test_digest_tells_data_apart(tmp_path):
 def test_windows_are_named_by_question(tmp_path, capsys):
     path = tiny_questions.version_1(tmp_path / "train.json", 3, start=15)
     data = load(path, files.read_for_training)
-    questions = [data.questions.ids[i] for i in data.windows.question_index]
+    questions = [data.questions.ids[i] for i in data.question_index]
     assert len(set(questions)) == 3 and len(questions) == 6
     names = data.names(np.arange(6))
     assert sorted(names) == [
@@ -312,7 +312,7 @@ def test_windows_are_named_by_question(tmp_path, capsys):
         for number in (15, 16, 17)
         for part in (1, 2)
     ]
-    mean = data.windows.packed.lengths.mean()
+    mean = data.packed.lengths.mean()
     assert capsys.readouterr().out == (
         f"dev: 3 questions from {path}, 6 windows, {mean:.1f} tokens on average, "
         f"{data.packed.num_truncated} questions cut to 4\n"

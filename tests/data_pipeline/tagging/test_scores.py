@@ -99,7 +99,7 @@ def collect(given=GIVEN, tags=TAGS, scheme="BIO"):
     counts = [len(words) for words in WORDS]
     data = types.SimpleNamespace(
         sentences=types.SimpleNamespace(words=WORDS, tags=given),
-        windows=types.SimpleNamespace(word_splits=np.cumsum([0, *counts])),
+        word_splits=np.cumsum([0, *counts]),
     )
     losses = np.array([0.3, 3.0, 0.0, 0.1, 0.5, 2.0])
     probabilities = [[0.9] * count for count in counts]
