@@ -115,10 +115,9 @@ def best_tags(model):
 
 def predict(tag_set, data, tagged, settings, _):
     """Writes predictions in both forms; returns scores, if any."""
-    predicted = tagged.tags, tagged.probabilities, tag_set.scheme
     if settings.writes:
         paths = scores.write_all(
-            settings.output_dir, data["test"].sentences, *predicted
+            settings.output_dir, data["test"].sentences, tagged, tag_set.scheme
         )
         print("\n".join(f"predictions: {path}" for path in paths))
     return tagged.results("test")

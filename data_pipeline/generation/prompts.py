@@ -87,16 +87,13 @@ def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
 
 def _read_file(path: str) -> Iterator[Prompt]:
     if path == STANDARD_INPUT:
-        stream = io.TextIOWrapper(sys.stdin.buffer, "utf-8", newline="\n")
         try:
-            lines = list(enumerate(stream, start=1))
+            text = sys.stdin.buffer.read().decode("utf-8")
         except UnicodeDecodeError as error:
             raise errors.InputError(
                 f"standard input is not UTF-8 ({error.reason}); convert it by iconv"
             ) from error
-        finally:
-            stream.detach()
-        for number, line in lines:
+        for number, line in enumerate(io.StringIO(text, newline="\n"), start=1):
             yield Prompt(line.rstrip("\r\n"), f"standard input:{number}")
     else:
         for text, place in text_rows.texts(path, _KEYS):

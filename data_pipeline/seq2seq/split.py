@@ -105,28 +105,24 @@ class PairSplit(splits.Split):
 
     def announcement(self, split: str, columns: str, tokenizer: base.Tokenizer) -> str:
         """A line on what was read: how much, how long, and what was cut or unknown."""
-        sources, targets = (
-            unknown_words.describe(
-                f"{self.path}, {name}", tokenizer, unknown_words.count(tokenizer, ids)
-            )
-            for name, ids in (
-                ("sources", self.packed.tokens),
-                ("targets", () if self.target_ids is None else self.target_ids),
-            )
-        )
-        parts = [
+
+        def unknown(name, ids):
+            counts = unknown_words.count(tokenizer, ids)
+            return unknown_words.describe(f"{self.path}, {name}", tokenizer, counts)
+
+        text = (
             f"{split}: {len(self)} {'pairs' if self.has_targets else 'sources'} from "
             f"{self.path} ({columns}); sources of {self.packed.lengths.mean():.1f} "
             f"tokens on average, {self.packed.num_truncated} cut to "
-            f"{self.limits.max_source_length}{sources}"
-        ]
-        if self.target_splits is not None:
-            parts.append(
-                f"targets of {np.diff(self.target_splits).mean():.1f}, "
-                f"{self.num_cut_targets} cut to {self.limits.max_target_length}"
-                f"{targets}"
-            )
-        return "; ".join(parts)
+            f"{self.limits.max_source_length}{unknown('sources', self.packed.tokens)}"
+        )
+        if self.target_splits is None:
+            return text
+        return (
+            f"{text}; targets of {np.diff(self.target_splits).mean():.1f}, "
+            f"{self.num_cut_targets} cut to {self.limits.max_target_length}"
+            f"{unknown('targets', self.target_ids)}"
+        )
 
     @property
     def has_targets(self) -> bool:
@@ -194,42 +190,45 @@ def load(
     return splits_read
 
 
-class _Chunk(NamedTuple):
-    """Some rows as ids."""
-
-    packed: packing.Packed
-    targets: tf.RaggedTensor | None  # with end tokens, int32 [B, (T)]
-    num_cut: int
-    spelled: list[str]
-
-
 def _read(rows, tokenizer, tokens, limits, *, keeps_texts):
-    chunks: list[_Chunk] = []
+    packed: list[packing.Packed] = []
     lines: list[int] = []
     sources: list[str] = []
     targets: list[str] = []
+    spelled: list[str] = []
+    target_ids: list[tf.RaggedTensor] = []
+    num_cut_targets = 0
     for pairs in _in_chunks(rows):
-        chunks.append(
-            _encode(rows, pairs, tokenizer, tokens, limits, spells=keeps_texts)
-        )
+        packed.append(_encode_sources(rows.path, pairs, tokenizer, limits))
         lines += [pair.line for pair in pairs]
         if keeps_texts:
             sources += [pair.source for pair in pairs]
-            targets += [pair.target for pair in pairs if pair.target is not None]
+        if not rows.has_targets:
+            continue
+        texts = tf.constant([pair.target for pair in pairs], tf.string)
+        ids = tokenizer.tokenize(texts)
+        lengths = ids.row_lengths().numpy()
+        _refuse_empty(rows.path, pairs, lengths, text_pairs.TARGET)
+        num_cut_targets += int(np.sum(lengths + 1 > limits.max_target_length))
+        ids = append_eos(ids, tokens, limits.max_target_length)
+        target_ids.append(ids.with_values(tf.cast(ids.values, features.INTEGER)))
+        if keeps_texts:
+            targets += [pair.target for pair in pairs]
+            spelled += [t.decode() for t in graph.spell(tokenizer, texts).numpy()]
     ids = splits = None
     if rows.has_targets:
-        with_eos = tf.concat([chunk.targets for chunk in chunks], axis=0)
+        with_eos = tf.concat(target_ids, axis=0)
         ids, splits = with_eos.values.numpy(), with_eos.row_splits.numpy()
     return PairSplit(
         path=rows.path,
         lines=np.array(lines, np.int64),
-        packed=packing.concatenate([chunk.packed for chunk in chunks]),
+        packed=packing.concatenate(packed),
         target_ids=ids,
         target_splits=splits,
-        num_cut_targets=sum(chunk.num_cut for chunk in chunks),
+        num_cut_targets=num_cut_targets,
         sources=tuple(sources),
         target_texts=tuple(targets),
-        spelled=tuple(itertools.chain.from_iterable(c.spelled for c in chunks)),
+        spelled=tuple(spelled),
         tokens=tokens,
         limits=limits,
     )
@@ -245,28 +244,14 @@ def _in_chunks(rows: text_pairs.PairRows) -> Iterator[list[text_pairs.Pair]]:
             report(done, None)
 
 
-def _encode(rows, pairs, tokenizer, tokens, limits, *, spells) -> _Chunk:
+def _encode_sources(path, pairs, tokenizer, limits) -> packing.Packed:
     sources = tf.constant([pair.source for pair in pairs], tf.string)
-    sequences, lengths, counts = graph.pack(
+    tokens, first_lengths, lengths = graph.pack(
         tokenizer, sources, limits.max_source_length
     )
-    _refuse_empty(rows.path, pairs, counts.numpy() - 2, text_pairs.SOURCE)
-    cut = int(np.sum(counts.numpy() > limits.max_source_length))
-    packed = dataclasses.replace(packing.unpad(sequences, lengths), num_truncated=cut)
-    if not rows.has_targets:
-        return _Chunk(packed, None, 0, [])
-    texts = tf.constant([pair.target for pair in pairs], tf.string)
-    ids = tokenizer.tokenize(texts)
-    counts = ids.row_lengths().numpy()
-    _refuse_empty(rows.path, pairs, counts, text_pairs.TARGET)
-    with_eos = append_eos(ids, tokens, limits.max_target_length)
-    spelled = graph.spell(tokenizer, texts).numpy() if spells else ()
-    return _Chunk(
-        packed,
-        with_eos.with_values(tf.cast(with_eos.values, features.INTEGER)),
-        int(np.sum(counts + 1 > limits.max_target_length)),
-        [text.decode("utf-8") for text in spelled],
-    )
+    _refuse_empty(path, pairs, lengths.numpy() - 2, text_pairs.SOURCE)
+    cut = int(np.sum(lengths.numpy() > limits.max_source_length))
+    return dataclasses.replace(packing.unpad(tokens, first_lengths), num_truncated=cut)
 
 
 def _refuse_empty(path, pairs, counts, role):

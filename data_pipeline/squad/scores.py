@@ -263,14 +263,10 @@ def outcomes(
         return {name: 100.0 * float(mean) for name, mean in means.items()}
 
     confidences = map(_probability, predicted, n_best)
+    contexts = [questions.contexts[index] for index in questions.context_index]
     return outcomes_lib.Outcomes(
         split=name,
-        texts=[
-            (text, questions.contexts[index])
-            for text, index in zip(
-                questions.texts, questions.context_index, strict=True
-            )
-        ],
+        texts=list(zip(questions.texts, contexts, strict=True)),
         expected=[_shown(texts) for texts in gold],
         predicted=[_shown([text]) for text in predicted],
         is_correct=exacts > 0,

@@ -359,9 +359,8 @@ def load(
 def write_records(directory: str, data: QuestionSplit, max_seq_length: int) -> None:
     """Writes train.tf_record where there are targets, else eval.tf_record.
 
-    As the original's FeatureWriter: unique_ids and the three inputs; for training also
-    start_positions, end_positions and is_impossible. Nothing where tokens are rows of
-    characters, for which that format has no place.
+    They are those of the original's FeatureWriter, which has no place for tokens that
+    are rows of characters: then there is no file.
     """
     if data.packed.tokens.ndim > 1:
         return

@@ -127,9 +127,7 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
     elif file_format == "jsonl":
         rows = _objects(path, layout.tag_names)
     else:
-        columns = _find_columns(
-            path, layout.word_column, layout.tag_column, tags_required=tags_required
-        )
+        columns = _find_columns(path, layout, tags_required=tags_required)
         separator, header = columns.separator, columns.header
         rows = _column_sentences(path, columns)
     read_rows = list(rows)
@@ -156,9 +154,7 @@ def _format(path: str, file_format: str) -> str:
     if file_format != "auto":
         if file_format not in FORMATS:
             known = ", ".join(("auto", *FORMATS))
-            raise errors.InputError(
-                f"--file_format={file_format} is not one of {known}"
-            )
+            raise errors.InputError(f"--file_format={file_format} is none of {known}")
         return file_format
     name = path.lower().removesuffix(".gz")
     if name.endswith("seq.in") or remote_files.is_dir(path):
@@ -233,9 +229,7 @@ def _cells(line: str, separator: str = " ") -> list[str]:
     return _CELL.findall(line)
 
 
-def _find_columns(
-    path: str, word_column: int, tag_column: int, *, tags_required: bool
-) -> _Columns:
+def _find_columns(path: str, layout: Layout, *, tags_required: bool) -> _Columns:
     """Reads a whole file to find its columns: only its end decides on "#".
 
     A tag column that is missing, or is the words', means that there are no tags.
@@ -252,16 +246,18 @@ def _find_columns(
     place = f"{path}:{number}"
     separator = "\t" if "\t" in line else " "
     num_columns = len(_cells(line, separator))
-    word, tag = (_position(c, num_columns) for c in (word_column, tag_column))
+    word = _position(layout.word_column, num_columns)
+    tag = _position(layout.tag_column, num_columns)
     if word is None:
         raise errors.InputError(
-            f"{place}: {num_columns} columns; --word_column={word_column} is not there"
+            f"{place}: {num_columns} columns; there is no "
+            f"--word_column={layout.word_column}"
         )
     tag = None if tag == word else tag
     if tag is None and tags_required:
         raise errors.InputError(
             f"{place}: {num_columns} columns; besides the words' there is no "
-            f"--tag_column={tag_column}; give each line a word and its tag"
+            f"--tag_column={layout.tag_column}; give each line a word and its tag"
         )
     is_conllu = num_columns >= _CONLLU_COLUMNS and bool(_CONLLU_ROW.match(line))
     columns = _Columns(separator, num_columns, number, word, tag, set(), is_conllu)

@@ -197,11 +197,7 @@ def _lone_tag_warning(decisions: outcomes_lib.Decisions) -> str | None:
 
 
 def write_all(
-    directory: str,
-    sentences: files.Sentences,
-    tags: Tags,
-    probabilities: Sequence[Sequence[float]],
-    scheme: str,
+    directory: str, sentences: files.Sentences, scored: Scored, scheme: str
 ) -> list[str]:
     """Writes the files of `tag_lines` and `span_lines`, or neither; returns paths."""
     ending, _ = _FORMS[sentences.file_format]
@@ -209,8 +205,10 @@ def write_all(
     spans_file = os.path.join(directory, file_names.TEST_PREDICTIONS)
     atomic_files.write(
         {
-            tags_file: tag_lines(sentences, tags),
-            spans_file: span_lines(sentences, tags, probabilities, scheme),
+            tags_file: tag_lines(sentences, scored.tags),
+            spans_file: span_lines(
+                sentences, scored.tags, scored.probabilities, scheme
+            ),
         }
     )
     return [tags_file, spans_file]
@@ -229,11 +227,9 @@ def tag_lines(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
 
 
 def _with_column(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
-    tag_of_line = {
-        line: tag
-        for sentence_lines, sentence_tags in zip(sentences.lines, tags, strict=True)
-        for line, tag in zip(sentence_lines, sentence_tags, strict=True)
-    }
+    flat_lines = itertools.chain.from_iterable(sentences.lines)
+    flat_tags = itertools.chain.from_iterable(tags)
+    tag_of_line = dict(zip(flat_lines, flat_tags, strict=True))
     for number, line in text_rows.lines(sentences.path):
         line = line.rstrip("\r")
         if number in tag_of_line:

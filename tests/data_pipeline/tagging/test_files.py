@@ -102,7 +102,7 @@ def test_files_without_tags(read_text):
     ("text", "layout", "message"),
     [
         ("Ada\n", {}, ":1: 1 columns; besides the words' there is no --tag_column=-1"),
-        ("a O\n", {"word_column": 2}, ":1: 2 columns; --word_column=2 is not there"),
+        ("a O\n", {"word_column": 2}, ":1: 2 columns; there is no --word_column=2"),
         ("a O\n", {"tag_column": 3}, "there is no --tag_column=3"),
         ("a O\n\n#berlin b\n#b\n", {}, ":4: 1 columns, line 1 has 2"),
         ("a\tO\nb O\n", {}, ":2: 1 columns, line 1 has 2; give both as many"),
@@ -232,7 +232,7 @@ def test_formats_are_recognised(read_text):
     assert read_text("{ O\na O\n").words == [["{", "a"]]
     text = as_lines({"words": ["a"], "tags": ["O"]})
     assert read_text(text, file_format="conll", tags_required=False).num_words == 1
-    with pytest.raises(ValueError, match="--file_format=csv is not one of auto, conll"):
+    with pytest.raises(ValueError, match="--file_format=csv is none of auto, conll"):
         read_text("a O\n", file_format="csv")
 
 
