@@ -160,15 +160,14 @@ def run(windows: Sequence[Window], score: Score, batch_size: int) -> list[Scores
     for part in progress.slices(len(windows), batch_size, "scoring: windows"):
         chosen = order[part]
         batch = [windows[place] for place in chosen]
-        losses, hits = score(pad([window.ids for window in batch]))
+        losses, hits = score(_padded([window.ids for window in batch]))
         for row, (place, window) in enumerate(zip(chosen, batch, strict=True)):
             scored = slice(window.first - 1, len(window.ids) - 1)
             results[place] = Scores(losses[row, scored], hits[row, scored] > 0.5)
     return results
 
 
-def pad(rows: Sequence[Sequence[int]]) -> dict[str, tf.Tensor]:
-    """Features of rows of ids, padded to the right."""
+def _padded(rows: Sequence[Sequence[int]]) -> dict[str, tf.Tensor]:
     lengths = np.array([len(ids) for ids in rows])
     ids = np.zeros((len(rows), lengths.max()), features.INTEGER)
     mask = np.arange(ids.shape[1]) < lengths[:, np.newaxis]

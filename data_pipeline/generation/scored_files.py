@@ -426,9 +426,9 @@ def label_words(spec: Sequence[str], label_set: labels.Labels) -> tuple[str, ...
     for pair in spec:
         name, equals, word = pair.partition("=")
         if not equals or name not in words or not word.strip():
+            hint = label_files.closest(name, label_set.names)
             raise errors.InputError(
-                f"--label_words: {pair!r} is no LABEL=WORDS of "
-                f"{', '.join(label_set.names)}{label_files.closest(name, words)}"
+                f"--label_words: {pair!r} is no LABEL=WORDS of a label{hint}"
             )
         words[name] = word
     label_files.check_distinct(words.values(), "label")

@@ -213,7 +213,7 @@ def _read(rows, tokenizer, tokens, limits, *, keeps_texts):
         ids = append_eos(ids, tokens, limits.max_target_length)
         target_ids.append(ids.with_values(tf.cast(ids.values, features.INTEGER)))
         if keeps_texts:
-            targets += [pair.target for pair in pairs]
+            targets += [pair.target for pair in pairs if pair.target is not None]
             spelled += [t.decode() for t in graph.spell(tokenizer, texts).numpy()]
     ids = splits = None
     if rows.has_targets:

@@ -410,11 +410,11 @@ def _objects(path: str, names: Sequence[str]) -> Iterator[Sentence]:
         print(f"{path}: reads {wording.listing(read)}, not {wording.listing(others)}")
 
 
-def _tags_key(row: dict[str, Any]) -> str:
+def _tags_key(row: Mapping[str, Any]) -> str:
     return next((key for key in _TAGS_KEYS if row.get(key) is not None), "")
 
 
-def spans_key(row: dict[str, Any]) -> str:
+def spans_key(row: Mapping[str, Any]) -> str:
     """The key of the spans of a row's text; "" where it has none, or tags."""
     if _tags_key(row) or not isinstance(row.get("text"), str):
         return ""

@@ -243,22 +243,20 @@ class TagNames:
             is_known = bool(types_of([name], self.scheme) & known_types)
             if not is_training and (accepts_unknown or is_known):
                 return features.IGNORED
-            raise self._error(sentences.tag_path, line, name, is_known)
+            place = f"{sentences.tag_path}:{line}"
+            if is_known:
+                raise errors.InputError(
+                    f"{place}: --labels lacks {name!r:.80} of {self.scheme}; add it, "
+                    "or leave the flag out to have every tag of each type"
+                )
+            raise errors.InputError(
+                f"{place}: tag {name!r:.80} is not one of {wording.listing(self.names)}"
+                f"{label_files.closest(name, self.names)}; train with all --labels, or "
+                "score it as wrong by --accept_unknown_tags"
+            )
 
         ids_of_words = itertools.starmap(tag_id, sentences.tagged_words())
         return np.fromiter(ids_of_words, features.INTEGER)
-
-    def _error(self, path: str, line: int, tag: str, is_known: bool) -> ValueError:
-        if is_known:
-            return errors.InputError(
-                f"{path}:{line}: --labels lacks {tag!r:.80} of {self.scheme}; add it, "
-                "or leave the flag out to have every tag of each type"
-            )
-        return errors.InputError(
-            f"{path}:{line}: tag {tag!r:.80} is not one of "
-            f"{wording.listing(self.names)}{label_files.closest(tag, self.names)}; "
-            "train with all --labels, or score it as wrong by --accept_unknown_tags"
-        )
 
     def decode(self, ids: Iterable[Sequence[int]]) -> list[list[str]]:
         """The tags of sentences from the ids of their words, repaired."""
