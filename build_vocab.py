@@ -31,13 +31,13 @@ import joblib
 from absl import logging
 
 from contract import atomic_files, errors, file_names
+from data_pipeline import engines
 from data_pipeline.tables import file_patterns
 from data_pipeline.text import bpe_files, elmo, normalization, wordpiece
 from data_pipeline.vocabularies import (
     byte_ranges,
     learn_bpe,
     learn_wordpiece,
-    processes,
     word_counts,
 )
 from modeling.checkpoints import pretrained
@@ -142,7 +142,7 @@ def write(tokenizer, config):
 def main(_):
     command_line.quiet_libraries()
     num_workers = FLAGS.num_workers or joblib.cpu_count()
-    with errors.explained(), processes.start(num_workers) as executor:
+    with errors.explained(), engines.start_workers(num_workers) as executor:
         files = byte_ranges.find_files(FLAGS.input_file)
         vocabulary_flags.check_kind()
         config = base_config()

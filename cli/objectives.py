@@ -9,11 +9,14 @@ from cli import model_flags, networks, pretraining_flags, run_flags
 from contract import errors
 from data_pipeline.extraction import graph
 from data_pipeline.pretraining import batches as record_batches
-from data_pipeline.pretraining import cloze, masking
-from data_pipeline.pretraining.denoising import batches as denoising_batches
-from data_pipeline.pretraining.denoising import corruptions
-from data_pipeline.pretraining.streams import batches as stream_batches
-from data_pipeline.pretraining.streams import files as sentence_files
+from data_pipeline.pretraining import (
+    cloze,
+    corruptions,
+    denoising_batches,
+    masking,
+    stream_batches,
+    word_streams,
+)
 from modeling import losses, models, pretrainers, replaced
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.elmo import objective as both_directions
@@ -87,7 +90,7 @@ def left_to_right(config, tokenizer, files):
 
 def bidirectional_lm(config, tokenizer, files):
     """Each word from those before it, and apart from that from those after it."""
-    words = sentence_files.WordIds(tokenizer)
+    words = word_streams.WordIds(tokenizer)
     config = pretraining_flags.streams_config(config, words.count)
     sentences = stream_batches.load(
         pretraining_flags.files(),

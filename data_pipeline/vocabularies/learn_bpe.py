@@ -1,5 +1,6 @@
 """Learns a byte-level vocabulary as GPT-2's from counted pieces of a corpus."""
 
+import collections
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +14,7 @@ from data_pipeline.vocabularies import word_counts
 
 # A pair that occurs once is no pattern.
 MIN_FREQUENCY = 2
-_BLOCK_CHARS = 1 << 16
+_BLOCK_WORDS = 1 << 13
 # Of running text, which the library counts anew; it takes most of a minute.
 MAX_CHARS = 1 << 28
 
@@ -72,16 +73,6 @@ def _running_text(words: Mapping[str, int]) -> Iterator[str]:
 
     The library counts what it learns from by itself, and takes no counts.
     """
-    begun: list[str] = []
-    num_chars = 0
-    for word, count in words.items():
-        at_once = max(_BLOCK_CHARS // (len(word) + 1), 1)
-        while count:
-            times = min(count, at_once)
-            begun.append(" ".join([word] * times))
-            num_chars += times * (len(word) + 1)
-            count -= times
-            if num_chars >= _BLOCK_CHARS:
-                yield " ".join(begun)
-                begun, num_chars = [], 0
-    yield " ".join(begun)
+    running = collections.Counter(words).elements()
+    while block := list(itertools.islice(running, _BLOCK_WORDS)):
+        yield " ".join(block)

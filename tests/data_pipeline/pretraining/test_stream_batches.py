@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.pretraining.streams import batches as stream_batches
-from data_pipeline.pretraining.streams import files as sentence_files
-from data_pipeline.pretraining.streams import rows as stream_rows
+from data_pipeline.pretraining import stream_batches, word_streams
 from data_pipeline.text import elmo
 from tests import elmo_streams, tiny_elmo
 
-GOLDEN = pathlib.Path(__file__).parents[3] / "golden" / "elmo"
+GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "elmo"
 DIRECTIONS = (("forward", ""), ("backward", "_reverse"))
 ROWS, UNROLL = 4, 5
 
@@ -21,7 +19,7 @@ ROWS, UNROLL = 4, 5
 @pytest.fixture(scope="module")
 def words():
     vocab = ("<S>", "</S>", "<UNK>", *tiny_elmo.WORDS)
-    return sentence_files.WordIds(elmo.ElmoTokenizer(vocab))
+    return word_streams.WordIds(elmo.ElmoTokenizer(vocab))
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +56,7 @@ def assert_equal(actual, expected):
 def test_batches_are_the_originals():
     record = elmo_streams.record()
     vocab = elmo.read_vocab(str(GOLDEN / "vocab.txt"))
-    words = sentence_files.WordIds(elmo.ElmoTokenizer(vocab))
+    words = word_streams.WordIds(elmo.ElmoTokenizer(vocab))
     specs = {"input_file": str(GOLDEN / "train_text.txt")}
     sets = stream_batches.load(specs, words, steps_per_batch=6)
     for number, actual in enumerate(arrays(sets.evaluation_batches(2, 3))):
@@ -87,10 +85,10 @@ def test_batches_from_any_step_on_are_those_of_the_whole_run(sets):
 
 def test_epoch_has_each_sentence_once_in_each_direction(sets):
     lengths = sets.train.lengths
-    everything = sorted(stream_rows.in_order(lengths))
+    everything = sorted(word_streams.in_order(lengths))
     orders = []
     for direction in (1, 2):
-        sentences = stream_rows.shuffle(lengths, 3, direction)
+        sentences = word_streams.shuffle(lengths, 3, direction)
         epochs = [[next(sentences) for _ in everything] for _ in range(2)]
         assert [sorted(epoch) for epoch in epochs] == [everything] * 2
         assert epochs[0] != epochs[1]
@@ -158,7 +156,7 @@ def test_long_sentence_goes_on_and_empty_lines_are_counted(tmp_path, words):
 def test_words_are_found_as_the_tokenizer_finds_them(tmp_path):
     (tmp_path / "a.txt").write_text("It rains, often.\n\nBoats\n", "utf-8")
     tokenizer = elmo.ElmoTokenizer(["<S>", "</S>", "<UNK>"], "punctuation")
-    words = sentence_files.WordIds(tokenizer)
+    words = word_streams.WordIds(tokenizer)
     sets = stream_batches.load(
         {"input_file": str(tmp_path / "a.txt")}, words, steps_per_batch=10
     )
@@ -207,13 +205,13 @@ def test_changed_text_is_explained(tmp_path, words):
 
 def test_words_to_predict_need_a_vocabulary():
     for tokenizer in (None, elmo.ElmoTokenizer()):
-        with pytest.raises(ValueError, match="--vocab_file is missing; its words"):
-            sentence_files.WordIds(tokenizer)
+        with pytest.raises(ValueError, match="--vocab_file is missing; make one"):
+            word_streams.WordIds(tokenizer)
 
 
 def test_a_repeated_word_counts_as_a_line_of_the_vocabulary():
     """Its id is that of the last line, so the softmax has a row for each line."""
-    words = sentence_files.WordIds(
+    words = word_streams.WordIds(
         elmo.ElmoTokenizer(("<S>", "</S>", "<UNK>", "a", "b", "a"))
     )
     assert words.count == 6

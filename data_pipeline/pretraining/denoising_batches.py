@@ -15,8 +15,7 @@ import tensorflow as tf
 from contract import errors, features, wording
 from data_pipeline.batches import padding
 from data_pipeline.pretraining import batches as record_batches
-from data_pipeline.pretraining import source
-from data_pipeline.pretraining.denoising import corruptions, noise
+from data_pipeline.pretraining import corruptions
 from data_pipeline.text import base, wordpiece
 
 _UNUSED = re.compile(r"\[unused\d+\]")
@@ -36,16 +35,9 @@ class Corruptor:
     width: int  # W
 
     @property
-    def source_length(self) -> int:
-        """Tokens of the longest source that can be, [CLS] and [SEP] included."""
-        longest = corruptions.max_lengths(self.width, self.rule)
-        return longest.source + corruptions.AROUND_SOURCE
-
-    @property
-    def target_length(self) -> int:
-        """Tokens of the longest target that can be, its end included."""
-        longest = corruptions.max_lengths(self.width, self.rule)
-        return longest.target + corruptions.AFTER_TARGET
+    def lengths(self) -> tuple[int, int]:
+        """The most tokens of a source and of a target, with those around them."""
+        return _lengths(self.width, self.rule)
 
     def features(
         self, input_ids: np.ndarray, input_mask: np.ndarray, uniform: np.ndarray
@@ -62,19 +54,18 @@ class Corruptor:
         """
         is_record = input_mask.any(axis=1)
         is_text = ~np.isin(input_ids, self.around_source)
-        texts = noise.keep(input_ids, is_text & (input_mask > 0))
+        ids, lengths = corruptions.keep(input_ids, is_text & (input_mask > 0))
         # Records of other programs may hold longer texts.
-        texts = noise.Texts(
-            texts.ids[:, : self.width], np.minimum(texts.lengths, self.width)
-        )
+        texts = corruptions.Texts(ids[:, : self.width], np.minimum(lengths, self.width))
         sources, targets = corruptions.corrupt(
             texts, self.rule, self.noise_tokens, uniform
         )
+        longest_source, longest_target = self.lengths
         source_ids, input_mask = self._framed(
-            sources, self.around_source, is_record, self.source_length
+            sources, self.around_source, is_record, longest_source
         )
         labels, decoder_mask = self._framed(
-            targets, (self.tokens.end,), is_record, self.target_length
+            targets, (self.tokens.end,), is_record, longest_target
         )
         arrays = {
             features.INPUT_IDS: source_ids,
@@ -98,50 +89,10 @@ class Corruptor:
         is_real = np.arange(length) < lengths[:, None]
         return np.where(is_real, ids[:, :length], self.tokens.padding), is_real
 
-    def corrupt(
-        self,
-        dataset: tf.data.Dataset,
-        *,
-        rows: slice,
-        batch_size: int,
-        seed: int,
-        start_step: int = 0,
-    ) -> tf.data.Dataset:
-        """`features` of batches of records, and decoder_input_ids int32 [N, T].
-
-        A host has these rows. What is drawn follows from seed, step and row, for which
-        it is drawn for all rows of a batch: all hosts together have the batches that
-        one would have.
-        """
-
-        def corrupt(step, input_ids, input_mask):
-            random = np.random.default_rng([seed, int(step)])
-            uniform = corruptions.draw(batch_size, self.width, self.rule, random)
-            arrays = self.features(input_ids, input_mask, uniform[rows])
-            return [arrays[name] for name in _NAMES]
-
-        count = rows.stop - rows.start
-        lengths = dict.fromkeys(features.ENCODER_INPUTS, self.source_length)
-        lengths |= dict.fromkeys(_TARGET_FEATURES, self.target_length)
-
-        def to_features(step, batch):
-            read = [batch[name] for name in (features.INPUT_IDS, features.INPUT_MASK)]
-            values = tf.numpy_function(corrupt, [step, *read], [tf.int32] * len(_NAMES))
-            batch = {
-                name: tf.ensure_shape(value, [count, lengths[name]])
-                for name, value in zip(_NAMES, values, strict=True)
-            }
-            is_real = batch[features.DECODER_MASK] > 0
-            read = padding.shift_right(batch[features.LABELS], is_real, self.tokens)
-            return {**batch, features.DECODER_INPUT_IDS: read}
-
-        numbered = dataset.enumerate(start_step)
-        return numbered.map(to_features, num_parallel_calls=1).prefetch(2)
-
 
 @dataclasses.dataclass(frozen=True)
 class DenoisingSets(record_batches.RecordSets):
-    """Records with noise, as batches of Corruptor.corrupt.
+    """Records with noise, as batches of Corruptor.features and decoder_input_ids.
 
     The texts of each epoch have other noise, and held-out ones have always the same.
     """
@@ -149,48 +100,49 @@ class DenoisingSets(record_batches.RecordSets):
     train_corruptor: Corruptor
     held_out_corruptor: Corruptor
 
-    def training_batches(
-        self,
-        batch_size: int,
-        seed: int,
-        start_step: int,
-        num_steps: int,
-        context: tf.distribute.InputContext = source.ONE_HOST,
-    ) -> tf.data.Dataset:
-        return self.train_corruptor.corrupt(
-            super().training_batches(batch_size, seed, start_step, num_steps, context),
-            rows=source.rows_of_host(batch_size, context),
-            batch_size=batch_size,
-            seed=seed,
-            start_step=start_step,
-        )
+    def _with_noise(self, records, batches, rows, batch_size, seed, start_step):
+        """Sources and targets; rows that fill the last batch are padding alone.
 
-    def evaluation_batches(
-        self,
-        batch_size: int,
-        num_batches: int | None,
-        context: tf.distribute.InputContext = source.ONE_HOST,
-    ) -> tf.data.Dataset:
-        """Rows that fill the last batch are padding alone."""
-        return self.held_out_corruptor.corrupt(
-            super().evaluation_batches(batch_size, num_batches, context),
-            rows=source.rows_of_host(batch_size, context),
-            batch_size=batch_size,
-            seed=record_batches.EVALUATION_SEED,
-        )
+        Noise follows from seed, step and row, and is drawn for all rows of a batch: all
+        hosts together have the batches that one would have.
+        """
+        is_train = records == self.train
+        corruptor = self.train_corruptor if is_train else self.held_out_corruptor
 
-    @property
-    def lengths(self) -> tuple[int, int]:
-        """The most tokens of a source and of a target: positions of the network."""
-        both = self.train_corruptor, self.held_out_corruptor
-        return max(c.source_length for c in both), max(c.target_length for c in both)
+        def add_noise(step, input_ids, input_mask):
+            random = np.random.default_rng([seed, int(step)])
+            uniform = corruptions.draw(batch_size, corruptor.width, random)
+            arrays = corruptor.features(input_ids, input_mask, uniform[rows])
+            return [arrays[name] for name in _NAMES]
+
+        count = rows.stop - rows.start
+        longest_source, longest_target = corruptor.lengths
+        lengths = dict.fromkeys(features.ENCODER_INPUTS, longest_source)
+        lengths |= dict.fromkeys(_TARGET_FEATURES, longest_target)
+
+        def to_features(step, batch):
+            inputs = step, batch[features.INPUT_IDS], batch[features.INPUT_MASK]
+            values = tf.numpy_function(add_noise, inputs, [tf.int32] * len(_NAMES))
+            batch = {
+                name: tf.ensure_shape(value, [count, lengths[name]])
+                for name, value in zip(_NAMES, values, strict=True)
+            }
+            is_real = batch[features.DECODER_MASK] > 0
+            read = padding.shift_right(
+                batch[features.LABELS], is_real, corruptor.tokens
+            )
+            return {**batch, features.DECODER_INPUT_IDS: read}
+
+        numbered = batches.enumerate(start_step)
+        return numbered.map(to_features, num_parallel_calls=1).prefetch(2)
 
     def describe(self, tokenizer: base.Tokenizer) -> str:
         """One line on the texts to train on, for the log."""
         train = self.train_corruptor
+        longest_source, longest_target = train.lengths
         line = (
-            f"texts: up to {train.width} tokens; sources up to {train.source_length}, "
-            f"targets up to {train.target_length}"
+            f"texts: up to {train.width} tokens; sources up to {longest_source}, "
+            f"targets up to {longest_target}"
         )
         sentinels = train.noise_tokens.sentinels
         if len(sentinels):
@@ -209,27 +161,19 @@ def load(
     spare_rows: int,
     tokens: features.DecoderTokens | None = None,
 ) -> DenoisingSets:
-    """Opens the records to train on, and those to evaluate on.
+    """Opens the records to train on, and those to evaluate on; as batches.load.
 
-    Args:
-        specs: {flag: its value}, the records to train on first and those to evaluate on
-            second, if they are others. They may be of any length that fits.
-        tokenizer: of the vocabulary that the records were made with.
-        rule: how texts are corrupted.
-        max_seq_length: the most tokens of a source, and of a target.
-        vocab_size: rows of the network's table.
-        spare_rows: of them, at most so many beyond the vocabulary.
-        tokens: of the decoder; None for those of the tokenizer.
+    Sources and targets have at most `max_seq_length` tokens; records may be of any
+    length that fits. `tokens` are those of the decoder, None for the tokenizer's.
 
     Raises:
         ValueError: as in source.check_records; the vocabulary is not of word pieces, or
-            lacks [MASK] or sentinels; or records are pairs of segments, or too long for
-            `max_seq_length`.
+            lacks [MASK] or sentinels; or records are pairs of segments, or too long.
     """
     if not isinstance(tokenizer, wordpiece.BertTokenizer):
         raise errors.InputError(
-            "--objective=denoising needs the vocabulary of word pieces that the "
-            "records were made with; set --vocab_file to a vocab.txt"
+            "--objective=denoising needs word pieces; set --vocab_file to the "
+            "vocab.txt that the records were made with"
         )
     records = record_batches.load(
         specs,
@@ -264,13 +208,10 @@ def noise_tokens(
     Raises:
         ValueError: the vocabulary has no [MASK], or too few sentinels.
     """
-    if corruptions.CORRUPTIONS[rule.corruption].has_mask and tokenizer.mask_id is None:
-        others = [name for name, c in corruptions.CORRUPTIONS.items() if not c.has_mask]
+    if rule.corruption == corruptions.INFILLING and tokenizer.mask_id is None:
         raise errors.InputError(
-            f"the vocabulary of {tokenizer.vocab_size} tokens lacks "
-            f"{wordpiece.MASK}, which --corruption={rule.corruption} writes; give "
-            "the vocab.txt of a pretrained model, make one with build_vocab.py, or set "
-            f"--corruption to one of {', '.join(others)}"
+            f"the vocabulary of {tokenizer.vocab_size} tokens lacks {wordpiece.MASK}; "
+            f"give another --vocab_file, or --corruption={corruptions.RANDOM_SPANS}"
         )
     needed = corruptions.max_lengths(width, rule).sentinels
     ids = [i for i, t in enumerate(tokenizer.vocab) if _UNUSED.fullmatch(t)]
@@ -278,14 +219,11 @@ def noise_tokens(
         ids = [i for i, t in enumerate(tokenizer.vocab) if not _SPECIAL.fullmatch(t)]
     if len(ids) < needed:
         raise errors.InputError(
-            f"--corruption={rule.corruption} needs {needed} sentinels for texts of up "
-            f"to {width} tokens, but the vocabulary has {len(ids)} [unused] entries; "
-            "set --corruption=random_spans with a longer --mean_noise_span_length or a "
-            "lower --noise_density, make records of shorter blocks, or make the "
-            "vocabulary with build_vocab.py --num_unused_tokens"
+            f"{width} tokens need {needed} sentinels, and --vocab_file has {len(ids)}; "
+            "raise --mean_noise_span_length, or --num_unused_tokens of build_vocab.py"
         )
     sentinels = np.array(ids[::-1][:needed], features.INTEGER)
-    return corruptions.NoiseTokens(tokenizer.mask_id, sentinels, tokenizer.vocab_size)
+    return corruptions.NoiseTokens(tokenizer.mask_id, sentinels)
 
 
 def _checked_width(records, rule, max_seq_length):
@@ -293,25 +231,23 @@ def _checked_width(records, rule, max_seq_length):
     first_file = wording.first_of(records.files, 1)
     if records.sentence_task != "none":
         raise errors.InputError(
-            f"the records of {first_file} have two segments (sentence_task="
-            f"{records.sentence_task}), and --objective=denoising reads texts; make "
-            "them with create_pretraining_data.py --objective=left_to_right"
+            f"the records of {first_file} are pairs (sentence_task="
+            f"{records.sentence_task}); make them again with --objective=left_to_right"
         )
     width = records.max_seq_length - corruptions.AROUND_SOURCE
     longest = corruptions.longest_text(max_seq_length, rule)
     if not 1 <= width <= longest:
         fitting = longest + corruptions.AROUND_SOURCE
-        lengths = corruptions.max_lengths(width, rule)
-        least = max(
-            lengths.source + corruptions.AROUND_SOURCE,
-            lengths.target + corruptions.AFTER_TARGET,
-        )
+        least = max(_lengths(width, rule))
         raise errors.InputError(
             f"the records of {first_file} have max_seq_length="
-            f"{records.max_seq_length}, but --max_seq_length={max_seq_length} has room "
-            f"for the source and target of {fitting} with "
-            f"--corruption={rule.corruption}; make records with "
-            f"create_pretraining_data.py --objective=left_to_right --max_seq_length="
-            f"{fitting}, or set the flag to {least} or more"
+            f"{records.max_seq_length}, too long for --max_seq_length={max_seq_length};"
+            f" set it to {least}, or make records of {fitting}"
         )
     return width
+
+
+def _lengths(width, rule):
+    """Tokens of the longest source and target, with those around them."""
+    source, target, _ = corruptions.max_lengths(width, rule)
+    return source + corruptions.AROUND_SOURCE, target + corruptions.AFTER_TARGET

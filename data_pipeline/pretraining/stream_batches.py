@@ -11,8 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.pretraining import source
-from data_pipeline.pretraining.streams import files, rows
+from data_pipeline.pretraining import source, word_streams
 from data_pipeline.text import elmo
 
 # Numbers of distinct words are rounded up to these leading bits, at most 1 in 16 more,
@@ -43,9 +42,9 @@ class StreamSets(source.PretrainingData):
         faults: why reading failed.
     """
 
-    train: files.SentenceFiles
-    held_out: files.SentenceFiles
-    words: files.WordIds
+    train: word_streams.SentenceFiles
+    held_out: word_streams.SentenceFiles
+    words: word_streams.WordIds
     steps_per_batch: int
     micro_batches: int = 1
     faults: list[str] = dataclasses.field(default_factory=list)
@@ -81,7 +80,7 @@ class StreamSets(source.PretrainingData):
         return list(dict.fromkeys(names))
 
     def num_evaluation_batches(self, batch_size: int, most: int | None) -> int:
-        every = rows.count_batches(
+        every = word_streams.count_batches(
             self.held_out.lengths, batch_size, self.steps_per_batch
         )
         return every if most is None else min(most, every)
@@ -148,7 +147,7 @@ class StreamSets(source.PretrainingData):
 
 def load(
     specs: Mapping[str, str],
-    words: files.WordIds,
+    words: word_streams.WordIds,
     *,
     steps_per_batch: int,
     micro_batches: int = 1,
@@ -159,25 +158,28 @@ def load(
     on second, if they are others.
 
     Raises:
-        ValueError, OSError: as in files.open_files.
+        ValueError, OSError: as in word_streams.open_files.
     """
     opened = [
-        files.open_files(spec, flag, words.split_words) for flag, spec in specs.items()
+        word_streams.open_files(spec, flag, words.split_words)
+        for flag, spec in specs.items()
     ]
     return StreamSets(opened[0], opened[-1], words, steps_per_batch, micro_batches)
 
 
 def _training_streams(sentences, num_rows, steps, seed, first_batch, read=None):
     """The forward and the reversed stream of a run, each in an order of its own."""
-    orders = [rows.shuffle(sentences.lengths, seed, number) for number in (1, 2)]
+    orders = [
+        word_streams.shuffle(sentences.lengths, seed, number) for number in (1, 2)
+    ]
     return _streams(orders, num_rows, steps, first_batch, read)
 
 
 def _streams(orders, num_rows, steps, first_batch, read):
     """A forward stream of the first order, and a reversed one of the second."""
     return [
-        rows.WordStream(
-            rows.assign_rows(order, num_rows, steps, first_batch),
+        word_streams.WordStream(
+            word_streams.assign_rows(order, num_rows, steps, first_batch),
             num_rows,
             steps,
             read=read,
@@ -191,7 +193,12 @@ def _training(sentences, words, shape, seed, steps):
     """Features of consecutive steps of a run."""
     first = steps[0] if steps else 0
     streams = _training_streams(
-        sentences, shape.rows, shape.steps, seed, first, files.Reader(sentences).words
+        sentences,
+        shape.rows,
+        shape.steps,
+        seed,
+        first,
+        word_streams.Reader(sentences).words,
     )
     for step in steps:
         batch = _batch(streams, step, words, shape)
@@ -208,8 +215,8 @@ def _evaluation(sentences, words, shape, num_batches):
     Differs from bilm-tf: every word is scored, once; there the last batches are left
     out, and reaching the end is an error from Python 3.7 on.
     """
-    orders = [rows.in_order(sentences.lengths) for _ in range(2)]
-    read = files.Reader(sentences).words
+    orders = [word_streams.in_order(sentences.lengths) for _ in range(2)]
+    read = word_streams.Reader(sentences).words
     streams = _streams(orders, shape.rows, shape.steps, 0, read)
     for number in range(num_batches):
         yield _batch(streams, number, words, shape)

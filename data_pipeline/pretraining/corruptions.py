@@ -1,14 +1,90 @@
-"""Which tokens of texts are noise (T5 section 3.3, BART section 2.2).
+"""Texts with noise, and what restores them (T5 section 3.3, BART section 2.2).
 
 For N texts at a time. Chance comes in as numbers 0..1, so whoever draws them decides
 what noise follows from; a row depends on its own numbers alone.
 """
 
-from typing import NamedTuple
+import dataclasses
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract import features
+from contract import errors, features
+
+RANDOM_SPANS, INFILLING = "random_spans", "infilling"  # of T5 and of BART
+# The share of tokens that are noise, in the papers.
+NOISE_DENSITY = {RANDOM_SPANS: 0.15, INFILLING: 0.3}
+MEAN_NOISE_SPAN_LENGTH = 3.0  # of both, in tokens
+# [CLS] and [SEP] around a source, and the end after a target.
+AROUND_SOURCE, AFTER_TARGET = 2, 1
+# No longer text fits, for its noise or the rest of it is half of it at least.
+_TIMES_LONGER = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """How texts are corrupted.
+
+    Attributes:
+        corruption: RANDOM_SPANS or INFILLING.
+        noise_density: share of tokens that are noise, between 0 and 1.
+        mean_noise_span_length: in tokens, from 1.
+        roll_noise: whether random spans are shifted around, so that all places of a
+            text are noise as often. Without, as T5 was trained, its end always is.
+    """
+
+    corruption: str
+    noise_density: float
+    mean_noise_span_length: float
+    roll_noise: bool = False
+
+
+def rule(
+    corruption: str,
+    noise_density: float | None = None,
+    mean_noise_span_length: float | None = None,
+    roll_noise: bool = False,
+) -> Rule:
+    """Makes a Rule; None stands for the value of the corruption's paper.
+
+    Raises:
+        ValueError: noise is everything or nothing, or spans are too short.
+    """
+    usual = NOISE_DENSITY[corruption]
+    if noise_density is None:
+        noise_density = usual
+    if mean_noise_span_length is None:
+        mean_noise_span_length = MEAN_NOISE_SPAN_LENGTH
+    if not 0 < noise_density < 1:
+        raise errors.InputError(
+            f"--noise_density={noise_density} makes noise of nothing or of all; give "
+            f"a share between 0 and 1, such as {usual}"
+        )
+    if roll_noise and corruption != RANDOM_SPANS:
+        raise errors.InputError(
+            f"--roll_noise is for --corruption={RANDOM_SPANS}, but it is {corruption}"
+        )
+    if mean_noise_span_length < 1:
+        raise errors.InputError(
+            f"--mean_noise_span_length={mean_noise_span_length} is below 1 token; "
+            f"{MEAN_NOISE_SPAN_LENGTH} is usual"
+        )
+    return Rule(corruption, noise_density, mean_noise_span_length, roll_noise)
+
+
+class MaxLengths(NamedTuple):
+    """The longest results of texts of so many tokens, ints or arrays of them."""
+
+    source: Any  # tokens, without those around it
+    target: Any  # the same
+    sentinels: Any
+
+
+class NoiseTokens(NamedTuple):
+    """The tokens that replace noise."""
+
+    mask_id: int | None  # None where the vocabulary has none
+    sentinels: np.ndarray  # int32 [K], in the order in which a text has them
 
 
 class Texts(NamedTuple):
@@ -31,17 +107,6 @@ def keep(ids: np.ndarray, is_kept: np.ndarray) -> Texts:
     return Texts(left, counts)
 
 
-def drop_noise(texts: Texts, is_noise: np.ndarray) -> Texts:
-    """Texts without their noise, bool [N, W]."""
-    return keep(texts.ids, texts.is_real & ~is_noise)
-
-
-def replace(texts: Texts, is_noise: np.ndarray, tokens: np.ndarray | int) -> Texts:
-    """Texts in which each token of noise is another one: an int, or int32 [N, W]."""
-    ids = np.where(is_noise & texts.is_real, tokens, texts.ids)
-    return Texts(ids.astype(features.INTEGER), texts.lengths)
-
-
 def replace_spans(texts: Texts, is_noise: np.ndarray, sentinels: np.ndarray) -> Texts:
     """Texts in which one token is in place of each run of noise.
 
@@ -55,30 +120,6 @@ def replace_spans(texts: Texts, is_noise: np.ndarray, sentinels: np.ndarray) -> 
     ids = texts.ids.copy()
     ids[begins] = sentinels[run[begins]]
     return keep(ids, texts.is_real & (begins | ~is_noise))
-
-
-# Standard deviations between the mean number of i.i.d. noise tokens and the most; one
-# text in 10^9 has fewer than it would have, and targets are a quarter as long at most.
-_DEVIATIONS = 6
-
-
-def most_tokens(width, density):
-    """The most tokens of a text of `width` that `iid` makes noise, int like `width`."""
-    width = np.asarray(width)
-    spread = np.sqrt(width * density * (1 - density))
-    most = np.ceil(width * density + _DEVIATIONS * spread).astype(np.int64)
-    return np.minimum(most, width)
-
-
-def iid(lengths: np.ndarray, density: float, uniform: np.ndarray) -> np.ndarray:
-    """Makes each token noise by itself, with this probability; bool [N, W].
-
-    `lengths` are int [N], in tokens, and `uniform` float [N, W]. What exceeds
-    `most_tokens` of W is no noise, so that targets have a bound.
-    """
-    width = uniform.shape[1]
-    is_noise = (uniform < density) & (np.arange(width) < lengths[:, None])
-    return is_noise & (np.cumsum(is_noise, axis=1) <= most_tokens(width, density))
 
 
 def span_counts(lengths, density, mean_length):
@@ -196,3 +237,70 @@ def _poisson(mean, uniform):
     factors = mean / np.arange(1, most + 1)
     shares = np.cumsum(np.exp(-mean) * np.cumprod(np.r_[1.0, factors]))
     return np.searchsorted(shares, uniform, side="right")
+
+
+def draw(rows: int, width: int, random: np.random.Generator) -> np.ndarray:
+    """The `uniform` of `corrupt`, float64 [rows, 2, width]."""
+    return random.random((rows, 2, width))
+
+
+def corrupt(
+    texts: Texts, rule: Rule, tokens: NoiseTokens, uniform: np.ndarray
+) -> tuple[Texts, Texts]:
+    """Sources and targets of N texts, without the tokens around them.
+
+    Random spans become a sentinel each in the source, and so does the text between them
+    in the target. Infilling has [MASK] for each span, and the whole text as target.
+    `uniform` is float [N, 2, W] in 0..1.
+    """
+    share, mean_length = rule.noise_density, rule.mean_noise_span_length
+    if rule.corruption == RANDOM_SPANS:
+        is_noise = random_spans(
+            texts.lengths, share, mean_length, uniform, rolls=rule.roll_noise
+        )
+        source = replace_spans(texts, is_noise, tokens.sentinels)
+        return source, replace_spans(texts, ~is_noise, tokens.sentinels)
+    places, counts = infilling(texts.lengths, share, mean_length, uniform)
+    ids = np.take_along_axis(
+        texts.ids, np.clip(places, 0, texts.ids.shape[1] - 1), axis=1
+    )
+    ids[places < 0] = tokens.mask_id
+    return Texts(ids, counts), texts
+
+
+def max_lengths(width: int, rule: Rule) -> MaxLengths:
+    """The longest results of texts of at most `width` tokens, ints from 0."""
+    lengths = _max_lengths(np.arange(width + 1), rule)
+    return MaxLengths(*(int(np.max(values)) for values in lengths))
+
+
+def _max_lengths(widths, rule):
+    """MaxLengths of texts of exactly so many tokens, int [N] each."""
+    if rule.corruption == INFILLING:
+        return MaxLengths(widths, widths, np.zeros_like(widths))
+    hidden, spans = span_counts(widths, rule.noise_density, rule.mean_noise_span_length)
+    # A single token is text, and its target is the sentinel in place of it.
+    runs = np.maximum(spans, np.minimum(widths, 1))
+    if rule.roll_noise:  # the two ends of a text may cut a run of either kind in two
+        spans, runs = spans + (spans > 0), runs + (spans > 0)
+    source, target = widths - hidden + spans, hidden + runs
+    return MaxLengths(np.minimum(source, widths), np.minimum(target, widths), runs)
+
+
+def longest_text(
+    most: int,
+    rule: Rule,
+    *,
+    around_source: int = AROUND_SOURCE,
+    after_target: int = AFTER_TARGET,
+) -> int:
+    """Tokens of the longest text whose source and target have at most `most`.
+
+    Both get so many tokens besides. T5's random_spans_helper gives one token more where
+    it counts no span, in a text whose noise is shorter than half a span.
+    """
+    widths = np.arange(_TIMES_LONGER * most + 1)
+    lengths = _max_lengths(widths, rule)
+    fits = np.maximum.accumulate(lengths.source) + around_source <= most
+    fits &= np.maximum.accumulate(lengths.target) + after_target <= most
+    return int(np.flatnonzero(fits).max(initial=0))

@@ -1,4 +1,4 @@
-"""Tests of data_pipeline/pretraining/denoising/noise.py."""
+"""The noise of data_pipeline/pretraining/corruptions.py."""
 
 import itertools
 import json
@@ -8,9 +8,9 @@ import pathlib
 import numpy as np
 import pytest
 
-from data_pipeline.pretraining.denoising import noise
+from data_pipeline.pretraining import corruptions as noise
 
-ROOT = pathlib.Path(__file__).resolve().parents[4]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 RECORDED = json.loads((ROOT / "tests/golden/seq2seq/t5_corruption.json").read_text())
 ROWS = 20_000
 
@@ -33,21 +33,6 @@ def assert_equally_likely(actual, possible):
     squares = sum((count - expected) ** 2 for count in counts.values()) / expected
     freedom = len(counts) - 1
     assert squares < freedom + 5 * math.sqrt(2 * freedom), counts
-
-
-# Each token by itself.
-
-
-def test_iid_noise_has_a_bound_that_chance_hardly_reaches():
-    most = noise.most_tokens(510, 0.15)
-    mean, spread = 510 * 0.15, math.sqrt(510 * 0.15 * 0.85)
-    assert most == math.ceil(mean + 6 * spread) == 125
-    mask = noise.iid(np.full(2000, 510), 0.15, chance(2000, 510))
-    assert mask.sum(axis=1).max() < most
-    unlikely = np.zeros((1, 510))  # all would be noise
-    mask = noise.iid(np.array([510]), 0.15, unlikely)
-    assert mask[0].nonzero()[0].tolist() == list(range(125))
-    assert noise.most_tokens(np.array([0, 1, 4]), 0.5).tolist() == [0, 1, 4]
 
 
 # Spans.
@@ -172,13 +157,12 @@ SAME = np.full(20, FIRST)
 
 # By their names in t5/data/preprocessors.py, of texts and their noise.
 NAMED = {
-    "noise_token_to_sentinel": lambda t, n: noise.replace(t, n, FIRST),
     "noise_span_to_sentinel": lambda t, n: noise.replace_spans(t, n, SAME),
     "nonnoise_span_to_sentinel": lambda t, n: noise.replace_spans(t, ~n, SAME),
     "noise_span_to_unique_sentinel": lambda t, n: noise.replace_spans(t, n, UNIQUE),
     "nonnoise_span_to_unique_sentinel": lambda t, n: noise.replace_spans(t, ~n, UNIQUE),
-    "drop_noise_tokens": noise.drop_noise,
-    "drop_nonnoise_tokens": lambda t, n: noise.drop_noise(t, ~n),
+    "drop_noise_tokens": lambda t, n: noise.keep(t.ids, t.is_real & ~n),
+    "drop_nonnoise_tokens": lambda t, n: noise.keep(t.ids, t.is_real & n),
 }
 
 

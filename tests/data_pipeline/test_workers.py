@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from data_pipeline.vocabularies import processes
+from data_pipeline import engines
 from tests import tiny_corpus
 
 SERVER = multiprocessing.get_context("forkserver")
@@ -29,7 +29,7 @@ def end(signal_number):
 
 
 def test_one_worker_works_in_this_process():
-    with processes.start(1) as executor:
+    with engines.start_workers(1) as executor:
         future = executor.submit(square, 7)
         assert future.done() and future.result() == (49, os.getpid())
         failed = executor.submit(fail, "word")
@@ -37,7 +37,7 @@ def test_one_worker_works_in_this_process():
             failed.result()
         assert list(executor.map(len, ["a", "bc"])) == [1, 2]
     with pytest.raises(KeyboardInterrupt):  # is not kept for later
-        processes.InThisProcess().submit(signal.raise_signal, signal.SIGINT)
+        engines.InThisProcess().submit(signal.raise_signal, signal.SIGINT)
 
 
 # --- Several workers, in a process that has no threads of TensorFlow.
@@ -50,7 +50,7 @@ def warm(directory):
 
 
 def work(directory, results):
-    with processes.start(2, functools.partial(warm, directory)) as executor:
+    with engines.start_workers(2, functools.partial(warm, directory)) as executor:
         squares = list(executor.map(square, range(20), chunksize=1))
         results.put([number for number, _ in squares])
         results.put({pid for _, pid in squares} - {os.getpid()})
@@ -63,7 +63,7 @@ def work(directory, results):
 
 def lose(directory, results):
     try:
-        with processes.start(2) as executor:
+        with engines.start_workers(2) as executor:
             executor.submit(end, signal.SIGKILL).result()
     except OSError as error:
         results.put(str(error))
@@ -98,7 +98,7 @@ def test_killed_worker_is_explained(tmp_path):
 
 
 def wait_for_ever(directory, results):
-    with processes.start(2) as executor:
+    with engines.start_workers(2) as executor:
         executor.submit(time.sleep, 600)
         pathlib.Path(directory, "begun").touch()
         time.sleep(600)
