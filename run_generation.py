@@ -33,7 +33,7 @@ import tensorflow as tf
 from cli import device_setup, networks, text_writing
 from contract import atomic_files, errors
 from data_pipeline.generation import graph as generation_graph
-from data_pipeline.generation import kinds, prompts, windows
+from data_pipeline.generation import perplexity, prompts, scored_files
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.generation import decoding, scoring
@@ -79,7 +79,7 @@ def build_model(opened):
 
 def prepare_scores(tokenizer, context):
     """A function of `run` to the results and lines of --score_file."""
-    settings = kinds.Settings(
+    settings = scored_files.Settings(
         tokenizer,
         context,
         generation_flags.layout(),
@@ -87,13 +87,13 @@ def prepare_scores(tokenizer, context):
         truncate_left=FLAGS.keep_end,
         **generation_flags.scores(),
     )
-    return kinds.KINDS[FLAGS.score_as](FLAGS.score_file, settings)
+    return scored_files.KINDS[FLAGS.score_as](FLAGS.score_file, settings)
 
 
 def score(finish, model):
     """Prints the results; returns a line for each row."""
     run = functools.partial(
-        windows.run, score=scoring.make_scorer(model), batch_size=FLAGS.batch_size
+        perplexity.run, score=scoring.make_scorer(model), batch_size=FLAGS.batch_size
     )
     results, lines = finish(run)
     for name, value in results.items():

@@ -29,8 +29,7 @@ from cli import networks, run_flags
 from contract import file_names
 from data_pipeline.squad import choice as answer_choice
 from data_pipeline.squad import files as squad_files
-from data_pipeline.squad import graph, scores
-from data_pipeline.squad import split as question_rows
+from data_pipeline.squad import graph, scores, windows
 from data_pipeline.text import opening, wordpiece
 from modeling import losses, models
 from modeling.checkpoints import pretrained
@@ -54,7 +53,7 @@ def prepare():
     # One file serves dev and test.
     names = {"train" if split == "train" else "predict": None for split in splits}
     data = {
-        name: question_rows.load(name, read(name), tokenizer, **squad_flags.limits())
+        name: windows.load(name, read(name), tokenizer, **squad_flags.limits())
         for name in names
     }
     names = scores.score_names(data["predict"], choice) if "dev" in splits else ()
@@ -91,7 +90,7 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
 
     def write_records(output_dir):
         for questions in data.values():
-            question_rows.write_records(output_dir, questions, FLAGS.max_seq_length)
+            windows.write_records(output_dir, questions, FLAGS.max_seq_length)
 
     formats.check(FLAGS.export_format, config, reading)
     return run_flags.make_task(

@@ -28,8 +28,7 @@ from cli import networks, run_flags, training_flags
 from contract import features, file_names
 from data_pipeline.tables import label_files
 from data_pipeline.tagging import files as tagged_files
-from data_pipeline.tagging import graph, predictions, schemes, scores
-from data_pipeline.tagging import split as sentence_rows
+from data_pipeline.tagging import graph, schemes, scores, windows
 from data_pipeline.text import offsets, opening
 from modeling import losses, models
 from modeling.checkpoints import pretrained
@@ -45,14 +44,14 @@ def prepare():
     reading = run_flags.reading(files)
     names = label_files.read_labels(FLAGS.labels) if FLAGS.labels else ()
     layout = tagged_files.Layout(**tagger_flags.layout(), tag_names=names)
-    splits = sentence_rows.read(paths, layout)
-    tag_set = sentence_rows.find_tags(
+    splits = windows.read(paths, layout)
+    tag_set = windows.find_tags(
         splits.get("train"),
         names=names,
-        scheme=tagger_flags.tag_scheme(),
+        scheme=FLAGS.tag_scheme,
         head=run_flags.find_head(files, config, "tagger"),
     )
-    data = sentence_rows.load(
+    data = windows.load(
         splits,
         tag_set,
         tokenizer,
@@ -64,7 +63,7 @@ def prepare():
         strategy,
         files=files,
         config=config.to_dict(),
-        num_examples=len(data["train"].windows) if "train" in data else 0,
+        num_examples=len(data["train"]) if "train" in data else 0,
         score_names=scores.score_names(tag_set.scheme),
     )
     return make_task(config, tokenizer, tag_set, data, reading), settings
@@ -116,10 +115,9 @@ def best_tags(model):
 
 def predict(tag_set, data, tagged, settings, _):
     """Writes predictions in both forms; returns scores, if any."""
-    predicted = tagged.tags, tagged.probabilities, tag_set.scheme
     if settings.writes:
-        paths = predictions.write_all(
-            settings.output_dir, data["test"].sentences, *predicted
+        paths = scores.write_all(
+            settings.output_dir, data["test"].sentences, tagged, tag_set.scheme
         )
         print("\n".join(f"predictions: {path}" for path in paths))
     return tagged.results("test")

@@ -260,7 +260,7 @@ def sampling() -> dict[str, Any]:
 
 
 def scores() -> dict[str, Any]:
-    """How a file is scored, by the names of kinds.Settings."""
+    """How a file is scored, by the names of scored_files.Settings."""
     names = ("stride", "labels", "template", "label_words", "examples_file")
     return {name: FLAGS[name].value for name in (*names, "num_examples", "seed")}
 

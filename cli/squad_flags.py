@@ -101,20 +101,18 @@ def check_network(config: Any, tokenizer: Any, reading: Any, has_pieces: bool) -
     command_line.refuse(
         (
             not tokenizer.has_word_offsets,
-            "--gpt_tokenizer=original changes a text in ways that do not tell which "
-            "characters a token stands for, and answers are cut from the text; take "
-            "--gpt_tokenizer=hugging_face, or GPT-2 or BERT",
+            "--gpt_tokenizer=original has tokens without places in the text, from "
+            "which answers are cut; take --gpt_tokenizer=hugging_face",
         ),
         (
             FLAGS.version_2_with_negative and not sees_all,
             "--version_2_with_negative scores 'no answer' at the first token, which "
-            "sees nothing in a network that reads from left to right; leave it out, or "
-            "add --head=bilstm, which reads both ways",
+            "sees nothing from left to right; leave it out, or add --head=bilstm",
         ),
         (
             aligner.present and aligner.value == "original" and not has_pieces,
-            "--answer_aligner=original searches the text for word pieces, and the "
-            "tokens of this vocabulary are none; leave it out",
+            "--answer_aligner=original needs word pieces, and the tokens of this "
+            "vocabulary are none; leave it out",
         ),
     )
 
@@ -132,17 +130,14 @@ def answer_settings(has_pieces: bool) -> dict[str, Any]:
 
 def check_files() -> None:
     """Raises ValueError, naming the flag, if an action lacks its file."""
-    reader = "do_predict" if FLAGS.do_predict else "evaluate_steps"
+    reads = FLAGS.do_predict or FLAGS.evaluate_steps
     command_line.refuse(
-        *(
-            (
-                is_needed and not FLAGS[file].value,
-                f"If `{action}` is {state}, then `{file}` must be specified: set "
-                f"--{file} to a SQuAD json",
-            )
-            for is_needed, action, state, file in (
-                (FLAGS.do_train, "do_train", "True", "train_file"),
-                (FLAGS[reader].value, reader, "set", "predict_file"),
-            )
-        )
+        (
+            FLAGS.do_train and not FLAGS.train_file,
+            "--do_train needs a --train_file, a SQuAD json",
+        ),
+        (
+            reads and not FLAGS.predict_file,
+            "--do_predict and --evaluate_steps need a --predict_file, a SQuAD json",
+        ),
     )

@@ -88,8 +88,3 @@ def limits() -> dict[str, Any]:
 def paths() -> dict[str, Any]:
     """The files that the run needs; ValueError where a flag is not set."""
     return table_flags.paths(fine_tuning_flags.wanted_splits(), "sentences")
-
-
-def tag_scheme() -> str:
-    """The value of --tag_scheme, "" for auto."""
-    return "" if FLAGS.tag_scheme == "auto" else FLAGS.tag_scheme

@@ -6,7 +6,6 @@ import sys
 from absl import flags
 
 from cli import generation_flags
-from data_pipeline.generation import continuations
 from data_pipeline.generation import prompts as prompt_files
 from modeling.generation import decoding, sampling
 from terminal import progress
@@ -19,7 +18,7 @@ def prepare(tokenizer, budget):
     """Reads prompts; returns a function of the model to the lines of --output_file."""
     prompts = prompt_files.read(FLAGS.prompt, FLAGS.prompt_file)
     texts = prompt_files.plan(prompts, tokenizer, budget, FLAGS.num_samples)
-    detokenizer = continuations.Detokenizer(
+    detokenizer = prompt_files.Detokenizer(
         tokenizer.decode, _end_ids(tokenizer), FLAGS.stop
     )
     streams = len(texts.rows) == 1 and not FLAGS.output_file
@@ -46,7 +45,7 @@ def _end_ids(tokenizer):
 def _stream(tokenizer, texts, detokenizer, model):
     """Shows one text while it is written."""
     (ids,) = texts.ids
-    screen = continuations.StreamPrinter(detokenizer, ids, _show)
+    screen = prompt_files.StreamPrinter(detokenizer, ids, _show)
 
     def stops(_, written):
         screen.show(written)
@@ -78,9 +77,11 @@ def _write(tokenizer, texts, detokenizer, model):
     batches = texts.batches(FLAGS.batch_size)
     for batch in progress.track(batches, len(batches), "writing: batch"):
         for row, *written in _write_batch(texts, detokenizer, decoder, batch):
-            lines[row] = continuations.Text(texts.prompts[row[0]], row[1], *written)
+            lines[row] = prompt_files.Continuation(
+                texts.prompts[row[0]], row[1], *written
+            )
     as_json = (FLAGS.output_file or "").endswith(".jsonl")
-    return continuations.lines((lines[row] for row in texts.rows), as_json=as_json)
+    return prompt_files.lines((lines[row] for row in texts.rows), as_json=as_json)
 
 
 def _write_batch(texts, detokenizer, decoder, batch):

@@ -146,10 +146,10 @@ MISTAKES = {
         "--do_train --train_file={d}/train.json --pretrained={d}/one_segment": (
             "one_segment/bert_config.json: type_vocab_size is 1|give single texts or"
         ),
-        "--do_train": "`train_file` must be specified",
-        "--do_predict": "`predict_file` must be specified",
+        "--do_train": "needs a --train_file",
+        "--do_predict": "need a --predict_file",
         "--do_predict --predict_file={d}/no.json": "no.json: no such",
-        "--do_predict --predict_file={d}/bad.json": "cannot be read as JSON",
+        "--do_predict --predict_file={d}/bad.json": "bad.json: cannot be read",
         "--do_predict --predict_file={d}/dev.json": "cls/squad/output_weights",
         "--do_predict --predict_file={d}/dev.json --max_query_length=21": (
             "--max_query_length=21|--max_seq_length=24"
@@ -162,9 +162,7 @@ MISTAKES = {
             "--bilstm_units=8 is for a BiLSTM, and --head=linear"
         ),
         "--do_train --train_file={d}/train.json --pretrained={d}/gpt2 "
-        "--version_2_with_negative": (
-            "first token, which sees nothing in a network|leave it out"
-        ),
+        "--version_2_with_negative": ("first token, which sees nothing|leave it out"),
         "--do_train --train_file={d}/train.json --pretrained={d}/gpt2 "
         "--answer_aligner=original": "tokens of this vocabulary are none|leave it out",
         "--do_train --train_file={d}/lost.json": "none of 1 questions is left",
@@ -180,14 +178,12 @@ MISTAKES = {
             "odd.conll:1|'B-odd'|B-good"
         ),
         "--do_train --train_file={d}/seq.in": "seq.out:1|2 tags for 3 words",
-        "--do_predict --test_file={d}/test.conll": "nothing says what the tags are",
+        "--do_predict --test_file={d}/test.conll": "name the tags; give --labels",
         "--do_train --train_file={d}/scheme.conll --tag_scheme=BIO": (
             "scheme.conll:3: tag 'NN' is not of the scheme BIO|--tag_column"
         ),
         "--do_train --train_file={d}/one.conll": "one.conll: every word has the tag",
-        "--do_train --train_file={d}/folder.tsv": (
-            "seq.in: no such file; name a file, or a directory that holds"
-        ),
+        "--do_train --train_file={d}/folder.tsv": ("seq.in: no such file; name a file"),
         "--do_train --train_file={d}/train.conll --window_stride=15": "stride=15|14",
         "--do_train --train_file={d}/train.conll --head=bilstm --pack_sequences": (
             "--pack_sequences is for the linear head on the last layer; leave it"
@@ -287,12 +283,12 @@ MISTAKES = {
         ),
     },
     "generation": {
-        f"--prompt={'a' * 40}": "a prompt of 40 tokens and 24 new ones",
+        f"--prompt={'a' * 40}": "40 tokens and 24 new ones",
         "--score_file={d}/long.txt --score_as=last_word": (
             "long.txt:1: ['aaaa|is one word"
         ),
         "--score_file={d}/longer.txt --score_as=last_word": (
-            "does not fit into the network's context of 48"
+            "exceeds the network's context of 48"
         ),
         "--prompt=a --pretrained={d}/model": "the network reads in both directions",
     },

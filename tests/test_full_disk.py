@@ -3,7 +3,7 @@
 import pytest
 
 from data_pipeline.batches import tf_records
-from data_pipeline.tagging import predictions, schemes
+from data_pipeline.tagging import schemes, scores
 from modeling import models
 from modeling.checkpoints import google
 from modeling.configs import config
@@ -34,7 +34,7 @@ def test_predictions_are_whole_or_absent(place, tmp_path, monkeypatch):
     save_weights(place, models.BertTagger, len(TAGS), weights)
     names = schemes.map_text(schemes.TagNames(tuple(TAGS), "BIO"))
     (tmp_path / "label_map.json").write_text(names)
-    before = fill_disk(monkeypatch, predictions, "write_all", out)
+    before = fill_disk(monkeypatch, scores, "write_all", out)
     done = tiny.run_script(
         "run_tagger",
         f"--pretrained={place}/model --init_checkpoint={weights}",

@@ -13,7 +13,7 @@ import tensorflow as tf
 import bert
 from data_pipeline import label_maps
 from data_pipeline.classification import tables
-from data_pipeline.generation import choices, perplexity
+from data_pipeline.generation import perplexity, scored_files
 from data_pipeline.seq2seq import pairs
 from data_pipeline.squad import files
 from data_pipeline.tables import label_files, published
@@ -136,7 +136,8 @@ READERS = {
         f"{d}/label_map.json", "classifier", 2, lambda: ("", ())
     ),
     "choices": lambda d: [
-        case._replace(place="") for case in choices.read(f"{d}/choices.csv", CHOICES)
+        case._replace(place="")
+        for case in scored_files.read_choices(f"{d}/choices.csv", CHOICES)
     ],
     "tags": lambda d: (
         tagged_files.read(

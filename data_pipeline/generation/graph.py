@@ -7,7 +7,7 @@ import tensorflow as tf
 
 def encode(tokenizer: Any, texts: tf.Tensor, most: int) -> tf.RaggedTensor:
     """The last ids of texts [B], int32 [B, (W)]; one that ends texts where none is."""
-    ids = _ids_of(tokenizer, texts)
+    ids = tokenizer.tokenize(texts).with_row_splits_dtype(tf.int64)
     if tokenizer.document_end_id is not None:
         missing = tf.cast(ids.row_lengths() == 0, tf.int64)
         starts = tf.fill([tf.reduce_sum(missing)], tokenizer.document_end_id)
@@ -18,15 +18,11 @@ def encode(tokenizer: Any, texts: tf.Tensor, most: int) -> tf.RaggedTensor:
 
 def encode_scored(tokenizer: Any, texts: tf.Tensor, most: int) -> tf.RaggedTensor:
     """The first ids of texts [B], begun with the token that ends texts, if any."""
-    ids = _ids_of(tokenizer, texts)
+    ids = tokenizer.tokenize(texts).with_row_splits_dtype(tf.int64)
     if tokenizer.document_end_id is not None:
         start = tf.fill([tf.shape(texts)[0], 1], tokenizer.document_end_id)
         ids = tf.concat([start, ids], axis=1)
     return ids[:, :most]
-
-
-def _ids_of(tokenizer, texts):
-    return tokenizer.tokenize(texts).with_row_splits_dtype(tf.int64)
 
 
 def decode(

@@ -1,4 +1,8 @@
-"""How likely texts are: nats, perplexity by token and word, bits a byte."""
+"""How likely texts are: nats, perplexity by token and word, bits a byte.
+
+Ids are cut into windows that fit the network. Each token is scored once: windows of a
+long text overlap, and tokens of the window before are only read.
+"""
 
 import itertools
 import json
@@ -7,12 +11,32 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
-from contract import errors, wording
-from data_pipeline.generation import windows
+from contract import errors, features, wording
 from data_pipeline.tables import label_files, text_rows
+from terminal import progress
 
 KEYS = ("text",)  # of an object in a file of JSON lines
+# Features int32 [B, S] -> losses and hits float32 [B, S - 1] of each next token.
+Score = Callable[[dict[str, tf.Tensor]], tuple[np.ndarray, np.ndarray]]
+
+
+class Window(NamedTuple):
+    """Ids that are read together; those from place `first`, 1 at least, count."""
+
+    ids: Sequence[int]
+    first: int
+
+
+class Scores(NamedTuple):
+    """Losses and hits of the scored tokens of some windows, one after another."""
+
+    losses: np.ndarray  # float32 [T], in nats
+    hits: np.ndarray  # bool [T], whether each was the likeliest
+
+
+Run = Callable[[list[Window]], list[Scores]]
 
 
 class Text(NamedTuple):
@@ -71,17 +95,21 @@ def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
     return rows
 
 
+def start_ids(tokenizer: Any) -> list[int]:
+    """The token that ends texts, which a scored text begins with; [] without one."""
+    return [] if tokenizer.document_end_id is None else [tokenizer.document_end_id]
+
+
 def encode(rows: Sequence[tuple[str, str]], tokenizer: Any) -> list[Text]:
     """The ids of texts, each after the token that ends texts, if any."""
-    start = [] if tokenizer.document_end_id is None else [tokenizer.document_end_id]
+    start = start_ids(tokenizer)
     tokenized = tokenizer.tokenize([text for text, _ in rows]).to_list()
     texts = []
     for (text, place), ids in zip(rows, tokenized, strict=True):
         if len(start) + len(ids) < 2:
             raise errors.InputError(
                 f"{place}: {wording.listing([text])} is {len(ids)} token, which "
-                "nothing predicts, for the vocabulary has no token that ends texts; "
-                "remove it or make it longer"
+                "nothing predicts; remove it or make it longer"
             )
         texts.append(Text(text, place, start + ids))
     return texts
@@ -89,27 +117,63 @@ def encode(rows: Sequence[tuple[str, str]], tokenizer: Any) -> list[Text]:
 
 def score(
     texts: Sequence[Text],
-    run: Callable[[list[windows.Window]], list[windows.Scores]],
+    run: Run,
     context: int,
     stride: int,
-) -> Iterator[tuple[Text, windows.Scores, Likelihood]]:
-    """Yields each text with the scores of its tokens and what they sum up to."""
-    cut = [windows.sliding(text.ids, context, stride) for text in texts]
+) -> Iterator[tuple[Text, np.ndarray, Likelihood]]:
+    """Yields each text with the losses of its tokens and what they sum up to."""
+    cut = [sliding(text.ids, context, stride) for text in texts]
     results = iter(run(list(itertools.chain.from_iterable(cut))))
     for text, parts in zip(texts, cut, strict=True):
-        scores = windows.joined(itertools.islice(results, len(parts)))
+        losses = np.concatenate([next(results).losses for _ in parts])
         likelihood = Likelihood(
-            float(np.sum(scores.losses, dtype=np.float64)),
-            len(scores.losses),
+            float(np.sum(losses, dtype=np.float64)),
+            len(losses),
             len(text.text.split()),
             len(text.text.encode()),
         )
-        yield text, scores, likelihood
+        yield text, losses, likelihood
 
 
-def line(text: Text, scores: windows.Scores, likelihood: Likelihood) -> str:
+def line(text: Text, losses: np.ndarray, likelihood: Likelihood) -> str:
     """The line of a .jsonl file."""
     row = {"text": text.text, "place": text.place, **likelihood.results()}
-    row["nll_of_each_token"] = [round(float(loss), 6) for loss in scores.losses]
-    row["ids"] = text.ids[-len(scores.losses) :]
+    row["nll_of_each_token"] = [round(float(loss), 6) for loss in losses]
+    row["ids"] = text.ids[-len(losses) :]
     return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def sliding(ids: Sequence[int], context: int, stride: int) -> list[Window]:
+    """Windows of all ids but the first, `stride` ids apart and as long as fits."""
+    windows = [Window(ids[:context], 1)]
+    while (end := (len(windows) - 1) * stride + context) < len(ids):
+        start = len(windows) * stride
+        window = ids[start : start + context]
+        windows.append(Window(window, end - start))
+    return windows
+
+
+def run(windows: Sequence[Window], score: Score, batch_size: int) -> list[Scores]:
+    """The scores of each window, computed in batches of similar length."""
+    order = np.argsort([-len(window.ids) for window in windows], kind="stable")
+    results: list[Scores] = [Scores(np.zeros(0), np.zeros(0, bool))] * len(windows)
+    for part in progress.slices(len(windows), batch_size, "scoring: windows"):
+        chosen = order[part]
+        batch = [windows[place] for place in chosen]
+        losses, hits = score(_padded([window.ids for window in batch]))
+        for row, (place, window) in enumerate(zip(chosen, batch, strict=True)):
+            scored = slice(window.first - 1, len(window.ids) - 1)
+            results[place] = Scores(losses[row, scored], hits[row, scored] > 0.5)
+    return results
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> dict[str, tf.Tensor]:
+    lengths = np.array([len(ids) for ids in rows])
+    ids = np.zeros((len(rows), lengths.max()), features.INTEGER)
+    mask = np.arange(ids.shape[1]) < lengths[:, np.newaxis]
+    ids[mask] = np.concatenate(rows)
+    return {
+        features.INPUT_IDS: tf.constant(ids),
+        features.INPUT_MASK: tf.constant(mask.astype(features.INTEGER)),
+        features.SEGMENT_IDS: tf.zeros_like(ids),
+    }

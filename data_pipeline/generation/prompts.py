@@ -1,9 +1,13 @@
-"""Prompts of arguments and files, as ids that leave room for the text."""
+"""Prompts of arguments and files, and the texts that follow them.
+
+Prompts become ids that leave room for the text; ids that follow become a text again.
+"""
 
 import dataclasses
 import io
+import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from contract import errors, wording
@@ -12,10 +16,8 @@ from data_pipeline.tables import text_rows
 STANDARD_INPUT = "-"
 _POOL_BATCHES = 16  # that are ordered by length
 _KEYS = ("prompt", "text")  # of an object in a file of JSON lines
-_REMEDY = (
-    "write one, or leave --prompt and --prompt_file out to begin with the token that "
-    "ends texts"
-)
+_REMEDY = "write one, or leave --prompt and --prompt_file out"
+_HALF_CHARACTER = "\ufffd"  # what decodes from a part of one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +52,7 @@ class ContextBudget:
         new_tokens = self.new_tokens(is_prompted=is_prompted)
         if new_tokens > self.context:
             raise errors.InputError(
-                f"--max_new_tokens={new_tokens} is more than the network's context of "
+                f"--max_new_tokens={new_tokens} exceeds the network's context of "
                 f"{self.context} tokens; give fewer"
             )
         return self.context - new_tokens + 1
@@ -63,9 +65,7 @@ def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
     "-" is standard input, one a line. An empty prompt raises ValueError.
     """
     if arguments and path:
-        raise errors.InputError(
-            "--prompt and --prompt_file exclude each other; give one"
-        )
+        raise errors.InputError("give either --prompt or --prompt_file, not both")
     prompts = [
         Prompt(text, f"--prompt number {number}" if arguments[1:] else "--prompt")
         for number, text in enumerate(arguments, start=1)
@@ -78,7 +78,7 @@ def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
         if any("\ud800" <= character <= "\udfff" for character in prompt.text):
             raise errors.InputError(
                 f"{prompt.place}: {prompt.text!a:.60} is not UTF-8; set the terminal "
-                "to UTF-8, or give the prompt in a --prompt_file"
+                "to it, or give a --prompt_file"
             )
         if not prompt.text.strip():
             raise errors.InputError(f"{prompt.place}: the prompt is empty; {_REMEDY}")
@@ -87,17 +87,13 @@ def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
 
 def _read_file(path: str) -> Iterator[Prompt]:
     if path == STANDARD_INPUT:
-        stream = io.TextIOWrapper(sys.stdin.buffer, "utf-8", newline="\n")
         try:
-            lines = list(enumerate(stream, start=1))
+            text = sys.stdin.buffer.read().decode("utf-8")
         except UnicodeDecodeError as error:
             raise errors.InputError(
-                f"standard input is not UTF-8 ({error.reason}); convert it, for "
-                "example with iconv"
+                f"standard input is not UTF-8 ({error.reason}); convert it by iconv"
             ) from error
-        finally:
-            stream.detach()
-        for number, line in lines:
+        for number, line in enumerate(io.StringIO(text, newline="\n"), start=1):
             yield Prompt(line.rstrip("\r\n"), f"standard input:{number}")
     else:
         for text, place in text_rows.texts(path, _KEYS):
@@ -111,36 +107,25 @@ def encode(
     new_tokens = budget.new_tokens(is_prompted=bool(prompts))
     most = budget.max_prompt_tokens(is_prompted=bool(prompts))
     if not prompts:
-        return [[start_token(tokenizer)]]
+        if tokenizer.document_end_id is None:
+            raise errors.InputError(
+                "the vocabulary has no token that ends a text; give a --prompt"
+            )
+        return [[tokenizer.document_end_id]]
     encoded = []
     rows = tokenizer.tokenize([prompt.text for prompt in prompts]).to_list()
     for prompt, ids in zip(prompts, rows, strict=True):
         if not ids:
-            raise errors.InputError(
-                f"{prompt.place}: {wording.listing([prompt.text])} has no token; "
-                f"{_REMEDY}"
-            )
+            named = wording.listing([prompt.text])
+            raise errors.InputError(f"{prompt.place}: {named} has no token; {_REMEDY}")
         if len(ids) > most and not budget.truncate_left:
-            fitting = budget.context - len(ids) + 1
             raise errors.InputError(
-                f"{prompt.place}: a prompt of {len(ids)} tokens and "
-                f"{new_tokens} new ones do not fit into the network's context of "
-                f"{budget.context}; shorten it, "
-                + (f"lower --max_new_tokens to {fitting} " if fitting > 0 else "")
-                + f"or pass --keep_end to keep its last {most} tokens"
+                f"{prompt.place}: {len(ids)} tokens and {new_tokens} new ones exceed "
+                f"the network's context of {budget.context}; shorten it, lower "
+                f"--max_new_tokens, or keep its last {most} tokens by --keep_end"
             )
         encoded.append(ids[-most:])
     return encoded
-
-
-def start_token(tokenizer: Any) -> int:
-    """The token that texts without a prompt begin with; ValueError without one."""
-    if tokenizer.document_end_id is None:
-        raise errors.InputError(
-            "the vocabulary has no token that ends a text, so nothing to begin with; "
-            "give a --prompt"
-        )
-    return tokenizer.document_end_id
 
 
 class Plan(NamedTuple):
@@ -172,3 +157,108 @@ def plan(
         [(i, sample) for i in range(len(ids)) for sample in range(num_samples)],
         budget.new_tokens(is_prompted=bool(prompts)),
     )
+
+
+class Continuation(NamedTuple):
+    """A text that follows a prompt."""
+
+    prompt: str  # "" without one
+    sample: int  # which text of the prompt it is, from 0
+    text: str  # without the prompt
+    num_tokens: int  # an end token included
+    ended: bool  # by an end token or a stop text
+
+    def as_json(self) -> str:
+        """A line of a .jsonl file."""
+        return json.dumps(self._asdict(), ensure_ascii=False)
+
+
+class Detokenizer:
+    """Turns the ids that follow a prompt into text.
+
+    `end_ids` end a text and are no part of it; nor are `stops`, texts before which it
+    ends.
+    """
+
+    def __init__(
+        self,
+        decode: Callable[[Sequence[int]], str],
+        end_ids: Sequence[int] = (),
+        stops: Sequence[str] = (),
+    ):
+        self._decode = decode
+        self._end_ids = frozenset(end_ids)
+        self._stops = tuple(stops)
+        self._longest_stop = max(map(len, stops), default=0)
+
+    def after(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> str:
+        """The text that ids add to the prompt, up to a stop text."""
+        text = self._whole(prompt_ids, ids)
+        return text[: self._end_of(text)]
+
+    def stops(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> bool:
+        """Whether the text has a stop text."""
+        if not self._stops:
+            return False
+        text = self._whole(prompt_ids, ids)
+        return self._end_of(text) < len(text)
+
+    def stable_prefix(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> str:
+        """The part of `after` that further ids do not change."""
+        text = self._whole(prompt_ids, ids)
+        end = self._end_of(text)
+        if end == len(text):
+            # Its last characters may be the beginning of a stop text.
+            end -= max(self._longest_stop - 1, 0)
+        return text[: max(end, 0)].rstrip(_HALF_CHARACTER)
+
+    def _whole(self, prompt_ids, ids):
+        ids = [index for index in ids if index not in self._end_ids]
+        before = self._decode(prompt_ids)
+        text = self._decode([*prompt_ids, *ids])
+        # A tokenizer may write the end of the prompt otherwise once something follows.
+        return (
+            text.removeprefix(before) if text.startswith(before) else self._decode(ids)
+        )
+
+    def _end_of(self, text):
+        places = (text.find(stop) for stop in self._stops)
+        return min((place for place in places if place >= 0), default=len(text))
+
+
+class StreamPrinter:
+    """Prints one text while it grows; `write` takes each addition."""
+
+    def __init__(
+        self,
+        detokenizer: Detokenizer,
+        prompt_ids: Sequence[int],
+        write: Callable[[str], Any],
+    ):
+        self._detokenizer = detokenizer
+        self._prompt_ids = prompt_ids
+        self._write = write
+        self._shown = 0
+
+    def show(self, ids: Sequence[int]) -> None:
+        """Prints the part of the text that further ids do not change."""
+        self._add(self._detokenizer.stable_prefix(self._prompt_ids, ids))
+
+    def finish(self, ids: Sequence[int]) -> None:
+        """Prints the end of the text, and ends the line."""
+        self._add(self._detokenizer.after(self._prompt_ids, ids))
+        self._write("\n")
+
+    def _add(self, text):
+        if len(text) > self._shown:
+            self._write(text[self._shown :])
+            self._shown = len(text)
+
+
+def lines(texts: Iterable[Continuation], *, as_json: bool) -> Iterator[str]:
+    """The lines of texts: JSON objects, or under a rule each as in GPT-2's release."""
+    for number, text in enumerate(texts, start=1):
+        if as_json:
+            yield f"{text.as_json()}\n"
+        else:
+            yield f"{'=' * 40} SAMPLE {number} {'=' * 40}\n{text.prompt}{text.text}\n"

@@ -48,8 +48,7 @@ class RowScores:
         }
         right, written = self.ngrams[rows].sum(axis=0).tolist()
         length, wanted = self.lengths[rows].sum(axis=0).tolist()
-        # Smoothed as by default; without the option BLEU of texts of fewer than four
-        # words is 0.
+        # Without the last option BLEU of texts of fewer than four words is 0.
         bleu = BLEU.compute_bleu(
             right,
             written,
@@ -154,9 +153,7 @@ def score(
 ) -> dict[str, float]:
     """NAMES to scores over all texts; `rows` are their counts."""
     if not targets:
-        raise errors.InputError(
-            "there is no target to score with; give rows that have one"
-        )
+        raise errors.InputError("there is no target to score with; give some")
     chrf = CHRF().corpus_score(list(predictions), [list(targets)])
     return rows.score(np.arange(len(targets))) | {"chrf": float(chrf.score)}
 

@@ -1,4 +1,4 @@
-"""The pairs of a run: read, checked, turned into ids."""
+"""The pairs of a run: read, checked, turned into ids and the inputs of a decoder."""
 
 import dataclasses
 import itertools
@@ -10,15 +10,43 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, outcomes
-from data_pipeline.batches import packing, splits
-from data_pipeline.seq2seq import decoder_features, graph
+from data_pipeline.batches import batching, packing, splits
+from data_pipeline.seq2seq import graph
 from data_pipeline.seq2seq import pairs as text_pairs
 from data_pipeline.text import base
 from terminal import progress
 
 # Rows tokenized at a time: enough to keep the operations busy, little to hold.
 CHUNK_ROWS = 8192
-TRAINING = "train"
+
+
+def append_eos(
+    ids: tf.RaggedTensor, tokens: features.DecoderTokens, max_target_length: int
+) -> tf.RaggedTensor:
+    """Targets [B, (T)] with their end token, int32, cut to `max_target_length`."""
+    end = tf.fill([ids.nrows(), 1], tf.cast(tokens.end, ids.dtype))
+    return tf.concat([ids[:, : max_target_length - 1], end], axis=1)
+
+
+def grids(
+    with_eos: tf.RaggedTensor,
+    tokens: features.DecoderTokens,
+    length: int | None = None,
+) -> dict[str, tf.Tensor]:
+    """The features of targets [B, (T)] with end tokens, padded to `length` or the most.
+
+    Returns:
+        decoder_input_ids, decoder_mask and labels, int32 [B, T]: the start token and
+        the target but for its last token; 1 where a target is; and the target.
+    """
+    labels = with_eos.to_tensor(tokens.padding, shape=[None, length])  # [B, T]
+    lengths = tf.cast(with_eos.row_lengths(), tf.int32)[:, tf.newaxis]  # [B, 1]
+    is_real = tf.range(tf.shape(labels)[1]) < lengths  # [B, T]
+    return {
+        features.DECODER_INPUT_IDS: packing.shift_right(labels, is_real, tokens),
+        features.DECODER_MASK: tf.cast(is_real, tf.int32),
+        features.LABELS: labels,
+    }
 
 
 class Limits(NamedTuple):
@@ -53,20 +81,13 @@ class PairSplit(splits.Split):
         return [self.target_ids, self.target_splits, special_ids]
 
     def names(self, indices: np.ndarray) -> list[str]:
-        """Names int [B] pairs by file and line, such as "train.tsv:17"."""
+        """Such as "train.tsv:17"."""
         return [f"{self.path}:{self.lines[index]}" for index in indices]
 
-    def examples(self, *, is_numbered: bool = False) -> decoder_features.PairExamples:
+    def examples(self, *, is_numbered: bool = False) -> "PairExamples":
         """The pairs as training/driver.py takes them; see PairExamples."""
-        return decoder_features.PairExamples(
-            self.packed,
-            self.names,
-            self.digest,
-            target_ids=self.target_ids,
-            target_splits=self.target_splits,
-            tokens=self.tokens,
-            max_target_length=self.limits.max_target_length,
-            is_numbered=is_numbered,
+        return PairExamples(
+            self.packed, self.names, self.digest, pairs=self, is_numbered=is_numbered
         )
 
     def summary(self) -> outcomes.Summary:
@@ -84,33 +105,68 @@ class PairSplit(splits.Split):
 
     def announcement(self, split: str, columns: str, tokenizer: base.Tokenizer) -> str:
         """A line on what was read: how much, how long, and what was cut or unknown."""
-        sources, targets = (
-            tokenizer.describe_unknown(
-                f"{self.path}, {name}", tokenizer.count_unknown(ids)
-            )
-            for name, ids in (
-                ("sources", self.packed.tokens),
-                ("targets", () if self.target_ids is None else self.target_ids),
-            )
-        )
-        parts = [
+
+        def unknown(name, ids):
+            counts = tokenizer.count_unknown(ids)
+            return tokenizer.describe_unknown(f"{self.path}, {name}", counts)
+
+        text = (
             f"{split}: {len(self)} {'pairs' if self.has_targets else 'sources'} from "
             f"{self.path} ({columns}); sources of {self.packed.lengths.mean():.1f} "
             f"tokens on average, {self.packed.num_truncated} cut to "
-            f"{self.limits.max_source_length}{sources}"
-        ]
-        if self.target_splits is not None:
-            parts.append(
-                f"targets of {np.diff(self.target_splits).mean():.1f}, "
-                f"{self.num_cut_targets} cut to {self.limits.max_target_length}"
-                f"{targets}"
-            )
-        return "; ".join(parts)
+            f"{self.limits.max_source_length}{unknown('sources', self.packed.tokens)}"
+        )
+        if self.target_splits is None:
+            return text
+        return (
+            f"{text}; targets of {np.diff(self.target_splits).mean():.1f}, "
+            f"{self.num_cut_targets} cut to {self.limits.max_target_length}"
+            f"{unknown('targets', self.target_ids)}"
+        )
 
     @property
     def has_targets(self) -> bool:
         """Whether rows have targets; all do, or none does."""
         return self.target_ids is not None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairExamples(batching.Examples):
+    """N sources for an encoder with their targets, for training/driver.py."""
+
+    pairs: PairSplit
+    # Whether batches have unique_ids, which seed the draws of sampling.
+    is_numbered: bool = False
+
+    @property
+    def target_lengths(self) -> np.ndarray:
+        """int64 [N], tokens of each target; zeros of sources alone."""
+        if self.pairs.target_splits is None:
+            return np.zeros(len(self), np.int64)
+        return np.diff(self.pairs.target_splits)
+
+    def training_order(self, **settings: Any) -> np.ndarray:
+        """As batching.training_order; targets order equally long sources."""
+        longest = self.target_lengths.max(initial=0) + 1
+        keys = self.packed.lengths * longest + self.target_lengths
+        return batching.training_order(keys, **settings)
+
+    def batches(self, order: np.ndarray, pad_to: int | None) -> tf.data.Dataset:
+        """As batching.batches, with the features of `grids` where there are targets."""
+        targets, pairs = None, self.pairs
+        if pairs.target_ids is not None:
+            row_splits = tf.constant(pairs.target_splits)
+            targets = tf.RaggedTensor.from_row_splits(pairs.target_ids, row_splits)
+        # Where sources are padded to one length, so are targets.
+        length = None if pad_to is None else pairs.limits.max_target_length
+
+        def others(indices):
+            batch = {features.UNIQUE_IDS: indices} if self.is_numbered else {}
+            if targets is not None:
+                batch |= grids(tf.gather(targets, indices), pairs.tokens, length)
+            return batch
+
+        return batching.batches(self.packed, order, pad_to=pad_to, others=others)
 
 
 def load(
@@ -128,48 +184,51 @@ def load(
     splits_read = {}
     for name, path in paths.items():
         rows = text_pairs.open_rows(path, layout, targets_required=name != "test")
-        pairs = _read(rows, tokenizer, tokens, limits, keeps_texts=name != TRAINING)
+        pairs = _read(rows, tokenizer, tokens, limits, keeps_texts=name != "train")
         print(pairs.announcement(name, rows.columns, tokenizer))
         splits_read[name] = pairs
     return splits_read
 
 
-class _Chunk(NamedTuple):
-    """Some rows as ids."""
-
-    packed: packing.Packed
-    targets: tf.RaggedTensor | None  # with end tokens, int32 [B, (T)]
-    num_cut: int
-    spelled: list[str]
-
-
 def _read(rows, tokenizer, tokens, limits, *, keeps_texts):
-    chunks: list[_Chunk] = []
+    packed: list[packing.Packed] = []
     lines: list[int] = []
     sources: list[str] = []
     targets: list[str] = []
+    spelled: list[str] = []
+    target_ids: list[tf.RaggedTensor] = []
+    num_cut_targets = 0
     for pairs in _in_chunks(rows):
-        chunks.append(
-            _encode(rows, pairs, tokenizer, tokens, limits, spells=keeps_texts)
-        )
+        packed.append(_encode_sources(rows.path, pairs, tokenizer, limits))
         lines += [pair.line for pair in pairs]
         if keeps_texts:
             sources += [pair.source for pair in pairs]
+        if not rows.has_targets:
+            continue
+        texts = tf.constant([pair.target for pair in pairs], tf.string)
+        ids = tokenizer.tokenize(texts)
+        lengths = ids.row_lengths().numpy()
+        _refuse_empty(rows.path, pairs, lengths, text_pairs.TARGET)
+        num_cut_targets += int(np.sum(lengths + 1 > limits.max_target_length))
+        ids = append_eos(ids, tokens, limits.max_target_length)
+        target_ids.append(ids.with_values(tf.cast(ids.values, features.INTEGER)))
+        if keeps_texts:
             targets += [pair.target for pair in pairs if pair.target is not None]
+            spelled += [t.decode() for t in graph.spell(tokenizer, texts).numpy()]
     ids = splits = None
     if rows.has_targets:
-        with_eos = tf.concat([chunk.targets for chunk in chunks], axis=0)
+        with_eos = tf.concat(target_ids, axis=0)
         ids, splits = with_eos.values.numpy(), with_eos.row_splits.numpy()
     return PairSplit(
         path=rows.path,
         lines=np.array(lines, np.int64),
-        packed=packing.concatenate([chunk.packed for chunk in chunks]),
+        packed=packing.concatenate(packed),
         target_ids=ids,
         target_splits=splits,
-        num_cut_targets=sum(chunk.num_cut for chunk in chunks),
+        num_cut_targets=num_cut_targets,
         sources=tuple(sources),
         target_texts=tuple(targets),
-        spelled=tuple(itertools.chain.from_iterable(c.spelled for c in chunks)),
+        spelled=tuple(spelled),
         tokens=tokens,
         limits=limits,
     )
@@ -185,26 +244,12 @@ def _in_chunks(rows: text_pairs.PairRows) -> Iterator[list[text_pairs.Pair]]:
             report(done, None)
 
 
-def _encode(rows, pairs, tokenizer, tokens, limits, *, spells) -> _Chunk:
+def _encode_sources(path, pairs, tokenizer, limits) -> packing.Packed:
     sources = tf.constant([pair.source for pair in pairs], tf.string)
     ids = tokenizer.tokenize(sources)
-    _refuse_empty(rows.path, pairs, ids.row_lengths().numpy(), text_pairs.SOURCE)
-    packed = packing.pack_ids(
+    _refuse_empty(path, pairs, ids.row_lengths().numpy(), text_pairs.SOURCE)
+    return packing.pack_ids(
         ids, None, special=tokenizer, max_seq_length=limits.max_source_length
-    )
-    if not rows.has_targets:
-        return _Chunk(packed, None, 0, [])
-    texts = tf.constant([pair.target for pair in pairs], tf.string)
-    ids = tokenizer.tokenize(texts)
-    counts = ids.row_lengths().numpy()
-    _refuse_empty(rows.path, pairs, counts, text_pairs.TARGET)
-    with_eos = decoder_features.append_eos(ids, tokens, limits.max_target_length)
-    spelled = graph.spell(tokenizer, texts).numpy() if spells else ()
-    return _Chunk(
-        packed,
-        with_eos.with_values(tf.cast(with_eos.values, features.INTEGER)),
-        int(np.sum(counts + 1 > limits.max_target_length)),
-        [text.decode("utf-8") for text in spelled],
     )
 
 

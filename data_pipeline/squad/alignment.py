@@ -1,11 +1,9 @@
 """Finds the text of the context that predicted tokens came from.
 
 Tokens are lower-cased, stripped of accents and cut at punctuation; an answer should
-read as it was written. This is the rule of google-research/bert: it searches the
-normalized span for the spelled prediction. Where that is not there (because of an
-[UNK]), or normalization changed the number of characters (combining accents), the whole
-span is the answer. The aligner "words" of choice.py cuts by text/offsets.py instead:
-better for writing without spaces and for vocabularies that lack characters.
+read as it was written. This is the rule of google-research/bert. The aligner "words" of
+choice.py cuts by text/offsets.py instead: better for writing without spaces and for
+vocabularies that lack characters.
 
 The *words* of a context are separated by whitespace (`doc_tokens` of the original); the
 *parts* of a word are the input of the word-piece step: each punctuation mark and each
@@ -49,8 +47,8 @@ def align(spelled: str, words: Sequence[str], parts: Mapping[str, list[str]]) ->
     """Finds the piece of a span that a prediction covers, as google-research/bert does.
 
     Takes the first occurrence of `spelled` (from `spell`) in the normalized span, and
-    assumes that its n-th character other than space is the n-th of the span. Where
-    that fails, the piece is the whole span, its words joined by spaces. `words` are the
+    assumes that its n-th character other than space is the n-th of the span. Where that
+    fails ([UNK], combining accents), the piece is the whole span. `words` are the
     span's; `parts` come from `split_all`.
     """
     span = " ".join(words)

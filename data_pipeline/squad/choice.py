@@ -59,13 +59,9 @@ class Settings:
     def __post_init__(self):
         for name in ("n_best_size", "max_answer_length"):
             if getattr(self, name) < 1:
-                raise errors.InputError(
-                    f"--{name}={getattr(self, name)} must be at least 1"
-                )
+                raise errors.InputError(f"--{name}={getattr(self, name)} is below 1")
         if self.aligner not in ALIGNERS:
-            raise errors.InputError(
-                f"aligner {self.aligner!r} is not one of {ALIGNERS}"
-            )
+            raise errors.InputError(f"aligner {self.aligner!r} is none of {ALIGNERS}")
 
 
 class Answers(NamedTuple):
@@ -79,12 +75,12 @@ class Answers(NamedTuple):
 
 
 def lay_out(
-    questions: files.Questions,
-    windows: context_windows.ContextWindows,
+    windows: context_windows.QuestionSplit,
     length: int,
     tokenizer: base.Tokenizer | None = None,
 ) -> Inputs:
     """Rows of `length` tokens; with the tokenizer of the windows there are places."""
+    questions = windows.questions
     input_ids = places = None
     if tokenizer:
         places = _places(questions.contexts, windows, length, tokenizer)
@@ -173,13 +169,12 @@ def _check(inputs, start_logits, end_logits):
     for name, logits in (("start", start_logits), ("end", end_logits)):
         if logits.shape != shape:
             raise errors.InputError(
-                f"{name} logits of shape {logits.shape} do not belong to windows of "
-                f"shape {shape}; predict these windows"
+                f"{name} logits {logits.shape} are not of windows {shape}"
             )
         if broken := int((~(logits < np.inf)).any(axis=1).sum()):
             raise errors.InputError(
                 f"{name} logits of {broken} of {len(logits)} windows are not numbers; "
-                "the weights are damaged, take another checkpoint"
+                "take another checkpoint"
             )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from contract import errors, json_files, remote_files, wording
+from contract import errors, json_files, wording
 from data_pipeline.tables import text_rows
 from data_pipeline.text import normalization
 
@@ -102,14 +102,14 @@ def read_for_training(
                 misplaced.append(questions.ids[row])
     if misplaced:
         logging.warning(
-            f"{path}: {len(misplaced)} of {len(misplaced) + len(examples)} answers are "
-            "left out, because the context does not hold them at their answer_start; "
-            f"the first is that of question {misplaced[0]!r}"
+            f"{path}: left out {len(misplaced)} of {len(misplaced) + len(examples)} "
+            "answers, which are not at their answer_start in the context; the first is "
+            f"that of question {misplaced[0]!r}"
         )
     if not examples:
         raise errors.InputError(
             f"{path}: none of {len(questions)} questions is left for training; correct "
-            "answer_start, which counts characters of the context from 0"
+            "answer_start"
         )
     _compare_versions(questions, version_2_with_negative)
     rows, answers, answer_words = zip(*examples, strict=True)
@@ -147,20 +147,16 @@ def _training_answers(
         if "" in (text.strip() for text in texts):
             raise errors.InputError(
                 f"{questions.path}: question {questions.ids[row]!r} has an empty "
-                'answer; write "answers": [] and "is_impossible": true, and set '
-                "--version_2_with_negative"
+                'answer; write "answers": [] and set --version_2_with_negative'
             )
         answers = list(dict.fromkeys(zip(texts, starts, strict=True)))
         return answers[:1] if multiple_answers == "first" else answers
+    remedy = 'mark it "is_impossible" and set --version_2_with_negative'
     if texts:
         remedy = "set --multiple_answers=first or --multiple_answers=all"
-    elif questions.is_impossible[row]:
-        remedy = "the file is SQuAD 2.0, so set --version_2_with_negative"
-    else:
-        remedy = 'give it one, or in SQuAD 2.0 "is_impossible": true'
     raise errors.InputError(
         f"{questions.path}: question {questions.ids[row]!r} has {len(texts)} answers, "
-        f"and training takes exactly 1; {remedy}"
+        f"not 1; {remedy}"
     )
 
 
@@ -185,17 +181,16 @@ def _words_and_starts(context: str) -> tuple[list[str], list[int]]:
 
 
 def _compare_versions(questions: Questions, version_2_with_negative: bool) -> None:
+    count, version = sum(questions.is_impossible), ""
     if version_2_with_negative and not questions.is_version_2:
-        logging.warning(
-            f"{questions.path}: no question has is_impossible, so this is SQuAD 1.1; "
-            "without --version_2_with_negative every question gets an answer"
-        )
-    count = sum(questions.is_impossible)
+        version = "1.1"
     if count and not version_2_with_negative:
+        version = "2.0"
+    if version:
         logging.warning(
             f"{questions.path}: {count} of {len(questions)} questions are marked "
-            "is_impossible, so this is SQuAD 2.0; without --version_2_with_negative "
-            "every question gets an answer"
+            f"is_impossible, so this is SQuAD {version}; without "
+            "--version_2_with_negative every question gets an answer"
         )
 
 
@@ -209,9 +204,7 @@ def _read(path: str) -> Questions:
         if name in rows:
             raise errors.InputError(f"{place} stands there twice; give each its own id")
         if context not in contexts and not split_words(context):
-            raise errors.InputError(
-                f"{place} has an empty context; give one or remove it"
-            )
+            raise errors.InputError(f"{place} has an empty context; remove it")
         answers = _get(record, "answers", list, place) if "answers" in record else []
         rows[name] = (
             _get(record, "question", str, place),
@@ -222,12 +215,9 @@ def _read(path: str) -> Questions:
             "is_impossible" in record,
         )
     if not rows:
-        raise errors.InputError(
-            f"{path}: there is no question in it; give it at least one"
-        )
-    texts, index, answer_texts, answer_starts, is_impossible, has_flag = map(
-        list, zip(*rows.values(), strict=True)
-    )
+        raise errors.InputError(f"{path}: there is no question in it; give it one")
+    columns = map(list, zip(*rows.values(), strict=True))
+    texts, index, answer_texts, answer_starts, is_impossible, has_flag = columns
     return Questions(
         path=path,
         contexts=list(contexts),
@@ -272,8 +262,7 @@ def _answers_of_row(row: dict, place: str) -> dict:
     texts, starts = (_get(columns, key, list, place) for key in _ANSWER_KEYS)
     if len(texts) != len(starts):
         raise errors.InputError(
-            f"{place}: answers has {len(texts)} texts and {len(starts)} answer_start; "
-            "give each text one"
+            f"{place}: {len(texts)} texts and {len(starts)} answer_start; give each one"
         )
     pairs = zip(texts, starts, strict=True)
     return {"answers": [dict(zip(_ANSWER_KEYS, pair, strict=True)) for pair in pairs]}
@@ -297,20 +286,11 @@ def _entries(path: str) -> Iterator[tuple[str, Any]]:
 def _load(path: str) -> Any:
     """The value of a file; None where it has several, in lines."""
     try:
-        with remote_files.open_file(path) as file:
-            return json_files.parse(file.read())
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{path}: no such file; check the path") from error
-    except OSError as error:
-        raise errors.InputError(
-            f"{path}: cannot be read ({error}); check that it is a file"
-        ) from error
-    except ValueError as error:
-        if getattr(error, "msg", "") == "Extra data":  # of json.JSONDecodeError
+        return json_files.read(path, remedy="give a file of SQuAD's layout")
+    except errors.InputError as error:
+        if getattr(error.__cause__, "msg", "") == "Extra data":  # of JSONDecodeError
             return None
-        raise errors.InputError(
-            f"{path}: cannot be read as JSON ({error}); give a file of SQuAD's layout"
-        ) from error
+        raise
 
 
 def _get(record: Any, key: str, expected: type, place: str) -> Any:
@@ -320,9 +300,8 @@ def _get(record: Any, key: str, expected: type, place: str) -> Any:
         if value is None and isinstance(record, dict):
             lack += f" among {wording.listing(list(record))}"
         raise errors.InputError(
-            f"{place}: {key!r} {lack}, and must be {_TYPE_NAMES[expected]}; "
-            "SQuAD's layout is data[].paragraphs[].{context, qas[].{id, question, "
-            "answers[].{text, answer_start}}}, or rows {id, context, question, "
-            "answers: {text: [], answer_start: []}}"
+            f"{place}: {key!r} {lack}, and must be {_TYPE_NAMES[expected]}; give "
+            "SQuAD's data[].paragraphs[].{context, qas[].{id, question, answers}}, or "
+            "rows {id, context, question, answers: {text: [], answer_start: []}}"
         )
     return value

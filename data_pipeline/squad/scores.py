@@ -18,7 +18,7 @@ import numpy as np
 
 from contract import errors
 from contract import outcomes as outcomes_lib
-from data_pipeline.squad import choice, files, split
+from data_pipeline.squad import choice, files, windows
 from data_pipeline.text import base
 
 _LEAST = 1e-12  # a probability whose logarithm is finite
@@ -40,7 +40,7 @@ class Scored(NamedTuple):
 
 
 def decide(
-    data: split.QuestionSplit,
+    data: windows.QuestionSplit,
     logits: Mapping[str, np.ndarray],
     tokenizer: base.Tokenizer,
     settings: choice.Settings,
@@ -56,8 +56,8 @@ def decide(
     """
     length = logits["start_logits"].shape[1]
     places_by = tokenizer if settings.aligner == "words" else None
-    inputs = choice.lay_out(data.questions, data.windows, length, places_by)
-    is_read = np.arange(length) < data.windows.packed.lengths[:, np.newaxis]
+    inputs = choice.lay_out(data, length, places_by)
+    is_read = np.arange(length) < data.packed.lengths[:, np.newaxis]
     start, end = (
         logits[name] if pad_to else np.where(is_read, logits[name], -np.inf)
         for name in ("start_logits", "end_logits")
@@ -66,7 +66,7 @@ def decide(
     return Scored(answers, score(data, answers))
 
 
-def score(data: split.QuestionSplit, answers: choice.Answers) -> dict[str, float]:
+def score(data: windows.QuestionSplit, answers: choice.Answers) -> dict[str, float]:
     """The official scores of the file's version; {} without annotated answers.
 
     The best thresholds include withheld answers, which the official script, reading
@@ -91,14 +91,13 @@ def _is_annotated(questions: files.Questions) -> bool:
 
 
 def score_names(
-    data: split.QuestionSplit, settings: choice.Settings
+    data: windows.QuestionSplit, settings: choice.Settings
 ) -> tuple[str, ...]:
     """Scores by which a checkpoint can be best, default first; ValueError if none."""
     if not _is_annotated(data.questions):
         raise errors.InputError(
-            f"{data.questions.path}: some questions have no answer to compare with, "
-            "and are not marked is_impossible; leave out --evaluate_steps and --grid, "
-            "or give a file with answers"
+            f"{data.questions.path}: some questions have no answer and are not marked "
+            "is_impossible; leave out --evaluate_steps and --grid"
         )
     if not data.questions.is_version_2:
         return "f1", "exact_match"
@@ -144,8 +143,7 @@ def score_v1(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
     if unanswerable := [key for key, answers in gold.items() if not answers]:
         raise errors.InputError(
             f"{len(unanswerable)} of {len(gold)} questions have no answer (the first "
-            f"is {unanswerable[0]}), which is so in SQuAD 2.0 only; set "
-            "--version_2_with_negative"
+            f"is {unanswerable[0]}); set --version_2_with_negative"
         )
     answered = {key: answers for key, answers in gold.items() if key in predictions}
 
@@ -206,7 +204,7 @@ def score_v2(
 
 def _check(gold):
     if not gold:
-        raise errors.InputError("there is no question to score; give a file with some")
+        raise errors.InputError("there is no question to score; give one")
 
 
 def _best(
@@ -240,7 +238,7 @@ def _best_threshold(gold, predictions, scores, null_score_diffs):
 
 
 def outcomes(
-    name: str, data: split.QuestionSplit, scored: Scored
+    name: str, data: windows.QuestionSplit, scored: Scored
 ) -> outcomes_lib.Outcomes | None:
     """The outcomes of the split `name`; None where the right answers are unknown.
 
@@ -265,14 +263,10 @@ def outcomes(
         return {name: 100.0 * float(mean) for name, mean in means.items()}
 
     confidences = map(_probability, predicted, n_best)
+    contexts = [questions.contexts[index] for index in questions.context_index]
     return outcomes_lib.Outcomes(
         split=name,
-        texts=[
-            (text, questions.contexts[index])
-            for text, index in zip(
-                questions.texts, questions.context_index, strict=True
-            )
-        ],
+        texts=list(zip(questions.texts, contexts, strict=True)),
         expected=[_shown(texts) for texts in gold],
         predicted=[_shown([text]) for text in predicted],
         is_correct=exacts > 0,
@@ -317,7 +311,7 @@ def _loss(gold: list[str], entries: list[dict[str, Any]]) -> float:
 
 
 def _decisions(
-    data: split.QuestionSplit,
+    data: windows.QuestionSplit,
     predicted: list[str],
     n_best: list[list[dict[str, Any]]],
 ) -> outcomes_lib.Decisions:
@@ -333,7 +327,7 @@ def _decisions(
 
 
 def _histograms(
-    data: split.QuestionSplit, answers: choice.Answers, predicted: list[str]
+    data: windows.QuestionSplit, answers: choice.Answers, predicted: list[str]
 ) -> dict[str, np.ndarray]:
     """Lengths of answers and null odds, but for those where nothing was proposed."""
     annotated = [texts[0] for texts in data.questions.answer_texts if texts]

@@ -10,16 +10,17 @@ A window's share of the context is its *excerpt*. The rules are the original's
 thousands of questions at a time.
 """
 
+import collections
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from contract import errors, features
-from data_pipeline.batches import packing, splits
+from contract import errors, features, file_names, outcomes
+from data_pipeline.batches import packing, splits, tf_records
 from data_pipeline.squad import files
 from data_pipeline.text import base
 from terminal import progress
@@ -41,24 +42,22 @@ class ContextTokens:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ContextWindows:
-    """The N windows of Q questions, in the order of the questions.
+class QuestionSplit(splits.Split):
+    """The Q questions of a file and their N windows, in the order of the questions.
 
     Segment 1 is the excerpt and the last [SEP]; `packed.num_truncated` counts questions
     that were cut. Positions, of the answer's first and last token in the window, are 0,
     the [CLS], where the window lacks part of the answer, and None for prediction.
     """
 
-    packed: packing.Packed
+    questions: files.Questions
     contexts: ContextTokens
     question_index: np.ndarray  # int32 [N]
     window_index: np.ndarray  # int32 [N], counted from 0 for each question
     excerpt_starts: np.ndarray  # int64 [N], indices into `contexts.tokens`
     start_positions: np.ndarray | None  # int32 [N]
     end_positions: np.ndarray | None  # int32 [N]
-
-    def __len__(self):
-        return len(self.packed)
+    unit: ClassVar[str] = "windows"
 
     @property
     def unique_ids(self) -> np.ndarray:
@@ -70,6 +69,39 @@ class ContextWindows:
         """int64 [N], tokens of the context in each window."""
         return self.packed.lengths - self.packed.first_lengths - 1
 
+    def targets(self) -> dict[str, Any]:
+        """start_positions and end_positions, int32 [N] each; {} for prediction."""
+        start, end = self.start_positions, self.end_positions
+        if start is None or end is None:
+            return {}
+        return {features.START_POSITIONS: start, features.END_POSITIONS: end}
+
+    def names(self, indices: np.ndarray) -> list[str]:
+        """Such as "train.json: question 5733be (window 2 of 3)"."""
+        owners = self.question_index
+        numbers = splits.window_names(owners, indices)
+        return [
+            f"{self.path}: question {self.questions.ids[owner]} ({number})"
+            for owner, number in zip(owners[indices], numbers, strict=True)
+        ]
+
+    def summary(self) -> outcomes.Summary:
+        owners = self.question_index
+        kinds = (
+            "no answer" if none else "answer" for none in self.questions.is_impossible
+        )
+        return outcomes.Summary(
+            path=self.path,
+            count=len(self.questions),
+            unit="questions",
+            lengths=np.bincount(owners, minlength=len(self.questions)),
+            length_unit="windows of a question",
+            cut=self.packed.num_truncated,
+            cut_means="cut to --max_query_length",
+            labels=dict(collections.Counter(kinds)),
+            labels_title="Answers",
+        )
+
 
 class TokenGrids(NamedTuple):
     """Where the tokens of windows come from, [N, S] in padded rows."""
@@ -78,7 +110,7 @@ class TokenGrids(NamedTuple):
     is_max_context: np.ndarray  # bool, whether it counts here (`token_is_max_context`)
 
 
-def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
+def token_grids(windows: QuestionSplit, length: int) -> TokenGrids:
     """Lays out windows in rows of `length` tokens; no window may be longer.
 
     Each token of a context counts in one window only: the one that maximizes
@@ -108,7 +140,7 @@ def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
     )
 
 
-def token_places(windows: ContextWindows, length: int) -> tuple[Any, Any]:
+def token_places(windows: QuestionSplit, length: int) -> tuple[Any, Any]:
     """Places that show a context, bool [N, length]; their tokens, int64 [places]."""
     first = windows.packed.first_lengths[:, np.newaxis]
     end = first + windows.excerpt_lengths[:, np.newaxis]
@@ -125,16 +157,14 @@ def check_lengths(
     """Tokens of a window that are not special; ValueError without any for a context."""
     if doc_stride < 1:
         raise errors.InputError(
-            f"--doc_stride={doc_stride} is not positive; give the tokens from one "
-            "window to the next, such as 128"
+            f"--doc_stride={doc_stride} is not positive; give one such as 128"
         )
     num_special = packing.num_special(tokenizer, is_pair=True)
     limit = max_seq_length - num_special - 1
     if not 0 <= max_query_length <= limit:
         raise errors.InputError(
-            f"--max_query_length={max_query_length} is outside 0..{limit}: "
-            f"the --max_seq_length={max_seq_length} of a window includes {num_special} "
-            "special tokens and some of the context; lower the one or raise the other"
+            f"--max_query_length={max_query_length} is outside 0..{limit}; lower it, "
+            f"or raise --max_seq_length={max_seq_length} ({num_special} are special)"
         )
     return max_seq_length - num_special
 
@@ -146,7 +176,7 @@ def make_windows(
     max_seq_length: int,
     doc_stride: int,
     max_query_length: int,
-) -> ContextWindows:
+) -> QuestionSplit:
     """Cuts the contexts of all questions; one without tokens has no window.
 
     Lengths are in tokens: of a window with its special tokens, from one window to the
@@ -160,13 +190,15 @@ def make_windows(
     for part in progress.slices(len(questions), _CHUNK_ROWS, name):
         rows = np.arange(part.start, part.stop)
         chunks.append(_windows_of(rows, questions, contexts, tokenizer, limits))
-    columns = {
-        field.name: _concatenated([getattr(chunk, field.name) for chunk in chunks])
-        for field in dataclasses.fields(ContextWindows)
-        if field.name not in ("packed", "contexts")
-    }
-    packed = packing.concatenate([chunk.packed for chunk in chunks])
-    return ContextWindows(packed=packed, contexts=contexts, **columns)
+    packed = packing.concatenate([chunk.pop("packed") for chunk in chunks])
+    columns = {name: _concatenated([c[name] for c in chunks]) for name in chunks[0]}
+    return QuestionSplit(
+        path=questions.path,
+        packed=packed,
+        questions=questions,
+        contexts=contexts,
+        **columns,
+    )
 
 
 def _concatenated(arrays):
@@ -225,7 +257,8 @@ def cut(query_lengths, context_starts, context_ends, max_tokens, doc_stride):
     return question, number, starts, stops
 
 
-def _windows_of(rows, questions, contexts, tokenizer, limits) -> ContextWindows:
+def _windows_of(rows, questions, contexts, tokenizer, limits) -> dict[str, Any]:
+    """The fields of a QuestionSplit of some questions."""
     max_seq_length, doc_stride, max_query_length = limits
     query = tokenizer.tokenize(questions.texts[rows[0] : rows[-1] + 1])
     full_lengths = query.row_lengths().numpy()
@@ -258,15 +291,14 @@ def _windows_of(rows, questions, contexts, tokenizer, limits) -> ContextWindows:
         shift = (packed.first_lengths - starts)[:, None]
         answers = np.where(inside[:, None], answers + shift, 0)  # [N, 2]
         begin, end = answers.astype(features.INTEGER).T
-    return ContextWindows(
-        packed=dataclasses.replace(packed, num_truncated=num_truncated),
-        contexts=contexts,
-        question_index=rows[question].astype(features.INTEGER),
-        window_index=window_index.astype(features.INTEGER),
-        excerpt_starts=starts,
-        start_positions=begin,
-        end_positions=end,
-    )
+    return {
+        "packed": dataclasses.replace(packed, num_truncated=num_truncated),
+        "question_index": rows[question].astype(features.INTEGER),
+        "window_index": window_index.astype(features.INTEGER),
+        "excerpt_starts": starts,
+        "start_positions": begin,
+        "end_positions": end,
+    }
 
 
 def _answer_tokens(rows, questions, contexts, tokenizer):
@@ -299,3 +331,45 @@ def _answer_tokens(rows, questions, contexts, tokenizer):
     first[row] = place[index]
     last[row] = first[row] + lengths[row] - 1
     return np.stack([first, last], axis=1)
+
+
+def load(
+    name: str,
+    questions: files.Questions,
+    tokenizer: base.Tokenizer,
+    **limits: int,
+) -> QuestionSplit:
+    """Cuts the split `name` as windows.make_windows, and prints how much there is."""
+    windows = make_windows(questions, tokenizer, **limits)
+    if not len(windows):
+        raise errors.InputError(
+            f"{questions.path}: no context has a token that the model reads; correct it"
+        )
+    counts = tokenizer.count_unknown(windows.packed.tokens)
+    unknown = tokenizer.describe_unknown(questions.path, counts)
+    print(
+        f"{name}: {len(questions)} questions from {questions.path}, "
+        f"{len(windows)} windows, {windows.packed.lengths.mean():.1f} tokens on "
+        f"average, {windows.packed.num_truncated} questions cut to "
+        f"{limits['max_query_length']}{unknown}"
+    )
+    return windows
+
+
+def write_records(directory: str, data: QuestionSplit, max_seq_length: int) -> None:
+    """Writes train.tf_record where there are targets, else eval.tf_record.
+
+    They are those of the original's FeatureWriter, which has no place for tokens that
+    are rows of characters: then there is no file.
+    """
+    if data.packed.tokens.ndim > 1:
+        return
+    columns = {features.UNIQUE_IDS: data.unique_ids}
+    name = "eval"
+    if targets := data.targets():
+        name = "train"
+        is_impossible = np.array(data.questions.is_impossible, features.INTEGER)
+        columns |= targets
+        columns[features.IS_IMPOSSIBLE] = is_impossible[data.question_index]
+    path = os.path.join(directory, f"{name}{file_names.TF_RECORD_ENDING}")
+    tf_records.write(path, data.packed, columns, max_seq_length)

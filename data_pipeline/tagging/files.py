@@ -2,7 +2,9 @@
 
 Columns have a word a line and a blank line between sentences. seq.in has a sentence a
 line and seq.out its tags. JSONL has a sentence a line: {"words": [...], "tags": [...]},
-with numbers for tags (`ner_tags` of the library `datasets`), or a text and its spans.
+with numbers for tags (`ner_tags` of the library `datasets`), or a text and its spans of
+characters: [start, end, label] of doccano and spaCy, or objects with start, end and
+label of Prodigy. Characters count from 0, `end` is one past the last.
 """
 
 import contextlib
@@ -10,19 +12,22 @@ import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from contract import errors, features, json_files, remote_files, wording
 from data_pipeline.tables import text_rows
-from data_pipeline.tagging import character_spans
 
 FORMATS = ("conll", "seq", "jsonl")
 TAGS_KEY = "tags"
 _TAGS_KEYS = (TAGS_KEY, "ner_tags")
 _WORDS_KEYS = ("words", "tokens", "text")
+_SPANS_KEYS = ("spans", "entities", "label", "labels")
+# Of a span that is an object; the second of each is doccano's.
+_START, _END = ("start", "start_offset"), ("end", "end_offset")
+_CHUNK_TEXTS = 1024  # cut at a time
 # Begins the line between two documents; CoNLL-U writes a comment instead.
 _DOCUMENT_MARK = "-DOCSTART-"
 _DOCUMENT_COMMENT = "# newdoc"
@@ -89,9 +94,7 @@ class Sentences:
     def tagged_words(self) -> Iterator[tuple[int, str]]:
         """Yields line and tag of each word; raises ValueError without tags."""
         if self.tags is None:
-            raise errors.InputError(
-                f"{self.path}: has no tags; give a file that has some"
-            )
+            raise errors.InputError(f"{self.path}: has no tags; give it some")
         for lines, tags in zip(self.lines, self.tags, strict=True):
             yield from zip(lines, tags, strict=True)
 
@@ -118,18 +121,13 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
         if remote_files.is_dir(path):
             path = os.path.join(path, "seq.in")
             if not remote_files.exists(path):
-                raise FileNotFoundError(
-                    f"{path}: no such file; name a file, or a directory that holds "
-                    "seq.in and seq.out"
-                )
+                raise FileNotFoundError(f"{path}: no such file; name a file")
         tag_path = _tag_path(path, tags_required)
         rows = _lines_of_words(path, tag_path)
     elif file_format == "jsonl":
         rows = _objects(path, layout.tag_names)
     else:
-        columns = _find_columns(
-            path, layout.word_column, layout.tag_column, tags_required=tags_required
-        )
+        columns = _find_columns(path, layout, tags_required=tags_required)
         separator, header = columns.separator, columns.header
         rows = _column_sentences(path, columns)
     read_rows = list(rows)
@@ -155,10 +153,8 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
 def _format(path: str, file_format: str) -> str:
     if file_format != "auto":
         if file_format not in FORMATS:
-            raise errors.InputError(
-                f"--file_format={file_format} is not one of "
-                f"{', '.join(('auto', *FORMATS))}"
-            )
+            known = ", ".join(("auto", *FORMATS))
+            raise errors.InputError(f"--file_format={file_format} is none of {known}")
         return file_format
     name = path.lower().removesuffix(".gz")
     if name.endswith("seq.in") or remote_files.is_dir(path):
@@ -171,8 +167,8 @@ def _format(path: str, file_format: str) -> str:
             return "jsonl"
     if name.endswith(".csv") or _ROW_OF_CSV.fullmatch(first.rstrip("\r")):
         raise errors.InputError(
-            f"{path}: is CSV; write a word, a tab and its tag a line, blank lines "
-            "between sentences, or JSONL (--file_format=conll reads it as it is)"
+            f"{path}: is CSV; write a word, a tab and its tag a line, or JSONL "
+            "(--file_format=conll reads it as it is)"
         )
     return "conll"
 
@@ -180,19 +176,17 @@ def _format(path: str, file_format: str) -> str:
 def _check_tags(path: str, sentences: list[Sentence], tags_required: bool) -> None:
     if not sentences:
         raise errors.InputError(
-            f"{path}: there is no sentence; give it one word a line with its tag, or "
-            'lines such as {"words": ["a", "b"], "tags": ["O", "O"]}'
+            f"{path}: there is no sentence; give it a word and its tag a line, or "
+            'lines of {"words": [], "tags": []}'
         )
     for sentence in sentences:
         line = sentence.lines[0]
         if sentence.tags is None and tags_required:
-            raise errors.InputError(
-                f"{path}:{line}: has no tags; give every sentence some"
-            )
+            raise errors.InputError(f"{path}:{line}: has no tags; give it some")
         if (sentence.tags is None) != (sentences[0].tags is None):
             raise errors.InputError(
                 f"{path}: of lines {sentences[0].lines[0]} and {line} one has tags and "
-                "one has none; give tags to all sentences, or to none"
+                "one has none; give all some, or none"
             )
 
 
@@ -207,9 +201,8 @@ def _check_words(path: str, sentences: list[Sentence], columns: "_Columns") -> N
         others = enumerate(first[columns.word + 1 :], start=columns.word + 1)
         likely = next((i for i, cell in others if not cell.isdecimal()), 1)
         raise errors.InputError(
-            f"{path}: column {columns.word}, of the words, holds numbers or one text "
-            f"alone; the columns begin with {cells}: set --word_column={likely}, and "
-            "--tag_column to that of the tags"
+            f"{path}: the words are numbers or all the same; columns begin with "
+            f"{cells}: set --word_column={likely}, and --tag_column to that of the tags"
         )
     tag = "none" if columns.tag is None else columns.tag
     print(f"{path}: columns {cells}; words: {columns.word}, tags: {tag}")
@@ -236,9 +229,7 @@ def _cells(line: str, separator: str = " ") -> list[str]:
     return _CELL.findall(line)
 
 
-def _find_columns(
-    path: str, word_column: int, tag_column: int, *, tags_required: bool
-) -> _Columns:
+def _find_columns(path: str, layout: Layout, *, tags_required: bool) -> _Columns:
     """Reads a whole file to find its columns: only its end decides on "#".
 
     A tag column that is missing, or is the words', means that there are no tags.
@@ -255,18 +246,18 @@ def _find_columns(
     place = f"{path}:{number}"
     separator = "\t" if "\t" in line else " "
     num_columns = len(_cells(line, separator))
-    word, tag = (_position(c, num_columns) for c in (word_column, tag_column))
+    word = _position(layout.word_column, num_columns)
+    tag = _position(layout.tag_column, num_columns)
     if word is None:
         raise errors.InputError(
-            f"{place}: {num_columns} columns; --word_column={word_column} is not "
-            "there, counted from 0"
+            f"{place}: {num_columns} columns; there is no "
+            f"--word_column={layout.word_column}"
         )
     tag = None if tag == word else tag
     if tag is None and tags_required:
         raise errors.InputError(
             f"{place}: {num_columns} columns; besides the words' there is no "
-            f"--tag_column={tag_column}, counted from 0; give each line a word and its "
-            "tag, or correct the flags"
+            f"--tag_column={layout.tag_column}; give each line a word and its tag"
         )
     is_conllu = num_columns >= _CONLLU_COLUMNS and bool(_CONLLU_ROW.match(line))
     columns = _Columns(separator, num_columns, number, word, tag, set(), is_conllu)
@@ -347,24 +338,15 @@ def _column_sentences(path: str, columns: _Columns) -> Iterator[Sentence]:
 
 def _check_row(place: str, row: list[str], columns: _Columns) -> None:
     if len(row) != columns.num_columns:
-        # CoNLL files have few columns, and lines of plain text many words.
-        is_text = columns.separator == " " and max(len(row), columns.num_columns) > 5
-        remedy = (
-            "this looks like plain text, which serving.predictor --input_format=lines "
-            "tags with an export; or give one word a line"
-            if is_text
-            else "give both as many (where the first row has a tab, columns are "
-            "between tabs, else between spaces)"
-        )
         raise errors.InputError(
             f"{place}: {len(row)} columns, line {columns.line} has "
-            f"{columns.num_columns}; {remedy}"
+            f"{columns.num_columns}; give both as many, between tabs if the first row "
+            "has one (serving.predictor --input_format=lines tags plain text)"
         )
     for role, column in (("word", columns.word), ("tag", columns.tag)):
         if column is not None and not row[column]:
             raise errors.InputError(
-                f"{place}: the {role}, column {column}, is empty; fill it, or correct "
-                f"--{role}_column"
+                f"{place}: the {role}, column {column}, is empty; check --{role}_column"
             )
 
 
@@ -373,8 +355,7 @@ def _tag_path(path: str, tags_required: bool) -> str | None:
     tag_path = f"{plain.removesuffix('in')}out{path[len(plain) :]}"
     if not plain.endswith(".in"):
         raise errors.InputError(
-            f"{path}: the name does not end in seq.in, so that of the tags' file is "
-            "not known; rename it, or choose another --file_format"
+            f"{path}: does not end in seq.in; rename it, or set another --file_format"
         )
     if remote_files.exists(tag_path):
         return tag_path
@@ -405,15 +386,15 @@ def _objects(path: str, names: Sequence[str]) -> Iterator[Sentence]:
     numbered = text_rows.file_rows(path, "jsonl")
     rows = [(number, row) for number, row in numbered if isinstance(row, dict)]
     texts = [row["text"] for _, row in rows if spans_key(row)]
-    words_of_texts = character_spans.cut(texts)
+    words_of_texts = cut(texts)
     read_keys: set[str] = set()
     for number, row in rows:
         place, tags = f"{path}:{number}", None
         if key := spans_key(row):
             read_keys |= {"text", key}
-            cut = next(words_of_texts)
-            tags = character_spans.tags(place, row, cut)
-            words = [word.text for word in cut]
+            text_words = next(words_of_texts)
+            tags = tags_of_spans(place, row, text_words)
+            words = [word.text for word in text_words]
         else:
             words_key, words = _words(place, row)
             if key := _tags_key(row):
@@ -429,21 +410,24 @@ def _objects(path: str, names: Sequence[str]) -> Iterator[Sentence]:
         print(f"{path}: reads {wording.listing(read)}, not {wording.listing(others)}")
 
 
-def _tags_key(row: dict[str, Any]) -> str:
+def _tags_key(row: Mapping[str, Any]) -> str:
     return next((key for key in _TAGS_KEYS if row.get(key) is not None), "")
 
 
-def spans_key(row: dict[str, Any]) -> str:
-    """The key of the spans of a row; "" where its words have tags, or none."""
-    return "" if _tags_key(row) else character_spans.find_key(row)
+def spans_key(row: Mapping[str, Any]) -> str:
+    """The key of the spans of a row's text; "" where it has none, or tags."""
+    if _tags_key(row) or not isinstance(row.get("text"), str):
+        return ""
+    lists = [key for key in _SPANS_KEYS if isinstance(row.get(key), list)]
+    forms = list | dict
+    return next((k for k in lists if all(isinstance(s, forms) for s in row[k])), "")
 
 
 def _words(place: str, row: dict[str, Any]) -> tuple[str, list[str]]:
     key = next((key for key in _WORDS_KEYS if row.get(key) is not None), None)
     if key is None:
-        raise errors.InputError(
-            f"{place}: none of {', '.join(_WORDS_KEYS)}; give it one"
-        )
+        known = ", ".join(_WORDS_KEYS)
+        raise errors.InputError(f"{place}: none of {known}; give it one")
     value = row[key]
     if key == "text":
         if not isinstance(value, str):
@@ -458,7 +442,7 @@ def _tags(place: str, key: str, value: Any, names: Sequence[str]) -> list[str]:
         if outside := [tag for tag in value if not 0 <= tag < len(names)]:
             raise errors.InputError(
                 f"{place}: {key} has {outside[0]}, and --labels names {len(names)} "
-                "tags; name all with --labels, in the order of their numbers from 0"
+                "tags; name all in the order of their numbers, from 0"
             )
         return [names[tag] for tag in value]
     _check_texts(place, key, value)
@@ -470,3 +454,75 @@ def _check_texts(place: str, key: str, value: Any) -> None:
         raise errors.InputError(
             f"{place}: {key} is {value!r:.60}; write a list of strings, none empty"
         )
+
+
+class Word(NamedTuple):
+    """A word of a text, text[start:end]."""
+
+    text: str
+    start: int
+    end: int
+
+
+def cut(texts: Sequence[str]) -> Iterator[list[Word]]:
+    """Yields the words of each text, as an exported tagger cuts it."""
+    # Slow to import, and rarely needed.
+    from data_pipeline.text import offsets
+
+    for first in range(0, len(texts), _CHUNK_TEXTS):
+        columns = offsets.split_words(texts[first : first + _CHUNK_TEXTS])
+        arrays = (columns[name].numpy() for name in ("words", "starts", "ends"))
+        for row in zip(*arrays, strict=True):
+            cells = zip(*(values.tolist() for values in row), strict=True)
+            yield [Word(word.decode(), *place) for word, *place in cells if word]
+
+
+def tags_of_spans(
+    place: str, row: Mapping[str, Any], words: Sequence[Word]
+) -> list[str]:
+    """The tags of the words of a text with spans, BIO.
+
+    Raises:
+        ValueError: a span is none, overlaps another, or does not begin and end with a
+            word; whitespace at its ends does not count. Or the row is not accepted.
+    """
+    if row.get("answer", "accept") != "accept":  # Prodigy's
+        raise errors.InputError(
+            f"{place}: its answer is {row['answer']!r}; give accepted rows alone"
+        )
+    text, key = row["text"], spans_key(row)
+    result = ["O"] * len(words)
+    for span in row[key]:
+        start, end, label = _parse(f"{place}: {key}", span, len(text))
+        name = f"{place}: {label} {text[start:end]!r:.40}, characters {start} to {end},"
+        end -= len(text[start:end]) - len(text[start:end].rstrip())
+        start += len(text[start:end]) - len(text[start:end].lstrip())
+        inside = [i for i, w in enumerate(words) if w.start < end and start < w.end]
+        if (
+            not inside
+            or words[inside[0]].start != start
+            or words[inside[-1]].end != end
+        ):
+            around = " ".join(words[i].text for i in inside)
+            raise errors.InputError(
+                f"{name} is a part of {around!r:.60} and not whole words; correct it"
+            )
+        if any(result[i] != "O" for i in inside):
+            raise errors.InputError(f"{name} overlaps another span; remove one")
+        for i in inside:
+            result[i] = f"{'B' if i == inside[0] else 'I'}-{label}"
+    return result
+
+
+def _parse(place: str, span: Any, length: int) -> tuple[int, int, str]:
+    values = span
+    if isinstance(span, dict):
+        values = [span[key] for key in (*_START, *_END, "label") if key in span]
+    if [*map(type, values)] == [int, int, str]:
+        start, end, label = values
+        if 0 <= start < end <= length and label:
+            return start, end, label
+    raise errors.InputError(
+        f"{place} has {span!r:.60}, and the text {length} characters; write [start, "
+        "end, label], end one past the last, or an object with start, end, label"
+    )

@@ -54,8 +54,8 @@ def parse(tag: str, scheme: str) -> tuple[str, str]:
     if place < 0 or bool(hyphen) != bool(span_type):
         letters = ", ".join(f"{known}-type" for known in _LETTERS[scheme])
         raise errors.InputError(
-            f"tag {tag!r:.80} is not of the scheme {scheme} ({letters} or O); correct "
-            "it, check --tag_column, or choose another --tag_scheme"
+            f"tag {tag!r:.80} is not of the scheme {scheme} ({letters} or O); check "
+            "--tag_column and --tag_scheme"
         )
     return _ROLES[place], span_type
 
@@ -71,12 +71,6 @@ def fits(tag: str, scheme: str) -> bool:
 def is_placeholder(tag: str) -> bool:
     """Whether a tag belongs to no scheme of spans, such as PAD in a list of tags."""
     return not any(fits(tag, scheme) for scheme in SPAN_SCHEMES)
-
-
-def schemes_of(tags: Iterable[str]) -> list[str]:
-    """The schemes of spans that all of these tags belong to."""
-    tags = set(tags)
-    return [s for s in SPAN_SCHEMES if all(fits(tag, s) for tag in tags)]
 
 
 def types_of(tags: Iterable[str], scheme: str) -> set[str]:
@@ -99,8 +93,9 @@ def all_tags(types: Iterable[str], scheme: str) -> tuple[str, ...]:
 def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
     """The first of `SCHEMES` that all tags belong to; "plain" where no other does."""
     names = {tag for tags in sentences for tag in tags} - {OUTSIDE}
-    schemes = schemes_of(names) if names else []
-    return schemes[0] if schemes else PLAIN
+    if not names:
+        return PLAIN
+    return next(s for s in SCHEMES if all(fits(name, s) for name in names))
 
 
 # A tag as other programs spell it: B_ORG, b-org, ORG-B.
@@ -137,9 +132,9 @@ def odd_tags(counts: Mapping[str, int]) -> tuple[str, list[str]]:
 
 def spans(tags: Sequence[str], scheme: str) -> list[Span]:
     """The spans of a sentence, in order; none where the scheme is "plain"."""
-    result: list[Span] = []
     if scheme == PLAIN:
-        return result
+        return []
+    result: list[Span] = []
     start = -1  # of the span that is open
     role_before, type_before = OUTSIDE, ""
     for place, tag in enumerate(tags):
@@ -198,10 +193,9 @@ class TagNames:
             )
         placeholders = self.placeholders()
         if len(self.names) - len(placeholders) < 2:
-            scheme = "" if self.scheme == PLAIN else f" of {self.scheme}"
             raise errors.InputError(
-                f"a tagger needs 2 tags{scheme} or more, not "
-                f"{wording.listing(self.names)}; name all with --labels"
+                f"a tagger needs 2 tags of {self.scheme} or more, not "
+                f"{wording.listing(self.names)}; check --tag_column and --labels"
             )
         label_files.check_distinct(self.names, "tag")
         if self.scheme != PLAIN:
@@ -249,25 +243,20 @@ class TagNames:
             is_known = bool(types_of([name], self.scheme) & known_types)
             if not is_training and (accepts_unknown or is_known):
                 return features.IGNORED
-            raise self._error(sentences.tag_path, line, name, is_known)
+            place = f"{sentences.tag_path}:{line}"
+            if is_known:
+                raise errors.InputError(
+                    f"{place}: --labels lacks {name!r:.80} of {self.scheme}; add it, "
+                    "or leave the flag out to have every tag of each type"
+                )
+            raise errors.InputError(
+                f"{place}: tag {name!r:.80} is not one of {wording.listing(self.names)}"
+                f"{label_files.closest(name, self.names)}; train with all --labels, or "
+                "score it as wrong by --accept_unknown_tags"
+            )
 
         ids_of_words = itertools.starmap(tag_id, sentences.tagged_words())
         return np.fromiter(ids_of_words, features.INTEGER)
-
-    def _error(self, path: str, line: int, tag: str, is_known: bool) -> ValueError:
-        """The error for a tag that is not in the set, of a known type or of another."""
-        if is_known:
-            return errors.InputError(
-                f"{path}:{line}: --labels lacks {tag!r:.80}, with which {self.scheme} "
-                "spells this word's tag; add it, or leave the flag out to have every "
-                "tag of each type"
-            )
-        return errors.InputError(
-            f"{path}:{line}: tag {tag!r:.80} is not one of "
-            f"{wording.listing(self.names)}{label_files.closest(tag, self.names)}; "
-            "correct it, check --tag_column, or name every tag with --labels to "
-            "train (to score it as wrong: --accept_unknown_tags)"
-        )
 
     def decode(self, ids: Iterable[Sequence[int]]) -> list[list[str]]:
         """The tags of sentences from the ids of their words, repaired."""
@@ -275,31 +264,22 @@ class TagNames:
         return [respell([names[index] for index in row], self.scheme) for row in ids]
 
 
-def find_tags(
-    sentences: files.Sentences,
-    *,
-    names: Sequence[str] = (),
-    scheme: str,
-) -> TagNames:
+def find_tags(sentences: files.Sentences, scheme: str) -> TagNames:
     """The tags to learn from training sentences: "O" first, the others sorted.
 
-    Each type of span that the sentences have gets every tag of the scheme. `names` come
-    from --labels, the sentences from split.respell.
+    Each type of span that the sentences have gets every tag of the scheme.
     """
-    if names:
-        return TagNames(tuple(names), scheme)
     tags = {tag for _, tag in sentences.tagged_words()}
     if scheme == PLAIN:
-        names = sorted(tags, key=lambda tag: (tag != OUTSIDE, tag))
+        names = tuple(sorted(tags, key=lambda tag: (tag != OUTSIDE, tag)))
     else:
         names = all_tags(types_of(tags, scheme), scheme)
     if len(names) == 1:
         raise errors.InputError(
-            f"{sentences.tag_path}: every word has the tag {names[0]!r:.80}, and "
-            "there is nothing to learn; check --tag_column, or name the tags with "
-            "--labels"
+            f"{sentences.tag_path}: every word has the tag {names[0]!r:.80}; check "
+            "--tag_column, or name the tags with --labels"
         )
-    return TagNames(tuple(names), scheme)
+    return TagNames(names, scheme)
 
 
 def map_text(tag_set: TagNames) -> str:

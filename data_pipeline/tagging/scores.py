@@ -1,5 +1,6 @@
-"""Scores of tags: precision, recall and F1 of spans, and the share of right tags.
+"""Predicted tags: scored, and written in the form of the input file and as spans.
 
+Scores are precision, recall and F1 of spans, and the share of right tags.
 A span is right if its first word, its last word and its type are. Spans are read by the
 rule of conlleval, the script of the CoNLL tasks.
 """
@@ -7,14 +8,18 @@ rule of conlleval, the script of the CoNLL tasks.
 import collections
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from contract import errors
+from contract import atomic_files, errors, file_names
 from contract import outcomes as outcomes_lib
-from data_pipeline.tagging import schemes, split
+from data_pipeline.tables import text_rows
+from data_pipeline.tagging import files, schemes, windows
 
 Tags = Sequence[Sequence[str]]  # of each sentence
 _NO_TYPE = "_"  # the name of spans whose tags have no type
@@ -43,7 +48,7 @@ class Scored:
 
 
 def decide(
-    data: split.SentenceSplit,
+    data: windows.SentenceSplit,
     outputs: Mapping[str, np.ndarray],
     tag_set: schemes.TagNames,
 ) -> Scored:
@@ -52,10 +57,10 @@ def decide(
     `outputs` holds "ids", int, and "probabilities", float, both [N, S], of the
     likeliest tag of each token; and "losses", float, where the right ones are known.
     """
-    windows, scheme = data.windows, tag_set.scheme
-    tags = tag_set.decode(windows.by_sentence(windows.by_word(outputs["ids"])))
-    probabilities = windows.by_sentence(windows.by_word(outputs["probabilities"]))
-    losses = windows.by_word(outputs["losses"]) if "losses" in outputs else None
+    scheme = tag_set.scheme
+    tags = tag_set.decode(data.by_sentence(data.by_word(outputs["ids"])))
+    probabilities = data.by_sentence(data.by_word(outputs["probabilities"]))
+    losses = data.by_word(outputs["losses"]) if "losses" in outputs else None
     gold = data.sentences.tags
     if not gold:
         return Scored(tags, probabilities, {}, {}, losses)
@@ -76,9 +81,7 @@ def score(gold: Tags, predicted: Tags, scheme: str) -> dict[str, float]:
     The scheme "plain" has accuracy alone. Division by zero gives 0.
     """
     if list(map(len, gold)) != list(map(len, predicted)):
-        raise errors.InputError(
-            "given and predicted tags differ in the number of words"
-        )
+        raise errors.InputError("given and predicted tags differ in number of words")
     counts = _counts(zip(gold, predicted, strict=True), scheme)
     return _scores(counts.sum(axis=0).tolist(), scheme)
 
@@ -125,7 +128,7 @@ def score_types(gold: Tags, predicted: Tags, scheme: str) -> dict[str, dict[str,
 
 
 def outcomes(
-    name: str, data: split.SentenceSplit, scored: Scored, scheme: str
+    name: str, data: windows.SentenceSplit, scored: Scored, scheme: str
 ) -> outcomes_lib.Outcomes | None:
     """The outcomes of the split `name`; None where the right tags are unknown.
 
@@ -138,7 +141,7 @@ def outcomes(
     pairs = list(zip(gold, scored.tags, strict=True))
     shown = [_differing(*row) for row in zip(words, gold, scored.tags, strict=True)]
     counts = _counts(pairs, scheme)
-    splits = data.windows.word_splits
+    splits = data.word_splits
     decisions = _decisions(gold, scored)
     return outcomes_lib.Outcomes(
         split=name,
@@ -191,3 +194,117 @@ def _lone_tag_warning(decisions: outcomes_lib.Decisions) -> str | None:
         f"every word is tagged {decisions.class_names[int(predictions[0])]!r}; train "
         "longer, or with another --learning_rate or --seed"
     )
+
+
+def write_all(
+    directory: str, sentences: files.Sentences, scored: Scored, scheme: str
+) -> list[str]:
+    """Writes the files of `tag_lines` and `span_lines`, or neither; returns paths."""
+    ending, _ = _FORMS[sentences.file_format]
+    tags_file = os.path.join(directory, f"{file_names.TEST_TAGS}.{ending}")
+    spans_file = os.path.join(directory, file_names.TEST_PREDICTIONS)
+    atomic_files.write(
+        {
+            tags_file: tag_lines(sentences, scored.tags),
+            spans_file: span_lines(
+                sentences, scored.tags, scored.probabilities, scheme
+            ),
+        }
+    )
+    return [tags_file, spans_file]
+
+
+def tag_lines(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
+    """Rereads the file of the sentences, and puts the predicted tags in.
+
+    Rows of columns get them as the last one; seq.in becomes a seq.out; JSONL gets them
+    as "tags" and keeps those of the file as "given", and where it has spans gets the
+    "words" as well. Nothing else changes.
+    """
+    _, lines = _FORMS[sentences.file_format]
+    for line in lines(sentences, tags):
+        yield f"{line}\n"
+
+
+def _with_column(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
+    flat_lines = itertools.chain.from_iterable(sentences.lines)
+    flat_tags = itertools.chain.from_iterable(tags)
+    tag_of_line = dict(zip(flat_lines, flat_tags, strict=True))
+    for number, line in text_rows.lines(sentences.path):
+        line = line.rstrip("\r")
+        if number in tag_of_line:
+            line = f"{line}{sentences.separator}{tag_of_line[number]}"
+        elif files.CONLLU_NO_WORD.match(line):
+            line = f"{line}{sentences.separator}_"
+        elif number == sentences.header:
+            line = f"{line}{sentences.separator}tag"
+        yield line
+
+
+def _lines_of_tags(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
+    by_line = _by_line(sentences, tags)
+    for number, _ in text_rows.lines(sentences.path):
+        yield " ".join(by_line.get(number, ()))
+
+
+def _with_tags(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
+    by_line = _by_line(sentences, tags)
+    words_by_line = _by_line(sentences, sentences.words)
+    for number, row in text_rows.file_rows(sentences.path, "jsonl"):
+        assert isinstance(row, dict)
+        if files.spans_key(row):  # which words have the tags, the row does not hold
+            row["words"] = list(words_by_line.get(number, ()))
+        if row.get(files.TAGS_KEY) is not None:
+            row["given"] = row[files.TAGS_KEY]
+        row[files.TAGS_KEY] = list(by_line.get(number, ()))
+        yield json.dumps(row, ensure_ascii=False)
+
+
+def _by_line(sentences: files.Sentences, tags: Tags) -> dict[int, Sequence[str]]:
+    first = (lines[0] for lines in sentences.lines)
+    return dict(zip(first, tags, strict=True))
+
+
+# By the format of the input: the ending of the tags' file, and what gives its lines.
+_FORMS = {
+    "conll": ("conll", _with_column),
+    "seq": ("seq.out", _lines_of_tags),
+    "jsonl": ("jsonl", _with_tags),
+}
+
+
+def span_lines(
+    sentences: files.Sentences,
+    tags: Tags,
+    probabilities: Sequence[Sequence[float]],
+    scheme: str,
+) -> Iterator[str]:
+    """One JSON object a sentence: its words, their tags, and the spans.
+
+    A span is words[start:end], its probability the product of its words'; "plain" tags
+    have none. "given" are the tags of the file, as split.load respells them, "correct"
+    is whether all of them are predicted.
+    """
+    for index, words in enumerate(sentences.words):
+        row: dict[str, Any] = {
+            "words": words,
+            "tags": list(tags[index]),
+            "probabilities": [round(float(p), 6) for p in probabilities[index]],
+        }
+        if scheme != schemes.PLAIN:
+            row["spans"] = [
+                {
+                    "start": span.start,
+                    "end": span.end,
+                    "type": span.type,
+                    "text": " ".join(words[span.start : span.end]),
+                    "probability": round(
+                        math.prod(probabilities[index][span.start : span.end]), 6
+                    ),
+                }
+                for span in schemes.spans(tags[index], scheme)
+            ]
+        if sentences.tags is not None:
+            row["given"] = sentences.tags[index]
+            row["correct"] = list(tags[index]) == sentences.tags[index]
+        yield json.dumps(row, ensure_ascii=False) + "\n"

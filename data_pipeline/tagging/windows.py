@@ -2,20 +2,24 @@
 
 A word is predicted from its first word piece (BERT section 5.3). A sentence longer than
 a window is cut into several overlapping ones, without loss. `cut` and `pack` are
-TensorFlow operations, so that training and the exported graph share them.
+TensorFlow operations, so that training and the exported graph share them. `find_tags`
+and `load` prepare the splits of a run.
 """
 
+import collections
 import dataclasses
 import itertools
 import os
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from contract import errors, features
+from contract import errors, features, outcomes, wording
+from data_pipeline import label_maps
 from data_pipeline.batches import packing, splits
-from data_pipeline.tagging import files
+from data_pipeline.tagging import files, schemes
 from data_pipeline.text import base
 from terminal import progress
 
@@ -24,22 +28,20 @@ _CHUNK_WORDS = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SentenceWindows:
-    """The N windows of sentences with W words in all.
+class SentenceSplit(splits.Split):
+    """The sentences of a file, with W words in all, and their N windows.
 
     Windows are [CLS] words [SEP], all of segment 0. `packed.num_truncated` counts words
     with more pieces than a window; each fills one of its own. Each word is predicted
     from the token at its place in `packed.tokens`; every window has at least one.
     """
 
-    packed: packing.Packed
+    sentences: files.Sentences
     sentence_index: np.ndarray  # int32 [N], of each window
     word_places: np.ndarray  # int64 [W]
     word_splits: np.ndarray  # int64 [sentences + 1], the words of each sentence
     tag_ids: np.ndarray | None = None  # int32 [W]; None where unknown
-
-    def __len__(self):
-        return len(self.packed)
+    unit: ClassVar[str] = "windows"
 
     def targets(self) -> dict[str, tf.RaggedTensor]:
         """label_ids, ragged int32 [N, (S)], IGNORED but at words; {} without tags."""
@@ -51,13 +53,40 @@ class SentenceWindows:
         rows = tf.RaggedTensor.from_row_splits(label_ids, self.packed.splits)
         return {features.LABEL_IDS: rows}
 
+    def target_arrays(self) -> list[Any]:
+        return [self.word_places, self.tag_ids]
+
+    def names(self, indices: np.ndarray) -> list[str]:
+        """Such as "train.conll:17 (window 1 of 2)"."""
+        owners = self.sentence_index
+        parts = splits.window_names(owners, indices)
+        return [
+            f"{self.path}:{self.sentences.lines[owner][0]} ({part})"
+            for owner, part in zip(owners[indices], parts, strict=True)
+        ]
+
+    def summary(self) -> outcomes.Summary:
+        sentences = self.sentences
+        tags = (tag for row in sentences.tags or () for tag in row)
+        num_windows = np.bincount(self.sentence_index)
+        return outcomes.Summary(
+            path=self.path,
+            count=len(sentences),
+            unit="sentences",
+            lengths=[len(words) for words in sentences.words],
+            length_unit="words of a sentence",
+            cut=int(np.sum(num_windows > 1)),
+            cut_means="in several windows of --max_seq_length",
+            labels=dict(collections.Counter(tags)),
+            labels_title="Tags",
+        )
+
     def by_word(self, outputs: np.ndarray) -> np.ndarray:
         """Outputs of the windows, [N, S, ...] padded on the right, to [W, ...]."""
         longest = int(self.packed.lengths.max(initial=0))
         if len(outputs) != len(self) or outputs.shape[1] < longest:
             raise errors.InputError(
-                f"outputs of shape {outputs.shape} are not those of {len(self)} windows"
-                f" of up to {longest} tokens"
+                f"outputs {outputs.shape} are not of {len(self)} windows of {longest}"
             )
         splits = self.packed.splits
         window = np.searchsorted(splits, self.word_places, side="right") - 1
@@ -87,7 +116,7 @@ def make_windows(
     stride: int = 0,
     tag_ids: np.ndarray | None = None,
     document_context: bool = False,
-) -> SentenceWindows:
+) -> SentenceSplit:
     """Tokenizes words and cuts their sentences into windows, by the rules of `cut`.
 
     `tag_ids` are int32 [W]. With `document_context` each window is filled on both sides
@@ -107,7 +136,9 @@ def make_windows(
         (tokens, lengths), columns = pack(windows, tokenizer, max_seq_length)
     num_cut = np.sum(pieces.row_lengths() > room)
     packed = packing.unpad(tokens, lengths)
-    return SentenceWindows(
+    return SentenceSplit(
+        path=sentences.path,
+        sentences=sentences,
         packed=dataclasses.replace(packed, num_truncated=int(num_cut)),
         sentence_index=sentence.astype(features.INTEGER),
         word_places=packed.splits[windows.chosen] + columns.numpy(),
@@ -129,8 +160,8 @@ def limits(max_seq_length: int, stride: int) -> tuple[int, int]:
         )
     if not 0 <= stride <= room:
         raise errors.InputError(
-            f"--window_stride={stride} is outside 0..{room}, the --max_seq_length="
-            f"{max_seq_length} without [CLS] and [SEP]; give 0 for half a window"
+            f"--window_stride={stride} is outside 0..{room} (--max_seq_length less 2); "
+            "give 0 for half a window"
         )
     return room, stride or (room + 1) // 2
 
@@ -268,3 +299,144 @@ def _widen(windows, bounds, room):
     begin = np.searchsorted(word_tokens, first - before)
     end = np.searchsorted(word_tokens, word_tokens[begin] + room, side="right") - 1
     return windows._replace(begin=begin, end=np.minimum(end, bounds[:, 1]))
+
+
+def read(paths: Mapping[str, str], layout: files.Layout) -> dict[str, files.Sentences]:
+    """Reads the sentences of each split; "test" needs no tags."""
+    return {
+        split: files.read(path, layout, tags_required=split != "test")
+        for split, path in paths.items()
+    }
+
+
+def load(
+    sentences: Mapping[str, files.Sentences],
+    tag_set: schemes.TagNames,
+    tokenizer: base.Tokenizer,
+    *,
+    accepts_unknown: bool,
+    **limits: Any,
+) -> dict[str, SentenceSplit]:
+    """Cuts the results of `read` into windows; prints how many, and the scheme.
+
+    With `accepts_unknown`, tags outside the set may be scored, but not trained on. The
+    limits are those of windows.make_windows.
+    """
+    tags = f"{len(tag_set.names)} tags: {wording.first_of(tag_set.names, 9)}"
+    print(f"labels: scheme {tag_set.scheme}, {tags}")
+    return {
+        name: _cut(name, rows, tag_set, tokenizer, accepts_unknown, limits)
+        for name, rows in sentences.items()
+    }
+
+
+def _cut(name, sentences, tag_set, tokenizer, accepts_unknown, limits):
+    tag_ids, notes = None, ""
+    if sentences.tags is not None:
+        sentences, count = respell(sentences, tag_set.scheme)
+        if count:
+            notes += f", {count} tags respelled by the scheme {tag_set.scheme}"
+        tag_ids = tag_set.encode(
+            sentences, is_training=name == "train", accepts_unknown=accepts_unknown
+        )
+        if count := np.count_nonzero(tag_ids == features.IGNORED):
+            notes += f", {count} tags scored that the model cannot predict"
+    windows = make_windows(sentences, tokenizer, tag_ids=tag_ids, **limits)
+    counts = tokenizer.count_unknown(windows.packed.tokens)
+    notes += tokenizer.describe_unknown(sentences.path, counts)
+    print(
+        f"{name}: {len(sentences)} sentences, {sentences.num_words} words from "
+        f"{sentences.path}; {len(windows)} windows, "
+        f"{windows.packed.lengths.mean():.1f} tokens on average; "
+        f"{sentences.num_skipped} empty sentences left out, "
+        f"{windows.packed.num_truncated} words cut to fit{notes}"
+    )
+    return windows
+
+
+def respell(sentences: files.Sentences, scheme: str) -> tuple[files.Sentences, int]:
+    """Repairs tags that break their scheme; returns how many differ from the file's."""
+    rows = sentences.tags or []
+    try:
+        tags = [schemes.respell(row, scheme) for row in rows]
+    except ValueError as error:
+        line = next(
+            line
+            for line, tag in sentences.tagged_words()
+            if not schemes.fits(tag, scheme)
+        )
+        raise errors.InputError(f"{sentences.tag_path}:{line}: {error}") from error
+    changes = sum(sum(map(str.__ne__, *pair)) for pair in zip(rows, tags, strict=True))
+    return dataclasses.replace(sentences, tags=tags), changes
+
+
+def _check_plain(train: files.Sentences) -> None:
+    """Refuses tags that mean a scheme of spans; names a first tag that may be a header.
+
+    The scheme of `train` was not given, and its tags are together of none.
+    """
+    counts = collections.Counter(tag for _, tag in train.tagged_words())
+    scheme, odd = schemes.odd_tags(counts)
+    if odd:
+        # Of equal keys the last stays, here the first line.
+        lines = {tag: line for line, tag in reversed([*train.tagged_words()])}
+        named = wording.first_of([f"{tag!r:.40} (line {lines[tag]})" for tag in odd])
+        raise errors.InputError(
+            f"{train.tag_path}:{lines[odd[0]]}: most tags mean {scheme}, but not "
+            f"{named}; spell them B-type, I-type, O, or set --tag_scheme=plain"
+        )
+    line, tag = next(train.tagged_words())
+    if counts[tag] == 1 and train.file_format == "conll":
+        print(
+            f"{train.tag_path}:{line}: {tag!r:.40} is a tag of this line alone; remove "
+            "the line if it is a header"
+        )
+
+
+def find_tags(
+    train: files.Sentences | None,
+    *,
+    names: Sequence[str],
+    scheme: str,
+    head: label_maps.Head | None,
+) -> schemes.TagNames:
+    """The tags of --labels, of training sentences, or of the stored `head`.
+
+    They are in the order of the head's rows. `names` and `scheme` come from --labels
+    and --tag_scheme, () and "auto" where absent. Raises as label_maps.follow.
+    """
+    if train is not None:
+        if scheme == "auto":
+            scheme = schemes.find_scheme(train.tags or [])
+            if scheme == schemes.PLAIN:
+                _check_plain(train)
+        train, _ = respell(train, scheme)
+        tag_set = (
+            schemes.TagNames(tuple(names), scheme)
+            if names
+            else schemes.find_tags(train, scheme)
+        )
+        if placeholders := tag_set.placeholders():
+            print(
+                f"labels: {wording.listing(placeholders)} are not of the scheme "
+                f"{scheme}; {schemes.OUTSIDE} is written where one is predicted"
+            )
+        origin = "--labels" if names else train.tag_path
+        return label_maps.follow(head, tag_set, origin, trains=True)
+    stored: Any = head.classes if head else None
+    if head and head.has_map:
+        stored = schemes.read_map(head.source)  # no classifier's
+        if scheme not in ("auto", stored.scheme):
+            raise errors.InputError(
+                f"--tag_scheme={scheme} is not what the model was trained with, "
+                f"{stored.scheme} ({head.source}); leave the flag out"
+            )
+    if not (names or stored):
+        raise errors.InputError(
+            "neither training sentences nor a label_map.json beside the checkpoint "
+            "name the tags; give --labels"
+        )
+    stored = stored or label_maps.named(names, "")
+    scheme = stored.scheme if scheme == "auto" else scheme
+    tag_set = schemes.TagNames(tuple(names) or stored.names, scheme)
+    return label_maps.follow(head, tag_set, "--labels", trains=False)

@@ -78,7 +78,7 @@ def expected(model):
     logits = model(features, training=False)
     real = features["input_mask"].numpy() > 0
     answers = choice.choose(
-        choice.lay_out(questions, windows, 16, TOKENIZER),
+        choice.lay_out(windows, 16, TOKENIZER),
         np.where(real, logits["start_logits"], -np.inf),
         np.where(real, logits["end_logits"], -np.inf),
         TOKENIZER,

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from data_pipeline.batches import packing
 from data_pipeline.tagging import files as tagged_files
-from data_pipeline.tagging import graph, schemes, scores, split
+from data_pipeline.tagging import graph, schemes, scores
 from data_pipeline.tagging import windows as windows_lib
 from data_pipeline.text import offsets, wordpiece
 from modeling import models
@@ -136,9 +136,8 @@ def expected(model, rows):
         "ids": np.argmax(logits, axis=-1),
         "probabilities": np.max(probabilities, axis=-1),
     }
-    data = split.SentenceSplit("a.conll", windows.packed, sentences, windows)
     counts = np.bincount(windows.sentence_index, minlength=len(rows))
-    return scores.decide(data, outputs, TAG_SET), counts
+    return scores.decide(windows, outputs, TAG_SET), counts
 
 
 def assert_tagged(actual, wanted):

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from data_pipeline.generation import kinds, perplexity, windows
+from data_pipeline.generation import perplexity, scored_files
 from tests import byte_tokenizer
 
 TOKENIZER = byte_tokenizer.ByteTokenizer()
@@ -13,12 +13,12 @@ TOKENIZER = byte_tokenizer.ByteTokenizer()
 def run(cut):
     """A loss of a tenth of each scored id."""
     ids = [np.array(window.ids[window.first :]) for window in cut]
-    return [windows.Scores(scored / 10, scored == 97) for scored in ids]
+    return [perplexity.Scores(scored / 10, scored == 97) for scored in ids]
 
 
 def scored(path, context, stride=0, **how):
-    settings = kinds.Settings(TOKENIZER, context, stride=stride)
-    return kinds.texts(str(path), settings, **how)
+    settings = scored_files.Settings(TOKENIZER, context, stride=stride)
+    return scored_files.texts(str(path), settings, **how)
 
 
 def test_results_are_those_of_all_texts_together(tmp_path):
@@ -75,3 +75,42 @@ def test_texts_are_lines_objects_or_files(tmp_path):
     with pytest.raises(ValueError, match="has no text; give one a line"):
         perplexity.read(str(tmp_path / "b.txt"), as_one=False)
     assert perplexity.exp(1e4) == math.inf
+
+
+@pytest.mark.parametrize("count", [2, 8, 9, 11, 30])
+@pytest.mark.parametrize("stride", [1, 3, 7])
+def test_each_token_is_scored_once_in_a_window_that_fits(count, stride):
+    ids = list(range(100, 100 + count))
+    actual = perplexity.sliding(ids, 8, stride)
+    scored = [index for window in actual for index in window.ids[window.first :]]
+    assert scored == ids[1:]
+    assert all(len(window.ids) <= 8 and window.first >= 1 for window in actual)
+    # All but the first read as much as fits, or as the stride leaves.
+    assert all(window.first >= 8 - stride for window in actual[1:])
+
+
+def test_losses_come_back_to_their_windows():
+    rng = np.random.default_rng(0)
+    sizes = [5, 2, 9, 3, 9, 4, 2]
+    cut = [
+        perplexity.Window(
+            rng.integers(1, 99, size).tolist(), int(rng.integers(1, size))
+        )
+        for size in sizes
+    ]
+    batches = []
+
+    def score(features):
+        ids, mask = features["input_ids"].numpy(), features["input_mask"].numpy()
+        batches.append(mask.sum(axis=1).tolist())
+        assert not ids[mask == 0].any()
+        losses = np.where(mask[:, 1:], ids[:, 1:] + ids[:, :-1] / 100, np.nan)
+        return losses, (ids[:, 1:] % 2).astype(np.float32)
+
+    actual = perplexity.run(cut, score, 3)
+    assert batches == [[9, 9, 5], [4, 3, 2], [2]]
+    for window, scores in zip(cut, actual, strict=True):
+        ids = np.array(window.ids)
+        expected = (ids[1:] + ids[:-1] / 100)[window.first - 1 :]
+        np.testing.assert_allclose(scores.losses, expected)
+        np.testing.assert_array_equal(scores.hits, ids[window.first :] % 2 == 1)

@@ -1,4 +1,5 @@
 import io
+import json
 import sys
 import types
 
@@ -30,7 +31,7 @@ def test_prompts_are_those_of_arguments_or_of_a_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "content", "expected"),
     [
-        (["a"], "b\n", "--prompt and --prompt_file exclude"),
+        (["a"], "b\n", "either --prompt or --prompt_file"),
         ([], "", "has no prompt"),
         ([], "a\n \n", ":2: the prompt is empty; write one, or leave --prompt"),
         ([], '{"prompt": "a"}\n{"x": 1}\n', ":2: no text under 'prompt' or 'text'"),
@@ -56,22 +57,20 @@ def encode(prompts, tokenizer=TOKENIZER, **room):
 def test_prompts_leave_room_for_the_text():
     # The last token of a text needs no position: 6 + 3 - 1 fill a context of 8.
     assert encode(["abcdef"]) == [list(b"abcdef")]
-    with pytest.raises(ValueError, match=r"here:1: a prompt of 7 tokens and 3 new"):
+    with pytest.raises(ValueError, match=r"here:1: 7 tokens and 3 new"):
         encode(["abcdefg"])
-    with pytest.raises(ValueError, match=r"context of 8; .*--max_new_tokens to 2 or"):
+    with pytest.raises(ValueError, match=r"context of 8; .*lower --max_new_tokens, or"):
         encode(["a", "abcdefg"])
     with pytest.raises(
-        ValueError, match="of 8; shorten it, or pass --keep_end to keep"
+        ValueError, match=r"of 8; .* keep its last 6 tokens by --keep_end"
     ):
         encode(["abcdefghi"])
     assert encode(["abcdefg"], max_new_tokens=2) == [list(b"abcdefg")]
     assert encode(["abcdefg", "a"], truncate_left=True) == [list(b"bcdefg"), [97]]
     assert encode(["abcde"], max_new_tokens=None) == [list(b"abcde")]
-    with pytest.raises(ValueError, match="of 6 tokens and 4 new"):
+    with pytest.raises(ValueError, match="6 tokens and 4 new"):
         encode(["abcdef"], max_new_tokens=None)
-    with pytest.raises(
-        ValueError, match=r"--max_new_tokens=9 is more than .* 8 tokens"
-    ):
+    with pytest.raises(ValueError, match=r"--max_new_tokens=9 exceeds .* 8 tokens"):
         encode(["a"], max_new_tokens=9)
 
 
@@ -85,3 +84,61 @@ def test_without_a_prompt_a_text_begins_where_another_ended():
         encode([], without)
     with pytest.raises(ValueError, match=r"here:1: .* has no token"):
         encode(["", "a"])
+
+
+DECODE = byte_tokenizer.ByteTokenizer().decode
+PROMPT = list(b"ab")
+
+
+def spelling(*stops):
+    return prompt_lists.Detokenizer(DECODE, [256], stops)
+
+
+def test_a_text_ends_before_a_stop_text_and_without_the_end_token():
+    ids = [*b" cd. ef. gh", 256]
+    assert spelling().after(PROMPT, ids) == " cd. ef. gh"
+    assert spelling("ef", "d.").after(PROMPT, ids) == " c"
+    assert spelling("b c").after(PROMPT, ids) == " cd. ef. gh"  # begins in the prompt
+    assert spelling("ef").stops(PROMPT, ids)
+    assert not spelling("ef").stops(PROMPT, ids[:6])
+    assert not spelling().stops(PROMPT, ids)
+
+
+def test_joined_words_are_cut_where_the_prompt_ends():
+    def decode(ids):  # as word pieces are joined
+        return " ".join(["the", "##s", "film"][i] for i in ids).replace(" ##", "")
+
+    words = prompt_lists.Detokenizer(decode)
+    assert words.after([0], [1, 2]) == "s film"
+    assert words.after([0], [2]) == " film"
+
+
+@pytest.mark.parametrize("stops", [(), ("xx",), ("ü!", "!")])
+def test_the_screen_shows_each_character_once_when_it_is_settled(stops):
+    ids = [*"cü! x".encode(), 120, 256]
+    shown = []
+    screen = prompt_lists.StreamPrinter(spelling(*stops), PROMPT, shown.append)
+    for count in range(len(ids)):
+        screen.show(ids[:count])
+        assert "\ufffd" not in "".join(shown)
+    screen.finish(ids)
+    expected = {(): "cü! xx", ("xx",): "cü! ", ("ü!", "!"): "c"}[stops]
+    assert "".join(shown) == f"{expected}\n"
+    assert len(shown) > 2 or stops == ("ü!", "!")
+
+
+def test_files_have_texts_as_objects_or_as_the_release_prints_them():
+    texts = [
+        prompt_lists.Continuation("a", 0, "\nbä", 4, True),
+        prompt_lists.Continuation("a", 1, "c", 1, False),
+    ]
+    first, second = prompt_lists.lines(texts, as_json=True)
+    assert json.loads(second)["sample"] == 1
+    assert json.loads(first) == {
+        **{"prompt": "a", "sample": 0, "text": "\nbä", "num_tokens": 4},
+        "ended": True,
+    }
+    assert "ä" in first
+    printed = "".join(prompt_lists.lines(texts, as_json=False))
+    line = "=" * 40
+    assert printed == f"{line} SAMPLE 1 {line}\na\nbä\n{line} SAMPLE 2 {line}\nac\n"

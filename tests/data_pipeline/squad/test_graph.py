@@ -49,7 +49,7 @@ def windows_of(rows, tokenizer=LOWER, limits=LIMITS):
 
 def inputs_of(questions, tokenizer, limits, width):
     windows = context_windows.make_windows(questions, tokenizer, **limits)
-    return choice.lay_out(questions, windows, width, tokenizer)
+    return choice.lay_out(windows, width, tokenizer)
 
 
 def random_logits(windows, seed, values=None):
@@ -111,7 +111,7 @@ def test_windows_and_answers_of_characters_are_those_of_training(tokenizer):
     width = windows.features["input_ids"].shape[1]
     for name, expected in packing.grids(made.packed, width).items():
         np.testing.assert_array_equal(windows.features[name], expected)
-    inputs = choice.lay_out(questions, made, width, tokenizer)
+    inputs = choice.lay_out(made, width, tokenizer)
     assert_windows_equal(windows, inputs)
     assert windows.features["input_ids"].shape[2] == 8 and inputs.input_ids is None
     logits = random_logits(windows, 5)

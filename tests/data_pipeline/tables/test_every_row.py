@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from contract import errors
 from data_pipeline.classification import tables
 from data_pipeline.embedding import corpora
-from data_pipeline.generation import choices
+from data_pipeline.generation import scored_files
 from data_pipeline.seq2seq import pairs
 from data_pipeline.tables import text_rows
 
@@ -75,7 +75,7 @@ def of_choices(path, columns, delimiter):
             int(case.place.rpartition(":")[2]),
             (case.alternatives[0].before, case.alternatives[0].scored[1:]),
         )
-        for case in choices.read(path, layout)
+        for case in scored_files.read_choices(path, layout)
     ]
 
 

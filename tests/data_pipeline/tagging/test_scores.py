@@ -1,10 +1,12 @@
+import json
 import random
 import types
 
 import numpy as np
 import pytest
 
-from data_pipeline.tagging import schemes
+from contract import atomic_files
+from data_pipeline.tagging import files, schemes
 from data_pipeline.tagging import scores as tag_scores
 
 
@@ -84,7 +86,7 @@ def test_scores_are_those_of_seqeval(scheme):
 def test_other_tags_are_refused():
     with pytest.raises(ValueError, match="'E-x' is not of the scheme BIO"):
         score("B-x E-x", "O O")
-    with pytest.raises(ValueError, match="differ in the number of words"):
+    with pytest.raises(ValueError, match="differ in number of words"):
         score("O O", "O")
 
 
@@ -97,7 +99,7 @@ def collect(given=GIVEN, tags=TAGS, scheme="BIO"):
     counts = [len(words) for words in WORDS]
     data = types.SimpleNamespace(
         sentences=types.SimpleNamespace(words=WORDS, tags=given),
-        windows=types.SimpleNamespace(word_splits=np.cumsum([0, *counts])),
+        word_splits=np.cumsum([0, *counts]),
     )
     losses = np.array([0.3, 3.0, 0.0, 0.1, 0.5, 2.0])
     probabilities = [[0.9] * count for count in counts]
@@ -134,3 +136,121 @@ def test_lone_tag_is_warned_of():
     # twins: another tag, and words that have none
     assert collect().warning is None
     assert collect(given=nothing, tags=nothing).warning is None
+
+
+PREDICTED = [["O", "B-x"], ["I-x"]]
+
+
+def read(path, *, tags_required=False):
+    return files.read(str(path), files.Layout(), tags_required=tags_required)
+
+
+@pytest.fixture
+def rewritten(tmp_path):
+    def write(text, name="a.conll", again="b.conll"):
+        (tmp_path / name).write_bytes(text.encode())
+        sentences = read(tmp_path / name)
+        lines = tag_scores.tag_lines(sentences, PREDICTED)
+        atomic_files.write({str(tmp_path / again): lines})
+        if again != "seq.out":
+            actual = read(tmp_path / again, tags_required=True)
+            assert (actual.words, actual.tags) == (sentences.words, PREDICTED)
+        return (tmp_path / again).read_bytes().decode()
+
+    return write
+
+
+def test_columns_get_one_more(rewritten):
+    text = "# id 1\n-DOCSTART- O\n\na O\r\n# B-x\n\n\nb\u3000 O\n"
+    assert rewritten(text) == (
+        "# id 1\n-DOCSTART- O\n\na O O\n# B-x B-x\n\n\nb\u3000 O I-x\n"
+    )
+    assert rewritten("a b\tO\n#\tO\n \nc\tO") == "a b\tO\tO\n#\tO\tB-x\n \nc\tO\tI-x\n"
+    assert rewritten("a\nb\n\nc\n") == "a O\nb B-x\n\nc I-x\n"
+
+
+def test_rows_of_conllu_that_are_no_words_keep_their_columns(tmp_path):
+    rows = ["1-2\tdu\t_", "1\tde\tADP", "2\tle\tDET", "2.1\tbu\tVERB"]
+    text = "".join(f"{row}{7 * chr(9)}\n" for row in ["# text = du", *rows])
+    (tmp_path / "a.conllu").write_text(text)
+    layout = files.Layout(word_column=1, tag_column=2)
+    sentences = files.read(str(tmp_path / "a.conllu"), layout, tags_required=False)
+    lines = list(tag_scores.tag_lines(sentences, [["X", "Y"]]))
+    actual = [line.rstrip("\n").split("\t")[-1] for line in lines]
+    assert actual[1:] == ["_", "X", "Y", "_"]
+    (tmp_path / "b.conllu").write_text("".join(lines))
+    layout = files.Layout(word_column=1, tag_column=-1)
+    again = files.read(str(tmp_path / "b.conllu"), layout, tags_required=True)
+    assert (again.words, again.tags) == ([["de", "le"]], [["X", "Y"]])
+
+
+def test_lines_of_words_get_lines_of_tags(rewritten, tmp_path):
+    assert rewritten("a b \n\nc\n", "seq.in", "seq.out") == "O B-x\n\nI-x\n"
+    assert read(tmp_path, tags_required=True).tags == PREDICTED
+
+
+def test_objects_keep_what_was_given(rewritten):
+    rows = [
+        {"id": "é", "words": ["a", "b"], "tags": ["O", "O"]},
+        {"words": [], "tags": []},
+        {"tokens": ["c"], "tags": ["O"]},
+    ]
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    actual = rewritten(text, "a.jsonl", "b.jsonl")
+    assert [json.loads(line) for line in actual.splitlines()] == [
+        {**rows[0], "tags": ["O", "B-x"], "given": ["O", "O"]},
+        {**rows[1], "given": []},
+        {**rows[2], "tags": ["I-x"], "given": ["O"]},
+    ]
+    assert "é" in actual
+    actual = rewritten('{"text": "a b"}\n{"text": "c"}\n', "a.jsonl", "b.jsonl")
+    assert actual.splitlines()[1] == '{"text": "c", "tags": ["I-x"]}'
+
+
+def test_header_gets_a_column_and_texts_with_spans_their_words(rewritten):
+    actual = rewritten("word tag\na O\nb O\n\nc O\n")
+    assert actual == "word tag tag\na O O\nb O B-x\n\nc O I-x\n"
+    rows = '{"text": "a,", "label": [[0, 1, "y"]]}\n{"text": "c", "label": []}\n'
+    actual = rewritten(rows, "a.jsonl", "b.jsonl").splitlines()
+    assert json.loads(actual[0]) == {
+        "text": "a,",
+        "label": [[0, 1, "y"]],
+        "words": ["a", ","],
+        "tags": ["O", "B-x"],
+    }
+
+
+def spans(tmp_path, text, tags, probabilities, scheme):
+    (tmp_path / "a.conll").write_text(text)
+    sentences = read(tmp_path / "a.conll")
+    lines = tag_scores.span_lines(sentences, tags, probabilities, scheme)
+    return list(map(json.loads, lines))
+
+
+def test_spans_are_written_with_their_words(tmp_path):
+    text = "Ada B-per\nByron I-per\nsleeps O\n\nRome O\n"
+    tags = [["B-per", "I-per", "O"], ["B-loc"]]
+    probabilities = [[0.5, 0.25, 1.0], [0.1234567]]
+    first, second = spans(tmp_path, text, tags, probabilities, "BIO")
+    assert first == {
+        "words": ["Ada", "Byron", "sleeps"],
+        "tags": tags[0],
+        "probabilities": [0.5, 0.25, 1.0],
+        "spans": [
+            {
+                "start": 0,
+                "end": 2,
+                "type": "per",
+                "text": "Ada Byron",
+                "probability": 0.125,
+            }
+        ],
+        "given": ["B-per", "I-per", "O"],
+        "correct": True,
+    }
+    assert second["spans"][0]["probability"] == 0.123457
+    assert second["given"] == ["O"] and second["correct"] is False
+    rows = spans(tmp_path, "a\nb\n", [["NN", "VB"]], [[0.5, 0.75]], "plain")
+    assert rows == [
+        {"words": ["a", "b"], "tags": ["NN", "VB"], "probabilities": [0.5, 0.75]}
+    ]

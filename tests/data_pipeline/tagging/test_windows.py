@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_pipeline.batches import batching
-from data_pipeline.tagging import files
+from data_pipeline.classification import labels
+from data_pipeline.tagging import files, schemes, scores
 from data_pipeline.tagging import windows as sentence_windows
 from data_pipeline.text import wordpiece
+from tests import tiny
 
 PIECES = "a b c ##b ##c . 中"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split()]
@@ -150,9 +152,9 @@ def test_outputs_come_back_by_word():
 
 def test_outputs_of_other_windows_are_refused():
     windows = cut(sentences("a b", "c"))
-    with pytest.raises(ValueError, match=r"\(3, 4, 5\) are not those of 2 windows"):
+    with pytest.raises(ValueError, match=r"\(3, 4, 5\) are not of 2 windows"):
         windows.by_word(np.zeros((3, 4, 5)))
-    with pytest.raises(ValueError, match=r"of up to 4 tokens"):
+    with pytest.raises(ValueError, match="not of 2 windows of 4"):
         windows.by_word(np.zeros((2, 3, 5)))
 
 
@@ -188,3 +190,189 @@ def test_each_word_is_predicted_once_and_stitched_to_its_place(texts, length, da
     )
     stitched = windows.by_word(outputs)
     assert stitched.tolist() == flat[windows.word_places].tolist()
+
+
+LETTERS = wordpiece.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghij"])
+
+
+def test_windows_are_named_by_line(tmp_path):
+    """Sentences begin in lines 3, 7, 16 and 23, after a comment and a mark."""
+    rows = ["# a comment", "-DOCSTART- O"]
+    for number, text in enumerate(["a b c", "d e f g h i j a", "b c d e", "f"]):
+        rows += [f"{word} O" for word in text.split()]
+        rows += [""] * (1 + number // 2 * 2)
+    assert [rows[at - 1] for at in (3, 7, 16, 23)] == ["a O", "d O", "b O", "f O"]
+    path = tmp_path / "train.conll"
+    path.write_text("\n".join(rows), "utf-8")
+    sentences = sentence_windows.read({"train": str(path)}, files.Layout())
+    tag_set = schemes.TagNames(("O", "X"), "plain")
+    limits = {"accepts_unknown": False, "max_seq_length": 7}
+    data = sentence_windows.load(sentences, tag_set, LETTERS, **limits)["train"]
+    assert len(data) == 5
+    assert data.names(np.array([4, 2, 0, 1, 3], np.int32)) == [
+        f"{path}:23 (window 1 of 1)",
+        f"{path}:7 (window 2 of 2)",
+        f"{path}:3 (window 1 of 1)",
+        f"{path}:7 (window 1 of 2)",
+        f"{path}:16 (window 1 of 1)",
+    ]
+
+
+TRAINING = ["B-x I-x O O", "O B-y O B-x I-x O", "O O"]
+NEIGHBOURS = ["B-y B-y I-y O B-x", "O B-x"]
+# The same spans as IOB1 spells them: of B-y only the second begins where I would go on.
+IOB1_TRAINING = ["I-x I-x O O", "O I-y O I-x I-x O", "O O"]
+IOB1_NEIGHBOURS = ["I-y B-y I-y O I-x", "O I-x"]
+
+
+def write(path, rows):
+    lines = []
+    for row in rows:
+        tags = row.split()
+        lines += [f"{'abcdef'[i]} {tag}" for i, tag in enumerate(tags)] + [""]
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def open_files(directory, train=TRAINING, dev=NEIGHBOURS, *, names=(), scheme="auto"):
+    paths = {
+        "train": write(directory / "train.conll", train),
+        "dev": write(directory / "dev.conll", dev),
+    }
+    splits = sentence_windows.read(paths, files.Layout())
+    tag_set = sentence_windows.find_tags(
+        splits["train"], names=names, scheme=scheme, head=None
+    )
+    limits = {"accepts_unknown": False, "max_seq_length": 12}
+    return tag_set, sentence_windows.load(splits, tag_set, LETTERS, **limits)
+
+
+def decide(data, tag_set, predicted):
+    ids = np.zeros((len(data), 12), np.int32)
+    for row, tags in zip(ids, predicted, strict=True):
+        row[1 : 1 + len(tags)] = [tag_set.names.index(tag) for tag in tags]
+    outputs = {"ids": ids, "probabilities": np.full(ids.shape, 0.9)}
+    return scores.decide(data, outputs, tag_set)
+
+
+def test_files_of_iob1_are_learned_and_scored_as_bio(tmp_path, capsys):
+    expected_set, expected = open_files(tmp_path)
+    assert "respelled" not in capsys.readouterr().out
+    tag_set, data = open_files(tmp_path, IOB1_TRAINING, IOB1_NEIGHBOURS)
+    out = capsys.readouterr().out
+    assert out.count("0 words cut to fit, 3 tags respelled by the scheme BIO\n") == 2
+    assert tag_set == expected_set
+    assert tag_set == schemes.TagNames(("O", "B-x", "B-y", "I-x", "I-y"), "BIO")
+    ids = [*(1, 3, 0, 0), *(0, 2, 0, 1, 3, 0), *(0, 0)]
+    assert data["train"].tag_ids.tolist() == ids
+    assert data["dev"].tag_ids.tolist() == [2, 2, 4, 0, 1, 0, 1]
+    for name, rows in data.items():
+        assert rows.digest() == expected[name].digest()
+        assert rows.sentences.tags == expected[name].sentences.tags
+    # Of four spans the last two are right.
+    predicted = [["B-y", "I-y", "I-y", "O", "B-x"], ["O", "I-x"]]
+    tagged = decide(data["dev"], tag_set, predicted)
+    assert tagged == decide(expected["dev"], tag_set, predicted)
+    assert tagged.tags == [["B-y", "I-y", "I-y", "O", "B-x"], ["O", "B-x"]]
+    assert (tagged.scores["precision"], tagged.scores["recall"]) == (2 / 3, 2 / 4)
+    assert tagged.scores["f1"] == pytest.approx(4 / 7)
+    right = dict.fromkeys(("f1", "precision", "recall"), 1.0) | {"support": 2}
+    wrong = dict.fromkeys(("f1", "precision", "recall"), 0.0) | {"support": 2}
+    assert tagged.type_scores == {"x": right, "y": wrong}
+
+
+def test_tags_that_a_list_cannot_spell_are_scored(tmp_path, capsys):
+    names = ("PAD", "O", "B-x", "I-x", "I-y")
+    tag_set, data = open_files(tmp_path, ["B-x I-x O"], NEIGHBOURS, names=names)
+    assert tag_set == schemes.TagNames(names, "BIO")
+    assert data["dev"].tag_ids.tolist() == [-1, -1, 4, 1, 2, 1, 2]
+    out = capsys.readouterr().out
+    assert out.count(", 2 tags scored that the model cannot predict\n") == 1
+    tags = [["I-y", "I-y", "I-y", "O", "B-x"], ["O", "B-x"]]
+    scored = decide(data["dev"], tag_set, tags)
+    wrong = dict.fromkeys(("f1", "precision", "recall"), 0.0)
+    assert scored.type_scores["y"] == {**wrong, "support": 2}
+    assert scored.scores["recall"] == 2 / 4
+    with pytest.raises(ValueError, match=r"dev\.conll:2: tag 'S-x' is not of .* BIO "):
+        open_files(tmp_path, dev=["O S-x"])
+    with pytest.raises(ValueError, match=r"train\.conll:3: --labels lacks 'B-y'"):
+        open_files(tmp_path, ["B-x I-x B-y"], names=names)
+
+
+def test_trained_runs_keep_their_tags(tmp_path):
+    tag_set = schemes.TagNames(("O", "B-x", "I-x"), "BIO")
+    path = tmp_path / "label_map.json"
+    path.write_text(schemes.map_text(tag_set))
+
+    def find(names=(), scheme="auto"):
+        head = tiny.head_of(tag_set, str(path))
+        return sentence_windows.find_tags(None, names=names, scheme=scheme, head=head)
+
+    assert find() == find(scheme="BIO") == tag_set
+    with pytest.raises(ValueError, match=r"--tag_scheme=BIOES is not what .* BIO "):
+        find(scheme="BIOES")
+    with pytest.raises(
+        ValueError, match=r"--labels: \['O', 'B-x'\] are not .* 'I-x'\]"
+    ):
+        find(names=("O", "B-x"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([*TRAINING, "O B_y"], r"conll:17: .* BIO, but not 'B_y' \(line 17\); spell"),
+        (
+            ["tag O", *TRAINING, "b-x B-x b-x"],
+            r"'tag' \(line 1\), 'b-x' \(line 19\); sp",
+        ),
+        (["B_x I_x O"], r"'B_x' \(line 1\), 'I_x' \(line 2\); .* --tag_scheme=plain"),
+    ],
+)
+def test_tags_beside_a_scheme_are_refused_with_their_lines(tmp_path, rows, message):
+    with pytest.raises(ValueError, match=message):
+        open_files(tmp_path, rows)
+    tag_set, _ = open_files(tmp_path, rows, rows, scheme="plain")
+    assert tag_set.scheme == "plain"
+
+
+def test_scheme_is_printed_and_a_first_tag_that_may_be_a_header(tmp_path, capsys):
+    open_files(tmp_path)
+    out = capsys.readouterr().out
+    assert "labels: scheme BIO, 5 tags: O, B-x, B-y, I-x, I-y\n" in out
+    assert "header" not in out
+    open_files(tmp_path, ["HEAD N V", "N V"], ["N"])
+    out = capsys.readouterr().out
+    assert "labels: scheme plain, 3 tags: HEAD, N, V\n" in out
+    assert "train.conll:1: 'HEAD' is a tag of this line alone; remove" in out
+    open_files(tmp_path, ["N N V", "N V"], ["N"])
+    assert "header" not in capsys.readouterr().out
+
+
+def test_tags_have_the_order_of_a_stored_head(tmp_path, capsys):
+    train = sentence_windows.read(
+        {"train": write(tmp_path / "t.conll", TRAINING)}, files.Layout()
+    )
+    names = ("I-y", "B-x", "O", "I-x", "B-y")
+    head = tiny.head_of(schemes.TagNames(names, "BIO"))
+
+    def find(head, train=train["train"], names=()):
+        return sentence_windows.find_tags(train, names=names, scheme="auto", head=head)
+
+    assert find(head) == schemes.TagNames(names, "BIO")
+    out = capsys.readouterr().out
+    assert f"labels: {[*names]}, in the order of" in out
+    assert f"{tmp_path}/t.conll has ['O', 'B-x', 'B-y', 'I-x', 'I-y']" in out
+    listed = head._replace(source="hf/config.json", problem_type="")
+    assert find(listed, None).names == find(listed, None, sorted(names)).names == names
+    # Without names of its own the head has those that are asked for.
+    unnamed = listed._replace(
+        names=tuple(f"LABEL_{i}" for i in range(5)), is_named=False, classes=None
+    )
+    assert find(unnamed, None, names) == schemes.TagNames(names, "BIO")
+    assert "are assumed to be ['I-y', 'B-x'" in capsys.readouterr().out
+    assert find(unnamed).names == ("O", "B-x", "B-y", "I-x", "I-y")
+    with pytest.raises(ValueError, match=r"name the tags; give --labels"):
+        find(unnamed, None)
+    classes = tiny.head_of(labels.Labels(names), "w/config.json")
+    assert find(classes).names == ("O", "B-x", "B-y", "I-x", "I-y")
+    assert "new head for tagging" in capsys.readouterr().out

@@ -218,7 +218,7 @@ def test_windows_of_contexts_leave_room_for_four(tokenizer):
     np.testing.assert_array_equal(made.packed.tokens, np.concatenate(rows))
     assert made.excerpt_lengths.tolist() == [3, 3, 2]
     with pytest.raises(
-        ValueError, match=r"outside 0\.\.4: .* includes 4 special tokens"
+        ValueError, match=r"outside 0\.\.4; .*--max_seq_length=9 \(4 are special"
     ):
         windows.check_lengths(tokenizer, 9, 2, 5)
 
