@@ -1,7 +1,6 @@
 """BERT's relatives, by what they do otherwise: one network after the other.
 
-Their configs are in configs/bert_family.py, the names of their variables in
-checkpoints/family_names.py.
+Their configs are in configs/bert_family.py.
 """
 
 import keras
