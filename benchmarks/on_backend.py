@@ -53,7 +53,9 @@ def open_model(directory, head, num_classes=None):
     files = pretrained.look_in(directory)
     config = pretrained.read_config(files.config_file)
     model = pretrainers.build(head, num_classes, config)
-    print(checkpoint.load(model, checkpoint.find(files.checkpoint)), file=sys.stderr)
+    print(
+        checkpoint.load(model, checkpoint.find(files.init_checkpoint)), file=sys.stderr
+    )
     return model
 
 
