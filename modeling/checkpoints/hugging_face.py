@@ -164,8 +164,8 @@ class HuggingFaceFile(weights_file.WeightsFile):
         bare = {key.removeprefix(wrapped[key]): stored[key] for key in stored}
         if len(bare) < len(stored):
             raise errors.InputError(
-                f"{self.source}: {', '.join(self.prefixes)} stand before names that it "
-                "also has without them; save the weights of one model alone"
+                f"{self.source}: has names both with and without "
+                f"{', '.join(self.prefixes)}; save the weights of one model alone"
             )
         return bare
 
@@ -186,8 +186,8 @@ class HuggingFaceFile(weights_file.WeightsFile):
         file, stored = self._stored[key]
         if (kind := file.get_slice(stored).get_dtype()) not in _TYPES:
             raise errors.InputError(
-                f"{self.source}: {key} is of type {kind}, as in a quantized model, and "
-                f"not of {', '.join(_TYPES)}; give the model that was quantized"
+                f"{self.source}: {key} is of type {kind}, and not of "
+                f"{', '.join(_TYPES)}; give the model that was quantized"
             )
         return file.get_tensor(stored)
 
@@ -197,10 +197,8 @@ class HuggingFaceFile(weights_file.WeightsFile):
                 self._array(copy), self._array(original)
             ):
                 raise errors.InputError(
-                    f"{self.source}: {copy} differs from {original}, and config.json "
-                    "says that they are one; if the head has a table of its own, set "
-                    "tie_word_embeddings to false there, or leave the head out with "
-                    "--head=none"
+                    f"{self.source}: {copy} differs from {original}; set "
+                    "tie_word_embeddings to false in config.json, or give --head=none"
                 )
 
 
@@ -223,13 +221,11 @@ def _open_shards(index):
     has_files = isinstance(weight_map, dict) and weight_map
     if not has_files or not all(isinstance(v, str) for v in weight_map.values()):
         raise errors.InputError(
-            f"{index}: there is no weight_map in it that names the file of each "
-            "variable; copy it again"
+            f"{index}: has no weight_map of variables and files; copy it again"
         )
     if away := [v for v in weight_map.values() if v != os.path.basename(v)]:
         raise errors.InputError(
-            f"{index}: names {away[0]!r:.80}, a file of another directory; put all "
-            "shards beside it"
+            f"{index}: names {away[0]!r:.80}; put all shards into its directory"
         )
     weight_map = {  # TensorFlow's keys have a tensor's number, and a model before
         tf_keras_h5.to_pytorch(k.split("/", 1)[-1]) if k.endswith(":0") else k: shard
@@ -244,8 +240,8 @@ def _open_shards(index):
     for key, shard in weight_map.items():
         if key not in held[shard]:
             raise errors.InputError(
-                f"{os.path.join(directory, shard)}: lacks {key}, which "
-                f"{os.path.basename(index)} places there; copy both again"
+                f"{os.path.join(directory, shard)}: lacks {key} of "
+                f"{os.path.basename(index)}; copy both again"
             )
     return {key: (shards[shard], key) for key, shard in weight_map.items()}
 
@@ -282,8 +278,8 @@ def save(
 
     Args:
         file: model.safetensors or tf_model.h5.
-        labels: names of the classes, in the order of their ids. A classifier or tagger
-            without them gets placeholders, because Hugging Face counts them.
+        labels: names of the classes, in the order of their ids; by default
+            placeholders, because Hugging Face counts them.
         problem_type: as in label_map.json; by default as in the model's config.
         left_out: Google names of variables not to write.
     """
@@ -305,21 +301,14 @@ def save(
         tf_keras_h5.save(path, tensors)
     else:  # their library refuses a file without the name of a library in it
         safetensors.numpy.save_file(tensors, path, metadata={"format": "pt"})
+    is_classifier = isinstance(model, models.BertClassifier)
+    if is_classifier and not problem_type:
+        problem_type = stated_problem_type(model.config)
     raw = describe(model, left_out, problem_type).to_hugging_face()
-    if isinstance(model, models.BertClassifier):
-        problem_type = problem_type or stated_problem_type(model.config)
-    if problem_type == "choice":
-        labels = ()
-    elif model.num_classes and not labels:
-        labels = placeholder_labels(model.num_classes)
-    if labels:
+    if model.num_classes and problem_type != "choice":  # whose answers have no names
+        labels = labels or placeholder_labels(model.num_classes)
         raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
         raw["label2id"] = {label: i for i, label in enumerate(labels)}
-    if problem_type == "choice":  # an architecture there, and its answers have no names
-        if model.config.network == "bert":
-            raw["architectures"] = [_class_name(raw, _CHOICE)]
-    elif problem_type:
-        raw["problem_type"] = _PROBLEM_TYPES[problem_type]
     config_file = os.path.join(directory, file_names.HUGGING_FACE_CONFIG)
     with open(config_file, "w", encoding="utf-8") as text:
         text.write(json.dumps(raw, indent=2, sort_keys=True) + "\n")
@@ -351,10 +340,10 @@ def describe(model, left_out=(), problem_type=""):
         extra["architectures"] = [_LEFT_TO_RIGHT_BERT]
     if isinstance(model, models.BertClassifier) and not problem_type:
         problem_type = stated_problem_type(model.config)
-        if problem_type == "choice" and model.config.network == "bert":
-            extra["architectures"] = [_class_name(raw, _CHOICE)]
-        elif problem_type in _PROBLEM_TYPES:
-            extra["problem_type"] = _PROBLEM_TYPES[problem_type]
+    if problem_type == "choice" and model.config.network == "bert":
+        extra["architectures"] = [_class_name(raw, _CHOICE)]
+    elif problem_type in _PROBLEM_TYPES:
+        extra["problem_type"] = _PROBLEM_TYPES[problem_type]
     return dataclasses.replace(model.config, extra=extra)
 
 
@@ -402,8 +391,8 @@ def read_labels(config, num_classes):
     keys = sorted(listed) if isinstance(listed, dict) else ["none"]
     if set(keys) != {str(i) for i in range(num_classes)}:
         raise errors.InputError(
-            f"id2label of the config has the keys {', '.join(keys)}, but the head has "
-            f"{num_classes} classes; give the config file of this checkpoint"
+            f"id2label has the keys {', '.join(keys)}, but the head has {num_classes} "
+            "classes; give the config file of this checkpoint"
         )
     return problem_type, tuple(str(listed[str(i)]) for i in range(num_classes))
 

@@ -181,7 +181,7 @@ def test_missing_weights_are_random_only_where_it_is_allowed(
 ):
     name = "bert/encoder/layer_0/output/dense/bias"
     google.save(tmp_path / "a.ckpt", model, left_out=[name])
-    with pytest.raises(ValueError, match=f"lacks {name} of the 37 variables of embe"):
+    with pytest.raises(ValueError, match=f"lacks {name} of the 37 variables of the"):
         checkpoint.check(tiny_config, tmp_path / "a.ckpt")
     deeper = random_model(dataclasses.replace(tiny_config, num_hidden_layers=4), "none")
     before = values(deeper)
@@ -189,9 +189,8 @@ def test_missing_weights_are_random_only_where_it_is_allowed(
         checkpoint.load(deeper, tmp_path / "a.ckpt")
     report = checkpoint.load(deeper, tmp_path / "a.ckpt", allows_missing=True)
     assert len(report.missing) == 33
-    assert str(report).endswith(
-        f"38 of 71 variables assigned; newly initialised: layers 2 to 3, {name}"
-    )
+    assert f"38 of 71 variables assigned; newly initialised: {name}, " in str(report)
+    assert str(report).endswith(" and 25 more")
     kept = {name: before[name] for name in report.missing}
     assert_equal(values(deeper), {**values(model), **kept})
 
@@ -202,13 +201,14 @@ def test_layers_beyond_the_config_are_one_warning(tmp_path, tiny_config, caplog)
     shallow = pretrainers.build("none", None, tiny_config)
     report = checkpoint.load(shallow, tmp_path / "a.ckpt")
     assert len(report.unused) == 48
-    assert str(report).endswith("; in the file but not used: layers 2 to 4")
+    assert "; in the file but not used: bert/encoder/layer_2/" in str(report)
+    assert str(report).endswith(" and 40 more")
     checkpoint.load(deep, tmp_path / "a.ckpt")
     (record,) = caplog.records
     assert (record.levelname, record.getMessage()) == (
         "WARNING",
-        f"{tmp_path}/a.ckpt: has 5 layers, but the config says num_hidden_layers=2; in "
-        "the file but not used: layers 2 to 4",
+        f"{tmp_path}/a.ckpt: has 5 layers, and the config says num_hidden_layers=2; "
+        "the last ones are not used",
     )
 
 

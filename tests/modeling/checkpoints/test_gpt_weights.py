@@ -49,7 +49,7 @@ def hugging_face_dir(shared_file):
 def opened(directory, head="auto"):
     files = pretrained.look_in(directory)
     config = pretrained.read_config(files.config_file)
-    return conversion.read(checkpoint.find(files.checkpoint), config, head)
+    return conversion.read(checkpoint.find(files.init_checkpoint), config, head)
 
 
 def open_grown(directory, vocab_size, head, num_classes=None):
@@ -57,7 +57,7 @@ def open_grown(directory, vocab_size, head, num_classes=None):
     files = types.SimpleNamespace(
         config_file=files.config_file,
         vocab_file=files.vocab_file,
-        init_checkpoint=files.checkpoint,
+        init_checkpoint=files.init_checkpoint,
         allows_missing=False,
     )
     config = pretrained.open_config(files, vocab_size, 24)
@@ -189,7 +189,7 @@ def test_networks_are_written_as_released(shared_file, released, tmp_path):
     ("file", "remedy"),
     [
         ("best_params.jl", "save its arrays as params_0.npy"),
-        ("weights.pt", "save its arrays as model.safetensors where PyTorch is"),
+        ("weights.pt", "save it as model.safetensors"),
     ],
 )
 def test_pickled_files_are_refused_with_the_remedy(tmp_path, file, remedy):
@@ -212,5 +212,5 @@ def test_damaged_releases_say_what_is_wrong(released):
     with pytest.raises(ValueError, match=r"no params_0\.npy beside params_shapes"):
         opened(released)
     (released / "params_shapes.json").write_text("[[1, 2]]")
-    with pytest.raises(ValueError, match="has 1 shapes, and GPT has positions"):
+    with pytest.raises(ValueError, match="has 1 shapes, and GPT 2 and 12 a"):
         opened(released)

@@ -107,7 +107,7 @@ def test_other_files_are_refused(tiny_config, tmp_path):
         with pytest.raises(ValueError, match=f"^{path}: .*{message}"):
             keras_files.load(str(path))
     keras.Sequential([keras.Input([3]), keras.layers.Dense(2)]).save(path)
-    message = r"a Keras model Sequential, .* none of modeling/models\.py \(bert>Bert"
+    message = r"a Keras model Sequential; give one of bert>Bert"
     with pytest.raises(ValueError, match=message):
         keras_files.load(str(path))
     path.unlink()
