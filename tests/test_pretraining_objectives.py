@@ -310,7 +310,7 @@ def test_discriminator_is_fine_tuned_converted_and_exported(data, detector, tmp_
         f"--input={path} --to=hugging_face --output_dir={converted}",
     )
     assert "head: discriminator" in done.out
-    assert "left over: the generator (21 variables)\n" in done.out
+    assert "left over: generator/" in done.out
     raw = json.loads((converted / "config.json").read_text())
     assert raw["architectures"] == ["ElectraForPreTraining"]
     model = conversion.read(path, config).model

@@ -227,8 +227,8 @@ def check_file(config, file, *, allows_missing=None):
     depth = sizes.get(names.DEPTH, 0)
     if not sizes:
         raise errors.InputError(
-            f"{file.source}: none of its {len(file.shapes)} variables belongs to a BERT "
-            f"or another network, such as {min(file.shapes, default='-')!r}; choose "
+            f"{file.source}: none of its {len(file.shapes)} variables belongs to a "
+            f"BERT or another network ({min(file.shapes, default='-')!r}); choose "
             "another checkpoint"
         )
     if (kind := sizes[names.KIND]) != config.kind:
@@ -408,10 +408,7 @@ def store(model):
     return Store(google.variables(model), google.write, functools.partial(load, model))
 
 
-def _is_of_layer(key):
-    return names.layer_number(key) is not None
-
-
 def list_keys(keys):
     """Keys in text, those of no layer first; beyond eight their number alone."""
-    return wording.first_of(sorted(keys, key=_is_of_layer), 8)
+    ordered = sorted(keys, key=lambda key: names.layer_number(key) is not None)
+    return wording.first_of(ordered, 8)

@@ -15,7 +15,6 @@ import safetensors
 import safetensors.numpy
 
 from contract import errors, file_names, json_files
-from contract.tensorflow_later import tf
 from modeling import models
 from modeling.checkpoints import names, tf_keras_h5, weights_file
 
@@ -269,12 +268,11 @@ def save(
     model,
     *,
     file=WEIGHTS_FILE,
-    vocab_file=None,
     labels=(),
     problem_type="",
     left_out=(),
 ):
-    """Writes config.json, weights and vocab.txt; makes the directory.
+    """Writes config.json and weights; makes the directory.
 
     Args:
         file: model.safetensors or tf_model.h5.
@@ -314,8 +312,6 @@ def save(
         text.write(json.dumps(raw, indent=2, sort_keys=True) + "\n")
     # Their library makes a file that nobody else may read.
     shutil.copymode(config_file, path)
-    if vocab_file:
-        tf.io.gfile.copy(vocab_file, os.path.join(directory, file_names.VOCAB), True)
 
 
 def describe(model, left_out=(), problem_type=""):
