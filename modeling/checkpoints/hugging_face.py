@@ -299,10 +299,10 @@ def save(
         tf_keras_h5.save(path, tensors)
     else:  # their library refuses a file without the name of a library in it
         safetensors.numpy.save_file(tensors, path, metadata={"format": "pt"})
-    is_classifier = isinstance(model, models.BertClassifier)
-    if is_classifier and not problem_type:
-        problem_type = stated_problem_type(model.config)
     raw = describe(model, left_out, problem_type).to_hugging_face()
+    if isinstance(model, models.BertClassifier):
+        problem_type = problem_type or stated_problem_type(model.config)
+        raw |= _describe_problem(model.config, problem_type)
     if model.num_classes and problem_type != "choice":  # whose answers have no names
         labels = labels or placeholder_labels(model.num_classes)
         raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
@@ -335,12 +335,16 @@ def describe(model, left_out=(), problem_type=""):
     if kind == "BERT" and model.config.is_left_to_right and heads == ("masked_lm",):
         extra["architectures"] = [_LEFT_TO_RIGHT_BERT]
     if isinstance(model, models.BertClassifier) and not problem_type:
-        problem_type = stated_problem_type(model.config)
-    if problem_type == "choice" and model.config.network == "bert":
-        extra["architectures"] = [_class_name(raw, _CHOICE)]
-    elif problem_type in _PROBLEM_TYPES:
-        extra["problem_type"] = _PROBLEM_TYPES[problem_type]
+        extra |= _describe_problem(model.config, stated_problem_type(model.config))
     return dataclasses.replace(model.config, extra=extra)
+
+
+def _describe_problem(config, problem_type):
+    """The key of config.json for the problem type of a classifier, if it has one."""
+    if problem_type == "choice" and config.network == "bert":
+        return {"architectures": [_class_name(vars(config), _CHOICE)]}
+    known = problem_type in _PROBLEM_TYPES
+    return {"problem_type": _PROBLEM_TYPES[problem_type]} if known else {}
 
 
 def _class_name(values, suffix):

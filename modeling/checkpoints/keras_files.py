@@ -110,7 +110,7 @@ def stored_config(path):
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
             if unpacked > _MAX_RATIO * os.path.getsize(path):
-                raise errors.InputError(f"unpacks to {unpacked:,} bytes")
+                raise errors.InputError(f"it unpacks to {unpacked:,} bytes")
             raw = json_files.parse(archive.read("config.json"))
         name = raw["registered_name"] or raw["class_name"]
     classes = {kind.__name__ for kind in pretrainers.HEADS.values()}

@@ -58,8 +58,8 @@ class Configured:
     def __init__(self, *, dtype=None, **kwargs):
         if self.only_dtype and dtype not in (None, self.only_dtype):
             raise errors.InputError(
-                f"dtype={dtype}: a {type(self).__name__} computes in {self.only_dtype};"
-                " leave dtype out"
+                f"dtype={dtype}: a {type(self).__name__} computes in {self.only_dtype} "
+                "under every policy; leave dtype out"
             )
         super().__init__(dtype=self.only_dtype or dtype, **kwargs)
         if self.variable_dtype != "float32":

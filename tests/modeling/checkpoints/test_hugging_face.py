@@ -136,7 +136,7 @@ def test_shards_are_read_if_they_are_whole(saved):
     moved = {**weight_map, TABLE: weight_map["cls.predictions.bias"]}
     assert moved != weight_map
     index.write_text(json.dumps({"weight_map": moved}))
-    with pytest.raises(ValueError, match=f"lacks {TABLE}, which model.safetensors.ind"):
+    with pytest.raises(ValueError, match=f"lacks {TABLE} of model.safetensors.ind"):
         checkpoint.load(model, folder)
     for away in ("../model-1.safetensors", "/etc/model-1.safetensors"):
         index.write_text(json.dumps({"weight_map": {**weight_map, TABLE: away}}))

@@ -96,7 +96,7 @@ def test_other_files_are_refused(tiny_config, tmp_path):
     for content, message in (
         (whole[:2000], r"not a readable Keras file [^\n]+$"),
         ({"notes.txt": b""}, "not a readable Keras file"),
-        ({"config.json": b" " * 10**7}, "it unpacks to 10,000,000 bytes, as no"),
+        ({"config.json": b" " * 10**7}, "it unpacks to 10,000,000 bytes"),
     ):
         if isinstance(content, bytes):
             path.write_bytes(content)

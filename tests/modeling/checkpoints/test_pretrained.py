@@ -46,7 +46,7 @@ def test_google_release(tmp_path, name, lowers):
     assert pretrained.locate(f"{folder}/") == pretrained.ModelFiles(
         config_file=f"{folder}/bert_config.json",
         vocab_file=f"{folder}/vocab.txt",
-        checkpoint=f"{folder}/bert_model.ckpt",
+        init_checkpoint=f"{folder}/bert_model.ckpt",
         do_lower_case=lowers,
     )
 

@@ -221,8 +221,8 @@ def test_shards_are_read_if_they_are_whole(theirs):
     name = weight_map[f"tf_bert_for_pre_training/{QUERY}"]
     with h5py.File(folder / name, "r+") as file:
         del file[QUERY]
-    message = f"{name}: lacks bert.encoder.layer.1.attention.self.query.weight, which "
-    with pytest.raises(ValueError, match=f"{message}tf_model.h5.index.json places the"):
+    message = f"{name}: lacks bert.encoder.layer.1.attention.self.query.weight of "
+    with pytest.raises(ValueError, match=f"{message}tf_model.h5.index.json; copy"):
         checkpoint.load(model, folder)
     (folder / name).unlink()
     with pytest.raises(ValueError, match=f"{name}: not a readable HDF5 file"):
@@ -302,9 +302,7 @@ def test_damaged_files_are_one_line(theirs):
         with pytest.raises(ValueError, match=f"{FILE}: not a readable HDF5.*copy it a"):
             checkpoint.load(model, folder)
     save_like_theirs(path, {**arrays, QUERY: arrays[QUERY].astype(np.int8)})
-    with pytest.raises(
-        ValueError, match=r"query\.weight is of type int8, as in a quan"
-    ):
+    with pytest.raises(ValueError, match=r"query\.weight is of type int8, and not of"):
         checkpoint.load(model, folder)
     t5 = {"decoder/block_._0/layer_._0/SelfAttention/q/kernel:0": arrays[QUERY]}
     for held in ({}, t5):

@@ -70,7 +70,7 @@ def test_settings_of_generate_without_effect_are_listed_once(
     config = pretrained.read_config(str(path))
     (record,) = caplog.records
     assert (
-        "with do_sample=True, encoder_no_repeat_ngram_size=2, eos_token_id=[3, 4], "
+        "uses do_sample=True, encoder_no_repeat_ngram_size=2, eos_token_id=[3, 4]; "
         "ignored here"
     ) in record.getMessage()
     # The keys of config.json count no more, as in the library.
