@@ -126,5 +126,5 @@ def test_what_relatives_do_not_do_is_refused(models, tables, tmp_path):
         assert message in error and error.count("\n") <= 1, script
     vectors = bert.load(model, max_seq_length=16)
     assert np.isfinite(vectors.embed(["the sea"])).all()
-    with pytest.raises(ValueError, match="write: BERT is no encoder-decoder"):
+    with pytest.raises(ValueError, match="write: RoBERTa is no encoder-decoder"):
         vectors.write(["the sea"])

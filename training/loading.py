@@ -136,6 +136,7 @@ def read_head(path: str, config: Any, head: str, count: int | None) -> label_map
     if run or beside:  # a run's config names the classes that it began with
         extra = {} if run else json_files.read_object(beside)
         config = dataclasses.replace(config, extra=extra)
+    classes: label_maps.Classes | None
     if source:
         classes = label_maps.read_classes(source, count)
         kind, count = label_maps.kind(classes), classes.num_outputs

@@ -120,7 +120,7 @@ class RobertaConfig(RelativeConfig):
     may_be_0 = ("pad_token_id",)
     type_vocab_size: ClassVar[int] = 0  # type: ignore[misc]
     has_pooler: ClassVar[bool] = True
-    head_act: ClassVar[str] = "gelu_erf"  # type: ignore[misc]
+    head_act: ClassVar[str] = "gelu_erf"
     kind: ClassVar[str] = "RoBERTa"
     model_types: ClassVar[Sequence[str]] = ("roberta", "xlm-roberta")
 
@@ -171,7 +171,7 @@ class ElectraConfig(RelativeConfig):
     intermediate_size: int = 1024
     hidden_act: str = "gelu_erf"
     type_vocab_size: int = 2
-    head_act: ClassVar[str] = "gelu_erf"  # type: ignore[misc]
+    head_act: ClassVar[str] = "gelu_erf"
     kind: ClassVar[str] = "ELECTRA"
     model_types: ClassVar[Sequence[str]] = ("electra",)
     required: ClassVar[Mapping[str, Sequence[Any]]] = {
