@@ -86,6 +86,7 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
         super().__init__(**kwargs)
         self.config = config
         self.norm = layer_norm(config, "layer_norm", self.given_dtype)
+        self.token_type_embeddings = None  # as in a DistilBERT
         self.projection = None
         if config.has_projection:
             size, dtype = config.hidden_size, self.given_dtype
@@ -133,8 +134,9 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
 
     def look_up_segments(self, segment_ids):
         """The vectors of segments, int [B, S] -> float32 [B, S, E]."""
-        if "token_type_embeddings" not in self.config.table_rows:  # DistilBERT
-            return ops.zeros((*ops.shape(segment_ids), self.config.embedding_size))
+        if self.token_type_embeddings is None:
+            width = self.word_embeddings.shape[1]
+            return ops.zeros((*ops.shape(segment_ids), width))
         if not self.config.type_vocab_size:  # RoBERTa: all are of the first segment
             segment_ids = ops.zeros_like(segment_ids)
         # A product, not a gather: the gradient of two rows is summed, not scattered.
