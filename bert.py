@@ -257,7 +257,7 @@ class Loaded:
         written: list[str] = []
         for first in range(0, len(texts), size):
             batch = tf.constant(texts[first : first + size])
-            source = graph.encode(self.tokenizer, batch, self.max_seq_length)
+            source = packing.encode(self.tokenizer, batch, self.max_seq_length)
             spelled = graph.decode(self.tokenizer, tokens, search(source))
             written += [text.decode("utf-8") for text in spelled.numpy()]
         return written

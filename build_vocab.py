@@ -31,13 +31,13 @@ import joblib
 from absl import logging
 
 from contract import atomic_files, errors, file_names
+from data_pipeline import engines
 from data_pipeline.tables import file_patterns
-from data_pipeline.text import bpe_files, elmo, normalization, wordpiece
+from data_pipeline.text import byte_pairs, normalization, wordpiece
 from data_pipeline.vocabularies import (
     byte_ranges,
     learn_bpe,
     learn_wordpiece,
-    processes,
     word_counts,
 )
 from modeling.checkpoints import pretrained
@@ -69,7 +69,7 @@ def outputs():
     paths = {file_names.VOCAB: path}
     if FLAGS.kind == BYTE_PAIR:
         paths = {file_names.VOCAB_JSON: path}
-        paths[file_names.MERGES_TXT] = bpe_files.merges_of(path)
+        paths[file_names.MERGES_TXT] = byte_pairs.merges_of(path)
     elif FLAGS.kind == WORD:
         name = file_names.TOKENIZER_CONFIG
         paths[name] = os.path.join(os.path.dirname(path), name)
@@ -90,7 +90,7 @@ def learn(executor, num_workers, files):
     split = {
         WORD_PIECE: word_counts.Words(FLAGS.do_lower_case),
         BYTE_PAIR: word_counts.Pieces(),
-        WORD: word_counts.Spaced(FLAGS.split_words or elmo.WHITESPACE),
+        WORD: word_counts.Spaced(FLAGS.split_words or normalization.WHITESPACE),
     }[FLAGS.kind]
     with progress.Progress("counting: range") as report:
         counts = word_counts.count_files(
@@ -142,7 +142,7 @@ def write(tokenizer, config):
 def main(_):
     command_line.quiet_libraries()
     num_workers = FLAGS.num_workers or joblib.cpu_count()
-    with errors.explained(), processes.start(num_workers) as executor:
+    with errors.explained(), engines.start_workers(num_workers) as executor:
         files = byte_ranges.find_files(FLAGS.input_file)
         vocabulary_flags.check_kind()
         config = base_config()

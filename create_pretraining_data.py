@@ -28,21 +28,16 @@ import joblib
 from absl import logging
 
 from contract import atomic_files, errors, wording
+from data_pipeline import engines
 from data_pipeline.pretraining import masking, metadata
 from data_pipeline.pretraining.creation import job as creation_job
-from data_pipeline.pretraining.creation import (
-    runners,
-    sentence_pairs,
-    summary,
-    tasks,
-)
+from data_pipeline.pretraining.creation import runners, sentence_pairs, summary, tasks
 from data_pipeline.tables import file_patterns
 from data_pipeline.text import opening, wordpiece
-from data_pipeline.vocabularies import byte_ranges, processes
+from data_pipeline.vocabularies import byte_ranges
 from terminal import progress
 
 LOGGED_EXAMPLES = 20  # as many as the original logs
-MOST_TOKENS = 1 << 20  # of a record
 
 
 def output_files(inputs):
@@ -67,18 +62,12 @@ def output_files(inputs):
 
 def prepare():
     creation_flags.check()
-    if FLAGS.max_seq_length > MOST_TOKENS:
-        raise errors.InputError(
-            f"--max_seq_length={FLAGS.max_seq_length} exceeds {MOST_TOKENS}, more "
-            "tokens than any network reads at once; records are padded to it: give the "
-            "max_position_embeddings of bert_config.json, or less"
-        )
     files = byte_ranges.find_files(FLAGS.input_file)
     tokenizer = opening.open_vocabulary(*vocabulary(), checks=FLAGS.check_tokenizer)
     if FLAGS.objective == metadata.MASKED_LM:
         masking.MaskingVocab.from_tokenizer(tokenizer)
     if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
-        opening.check_case(tokenizer, FLAGS.vocab_file, "")
+        opening.check_case(tokenizer, FLAGS.vocab_file)
     settings = metadata.Metadata(
         **creation_flags.rule(),
         max_seq_length=FLAGS.max_seq_length,
@@ -102,8 +91,7 @@ def prepare():
 
 def vocabulary():
     """The arguments that open the tokenizer."""
-    flags_of_words = FLAGS.gpt_tokenizer, FLAGS.split_words
-    return FLAGS.vocab_file, FLAGS.do_lower_case, *flags_of_words
+    return FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.gpt_tokenizer, FLAGS.split_words
 
 
 def main(_):
@@ -112,7 +100,7 @@ def main(_):
     count = FLAGS.num_workers or joblib.cpu_count()
     local = 1 if FLAGS.engine == "beam" else count
     warm_up = functools.partial(creation_job.load_tokenizer, *vocabulary())
-    with errors.explained(), processes.start(local, warm_up) as executor:
+    with errors.explained(), engines.start_workers(local, warm_up) as executor:
         job = prepare()
         print(
             f"reading {wording.count(len(job.input_files), 'file')}, writing "

@@ -30,7 +30,6 @@ from cli import device_setup, extraction_task, networks
 from contract import atomic_files, errors, wording
 from data_pipeline import engines, shards
 from data_pipeline.tables import file_patterns
-from data_pipeline.text import unknown_words
 from terminal import progress
 
 
@@ -63,7 +62,7 @@ def extract(opened, settings, strategy):
         f"input: {count} from {FLAGS.input_file}, "
         f"{size.num_tokens / size.num_lines:.1f} tokens on average, "
         f"{size.num_truncated} cut to {FLAGS.max_seq_length}"
-        + unknown_words.describe(FLAGS.input_file, opened.tokenizer, size.unknown),
+        + opened.tokenizer.describe_unknown(FLAGS.input_file, size.unknown),
         flush=True,
     )
     extractor = extraction_task.Extractor(opened, settings, strategy)

@@ -34,7 +34,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 from cli import classifier_task, networks, run_flags, training_flags
 from contract import file_names
-from data_pipeline.classification import labels, predictions, soft_labels, sources
+from data_pipeline.classification import labels, predictions, soft_labels
 from data_pipeline.classification import split as row_splits
 from modeling import losses, models, sequences
 from modeling.checkpoints import checkpoint, pretrained
@@ -49,9 +49,7 @@ def prepare():
     classifier_flags.check()
     files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
     classifier_flags.check_network(config, files.config_file, tokenizer.in_graph)
-    source = sources.Source(
-        layout=classifier_flags.layout(), **classifier_flags.source()
-    )
+    source = classifier_flags.source()
     classifier_flags.check_kind(source.kind)
     data = row_splits.load(
         source,

@@ -40,6 +40,7 @@ if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, fine_tuning_flags.check_run, check)
 
 from cli import networks, run_flags, target_writing
+from data_pipeline.batches import packing
 from data_pipeline.seq2seq import graph, results
 from data_pipeline.seq2seq import split as pair_rows
 from data_pipeline.text import opening
@@ -114,7 +115,7 @@ def export_model(tokenizer, decode, model, output_dir):
 
     def make(variables):
         return generation.TargetWriter(
-            lambda texts: graph.encode(tokenizer, texts, limit),
+            lambda texts: packing.encode(tokenizer, texts, limit),
             functools.partial(target_writing.write_rows, tokenizer, model),
             decode,
             variables,

@@ -15,7 +15,7 @@ from setuptools.command import build_py
 PACKAGES = [
     package
     for package in setuptools.find_packages()
-    if not package.startswith(("benchmarks", "examples", "experiments", "tests"))
+    if not package.startswith(("benchmarks", "examples", "tests"))
 ]
 SCRIPTS = [
     p.stem for p in pathlib.Path().glob("*.py") if p.stem not in ("bert", "setup")

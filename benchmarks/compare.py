@@ -6,23 +6,25 @@ r"""Times this project and Hugging Face with PyTorch in turns; see docs/performa
 --peer_python is a Python with torch and transformers; without it, only this project is
 timed. Each turn is a separate process. The program prints a Markdown table, and writes
 the figures of all turns to --output_file after each row. It skips a row, with a
-message, if the file of the row is not given or the processor lacks bfloat16.
+message, if the file of the row is not given.
 """
 
-import dataclasses
 import json
+import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
 
 from absl import app, flags
 
-from benchmarks import report, sides, turns
+from benchmarks import report, sides
 from benchmarks import rows as rows_lib
 from contract import errors
 
 FLAGS = flags.FLAGS
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 _RUNTIMES = ["onnxruntime", "onnxruntime_fused", "onnxruntime_int8", "openvino"]
 PEER_VARIANTS = ["sdpa", "eager", "sdpa_compiled", "sdpa_frozen", "sdpa_int8"]
 PEER_VARIANTS += _RUNTIMES
@@ -37,12 +39,6 @@ def define_flags():
         "peer_python", None, "Path of a Python with torch and transformers."
     )
     flags.DEFINE_list(
-        "backends",
-        [],
-        "Other backends of Keras to time this project on, of jax and torch, in the "
-        "rows classifier and inference; --peer_python has to have them.",
-    )
-    flags.DEFINE_list(
         "peer_variants",
         PEER_VARIANTS,
         "Variants of Hugging Face to try; the fastest is timed. _compiled needs fixed "
@@ -54,23 +50,10 @@ def define_flags():
         "models/minilm",
         "Directory of the weights, in the layout of Hugging Face.",
     )
-    flags.DEFINE_string("sms_file", None, "Table with the SMS Spam Collection.")
-    columns = "Columns of the text and the label in --{}_file."
-    flags.DEFINE_list("sms_columns", ["1", "0"], columns.format("sms"))
-    flags.DEFINE_string("sst2_file", None, "Table with the training set of SST-2.")
-    flags.DEFINE_list("sst2_columns", ["0", "1"], columns.format("sst2"))
-    flags.DEFINE_string("pairs_file", None, "Table with pairs of texts and labels.")
-    flags.DEFINE_list(
-        "pairs_columns",
-        ["sentence1", "sentence2", "label"],
-        "Columns of both texts and the label in --pairs_file.",
-    )
     flags.DEFINE_string("near_file", None, "Table with texts that belong together.")
     flags.DEFINE_list(
         "near_columns", ["0", "1"], "Columns of both texts in --near_file."
     )
-    flags.DEFINE_string("tagging_file", None, "CoNLL file with tagged sentences.")
-    flags.DEFINE_string("squad_file", None, "SQuAD file with training questions.")
     flags.DEFINE_string("texts_file", None, "Texts, in the first column of a TSV file.")
     flags.DEFINE_integer("rounds", 3, "Number of turns of each side.")
     flags.DEFINE_integer(
@@ -93,41 +76,46 @@ def check_input(rows):
             f"--peer_variants={','.join(unknown)}: variants are "
             f"{', '.join(PEER_VARIANTS)}"
         )
-    if FLAGS.backends and not FLAGS.peer_python:
-        raise errors.InputError(
-            "--backends needs a Python with them: set --peer_python"
-        )
-    if unknown := sorted(set(FLAGS.backends) - set(report.BACKENDS)):
-        raise errors.InputError(
-            f"--backends={','.join(unknown)}: other backends are "
-            f"{', '.join(report.BACKENDS)}"
-        )
     if FLAGS.rounds < 1:
         raise errors.InputError(f"--rounds={FLAGS.rounds} is below 1; give at least 1")
 
 
 def get_file(row):
     """The file that a flag names for a row, and its columns."""
-    if not row.file_flag:
-        return None, ()
-    columns = f"{row.source}_columns"
-    return FLAGS[row.file_flag].value, FLAGS[columns].value if columns in FLAGS else ()
+    path = FLAGS[row.file_flag].value if row.file_flag else None
+    return path, FLAGS.near_columns if row.file_flag == "near_file" else ()
 
 
-def turn(python, side, job, **variables):
-    """A function that takes one turn of a side; `variables` of its environment."""
+class SideFailed(Exception):
+    """A side ended with an error; the message is the end of its log."""
 
-    def take():
-        begun = dataclasses.replace(job, begun=time.time())
-        text = json.dumps(dataclasses.asdict(begun))
-        return turns.run([python, "-m", f"benchmarks.{side}", text], **variables)
 
-    return take
+def run_module(python, name, settings):
+    """The JSON object that a module of benchmarks/ prints last, in its own process.
+
+    Raises:
+        SideFailed: its exit code is not 0.
+    """
+    command = [python, "-m", f"benchmarks.{name}", json.dumps(settings)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        log = done.stderr[-3000:].strip()
+        raise SideFailed(f"{' '.join(command[:3])}: exit code {done.returncode}\n{log}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def take_turn(side, job):
+    """The result of a turn of a side, whose clock begins now."""
+    python, module = sys.executable, "ours"
+    if side == report.PEER:
+        python, module = FLAGS.peer_python, "peer"
+    return run_module(python, module, {**job, "begun": time.time()})
 
 
 def takes_part(variant, row):
     """Whether a variant of the peer can be faster than the plain one in a row."""
-    if variant in _RUNTIMES and not row.predicts_classes:
+    if variant in _RUNTIMES and row.action == "train":
         return False
     if variant.endswith("_int8"):
         return row.quantization == "dynamic_int8"
@@ -146,18 +134,18 @@ def fastest_variant(row, job):
     if len(candidates) == 1:
         return candidates[0], {}
     trials, seconds = {}, {}
+    steps = min(100 if row.unit == "ms" else 8, job["steps"])
     for variant in candidates:
-        steps = min(row.trial_steps, job["steps"])
-        trial = sides.Job(**{**job, "steps": steps, "variant": variant})
+        trial = {**job, "steps": steps, "variant": variant}
         try:
-            result = turn(FLAGS.peer_python, "peer", trial)()
-        except turns.SideFailed as error:
+            result = take_turn(report.PEER, trial)
+        except SideFailed as error:
             trials[variant] = str(error).splitlines()[-1]
             continue
         key = "seconds" if row.is_rate else rows_lib.FIGURES[row.unit]
         trials[variant] = seconds[variant] = result[key]
     if not seconds:
-        raise turns.SideFailed(f"no variant of the peer runs: {trials}")
+        raise SideFailed(f"no variant of the peer runs: {trials}")
     return min(seconds, key=seconds.__getitem__), trials
 
 
@@ -174,28 +162,23 @@ def measure(name, row, directory):
         "columns": columns,
         "steps": FLAGS.steps,
     }
-    command = [sys.executable, "-m", "benchmarks.preparation", json.dumps(settings)]
-    prepared = turns.run(command)
-    job = prepared["job"]
+    prepared = run_module(sys.executable, "preparation", settings)
+    jobs = {report.OURS: prepared["job"]}
     measured = {
         "title": row.full_title,
         "unit": row.unit,
-        "precision": row.precision,
         "examples": prepared["examples"],
-        "gflop": prepared["gflop"],
     }
-    timed = {report.OURS: turn(sys.executable, "ours", sides.Job(**job))}
     if FLAGS.peer_python:
-        measured["variant"], measured["trials"] = fastest_variant(row, job)
-        best = sides.Job(**{**job, "variant": measured["variant"]})
-        timed[report.PEER] = turn(FLAGS.peer_python, "peer", best)
-    for backend in FLAGS.backends if name in ("classifier", "inference") else ():
-        timed[backend] = turn(
-            FLAGS.peer_python, "on_backend", sides.Job(**job), KERAS_BACKEND=backend
-        )
-    runs = turns.alternate(timed, FLAGS.rounds)
+        measured["variant"], measured["trials"] = fastest_variant(row, prepared["job"])
+        jobs[report.PEER] = {**prepared["job"], "variant": measured["variant"]}
+    runs: dict[str, list] = {side: [] for side in jobs}
+    for _ in range(FLAGS.rounds):
+        for side, job in jobs.items():
+            runs[side].append(take_turn(side, job))
     measured["runs"] = {
-        side: report.add_figures(row, prepared, each) for side, each in runs.items()
+        side: report.add_figures(row, prepared["examples"], each)
+        for side, each in runs.items()
     }
     return measured
 
@@ -212,8 +195,8 @@ def measure_all(rows):
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:
         for name, row in rows.items():
-            sets = results["machine"]["instruction_sets"]
-            why = rows_lib.missing(row, get_file(row)[0], sets)
+            is_skipped = row.file_flag and not get_file(row)[0]
+            why = f"--{row.file_flag} is not set" if is_skipped else ""
             print(f"{name}: {f'skipped, {why}' if why else '...'}", file=sys.stderr)
             measured = {"skipped": why} if why else measure(name, row, directory)
             results["rows"][name] = measured
@@ -228,7 +211,7 @@ def main(_):
         check_input(rows)
         try:
             print(report.markdown(measure_all(rows)))
-        except turns.SideFailed as error:
+        except SideFailed as error:
             sys.exit(str(error))
 
 

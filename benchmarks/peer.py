@@ -6,7 +6,6 @@ network in another runtime (peer_runtimes.py). Needs torch, transformers and Num
 Prints the result of `run` as JSON.
 """
 
-import contextlib
 import json
 import statistics
 import sys
@@ -22,12 +21,8 @@ from contract import features
 MODELS = {
     "classifier": transformers.BertForSequenceClassification,
     "pretraining": transformers.BertForPreTraining,
-    "tagger": transformers.BertForTokenClassification,
-    "span": transformers.BertForQuestionAnswering,
-    "language_model": transformers.GPT2LMHeadModel,
     "text_encoder": transformers.BertModel,
 }
-LIBRARIES = {"PyTorch": torch, "transformers": transformers}
 IGNORED = -100  # the label of a token that has none
 
 
@@ -35,18 +30,12 @@ def run(job):
     """Does one turn, with the results of ours.run."""
     torch.set_num_threads(sides.cores())
     transformers.logging.set_verbosity_error()
-    precise = contextlib.nullcontext()
-    if job.precision == "bfloat16":
-        precise = torch.autocast("cpu", torch.bfloat16)
-    model = open_model(job)
-    figures = ACTIONS[job.action](job, model, precise)
-    return {
-        **figures,
-        "peak_memory_mb": sides.peak_memory_mb(),
-        "peak_gflops": peak_gflops(getattr(torch, job.precision)),
-        "versions": {name: module.__version__ for name, module in LIBRARIES.items()},
-        "environment": sides.environment(),
-    }
+    figures = ACTIONS[job.action](job, open_model(job))
+    x = torch.randn(sides.PEAK_SIZE, sides.PEAK_SIZE)
+    libraries = {"PyTorch": torch, "transformers": transformers}
+    versions = {name: module.__version__ for name, module in libraries.items()}
+    with torch.inference_mode():
+        return sides.described(figures, lambda: x @ x, versions)
 
 
 def open_model(job):
@@ -71,25 +60,18 @@ def open_model(job):
     return torch.compile(model) if mode else model
 
 
-def peak_gflops(dtype):
-    """`sides.peak_gflops` of PyTorch."""
-    x = torch.randn(sides.PEAK_SIZE, sides.PEAK_SIZE).to(dtype)
-    with torch.inference_mode():
-        return sides.peak_gflops(lambda: x @ x)
-
-
 def batches_of(job):
-    """Keyword arguments of the model, for each step; the features are as ours."""
-    work = sides.Work.load(job.work)
-    for batch in work.batches(job.warm_up + job.steps):
-        if work.num_sequences > 1:
-            yield columns(batch, work.num_sequences)
-            continue
-        named = arguments(batch)
-        if job.head == "language_model":  # which shifts the labels itself
-            ids = named["input_ids"]
-            named = {"input_ids": ids, "labels": ids}
-        yield {name: torch.from_numpy(v) for name, v in named.items()}
+    """Keyword arguments of the model, for each step; a list of both texts of pairs."""
+    for batch in sides.read_batches(job):
+        if batch[features.INPUT_IDS].ndim == 3:
+            yield [as_tensors(arguments(column)) for column in columns(batch)]
+        else:
+            yield as_tensors(arguments(batch))
+
+
+def as_tensors(named):
+    """The arrays as tensors of PyTorch."""
+    return {name: torch.from_numpy(values) for name, values in named.items()}
 
 
 def arguments(batch):
@@ -100,11 +82,7 @@ def arguments(batch):
         "token_type_ids": batch[features.SEGMENT_IDS],
     }
     if features.LABEL_IDS in batch:
-        labels = batch[features.LABEL_IDS]
-        named["labels"] = np.where(labels == features.IGNORED, IGNORED, labels)
-    for name in (features.START_POSITIONS, features.END_POSITIONS):
-        if name in batch:
-            named[name] = batch[name]
+        named["labels"] = batch[features.LABEL_IDS]
     if features.MASKED_LM_IDS in batch:  # none has a weight of 0
         labels = np.full(batch[features.INPUT_IDS].shape, IGNORED)
         places, ids = batch[features.MASKED_LM_POSITIONS], batch[features.MASKED_LM_IDS]
@@ -114,15 +92,12 @@ def arguments(batch):
     return {name: value.astype(np.int64) for name, value in named.items()}
 
 
-def columns(batch, count):
-    """The arguments of each column of examples of `count` sequences, padded alone."""
-    parts = []
-    for column in range(count):
-        rows = {n: batch[n][column::count] for n in features.ENCODER_INPUTS}
+def columns(batch):
+    """The features [B, S] of each column of [B, G, S], padded alone."""
+    for column in range(batch[features.INPUT_IDS].shape[1]):
+        rows = {name: batch[name][:, column] for name in features.ENCODER_INPUTS}
         length = rows[features.INPUT_MASK].sum(axis=1).max()
-        named = arguments({n: value[:, :length] for n, value in rows.items()})
-        parts.append({n: torch.from_numpy(value) for n, value in named.items()})
-    return parts
+        yield {name: values[:, :length] for name, values in rows.items()}
 
 
 def contrast(model, parts):
@@ -137,15 +112,14 @@ def contrast(model, parts):
     return torch.nn.functional.cross_entropy(scores, torch.arange(len(scores)))
 
 
-def train(job, model, precise):
+def train(job, model):
     """Steps of the usual loop."""
     adam = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
     losses, ends = [], []
 
     def step(batch):
-        with precise:
-            is_contrast = isinstance(batch, list)
-            loss = contrast(model, batch) if is_contrast else model(**batch).loss
+        is_contrast = isinstance(batch, list)
+        loss = contrast(model, batch) if is_contrast else model(**batch).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()
@@ -158,33 +132,17 @@ def train(job, model, precise):
     return figures | {"start_s": ends[job.warm_up - 1] - job.begun}
 
 
-def predict(job, model, precise):
+def predict(job, model):
     """Batches to logits."""
 
     def fetch(batch):
-        return model(**batch).logits.float().numpy()
+        return model(**batch).logits.numpy()
 
-    with torch.inference_mode(), precise:
+    with torch.inference_mode():
         return {"seconds": sum(sides.seconds_of(fetch, batches_of(job), job.warm_up))}
 
 
-def write(job, model, precise):
-    """The likeliest NEW_TOKENS after each sequence, with its cache."""
-    count, written = sides.NEW_TOKENS, []
-    settings = {"max_new_tokens": count, "min_new_tokens": count}
-    settings |= {"do_sample": False, "use_cache": True, "pad_token_id": 0}
-
-    def follow(batch):
-        ids = batch["input_ids"]
-        whole = model.generate(ids, attention_mask=torch.ones_like(ids), **settings)
-        written.append(whole[:, -count:].tolist())
-
-    with torch.inference_mode(), precise:
-        seconds = sides.seconds_of(follow, batches_of(job), job.warm_up)
-    return {"seconds": sum(seconds), "written": written[job.warm_up :]}
-
-
-def answer(job, model, precise):
+def answer(job, model):
     """Batches of texts to their probabilities, tokenizer included."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(job.pretrained)
 
@@ -192,11 +150,11 @@ def answer(job, model, precise):
         inputs = tokenizer(texts, padding=True, return_tensors="pt")
         return model(**inputs).logits.softmax(-1).numpy()
 
-    with torch.inference_mode(), precise:
+    with torch.inference_mode():
         return sides.time_answers(classify, job)
 
 
-ACTIONS = {"train": train, "predict": predict, "write": write, "answer": answer}
+ACTIONS = {"train": train, "predict": predict, "answer": answer}
 
 
 if __name__ == "__main__":

@@ -11,24 +11,12 @@ from training.distribution import processor
 
 OURS, PEER = "ours", "peer"
 TITLES = {OURS: "this project", PEER: "Hugging Face"}
-BACKENDS = {"jax": "JAX", "torch": "PyTorch"}
-HEADER = (
-    "row",
-    "unit",
-    *TITLES.values(),
-    "ratio (of each pair)",
-    "share of peak, ours",
-    "theirs",
-    "memory, ours",
-    "theirs",
-)
+HEADER = ("row", "unit", *TITLES.values(), "ratio (of each pair)")
+HEADER += ("memory, ours", "theirs")
 LEGEND = (
     "Ratio: this project divided by Hugging Face, median of the pairs; for ms and s, "
-    "lower is better. Share of peak: operations per second, divided by those of a "
-    "{size} x {size} matrix product on the same side in its best turn. Operations: 2 "
-    "per token and weight of the blocks, 2 per predicted token and weight of the head; "
-    "three times as many in training. Padding, attention between tokens and everything "
-    "but matrix products are not counted. Memory: peak of the process, in MB."
+    "lower is better. Memory: peak of the process, in MB. Matrix product: of {size} x "
+    "{size}, in the best turn of a side."
 )
 # These decide which kernels a library may take.
 INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
@@ -52,64 +40,48 @@ def describe_machine(cpu_info=processor.PATH):
     }
 
 
-def add_figures(row, prepared, runs):
-    """A side's turns with "figure" and, where work is counted, "share_of_peak".
-
-    The peak is the highest of all turns: other load may lower that of one.
-    """
-    if not row.is_rate:
-        return [{**run, "figure": run[rows.FIGURES[row.unit]]} for run in runs]
-    results = [{**run, "figure": prepared["examples"] / run["seconds"]} for run in runs]
-    if prepared["gflop"] is not None:
-        peak = max(run["peak_gflops"] for run in runs)
-        for run in results:
-            run["share_of_peak"] = prepared["gflop"] / run["seconds"] / peak
-    return results
+def add_figures(row, num_examples, runs):
+    """A side's turns with "figure", in the unit of the row."""
+    if row.is_rate:
+        return [{**run, "figure": num_examples / run["seconds"]} for run in runs]
+    return [{**run, "figure": run[rows.FIGURES[row.unit]]} for run in runs]
 
 
 def markdown(results):
     """The whole report, from the object that compare.py writes as JSON."""
-    rows = results["rows"]
+    rows, machine = results["rows"], results["machine"]
+    sets = ", ".join(machine["instruction_sets"]) or "unknown instruction sets"
     cells = [_cells(row) for row in rows.values() if "runs" in row]
-    table = tabulate.tabulate(cells, HEADER, "github", disable_numparse=True)
-    sides_lines = "\n".join(f"* {line}" for line in _sides(rows))
     skipped = [
         f"{name}: skipped, {row['skipped']}."
         for name, row in rows.items()
         if "skipped" in row
     ]
-    legend = LEGEND.format(size=results["peak_size"])
-    parts = [machine_line(results["machine"]), sides_lines, table, legend, *skipped]
-    backends = [cells for row in rows.values() for cells in _on_backends(row)]
-    if backends:
-        header = "row", "backend", "unit", "figure", "ratio to TensorFlow", "compiling"
-        parts.append(tabulate.tabulate(backends, header, "github"))
+    parts = [
+        f"{machine['processor']}, {machine['cores']} cores, {sets}, "
+        f"{machine['memory_gb']} GB",
+        "\n".join(f"* {line}" for line in _sides(rows)),
+        tabulate.tabulate(cells, HEADER, "github", disable_numparse=True),
+        LEGEND.format(size=results["peak_size"]),
+        *skipped,
+    ]
     return "\n\n".join(parts) + "\n"
 
 
-def machine_line(machine):
-    """Processor, cores, instruction sets and memory."""
-    sets = ", ".join(machine["instruction_sets"]) or "unknown instruction sets"
-    return (
-        f"{machine['processor']}, {machine['cores']} cores, {sets}, "
-        f"{machine['memory_gb']} GB"
-    )
-
-
 def _sides(rows):
-    """A line for each side and precision: versions, environment, peak."""
-    turns: dict[tuple[str, str], list] = {}
-    for row in rows.values():
-        for side, runs in row.get("runs", {}).items():
-            turns.setdefault((side, row["precision"]), []).extend(runs)
-    for (side, precision), runs in sorted(turns.items()):
-        versions = ", ".join(f"{k} {v}" for k, v in runs[0]["versions"].items())
-        variables = " ".join(f"{k}={v}" for k, v in runs[0]["environment"].items())
-        peak = max(run["peak_gflops"] for run in runs)
-        title = (TITLES | BACKENDS)[side]
+    """A line for each side: versions, environment, peak."""
+    for side, title in TITLES.items():
+        turns = [
+            run for row in rows.values() for run in row.get("runs", {}).get(side, ())
+        ]
+        if not turns:
+            continue
+        versions = ", ".join(f"{k} {v}" for k, v in turns[0]["versions"].items())
+        variables = " ".join(f"{k}={v}" for k, v in turns[0]["environment"].items())
+        peak = max(run["peak_gflops"] for run in turns)
         yield (
             f"{title}: {versions}; {variables or 'default environment'}; "
-            f"matrix product {peak:.0f} GFLOP/s ({precision})"
+            f"matrix product {peak:.0f} GFLOP/s"
         )
 
 
@@ -122,19 +94,8 @@ def _cells(row):
         _median(ours, "figure", "{:.1f}"),
         _median(peer, "figure", "{:.1f}") + variant,
         _ratio(ours, peer),
-        *(_median(runs, "share_of_peak", "{:.2f}") for runs in (ours, peer)),
         *(_median(runs, "peak_memory_mb", "{:,.0f}") for runs in (ours, peer)),
     )
-
-
-def _on_backends(row):
-    """A line of a row for each backend that it was timed on."""
-    for backend, title in BACKENDS.items():
-        if runs := row.get("runs", {}).get(backend):
-            figure = _median(runs, "figure", "{:.1f}")
-            ratio = _ratio(runs, row["runs"][OURS])
-            seconds = _median(runs, "compile_s", "{:.1f} s")
-            yield row["title"], title, row["unit"], figure, ratio, seconds
 
 
 def _median(runs, name, form):

@@ -12,7 +12,7 @@ from data_pipeline.classification import label_checks, sources, tables
 
 FLAGS = flags.FLAGS
 # Beyond these both softmaxes are 0 and 1, or all alike, and nothing is learned of them.
-_LOWEST_TEMPERATURE, _HIGHEST_TEMPERATURE = 0.01, 1000.0
+_LOWEST_HEAT, _HIGHEST_HEAT = 0.01, 1000.0
 # Splits of a table, and what TensorFlow Datasets usually calls them.
 _TFDS_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 boolean, enum, string = flags.DEFINE_bool, flags.DEFINE_enum, flags.DEFINE_string
@@ -22,7 +22,6 @@ def define() -> None:
     """Where labelled rows come from, who teaches, and what else is written."""
     _define_rows()
     _define_labels()
-    _define_columns()
     _define_training()
     _define_output()
     feature_flags.define()
@@ -114,10 +113,6 @@ def _define_labels() -> None:
         "Weights of the classes in the loss: 'balanced', or one number per class, "
         "separated by commas.",
     )
-
-
-@command_line.heading("Data")
-def _define_columns() -> None:
     table_flags.define_columns(
         "Columns with the answers of a multiple-choice task, or one column with JSON "
         "lists. The label is the name or the number (from 0) of the right column; "
@@ -214,8 +209,8 @@ def check() -> None:
         *(
             (
                 FLAGS.task_name and FLAGS[name].present,
-                f"{FLAGS[name].serialize()} is for files of your own, and --task_name="
-                f"{FLAGS.task_name} has a layout; leave one of them out",
+                f"{FLAGS[name].serialize()} is for files of your own; leave it or "
+                f"--task_name={FLAGS.task_name} out",
             )
             for name in ("file_format", "has_header", "delimiter", "quote")
         ),
@@ -230,15 +225,14 @@ def check() -> None:
         *(
             (
                 FLAGS[name].present and not teacher,
-                f"--{name}={FLAGS[name].value} is for learning from a teacher; set "
-                "--teacher, or leave it out",
+                f"--{name}={FLAGS[name].value} needs a --teacher; set it, too",
             )
             for name in ("distill_temperature", "distill_weight", "unlabelled_file")
         ),
         (
-            teacher and not _LOWEST_TEMPERATURE <= heat <= _HIGHEST_TEMPERATURE,
-            f"--distill_temperature={heat} is not {_LOWEST_TEMPERATURE} to "
-            f"{_HIGHEST_TEMPERATURE}; give one such as 2",
+            teacher and not _LOWEST_HEAT <= heat <= _HIGHEST_HEAT,
+            f"--distill_temperature={heat} is not {_LOWEST_HEAT} to {_HIGHEST_HEAT}; "
+            "give one such as 2",
         ),
         (
             teacher and unlabelled and not FLAGS.distill_weight,
@@ -247,8 +241,7 @@ def check() -> None:
         ),
         (
             teacher and os.path.realpath(teacher) == os.path.realpath(FLAGS.output_dir),
-            f"--teacher={teacher} is the --output_dir of the student; name another "
-            "directory for one of them",
+            f"--teacher={teacher} is the --output_dir of the student; name another",
         ),
     )
     command_line.check_files("unlabelled_file", *["data_dir"][: bool(FLAGS.task_name)])
@@ -260,24 +253,21 @@ def check_kind(problem_type: str) -> None:
     command_line.refuse(
         (
             is_choice and is_both,
-            "--pair_input=both_orders is for pairs of texts, and these rows have "
-            "choices; leave it out",
+            "--pair_input=both_orders: these rows have choices; leave it out",
         ),
         (
             FLAGS.choice_columns and FLAGS["problem_type"].present,
-            f"--problem_type={FLAGS.problem_type} stands beside --choice_columns, "
-            "which say what is decided; leave one out",
+            f"--problem_type={FLAGS.problem_type} stands beside --choice_columns; "
+            "leave one out",
         ),
         (
             FLAGS.explain and (is_choice or is_both),
-            f"--explain={FLAGS.explain} weighs the words of one sequence, and an "
-            "example here has several; leave it out",
+            f"--explain={FLAGS.explain} weighs the words of one sequence; leave it out",
         ),
         *(
             (
                 is_choice and FLAGS[name].value,
-                f"--{name} is for labels that all examples share, and a choice has "
-                "answers of its own; leave it out",
+                f"--{name} is for labels that all examples share; leave it out",
             )
             for name in ("teacher", "write_projector")
         ),
@@ -306,8 +296,7 @@ def check_network(config: Any, config_file: str, takes_text: bool) -> None:
         (
             is_split and not takes_text,
             f"--export_format={export_format} keeps the tokenizer beside the network, "
-            "and GPT's is no TensorFlow operation; leave it out: a SavedModel takes "
-            "ids",
+            "and GPT's is no TensorFlow operation; leave it out",
         ),
         (
             weight and FLAGS.freeze_encoder,
@@ -317,9 +306,7 @@ def check_network(config: Any, config_file: str, takes_text: bool) -> None:
         (
             weight and not config.is_left_to_right,
             f"--lm_loss_weight={weight} predicts each token from those before it, and "
-            f"the network of {config_file} sees both sides; leave it out, or take one "
-            'that reads from left to right ("attention": "causal" in '
-            "bert_config.json, GPT or GPT-2)",
+            f"the network of {config_file} sees both sides; leave it out",
         ),
     )
 
@@ -341,27 +328,27 @@ def look() -> None:
         splits = ["train", "dev"]
     if FLAGS.dev_share:
         splits[1:1] = ["dev"]
-    rows = sources.Source(layout=layout(), **source())
-    if faults := label_checks.look(rows, splits):
+    if faults := label_checks.look(source(), splits):
         raise errors.InputError(f"--check_data: {wording.count(faults, 'fault')}")
     print("--check_data: no fault")
     raise SystemExit
 
 
-def source() -> dict[str, Any]:
-    """Where the rows come from, by the names of sources.Source."""
+def source() -> sources.Source:
+    """Where the rows come from, as the flags name them."""
     prefix, suffix = ("tfds_", "_split") if FLAGS.tfds_name else ("", "_file")
-    return {
-        "task_name": FLAGS.task_name or "",
-        "data_dir": FLAGS.data_dir or "",
-        "xnli_language": FLAGS.xnli_language,
-        "files": {s: FLAGS[f"{prefix}{s}{suffix}"].value for s in _TFDS_SPLITS},
-        "tfds_name": FLAGS.tfds_name or "",
-        "label_spec": FLAGS.labels or "",
-        "problem_type": FLAGS.problem_type,
-        "separator": FLAGS.label_separator,
-        "allow_empty_text": FLAGS.allow_empty_text,
-        "unlabelled_file": FLAGS.unlabelled_file or "",
-        "pair_input": FLAGS.pair_input,
-        "dev_share": FLAGS.dev_share,
-    }
+    return sources.Source(
+        task_name=FLAGS.task_name or "",
+        data_dir=FLAGS.data_dir or "",
+        xnli_language=FLAGS.xnli_language,
+        files={s: FLAGS[f"{prefix}{s}{suffix}"].value for s in _TFDS_SPLITS},
+        tfds_name=FLAGS.tfds_name or "",
+        layout=layout(),
+        label_spec=FLAGS.labels or "",
+        problem_type=FLAGS.problem_type,
+        separator=FLAGS.label_separator,
+        allow_empty_text=FLAGS.allow_empty_text,
+        unlabelled_file=FLAGS.unlabelled_file or "",
+        pair_input=FLAGS.pair_input,
+        dev_share=FLAGS.dev_share,
+    )

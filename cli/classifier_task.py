@@ -8,7 +8,6 @@ from absl import flags
 
 from data_pipeline.classification import (
     encoding,
-    explanations,
     predictions,
     soft_labels,
 )
@@ -102,7 +101,7 @@ class Outputs:
         """A driver.FineTuningTask's `report`, with explanations where a flag is set."""
         data = self._data
         words = functools.partial(
-            explanations.explain_rows, data, tokenizer.vocab, self.decide
+            predictions.explain_rows, data, tokenizer.vocab, self.decide
         )
 
         def explain(model, rows, settings):

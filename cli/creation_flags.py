@@ -68,7 +68,8 @@ def _define_records() -> None:
         "Training objective. masked_lm: masked words and the second sentence, as in "
         "BERT. left_to_right: each token from the tokens before it, as in GPT.",
     )
-    integer("max_seq_length", 128, "Maximum sequence length, in tokens.", lower_bound=5)
+    text = "Maximum sequence length, in tokens."
+    integer("max_seq_length", 128, text, lower_bound=5, upper_bound=1 << 20)
     integer(
         "max_predictions_per_seq",
         20,
@@ -196,11 +197,8 @@ def warn_of_few_predictions() -> None:
     wanted = round(FLAGS.max_seq_length * FLAGS.masked_lm_prob)
     if rule()["max_predictions_per_seq"] and wanted > FLAGS.max_predictions_per_seq:
         logging.warning(
-            "--max_predictions_per_seq=%d is less than --max_seq_length=%d times "
-            "--masked_lm_prob=%s, so full sequences have fewer masked tokens than "
-            "that; %d would be enough",
+            "--max_predictions_per_seq=%d is less than --max_seq_length times "
+            "--masked_lm_prob, so full sequences have fewer masks; %d would be enough",
             FLAGS.max_predictions_per_seq,
-            FLAGS.max_seq_length,
-            FLAGS.masked_lm_prob,
             wanted,
         )

@@ -13,7 +13,7 @@ from cli import (
 )
 from contract import errors
 from data_pipeline.classification import tables
-from data_pipeline.embedding import rows
+from data_pipeline.embedding import corpora
 
 FLAGS = flags.FLAGS
 IN_BATCH, COSENT, COSINE = "in_batch_negatives", "cosent", "cosine"
@@ -21,10 +21,10 @@ TRIPLET, LABELS = "triplet", "labels"
 DISTILLATION = "distillation"  # of --teacher
 # The losses of each kind of rows, the usual one first.
 LOSSES = {
-    rows.PAIRS: (IN_BATCH,),
-    rows.TRIPLETS: (IN_BATCH, TRIPLET),
-    rows.SCORED: (COSENT, COSINE),
-    rows.LABELLED: (LABELS,),
+    corpora.PAIRS: (IN_BATCH,),
+    corpora.TRIPLETS: (IN_BATCH, TRIPLET),
+    corpora.SCORED: (COSENT, COSINE),
+    corpora.LABELLED: (LABELS,),
 }
 _RETRIEVAL = {
     "corpus": "passages, as BEIR's corpus.jsonl, or a TSV file of id and text.",
@@ -157,7 +157,7 @@ def layout() -> tables.Layout:
         file_format=FLAGS.file_format,
         **table_flags.form(),
         text_a=FLAGS.text_a_column,
-        usual_texts=rows.USUAL_TEXTS,
+        usual_texts=corpora.USUAL_TEXTS,
         text_b=None if negatives else pair,
         label=FLAGS.label_column,
         choices=(pair, *negatives) if negatives else (),

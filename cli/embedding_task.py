@@ -12,7 +12,7 @@ from absl import flags
 from cli import embedding_flags, table_flags
 from contract import atomic_files, errors, file_names, wording
 from data_pipeline.classification import encoding, labels
-from data_pipeline.embedding import rows, scores, search, split
+from data_pipeline.embedding import corpora, scores, search, split
 from modeling import contrastive, sequences
 from modeling.checkpoints import pretrained, sentence_transformers
 from modeling.features import text_vectors
@@ -34,11 +34,11 @@ _OBJECTIVES: dict[str, Any] = {
 }
 # Scores of each kind of rows; the first decides which checkpoint is best.
 SCORES = {
-    rows.PAIRS: _RANKS,
-    rows.TRIPLETS: (*_RANKS, "triplet_accuracy"),
-    rows.RETRIEVAL: ("ndcg_at_10", "mrr_at_10", "map_at_100", "recall_at_100"),
-    rows.SCORED: ("spearman", "pearson"),
-    rows.LABELLED: ("neighbour_accuracy",),
+    corpora.PAIRS: _RANKS,
+    corpora.TRIPLETS: (*_RANKS, "triplet_accuracy"),
+    corpora.RETRIEVAL: ("ndcg_at_10", "mrr_at_10", "map_at_100", "recall_at_100"),
+    corpora.SCORED: ("spearman", "pearson"),
+    corpora.LABELLED: ("neighbour_accuracy",),
 }
 
 
@@ -97,7 +97,7 @@ def load(splits, tokenizer, kept):
         source = {"tfds": FLAGS.tfds_name, "data_dir": FLAGS.data_dir}
         data[name] = split.load(
             name,
-            rows.read(path, embedding_flags.layout(), **source),
+            corpora.read_rows(path, embedding_flags.layout(), **source),
             *limits,
             prompts=before,
             label_names=label_names,
@@ -106,13 +106,13 @@ def load(splits, tokenizer, kept):
         label_names = data[name].label_names
     split.warn(data)
     kinds = {data[name].kind for name in ("train", "dev") if name in data}
-    if FLAGS.num_labelled and kinds != {rows.LABELLED}:
+    if FLAGS.num_labelled and kinds != {corpora.LABELLED}:
         raise errors.InputError(
             f"--num_labelled={FLAGS.num_labelled} is for labelled texts, and the rows "
             f"are {' and '.join(sorted(kinds))}; leave it out"
         )
     if FLAGS.rows_per_label and (train := data.get("train")):
-        if train.kind != rows.LABELLED:
+        if train.kind != corpora.LABELLED:
             raise errors.InputError(
                 f"--rows_per_label={FLAGS.rows_per_label} is for labelled texts, and "
                 f"the rows are {train.kind}; leave it out"
@@ -190,18 +190,18 @@ def score(texts, vectors, similarity=text_vectors.COSINE):
     is_dot = similarity == text_vectors.DOT
     scaled = np.asarray(vectors, np.float32) if is_dot else search.normalize(vectors)
     kind, ranked = texts.kind, None
-    if kind == rows.RETRIEVAL:
+    if kind == corpora.RETRIEVAL:
         count = len(texts.data.queries)
         own = texts.data.own_passages()
         vectors_of = scaled[:count], scaled[count:]
         ranked, _ = search.nearest(*vectors_of, scores.RANKED, left_out=own)
         results = scores.retrieval_scores(ranked, texts.data.relevant)
-    elif kind == rows.SCORED:
+    elif kind == corpora.SCORED:
         cosines = np.sum(scaled[:, 0] * scaled[:, 1], axis=-1)
         results = metrics.compute(SCORES[kind], texts.labels, cosines)
         if texts.is_binary:
             return Scored(vectors, scores.pair_scores(texts.labels, cosines) | results)
-    elif kind == rows.LABELLED:
+    elif kind == corpora.LABELLED:
         accuracy = scores.nearest_label_accuracy(scaled, texts.labels)
         results = {"neighbour_accuracy": accuracy}
     else:
@@ -275,7 +275,7 @@ def evaluate(texts, reranker, scored):
         order = np.argsort(order, axis=1, kind="stable")
         ranked[part] = np.take_along_axis(places, order, axis=1)
     reranked = scores.retrieval_scores(ranked, data.relevant)
-    names = SCORES[rows.RETRIEVAL][:-1]  # the recall of all is the same
+    names = SCORES[corpora.RETRIEVAL][:-1]  # the recall of all is the same
     return {**results, **{f"eval_reranked_{name}": reranked[name] for name in names}}
 
 

@@ -7,13 +7,17 @@ from absl import flags
 
 from cli import model_flags, networks, pretraining_flags, run_flags
 from contract import errors
-from data_pipeline.extraction import graph
+from data_pipeline.batches import packing
+from data_pipeline.extraction import lines
 from data_pipeline.pretraining import batches as record_batches
-from data_pipeline.pretraining import cloze, masking
-from data_pipeline.pretraining.denoising import batches as denoising_batches
-from data_pipeline.pretraining.denoising import corruptions
-from data_pipeline.pretraining.streams import batches as stream_batches
-from data_pipeline.pretraining.streams import files as sentence_files
+from data_pipeline.pretraining import (
+    cloze,
+    corruptions,
+    denoising_batches,
+    masking,
+    stream_batches,
+    word_streams,
+)
 from modeling import losses, models, pretrainers, replaced
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.elmo import objective as both_directions
@@ -87,7 +91,7 @@ def left_to_right(config, tokenizer, files):
 
 def bidirectional_lm(config, tokenizer, files):
     """Each word from those before it, and apart from that from those after it."""
-    words = sentence_files.WordIds(tokenizer)
+    words = word_streams.WordIds(tokenizer)
     config = pretraining_flags.streams_config(config, words.count)
     sentences = stream_batches.load(
         pretraining_flags.files(),
@@ -188,9 +192,9 @@ def export_model(tokenizer, model, output_dir):
 
     def make(variables):
         return served.PretrainedModel(
-            graph.encoder(tokenizer, length),
+            functools.partial(packing.encode, tokenizer, max_seq_length=length),
             functools.partial(vectors.encode, model, choice),
-            graph.speller(tokenizer.vocab),
+            lines.speller(tokenizer.vocab),
             variables,
             filler,
             model.config,

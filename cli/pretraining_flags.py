@@ -165,10 +165,9 @@ def _define_noise() -> None:
     flags.DEFINE_enum(
         "corruption",
         "random_spans",
-        ["bert", "mass", "replace_spans", "random_spans", "drop", "infilling"],
-        "Treatment of noise with --objective=denoising. bert, mass: masked. "
-        "replace_spans, random_spans: one sentinel for each run or for each span. "
-        "drop: left out. infilling: one mask for each span, as in BART.",
+        ["random_spans", "infilling"],
+        "Treatment of noise with --objective=denoising. random_spans: one sentinel for "
+        "each span, as in T5. infilling: one mask for each span, as in BART.",
     )
     command_line.define_float(
         "noise_density",
@@ -181,8 +180,7 @@ def _define_noise() -> None:
     command_line.define_float(
         "mean_noise_span_length",
         None,
-        "Mean length of the noise spans in tokens, for --corruption=random_spans and "
-        "infilling. By default 3.",
+        "Mean length of the noise spans in tokens. By default 3.",
         lower_bound=1,
         upper_bound=100,
     )

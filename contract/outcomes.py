@@ -17,9 +17,10 @@ class Summary:
     lengths: Sequence[int] | np.ndarray  # [count]
     length_unit: str  # such as "tokens of a row"
     cut: int  # rows that lost text, or were divided
-    cut_means: str  # such as "cut to --max_seq_length"
-    labels: Mapping[str, int]  # {name: how often it occurs}
-    labels_title: str
+    cut_means: str = "cut to --max_seq_length"
+    # {name: how often it occurs}
+    labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    labels_title: str = "Labels"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

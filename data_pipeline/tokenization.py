@@ -7,7 +7,7 @@ The file name `-` stands for standard input:
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 
@@ -32,6 +32,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 import tensorflow as tf
 
 from contract import errors
+from data_pipeline.tables import text_rows
 from data_pipeline.text import opening
 from data_pipeline.text.base import Tokenizer
 
@@ -39,11 +40,15 @@ BLOCK_BYTES = 1 << 20  # tokenized at a time
 
 
 def write_tokens(
-    source: BinaryIO, sink: BinaryIO, tokenizer: Tokenizer, *, as_ids: bool = False
+    source: Iterable[bytes],
+    sink: BinaryIO,
+    tokenizer: Tokenizer,
+    *,
+    as_ids: bool = False,
 ) -> None:
     """Writes a line of tokens, or ids, single spaces between them, for each line.
 
-    Lines of `source`, UTF-8 text, end at LF alone; the last one may lack it. Memory
+    Lines of `source`, blocks of UTF-8 text, end at LF; the last one may lack it. Memory
     does not grow with the text.
     """
     vocab = range(tokenizer.vocab_size) if as_ids else tokenizer.vocab
@@ -61,10 +66,10 @@ def write_tokens(
         sink.write(lines_of_tokens(block).numpy())
 
 
-def _whole_lines(source: BinaryIO) -> Iterator[bytes]:
+def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Yields a file in blocks that end with LF, adding one after the last line."""
     begun: list[bytes] = []
-    while block := source.read(BLOCK_BYTES):
+    for block in blocks:
         end = block.rfind(b"\n") + 1
         if end:
             yield b"".join([*begun, block[:end]])
@@ -81,19 +86,15 @@ def _main(argv: Sequence[str], vocab_file: str, do_lower_case: bool, ids: bool) 
                 f"{len(argv) - 1} files given; give one, or - for standard input"
             )
         tokenizer = opening.open_vocabulary(vocab_file, do_lower_case)
+        source = text_rows.blocks(argv[1])
         if argv[1] == "-":
-            write_tokens(sys.stdin.buffer, sys.stdout.buffer, tokenizer, as_ids=ids)
-        else:
-            with tf.io.gfile.GFile(argv[1], "rb") as file:
-                write_tokens(file, sys.stdout.buffer, tokenizer, as_ids=ids)
+            source = iter(lambda: sys.stdin.buffer.read(BLOCK_BYTES), b"")
+        write_tokens(source, sys.stdout.buffer, tokenizer, as_ids=ids)
         sys.stdout.flush()
     except BrokenPipeError:
         errors.drop_output()  # the reader has what it wants
-    except ValueError as error:
+    except (FileNotFoundError, ValueError) as error:
         print(error, file=sys.stderr)
-        return 2
-    except tf.errors.OpError as error:
-        print(f"{argv[1]}: cannot be read ({error.message})", file=sys.stderr)
         return 2
     return 0
 

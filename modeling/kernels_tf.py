@@ -2,7 +2,7 @@
 
 XLA compiles one function for each direction, so that a tensor is read and written once
 instead of once an operation. Dropout masks are computed where they are used, from a
-hash of the place, and never stored. docs/results/performance.md has what each saves.
+hash of the place, and never stored. docs/results.md has what each saves.
 """
 
 import contextlib

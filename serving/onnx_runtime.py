@@ -124,6 +124,7 @@ def open_openvino(content: bytes) -> Callable[..., dict[str, np.ndarray]] | None
     try:
         model = core.read_model(content, b"")
         names = [output.any_name for output in model.outputs]  # compiled, it has others
+        read = {name for port in model.inputs for name in port.get_names()}
         compiled = core.compile_model(model, "CPU", settings)
     except RuntimeError:
         return None
@@ -132,7 +133,8 @@ def open_openvino(content: bytes) -> Callable[..., dict[str, np.ndarray]] | None
     def run(arrays):
         if not hasattr(own, "request"):
             own.request = compiled.create_infer_request()
-        results = own.request.infer(arrays)
+        # Where segments are not read, OpenVINO has no such input.
+        results = own.request.infer({n: a for n, a in arrays.items() if n in read})
         # Copies, since the next call writes into the same memory.
         return {name: results[i].copy() for i, name in enumerate(names)}
 

@@ -19,7 +19,6 @@ import numpy as np
 
 from contract import atomic_files, errors, json_files, remote_files
 from data_pipeline.embedding import corpora
-from data_pipeline.text import unknown_words
 from serving import search_encoders
 from terminal import progress
 
@@ -123,8 +122,8 @@ def build(
         encoder.tokenizer.refuses_unknown = False  # no flag of the build allows it
         rows = itertools.islice(corpora.read_texts(input_file), _CHUNK_TEXTS)
         ids = [*itertools.chain(*encoder.tokenizer.to_ids([row.text for row in rows]))]
-        counts = unknown_words.count(encoder.tokenizer, ids)
-        if share := unknown_words.describe(input_file, encoder.tokenizer, counts):
+        counts = encoder.tokenizer.count_unknown(ids)
+        if share := encoder.tokenizer.describe_unknown(input_file, counts):
             print(f"texts: of the first {min(_CHUNK_TEXTS, texts['num_texts'])}{share}")
     own = {k: v for k, v in (prompts or {}).items() if v is not None}
     plan = {

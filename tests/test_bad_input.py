@@ -55,7 +55,7 @@ COMMANDS = {
     "denoising": (
         "run_pretraining --bert_config_file={d}/pairs.json --output_dir={o} "
         "--vocab_file={d}/model/vocab.txt --input_file={d}/full.tfrecord --do_train "
-        "--objective=denoising --max_seq_length=16 --corruption=drop"
+        "--objective=denoising --max_seq_length=16 --corruption=infilling"
     ),
     "convert": "convert_checkpoint --input={d}/model --to=google --output_dir={o}",
     "features": (
@@ -208,9 +208,9 @@ MISTAKES = {
         "--bert_config_file=": "--bert_config_file is missing",
         "--max_seq_length=12": "--max_seq_length=12|max_seq_length=16|masked.tfrecord",
         "--max_predictions_per_seq=20": "=20|max_predictions_per_seq=3",
-        "--input_file={d}/cut.tfrecord": "cut.tfrecord|truncat",
+        "--input_file={d}/cut.tfrecord": "cut.tfrecord|goes beyond the end",
         "--input_file={d}/text.tfrecord": "text.tfrecord",
-        "--masking=span": "--masking|not masked|masked.tfrecord|leave the flags out",
+        "--masking=span": "--masking|are masked|masked.tfrecord|leave out",
         "--vocab_file={d}/other.txt": "other.txt|vocab_size",
         "--gradient_accumulation_steps=3": "=8|=3|multiple of 3",
         "--output_dir={d}/other.txt/out": "{d}/other.txt/out|cannot be written",
@@ -218,11 +218,11 @@ MISTAKES = {
         "--nodo_train --do_eval": "no trained model in --output_dir|--init_checkpoint",
         "--unroll_steps=7": "--unroll_steps=7 is for --objective=bidirectional_lm",
         "--pack_sequences --jit_compile=true": "shapes vary|leave one of them out",
-        "--input_file={d}/unmasked.tfrecord": "set --vocab_file to the one they were m",
+        "--input_file={d}/unmasked.tfrecord": "set --vocab_file",
     },
     "left_to_right": {
         "--pretrained={d}/model": "sees the tokens that follow",
-        "--input_file={d}/masked.tfrecord": "are masked; make them with",
+        "--input_file={d}/masked.tfrecord": "are masked; make them again",
         "--masking=span": "--masking=span is for --objective=masked_lm",
     },
     "replaced_tokens": {
@@ -230,13 +230,12 @@ MISTAKES = {
         "--generator_size=1": "holds another generator; set --generator_size=0.5",
         "--pretrained={d}/model": "is not for BERT, which|set --objective=masked_lm",
         "--objective=masked_lm": "discriminator and its generator; set --objective=re",
-        "--corruption=drop": "--corruption=drop is for --objective=denoising",
+        "--corruption=infilling": "is for --objective=denoising",
         "--top_k=3": "--top_k=3 is for --do_export; add it",
     },
     "denoising": {
         "--masking=span": "for --objective=masked_lm",
-        "--mean_noise_span_length=2": "but it is drop; leave it out",
-        "--roll_noise": "--roll_noise is for --corruption=random_spans, but it is drop",
+        "--roll_noise": "is for --corruption=random_spans, but it is infilling",
         "--do_export": "run_seq2seq.py --do_export",
     },
     "convert": {
@@ -258,7 +257,7 @@ MISTAKES = {
         "--input={d}/model_streams --head=tagger": "has no such head",
         "--input={d}/model_streams --resize_embeddings=9": "an ELMo reads char",
         "--input={d}/model_streams --vocab_file={d}/swapped.txt": (
-            "swapped.txt:1: 'a' is not one of the"
+            "swapped.txt: begins with 'a'"
         ),
     },
     "features": {
@@ -305,7 +304,7 @@ MISTAKES = {
         "--num_negative_samples=17": "a sample of 17 words",
         "--nosample_softmax --num_negative_samples=4": "=4 is for a sampled softmax",
         "--adam_bias_correction": "is for --optimizer=adam, but it is adagrad",
-        "--vocab_file={d}/swapped.txt": "swapped.txt:1: 'a' is not one of the",
+        "--vocab_file={d}/swapped.txt": "swapped.txt: begins with 'a'",
         "--vocab_file={d}/few.txt": "has 4 words, but --bert_config_file says",
         "--gradient_accumulation_steps=3": "cannot be cut into",
     },
@@ -399,7 +398,7 @@ def assert_refused(place, flags, *words):
         ("model/bert_config.json", ["bert_config.json"]),
         ("model/vocab.txt", ["vocab.txt"]),
         ("model/bert_model.ckpt.index", ["bert_model.ckpt", "copy"]),
-        ("train.tsv.gz", ["train.tsv.gz", "complete, readable file"]),
+        ("train.tsv.gz", ["train.tsv.gz", "restore the file"]),
     ],
 )
 def test_unreadable_file_is_refused(place, name, words):

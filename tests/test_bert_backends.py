@@ -13,7 +13,7 @@ import pytest
 
 import bert
 from data_pipeline.classification import labels
-from data_pipeline.text import gpt
+from data_pipeline.text import byte_pairs
 from modeling import pretrainers
 from modeling.checkpoints import conversion
 from modeling.configs import config_files, gpt_config
@@ -51,7 +51,7 @@ def write_gpt(path):
         initializer_range=0.1,
     )
     model = pretrainers.build("language_model", None, config)
-    write(path, model, gpt.GptTokenizer(vocab, []))
+    write(path, model, byte_pairs.GptTokenizer(vocab, []))
 
 
 def write_classifier(path, google, classes):

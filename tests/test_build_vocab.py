@@ -74,7 +74,7 @@ def test_vocabulary_spells_its_corpus(corpus_file, tmp_path, lower):
     if lower:  # no capital is known, so that the other case must be worse
         assert unknown_share(vocab, False, lines) > 0.1
     tokenizer = wordpiece.BertTokenizer(vocab, lower)
-    opening.check_case(tokenizer, "vocab.txt", "")
+    opening.check_case(tokenizer, "vocab.txt")
 
 
 @pytest.mark.parametrize("name", ["bert_config.json", "config.json"])
@@ -173,7 +173,7 @@ def test_small_text_gives_what_it_has_without_bytes_that_are_not_utf8(tmp_path):
     arguments = f"--input_file={source} --output_file={tmp_path}/other.txt"
     line = tiny.refuse("build_vocab", "--num_workers=1", arguments)
     assert f"2 of 101 lines of --input_file are not UTF-8: {source}:1: byte" in line
-    assert f"iconv -f WINDOWS-1252 -t UTF-8 {source} > NEW_FILE, or drop" in line
+    assert "iconv -f WINDOWS-1252 -t UTF-8, or drop" in line
     source.write_bytes("good text\n".encode("utf-16") * 20)
     line = tiny.refuse("build_vocab", "--num_workers=1", arguments)
     assert f"{source}:1: is not UTF-8; it looks like UTF-16: " in line

@@ -74,7 +74,7 @@ def hidden_words(vocab, arrays):
 def test_segmented_words_are_hidden_in_whole(chinese, caplog):
     place, vocab = chinese
     settings = {"masking": "whole_word", "sentence_task": "none", "dupe_factor": 4}
-    warning = "92 % of the tokens are Chinese characters, and each is a word"
+    warning = "92 % of the tokens are Chinese characters, each a word"
     arrays = {}
     for is_segmented in (True, False):
         name = f"{is_segmented}.tfrecord"
@@ -215,7 +215,7 @@ def test_unmasked_records_use_the_text_once(place, monkeypatch):
     # With masks, so few predictions are warned of.
     tiny_corpus.create(place, max_predictions_per_seq=4)
     ((text, *numbers),) = warned
-    assert "max_predictions_per_seq" in text and numbers == [4, 32, 0.15, 5]
+    assert "max_predictions_per_seq" in text and numbers == [4, 5]
 
 
 def test_left_to_right_records_are_full_and_can_be_masked_later(place):
@@ -386,7 +386,7 @@ ENCODED = {  # the text, of which the vocabulary spells most; words of the messa
     ),
     "packed": (
         b"w1 w2\n\xe4\xf6 w3 w3 w4 w5 w6\n",
-        ["1 of 2 lines", "text.txt.gz:2: ", "gzip -dc", "| iconv -f WINDOWS-1252"],
+        ["1 of 2 lines", "text.txt.gz:2: ", "iconv -f WINDOWS-1252"],
     ),
     "unknown": (
         b"w1 never seen\n" * 10,
@@ -485,12 +485,6 @@ MISTAKES = {
     "no mask": ("[MASK]\n", "", {}, ["lacks [MASK]", "build_vocab.py"]),
     "cased": ("w", "W", {}, ["cased vocabulary", "--do_lower_case=false"]),
     "uncased": ("", "", {"do_lower_case": False}, ["uncased", "--nocheck_case"]),
-    "a length that no network has": (  # it padded each record to a billion tokens
-        "",
-        "",
-        {"max_seq_length": 10**9},
-        ["=1000000000 exceeds 1048576, more tokens t", "max_position_embeddings of"],
-    ),
     **{
         name: ("", "", {"output_file": path}, words)
         for name, path, words in (

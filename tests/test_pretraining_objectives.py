@@ -13,11 +13,13 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.pretraining import batches as record_batches
-from data_pipeline.pretraining import masking
-from data_pipeline.pretraining.denoising import batches as denoising_batches
-from data_pipeline.pretraining.denoising import corruptions
-from data_pipeline.pretraining.streams import batches as stream_batches
-from data_pipeline.pretraining.streams import files as sentence_files
+from data_pipeline.pretraining import (
+    corruptions,
+    denoising_batches,
+    masking,
+    stream_batches,
+    word_streams,
+)
 from data_pipeline.text import elmo, wordpiece
 from modeling import pretrainers, replaced
 from modeling.checkpoints import checkpoint, conversion, pretrained
@@ -137,7 +139,7 @@ def expected_stream_scores(data, directory):
     model.build()
     checkpoint.load(model, directory)
     vocab = elmo.read_vocab(str(directory / "vocab.txt"))
-    words = sentence_files.WordIds(elmo.ElmoTokenizer(vocab))
+    words = word_streams.WordIds(elmo.ElmoTokenizer(vocab))
     specs = {"eval_input_file": str(data / "held-out.txt")}
     sets = stream_batches.load(specs, words, steps_per_batch=5)
     states = {n: np.zeros((4, *s), np.float32) for n, s in model.states.items()}

@@ -146,7 +146,7 @@ READERS = {
             f"{d}/squad.json", version_2_with_negative=False
         ).texts
     ),
-    "race": lambda d: list(published.file_rows(f"{d}/race", "race")),
+    "race": lambda d: list(published.LAYOUTS["race"](f"{d}/race")),
 }
 
 

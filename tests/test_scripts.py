@@ -59,7 +59,7 @@ ROWS = {
     "layers": Row(TAGS, f"{BERT} head.json", "--bilstm_units=9", "reading was {"),
     "pairs": Row(
         "test_predictions.txt test_predictions.jsonl",
-        "config.json tokenizer_config.json vocab.txt",
+        "config.json generation_config.json tokenizer_config.json vocab.txt",
         "--max_target_length=3",
         "max_target_length was 4 and is 3",
     ),
@@ -77,8 +77,8 @@ ROWS = {
     "denoising": Row(
         "",
         "config.json tokenizer_config.json vocab.txt",
-        "--corruption=drop",
-        "corruption was 'random_spans' and is 'drop'",
+        "--corruption=infilling",
+        "corruption was 'random_spans' and is 'infilling'",
     ),
     "streams": Row(
         "",

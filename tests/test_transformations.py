@@ -71,7 +71,7 @@ def batch(label_set, label_ids, *texts):
         tokens = encode(*texts[:-1], choices=texts[-1])
     else:
         tokens = encode(*texts)
-    packed = packing.unpad(*tokens[:2], num_sequences=label_set.num_sequences)
+    packed = packing.unpad(*tokens, num_sequences=label_set.num_sequences)
     order = np.arange(len(packed), dtype=np.int32)[None]
     targets = {"label_ids": label_ids}
     (actual,) = batching.batches(packed, order, targets=targets, pad_to=24)

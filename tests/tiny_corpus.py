@@ -16,10 +16,10 @@ import time
 import numpy as np
 import pytest
 
+from data_pipeline import engines
 from data_pipeline.pretraining import metadata
 from data_pipeline.pretraining.creation import job as creation_job
 from data_pipeline.pretraining.creation import runners
-from data_pipeline.vocabularies import processes
 from tests import tiny
 
 SCRIPT = "create_pretraining_data"
@@ -98,7 +98,7 @@ def job_of(settings, source, place, count=1, **changes):
 
 def run(job, executor=None):
     """Runs a job in this process; returns its totals."""
-    executor = executor or processes.InThisProcess()
+    executor = executor or engines.InThisProcess()
     return runners.run_local(job, executor, 1, lambda *_, **__: None)
 
 

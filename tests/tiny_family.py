@@ -53,10 +53,10 @@ def _write_tokenizer(directory, has_bytes):
         vocab = [*tiny.SPECIAL, *words, *"abcdefghijklmnopqrstuvwxyz.,"]
         (directory / "vocab.txt").write_text("".join(f"{each}\n" for each in vocab))
         return len(vocab)
-    from data_pipeline.text import gpt2
+    from data_pipeline.text import byte_pairs
 
     special = ["<s>", "<pad>", "</s>", "<unk>"]
-    vocab = [*special, *gpt2.BYTE_CHARS, *map("".join, MERGES), "<mask>"]
+    vocab = [*special, *byte_pairs.BYTE_CHARS, *map("".join, MERGES), "<mask>"]
     ids = {token: number for number, token in enumerate(vocab)}
     raw = {
         "version": "1.0",

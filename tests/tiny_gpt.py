@@ -7,7 +7,7 @@ import shutil
 import keras
 import numpy as np
 
-from data_pipeline.text import gpt2
+from data_pipeline.text import byte_pairs
 from modeling import pretrainers
 from modeling.checkpoints import google, pretrained
 from modeling.configs import gpt_config
@@ -39,8 +39,8 @@ def flags(directory):
 
 def tokenizer():
     """One token for each byte, and the one that ends texts."""
-    vocab = [*gpt2.BYTE_CHARS, gpt2.END_OF_TEXT]
-    return gpt2.Gpt2Tokenizer(vocab, [])
+    vocab = [*byte_pairs.BYTE_CHARS, byte_pairs.END_OF_TEXT]
+    return byte_pairs.Gpt2Tokenizer(vocab, [])
 
 
 def write_model(directory, **changes):

@@ -1,4 +1,4 @@
-"""Token ids of one or two texts to what the encoder reads.
+"""Token ids of one or two texts to what the encoder reads: rows end to end, and grids.
 
 The packing rule of the original (convert_single_example, _truncate_seq_pair), for
 thousands of texts at a time.
@@ -7,12 +7,12 @@ thousands of texts at a time.
 import dataclasses
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from contract import features
 from contract.tensorflow_later import tf
-from data_pipeline.batches import padding
 
 _DIGESTED_ROWS = 1 << 12  # at a time; targets may be made of rows that are looked at
 
@@ -42,6 +42,18 @@ class Packed:
 
     def __len__(self):
         return (len(self.splits) - 1) // self.num_sequences
+
+
+def row_splits(lengths):
+    """Where rows of these lengths begin and the last one ends, int64 [N + 1]."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def ranges(starts, lengths):
+    """The numbers starts[i] .. starts[i] + lengths[i] - 1 for each i, end to end."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    shift = np.asarray(starts, np.int64) - ends + lengths
+    return np.repeat(shift, lengths) + np.arange(ends[-1] if len(ends) else 0)
 
 
 def digest(packed: Packed, *targets) -> str:
@@ -137,11 +149,31 @@ def pack_lists(text_a, text_b, tokenizer, max_seq_length, num_sequences) -> Pack
     is_cut = length_a + length_b + around > max_seq_length
     return Packed(
         np.array(tokens, features.INTEGER),
-        padding.row_splits(keep_a + keep_b + around),
+        row_splits(keep_a + keep_b + around),
         (keep_a + around - (is_pair and len(end))).astype(features.INTEGER),
         int(is_cut.reshape(-1, num_sequences).any(axis=1).sum()),
         num_sequences,
     )
+
+
+def grids(packed: Packed, length: int, rows: Any = slice(None)):
+    """Like pad, in arrays [N, length].
+
+    Of examples with G sequences, `rows`, a slice or int [N * G], are those of
+    sequences, in arrays [N * G, ...].
+    """
+    lengths = np.minimum(packed.sequence_lengths[rows], length)[:, np.newaxis]  # [N, 1]
+    places = ranges(packed.splits[:-1][rows], lengths[:, 0])
+    positions = np.arange(length)
+    is_real = positions < lengths
+    is_second = is_real & (positions >= packed.first_lengths[rows][:, np.newaxis])
+    input_ids = np.zeros(is_real.shape + packed.tokens.shape[1:], features.INTEGER)
+    input_ids[is_real] = packed.tokens[places]
+    return {
+        features.INPUT_IDS: input_ids,
+        features.INPUT_MASK: is_real.astype(features.INTEGER),
+        features.SEGMENT_IDS: is_second.astype(features.INTEGER),
+    }
 
 
 def gather(packed: Packed, indices: np.ndarray, length: int | None = None):
@@ -149,18 +181,45 @@ def gather(packed: Packed, indices: np.ndarray, length: int | None = None):
     count = packed.num_sequences
     rows = (indices[:, np.newaxis] * count + np.arange(count)).ravel()
     longest = packed.sequence_lengths[rows].max(initial=0)
-    grids = padding.grids(packed, length or longest, rows)
     shape = (len(indices), count)[: 1 + (count > 1)]
-    return {k: grid.reshape(*shape, *grid.shape[1:]) for k, grid in grids.items()}
+    return {
+        name: grid.reshape(*shape, *grid.shape[1:])
+        for name, grid in grids(packed, length or longest, rows).items()
+    }
 
 
-def unpad(tokens, first_lengths, num_sequences=1) -> Packed:
+def unpad(tokens, first_lengths, num_sequences=1, num_truncated=0) -> Packed:
     """The results of `pack` for one batch, as arrays."""
     return Packed(
         tokens.values.numpy(),
         tokens.row_splits.numpy().astype(np.int64),
         first_lengths.numpy().astype(features.INTEGER),
-        num_sequences=num_sequences,
+        num_truncated,
+        num_sequences,
+    )
+
+
+def pack_ids(ids_a, ids_b, *, special, max_seq_length, num_sequences=1) -> Packed:
+    """As `pack` and `unpad`; counts the examples that are cut."""
+    lengths = ids_a.row_lengths() + num_special(special, ids_b is not None)
+    if ids_b is not None:
+        lengths += ids_b.row_lengths()
+    is_cut = lengths.numpy().reshape(-1, num_sequences) > max_seq_length
+    num_truncated = int(np.count_nonzero(is_cut.any(axis=1)))
+    tokens, first_lengths = pack(
+        ids_a, ids_b, special=special, max_seq_length=max_seq_length
+    )
+    return unpad(tokens, first_lengths, num_sequences, num_truncated)
+
+
+def take(packed: Packed, rows: np.ndarray) -> Packed:
+    """The same examples of one sequence each in the order of `rows`, int [N]."""
+    lengths = packed.sequence_lengths[rows]
+    return Packed(
+        packed.tokens[ranges(packed.splits[rows], lengths)],
+        row_splits(lengths),
+        packed.first_lengths[rows],
+        packed.num_truncated,
     )
 
 
@@ -168,7 +227,7 @@ def concatenate(parts: Sequence[Packed]) -> Packed:
     """The sequences of all parts, in order."""
     return Packed(
         np.concatenate([part.tokens for part in parts]),
-        padding.row_splits(np.concatenate([part.sequence_lengths for part in parts])),
+        row_splits(np.concatenate([part.sequence_lengths for part in parts])),
         np.concatenate([part.first_lengths for part in parts]),
         sum(part.num_truncated for part in parts),
         parts[0].num_sequences,
@@ -202,3 +261,41 @@ def pad(tokens, first_lengths, length: int | None = None, num_sequences=1):
         name: tf.reshape(grid, (*shape, *grid.shape[2:]))
         for name, grid in inputs.items()
     }
+
+
+def at_least_one_column(grids):
+    """Widens empty features to S = 1: no network takes inputs [0, 0]."""
+
+    def widened(grid):
+        more = [0, tf.cast(tf.shape(grid)[1] == 0, tf.int32)]
+        return tf.pad(grid, [[0, 0], more, *[[0, 0]] * (grid.shape.rank - 2)])
+
+    return {name: widened(grid) for name, grid in grids.items()}
+
+
+def shift_right(
+    labels: "tf.Tensor", is_real: "tf.Tensor", tokens: features.DecoderTokens
+) -> "tf.Tensor":
+    """The decoder_input_ids of targets: each token is read where the next is written.
+
+    Args:
+        labels: int32 [B, T], targets with their end tokens, padded.
+        is_real: bool [B, T], where a target is.
+        tokens: of the decoder.
+
+    Returns:
+        int32 [B, T]: the start token and the target but for its last token, padded.
+    """
+    start = tf.fill([tf.shape(labels)[0], 1], tf.cast(tokens.start, labels.dtype))
+    read = tf.concat([start, labels[:, :-1]], axis=1)  # [B, T]
+    # What stands behind the last real place is the end token or padding.
+    return tf.where(is_real, read, tf.cast(tokens.padding, labels.dtype))
+
+
+def encode(
+    tokenizer: Any, texts: "tf.Tensor", max_seq_length: int
+) -> "dict[str, tf.Tensor]":
+    """The encoder's features of single texts, string [B]: int32 [B, S], cut, padded."""
+    with tf.device("CPU:0"):  # where string operations are
+        ids = tokenizer.tokenize(texts)
+        return pad(*pack(ids, None, special=tokenizer, max_seq_length=max_seq_length))

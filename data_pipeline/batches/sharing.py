@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import padding
+from data_pipeline.batches import packing
 
 
 def first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
@@ -42,8 +42,8 @@ def lay_out(lengths, width, shares, num_rows=None):
     count = num_rows or max(1, max(count for _, count in fits))
     sources = np.full((shares, count * width), -1, np.int32)
     for row, (starts, _), part in zip(sources, fits, parts, strict=True):
-        taken = padding.ranges(np.arange(len(part)) * width, part)
-        row[padding.ranges(starts, part)] = taken
+        taken = packing.ranges(np.arange(len(part)) * width, part)
+        row[packing.ranges(starts, part)] = taken
     starts = np.concatenate([starts for starts, _ in fits])
     return sources.reshape(-1, width), starts.astype(np.int32)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from contract import atomic_files, errors
 from contract.tensorflow_later import tf
-from data_pipeline.batches import packing, padding
+from data_pipeline.batches import packing
 from terminal import progress
 
 # Sequences padded and encoded at a time.
@@ -105,7 +105,7 @@ def records(arrays: Mapping[str, np.ndarray]) -> Iterator[bytes]:
     example.add_message(_FEATURES, entries)
     present = np.concatenate(example.present, axis=1)
     data = np.concatenate(example.blocks, axis=1)[present].tobytes()
-    for start, end in itertools.pairwise(padding.row_splits(example.sizes).tolist()):
+    for start, end in itertools.pairwise(packing.row_splits(example.sizes).tolist()):
         yield data[start:end]
 
 
@@ -129,7 +129,7 @@ def write(
         name = f"writing {os.path.basename(path)}: row"
         for rows in progress.slices(len(packed), _CHUNK_ROWS, name):
             sequences = slice(rows.start * count, rows.stop * count)
-            grids = padding.grids(packed, max_seq_length, sequences)
+            grids = packing.grids(packed, max_seq_length, sequences)
             size = count * max_seq_length
             arrays = {name: grid.reshape(-1, size) for name, grid in grids.items()}
             for name, values in columns.items():

@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from contract import errors, tensorflow_later, wording
 from contract.tensorflow_later import tf
 from data_pipeline.batches import packing
@@ -24,8 +22,7 @@ class Encoder:
     """Text to packed tokens by TensorFlow functions, for training and serving alike.
 
     Called with text_a [B] string and text_b [B] or None, it returns what packing.pack
-    returns and the lengths before truncation, int64. An example is one sequence, or
-    several that follow each other:
+    returns. An example is one sequence, or several that follow each other:
 
     * pair_input of "both_orders": A before B, then B before A.
     * choices [B, C]: one sequence per choice, `text_a [SEP] text_b choice`.
@@ -37,33 +34,33 @@ class Encoder:
     has_pairs: bool = False  # whether there is a text_b
 
     def __call__(self, text_a: Any, text_b: Any = None, choices: Any = None) -> Any:
-        tokenize = self.tokenizer.tokenize
-        ids_a, ids_b = tokenize(text_a), None
-        if choices is not None:
-            ids_a, ids_b = _with_each(self.tokenizer, ids_a, text_b, choices)
-        elif text_b is not None:
-            ids_b = tokenize(text_b)
-            if self.label_set and self.label_set.pair_input == "both_orders":
-                ids_a, ids_b = _both_orders(ids_a, ids_b)
-        tokens, first_lengths = packing.pack(
-            ids_a, ids_b, special=self.tokenizer, max_seq_length=self.max_seq_length
+        ids = self._ids(text_a, text_b, choices)
+        return packing.pack(
+            *ids, special=self.tokenizer, max_seq_length=self.max_seq_length
         )
-        num_special = packing.num_special(self.tokenizer, ids_b is not None)
-        counts = ids_a.row_lengths() + num_special
-        if ids_b is not None:
-            counts += ids_b.row_lengths()
-        return tokens, first_lengths, counts
+
+    def _ids(self, text_a, text_b=None, choices=None):
+        """Ids of the first and second texts of sequences; None for single texts."""
+        ids = self.tokenizer.tokenize(text_a)
+        if choices is not None:
+            return _with_each(self.tokenizer, ids, text_b, choices)
+        if text_b is None:
+            return ids, None
+        both = ids, self.tokenizer.tokenize(text_b)
+        is_twice = self.label_set and self.label_set.pair_input == "both_orders"
+        return _both_orders(*both) if is_twice else both
 
     def pack(self, *columns: Any) -> packing.Packed:
         """Packs the rows of lists of texts, or None, and counts those that are cut."""
         if not tensorflow_later.is_backend():
             return self._pack_lists(*columns)
         tensors = (c if c is None else tf.constant(c, tf.string) for c in columns)
-        tokens, first_lengths, counts = self(*tensors)  # a trace takes longer
-        is_cut = counts.numpy() > self.max_seq_length
-        cut = int(np.sum(is_cut.reshape(-1, self.num_sequences).any(axis=1)))
-        packed = packing.unpad(tokens, first_lengths, self.num_sequences)
-        return dataclasses.replace(packed, num_truncated=cut)
+        return packing.pack_ids(
+            *self._ids(*tensors),  # a trace takes longer
+            special=self.tokenizer,
+            max_seq_length=self.max_seq_length,
+            num_sequences=self.num_sequences,
+        )
 
     def _pack_lists(self, text_a, text_b=None, choices=None):
         if choices is not None:
@@ -112,7 +109,7 @@ class Encoder:
         if choices is not None:
             texts = texts[:-1]
         text_a, text_b = (*texts, None)[:2]
-        tokens, first_lengths, _ = self(text_a, text_b, choices)
+        tokens, first_lengths = self(text_a, text_b, choices)
         return packing.pad(tokens, first_lengths, num_sequences=self.num_sequences)
 
     @property
@@ -143,16 +140,15 @@ class Encoder:
                     "for each text"
                 )
         if num_texts not in (None, 1 if seconds is None else 2):
-            wanted = "single texts; leave them out"
-            if num_texts == 2:
-                wanted = "pairs of texts; give one for each text"
+            wanted = "pairs of texts; give one for each text"
+            if num_texts == 1:
+                wanted = "single texts; leave them out"
             raise errors.InputError(f"seconds: the model was made for {wanted}")
         count = self.num_sequences if self._is_choice else 0
         for row in choices or ((),):
             if len(row) != count:
                 raise errors.InputError(
-                    f"choices: {len(row)} are given for a text, and the model takes "
-                    f"{count}; give a list of as many for each text"
+                    f"choices: {len(row)} are given for a text; give {count} for each"
                 )
         return texts, seconds, choices
 
@@ -163,16 +159,14 @@ class Encoder:
             return
         if label_set.pair_input == "both_orders" and table.text_b is None:
             raise errors.InputError(
-                f"{table.path}: --pair_input=both_orders reads two texts in both "
-                "orders, and the rows have one; give --text_b_column, or leave the "
-                "flag out"
+                f"{table.path}: --pair_input=both_orders reads two texts, and the rows "
+                "have one; give --text_b_column, or leave the flag out"
             )
         names = label_set.names
         if table.choices and len(table.choices[0]) != len(names):
             raise errors.InputError(
-                f"{table.path}:{table.lines[0]}: {len(table.choices[0])} choices, and "
-                f"{len(names)} are expected, {wording.listing(names)}; all rows of a "
-                "model have equally many"
+                f"{table.path}:{table.lines[0]}: {len(table.choices[0])} choices; give "
+                f"{len(names)}, {wording.listing(names)}"
             )
 
 

@@ -41,12 +41,11 @@ class Finding(NamedTuple):
 def labelled(
     table: tables.Table, problem_type: str, names: Collection[str] = ()
 ) -> tables.Table:
-    """The rows of a table that have a label; prints how many have a placeholder.
+    """The rows of a table that have a label; ValueError without any.
 
-    Where the `names` of the classes are known, all other placeholders stand for no
-    label. Else "-1" does beside the classes 0, 1, 2, ..., if it is rare, and "-" beside
-    words, and those that may be the name of a class do not. ValueError if no row has a
-    label.
+    Prints how many have a placeholder. Where the `names` of the classes are known, all
+    other placeholders stand for no label. Else "-1" does beside the classes 0, 1, 2,
+    ..., if it is rare, and "-" beside words; what may name a class does not.
     """
     cells = table.labels or []
     counts = collections.Counter(cells)
@@ -125,49 +124,43 @@ def inspect(
     findings = [Finding("note", text)]
     if not has_names:
         findings += _of_cells(train, cells, separator)
-        findings += _of_names(train, counts, names_of)
+        findings += _of_names(train, counts)
     return findings + repeats(rows, lambda cell: frozenset(names_of(cell)))
 
 
 def _of_numbers(table: tables.Table, cells: Mapping[Any, int]) -> Iterator[Finding]:
     if len(cells) == 1 and len(table.lines) > 1:
-        text = f"all labels are {next(iter(cells))!r}; nothing can be learned of them"
-        yield Finding("warning", f"{table.path}: {text}")
+        text = f"{table.path}: all labels are {next(iter(cells))!r}"
+        yield Finding("warning", f"{text}; nothing can be learned of them")
     elif 4 * len(cells) <= len(table.lines) and len(cells) <= _MOST_GRADES:
-        text = f"the only labels are {', '.join(map(str, sorted(cells)))}; for classes "
-        yield Finding("warning", f"{table.path}: {text}leave --problem_type out")
+        text = f"{table.path}: the only labels are {', '.join(map(str, sorted(cells)))}"
+        yield Finding("warning", f"{text}; for classes leave --problem_type out")
 
 
 def _of_cells(
     table: tables.Table, cells: Mapping[Any, int], separator: str
 ) -> Iterator[Finding]:
     """Faults of cells that hold a printed list, or a 0 or 1 for each label."""
+    cells_of_rows = zip(table.labels or (), table.lines, strict=True)
+    place_of = {cell: line for cell, line in reversed([*cells_of_rows])}
     printed = [c for c in cells if isinstance(c, str) and _PRINTED.fullmatch(c)]
     if printed:
         count = wording.count(sum(cells[cell] for cell in printed), "row")
-        text = f"{_place(table, printed[0])}: label {printed[0]!r:.60} is a printed "
-        text += f"list ({count}); write a{separator}b with --problem_type=multi_label, "
-        yield Finding("fault", text + "or a list in JSONL")
+        text = f"{table.path}:{place_of[printed[0]]}: label {printed[0]!r:.60} is a "
+        text += f"printed list ({count}); write a{separator}b with "
+        yield Finding("fault", text + "--problem_type=multi_label, or a list in JSONL")
     lists = [labels.split_labels(cell, separator) for cell in cells]
     width = len(lists[0])
     if all(len(row) == width and _BITS.issuperset(row) for row in lists) and any(
         len(set(row)) < width for row in lists
     ):
-        text = f"{_place(table, *cells)}: {wording.listing(lists[0])} has 0 or 1 for "
-        text += "each label and no names; list the names, or give a column each: "
+        text = f"{table.path}:{table.lines[0]}: {wording.listing(lists[0])} has 0 or 1 "
+        text += "for each label and no names; give a column each: "
         yield Finding("fault", text + "--label_column=NAME,NAME")
 
 
-def _place(table: tables.Table, *cells: Any) -> str:
-    """The first row that has one of the cells."""
-    pairs = zip(table.lines, table.labels or (), strict=True)
-    return f"{table.path}:{next(line for line, cell in pairs if cell in cells)}"
-
-
 def _of_names(
-    table: tables.Table,
-    counts: collections.Counter[Any],
-    names_of: Callable[[tables.Label], Sequence[Any]],
+    table: tables.Table, counts: collections.Counter[Any]
 ) -> Iterator[Finding]:
     path, size = table.path, len(table.lines)
     groups = collections.defaultdict(list)
@@ -179,8 +172,7 @@ def _of_names(
             yield Finding("fault", f"{path}: {text}")
     if size >= _LEAST_ROWS and len(counts) >= _DISTINCT * sum(counts.values()):
         text = f"{path}: {len(counts)} labels in {size} rows; choose another "
-        text += "--label_column, or --problem_type=regression for numbers"
-        yield Finding("fault", text)
+        yield Finding("fault", text + "--label_column, or --problem_type=regression")
     few = [f"{n} {c}" for n, c in reversed(counts.most_common()) if c < _FEW_ROWS]
     if 0 < len(few) < len(counts):
         text = f"{len(few)} of {len(counts)} labels have fewer than {_FEW_ROWS} rows"
@@ -208,7 +200,7 @@ def repeats(
     """Warnings of training texts in another split, or with labels of two keys."""
     if not (train := rows.get("train")):
         return []
-    findings, texts = [], _texts(train)
+    findings, texts = [], train.texts()
     cells = train.labels or [""] * len(texts)
     known = set(texts)
     if len(known) < len(texts):
@@ -223,19 +215,13 @@ def repeats(
             text += wording.first_of([*lines.values()])
             findings.append(Finding("warning", f"{train.path}: {text}"))
     for split, table in rows.items():
-        pairs = zip(_texts(table), table.lines, strict=True)
+        pairs = zip(table.texts(), table.lines, strict=True)
         same = [str(line) for text, line in pairs if text in known]
         if same and split != "train":
             text = f"{len(same)} of {len(table.lines)} {split} rows are training rows, "
             text += f"too (lines {wording.first_of(same)}), which raises the scores"
             findings.append(Finding("warning", f"{table.path}: {text}"))
     return findings
-
-
-def _texts(table: tables.Table) -> Sequence[Any]:
-    columns = [table.text_a, table.text_b, table.choices]
-    there = [column for column in columns if column is not None]
-    return there[0] if len(there) == 1 else [*zip(*there, strict=True)]
 
 
 def report(findings: Iterable[Finding]) -> None:
@@ -283,27 +269,26 @@ def look(source: sources.Source, splits: Iterable[str]) -> int:
     rows: dict[str, tables.Table] = {}
     faults: list[str] = []
 
-    def collect(findings: Iterable[Finding]) -> None:
-        with _collected(faults):
-            report(findings)
+    @contextlib.contextmanager
+    def collected() -> Iterator[None]:
+        try:
+            yield
+        except (errors.InputError, OSError) as error:
+            faults.extend(str(error).split(";\n"))
+
+    @collected()
+    def show(findings: Iterable[Finding]) -> None:
+        report(findings)
 
     for split in splits:
-        with _collected(faults):
+        with collected():
             rows[split] = source.read(split, like=next(iter(rows.values()), None))
-    with _collected(faults):
+    with collected():
         if rows:
-            label_set, _ = choose(rows, source, None, collect)
-        for table in [rows[split] for split in ("train", "dev") if split in rows]:
-            with _collected(faults):
-                label_set.encode(table)
+            label_set, _ = choose(rows, source, None, show)
+        for split in [name for name in rows if name != "test"]:
+            with collected():
+                label_set.encode(rows[split])
     for fault in faults:
         print(f"fault: {fault}")
     return len(faults)
-
-
-@contextlib.contextmanager
-def _collected(faults: list[str]) -> Iterator[None]:
-    try:
-        yield
-    except (errors.InputError, OSError) as error:
-        faults += str(error).split(";\n")

@@ -1,6 +1,7 @@
 """Label names to the numbers that a model learns, and the file that records them."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -45,7 +46,7 @@ class Labels:
         if self.problem_type == "regression" and self.names:
             raise errors.InputError(
                 f"regression has no labels, but {wording.listing(self.names)} are "
-                "given; leave --labels out or choose another --problem_type"
+                "given; leave --labels out"
             )
         if self.problem_type == "multi_label" and not self.separator:
             raise errors.InputError(
@@ -78,10 +79,7 @@ class Labels:
         return self.problem_type in features.ONE_OF_SEVERAL
 
     def ranking_column(self, label: str | None) -> int:
-        """The output that ranks passages: of `label`, or the last of one or two.
-
-        ValueError is raised for more without `label`, and for an unknown one.
-        """
+        """The output that ranks passages: of `label`, or the last of one or two."""
         if label is None and self.num_outputs <= 2:
             return -1
         if label not in self.names:
@@ -92,55 +90,47 @@ class Labels:
         return self.names.index(label)
 
     def encode(self, table: tables.Table) -> np.ndarray:
-        """Labels as ids int32 [N], for regression as numbers float32 [N].
+        """Labels as ids int32 [N], numbers float32 [N], or multi-hot float32 [N, C].
 
-        For multi_label float32 [N, C], 1 for each label that the row has. A label that
-        is not in the set, or no finite float32, raises ValueError.
+        A label that is not in the set, or no finite float32, raises ValueError.
         """
         rows = zip(table.lines, _label_cells(table), strict=True)
         if self.problem_type == "regression":
             values = [_number(table.path, line, label) for line, label in rows]
             return np.array(values, np.float32)
-        ids = {name: index for index, name in enumerate(self.names)}
         if self.has_one_label:
-            path = table.path
-            return np.array([self._id(ids, path, *row) for row in rows], np.int32)
+            ids = [self._id(table.path, line, label) for line, label in rows]
+            return np.array(ids, np.int32)
         return self.encode_sets(table)[:]
 
     def encode_sets(self, table: tables.Table) -> "MultiHot":
         """As `encode`, for multi_label, in the memory of the labels that rows have."""
-        ids = {name: index for index, name in enumerate(self.names)}
         rows = [
             [
-                self._id(ids, table.path, line, name)
+                self._id(table.path, line, name)
                 for name in split_labels(label, self.separator)
             ]
             for line, label in zip(table.lines, _label_cells(table), strict=True)
         ]
         columns = np.array([*itertools.chain(*rows)], np.int32)
-        return MultiHot(columns, np.cumsum([0, *map(len, rows)]), len(ids))
+        return MultiHot(columns, np.cumsum([0, *map(len, rows)]), len(self.names))
 
-    def _id(
-        self, ids: dict[str, int], path: str, line: int, label: tables.Label
-    ) -> int:
+    @functools.cached_property
+    def _ids(self) -> dict[str, int]:
+        return {name: index for index, name in enumerate(self.names)}
+
+    def _id(self, path: str, line: int, label: tables.Label) -> int:
         if isinstance(label, tuple):
             raise errors.InputError(
                 f"{path}:{line}: {list(label)} is a list of labels; pass "
                 "--problem_type=multi_label or give the row one label"
             )
-        if label in ids:
-            return ids[label]
-        if self.problem_type == "choice":
-            raise errors.InputError(
-                f"{path}:{line}: label {label!r:.80} names none of the "
-                f"{len(self.names)} choices, {wording.listing(self.names)}, so none is "
-                "right; correct the row, or say with --labels what the label column "
-                "calls them, in their order" + _header_hint(line)
-            )
+        if label in self._ids:
+            return self._ids[label]
         raise errors.InputError(
             f"{path}:{line}: label {label!r:.80} is not one of "
             f"{wording.listing(self.names)}{label_files.closest(label, self.names)}; "
-            "correct the row or name every label with --labels" + _header_hint(line)
+            "correct the row or name every label with --labels"
         )
 
 
@@ -203,12 +193,11 @@ def find_labels(
         parts = split_labels(label, separator) if is_set else (label,)
         strings = [name for name in parts if isinstance(name, str) and name]
         if len(strings) < len(parts):
-            problem = f"label {label!r:.80} has an empty name; remove it"
+            problem = "has an empty name; remove it"
             if not is_set and label:
-                problem = f"label {label!r:.80} is not one label; correct the row or "
-                problem += "pass --problem_type=multi_label"
-            line = table.lines[cells.index(label)]
-            raise errors.InputError(f"{table.path}:{line}: {problem}")
+                problem = "is not one label; correct it, or --problem_type"
+            place = f"{table.path}:{table.lines[cells.index(label)]}"
+            raise errors.InputError(f"{place}: label {label!r:.80} {problem}")
         names.update(strings)
     if all(map(tables.is_number, names)):
         return tuple(sorted(names, key=lambda name: (float(name), name)))
@@ -237,24 +226,17 @@ def label_map_text(label_set: Labels) -> str:
 def read_label_map(path: str) -> Labels:
     """Reads the text of `label_map_text`; ValueError for any other."""
 
-    def make(
-        names,
-        problem_type="classification",
-        label_separator=",",
-        pair_input="joined",
-    ):
-        return Labels(names, problem_type, label_separator, pair_input)
+    def make(names, label_separator=",", **settings):
+        return Labels(names, separator=label_separator, **settings)
 
-    settings = ' and "problem_type"'
-    return label_files.read_map(path, make, "label map", settings)
+    return label_files.read_map(path, make, "label map", ' and "problem_type"')
 
 
 def class_weights(spec: str, label_ids: np.ndarray, label_set: Labels) -> np.ndarray:
     """The weight of an example of each class in the loss: float32 [C].
 
     `spec` is "balanced", which is N / (C * examples of the class) as scikit-learn
-    defines it, or one positive number a class between commas, in id order. `label_ids`
-    are int [N], of the training split. Anything else raises ValueError.
+    defines it, or one positive number a class, in id order. `label_ids` are int [N].
     """
     if label_set.problem_type != "classification":
         raise errors.InputError(
@@ -268,7 +250,7 @@ def class_weights(spec: str, label_ids: np.ndarray, label_set: Labels) -> np.nda
             if not count:
                 raise errors.InputError(
                     f"--class_weights=balanced: class {name!r} has no training example;"
-                    " add some, take it out of --labels, or give numbers"
+                    " give numbers, or leave it out of --labels"
                 )
         return (len(label_ids) / (len(names) * counts)).astype(np.float32)
     parts = spec.split(",")
@@ -293,12 +275,7 @@ def _number(path: str, line: int, label: tables.Label) -> float:
     if not tables.is_number(text) or abs(float(text)) > _LARGEST:
         shown = label if isinstance(label, str) else list(label)
         raise errors.InputError(
-            f"{path}:{line}: {shown!r:.80} is not a finite number, which regression "
-            "needs; correct the row or choose another --problem_type"
-            + _header_hint(line)
+            f"{path}:{line}: {shown!r:.80} is not a finite number; correct the row or "
+            "--problem_type"
         )
     return float(text)
-
-
-def _header_hint(line: int) -> str:
-    return ", pass --has_header=true if the line is a header" if line == 1 else ""

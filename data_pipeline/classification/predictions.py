@@ -1,4 +1,4 @@
-"""From a classifier's probabilities to decisions and files."""
+"""From a classifier's probabilities to decisions, files and explanations."""
 
 import json
 import os
@@ -10,6 +10,7 @@ import numpy as np
 from contract import atomic_files, file_names
 from contract import outcomes as outcomes_lib
 from data_pipeline.classification import labels, split, tables
+from data_pipeline.text import wordpiece
 
 
 class Scored(NamedTuple):
@@ -107,7 +108,7 @@ def columns(
     data: split.LabelledSplit, scored: Scored, rows: Iterable[int]
 ) -> dict[str, list[str]]:
     """{column: texts} of some rows: the label in the file, the prediction, the text."""
-    rows, texts = list(rows), data.texts()
+    rows, texts = list(rows), data.table.texts()
     gold: Sequence[tables.Label] = data.table.labels or [""] * len(texts)
     return {
         "label": [joined(gold[i]) for i in rows],
@@ -152,7 +153,7 @@ def outcomes(
     is_correct = _all_right(gold, predictions)
     return outcomes_lib.Outcomes(
         split=name,
-        texts=data.texts(),
+        texts=data.table.texts(),
         expected=[joined(label) for label in data.table.labels or ()],
         predicted=shown,
         is_correct=is_correct,
@@ -221,3 +222,61 @@ def lone_class_warning(label_set: labels.Labels, scored: Scored) -> str | None:
         "train longer, with another --learning_rate or --seed, or set "
         "--class_weights=balanced"
     )
+
+
+def explain_rows(
+    data: split.LabelledData,
+    vocab: Sequence[str],
+    decide: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+    name: str,
+    indices: Sequence[int],
+    outputs: Mapping[str, np.ndarray],
+) -> list[dict[str, Any]]:
+    """The predictions for K rows of the split `name`, and the weights of their words.
+
+    `outputs` are "weights" float [K, S] of tokens, and "logits" [K, C] for `decide`.
+    """
+    packed, table = data.splits[name].packed, data.splits[name].table
+    _, decisions = decide(outputs["logits"])
+    rows = []
+    for place, i in enumerate(indices):
+        ids = packed.tokens[packed.splits[i] : packed.splits[i + 1]]
+        label = table.labels[i] if table.labels is not None else ""
+        words = word_weights(
+            [vocab[token] for token in ids],
+            outputs["weights"][place],
+            second=int(packed.first_lengths[i]),
+        )
+        rows.append(
+            {
+                "split": name,
+                "id": table.example_ids[i],
+                "expected": joined(label),
+                "predicted": named(data.label_set, decisions[place]),
+                "words": words,
+            }
+        )
+    return rows
+
+
+def word_weights(
+    tokens: Sequence[str], weights: np.ndarray, second: int
+) -> list[list[Any]]:
+    """[[word, weight], ...] of packed tokens: pieces are joined and their weights sum.
+
+    [CLS] and [SEP] are left out, which stand at the ends and before the place `second`,
+    where the second of two texts begins.
+    """
+    special = {tokens[0], tokens[second - 1], tokens[-1]}  # which no text becomes
+    words: list[list[Any]] = []
+    for place, token in enumerate(tokens):
+        if token in special:
+            continue
+        weight = float(weights[place])
+        is_piece = token.startswith(wordpiece.CONTINUATION) and words
+        if is_piece and tokens[place - 1] not in special:
+            words[-1][0] += token.removeprefix(wordpiece.CONTINUATION)
+            words[-1][1] += weight
+        else:
+            words.append([token, weight])
+    return [[word, round(weight, 6)] for word, weight in words]

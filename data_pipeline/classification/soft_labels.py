@@ -45,15 +45,11 @@ def with_unlabelled(
 
 
 def order_classes(directory: str, theirs: Any, ours: labels.Labels) -> Any:
-    """The columns of a teacher's logits in the order of its student's classes.
-
-    Raises:
-        ValueError: the two have other classes, or the teacher's have no names.
-    """
+    """The columns of a teacher's logits in the order of its student's classes."""
     if theirs is None:
         raise errors.InputError(
             f"--teacher={directory}: nothing says what its classes are called; put a "
-            'label_map.json beside its weights, such as {"0": "bad", "1": "good"}'
+            'label_map.json there, such as {"0": "bad", "1": "good"}'
         )
     kind = getattr(theirs, "problem_type", "tagging")
     if kind != ours.problem_type:
@@ -63,14 +59,13 @@ def order_classes(directory: str, theirs: Any, ours: labels.Labels) -> Any:
         )
     if theirs.num_sequences > 1:
         raise errors.InputError(
-            f"--teacher={directory} reads pairs in both orders, and a teacher reads "
-            "one sequence; choose another teacher"
+            f"--teacher={directory} reads pairs in both orders; choose another teacher"
         )
     if (names := label_maps.match(ours.names, theirs.names)) is None:
         raise errors.InputError(
             f"--teacher={directory} has the labels {wording.listing(theirs.names)} and "
-            f"the student has {wording.listing(ours.names)}; they must be the same: "
-            f"--labels={','.join(theirs.names)} gives the student the teacher's"
+            f"the student {wording.listing(ours.names)}; give the student --labels="
+            + ",".join(theirs.names)
         )
     return [theirs.names.index(name) for name in names] or slice(None)
 

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,34 +48,28 @@ class Source:
         return any(layout.text_b is not None for layout in layouts)
 
     def read(self, split: str, like: tables.Table | None = None) -> tables.Table:
-        """Reads "train", "dev" or "test"; a test split need not have labels.
+        """Reads "train", "dev" or "test", which need not have labels.
 
-        `like` is a split that was read before, whose header has names that this one may
-        have. A split without a name or with wrong content raises ValueError.
+        `like` is a split that was read before, whose header this one may have, too.
         """
-        if self.task and not self.data_dir:
-            raise errors.InputError(
-                f"--task_name={self.task_name} needs --data_dir; set it to the "
-                "directory with the task's files"
-            )
         if self.task:
+            if not self.data_dir:
+                raise errors.InputError(
+                    f"--task_name={self.task_name} needs --data_dir; set it, too"
+                )
             return tasks.read_split(self.task, self.data_dir, split)
         if self.dev_share and split in ("train", "dev"):
             # What the file shows is printed once.
-            prints = (
-                contextlib.redirect_stdout(None) if like else contextlib.nullcontext()
-            )
-            with prints:
+            with contextlib.redirect_stdout(None if like else sys.stdout):
                 table = self._read_file("train", like)
             is_dev = self._held_out(table)
             return tables.take(table, is_dev if split == "dev" else ~is_dev)
         return self._read_file(split, like)
 
     def _held_out(self, table: tables.Table) -> np.ndarray:
-        """Which rows of the training file are dev rows, bool [N].
+        """Which rows of the training file are dev rows, bool [N], for all seeds.
 
-        That follows from the table and the share alone, so that all seeds and resumed
-        runs have the same. Of each class it is that share, but never all rows.
+        They are the share of each class, but never all of its rows.
         """
         gold = table.labels if self.kind == "classification" else None
         classes: dict[Any, list[int]] = collections.defaultdict(list)
@@ -95,10 +90,10 @@ class Source:
         path, layout = self.files.get(split), self.layout
         if path is None or (isinstance(path, str) and not path):
             flag = f"tfds_{split}_split" if self.tfds_name else f"{split}_file"
+            hint = ", --dev_share=0.2" if flag == "dev_file" else ""
             raise errors.InputError(
-                f"the {split} rows are needed and --{flag} is not set; set it, "
-                + ("give --dev_share=0.2, " if flag == "dev_file" else "")
-                + "or name a task with --task_name and --data_dir"
+                f"the {split} rows are needed and --{flag} is not set; set it{hint} or "
+                "--task_name"
             )
         options: dict[str, Any] = {
             "labels_required": split != "test",
@@ -117,8 +112,8 @@ class Source:
     ) -> tuple[labels.Labels, tuple[str, ...]]:
         """The labels in the order of the head's rows, and their names as asked for.
 
-        They are those of the task, of --labels, or of the training rows and, without
-        such rows, of the `head` that the run begins with. Raises as label_maps.follow.
+        They are those of the task, of --labels, of the training rows, or of the `head`
+        that the run begins with. Raises as label_maps.follow.
         """
         origin, names = "", None
         if self.task:
@@ -129,21 +124,15 @@ class Source:
             origin, names = train.path, self._names_in(train)
         elif self.kind == "regression":
             origin, names = "--problem_type=regression", ()
-        if (
-            train is None
-            and head
-            and head.classes
-            and (head.problem_type or head.names)
-        ):
+        has_classes = head and head.classes and (head.problem_type or head.names)
+        if train is None and head and has_classes:
             wanted = self._trained(head, names)
         elif names is not None:
-            wanted = self._named(names)
+            wanted = labels.Labels(names, self.kind, self.separator, self.pair_input)
         else:
             raise errors.InputError(
-                "nothing says what the labels are: there are no training rows, and no "
-                "label_map.json or config.json beside the weights names them; train "
-                "first (--do_train), give the --output_dir of a trained run as "
-                "--pretrained, or name the labels with --labels"
+                "nothing says what the labels are, such as a label_map.json beside the "
+                "weights; name them with --labels, or train first (--do_train)"
             )
         followed = label_maps.follow(head, wanted, origin, trains=train is not None)
         return followed, wanted.names
@@ -152,10 +141,9 @@ class Source:
     def stated_names(self) -> tuple[str, ...]:
         """The labels that the user names; () where the training rows show them."""
         spec = self.label_spec
-        names = (
-            label_files.read_labels(spec) if isinstance(spec, str) and spec else spec
-        )
-        return tuple(names)
+        if isinstance(spec, str) and spec:
+            return label_files.read_labels(spec)
+        return tuple(spec)
 
     @property
     def kind(self) -> str:
@@ -192,6 +180,3 @@ class Source:
             return names or labels.find_labels(train, self.kind, self.separator)
         columns = [str(column) for column in self.layout.choices]
         return labels.choice_names(columns, len(train.choices[0]), train.labels)
-
-    def _named(self, names: tuple[str, ...]) -> labels.Labels:
-        return labels.Labels(names, self.kind, self.separator, self.pair_input)

@@ -21,7 +21,7 @@ from data_pipeline.classification import (
     sources,
     tables,
 )
-from data_pipeline.text import base, unknown_words
+from data_pipeline.text import base
 
 # The original's names of the splits' files.
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
@@ -50,17 +50,6 @@ class LabelledSplit(splits.Split):
         lines, ids = self.table.lines, self.table.example_ids
         return [f"{self.path}:{lines[i]} (id {ids[i]})" for i in indices]
 
-    def texts(self) -> list[tuple[str, ...]]:
-        """The one or two texts of each row, and its choices."""
-        columns = [self.table.text_a]
-        if self.table.text_b is not None:
-            columns.append(self.table.text_b)
-        rows = list(zip(*columns, strict=True))
-        if self.table.choices is None:
-            return rows
-        pairs = zip(rows, self.table.choices, strict=True)
-        return [(*texts, *choices) for texts, choices in pairs]
-
     def summary(self) -> outcomes.Summary:
         counts: collections.Counter[str] = collections.Counter()
         if self.label_set.problem_type != "regression":
@@ -73,9 +62,7 @@ class LabelledSplit(splits.Split):
             lengths=self.packed.lengths,
             length_unit="tokens of a row",
             cut=self.packed.num_truncated,
-            cut_means="cut to --max_seq_length",
             labels=dict(counts),
-            labels_title="Labels",
         )
 
 
@@ -124,7 +111,7 @@ def load(
     """Reads, checks and packs the splits `names`, of "train", "dev" and "test".
 
     `head` is that of the weights that the run begins with; `default_metrics`, by
-    problem type, serve rows of no published task. Longer texts are cut and counted.
+    problem type, serve rows of no published task.
     """
     rows: dict[str, tables.Table] = {}
     for name in names:
@@ -163,8 +150,8 @@ def pack(
 ) -> LabelledSplit:
     """Packs the rows of a split, and prints how many they are and how long."""
     packed = encoding.featurize(table, encode)
-    counts = unknown_words.count(encode.tokenizer, packed.tokens)
-    unknown = unknown_words.describe(table.path, encode.tokenizer, counts)
+    counts = encode.tokenizer.count_unknown(packed.tokens)
+    unknown = encode.tokenizer.describe_unknown(table.path, counts)
     print(
         f"{name}: {len(packed)} examples from {table.path}, "
         f"{packed.lengths.mean():.1f} tokens on average, "
@@ -202,9 +189,9 @@ def _gather(matrix: labels.MultiHot, indices: "tf.Tensor") -> "tf.Tensor":
 def write_records(directory: str, data: LabelledData, max_seq_length: int) -> None:
     """Writes train.tf_record, eval.tf_record and predict.tf_record, one for each split.
 
-    As file_based_convert_examples_to_features: the three inputs, label_ids (floats for
-    regression; 0 for test rows without labels) and is_real_example. No file is written
-    where a token is a row of characters: most of it would be filling.
+    As file_based_convert_examples_to_features: the three inputs, label_ids (0 for rows
+    without labels) and is_real_example. None is written where a token is a row of
+    characters: most of it would be filling.
     """
     if data.encode.tokenizer.token_shape:
         return

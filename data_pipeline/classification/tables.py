@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -12,13 +13,7 @@ import numpy as np
 from absl import logging
 
 from contract import errors, wording
-from data_pipeline.tables import (
-    headers,
-    published,
-    table_columns,
-    text_rows,
-    usual_names,
-)
+from data_pipeline.tables import published, table_columns, text_rows
 
 # As a file writes it; a tuple is a JSON list (multi-label).
 Label = str | tuple[str, ...]
@@ -32,36 +27,29 @@ _ROLES = ("text_a", "text_b", "label", "example_id")
 _HAS_LABEL = {"0": False, "0.0": False, "false": False}
 _HAS_LABEL |= {"1": True, "1.0": True, "true": True}
 _NO_LABEL = "null"  # of a row that has null in the place of a label
-_NO_TEXTS = ("label", "example_id", "keep_rows")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Layout:
+class Layout(text_rows.Form):
     """Where the texts, labels and ids stand in a file.
 
     A column is a header's name (JSONL: a key; TensorFlow Datasets: a feature) or a
-    number counted from 0, also as a digit string; the number -1 is the last.
-
-    Where `has_header` is None, headers.is_header decides.
+    number counted from 0, also as a digit string; the number -1 is the last. The format
+    may also be one of published.LAYOUTS.
     """
 
-    # "tsv", "csv", "jsonl", "auto" by the file's name, or one of published.LAYOUTS
-    file_format: str = "auto"
-    has_header: bool | None = None  # whether line 1 holds names; not for JSONL
-    delimiter: str | None = None  # as text_rows.file_rows has it, as well as `quote`
-    quote: str | None = None
     text_a: Key | None = None  # None takes all texts from `usual_texts`
     text_b: Key | None = None  # None for no second text
     # The answers to choose from, a column each, or one column of JSON lists; text_a is
     # then their context, and text_b what stands before each answer.
     choices: tuple[Key, ...] = ()
-    # None takes it from usual_names.LABELS, if there; several have 0 or 1, each for the
+    # None takes it from USUAL_LABELS, if there; several have 0 or 1, each for the
     # label that it is named after, and a row then has several labels.
     label: Key | Sequence[Key] | None = None
-    example_id: Key | None = None  # None takes it from usual_names.IDS
+    example_id: Key | None = None  # None takes it from USUAL_IDS
     # Names of the columns of texts, where text_a is None; those after a second one are
     # of choices.
-    usual_texts: tuple[tuple[str, ...], ...] = usual_names.TEXTS
+    usual_texts: tuple[tuple[str, ...], ...] = table_columns.USUAL_TEXTS
     keep_rows: tuple[Key, str] | None = None  # (column, value); others are left out
     skip_short_rows: bool = False  # with one warning, instead of raising
     is_published: bool = False  # rows may have more cells than the header
@@ -86,6 +74,15 @@ class Table:
     header: tuple[str, ...] = ()  # the cells of line 1 if it was read as one
     label_names: tuple[str, ...] = ()  # of columns that stand for one label each
 
+    def texts(self) -> list[tuple[str, ...]]:
+        """The one or two texts of each row, and its choices."""
+        columns = [self.text_a] if self.text_b is None else [self.text_a, self.text_b]
+        rows = list(zip(*columns, strict=True))
+        if self.choices is None:
+            return rows
+        pairs = zip(rows, self.choices, strict=True)
+        return [(*texts, *choices) for texts, choices in pairs]
+
 
 def read_table(
     path: str,
@@ -95,19 +92,16 @@ def read_table(
     allow_empty_text: bool,
     other_header: Sequence[str] = (),
 ) -> Table:
-    """Reads one file: local or remote, plain or gzip (`.gz`), UTF-8.
+    """Reads one file; one that lacks a column, labels or texts raises ValueError.
 
     TSV is read as the original's `DataProcessor._read_tsv` read it: a quote is an
     ordinary character, only a line feed ends a line, and carriage returns are dropped.
-    CSV has RFC 4180 quoting, JSONL one object a line. A file that lacks a column,
-    labels or texts raises ValueError.
     """
     path = str(path)
     rows, keys, header = _begin(
         path, layout, other_header, labels_required, skips_empty=not allow_empty_text
     )
-    table = _collect(path, rows, keys, layout, allow_empty_text)
-    return dataclasses.replace(table, header=header)
+    return _collect(path, rows, keys, layout, allow_empty_text, header)
 
 
 def check_columns(files: Mapping[str, str], layout: Layout) -> None:
@@ -127,35 +121,24 @@ def _begin(
     skips_empty: bool = True,
 ) -> tuple[text_rows.NumberedRows, dict[str, Key], tuple[str, ...]]:
     """Opens a table: its rows, the keys of their cells, and the header, or ()."""
-    if is_published := layout.file_format in published.LAYOUTS:
-        rows = published.file_rows(path, layout.file_format)
+    is_published = layout.is_published
+    if layout.file_format in published.LAYOUTS:
+        is_published, rows = True, published.LAYOUTS[layout.file_format](path)
     else:
+        is_ragged = is_published or layout.skip_short_rows
         rows = text_rows.file_rows(
-            path,
-            layout.file_format,
-            delimiter=layout.delimiter,
-            quote=layout.quote,
-            is_ragged=layout.is_published or layout.skip_short_rows,
-            skips_empty=skips_empty,
+            path, layout, is_ragged=is_ragged, skips_empty=skips_empty
         )
-    line, first = next(rows, (0, None))
-    if first is None:
-        raise errors.InputError(
-            f"{path}: the file is empty; give it one row per example"
-        )
-    header: tuple[str, ...] = ()
-    if isinstance(first, list):
-        others = [] if layout.is_published else headers.next_rows(rows)
-        rows = itertools.chain(others, rows)
-        if _is_header(path, layout, first, [row for _, row in others], other_header):
-            header = tuple(first)
-    names = list(header or first) if header or isinstance(first, dict) else []
+    names, first, rows = table_columns.take_header(
+        path,
+        rows,
+        functools.partial(_is_header, path, layout, other_header),
+        compares=not is_published,
+    )
     keys = _choose_columns(path, layout, names, first, labels_required)
-    if not (is_published or layout.is_published):
+    if not is_published:
         print(f"{path}: {table_columns.summary(keys, names, len(first))}")
-    if not header:
-        rows = itertools.chain([(line, first)], rows)
-    return rows, keys, header
+    return rows, keys, () if isinstance(first, dict) else tuple(names)
 
 
 def read_tfds(
@@ -169,18 +152,11 @@ def read_tfds(
 ) -> Table:
     """Reads a split such as "validation[:10%]" of a data set such as "glue/sst2".
 
-    TensorFlow Datasets prepares it on first use. Columns are names of features; class
-    labels become their names, -1 is no label. `lines` number the examples from 1.
+    Columns are names of features; `lines` number the examples from 1.
     """
     path = f"tfds:{name}:{split}"
     names, rows = text_rows.tfds_rows(path, name, split, data_dir)
-    line, first = next(rows, (0, None))
-    if first is None:
-        raise errors.InputError(f"{path}: the split is empty; choose another")
-    keys = _choose_columns(path, layout, names, first, labels_required)
-    print(f"{path}: {table_columns.summary(keys, names, len(names))}")
-    rows = itertools.chain([(line, first)], rows)
-    return _collect(path, rows, keys, layout, allow_empty_text)
+    return _from_objects(path, names, rows, layout, labels_required, allow_empty_text)
 
 
 def take(table: Table, is_kept: np.ndarray) -> Table:
@@ -208,13 +184,23 @@ def from_memory(
     """
     if hasattr(records, "to_dict"):  # a DataFrame
         records = records.to_dict("records")
-    rows = [_named(f"{name}:{line}", row) for line, row in enumerate(records, start=1)]
-    if not rows:
-        raise errors.InputError(f"{name} has no rows; give it one per example")
-    names = list(rows[0])
-    keys = _choose_columns(name, layout, names, rows[0], labels_required)
-    print(f"{name}: {table_columns.summary(keys, names, len(names))}")
-    return _collect(name, enumerate(rows, start=1), keys, layout, allow_empty_text)
+    rows = (
+        (line, _named(f"{name}:{line}", row))
+        for line, row in enumerate(records, start=1)
+    )
+    return _from_objects(name, None, rows, layout, labels_required, allow_empty_text)
+
+
+def _from_objects(path, names, rows, layout, labels_required, allow_empty_text):
+    """The table of numbered dicts, with the keys of the first one for no `names`."""
+    line, first = next(rows, (0, None))
+    if first is None:
+        raise errors.InputError(f"{path}: is empty; give it one row per example")
+    names = names or list(first)
+    keys = _choose_columns(path, layout, names, first, labels_required)
+    print(f"{path}: {table_columns.summary(keys, names, len(names))}")
+    rows = itertools.chain([(line, first)], rows)
+    return _collect(path, rows, keys, layout, allow_empty_text)
 
 
 def _named(place: str, row: Any) -> dict[str, Any]:
@@ -223,8 +209,7 @@ def _named(place: str, row: Any) -> dict[str, Any]:
         values = (row,) if isinstance(row, str) else tuple(row)
         if len(values) not in _UNNAMED:
             raise errors.InputError(
-                f"{place}: {row!r:.60} has {len(values)} values; give (text, label), "
-                "(text_a, text_b, label) or {column: value}"
+                f"{place}: {row!r:.60} has {len(values)} values; give 2, 3 or a dict"
             )
         row = dict(zip(_UNNAMED[len(values)], values, strict=True))
     row = {
@@ -238,20 +223,12 @@ def _named(place: str, row: Any) -> dict[str, Any]:
     }
 
 
-def _choice_role(index: int) -> str:
-    return f"choice {index}"
-
-
-def _label_role(name: Key) -> str:
-    return f"label {name}"
-
-
 def _stated_columns(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
     """The layout's column of each role; where rows are keyed, every one is a name."""
     columns: dict[str, Key | None] = {role: getattr(layout, role) for role in _ROLES}
     if layout.label_columns:
-        columns |= {"label": None} | {_label_role(c): c for c in layout.label_columns}
-    columns |= {_choice_role(i): key for i, key in enumerate(layout.choices)}
+        columns |= {"label": None} | {f"label {c}": c for c in layout.label_columns}
+    columns |= {f"choice {i}": key for i, key in enumerate(layout.choices)}
     columns["keep_rows"] = layout.keep_rows[0] if layout.keep_rows else None
     return {
         role: table_columns.parse(column, keyed=keyed)
@@ -262,27 +239,23 @@ def _stated_columns(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:
 def _is_header(
     path: str,
     layout: Layout,
+    other_header: Sequence[str],
     first: list[str],
     others: list[Any],
-    other_header: Sequence[str],
 ) -> bool:
     columns = _stated_columns(layout, keyed=False)
     if columns["label"] == "":  # no column, for --label_column=
         columns["label"] = None
-    names = usual_names.choose(first, layout.usual_texts)
+    names = table_columns.choose_usual(first, layout.usual_texts)
     texts = {*itertools.chain(*layout.usual_texts)}
-    usual = {
-        role: texts
-        for role in columns
-        if role not in _NO_TEXTS and not role.startswith("label ")
-    }
-    return headers.is_header(
+    roles = [role for role in columns if role.startswith(("text", "choice"))]
+    return table_columns.is_header(
         path,
         first,
         others,
         has_header=layout.has_header,
         columns=columns,
-        usual={**usual, headers.LABEL: {*usual_names.LABELS}},
+        usual=dict.fromkeys(roles, texts) | {"label": {*table_columns.USUAL_LABELS}},
         names=names if columns["text_a"] is None else None,
         earlier=other_header,
     )
@@ -303,16 +276,16 @@ def _choose_columns(
             table_columns.cell(names, column) if isinstance(column, int) else column
             for column in (columns["label"], columns["example_id"])
         ]
-        texts = usual_names.choose(
+        texts = table_columns.choose_usual(
             [name for name in names if name not in others], layout.usual_texts
         )
         if not texts or columns["text_b"] is not None:
             raise errors.InputError(
-                f"{path}: the first text's column is not given and cannot be guessed "
-                f"from {wording.listing(names)}; pass --text_a_column"
+                f"{path}: the first text's column is not given and is none of "
+                f"{wording.listing(names)}; pass --text_a_column"
             )
         if not layout.choices:
-            usual_names.check_unread(
+            table_columns.check_unread(
                 path,
                 names,
                 [*texts, *filter(None, others)],
@@ -321,21 +294,21 @@ def _choose_columns(
             )
         roles = ["text_a", "text_b"]
         if len(texts) > 2:
-            roles = ["text_a", *map(_choice_role, range(len(texts) - 1))]
+            roles = ["text_a", *(f"choice {i}" for i in range(len(texts) - 1))]
         for role, name in zip(roles, texts, strict=False):
             if columns.get(role) is None:
                 columns[role] = name
     for role, usual in (
-        ("label", usual_names.LABELS),
-        ("example_id", usual_names.IDS),
+        ("label", () if layout.label_columns else table_columns.USUAL_LABELS),
+        ("example_id", table_columns.USUAL_IDS),
     ):
-        if columns[role] is None and not (layout.label_columns and role == "label"):
-            chosen = usual_names.choose(names, zip(usual))
+        if columns[role] is None:
+            chosen = table_columns.choose_usual(names, zip(usual))
             columns[role] = chosen[0] if chosen else None
     label_columns = {r: c for r, c in columns.items() if r.startswith("label")}
     if labels_required and set(label_columns.values()) == {None}:
         raise errors.InputError(
-            f"{path}: the label's column is not given and cannot be guessed from "
+            f"{path}: the label's column is not given and is none of "
             f"{wording.listing(names)}; pass --label_column"
         )
 
@@ -355,7 +328,7 @@ def _choose_columns(
         if column is not None
     }
     return {
-        _label_role(key if keyed else table_columns.cell(names, key) or key)
+        f"label {key if keyed else table_columns.cell(names, key) or key}"
         if role.startswith("label ")
         else role: key
         for role, key in keys.items()
@@ -368,6 +341,7 @@ def _collect(
     keys: dict[str, Key],
     layout: Layout,
     allow_empty_text: bool,
+    header: tuple[str, ...] = (),
 ) -> Table:
     columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
     label_names = [role.removeprefix("label ") for role in keys if role[:6] == "label "]
@@ -400,7 +374,7 @@ def _collect(
                 others.add(str(kept))
                 continue
         if label_names:
-            marks = [cells[_label_role(name)] for name in label_names]
+            marks = [cells[f"label {name}"] for name in label_names]
             cells["label"] = _marked(place, label_names, marks)
         _check_kind(place, cells.get("label", _NO_LABEL), kinds)
         for role, column in columns.items():
@@ -413,10 +387,15 @@ def _collect(
             count = len(choices[0]) if choices else 0
             choices.append(_choices(place, answers, count))
             if "" in (answers := [text.strip() for text in choices[-1]]):
-                blank.setdefault(line, _choice_role(answers.index("")))
+                blank.setdefault(line, f"choice {answers.index('')}")
         lines.append(line)
     if blank and not allow_empty_text:
-        raise errors.InputError(f"{path}:{_blank_message(blank)}")
+        (line, role), *more = blank.items()
+        places = wording.first_of([str(line) for line, _ in more], 20)
+        raise errors.InputError(
+            f"{path}:{line}: {role} is empty{places and ', as in lines '}{places}; "
+            "fill it, remove the row, or pass --allow_empty_text"
+        )
     if short:
         logging.warning(
             f"{path}: left out {len(short)} rows with too few columns, the first in "
@@ -437,17 +416,8 @@ def _collect(
         labels=columns.get("label"),
         example_ids=columns.get("example_id") or [str(n) for n in range(len(lines))],
         lines=lines,
+        header=header,
         label_names=tuple(label_names),
-    )
-
-
-def _blank_message(blank: dict[int, str]) -> str:
-    """A message on lines that have an empty text, which is of a role."""
-    (line, role), *others = blank.items()
-    places = wording.first_of([str(line) for line, _ in others], 20)
-    return (
-        f"{line}: {role} is empty{places and ', as in lines '}{places}; fill it, "
-        "remove the row, or pass --allow_empty_text"
     )
 
 
@@ -459,18 +429,14 @@ def _marked(place: str, names: list[str], marks: list[Any]) -> Any:
     for name, text in zip(names, texts, strict=True):
         if text not in _HAS_LABEL:
             raise errors.InputError(
-                f"{place}: {text!r:.40} in the column {name!r} is not 0 or 1, as for a "
-                "label of its own; correct it, or give one --label_column; "
-                "--has_header=true if line 1 holds names"
+                f"{place}: {text!r:.40} in the column {name!r} is not 0 or 1; correct "
+                "it, give one --label_column, or --has_header=true if it is a name"
             )
     return [name for name, text in zip(names, texts, strict=True) if _HAS_LABEL[text]]
 
 
 def _check_kind(place: str, label: Any, kinds: dict[str, str]) -> None:
-    """Raises ValueError where a label is of another JSON type than those before.
-
-    `kinds` has the place of the first of each type, and gets that of this label.
-    """
+    """Refuses a label of another JSON type than the first of `kinds`, by type."""
     if label is _NO_LABEL:
         return
     for item in label if isinstance(label, list) else [label]:
@@ -489,23 +455,20 @@ def _check_kind(place: str, label: Any, kinds: dict[str, str]) -> None:
 
 
 def _choices(place: str, values: Any, count: int) -> tuple[str, ...]:
-    """The answers of a row, from some columns or one of JSON lists.
-
-    `count` is the number of answers in the rows before, 0 in the first row.
-    """
+    """The answers of a row, `count` as in the rows before, or 0 in the first row."""
     if len(values) == 1:
         (values,) = values
     if not isinstance(values, list):
         raise errors.InputError(
-            f"{place}: {values!r:.40} is one choice; name a column for each with "
-            "--choice_columns, or one that holds JSON lists"
+            f"{place}: {values!r:.40} is one choice; name a column of JSON lists, or "
+            "one for each, with --choice_columns"
         )
     row = tuple(_value(place, f"text of choice {i}", v) for i, v in enumerate(values))
     expected = count or max(len(row), 2)
     if len(row) != expected:
         raise errors.InputError(
-            f"{place}: {len(row)} choices, {expected} are needed as in the rows "
-            "before; give each row as many, and 2 at least"
+            f"{place}: {len(row)} choices, not {expected}; give all rows as many, 2 at "
+            "least"
         )
     return row
 
@@ -520,8 +483,7 @@ def _value(place: str, role: str, value: Any) -> Any:
         )
     if isinstance(value, float) and not math.isfinite(value):
         raise errors.InputError(
-            f"{place}: {role} is {value}, no finite number; correct it, or quote it as "
-            "the name of a class"
+            f"{place}: {role} is {value}, no finite number; correct or quote it"
         )
     if isinstance(value, bool | int | float):
         return json.dumps(value)

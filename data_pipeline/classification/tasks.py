@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from absl import logging
 
@@ -17,16 +18,12 @@ from data_pipeline.tables import text_rows
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """One split of a task.
-
-    The ids of examples are `prefix`, as the original's guid has it, "-" and the id
-    column, or else the row's number, a header being row 0.
-    """
+    """One split of a task."""
 
     # paths below the data directory; the first that exists is read
     files: tuple[str, ...]
     layout: tables.Layout
-    prefix: str
+    prefix: str  # of guids, before "-" and the id, or the row's number from 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,25 +49,27 @@ _NLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT_LABELS = ("entailment", "not_entailment")
 
 
-def _splits(
-    layout: tables.Layout, test: tables.Layout | None = None, half: str = ""
-) -> dict[str, Split]:
+def _glue(
+    name: str,
+    layout: tables.Layout,
+    test: tables.Layout | None = None,
+    half: str = "",
+    **options: Any,
+) -> Task:
     """train.tsv, dev.tsv and test.tsv; MNLI has two halves of dev and test rows."""
-    dev = f"dev_{half}" if half else "dev"
-    return {
+    splits = {
         "train": Split(("train.tsv",), layout, "train"),
-        "dev": Split((f"{dev}.tsv",), layout, dev),
-        "test": Split(
-            (f"test_{half}.tsv" if half else "test.tsv",), test or layout, "test"
-        ),
+        "dev": Split((f"dev{half}.tsv",), layout, f"dev{half}"),
+        "test": Split((f"test{half}.tsv",), test or layout, "test"),
     }
+    return Task(name=name, splits=splits, **options)
 
 
 def _mnli(name: str, half: str) -> Task:
     # The original's columns, by number, here and below: published headers differ.
     layout = _with_header(text_a=8, text_b=9, label=-1, example_id=0)
-    test = _with_header(text_a=8, text_b=9, example_id=0)
-    return Task(name=name, splits=_splits(layout, test, half), labels=_NLI_LABELS)
+    test = dataclasses.replace(layout, label=None)
+    return _glue(name, layout, test, half, labels=_NLI_LABELS)
 
 
 def _xnli(language: str) -> Task:
@@ -135,55 +134,47 @@ _ROWS = (
     ),
     _choice("swag", "0123", ("train.csv",), ("val.csv",), ("test.csv",)),
     _choice("race", "ABCD", ("train",), ("dev",), ("test",)),
-    Task(
-        name="cola",
-        splits=_splits(
-            _with_header(has_header=False, text_a=3, label=1), _with_header(text_a=1)
-        ),
+    _glue(
+        "cola",
+        _with_header(has_header=False, text_a=3, label=1),
+        _with_header(text_a=1),
         metrics=("mcc", "accuracy"),
     ),
-    _mnli("mnli", "matched"),
-    _mnli("mnli-mm", "mismatched"),
-    Task(
-        name="mrpc",
-        splits=_splits(
-            _with_header(text_a=3, text_b=4, label=0), _with_header(text_a=3, text_b=4)
-        ),
+    _mnli("mnli", "_matched"),
+    _mnli("mnli-mm", "_mismatched"),
+    _glue(
+        "mrpc",
+        _with_header(text_a=3, text_b=4, label=0),
+        _with_header(text_a=3, text_b=4),
         metrics=("accuracy", "f1"),
     ),
     _xnli("zh"),
-    Task(name="sst-2", splits=_splits(_with_header(text_a="sentence", label="label"))),
-    Task(
-        name="sts-b",
-        splits=_splits(
-            _with_header(text_a="sentence1", text_b="sentence2", label="score")
-        ),
+    _glue("sst-2", _with_header(text_a="sentence", label="label")),
+    _glue(
+        "sts-b",
+        dataclasses.replace(_SENTENCES, label="score"),
         labels=(),
         problem_type="regression",
         metrics=("pearson", "spearman"),
     ),
-    Task(
-        name="qqp",
-        splits=_splits(
-            _with_header(
-                text_a="question1",
-                text_b="question2",
-                label="is_duplicate",
-                # Some published rows are broken in two by a line feed in a question.
-                skip_short_rows=True,
-            )
+    _glue(
+        "qqp",
+        _with_header(
+            text_a="question1",
+            text_b="question2",
+            label="is_duplicate",
+            # Some published rows are broken in two by a line feed in a question.
+            skip_short_rows=True,
         ),
         metrics=("accuracy", "f1"),
     ),
-    Task(
-        name="qnli",
-        splits=_splits(
-            _with_header(text_a="question", text_b="sentence", label="label")
-        ),
+    _glue(
+        "qnli",
+        _with_header(text_a="question", text_b="sentence", label="label"),
         labels=_ENTAILMENT_LABELS,
     ),
-    Task(name="rte", splits=_splits(_SENTENCES), labels=_ENTAILMENT_LABELS),
-    Task(name="wnli", splits=_splits(_SENTENCES)),
+    _glue("rte", _SENTENCES, labels=_ENTAILMENT_LABELS),
+    _glue("wnli", _SENTENCES),
     Task(
         name="ax",
         splits={"test": Split(("diagnostic.tsv", "AX.tsv"), _SENTENCES, "test")},
@@ -210,8 +201,7 @@ def task_named(name: str, xnli_language: str = "zh") -> Task:
     keys = {squeezed(key): key for key in TASKS} | _OTHER_NAMES
     if squeezed(name) not in keys:
         raise errors.InputError(
-            f"Task not found: {name}; choose one of {sorted(TASKS)}, or leave the task "
-            "out and name files and columns"
+            f"Task not found: {name}; choose one of {sorted(TASKS)}, or name files"
         )
     key = keys[squeezed(name)]
     return _xnli(xnli_language) if key == "xnli" else TASKS[key]
@@ -232,8 +222,7 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
     path = next((path for path in paths if remote_files.exists(path)), None)
     if path is None:
         raise FileNotFoundError(
-            f"{' or '.join(paths)}: no such file; put the {split} file of {task.name} "
-            "there or correct --data_dir"
+            f"{' or '.join(paths)}: no such file; correct --data_dir"
         )
     layout = dataclasses.replace(
         row.layout, has_header=_has_header(task, path, row.layout)
@@ -253,7 +242,7 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
 
 
 def _has_header(task: Task, path: str, layout: tables.Layout) -> bool | None:
-    """Whether line 1 holds names, as in the published file; None for other formats.
+    """Whether line 1 holds names; None for other formats than TSV.
 
     Differs from google-research/bert: a file without the header that was published is
     refused, and one above CoLA's rows left out with a warning; there the first row was
@@ -261,14 +250,14 @@ def _has_header(task: Task, path: str, layout: tables.Layout) -> bool | None:
     """
     if layout.has_header is None:
         return None
-    first = next(text_rows.file_rows(path, layout.file_format), (1, []))[1]
+    first = next(text_rows.file_rows(path, layout), (1, []))[1]
     values = {*task.labels, *task.label_map}
     is_example = any(tables.is_number(cell) or cell in values for cell in first)
     line = f"{path}:1: {wording.listing(list(first), 6)}"
     if layout.has_header and is_example:
         raise errors.InputError(
             f"{line} is an example, and the published file of {task.name} begins with "
-            "a header; put it above, or leave --task_name out and name the columns"
+            "a header; put it above, or leave --task_name out"
         )
     if first and not layout.has_header and not is_example:
         logging.warning(f"{line} is a header, which is left out")

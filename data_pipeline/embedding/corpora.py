@@ -1,20 +1,27 @@
-"""Files of texts, and data sets of retrieval: passages, queries and judgements.
+"""Files of texts: rows that belong together, corpora, and data sets of retrieval.
 
-The layout is BEIR's: corpus.jsonl ("_id", "title", "text"), queries.jsonl ("_id",
-"text"), and a TSV of judgements (query-id, corpus-id, score). Corpus and queries may
-also be TSV of id and text. The names of gzip files end in .gz.
+The latter have BEIR's layout: corpus.jsonl ("_id", "title", "text"), queries.jsonl
+("_id", "text"), and a TSV of judgements (query-id, corpus-id, score). Corpus and
+queries may also be TSV of id and text. The names of gzip files end in .gz.
 """
 
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from contract import errors, wording
 from data_pipeline.classification import tables
-from data_pipeline.tables import text_rows
+from data_pipeline.tables import table_columns, text_rows
+
+# Kinds of rows: an anchor and its positive; these and negatives; two texts and a score;
+# a text and its label.
+PAIRS, TRIPLETS, SCORED, LABELLED = "pairs", "triplets", "scored", "labelled"
+USUAL_TEXTS = (*table_columns.USUAL_TRIPLETS, *table_columns.USUAL_TEXTS)
+TEXTS = "texts"  # alone, for a teacher's vectors
+RETRIEVAL = "retrieval"  # queries and a corpus, which are scored alone
 
 
 class Text(NamedTuple):
@@ -41,9 +48,7 @@ class RetrievalData:
         Such a query is a passage itself, as in ArguAna and Quora. A passage that is
         relevant to the query is another text, whose id is equal by chance.
         """
-        indices = {
-            passage_id: index for index, passage_id in enumerate(self.passage_ids)
-        }
+        indices = {name: index for index, name in enumerate(self.passage_ids)}
         own = np.array([indices.get(query_id, -1) for query_id in self.query_ids])
         for query, gains in enumerate(self.relevant):
             if own[query] in gains:
@@ -56,11 +61,7 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
 
     So are passages and queries without text, and judgements of others than the files
     have; a line has their numbers. Judgements are between tabs, or spaces as TREC's.
-
-    Raises:
-        ValueError: a row is not of its layout, an id occurs twice, a judgement has a
-            gain that is no number, or no query has a relevant passage. The message has
-            file and line.
+    Other rows, and an id that occurs twice, raise ValueError.
     """
     passages, queries = _read_by_id(corpus_path), _read_by_id(queries_path)
     indices = {passage_id: index for index, passage_id in enumerate(passages)}
@@ -74,13 +75,12 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
             continue
         if len(row) not in (3, 4):  # TREC's files have an unused second column
             raise errors.InputError(
-                f"{place}: {len(row)} cells, not 3; write query-id, corpus-id and "
-                "score with tabs between"
+                f"{place}: {len(row)} cells, not 3: query-id, corpus-id, score"
             )
         if not tables.is_number(row[-1]):
             raise errors.InputError(
                 f"{place}: score {row[-1]!r:.40} is not a finite number; correct it, or"
-                " begin the file with the line query-id, corpus-id, score"
+                " call the column score in line 1"
             )
         if row[0] not in queries or row[-2] not in indices:
             unknown.append(line)
@@ -90,8 +90,7 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
     gains = {query_id: row for query_id, row in gains.items() if row}
     if not gains:
         raise errors.InputError(
-            f"{judgements_path}: no query has a passage with a score above 0; give the "
-            "judgements of these queries"
+            f"{judgements_path}: no query has a passage with a score above 0; give one"
         )
     return RetrievalData(
         list(gains),
@@ -106,9 +105,6 @@ def read_texts(path: str, *, has_ids: bool = False) -> Iterator[Text]:
     """Yields the rows of a JSONL file, title before text, or the lines of another one.
 
     A file that `has_ids` has an id in each row; another file than JSONL is then TSV.
-
-    Raises:
-        InputError: the file cannot be read, or a row has no text or no id.
     """
     is_jsonl = text_rows.is_jsonl(path)
     if not is_jsonl and not has_ids:
@@ -129,8 +125,7 @@ def read_texts(path: str, *, has_ids: bool = False) -> Iterator[Text]:
                 continue
         raise errors.InputError(
             f"{path}:{line}: {json.dumps(row, ensure_ascii=False):.60} has no id or no "
-            'text; write {"_id": "...", "title": "...", "text": "..."}'
-            + (", or id and text with one tab between" if has_ids else "")
+            'text; write {"_id": "...", "text": "..."}, or id, tab, text'
         )
 
 
@@ -154,3 +149,29 @@ def _count_left_out(path: str, which: str, lines: Sequence[int]) -> None:
     if lines:
         count = wording.count(len(lines), "row")
         print(f"{path}: left out {count} {which}, the first in line {lines[0]}")
+
+
+def read_rows(
+    path: str, layout: tables.Layout, *, tfds: str = "", data_dir: str | None = None
+) -> tables.Table:
+    """The table of a file, or of the split `path` of a data set."""
+    options: dict[str, Any] = {"labels_required": False, "allow_empty_text": False}
+    if tfds:
+        return tables.read_tfds(tfds, path, layout, data_dir=data_dir, **options)
+    return tables.read_table(path, layout, **options)
+
+
+def kind_of(table: tables.Table, *, has_teacher: bool = False) -> str:
+    """The kind of the rows, by their columns; ValueError for texts with nothing."""
+    if table.choices is not None:
+        return TRIPLETS
+    if table.text_b is not None:
+        return PAIRS if table.labels is None else SCORED
+    if table.labels is None and has_teacher:
+        return TEXTS
+    if table.labels is None:
+        raise errors.InputError(
+            f"{table.path}: rows of one text need a label; pass --label_column, "
+            "--text_b_column for pairs, or --teacher"
+        )
+    return LABELLED

@@ -16,9 +16,8 @@ _DEPTH = 10
 def pair_scores(labels: np.ndarray, cosines: np.ndarray) -> dict[str, float]:
     """Scores of cosines [N] that separate pairs of label 1 from pairs of label 0.
 
-    Definitions are those of sentence-transformers' BinaryClassificationEvaluator. A
-    threshold is halfway between two neighbouring cosines, above all or the lowest, and
-    pairs from it on have the prediction 1. Of equally good ones the highest is taken.
+    As sentence-transformers' BinaryClassificationEvaluator, with thresholds halfway
+    between neighbouring cosines, above all or the lowest; the highest of equally good.
     """
     cosines = np.asarray(cosines, np.float64)
     order = np.argsort(-cosines)
@@ -46,9 +45,8 @@ def retrieval_scores(
 ) -> dict[str, float]:
     """Means over queries of scores of ranked passages.
 
-    Definitions are those of sentence-transformers' InformationRetrievalEvaluator, with
-    gains as in trec_eval's NDCG: a passage adds its gain / log2(rank + 1). The average
-    precision of a query is over min(100, its relevant passages).
+    As sentence-transformers' InformationRetrievalEvaluator, with gains as in
+    trec_eval's NDCG. The average precision is over min(100, relevant passages).
 
     Args:
         ranked: int [Q, R], the best passages first; RANKED or the whole corpus.
@@ -80,10 +78,9 @@ def nearest_label_accuracy(
     test_vectors: np.ndarray | None = None,
     test_labels: np.ndarray | None = None,
 ) -> float:
-    """Share of texts with the label of the text nearest to them.
+    """Share of texts with the label of the nearest text, by vectors of length 1.
 
-    Without test vectors, float [M, W], each row of the vectors [N, W] is predicted from
-    all others. Vectors have the length 1.
+    Without test vectors [M, W], those [N, W] are each predicted from all others.
     """
     left_out = None
     if test_vectors is None:
@@ -144,11 +141,8 @@ def few_labels(
     models get the same texts. Vectors have the length 1.
 
     Returns:
-        "mean" and sample "deviation" over draws, 2 or more, of "logistic_regression"
-        and of "nearest_label", which takes the label of the nearest text.
-
-    Raises:
-        ValueError: a class has fewer texts.
+        "mean" and sample "deviation" over draws of "logistic_regression" and of
+        "nearest_label".
     """
     classes, ids, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     if sizes.min() < num_labelled:

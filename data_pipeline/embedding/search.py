@@ -27,8 +27,7 @@ def nearest(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the vectors of a corpus with the highest products, the highest first.
 
-    Products of unit vectors are cosines. Of equal products the lower index comes first.
-    A corpus of blocks is read once, and one block of it is in memory at a time.
+    Of equal products the lower index comes first. A corpus of blocks is read once.
 
     Args:
         queries: float32 [Q, W].
@@ -84,8 +83,7 @@ def _check(name: str, vectors: np.ndarray, first: int, width: int) -> None:
 def _candidates(products: np.ndarray, best: np.ndarray, first: int) -> np.ndarray:
     """Sort keys of the products [Q, B] that are above the lowest of the best.
 
-    They are uint64 [Q, at most B], padded with 0. After the first blocks they are few,
-    so that most of the time goes to the products of matrices.
+    They are uint64 [Q, at most B], padded with 0, and few after the first blocks.
     """
     _, lowest = _decode(best.min(axis=1, keepdims=True))
     # A key of 0 has the product NaN, and no product is at most NaN.

@@ -9,10 +9,10 @@ import numpy as np
 from contract import errors, features, outcomes
 from data_pipeline.batches import batching, packing, splits
 from data_pipeline.classification import encoding, label_checks, tables
-from data_pipeline.embedding import corpora, distinct, label_groups, rows
-from data_pipeline.text import base, unknown_words
+from data_pipeline.embedding import batch_orders, corpora
+from data_pipeline.text import base
 
-_PROBLEM_TYPES = {rows.SCORED: "regression", rows.LABELLED: "classification"}
+_PROBLEM_TYPES = {corpora.SCORED: "regression", corpora.LABELLED: "classification"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,9 +25,6 @@ class _Split(splits.Split):
             lengths=self.packed.lengths,
             length_unit="tokens of the longest text of a row",
             cut=self.packed.num_truncated,
-            cut_means="cut to --max_seq_length",
-            labels={},
-            labels_title="Labels",
         )
 
 
@@ -47,10 +44,8 @@ class TextSplit(_Split):
     @property
     def is_binary(self) -> bool:
         """True for pairs with the scores 0 and 1, of which 1 belong together."""
-        return self.kind == rows.SCORED and [*np.unique(np.asarray(self.labels))] == [
-            0,
-            1,
-        ]
+        scores = np.unique(np.asarray(self.labels))
+        return self.kind == corpora.SCORED and {*scores} == {0, 1}
 
     def targets(self) -> dict[str, Any]:
         targets = {
@@ -67,10 +62,10 @@ class TextSplit(_Split):
     def examples(self) -> batching.Examples:
         """The rows as training/driver.py takes them; no batch has a text twice."""
         values = self.packed, self.names, self.digest, self.targets()
-        if self.kind in (rows.PAIRS, rows.TRIPLETS):
-            return distinct.DistinctExamples(*values)
+        if self.kind in (corpora.PAIRS, corpora.TRIPLETS):
+            return batch_orders.DistinctExamples(*values)
         if self.rows_per_label:
-            return label_groups.GroupedExamples(*values, self.rows_per_label)
+            return batch_orders.GroupedExamples(*values, self.rows_per_label)
         return batching.Examples(*values)
 
 
@@ -79,7 +74,7 @@ class RetrievalSplit(_Split):
     """Queries, then the passages among which they look for those that answer them."""
 
     data: corpora.RetrievalData
-    kind: ClassVar[str] = rows.RETRIEVAL
+    kind: ClassVar[str] = corpora.RETRIEVAL
     is_binary: ClassVar[bool] = False
     unit: ClassVar[str] = "texts"
 
@@ -101,10 +96,7 @@ def load_retrieval(
     *,
     prompts: tuple[str, str] = ("", ""),
 ) -> RetrievalSplit:
-    """The RetrievalSplit of files of corpus, queries and judgements, as corpora.read.
-
-    Arguments are those of `load`, and the two prompts are for queries and passages.
-    """
+    """As `load`, of the files of corpora.read; prompts are for queries and passages."""
     data = corpora.read(*paths)
     texts = [prompts[0] + text for text in data.queries]
     texts += [prompts[1] + text for text in data.passages]
@@ -136,19 +128,15 @@ def load(
         prompts: put before the first text of a row, and before the others.
         label_names: of labelled rows, where a split before had some.
         has_teacher: whether rows may be texts alone.
-
-    Raises:
-        ValueError: a score is no number, or a text has no token.
     """
-    kind = rows.kind_of(table, has_teacher=has_teacher)
+    kind = corpora.kind_of(table, has_teacher=has_teacher)
     if name != "test":
         table = label_checks.labelled(table, _PROBLEM_TYPES.get(kind, ""))
-    each = rows.texts_of(table)
+    each = table.texts()
     size = len(each[0])
-    if kind == rows.LABELLED and len(each) < 2:
+    if kind == corpora.LABELLED and len(each) < 2:
         raise errors.InputError(
-            f"{table.path}: has one row of text and label, and rows are compared with "
-            "one another; give two or more"
+            f"{table.path}: has one row, and rows are compared; give two or more"
         )
     before = prompts[:1] + prompts[1:] * (size - 1)
     texts = [p + text for row in each for p, text in zip(before, row, strict=True)]
@@ -161,13 +149,12 @@ def load(
     if not has_token.all():  # such as of format characters alone
         raise errors.InputError(
             f"{table.path}:{table.lines[int(np.argmin(has_token)) // size]}: a text "
-            "has no token, only characters that the tokenizer leaves out; correct the "
-            "row, or remove it"
+            "has no token for this tokenizer; remove the row"
         )
     labels: np.ndarray | None = None
-    if kind == rows.SCORED:
+    if kind == corpora.SCORED:
         labels = _scores(table)
-    elif kind == rows.LABELLED:
+    elif kind == corpora.LABELLED:
         names = [str(label) for label in table.labels or ()]
         label_names = (*label_names, *sorted({*names} - {*label_names}))
         places = {label: place for place, label in enumerate(label_names)}
@@ -180,7 +167,7 @@ def warn(splits: Mapping[str, TextSplit | RetrievalSplit]) -> None:
     """Prints what is odd in the labels and texts of a run."""
     read = {n: each.table for n, each in splits.items() if isinstance(each, TextSplit)}
     findings = label_checks.repeats(read)
-    if {each.kind for each in splits.values()} == {rows.LABELLED}:
+    if {each.kind for each in splits.values()} == {corpora.LABELLED}:
         findings = label_checks.inspect(read, "classification")
     for kind, text in findings:
         print(text if kind == "note" else f"warning: {text}")
@@ -189,8 +176,7 @@ def warn(splits: Mapping[str, TextSplit | RetrievalSplit]) -> None:
 def _pack(name, contents, texts, size, tokenizer, max_seq_length) -> packing.Packed:
     encode = encoding.Encoder(tokenizer, max_seq_length)
     packed = encoding.pack(f"tokenizing {name}: text", encode, texts)
-    counts = unknown_words.count(tokenizer, packed.tokens)
-    unknown = unknown_words.describe(name, tokenizer, counts)
+    unknown = tokenizer.describe_unknown(name, tokenizer.count_unknown(packed.tokens))
     print(
         f"{contents}, {packed.sequence_lengths.mean():.1f} tokens on average, "
         f"{packed.num_truncated} cut to {max_seq_length}{unknown}"
@@ -203,7 +189,6 @@ def _scores(table: tables.Table) -> np.ndarray:
         if not tables.is_number(label):
             raise errors.InputError(
                 f"{table.path}:{line}: score {label!r:.40} is not a finite number; "
-                "correct it, name the column with --label_column, or pass "
-                "--label_column= for pairs that belong together and have no scores"
+                "correct it, or --label_column, which may be empty for pairs alone"
             )
     return np.array(table.labels, np.float32)

@@ -6,16 +6,15 @@ tokenized in chunks, which are cut into pools, and these into batches by length.
 """
 
 import dataclasses
-import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from contract import errors, features
-from data_pipeline.batches import batching, packing, padding
+from data_pipeline.batches import batching, packing
 from data_pipeline.tables import text_rows
-from data_pipeline.text import base, unknown_words
+from data_pipeline.text import base
 
 SEPARATOR = " ||| "
 # Lines and characters tokenized at a time: enough to keep the operations busy and to
@@ -32,7 +31,7 @@ class Size:
     num_lines: int  # blank ones included
     num_tokens: int  # of all lines after cutting, with [CLS] and [SEP]
     num_truncated: int  # lines that are cut to the length limit
-    unknown: tuple[int, int] = (0, 0)  # as unknown_words.count
+    unknown: tuple[int, int] = (0, 0)  # as Tokenizer.count_unknown
     # All lines, or none where they are many.
     chunks: tuple[packing.Packed, ...] = dataclasses.field(default=(), compare=False)
 
@@ -55,20 +54,20 @@ class TextLines:
 
     def measure(self) -> Size:
         """Reads the file once; ValueError without lines, or for an empty one."""
-        num_lines = num_tokens = num_truncated = num_bytes = 0
-        num_unknown = num_words = 0
+        num_bytes, totals = 0, np.zeros(5, np.int64)
         chunks: list[packing.Packed] = []
         for packed in self._chunks():
             num_bytes += packed.tokens.nbytes
             chunks = [*chunks, packed] if num_bytes <= _KEPT_BYTES else []
-            num_lines += len(packed)
-            num_tokens += len(packed.tokens)
-            num_truncated += packed.num_truncated
-            unknown, words = unknown_words.count(self.tokenizer, packed.tokens)
-            num_unknown, num_words = num_unknown + unknown, num_words + words
-        unknown_of_words = num_unknown, num_words
+            unknown = self.tokenizer.count_unknown(packed.tokens)
+            totals += len(packed), len(packed.tokens), packed.num_truncated, *unknown
+        num_lines, num_tokens, num_truncated, num_unknown, num_words = totals.tolist()
         return Size(
-            num_lines, num_tokens, num_truncated, unknown_of_words, tuple(chunks)
+            num_lines,
+            num_tokens,
+            num_truncated,
+            (num_unknown, num_words),
+            tuple(chunks),
         )
 
     def batches(
@@ -93,41 +92,29 @@ class TextLines:
             token is a row of characters, input_ids are [B, S, C].
         """
 
-        def pools():
+        def padded():
             first_line = self.part.first_line
             for packed in chunks or self._chunks():
                 for rows in _cut(packed.splits, max_tokens):
-                    yield _pool(packed, rows, first_line, batch_size, by_length)
+                    pool = _pool(packed.splits, rows, batch_size, by_length)
+                    for indices, is_filling in zip(*pool, strict=True):
+                        # No network takes inputs [B, 0].
+                        longest = packed.lengths[indices].max(initial=1)
+                        grids = packing.gather(packed, indices, pad_to or longest)
+                        numbers = np.where(is_filling, -1, first_line + indices)
+                        yield {**grids, features.UNIQUE_IDS: numbers}
                 first_line += len(packed)
 
-        def padded(tokens, splits, first_lengths, order, unique_ids):
-            texts = tf.RaggedTensor.from_row_splits(tokens, splits)
-
-            def gather(indices, ids):
-                chosen = tf.gather(texts, indices), tf.gather(first_lengths, indices)
-                grids = packing.pad(*chosen, pad_to)
-                if not self._has_frame:
-                    grids = padding.at_least_one_column(grids)
-                return {**grids, features.UNIQUE_IDS: ids}
-
-            rows = tf.data.Dataset.from_tensor_slices((order, unique_ids))
-            return rows.map(gather)
-
-        vector, matrix = [None], [None, batch_size]
-        shape = self.tokenizer.token_shape
-        signature = (
-            tf.TensorSpec([None, *shape], tf.int16 if shape else tf.int32),
-            tf.TensorSpec(vector, tf.int64),
-            tf.TensorSpec(vector, tf.int32),
-            tf.TensorSpec(matrix, tf.int32),
-            tf.TensorSpec(matrix, tf.int64),
-        )
-        dataset = tf.data.Dataset.from_generator(pools, output_signature=signature)
-        return dataset.flat_map(padded).prefetch(2)
-
-    @property
-    def _has_frame(self) -> bool:
-        return self.tokenizer.start_id is not None
+        grid = tf.TensorSpec([batch_size, pad_to], features.INTEGER)
+        ids_shape = [batch_size, pad_to, *self.tokenizer.token_shape]
+        signature = {
+            features.INPUT_IDS: tf.TensorSpec(ids_shape, features.INTEGER),
+            features.INPUT_MASK: grid,
+            features.SEGMENT_IDS: grid,
+            features.UNIQUE_IDS: tf.TensorSpec([batch_size], tf.int64),
+        }
+        dataset = tf.data.Dataset.from_generator(padded, output_signature=signature)
+        return dataset.prefetch(2)
 
     def _texts(self):
         """Yields number, line and its two texts."""
@@ -139,12 +126,11 @@ class TextLines:
                     f"{self.path}:{number}: is a pair of texts, and type_vocab_size is "
                     "1, so the network has one segment; give a text a line"
                 )
-            if texts[1] and not self._has_frame:
+            if texts[1] and self.tokenizer.start_id is None:
                 raise errors.InputError(
                     f"{self.path}:{number}: is a pair of texts, A{SEPARATOR}B, and the "
-                    "vocabulary has no special tokens to stand around them, as a GPT "
-                    "has none before it is fine-tuned; give a text a line, or the "
-                    "--output_dir of a run of run_classifier.py"
+                    "vocabulary has no special tokens; give a text a line, or a "
+                    "fine-tuned GPT"
                 )
             yield number, line, texts
         if not number:
@@ -171,8 +157,7 @@ class TextLines:
         if self.needs_tokens and len(empty):
             raise errors.InputError(
                 f"{self.path}:{last - len(chunk) + 1 + empty[0]}: has no token, and so "
-                "no vector of its text: the vocabulary has no special tokens to stand "
-                "around it; remove the line, or leave out --pooling"
+                "no vector of its text; remove the line, or leave out --pooling"
             )
         return packed
 
@@ -189,42 +174,19 @@ def split(line: str) -> tuple[str, str]:
 
 
 def pack(
-    pairs: list[tuple[str, str]],
-    tokenizer: base.Tokenizer,
-    max_seq_length: int,
+    pairs: list[tuple[str, str]], tokenizer: base.Tokenizer, max_seq_length: int
 ) -> packing.Packed:
     """[CLS] A [SEP], or [CLS] A [SEP] B [SEP] where B has a token; or A alone."""
-    pack_ids = functools.partial(
-        packing.pack,
-        special=tokenizer,
-        max_seq_length=max_seq_length,
-    )
-    if tokenizer.start_id is None:
-        ids = tokenizer.tokenize([text for text, _ in pairs])
-        return _counted(pack_ids(ids, None), ids.row_lengths().numpy(), max_seq_length)
     ids_a, ids_b = map(tokenizer.tokenize, zip(*pairs, strict=True))
-    length_b = ids_b.row_lengths().numpy()
-    is_pair = length_b > 0
+    is_pair = ids_b.row_lengths().numpy() > 0
     single, paired = np.flatnonzero(~is_pair), np.flatnonzero(is_pair)
-    packed_ids = [
-        pack_ids(tf.gather(ids_a, single), None),
-        pack_ids(tf.gather(ids_a, paired), tf.gather(ids_b, paired)),
-    ]
-    tokens, first_lengths = (
-        tf.concat(both, axis=0) for both in zip(*packed_ids, strict=True)
-    )
+    limits = {"special": tokenizer, "max_seq_length": max_seq_length}
+    parts = [packing.pack_ids(tf.gather(ids_a, single), None, **limits)]
+    if len(paired):
+        both = tf.gather(ids_a, paired), tf.gather(ids_b, paired)
+        parts.append(packing.pack_ids(*both, **limits))
     back = np.argsort(np.concatenate([single, paired]))
-    in_order = tf.gather(tokens, back), tf.gather(first_lengths, back)
-    counts = ids_a.row_lengths().numpy() + length_b + 2
-    counts += is_pair * len(tokenizer.delimiter_ids)
-    return _counted(in_order, counts, max_seq_length)
-
-
-def _counted(packed_ids, counts, max_seq_length):
-    """`packing.unpad`, with how many of so many tokens are more than the limit."""
-    num_truncated = int(np.sum(counts > max_seq_length))
-    packed = packing.unpad(*packed_ids)
-    return dataclasses.replace(packed, num_truncated=num_truncated)
+    return packing.take(packing.concatenate(parts), back)
 
 
 def _cut(splits: np.ndarray, max_tokens: int) -> Iterator[slice]:
@@ -237,16 +199,23 @@ def _cut(splits: np.ndarray, max_tokens: int) -> Iterator[slice]:
         start = end
 
 
-def _pool(packed, rows, first_line, batch_size, by_length):
-    """Some rows of a chunk as in Packed; int32 rows and int64 lines [steps, B]."""
-    splits = packed.splits[rows.start : rows.stop + 1]
-    tokens = packed.tokens[splits[0] : splits[-1]]
-    lengths = np.diff(splits) if by_length else np.zeros(len(splits) - 1)
-    order = batching.evaluation_order(lengths, batch_size).ravel()
+def _pool(splits, rows, batch_size, by_length):
+    """Rows of a pool in batches, int64 [steps, B], and which are filling, bool."""
+    lengths = np.diff(splits[rows.start : rows.stop + 1])
+    order = batching.evaluation_order(lengths if by_length else 0 * lengths, batch_size)
     # Filling repeats the shortest row, where it costs least.
-    order = np.roll(order, np.sum(order < 0)).reshape(-1, batch_size)
+    order = np.roll(order.ravel(), np.sum(order < 0)).reshape(-1, batch_size)
     is_filling = order < 0
-    lines = first_line + rows.start + order.astype(np.int64)
-    unique_ids = np.where(is_filling, -1, lines)
     order = np.where(is_filling, order[~is_filling][0], order)
-    return tokens, splits - splits[0], packed.first_lengths[rows], order, unique_ids
+    return rows.start + order.astype(np.int64), is_filling
+
+
+def speller(vocab: Sequence[str]) -> Callable[[dict[str, tf.Tensor]], tf.Tensor]:
+    """A function of features to their tokens, string [B, S]; "" where none is."""
+
+    def spell(batch):
+        with tf.device("CPU:0"):
+            tokens = tf.gather(tf.constant(vocab), batch[features.INPUT_IDS])
+            return tf.where(batch[features.INPUT_MASK] > 0, tokens, "")
+
+    return spell

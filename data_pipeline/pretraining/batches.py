@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, wording
-from data_pipeline.batches import padding
+from data_pipeline.batches import packing
 from data_pipeline.pretraining import masking, metadata, shuffling, source
 from data_pipeline.text import base
 
@@ -61,7 +61,7 @@ class RecordSets(source.PretrainingData):
     def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
         read = shuffling.numbers_of(self.train.counts)
         (batch,) = _in_order(read, self.train, batch_size, seed, step).take(1)
-        begins = padding.row_splits(self.train.counts)
+        begins = packing.row_splits(self.train.counts)
         files = np.searchsorted(begins, batch, side="right") - 1
         numbers = batch.numpy() - begins[files]
         return [
@@ -92,6 +92,9 @@ class RecordSets(source.PretrainingData):
         rows = source.rows_of_host(batch_size, context)
         if not self.held_out.is_masked:
             batches = _filled_batches(self.held_out, records, rows, batch_size)
+            batches = self._with_noise(
+                self.held_out, batches, rows, batch_size, EVALUATION_SEED, 0
+            )
             return batches.take(num_batches or -1)
         count = num_batches or self.num_evaluation_batches(batch_size, None)
         records = records.repeat().batch(batch_size, drop_remainder=True).take(count)
@@ -120,7 +123,7 @@ class RecordSets(source.PretrainingData):
     def explain(self, error: Exception) -> str | None:
         """Names the damaged file, which TensorFlow does not; reads the files again."""
         for records in dict.fromkeys((self.train, self.held_out)):
-            if damage := _explain(error, records):
+            if damage := records.explain(error):
                 return damage
         return None
 
@@ -131,8 +134,7 @@ class RecordSets(source.PretrainingData):
         if masks and hide is None:
             raise errors.InputError(
                 f"the records of {wording.first_of(records.files, 1)} hold unmasked "
-                "text, which is masked while training; give the --vocab_file they were "
-                "made with"
+                "text, which is masked while training; give their --vocab_file"
             )
         parse = records.parse_checked
         dataset = dataset.map(lambda batch: parse(batch[rows]), num_parallel_calls=1)
@@ -155,7 +157,12 @@ class RecordSets(source.PretrainingData):
                 return batch | {features.GENERATOR_DRAWS: draws[rows]}
 
             dataset = dataset.enumerate(start_step).map(draw, num_parallel_calls=1)
-        return dataset.prefetch(2)
+        dataset = dataset.prefetch(2)
+        return self._with_noise(records, dataset, rows, batch_size, seed, start_step)
+
+    def _with_noise(self, records, batches, rows, batch_size, seed, start_step):
+        """These rows of batches of the records: for subclasses, here without noise."""
+        return batches
 
 
 def _in_order(read, records, batch_size, seed, start_step):
@@ -176,17 +183,6 @@ def _filled_batches(records, dataset, rows, batch_size):
         return parsed | {features.INPUT_MASK: parsed[features.INPUT_MASK] * is_real}
 
     return dataset.batch(batch_size).map(fill, num_parallel_calls=1).prefetch(2)
-
-
-def _explain(error, records):
-    if not isinstance(error, tf.errors.OpError | UnicodeDecodeError):
-        return None
-    if isinstance(error, tf.errors.NotFoundError):
-        gone = [file for file in records.files if not tf.io.gfile.exists(file)]
-        return f"{gone[0]}: is not there any more; {metadata.AGAIN}" if gone else None
-    if not metadata.is_of_a_record(error, records.spec):
-        return None  # of the network, say
-    return next(filter(None, map(records.find_damage, records.files)), None)
 
 
 def _mask(records, mask, step, batch):
@@ -254,15 +250,13 @@ def load(
     if train.has_masks and held_out.has_masks:
         if has_mask_flags:
             raise errors.InputError(
-                "--masking, --masked_lm_prob and --mask_proportions are for records "
-                f"not masked yet, but those of {train.files[0]} are; leave the flags "
-                "out, or make records with create_pretraining_data.py --masking=none"
+                f"the records of {train.files[0]} are masked already; leave out "
+                "--masking, --masked_lm_prob and --mask_proportions"
             )
         return RecordSets(train, held_out, None)
     if tokenizer is None:
         raise errors.InputError(
-            "the records are not masked, and masking them needs the vocabulary; set "
-            "--vocab_file to the one they were made with"
+            "the records are not masked yet; set --vocab_file to theirs to mask them"
         )
     vocab = masking.MaskingVocab.from_tokenizer(tokenizer)
     if rule.kind == "whole_word":

@@ -34,8 +34,7 @@ def check(tokenizer: base.Tokenizer, top_k: int) -> None:
     if tokenizer.mask_id is None:
         raise errors.InputError(
             f"the vocabulary of {tokenizer.vocab_size} tokens has no "
-            f"{tokenizer.mask_token}, which stands for what is to be filled in; give "
-            "the vocabulary of the checkpoint"
+            f"{tokenizer.mask_token} to fill in; give the vocabulary of the checkpoint"
         )
     if top_k > tokenizer.vocab_size:
         raise errors.InputError(
@@ -153,11 +152,10 @@ def _filled(clozes, words, tokenizer):
     after = tf.strings.substr(texts, ends, tf.strings.length(texts) - ends)
     if tokenizer.mask_takes_space:
         before = tf.strings.regex_replace(before, f"{_SPACES}$", "")
-    around = (
+    first, last = (
         tf.tile(side[:, tf.newaxis], [1, tf.shape(words)[1]])
         for side in (before, after)
     )
-    first, last = around
     filled = tf.strings.join([first, words, last])
     if tokenizer.mask_takes_space:
         filled = tf.strings.regex_replace(filled, "^ ", "")

@@ -61,9 +61,8 @@ class MaskingVocab:
         if tokenizer.mask_id is None:
             raise errors.InputError(
                 f"the vocabulary of {tokenizer.vocab_size} tokens lacks "
-                f"{tokenizer.mask_token}; give the one of a pretrained model, make one "
-                "with build_vocab.py, or set --objective=left_to_right, which hides "
-                "nothing"
+                f"{tokenizer.mask_token}; give that of a pretrained model, make one by "
+                "build_vocab.py, or set --objective=left_to_right"
             )
         return cls(
             tokenizer.cls_id,
@@ -81,9 +80,8 @@ def warn_of_characters(ids: np.ndarray, tokenizer: Any) -> None:
     share = np.sum(np.array(is_chinese)[ids]) / max(len(ids), 1)
     if share > _MANY_CHARACTERS:
         logging.warning(
-            "--masking=whole_word: %.0f %% of the tokens are Chinese characters, and "
-            "each is a word by itself; separate words by spaces and set "
-            "create_pretraining_data.py --segmented_words",
+            "--masking=whole_word: %.0f %% of the tokens are Chinese characters, each a"
+            " word; separate words, set create_pretraining_data.py --segmented_words",
             100 * share,
         )
 

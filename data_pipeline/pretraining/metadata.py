@@ -12,7 +12,6 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from google.protobuf import message as protobuf
 
@@ -94,9 +93,8 @@ def read(records_file: str) -> Metadata | None:
             return Metadata(**json_files.parse(file.read()))
     except (ValueError, TypeError) as error:
         raise errors.InputError(
-            f"{path}: cannot be read ({error}); it is written by "
-            "create_pretraining_data.py: make the records again, or delete it to read "
-            "the records without a check"
+            f"{path}: cannot be read ({error}); make the records again, or delete it "
+            "to read them without a check"
         ) from error
 
 
@@ -108,11 +106,6 @@ PROBED_RECORDS = 100
 _LENGTH = struct.Struct("<Q")
 _FRAME_BYTES = 8 + 4 + 4
 _BLOCK_BYTES = 1 << 22
-# Records that `find_damage` parses at a time.
-_SCANNED_RECORDS = 1024
-# How TensorFlow begins on a record that is no tf.train.Example; its bytes follow.
-_NO_EXAMPLE = "Could not parse example input"
-OUT_OF_RANGE = "a feature of a record is out of range"
 AGAIN = "copy the file again, or make it again"
 # What TensorFlow writes before and after the message of a kernel.
 _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
@@ -163,10 +156,13 @@ def describe(file: str) -> Contents:
             return _from_metadata(file, size, recorded)
         return _from_records(file, size)
     except tf.errors.OpError as error:
-        raise errors.InputError(f"{file}: cannot be read ({_reason(error)})") from error
+        raise errors.InputError(
+            f"{file}: cannot be read ({reason_of(error)})"
+        ) from error
 
 
-def _reason(error):
+def reason_of(error: tf.errors.OpError) -> str:
+    """The message of a kernel, on one line."""
     return " ".join(_WRAPPING.sub("", error.message).split())
 
 
@@ -174,25 +170,21 @@ def _from_metadata(file, size, recorded):
     if size != recorded.num_bytes:
         raise errors.InputError(
             f"{file}: has {size} bytes, but {file}{SUFFIX} says "
-            f"{recorded.num_bytes}; it is truncated or was changed: copy both files "
-            "again, or make them again with create_pretraining_data.py"
+            f"{recorded.num_bytes}; copy both files again, or make them again"
         )
     return Contents(file, recorded.num_instances, vars(recorded))
 
 
 def _from_records(file, size):
     if not size:
-        raise errors.InputError(
-            f"{file}: is empty, there is no record in it; leave it out, or make it "
-            "again with create_pretraining_data.py"
-        )
+        raise errors.InputError(f"{file}: is empty; leave it out, or make it again")
     records = tf.data.TFRecordDataset(file)
     try:
         next(iter(records), None)
     except tf.errors.DataLossError as error:
         raise errors.InputError(
-            f"{file}: is no TFRecord file, or its first record is damaged; give "
-            "uncompressed files of create_pretraining_data.py, or copy it again"
+            f"{file}: is no TFRecord file, or its first record is damaged; give files "
+            "of create_pretraining_data.py, uncompressed, or copy it again"
         ) from error
     count = count_records(file, size)
     probed = [
@@ -255,7 +247,7 @@ def _measure(serialized, where):
         if len(values) != length:
             raise errors.InputError(
                 f"{where} has {len(values)} values of {name} where there should be "
-                f"{length}; make the file again with create_pretraining_data.py"
+                f"{length}; make the file again"
             )
     return tokens, predictions, layout
 
@@ -276,9 +268,7 @@ def count_records(file: str, size: int) -> int:
             if following > size:
                 raise errors.InputError(
                     f"{file}: record {count}, which begins at byte {position}, goes "
-                    f"beyond the end of the file at byte {size}; it is truncated or "
-                    "damaged: copy it again, or make it again with "
-                    "create_pretraining_data.py"
+                    f"beyond the end of the file at byte {size}; {AGAIN}"
                 )
             position = following
             count += 1
@@ -300,45 +290,3 @@ def spec(max_seq_length, max_predictions_per_seq, layout=ORIGINAL):
         parsed |= dict.fromkeys(_INTEGER_PREDICTIONS, integers)
         parsed[features.MASKED_LM_WEIGHTS] = weights
     return parsed
-
-
-def is_of_a_record(error, names):
-    """Whether reading or parsing (features of these names) may have raised an error.
-
-    A UnicodeDecodeError, too: Python decodes messages, which quote damaged records.
-    """
-    if isinstance(error, tf.errors.InvalidArgumentError):
-        quoted = [f"{word}: {name}" for word in ("Key", "Feature") for name in names]
-        parts = (_NO_EXAMPLE, OUT_OF_RANGE, *quoted)
-        return any(text in error.message for text in parts)
-    return isinstance(error, tf.errors.DataLossError | UnicodeDecodeError)
-
-
-def find_damage(file, parse, limits, count=-1):
-    """Parses records of a file, string [N] at a time; returns the damage or None.
-
-    `limits` has the first integer that is too large, by feature; `count` is the number
-    of records, -1 for all.
-    """
-    # No parallel calls: the first error is then that of the first bad record.
-    records = tf.data.TFRecordDataset(file).take(count).batch(_SCANNED_RECORDS)
-    number = 0
-    try:
-        for parsed in records.map(parse).as_numpy_iterator():
-            for name, limit in limits.items():
-                values = parsed[name].reshape(len(parsed[name]), -1)
-                for row, column in np.argwhere((values < 0) | (values >= limit)):
-                    return (
-                        f"{file}: record {number + row} has {name}="
-                        f"{values[row, column]}, not 0 to {limit - 1}; give the config "
-                        f"and vocabulary that it was made for, or make it again"
-                    )
-            number += _SCANNED_RECORDS
-    except (tf.errors.OpError, UnicodeDecodeError) as error:
-        reason = "one is no tf.train.Example"
-        if isinstance(error, tf.errors.OpError) and _NO_EXAMPLE not in error.message:
-            reason = _reason(error)
-        last = number + _SCANNED_RECORDS - 1
-        text = f"damaged between records {number} and {last} ({reason})"
-        return f"{file}: {text}; {AGAIN}"
-    return None

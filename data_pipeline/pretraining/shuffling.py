@@ -8,7 +8,7 @@ without opening them.
 import numpy as np
 import tensorflow as tf
 
-from data_pipeline.batches import padding
+from data_pipeline.batches import packing
 
 # Files read at the same time; the original's number of parallel readers.
 GROUP_FILES = 4
@@ -30,7 +30,7 @@ def records_of(files):
 
 def numbers_of(counts):
     """For `windows`: record numbers from 0, int64, across files; opens none of them."""
-    begins = tf.constant(padding.row_splits(counts))
+    begins = tf.constant(packing.row_splits(counts))
 
     def number(index):
         return tf.data.Dataset.range(begins[index], begins[index + 1])

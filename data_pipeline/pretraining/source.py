@@ -17,6 +17,10 @@ from data_pipeline.pretraining import metadata
 from data_pipeline.tables import file_patterns
 
 ONE_HOST = tf.distribute.InputContext()
+_SCANNED_RECORDS = 1024  # parsed at a time by `find_damage`
+# How TensorFlow begins on a record that is no tf.train.Example; its bytes follow.
+_NO_EXAMPLE = "Could not parse example input"
+_OUT_OF_RANGE = "a feature of a record is out of range"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +161,7 @@ class RecordSource:
             for name, limit in self.limits.items()
         ]
         is_right = tf.logical_not(tf.reduce_any(tf.stack(is_wrong)))
-        check = tf.debugging.Assert(is_right, [metadata.OUT_OF_RANGE])
+        check = tf.debugging.Assert(is_right, [_OUT_OF_RANGE])
         with tf.control_dependencies([check]):
             return {
                 name: tf.identity(value)
@@ -166,9 +170,51 @@ class RecordSource:
                 for name, value in parsed.items()
             }
 
+    def explain(self, error: Exception) -> str | None:
+        """The damage that reading raised an error for; reads the files again."""
+        if isinstance(error, tf.errors.NotFoundError):
+            gone = [file for file in self.files if not tf.io.gfile.exists(file)]
+            return (
+                f"{gone[0]}: is not there any more; {metadata.AGAIN}" if gone else None
+            )
+        # Python decodes messages, which quote damaged records.
+        is_of_records = isinstance(error, tf.errors.DataLossError | UnicodeDecodeError)
+        if isinstance(error, tf.errors.InvalidArgumentError):
+            parts = [
+                f"{word}: {name}" for word in ("Key", "Feature") for name in self.spec
+            ]
+            parts += [_NO_EXAMPLE, _OUT_OF_RANGE]
+            is_of_records = any(part in error.message for part in parts)
+        if not is_of_records:
+            return None  # of the network, say
+        return next(filter(None, map(self.find_damage, self.files)), None)
+
     def find_damage(self, file: str, count: int = -1) -> str | None:
-        """As metadata.find_damage."""
-        return metadata.find_damage(file, self.parse, self.limits, count)
+        """Parses records of a file, -1 for all; returns the damage or None."""
+        # No parallel calls: the first error is then that of the first bad record.
+        records = tf.data.TFRecordDataset(file).take(count).batch(_SCANNED_RECORDS)
+        number = 0
+        try:
+            for parsed in records.map(self.parse).as_numpy_iterator():
+                for name, limit in self.limits.items():
+                    values = parsed[name].reshape(len(parsed[name]), -1)
+                    for row, column in np.argwhere((values < 0) | (values >= limit)):
+                        return (
+                            f"{file}: record {number + row} has {name}="
+                            f"{values[row, column]}, not 0 to {limit - 1}; give the "
+                            "config and vocabulary of the records, or make them again"
+                        )
+                number += _SCANNED_RECORDS
+        except (tf.errors.OpError, UnicodeDecodeError) as error:
+            reason = "one is no tf.train.Example"
+            if (
+                isinstance(error, tf.errors.OpError)
+                and _NO_EXAMPLE not in error.message
+            ):
+                reason = metadata.reason_of(error)
+            text = f"records {number} and {number + _SCANNED_RECORDS - 1} ({reason})"
+            return f"{file}: damaged between {text}; {metadata.AGAIN}"
+        return None
 
 
 def find(spec: str, flag: str = "input_file") -> list[str]:
@@ -203,10 +249,9 @@ def check_records(
 
     Records without metadata are counted, for which their file is read once. The
     network's table has `vocab_size` rows, at most `spare_rows` more than the
-    vocabulary, and that of segments `type_vocab_size`, 0 for none. `vocab` is
-    Tokenizer.definition; where it or `do_lower_case` is None, it is not checked, and
-    records of any length will do where `max_seq_length` is. Not `is_masked` are records
-    that are read as they are, such as those left to right.
+    vocabulary, and that of segments `type_vocab_size`, 0 for none. Where `vocab`
+    (Tokenizer.definition), `do_lower_case` or `max_seq_length` is None, it is not
+    checked. Records that are not `is_masked` are read as they are, left to right, say.
 
     Raises:
         ValueError: something does not fit; names file, flag and both values.
@@ -218,9 +263,8 @@ def check_records(
     has_masks = max_predictions > 0
     if has_masks and not is_masked:
         raise errors.InputError(
-            "this --objective reads texts as they are, but the records of "
-            f"{first} are masked; make them with create_pretraining_data.py "
-            "--objective=left_to_right, or --masking=none"
+            f"this --objective reads texts as they are, but the records of {first} are "
+            "masked; make them again with --objective=left_to_right or --masking=none"
         )
     wanted = {"max_seq_length": max_seq_length, "do_lower_case": do_lower_case}
     if has_masks:
@@ -237,7 +281,7 @@ def check_records(
     if not sum(counts):
         raise errors.InputError(
             f"--{flag}: there is no record in {wording.first_of(files, 1)}; make "
-            "them again with create_pretraining_data.py from more text"
+            "records of more text"
         )
     text_counts = {}
     for name in metadata.TEXT_COUNTS:
@@ -280,39 +324,34 @@ def _agreed(contents, flag):
             if value != first:
                 raise errors.InputError(
                     f"--{flag}: the records of {file} have {name}={first}, those of "
-                    f"{content.file} {name}={value}; give only files that were made "
-                    "with the same settings"
+                    f"{content.file} {name}={value}; give files of one setting"
                 )
     for content in contents:
         if content.layout != contents[0].layout:
+            first = contents[0]
             raise errors.InputError(
-                f"--{flag}: the records of {contents[0].file} have "
-                f"{contents[0].layout}, those of {content.file} {content.layout}; give "
-                "only files of one program"
+                f"--{flag}: the records of {first.file} have {first.layout}, those of "
+                f"{content.file} {content.layout}; give files of one program"
             )
     return shared
 
 
 def _check_vocabulary(contents, shared, vocab_size, spare_rows, vocab):
     """Refuses records whose ids mean other tokens than those of the run."""
-    if "vocab_size" in shared:
-        entries, file = shared["vocab_size"]
-        if not 0 <= vocab_size - entries <= spare_rows:
-            raise errors.InputError(
-                f"the records of {file} were made with a vocabulary of {entries} "
-                "entries, but the network (--pretrained or --bert_config_file) has "
-                f"vocab_size={vocab_size}; give the config that belongs to the "
-                "vocabulary, or make the records again"
-            )
-        digest, _ = shared["vocab_digest"]
-        own_digest = digest if vocab is None else metadata.vocab_digest(vocab)
-        if own_digest != digest:
-            raise errors.InputError(
-                f"the records of {file} were made with another vocabulary (digest "
-                f"{digest}, {entries} entries) than --vocab_file (digest "
-                f"{own_digest}); give the one they were made with, or make the records "
-                "again"
-            )
+    if "vocab_size" not in shared:
+        return
+    entries, file = shared["vocab_size"]
+    if not 0 <= vocab_size - entries <= spare_rows:
+        raise errors.InputError(
+            f"the records of {file} have a vocabulary of {entries}, and the network "
+            f"vocab_size={vocab_size}; give the --bert_config_file of the vocabulary"
+        )
+    digest, _ = shared["vocab_digest"]
+    if vocab is not None and (own := metadata.vocab_digest(vocab)) != digest:
+        raise errors.InputError(
+            f"the records of {file} were made with another vocabulary ({digest}) than "
+            f"--vocab_file ({own}); give theirs, or make the records again"
+        )
 
 
 def check_sentence_task(sources: Mapping[str, RecordSource]) -> None:
@@ -322,6 +361,5 @@ def check_sentence_task(sources: Mapping[str, RecordSource]) -> None:
         if source.sentence_task != first.sentence_task:
             raise errors.InputError(
                 f"--{flag} has records with sentence_task={source.sentence_task}, "
-                f"--input_file with {first.sentence_task}; give records that were made "
-                "with the same settings"
+                f"--input_file with {first.sentence_task}; give files of one setting"
             )

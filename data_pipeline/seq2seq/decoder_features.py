@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import batching, padding
+from data_pipeline.batches import batching, packing
 
 
 def append_eos(
@@ -33,7 +33,7 @@ def grids(
     lengths = tf.cast(with_eos.row_lengths(), tf.int32)[:, tf.newaxis]  # [B, 1]
     is_real = tf.range(tf.shape(labels)[1]) < lengths  # [B, T]
     return {
-        features.DECODER_INPUT_IDS: padding.shift_right(labels, is_real, tokens),
+        features.DECODER_INPUT_IDS: packing.shift_right(labels, is_real, tokens),
         features.DECODER_MASK: tf.cast(is_real, tf.int32),
         features.LABELS: labels,
     }

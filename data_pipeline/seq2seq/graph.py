@@ -1,4 +1,4 @@
-"""Sources to features, and ids of a decoder to texts, as TensorFlow operations.
+"""Ids of a decoder to texts, as TensorFlow operations.
 
 The same in training, in predictions and inside an exported SavedModel.
 """
@@ -8,25 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import packing
 from data_pipeline.text import wordpiece
-
-
-def pack(tokenizer: Any, sources: tf.Tensor, max_source_length: int) -> Any:
-    """[CLS] source [SEP] of texts [B]: results of packing.pack, and lengths uncut."""
-    ids = tokenizer.tokenize(sources)
-    tokens, lengths = packing.pack(
-        ids, None, special=tokenizer, max_seq_length=max_source_length
-    )
-    return tokens, lengths, ids.row_lengths() + 2
-
-
-def encode(
-    tokenizer: Any, sources: tf.Tensor, max_source_length: int
-) -> dict[str, tf.Tensor]:
-    """The encoder's features of texts [B]: int32 [B, S], S of the longest, cut."""
-    tokens, lengths, _ = pack(tokenizer, sources, max_source_length)
-    return packing.pad(tokens, lengths)
 
 
 def decode(tokenizer: Any, tokens: features.DecoderTokens, ids: tf.Tensor) -> tf.Tensor:

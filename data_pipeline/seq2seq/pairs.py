@@ -1,33 +1,27 @@
 """Sources and targets of tables, row by row: TSV, CSV and JSONL files of any size."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from contract import errors, wording
-from data_pipeline.tables import headers, table_columns, text_rows, usual_names
+from data_pipeline.tables import table_columns, text_rows
 
 SOURCE, TARGET = "source", "target"  # the roles of columns, in messages and flags
-_PAIRS = usual_names.SOURCES_AND_TARGETS
+_PAIRS = table_columns.USUAL_WRITTEN
 _USUAL = dict(zip((SOURCE, TARGET), zip(*_PAIRS, strict=True), strict=True))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Layout:
+class Layout(text_rows.Form):
     """Where sources and targets stand in a file.
 
-    A column is a header's name (JSONL: a key) or a number counted from 0, also as a
-    digit string. Columns that are not given are those with the names of a usual pair
-    or, where there is no usual name, the first two.
-
-    Where `has_header` is None, headers.is_header decides.
+    A column is a header's name (JSONL: a key) or a number from 0. Columns that are not
+    given have the names of a usual pair or, where there is none, are the first two.
     """
 
-    file_format: str = "auto"  # "tsv", "csv", "jsonl", or by the file's name
-    has_header: bool | None = None  # whether line 1 holds names; not for JSONL
-    delimiter: str | None = None  # as text_rows.file_rows has it, as well as `quote`
-    quote: str | None = None
     source: table_columns.Key | None = None
     target: table_columns.Key | None = None
 
@@ -51,52 +45,30 @@ class PairRows:
 
 
 def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
-    """Opens a file: local or remote, plain or gzip, as text_rows.file_rows reads it.
+    """Opens a file, as text_rows.file_rows reads it.
 
-    Without `targets_required`, all rows may lack a target, or have an empty one. A line
-    1 that may be a header or a pair raises ValueError.
+    Without `targets_required`, all rows may lack a target, or have an empty one.
     """
     path = str(path)
-    rows = text_rows.file_rows(
-        path,
-        layout.file_format,
-        delimiter=layout.delimiter,
-        quote=layout.quote,
-        skips_empty=True,
+    rows = text_rows.file_rows(path, layout, skips_empty=True)
+    names, head, rows = table_columns.take_header(
+        path, rows, functools.partial(_is_header, path, layout)
     )
-    line, first = next(rows, (0, None))
-    if first is None:
-        raise errors.InputError(
-            f"{path}: the file is empty; give it one pair of texts a row"
-        )
-    keyed = isinstance(first, dict)
-    has_header = False
-    if isinstance(first, list):
-        others = headers.next_rows(rows)
-        rows = itertools.chain(others, rows)
-        has_header = _is_header(path, layout, first, [row for _, row in others])
-    names = list(first) if keyed or has_header else []
-    columns = _columns(path, layout, names, len(first), keyed=keyed)
+    keyed = isinstance(head, dict)
+    columns = _columns(path, layout, names, len(head), keyed=keyed)
     keys = {
         role: table_columns.key(path, role, column, names, keyed=keyed)
         for role, column in columns.items()
-        if _is_there(column, names, first, needed=targets_required or role == SOURCE)
+        if _is_there(column, names, head, needed=targets_required or role == SOURCE)
     }
-    count = len(first)
-    if has_header:
-        line, first = next(rows, (0, None))
+    line, first = next(rows, (0, None))
     if first is None:
-        raise errors.InputError(
-            f"{path}: no rows but the header; give it one for each pair"
-        )
+        raise errors.InputError(f"{path}: no rows but a header; give one per pair")
     if targets_required and TARGET not in keys:
-        raise errors.InputError(
-            f"{path}: no column among {wording.listing(names)} has a usual name of "
-            "targets (target, answer, output, summary, ...); pass --target_column"
-            if len(first) > 1
-            else f"{path}:{line}: 1 column; source and target need one each: put a tab "
-            "between them (TSV), or say with --file_format how they are parted"
-        )
+        problem = f"{wording.listing(names)} leave open which column is the target; "
+        if len(first) == 1:
+            problem = f"line {line} has 1 column, not two with a tab between; "
+        raise errors.InputError(f"{path}: {problem}see --target_column, --file_format")
     if keys[SOURCE] == keys.get(TARGET):
         raise errors.InputError(
             f"{path}: source and target are both column {columns[SOURCE]!r}; give two "
@@ -107,7 +79,7 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
         without_targets = keys.pop(TARGET, None)
     return PairRows(
         path,
-        table_columns.summary(keys, names, count),
+        table_columns.summary(keys, names, len(head)),
         TARGET in keys,
         _pairs(path, itertools.chain([(line, first)], rows), keys, without_targets),
     )
@@ -130,14 +102,14 @@ def _is_header(
         role: places[role] if column is None else column
         for role, column in _stated_columns(layout, keyed=False).items()
     }
-    return headers.is_header(
+    return table_columns.is_header(
         path,
         first,
         others,
         has_header=layout.has_header,
         columns=columns,
         usual=_USUAL,
-        names=usual_names.choose(first, _PAIRS) or None,
+        names=table_columns.choose_usual(first, _PAIRS) or None,
     )
 
 
@@ -147,20 +119,20 @@ def _columns(
     """The columns of the layout, or the usual ones; the first row has `count`."""
     stated = _stated_columns(layout, keyed=keyed)
     chosen = {role: column for role, column in stated.items() if column is not None}
-    pair = usual_names.choose(names, _PAIRS)
+    pair = table_columns.choose_usual(names, _PAIRS)
     if pair and not chosen:
-        usual_names.check_unread(
+        table_columns.check_unread(
             path,
             names,
             pair,
-            (*zip(_USUAL[SOURCE], strict=True), *usual_names.TEXTS),
+            (*zip(_USUAL[SOURCE], strict=True), *table_columns.USUAL_TEXTS),
             "--source_column and --target_column",
         )
         return dict(zip(stated, pair, strict=True))
     usual = {
         role: first[0]
         for role in stated.keys() - chosen.keys()
-        if (first := usual_names.choose(names, zip(_USUAL[role])))
+        if (first := table_columns.choose_usual(names, zip(_USUAL[role])))
     }
     if usual:
         # A source is always needed: a name that is not there is reported as missing.
@@ -191,8 +163,7 @@ def _pairs(
         }
         if without_targets is not None and table_columns.cell(row, without_targets):
             raise errors.InputError(
-                f"{path}:{line}: has a target, and the first row has none; give all "
-                "rows one, or none"
+                f"{path}:{line}: has a target, and the first row none; give all or none"
             )
         yield Pair(line, texts[SOURCE], texts.get(TARGET))
 
@@ -205,8 +176,7 @@ def _text(place: str, row: Any, role: str, key: table_columns.Key) -> str:
         )
     if not isinstance(text, str):
         raise errors.InputError(
-            f"{place}: the {role} is {wording.listing([repr(text)])}, no string; "
-            "quote it"
+            f"{place}: the {role} is {text!r:.40}, no string; quote it"
         )
     if not text.strip():
         raise errors.InputError(

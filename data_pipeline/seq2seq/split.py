@@ -13,7 +13,7 @@ from contract import errors, features, outcomes
 from data_pipeline.batches import packing, splits
 from data_pipeline.seq2seq import decoder_features, graph
 from data_pipeline.seq2seq import pairs as text_pairs
-from data_pipeline.text import base, unknown_words
+from data_pipeline.text import base
 from terminal import progress
 
 # Rows tokenized at a time: enough to keep the operations busy, little to hold.
@@ -85,8 +85,8 @@ class PairSplit(splits.Split):
     def announcement(self, split: str, columns: str, tokenizer: base.Tokenizer) -> str:
         """A line on what was read: how much, how long, and what was cut or unknown."""
         sources, targets = (
-            unknown_words.describe(
-                f"{self.path}, {name}", tokenizer, unknown_words.count(tokenizer, ids)
+            tokenizer.describe_unknown(
+                f"{self.path}, {name}", tokenizer.count_unknown(ids)
             )
             for name, ids in (
                 ("sources", self.packed.tokens),
@@ -187,12 +187,11 @@ def _in_chunks(rows: text_pairs.PairRows) -> Iterator[list[text_pairs.Pair]]:
 
 def _encode(rows, pairs, tokenizer, tokens, limits, *, spells) -> _Chunk:
     sources = tf.constant([pair.source for pair in pairs], tf.string)
-    sequences, lengths, counts = graph.pack(
-        tokenizer, sources, limits.max_source_length
+    ids = tokenizer.tokenize(sources)
+    _refuse_empty(rows.path, pairs, ids.row_lengths().numpy(), text_pairs.SOURCE)
+    packed = packing.pack_ids(
+        ids, None, special=tokenizer, max_seq_length=limits.max_source_length
     )
-    _refuse_empty(rows.path, pairs, counts.numpy() - 2, text_pairs.SOURCE)
-    cut = int(np.sum(counts.numpy() > limits.max_source_length))
-    packed = dataclasses.replace(packing.unpad(sequences, lengths), num_truncated=cut)
     if not rows.has_targets:
         return _Chunk(packed, None, 0, [])
     texts = tf.constant([pair.target for pair in pairs], tf.string)

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, errors, features, file_names
-from data_pipeline.batches import padding
+from data_pipeline.batches import packing
 from data_pipeline.squad import alignment, files
 from data_pipeline.squad import windows as context_windows
 from data_pipeline.text import base, offsets
@@ -89,7 +89,7 @@ def lay_out(
     if tokenizer:
         places = _places(questions.contexts, windows, length, tokenizer)
     if windows.packed.tokens.ndim == 1:
-        input_ids = padding.grids(windows.packed, length)[features.INPUT_IDS]
+        input_ids = packing.grids(windows.packed, length)[features.INPUT_IDS]
     return Inputs(
         question_ids=questions.ids,
         contexts=[questions.contexts[index] for index in questions.context_index],

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import packing, padding, splits
+from data_pipeline.batches import packing, splits
 from data_pipeline.squad import choice
 from data_pipeline.squad import windows as context_windows
 from data_pipeline.text import base, normalization, offsets
@@ -75,7 +75,7 @@ def _cut(contexts, query, tokenizer, max_tokens, doc_stride):
         special=tokenizer,
         max_seq_length=max_tokens + packing.num_special(tokenizer, is_pair=True),
     )
-    padded = padding.at_least_one_column(packing.pad(tokens, first_lengths))
+    padded = packing.at_least_one_column(packing.pad(tokens, first_lengths))
     before = tf.range(tf.shape(padded[features.INPUT_IDS], tf.int64)[1])
     before -= tf.cast(first_lengths, tf.int64)[:, tf.newaxis]  # [N, S]
     token_index = starts[:, tf.newaxis] + before

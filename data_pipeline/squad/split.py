@@ -11,7 +11,7 @@ from contract import errors, features, file_names, outcomes
 from data_pipeline.batches import splits, tf_records
 from data_pipeline.squad import files
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import base, unknown_words
+from data_pipeline.text import base
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +69,8 @@ def load(
             f"{questions.path}: no context has a token that the model reads; check "
             "that it holds text"
         )
-    counts = unknown_words.count(tokenizer, windows.packed.tokens)
-    unknown = unknown_words.describe(questions.path, tokenizer, counts)
+    counts = tokenizer.count_unknown(windows.packed.tokens)
+    unknown = tokenizer.describe_unknown(questions.path, counts)
     print(
         f"{name}: {len(questions)} questions from {questions.path}, "
         f"{len(windows)} windows, {windows.packed.lengths.mean():.1f} tokens on "

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features
-from data_pipeline.batches import packing, padding, splits
+from data_pipeline.batches import packing, splits
 from data_pipeline.squad import files
 from data_pipeline.text import base
 from terminal import progress
@@ -86,14 +86,14 @@ def token_grids(windows: ContextWindows, length: int) -> TokenGrids:
     """
     lengths = windows.excerpt_lengths
     window = np.repeat(np.arange(len(windows)), lengths)  # [sum of lengths], as below
-    before = padding.ranges(np.zeros_like(lengths), lengths)
+    before = packing.ranges(np.zeros_like(lengths), lengths)
     is_context, token = token_places(windows, length)
 
     # Windows that show one token for one question have a place in common. A question's
     # excerpts cover its context, so their lengths leave room for all of its places.
     first_window = np.arange(len(windows)) - windows.window_index
     context_starts = windows.excerpt_starts[first_window]
-    place = token + (padding.row_splits(lengths)[first_window] - context_starts)[window]
+    place = token + (packing.row_splits(lengths)[first_window] - context_starts)[window]
     scores = np.minimum(before, lengths[window] - 1 - before) + 0.01 * lengths[window]
     best_window = splits.best_windows(scores, place, window, len(place)).numpy()
 
@@ -113,7 +113,7 @@ def token_places(windows: ContextWindows, length: int) -> tuple[Any, Any]:
     first = windows.packed.first_lengths[:, np.newaxis]
     end = first + windows.excerpt_lengths[:, np.newaxis]
     is_context = (np.arange(length) >= first) & (np.arange(length) < end)
-    return is_context, padding.ranges(windows.excerpt_starts, windows.excerpt_lengths)
+    return is_context, packing.ranges(windows.excerpt_starts, windows.excerpt_lengths)
 
 
 def check_lengths(
@@ -189,9 +189,9 @@ def tokenize_contexts(
         words.append(list(map(len, split)))
     tokens = np.concatenate(ids)
     word_lengths, context_lengths = np.concatenate(pieces), np.concatenate(words)
-    word_tokens = padding.row_splits(word_lengths)
-    word_splits = padding.row_splits(context_lengths)
-    numbers = padding.ranges(np.zeros_like(context_lengths), context_lengths)
+    word_tokens = packing.row_splits(word_lengths)
+    word_splits = packing.row_splits(context_lengths)
+    numbers = packing.ranges(np.zeros_like(context_lengths), context_lengths)
     return ContextTokens(
         tokens=tokens,
         splits=word_tokens[word_splits],
@@ -287,7 +287,7 @@ def _answer_tokens(rows, questions, contexts, tokenizer):
     places = np.maximum(last - first + 2 - lengths, 0)
     places[lengths == 0] = 0
     owner = np.repeat(np.arange(len(rows)), places)
-    place = padding.ranges(first, places)  # each place where an answer would fit
+    place = packing.ranges(first, places)  # each place where an answer would fit
     for offset in range(lengths.max(initial=0)):
         ended = offset >= lengths[owner]
         equal = contexts.tokens[np.where(ended, 0, place + offset)]

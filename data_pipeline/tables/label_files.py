@@ -14,29 +14,22 @@ Classes = TypeVar("Classes")
 
 def read_labels(spec: str) -> tuple[str, ...]:
     """Reads --labels, in the order of ids: names between commas, or a file of lines."""
-    if not remote_files.is_remote(spec) and not os.path.isfile(spec):
-        if "," not in spec and (os.sep in spec or spec.endswith(".txt")):
-            raise FileNotFoundError(
-                f"--labels={spec}: no such file; correct the path, or give the labels "
-                "themselves with commas between them"
-            )
-        return _checked((part.strip() for part in spec.split(",")), f"--labels={spec}")
-    text = read_text(spec)
-    # Only a line feed ends a line: a label may hold U+2028.
-    lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
-    return _checked(lines, spec, numbered=True)
-
-
-def _checked(
-    names: Iterable[str], source: str, *, numbered: bool = False
-) -> tuple[str, ...]:
+    is_file = remote_files.is_remote(spec) or os.path.isfile(spec)
+    if is_file:
+        # Only a line feed ends a line: a label may hold U+2028.
+        text = read_text(spec).replace("\r\n", "\n").rstrip("\n")
+        names = text.split("\n")
+    elif "," not in spec and (os.sep in spec or spec.endswith(".txt")):
+        raise FileNotFoundError(
+            f"--labels={spec}: no such file; correct the path, or give names"
+        )
+    else:
+        names = [part.strip() for part in spec.split(",")]
     seen: dict[str, int] = {}
     for number, name in enumerate(names, start=1):
-        place = f"{source}:{number}" if numbered else source
+        place = f"{spec}:{number}" if is_file else f"--labels={spec}"
         if not name:
-            raise errors.InputError(
-                f"{place}: label {number} is empty; remove or name it"
-            )
+            raise errors.InputError(f"{place}: label {number} is empty; remove it")
         if name in seen:
             raise errors.InputError(
                 f"{place}: label {name!r} is already label {seen[name]}; remove one"

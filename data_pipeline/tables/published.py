@@ -19,54 +19,40 @@ _STORY_SENTENCES, _STORY_CELLS = 4, 8
 _RACE_LABELS = "ABCD"
 
 
-def file_rows(path: str, layout: str) -> text_rows.NumberedRows:
-    """Yields (line, row) of a file in one of `LAYOUTS`; RACE numbers questions."""
-    return LAYOUTS[layout](path)
-
-
 def _copa_rows(path: str) -> text_rows.NumberedRows:
     """The XML of the publisher or the JSONL of SuperGLUE."""
-    if path.endswith(".xml"):
-        yield from _copa_items(path)
-        return
-    for line, row in text_rows.file_rows(path, "jsonl"):
-        assert isinstance(row, dict)
-        texts = _needed(path, line, row, "premise", "choice1", "choice2", "question")
-        label = row.get("label")
-        # SuperGLUE counts from 0, the publisher from 1.
-        row_id = row.get("idx", line - 1)
-        label = label + 1 if label in (0, 1) else label
-        yield line, {**_copa_row(path, line, *texts), **_labelled(label), "id": row_id}
-
-
-def _copa_row(path, line, premise, first, second, question) -> dict[str, Any]:
-    if question not in CONNECTIVES:
-        raise errors.InputError(
-            f"{path}:{line}: asks for {question!r:.40}, which is none of "
-            f"{', '.join(CONNECTIVES)}; correct the row"
-        )
-    return {
-        "context": premise,
-        "question": CONNECTIVES[question],
-        "choices": [first, second],
-    }
+    for line, row in _copa_items(path):
+        for name in ("premise", "choice1", "choice2", "question"):
+            if not isinstance(row.get(name), str):
+                raise errors.InputError(
+                    f"{path}:{line}: {name} is {row.get(name)!r:.40}, no text; give one"
+                )
+        if row["question"] not in CONNECTIVES:
+            raise errors.InputError(
+                f"{path}:{line}: asks for {row['question']!r:.40}, which is none of "
+                f"{', '.join(CONNECTIVES)}; correct the row"
+            )
+        answers = {
+            "context": row["premise"],
+            "choices": [row["choice1"], row["choice2"]],
+        }
+        asked = {"question": CONNECTIVES[row["question"]], **_labelled(row["label"])}
+        yield line, answers | asked | {"id": row["id"]}
 
 
 def _labelled(label: Any) -> dict[str, Any]:
     return {} if label is None else {"label": label}
 
 
-def _needed(path: str, line: int, row: dict[str, Any], *names: str) -> list[Any]:
-    for name in names:
-        if not isinstance(row.get(name), str):
-            raise errors.InputError(
-                f"{path}:{line}: {name} is {row.get(name)!r:.40}, no text; give the "
-                "row one"
-            )
-    return [row[name] for name in names]
-
-
-def _copa_items(path: str) -> text_rows.NumberedRows:
+def _copa_items(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows under SuperGLUE's names, with labels from 1 as the publisher counts them."""
+    if not path.endswith(".xml"):
+        for line, row in text_rows.file_rows(path, "jsonl"):
+            assert isinstance(row, dict)
+            label = row.get("label")
+            label = label + 1 if label in (0, 1) else label
+            yield line, {**row, "label": label, "id": row.get("idx", line - 1)}
+        return
     text = "\n".join(line for _, line in text_rows.lines(path))
     try:
         items = list(ElementTree.fromstring(text.encode()).iter("item"))
@@ -77,14 +63,13 @@ def _copa_items(path: str) -> text_rows.NumberedRows:
     starts = (match.start() for match in re.finditer(r"<item\b", text))
     for item, start in zip(items, starts, strict=False):
         line = text.count("\n", 0, start) + 1
-        texts: dict[str, Any] = {
+        texts = {
             child.tag: " ".join("".join(child.itertext()).split()) for child in item
         }
-        texts["asks-for"] = item.get("asks-for")
-        parts = _needed(path, line, texts, "p", "a1", "a2", "asks-for")
-        label = _labelled(item.get("most-plausible-alternative"))
-        row_id = item.get("id", str(line))
-        yield line, {**_copa_row(path, line, *parts), **label, "id": row_id}
+        names = {"premise": "p", "choice1": "a1", "choice2": "a2"}
+        row = {name: texts.get(tag) for name, tag in names.items()}
+        row |= {"question": item.get("asks-for"), "id": item.get("id", str(line))}
+        yield line, {**row, "label": item.get("most-plausible-alternative")}
 
 
 def _story_rows(path: str) -> text_rows.NumberedRows:
@@ -94,8 +79,8 @@ def _story_rows(path: str) -> text_rows.NumberedRows:
             continue  # names of columns; sentences have spaces and full stops
         if len(row) not in (_STORY_CELLS - 1, _STORY_CELLS):
             raise errors.InputError(
-                f"{path}:{line}: {len(row)} cells; a story has {_STORY_CELLS}: id, "
-                "four sentences, two endings, and 1 or 2 for the right one"
+                f"{path}:{line}: {len(row)} cells; a story has 8: id, four sentences, "
+                "two endings, and 1 or 2 for the right one"
             )
         cells = [str(cell) for cell in row]
         context = " ".join(cells[1 : 1 + _STORY_SENTENCES])
@@ -171,8 +156,8 @@ def _race_questions(file: str) -> Iterator[dict[str, Any]]:
         context = article["article"]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise errors.InputError(
-            f"{file}: not an article of RACE ({type(error).__name__}: {error}); it is "
-            "one JSON object with article, questions, options and answers"
+            f"{file}: not an article of RACE ({type(error).__name__}: {error}); write "
+            "article, questions, options and answers as one JSON object"
         ) from error
     for index, (question, options, answer) in enumerate(questions):
         row = {"context": context, "question": question, "choices": options}
@@ -184,6 +169,7 @@ def _race_questions(file: str) -> Iterator[dict[str, Any]]:
         yield {**row, **_labelled(answer), "id": f"{name}-{index}"}
 
 
+# Each yields (line, row) of a file; RACE numbers questions.
 LAYOUTS = {
     "copa": _copa_rows,
     "story_cloze": _story_rows,

@@ -1,10 +1,10 @@
 """Opens tables and yields their rows: TSV, CSV, JSONL and TensorFlow Datasets."""
 
 import csv
+import dataclasses
 import gzip
 import itertools
 import json
-import shlex
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -103,16 +103,14 @@ def blocks(path: str, part: Part = WHOLE) -> Iterator[bytes]:
         raise FileNotFoundError(f"{path}: no such file; check the path") from error
     except (OSError, EOFError, zlib.error) as error:
         raise errors.InputError(
-            f"{path}: cannot be read ({_one_line(error)}); check that it is a "
-            "complete, readable file"
+            f"{path}: cannot be read ({_one_line(error)}); restore the file"
         ) from error
 
 
 def lines(path: str, part: Part = WHOLE) -> Iterator[tuple[int, str]]:
-    """Yields number and text of each line; a line ends at LF and nothing else.
+    """Yields number, from 1, and text of each line; only LF ends a line.
 
-    Reads `blocks`, and drops a leading byte-order mark; the first line of the file has
-    number 1. What is not UTF-8 raises ValueError.
+    A leading byte-order mark is dropped. What is not UTF-8 raises ValueError.
     """
     number = part.first_line
     begun: list[bytes] = []  # pieces of a line whose end is not read yet
@@ -142,7 +140,7 @@ def _check_beginning(path, data):
     elif sample.startswith((b"\xff\xfe", b"\xfe\xff")) or (
         sample.count(0) * _BYTES_A_ZERO > len(sample)
     ):
-        remedy = _convert(path, "UTF-16")
+        remedy = _convert("UTF-16")
     if remedy:
         raise errors.InputError(f"{path}:1: is not UTF-8; {remedy}")
 
@@ -155,21 +153,18 @@ def _decode(path: str, number: int, line: bytes) -> str:
     except UnicodeDecodeError as error:
         remedy = "convert the file to UTF-8"
         if sum(byte > 127 for byte in line) * 4 < len(line):  # a few accents or quotes
-            remedy = _convert(path, "WINDOWS-1252")
+            remedy = _convert("WINDOWS-1252")
         raise errors.InputError(
             f"{path}:{number}: byte {line[error.start]:#04x}, number {error.start + 1} "
             f"of the line, is not UTF-8; {remedy}"
         ) from None
 
 
-def _convert(path: str, encoding: str) -> str:
+def _convert(encoding: str) -> str:
     """The remedy for a file of another encoding."""
-    name = shlex.quote(path)
-    source = f"gzip -dc {name} | " if path.endswith(".gz") else ""
-    name = "" if source else f" {name}"
     return (
         f'it looks like {encoding}: save it as "CSV UTF-8", or convert the file to '
-        f"UTF-8 by {source}iconv -f {encoding} -t UTF-8{name} > NEW_FILE"
+        f"UTF-8 by iconv -f {encoding} -t UTF-8"
     )
 
 
@@ -196,8 +191,8 @@ def _csv_rows(
             number = reader.line_num + 1
     except csv.Error as error:
         raise errors.InputError(
-            f"{path}:{number}: not a row of CSV ({error}); close each quote and double "
-            "those inside, pass --quote, or use TSV or JSONL"
+            f"{path}:{number}: not a row of CSV ({error}); double the quotes inside of "
+            "quotes, or pass --quote"
         ) from None
 
 
@@ -226,8 +221,7 @@ def _delimiter(path: str, sample: list[str], quotes: Mapping[str, Any]) -> str:
     if len(chosen) > 1:
         names = " or ".join(_DELIMITERS[delimiter] for delimiter in chosen)
         raise errors.InputError(
-            f"{path}: its cells may be separated by {names}; pass --delimiter, such as "
-            '";" or tab'
+            f"{path}: its cells may be separated by {names}; pass --delimiter"
         )
     if chosen != [","] or len(fitting) > 1:
         print(f"{path}: its cells are separated by {_DELIMITERS[chosen[0]]}")
@@ -245,12 +239,26 @@ def _jsonl_rows(path: str) -> Iterator[tuple[int, Row | None]]:
         if not isinstance(row, dict | None):
             raise errors.InputError(
                 f"{path}:{number}: {line:.40} is not a JSON object on one line; write "
-                'one per line, such as {"text": "...", "label": "..."}'
+                'one such as {"text": "...", "label": "..."}'
             )
         yield number, row
 
 
 FORMATS = ("tsv", "csv", "jsonl")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Form:
+    """How a file is cut into rows and cells.
+
+    `delimiter` and `quote` are characters, "tab" or "none". By default TSV has tabs and
+    no quotes; CSV has double quotes, and commas or what the first rows show.
+    """
+
+    file_format: str = "auto"  # "tsv", "csv", "jsonl", or by the file's name
+    has_header: bool | None = None  # None where line 1 decides; not for JSONL
+    delimiter: str | None = None
+    quote: str | None = None
 
 
 def is_jsonl(path: str) -> bool:
@@ -269,31 +277,26 @@ def texts(path: str, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
         text = next((row[key] for key in keys if isinstance(row.get(key), str)), None)
         if text is None:
             raise errors.InputError(
-                f"{path}:{number}: no text under {' or '.join(map(repr, keys))} in "
-                f"{json.dumps(row, ensure_ascii=False):.60}; give the row one"
+                f"{path}:{number}: no text under {' or '.join(map(repr, keys))}; give "
+                "the row one"
             )
         yield text, f"{path}:{number}"
 
 
 def file_rows(
-    path: str,
-    file_format: str,
-    *,
-    delimiter: str | None = None,
-    quote: str | None = None,
-    is_ragged: bool = False,
-    skips_empty: bool = False,
+    path: str, form: Form | str, *, is_ragged: bool = False, skips_empty: bool = False
 ) -> NumberedRows:
     """Yields (line that it begins in, row) of each row of a file, as `lines` reads it.
 
-    The format is "tsv", "csv", "jsonl", or "auto" to go by the file's name. `delimiter`
-    and `quote` are characters, "tab" or "none". By default TSV has tabs and no quotes;
-    CSV has double quotes, and commas or what the first rows show.
+    The form is a Form or its format alone.
 
     `skips_empty` leaves out rows of empty cells alone, and prints their number. A blank
     line between rows raises ValueError, and a row with another number of cells than the
     first one, unless rows are `is_ragged`.
     """
+    if isinstance(form, str):
+        form = Form(file_format=form)
+    file_format = form.file_format
     if file_format == "auto":
         ending = path.lower().removesuffix(".gz").rpartition(".")[2]
         file_format = {"txt": "tsv", "json": "jsonl"}.get(ending, ending)
@@ -303,13 +306,13 @@ def file_rows(
         )
     if file_format not in FORMATS:
         raise errors.InputError(
-            f"{path}: format {file_format!r} is not one of {sorted(FORMATS)}; rename "
-            "the file or pass --file_format"
+            f"{path}: format {file_format!r} is not one of {sorted(FORMATS)}; pass "
+            "--file_format"
         )
     width, first_line, blank = 0, 0, None
     has_cells = file_format != "jsonl"
     empty: list[int] = []
-    for line, row in _parsed(path, file_format, delimiter, quote):
+    for line, row in _parsed(path, file_format, form):
         if row is None:
             blank = blank or line
             continue
@@ -320,8 +323,7 @@ def file_rows(
             if width and len(row) != width and not is_ragged:
                 raise errors.InputError(
                     f"{path}:{line}: {len(row)} cells, line {first_line} has {width}; "
-                    "correct the row: quote a cell that holds the delimiter (see "
-                    "--delimiter and --quote)"
+                    "quote cells that hold the delimiter (see --delimiter, --quote)"
                 )
             if not width:
                 width, first_line = len(row), line
@@ -337,17 +339,14 @@ def file_rows(
         )
 
 
-def _parsed(
-    path: str, file_format: str, delimiter: str | None, quote: str | None
-) -> Iterator[tuple[int, Any]]:
-    delimiter = _character(path, file_format, "delimiter", delimiter)
-    quote = _character(path, file_format, "quote", quote)
+def _parsed(path: str, file_format: str, form: Form) -> Iterator[tuple[int, Any]]:
+    delimiter = _character(path, file_format, "delimiter", form.delimiter)
+    quote = _character(path, file_format, "quote", form.quote)
     if file_format == "jsonl":
         return _jsonl_rows(path)
     if file_format == "tsv" and not quote:
         return _tsv_rows(path, delimiter or "\t")
-    if file_format == "tsv":
-        delimiter = delimiter or "\t"
+    delimiter = delimiter or ("\t" if file_format == "tsv" else None)
     return _csv_rows(path, delimiter, '"' if quote is None else quote)
 
 
@@ -361,7 +360,7 @@ def _character(
     is_right = len(character) == 1 and character not in "\r\n"
     if file_format == "jsonl" or not (is_right or (flag == "quote" and not character)):
         raise errors.InputError(
-            f"{path}: --{flag}={spelled} is not one character, or the file is JSONL, "
-            "which has no cells; correct it, or leave it out"
+            f"{path}: --{flag}={spelled} is not one character, or the file is JSONL; "
+            "leave it out"
         )
     return character

@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from contract import features
 from data_pipeline.batches import packing
-from data_pipeline.batches import padding as padding_lib
 from data_pipeline.tagging import schemes
 from data_pipeline.tagging import windows as sentence_windows
 from data_pipeline.text import base
@@ -39,7 +38,7 @@ def encoder(
             cut = sentence_windows.cut(pieces, places[:, 0], tokenizer, room, step)
             packed, columns = sentence_windows.pack(cut, tokenizer, max_seq_length)
             return WindowTensors(
-                features=padding_lib.at_least_one_column(packing.pad(*packed)),
+                features=packing.at_least_one_column(packing.pad(*packed)),
                 outputs=tf.stack([cut.chosen, columns], axis=1),
                 words=places,
                 shape=tf.shape(words, tf.int64),

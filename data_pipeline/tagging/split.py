@@ -12,7 +12,7 @@ from data_pipeline import label_maps
 from data_pipeline.batches import splits
 from data_pipeline.tagging import files, schemes
 from data_pipeline.tagging import windows as sentence_windows
-from data_pipeline.text import base, unknown_words
+from data_pipeline.text import base
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,8 +98,8 @@ def _cut(name, sentences, tag_set, tokenizer, accepts_unknown, limits) -> Senten
     windows = sentence_windows.make_windows(
         sentences, tokenizer, tag_ids=tag_ids, **limits
     )
-    counts = unknown_words.count(tokenizer, windows.packed.tokens)
-    notes += unknown_words.describe(sentences.path, tokenizer, counts)
+    counts = tokenizer.count_unknown(windows.packed.tokens)
+    notes += tokenizer.describe_unknown(sentences.path, counts)
     print(
         f"{name}: {len(sentences)} sentences, {sentences.num_words} words from "
         f"{sentences.path}; {len(windows)} windows, "

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features
-from data_pipeline.batches import packing, padding, splits
+from data_pipeline.batches import packing, splits
 from data_pipeline.tagging import files
 from data_pipeline.text import base
 from terminal import progress
@@ -95,7 +95,7 @@ def make_windows(
     """
     room, step = limits(max_seq_length, stride)
     counts = [len(words) for words in sentences.words]
-    word_splits = padding.row_splits(counts)
+    word_splits = packing.row_splits(counts)
     sentence = np.repeat(np.arange(len(counts)), counts)  # [W]
     with tf.device("CPU:0"):  # where string operations are
         pieces = _tokenize(sentences, tokenizer)

@@ -3,8 +3,7 @@
 Hugging Face writes added_tokens.json beside a vocab.txt, {token: id}; its other files
 describe whether text is normalized before the token is looked for. The tokens are found
 as its tokenizers find them: anywhere, also within a word; the first one in the text,
-and of several that begin there the longest. Spaces that belong to a token count, and no
-other characters are skipped.
+and of several that begin there the longest. Spaces that belong to a token count.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from contract.tensorflow_later import tf
 
 # Text never becomes these, as in google-research/bert.
 SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
-# Both are deleted from any text by normalization, so they can mean something else.
+# Word pieces lack both, since normalization deletes them from any text.
 _MARK, _OTHER = "\x01", "\x02"
 
 
@@ -40,12 +39,11 @@ def read(vocab_file: str, vocab: Sequence[str]) -> tuple[list[str], dict[str, bo
     ids = json_files.read_object(path)
     old_ids = {token: i for i, token in enumerate(vocab)}
     new = {token: i for token, i in ids.items() if old_ids.get(token) != i}
-    if (empty := [t for t in ids if not t.strip()]) or old_ids.keys() & new.keys():
-        wrong = empty or sorted(old_ids.keys() & new.keys())
+    empty = [token for token in ids if not token.strip()]
+    if wrong := empty or sorted(old_ids.keys() & new.keys()):
         raise errors.InputError(
             f"{path}: {wording.listing(wrong)} cannot be added with these ids, because "
-            f"they are empty, or {os.path.basename(vocab_file)} has them with other "
-            "ids; correct or remove them"
+            "they are empty, or the vocabulary has other ids; correct or remove them"
         )
     remedy = "correct them, or remove the file to do without its tokens"
     longer = [*vocab, *sort_by_id(new, path, remedy, first=len(vocab))]
@@ -65,9 +63,8 @@ def check_settings(
         odd = [k for k in ("single_word", "lstrip", "rstrip") if setting.get(k)]
         if odd and (token not in SPECIAL or odd[0] == "single_word"):
             raise errors.InputError(
-                f"{path}: {token!r} is to match whole words alone, or with the spaces "
-                f"beside it ({odd[0]}), which is not supported; set it to false where "
-                "the token is described"
+                f"{path}: {token!r} is to match whole words alone, or spaces beside "
+                f"it; set {odd[0]} to false where the token is described"
             )
         if token not in SPECIAL:
             is_normalized = setting.get("normalized", not setting.get("special"))
@@ -95,32 +92,27 @@ def sort_by_id(
 def _read_settings(directory: str) -> dict[str, dict[str, Any]]:
     """{token: its settings} of the other files; the newest kind of file counts."""
     settings: dict[str, dict[str, Any]] = {}
-    for name, entries_of in (
-        (file_names.SPECIAL_TOKENS, _special_tokens),
-        (file_names.TOKENIZER, lambda raw: raw.get("added_tokens") or ()),
-        (
-            file_names.TOKENIZER_CONFIG,
-            lambda raw: (raw.get("added_tokens_decoder") or {}).values(),
-        ),
+    for name, key in (
+        (file_names.SPECIAL_TOKENS, "additional_special_tokens"),
+        (file_names.TOKENIZER, "added_tokens"),
+        (file_names.TOKENIZER_CONFIG, "added_tokens_decoder"),
     ):
         path = os.path.join(directory, name)
         if not remote_files.exists(path):
             continue
+        entries = json_files.read_object(path).get(key) or ()
         try:
-            entries = entries_of(json_files.read_object(path))
-            settings.update((entry["content"], entry) for entry in entries)
-        except (AttributeError, KeyError, TypeError) as error:
+            for entry in entries.values() if isinstance(entries, dict) else entries:
+                if isinstance(entry, str) and name == file_names.SPECIAL_TOKENS:
+                    settings[entry] = {"special": True}
+                else:
+                    settings[entry["content"]] = entry
+        except (KeyError, TypeError) as error:
             raise errors.InputError(
                 f"{path}: does not describe tokens as Hugging Face does ({error!r}); "
                 "copy it again"
             ) from error
     return settings
-
-
-def _special_tokens(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
-    entries = raw.get("additional_special_tokens") or ()
-    plain = {"special": True}
-    return [{"content": e, **plain} if isinstance(e, str) else e for e in entries]
 
 
 def tokenize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import string
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -11,9 +12,13 @@ import tokenizers
 from absl import logging
 from tokenizers import processors
 
-from contract import errors, remote_files
+from contract import errors
 from contract.tensorflow_later import tf
+from data_pipeline.tables import text_rows
 from data_pipeline.text import normalization
+
+UNKNOWN_WARNED, UNKNOWN_REFUSED = 0.05, 0.5  # shares of the tokens of a text
+_FEWEST_TOKENS = 100  # of which a share means something
 
 
 def read_vocab(vocab_file: str) -> list[str]:
@@ -26,34 +31,20 @@ def read_vocab(vocab_file: str) -> list[str]:
     dropped.
 
     Raises:
-        ValueError: the file cannot be read, is empty, or is not UTF-8.
+        FileNotFoundError, ValueError: as in text_rows.lines, or the file is empty.
     """
-    try:
-        with remote_files.open_file(vocab_file) as file:
-            content = file.read().removeprefix(b"\xef\xbb\xbf")
-    except OSError as error:
-        raise errors.InputError(
-            f"{vocab_file}: the vocabulary cannot be read ({error}); give the "
-            "vocab.txt that lies beside the checkpoint"
-        ) from error
-    if not content.strip():
+    tokens = []
+    for number, line in text_rows.lines(vocab_file):
+        if not line.strip(string.whitespace):  # of ASCII; a released one has U+2028
+            logging.warning(
+                "%s:%d: the line is blank, and has an id", vocab_file, number
+            )
+        tokens.append(line.strip())
+    if not any(tokens):
         raise errors.InputError(
             f"{vocab_file}: the vocabulary is empty (0 tokens); give the vocab.txt "
             "that lies beside the checkpoint"
         )
-    tokens = []
-    for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), start=1):
-        if not line.strip():  # of ASCII whitespace; a released one has U+2028
-            logging.warning(
-                "%s:%d: the line is blank, and has an id", vocab_file, number
-            )
-        try:
-            tokens.append(line.decode("utf-8").strip())
-        except UnicodeDecodeError as error:
-            raise errors.InputError(
-                f"{vocab_file}:{number}: {line!r} is not UTF-8; save the vocabulary as "
-                "UTF-8"
-            ) from error
     return tokens
 
 
@@ -189,6 +180,35 @@ class Tokenizer:
         What it appends has the ids V, V+1, ...
         """
         return self
+
+    def count_unknown(self, ids: Any) -> tuple[int, int]:
+        """How many int ids are unknown words, and how many are no special tokens."""
+        if self.unk_id is None or self.token_shape:
+            return 0, 0
+        ids = np.asarray(ids)
+        ends = {self.start_id, self.end_id, *self.delimiter_ids} - {None}
+        num_special = sum(np.count_nonzero(ids == end) for end in ends)
+        unknown = np.count_nonzero(ids == self.unk_id)
+        return int(unknown), int(ids.size - num_special)
+
+    def describe_unknown(self, name: str, counts: tuple[int, int]) -> str:
+        """The end of a line on the text `name`, as ", 3.1 % [UNK]"; "" without any.
+
+        Warns of many by `counts` of `count_unknown`; ValueError if most are unknown.
+        """
+        unknown, total = counts
+        if not unknown or self.unk_id is None:
+            return ""
+        share, token = unknown / total, self.vocab[self.unk_id]
+        if total >= _FEWEST_TOKENS and share > UNKNOWN_WARNED:
+            problem = (
+                f"{name}: {share:.0%} of {total} tokens are {token}, words that the "
+                "vocabulary cannot spell; give a model of this language and case"
+            )
+            if share > UNKNOWN_REFUSED and self.refuses_unknown:
+                raise errors.InputError(f"{problem}, or --nocheck_tokenizer to go on")
+            logging.warning("%s", problem)
+        return f", {100 * share:.3g} % {token}"
 
     def definition(self) -> list[str]:
         """All that decides which ids a text becomes, but for lower-casing."""

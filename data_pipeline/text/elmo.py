@@ -13,9 +13,6 @@ from data_pipeline.text import base, normalization, offsets
 
 BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
 MAX_CHARACTERS = 50  # ids of a word, its edges included
-# How the words of a text are found: the latter, as BERT splits cased text.
-WHITESPACE, PUNCTUATION = SPLITS = normalization.SPLITS
-SETTING = file_names.SPLIT_WORDS
 _CHUNK_TEXTS = 4096  # split at a time
 _NO_WORD = "!!!MAXTERMID"  # a line of the original's vocabularies that has no id
 # Ids are the original's and 1, since 0 is padding: those of bytes, then these.
@@ -33,26 +30,19 @@ def read_vocab(vocab_file: str) -> list[str]:
     there they may stand anywhere, or be missing in extraction.
     """
     vocab = base.read_vocab(vocab_file)
-    for number, word in enumerate(vocab[:3], start=1):
-        if word not in (BEGIN, END, UNKNOWN) or word in vocab[: number - 1]:
-            raise errors.InputError(
-                f"{vocab_file}:{number}: {word!r} is not one of the three entries that "
-                f"an ELMo vocabulary begins with, {BEGIN}, {END} and {UNKNOWN}; put "
-                "them on its first lines, or leave the file out where the network "
-                "reads characters, which need none"
-            )
-    if len(vocab) < 3:
+    first = vocab[:3]
+    if {*first} != {BEGIN, END, UNKNOWN}:
         raise errors.InputError(
-            f"{vocab_file}: has {len(vocab)} lines, and an ELMo vocabulary begins with "
-            f"{BEGIN}, {END} and {UNKNOWN}; copy it again"
+            f"{vocab_file}: begins with {', '.join(map(repr, first))}, and an ELMo "
+            f"vocabulary with {BEGIN}, {END} and {UNKNOWN}; put them on its first lines"
         )
     return [word for word in vocab if word != _NO_WORD]
 
 
 def separate_words(texts: tf.Tensor, split_words: str) -> tf.RaggedTensor:
-    """The words of texts [B], ragged [B, (words)], by one of SPLITS."""
+    """The words of texts [B], ragged [B, (words)], by one of normalization.SPLITS."""
     texts = _decodable(texts)
-    if split_words == PUNCTUATION:
+    if split_words == normalization.PUNCTUATION:
         cased = normalization.CASED
         return normalization.split(normalization.fold(texts, cased), cased)
     spaces = f"[{offsets.WHITESPACE}]+"
@@ -60,8 +50,8 @@ def separate_words(texts: tf.Tensor, split_words: str) -> tf.RaggedTensor:
 
 
 def space_words(texts: Sequence[str], split_words: str) -> list[str]:
-    """Texts whose words, by one of SPLITS, are what `str.split` finds."""
-    if split_words == WHITESPACE:
+    """Texts whose words, by one of normalization.SPLITS, are what `str.split` finds."""
+    if split_words == normalization.WHITESPACE:
         return list(texts)
     spaced: list[str] = []
     for start in range(0, len(texts), _CHUNK_TEXTS):
@@ -86,19 +76,19 @@ class ElmoTokenizer(base.Tokenizer):
     def __init__(
         self,
         vocab: Sequence[str] = (),
-        split_words: str = WHITESPACE,
+        split_words: str = normalization.WHITESPACE,
         max_characters: int | None = MAX_CHARACTERS,
     ):
         """Builds the tokenizer; C is `max_characters`, None for ids of words.
 
         Raises:
-            ValueError: `split_words` is not one of SPLITS.
+            ValueError: `split_words` is not one of normalization.SPLITS.
         """
         super().__init__(vocab, do_lower_case=False)
-        if split_words not in SPLITS:
+        if split_words not in normalization.SPLITS:
             raise errors.InputError(
-                f"{SETTING}={split_words!r} is unknown; choose one of "
-                f"{', '.join(SPLITS)}"
+                f"{file_names.SPLIT_WORDS}={split_words!r} is unknown; choose one of "
+                f"{', '.join(normalization.SPLITS)}"
             )
         self.split = split_words
         self.max_characters = max_characters
@@ -124,7 +114,6 @@ class ElmoTokenizer(base.Tokenizer):
             )
 
     def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
-        """True for each token [T, ...]; bool [T]."""
         return tf.ones(tf.shape(ids)[:1], tf.bool)
 
     def pretokenize(self, words: tf.Tensor) -> tf.RaggedTensor:
@@ -137,7 +126,6 @@ class ElmoTokenizer(base.Tokenizer):
             return tf.strings.reduce_join(self._words(ids), axis=-1, separator=" ")
 
     def decode(self, ids: Iterable[Any]) -> str:
-        """The text of tokens, [S, ...]."""
         return " ".join(self.ids_to_tokens(ids))
 
     def ids_to_tokens(self, ids: Iterable[Any]) -> list[str]:
@@ -154,7 +142,7 @@ class ElmoTokenizer(base.Tokenizer):
         return {
             "tokenizer_class": type(self).__name__,
             "do_lower_case": False,
-            SETTING: self.split,
+            file_names.SPLIT_WORDS: self.split,
         }
 
     def files(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Contexts to tokens that know where they come from, as TensorFlow operations.
 
-The offsets are those of `alignment.Offsets`, for a batch of texts at a time. A part
-of a word is what the word-piece step sees as one word.
+A token stands where its part of a word stands, which is what the word-piece step sees
+as one word.
 """
 
 from typing import NamedTuple
@@ -27,8 +27,7 @@ class Contexts(NamedTuple):
 
 def tokenize(contexts, tokenizer: base.Tokenizer) -> Contexts:
     """Tokenizes the words of contexts [B], and finds where each token comes from."""
-    contexts = tf.strings.unicode_transcode(contexts, "UTF-8", "UTF-8", errors="ignore")
-    rows = tf.strings.unicode_decode(tf.strings.join([contexts, " "]), "UTF-8")
+    rows = _characters(contexts)
     points = rows.values  # [K]
     is_ink = ~_is_any(points, normalization.CONTEXT_WHITESPACE)
     before = tf.concat([[False], is_ink[:-1]], axis=0)
@@ -65,9 +64,7 @@ def split_words(
         the characters of a word in the text, padded with -1.
     """
     with tf.device("CPU:0"):  # where string operations are
-        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
-        # A space after each text, so that no word goes on in the next one.
-        rows = tf.strings.unicode_decode(tf.strings.join([text, " "]), "UTF-8")
+        rows = _characters(text)
         points = rows.values
         is_word = ~is_whitespace(points)
         distinct, index = tf.unique(points)
@@ -95,13 +92,19 @@ def split_words(
         }
 
 
+def _characters(texts):
+    """Those of texts [B], with a space behind, so that no word goes on in the next."""
+    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
+    return tf.strings.unicode_decode(tf.strings.join([texts, " "]), "UTF-8")
+
+
 def is_whitespace(points):
     """Whether each of int32 [K] is what str.strip removes; bool [K]."""
     return _is_any(points, WHITESPACE)
 
 
 def _places(points, words, word_starts, word_ends, tokens, tokenizer):
-    """Begins and ends as in `Contexts`, without whitespace, as by alignment.Offsets.
+    """Begins and ends as in `Contexts`, without whitespace.
 
     Where normalized and written characters of a word differ in number, its parts are
     unknown and the whole word counts.

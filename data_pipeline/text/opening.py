@@ -1,9 +1,16 @@
-"""Opens a tokenizer, and checks that vocabulary and --do_lower_case belong together."""
+"""Opens a tokenizer from its vocabulary and the files of Hugging Face beside it.
+
+What those files set is done here, or refused.
+"""
 
 import collections
+import itertools
+import json
+import os
 import re
 from typing import Any
 
+import tokenizers
 from absl import logging
 
 from contract import (
@@ -16,27 +23,14 @@ from contract import (
 )
 from data_pipeline.tables import text_rows
 from data_pipeline.text import (
+    added_tokens,
     base,
-    bpe_files,
-    gpt,
-    gpt2,
-    tokenizer_settings,
+    byte_pairs,
+    normalization,
     unigram,
     wordpiece,
 )
 
-# tokenization.py, validate_case_matches_checkpoint: the releases it knows by name.
-_LOWER_RELEASES = {
-    "uncased_L-24_H-1024_A-16",
-    "uncased_L-12_H-768_A-12",
-    "multilingual_L-12_H-768_A-12",
-    "chinese_L-12_H-768_A-12",
-}
-_CASED_RELEASES = {
-    "cased_L-12_H-768_A-12",
-    "cased_L-24_H-1024_A-16",
-    "multi_cased_L-12_H-768_A-12",
-}
 # Share of entries with capitals among those whose letters have case: 0 in the uncased
 # vocabulary, 0.0005 in the Chinese one, 0.23 in the multilingual cased one.
 _CASED_SHARE = 0.05
@@ -45,43 +39,72 @@ _UNCASED_SHARE = 0.005
 _ENOUGH_ENTRIES = 500
 _CASED_SHARE_OF_FEW = 0.5
 _SHARE_OF_OTHERS = 0.1  # of tokens that are no word pieces; released ones have none
+_WAY_ROUND = "give another tokenizer, or --nocheck_tokenizer to go on without this"
+# BERT's own, those that inherit all from it, and those of the other networks.
+_CLASSES = re.compile(
+    r"((Bert|DistilBert|Electra|ConvBert|MobileBert|SqueezeBert|LayoutLM|Lxmert|DPR\w+|"
+    r"Roberta|XLMRoberta|Albert|GPT2|OpenAIGPT|PreTrained)Tokenizer(Fast)?)|"
+    r"ElmoTokenizer|TokenizersBackend"
+)
+_WHOLE = ("PreTrainedTokenizerFast", "TokenizersBackend")  # all is in tokenizer.json
+# {key of tokenizer_config.json: the value that is done here}.
+_DONE = {
+    "do_basic_tokenize": True,
+    "wordpieces_prefix": wordpiece.CONTINUATION,
+    "truncation_side": "right",
+    "remove_space": True,
+    "sp_model_kwargs": {},
+    "add_bos_token": False,
+    "add_eos_token": False,
+}
+_SPECIAL = {
+    f"{name.lower()}_token": f"[{name}]" for name in ("UNK", "SEP", "PAD", "CLS")
+}
+# {place in tokenizer.json: the values of word pieces that are done here}. A word of 101
+# to 200 characters is cut as in google-research/bert, whatever the number says.
+_WORD_PIECES: dict[tuple[str, str], tuple[Any, ...]] = {
+    ("normalizer", "type"): ("BertNormalizer",),
+    ("normalizer", "clean_text"): (True,),
+    ("pre_tokenizer", "type"): ("BertPreTokenizer", "WhitespaceSplit"),
+    ("model", "continuing_subword_prefix"): (wordpiece.CONTINUATION,),
+    ("model", "unk_token"): ("[UNK]",),
+    ("model", "max_input_chars_per_word"): (100, normalization.MAX_WORD_CHARS),
+}
+# Scripts, accents, controls, numbers, marks; nothing that versions of Unicode or
+# docs/differences.md set apart, and one space between words.
+_PROBE = (
+    "The Quick\tbrown fox's 3.14 co-op, E-Mail: a_b@c.de (50%)! $5 + <x>=^`|~ "
+    "Ärger naïve façade Ñandú résumé e\u0301 coöp Straße 东京 and 漢字kana カナ "
+    "ひらがな 한국어 русский язык Ёж ελληνικά עברית العربية हिन्दी ไทย 1,000 "
+    "zero\u200bwidth so\xadft nul\x00l bell\x07 nbsp\xa0x ide\u3000o “quoted” … – "
+    "supercalifragilisticexpialidocioussupercalifragilisticexpialidocious"
+)
 
 
-def check_case(
-    tokenizer: base.Tokenizer, vocab_file: str, init_checkpoint: str
-) -> None:
-    """Refuses to lower-case for a cased model, and the reverse.
+def check_case(tokenizer: base.Tokenizer, vocab_file: str) -> None:
+    """Refuses to lower-case for a cased model, and the reverse (ValueError).
 
-    Raises:
-        ValueError: the release's name or the vocabulary contradicts the flag.
-
-    Differs from google-research/bert: looks at the vocabulary too, so that renamed
-    directories and later releases are covered.
+    Differs from google-research/bert: looks at the vocabulary instead of the release's
+    name, so that renamed directories and later releases are covered.
     """
-    release = re.match(r"^.*?([A-Za-z0-9_-]+)/bert_model.ckpt", init_checkpoint or "")
-    name = release[1] if release else ""
     has_case = [
         token
         for token in tokenizer.vocab
         if token.lower() != token.upper() and not token.startswith(("[", "<"))
     ]
     capitals = sum(token != token.lower() for token in has_case)
-    share = capitals / max(len(has_case), 1)
-    is_known = len(has_case) >= _ENOUGH_ENTRIES
-    cased_share = _CASED_SHARE if is_known else _CASED_SHARE_OF_FEW
-    if tokenizer.do_lower_case and (name in _CASED_RELEASES or share > cased_share):
+    share, lowers = capitals / max(len(has_case), 1), tokenizer.do_lower_case
+    if len(has_case) < _ENOUGH_ENTRIES:
+        is_wrong = lowers and share > _CASED_SHARE_OF_FEW
+    else:
+        is_wrong = share > _CASED_SHARE if lowers else share < _UNCASED_SHARE
+    if is_wrong:
+        kind = "a cased" if lowers else "an uncased"
+        flag, other = json.dumps(lowers), json.dumps(not lowers)
         raise errors.InputError(
-            f"--do_lower_case=true, but {vocab_file} is a cased vocabulary ({capitals} "
-            "entries have capitals, which lower-cased text never reaches); set "
-            "--do_lower_case=false, or --nocheck_case if this is meant"
-        )
-    if not tokenizer.do_lower_case and (
-        name in _LOWER_RELEASES or (is_known and share < _UNCASED_SHARE)
-    ):
-        raise errors.InputError(
-            f"--do_lower_case=false, but {vocab_file} is an uncased vocabulary "
-            f"({capitals} entries have capitals, so capitals become [UNK]); set "
-            "--do_lower_case=true, or --nocheck_case if this is meant"
+            f"--do_lower_case={flag}, but {vocab_file} is {kind} vocabulary "
+            f"({capitals} entries have capitals); set --do_lower_case={other}, or "
+            "--nocheck_case"
         )
 
 
@@ -107,7 +130,7 @@ def open_tokenizer(files: Any) -> base.Tokenizer:
         checks=files.check_tokenizer,
     )
     if files.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
-        check_case(tokenizer, files.vocab_file, files.init_checkpoint)
+        check_case(tokenizer, files.vocab_file)
     return tokenizer
 
 
@@ -137,7 +160,9 @@ def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:
         )
     vocab = elmo.read_vocab(files.vocab_file) if files.vocab_file else ()
     split = files.split_words or _setting(
-        files.vocab_file or files.config_file, elmo.SETTING, elmo.WHITESPACE
+        files.vocab_file or files.config_file,
+        file_names.SPLIT_WORDS,
+        normalization.WHITESPACE,
     )
     length = None
     if characters is not None:
@@ -165,24 +190,23 @@ def open_vocabulary(
     """Opens the tokenizer of a vocabulary: of word pieces, byte pairs or unigrams.
 
     Args:
-        vocab_file: vocab.txt, a file of SentencePiece, or as in `bpe_files.read`.
+        vocab_file: vocab.txt, a file of SentencePiece, or as in `byte_pairs.read`.
         do_lower_case: of word pieces and ALBERT; GPT's text is, the others' is not.
-        gpt_tokenizer: one of gpt.GPT_TOKENIZERS; None for that in tokenizer_config.json
-            beside the vocabulary, or else the first.
-        split_words: one of normalization.SPLITS, of word pieces; None for that of the
-            files beside the vocabulary, or else as google-research/bert.
-        checks: whether to call `tokenizer_settings.check`, and to refuse texts of
-            which most words are unknown.
+        gpt_tokenizer: one of byte_pairs.GPT_TOKENIZERS, and
+        split_words: one of normalization.SPLITS, of word pieces; None for those of the
+            files beside the vocabulary, or else the originals'.
+        checks: whether to refuse settings that are not done, and texts of which most
+            words are unknown.
 
     Raises:
-        ValueError: as in `bpe_files.read`, `unigram.open_file` and the tokenizers.
+        ValueError: as in `byte_pairs.read`, `unigram.open_file` and the tokenizers.
     """
     tokenizer = _open(vocab_file, do_lower_case, gpt_tokenizer, split_words)
     tokenizer.refuses_unknown = checks
     if checks:
-        tokenizer_settings.check(vocab_file, tokenizer, split_words)
-    if checks and isinstance(tokenizer, wordpiece.BertTokenizer):
-        _check_entries(vocab_file, tokenizer.vocab)
+        _check_settings(vocab_file, tokenizer, split_words)
+        if isinstance(tokenizer, wordpiece.BertTokenizer):
+            _check_entries(vocab_file, tokenizer.vocab)
     return tokenizer
 
 
@@ -191,15 +215,14 @@ def _check_entries(vocab_file, vocab):
     others = sum(token.startswith((unigram.SPACE, "Ġ")) for token in vocab)
     if others > len(vocab) * _SHARE_OF_OTHERS:
         raise errors.InputError(
-            f"{vocab_file}: {others} of {len(vocab)} tokens begin as those of "
-            "SentencePiece (▁) or byte pairs (Ġ), not as word pieces; give the .model, "
-            "vocab.json or tokenizer.json that lies beside it, or --nocheck_tokenizer"
+            f"{vocab_file}: {others} of {len(vocab)} tokens begin with ▁ or Ġ, as "
+            "those of SentencePiece or byte pairs; give their file, or "
+            "--nocheck_tokenizer"
         )
     counts = collections.Counter(vocab)
     if twice := [token for token, count in counts.items() if count > 1]:
         logging.warning(
-            "%s: tokens that are there twice, of which the last id counts, as in "
-            "google-research/bert: %s",
+            "%s: of equal tokens the last id counts, as in google-research/bert: %s",
             vocab_file,
             wording.listing(twice, 5),
         )
@@ -209,25 +232,27 @@ def _open(vocab_file, do_lower_case, gpt_tokenizer, split_words):
     if unigram.is_unigrams(vocab_file):
         accents = _setting(vocab_file, "keep_accents", False)
         return unigram.open_file(vocab_file, do_lower_case, accents)
-    if not bpe_files.is_byte_pairs(vocab_file):
-        rules = tokenizer_settings.read_rules(vocab_file, do_lower_case, split_words)
+    if not byte_pairs.is_byte_pairs(vocab_file):
+        rules = _read_rules(vocab_file, do_lower_case, split_words)
         return wordpiece.BertTokenizer.from_file(vocab_file, do_lower_case, rules)
-    vocab, merges, is_byte_level, is_roberta, adds = bpe_files.read(vocab_file)
+    vocab, merges, is_byte_level, is_roberta, adds = byte_pairs.read(vocab_file)
     try:
         if is_roberta:
             adds = _setting(vocab_file, "add_prefix_space", adds)
-            return gpt2.RobertaTokenizer(vocab, merges, adds)
+            return byte_pairs.RobertaTokenizer(vocab, merges, adds)
         if is_byte_level:
-            return gpt2.Gpt2Tokenizer(vocab, merges)
-        words = gpt_tokenizer or _setting(vocab_file, gpt.SETTING, gpt.HUGGING_FACE)
-        return gpt.GptTokenizer(vocab, merges, words)
+            return byte_pairs.Gpt2Tokenizer(vocab, merges)
+        words = gpt_tokenizer or _setting(
+            vocab_file, byte_pairs.SETTING, byte_pairs.HUGGING_FACE
+        )
+        return byte_pairs.GptTokenizer(vocab, merges, words)
     except ValueError as error:
         raise errors.InputError(f"{vocab_file}: {error}") from error
 
 
 def _setting(file, key, default):
     """A value of tokenizer_config.json beside a file."""
-    settings = tokenizer_settings.read(file, file_names.TOKENIZER_CONFIG)
+    settings = _read(file, file_names.TOKENIZER_CONFIG)
     return settings.get(key, default)
 
 
@@ -255,8 +280,7 @@ def add_tokens(
     for line, token in enumerate(tokens, start=1):
         if len(token.split()) != 1:
             raise errors.InputError(
-                f"{path}:{line}: {token!r} is not one token; give one a line, without "
-                "whitespace"
+                f"{path}:{line}: {token!r} is not one token; give one a line"
             )
         if token in known:
             raise errors.InputError(
@@ -273,3 +297,153 @@ def add_tokens(
     words = [token for token in tokens if not wordpiece.is_continuation(token)]
     made = longer.tokenize(words).to_list()
     return longer, [w for w, got in zip(words, made, strict=True) if got != [ids[w]]]
+
+
+def _read(vocab_file: str, name: str) -> dict[str, Any]:
+    """A JSON file beside a vocabulary, or the vocabulary; {} where there is none."""
+    path = os.path.join(os.path.dirname(vocab_file), name)
+    path = vocab_file if vocab_file.endswith(name) else path
+    return json_files.read_object(path) if remote_files.exists(path) else {}
+
+
+def _part(raw, name):
+    part = raw.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _first_set(*values):
+    return next(value for value in values if value is not None)
+
+
+def _read_rules(
+    vocab_file: str, do_lower_case: bool, split_words: str | None
+) -> normalization.WordRules:
+    """How the files beside word pieces have words found; `split_words` goes before."""
+    config = _read(vocab_file, file_names.TOKENIZER_CONFIG)
+    raw = _read(vocab_file, file_names.TOKENIZER)
+    normalizer, splitter = _part(raw, "normalizer"), _part(raw, "pre_tokenizer")
+    usual = normalization.SPLITS[splitter.get("type") != "WhitespaceSplit"]
+    split = split_words or config.get(file_names.SPLIT_WORDS, usual)
+    by_marks = split != normalization.WHITESPACE
+    strips = _first_set(
+        config.get("strip_accents"), normalizer.get("strip_accents"), do_lower_case
+    )
+    isolates = _first_set(
+        config.get("tokenize_chinese_chars"),
+        normalizer.get("handle_chinese_chars"),
+        by_marks,
+    )
+    if split_words == normalization.WHITESPACE:  # at nothing else
+        isolates = False
+    for key, value, known in (
+        (file_names.SPLIT_WORDS, split, normalization.SPLITS),
+        ("strip_accents", strips, (True, False)),
+        ("tokenize_chinese_chars", isolates, (True, False)),
+    ):
+        choices = [*map(json.dumps, known)]
+        if json.dumps(value) not in choices:
+            raise errors.InputError(
+                f"{os.path.dirname(vocab_file)}: {key} is {value!r:.40}; correct it to "
+                f"{' or '.join(choices)}"
+            )
+    return normalization.WordRules(do_lower_case, strips, isolates, by_marks)
+
+
+def _check_settings(vocab_file, tokenizer, split_words):
+    """Refuses settings of the files beside a vocabulary that `tokenizer` does not do.
+
+    It cuts a text by the tokenizer.json as well, if there is one.
+    """
+    config = _read(vocab_file, file_names.TOKENIZER_CONFIG)
+    raw = _read(vocab_file, file_names.TOKENIZER)
+    directory = os.path.dirname(vocab_file)
+    path = os.path.join(directory, file_names.TOKENIZER_CONFIG)
+    of_network = _read(vocab_file, file_names.HUGGING_FACE_CONFIG)
+    name = config.get("tokenizer_class") or of_network.get("tokenizer_class")
+    if name and (not _CLASSES.fullmatch(str(name)) or (name in _WHOLE and not raw)):
+        raise errors.InputError(
+            f"{directory}: tokenizer_class is {name!r:.60}, which may cut texts "
+            f"otherwise; {_WAY_ROUND}"
+        )
+    is_bert = isinstance(tokenizer, wordpiece.BertTokenizer)
+    wanted = _DONE | (_SPECIAL if is_bert else {})
+    for key, value in config.items():
+        value = value.get("content", value) if isinstance(value, dict) else value
+        if value is not None and key in wanted and value != wanted[key]:
+            _refuse(path, key, value, [wanted[key]])
+    if {*map(str, config.get("never_split") or ())} - added_tokens.SPECIAL:
+        _refuse(path, "never_split", config["never_split"], [None])
+    if "model" in raw:
+        path = os.path.join(directory, file_names.TOKENIZER)
+        _check_json(path, raw, tokenizer, split_words)
+
+
+def _refuse(path, key, value, known):
+    """Raises the error of a value; `known` are those that are done."""
+    raise errors.InputError(
+        f"{path}: {key} is {json.dumps(value)[:60]}, and only "
+        f"{' or '.join(map(json.dumps, known))} is done here; {_WAY_ROUND}"
+    )
+
+
+def _check_json(path, raw, tokenizer, split_words):
+    """`_check_settings` of a tokenizer.json."""
+    is_bert = isinstance(tokenizer, wordpiece.BertTokenizer)
+    for (section, key), known in _WORD_PIECES.items() if is_bert else ():
+        value = _part(raw, section).get(key)
+        if value not in known:
+            _refuse(path, f"{section}.{key}", value, known)
+    for token in (entry["content"] for entry in raw.get("added_tokens") or ()):
+        if is_bert and token not in {*tokenizer.added_tokens, *added_tokens.SPECIAL}:
+            raise errors.InputError(
+                f"{path}: the vocabulary lacks the added token {token!r:.40}; give "
+                f"--vocab_file={path}, or --nocheck_tokenizer to go on without it"
+            )
+    if (side := _part(raw, "truncation").get("direction", "Right")) != "Right":
+        _refuse(path, "truncation.direction", side, ["Right"])
+    if tokenizer.unk_id is None:  # all of GPT-2's file was compared when it was read
+        return
+    library = _without_vocabulary(path, raw, tokenizer)
+    # The latter's were compared when the file was read.
+    is_free = split_words or getattr(tokenizer, "words", None) == byte_pairs.ORIGINAL
+    if not (is_free or isinstance(tokenizer, byte_pairs.Gpt2Tokenizer)):
+        theirs = base.pretokens(_PROBE, (library.normalizer, library.pre_tokenizer))
+        ours = tokenizer.pretokens(_PROBE)
+        if not is_bert:  # unigrams are cut in whole texts, too
+            theirs, ours = ["".join(theirs)], ["".join(ours)]
+        for a, b in itertools.zip_longest(theirs, ours):
+            if a != b:
+                raise errors.InputError(
+                    f"{path}: finds other words, such as {a!r:.60} where {b!r:.60} is "
+                    f"read here; {_WAY_ROUND}"
+                )
+    if tokenizer.cls_id is None:
+        return
+    first, last, between = tokenizer.start_id, tokenizer.end_id, tokenizer.delimiter_ids
+    framed = library.encode("a", "a").ids, library.encode("a").ids
+    word = library.encode("a", add_special_tokens=False).ids
+    if framed != ([first, *word, *between, *word, last], [first, *word, last]):
+        raise errors.InputError(
+            f"{path}: post_processor puts other special tokens around texts than "
+            f"{tokenizer.vocab[first]} and {tokenizer.vocab[last]}; {_WAY_ROUND}"
+        )
+
+
+def _without_vocabulary(path, raw, tokenizer):
+    """The library's tokenizer with three special tokens: it opens in no time."""
+    ids = tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id
+    model = {
+        "type": "WordPiece",
+        "vocab": {tokenizer.vocab[i]: i for i in ids if i is not None},
+        "unk_token": tokenizer.vocab[tokenizer.unk_id],
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+    }
+    normalizer = raw.get("normalizer")
+    if _part(raw, "normalizer").get("type") == "BertNormalizer":
+        normalizer = {**normalizer, "lowercase": tokenizer.do_lower_case}  # of a flag
+    parts = {"model": model, "normalizer": normalizer, "added_tokens": []}
+    none = dict.fromkeys(("truncation", "padding", "decoder"))
+    explain = f"{path}: the library tokenizers cannot open it (%.80s); {_WAY_ROUND}"
+    with errors.named(lambda error: explain % error):
+        return tokenizers.Tokenizer.from_str(json.dumps({**raw, **none, **parts}))

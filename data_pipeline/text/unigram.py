@@ -21,10 +21,10 @@ from tokenizers import models, normalizers, pre_tokenizers
 
 from contract import errors, file_names, json_files, remote_files
 from contract.tensorflow_later import text, tf
-from data_pipeline.text import base, bpe_files, bpe_graph, normalization
+from data_pipeline.text import base, bpe_graph, byte_pairs, normalization
 
 SPACE = "▁"  # begins the first piece of a word
-_XLM_ROBERTA = bpe_files.OF_ROBERTA
+_XLM_ROBERTA = byte_pairs.OF_ROBERTA
 _ALBERT = ("[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]")
 _MARK = "\x01"
 _BLANKS = f"[{bpe_graph.ALL_WHITESPACE}]+"

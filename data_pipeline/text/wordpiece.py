@@ -108,11 +108,8 @@ class BertTokenizer(base.Tokenizer):
                 f"the vocabulary of {self.vocab_size} tokens lacks "
                 f"{', '.join(missing)}; give the vocab.txt of the checkpoint"
             )
-        self.unk_id, self.cls_id, self.sep_id = (ids[token] for token in required)
-        self.start_id = self.cls_id
-        self.end_id = self.document_end_id = self.sep_id
-        self.delimiter_ids = (self.sep_id,)
-        self.mask_id = ids.get(MASK)
+        self._set_special(("[CLS]", "[PAD]", "[SEP]", "[UNK]", MASK), num_delimiters=1)
+        self.special_ids = ()  # random tokens are any, as in google-research/bert
         self._entries = _distinct(self.vocab, ids, self.added_tokens, self.rules)
         self._set_matched(ids)
 
@@ -138,7 +135,6 @@ class BertTokenizer(base.Tokenizer):
             raise errors.InputError(f"{vocab_file}: {error}") from error
 
     def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
-        """Which tokens, int32 [T], do not continue a word; bool."""
         return ~tf.gather(self.continues_word(), ids)
 
     def continues_word(self) -> np.ndarray:
@@ -159,7 +155,6 @@ class BertTokenizer(base.Tokenizer):
         return plain.split(plain.fold(text, self.rules), self.rules)
 
     def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """The texts [B] of int32 ids [B, (S)]: words with a space between them."""
         with tf.device("CPU:0"):
             words = tf.strings.reduce_join(
                 tf.gather(self._spelled, ids), axis=-1, separator=" "

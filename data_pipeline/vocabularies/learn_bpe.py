@@ -1,5 +1,6 @@
 """Learns a byte-level vocabulary as GPT-2's from counted pieces of a corpus."""
 
+import collections
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -8,19 +9,19 @@ import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
 from contract import errors
-from data_pipeline.text import gpt2
+from data_pipeline.text import byte_pairs
 from data_pipeline.vocabularies import word_counts
 
 # A pair that occurs once is no pattern.
 MIN_FREQUENCY = 2
-_BLOCK_CHARS = 1 << 16
+_BLOCK_WORDS = 1 << 13
 # Of running text, which the library counts anew; it takes most of a minute.
 MAX_CHARS = 1 << 28
 
 
 def learn(
     counts: word_counts.WordCounts, vocab_size: int, report: Callable[[str], None]
-) -> gpt2.Gpt2Tokenizer:
+) -> byte_pairs.Gpt2Tokenizer:
     """The tokenizer of at most `vocab_size` tokens: bytes, merges, <|endoftext|>.
 
     Any text can be spelled, because all 256 bytes are tokens. If the words have more
@@ -29,12 +30,12 @@ def learn(
     Raises:
         ValueError: `vocab_size` has no room for the bytes.
     """
-    alphabet = gpt2.BYTE_CHARS
+    alphabet = byte_pairs.BYTE_CHARS
     least = len(alphabet) + 1
     if vocab_size < least:
         raise errors.InputError(
             f"--vocab_size={vocab_size} has no room for {len(alphabet)} bytes and "
-            f"{gpt2.END_OF_TEXT}; raise it to {least} or more"
+            f"{byte_pairs.END_OF_TEXT}; raise it to {least} or more"
         )
     learned = tokenizers.Tokenizer(models.BPE())
     learned.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -46,13 +47,13 @@ def learn(
         show_progress=False,
     )
     report(f"learning from {len(counts.words)} different words")
-    spelled = ((gpt2.to_byte_chars(word), n) for word, n in counts.words.items())
+    spelled = ((byte_pairs.to_byte_chars(word), n) for word, n in counts.words.items())
     words = {word: n for word, n in spelled if len(word) > 1}  # others have no pair
     learned.train_from_iterator(_running_text(_at_most(words, MAX_CHARS)), trainer)
     model = json.loads(learned.to_str())["model"]
     vocab = sorted(model["vocab"], key=model["vocab"].__getitem__)
     merges = [(first, second) for first, second in model["merges"]]
-    return gpt2.Gpt2Tokenizer([*vocab, gpt2.END_OF_TEXT], merges)
+    return byte_pairs.Gpt2Tokenizer([*vocab, byte_pairs.END_OF_TEXT], merges)
 
 
 def _at_most(words: Mapping[str, int], max_chars: int) -> dict[str, int]:
@@ -72,16 +73,6 @@ def _running_text(words: Mapping[str, int]) -> Iterator[str]:
 
     The library counts what it learns from by itself, and takes no counts.
     """
-    begun: list[str] = []
-    num_chars = 0
-    for word, count in words.items():
-        at_once = max(_BLOCK_CHARS // (len(word) + 1), 1)
-        while count:
-            times = min(count, at_once)
-            begun.append(" ".join([word] * times))
-            num_chars += times * (len(word) + 1)
-            count -= times
-            if num_chars >= _BLOCK_CHARS:
-                yield " ".join(begun)
-                begun, num_chars = [], 0
-    yield " ".join(begun)
+    running = collections.Counter(words).elements()
+    while block := list(itertools.islice(running, _BLOCK_WORDS)):
+        yield " ".join(block)

@@ -59,20 +59,18 @@ def learn(
     chars = _frequent(counts, min_character_frequency)
     if counts.characters and not chars:
         raise errors.InputError(
-            f"--min_character_frequency={min_character_frequency} leaves no character, "
-            f"for the most frequent occurs {max(counts.characters.values())} times; "
-            "lower it"
+            f"--min_character_frequency={min_character_frequency} leaves no character; "
+            f"lower it to {max(counts.characters.values())} or less"
         )
     alphabet = _alphabet(chars)
     room = vocab_size - len(fixed) - len(alphabet)
     if room < 0:
         fitting = _fitting_frequency(counts, vocab_size - len(fixed))
-        rarer = f", or set --min_character_frequency={fitting}, so that rarer ones "
+        rarer = f", or set --min_character_frequency={fitting}" if fitting else ""
         raise errors.InputError(
-            f"--vocab_size={vocab_size} has no room for {len(alphabet)} characters, "
-            f"alone and inside of words, and {len(fixed)} special tokens, with those "
-            f"of --num_unused_tokens; raise it above {len(fixed) + len(alphabet)}"
-            + (f"{rarer}become [UNK]" if fitting else "")
+            f"--vocab_size={vocab_size} has no room for {len(alphabet)} characters and "
+            f"{len(fixed)} special tokens (--num_unused_tokens); raise it above "
+            f"{len(fixed) + len(alphabet)}{rarer}"
         )
     words = sorted(
         (

@@ -118,14 +118,13 @@ def count(
     report(0, total, MB=0, words=0)
     parts = (executor.submit(count_ranges, corpus.part(g), split) for g in groups)
     counted = _ahead(parts, 2 * num_workers)
-    for group, (words, counts, numbers) in zip(groups, counted, strict=True):
+    for group, (words, numbers) in zip(groups, counted, strict=True):
         others += numbers
-        for word, number in zip(words, counts, strict=True):
-            table[word] += number
+        table.update(words)
         if len(table) > MAX_WORDS:
             table, least = _without_rare(table, rare, MAX_WORDS // 2)
             dropped_below = max(dropped_below, least)
-        num_words += sum(counts)
+        num_words += words.total()
         num_ranges += len(group)
         num_bytes += int(sizes[group].sum())
         report(num_ranges, total, MB=num_bytes // 10**6, words=num_words)
@@ -154,7 +153,7 @@ def _ahead(submitted: Iterable[futures.Future], count: int) -> Iterator[Any]:
 
 def count_ranges(
     corpus: byte_ranges.Corpus, split: Split
-) -> tuple[list[bytes], list[int], tuple[int, int, int]]:
+) -> tuple[collections.Counter[bytes], tuple[int, int, int]]:
     """The different words in all ranges of a corpus, and how often each occurs.
 
     Also the numbers of words that are too long, of lines, and of invalid lines.
@@ -167,13 +166,11 @@ def count_ranges(
         lines, invalid = byte_ranges.count_lines(text)
         num_lines, num_invalid = num_lines + lines, num_invalid + invalid
         words, times = count_text(text)
-        pairs = zip(words.numpy().tolist(), times.numpy().tolist(), strict=True)
-        for word, number in pairs:
-            counts[word] += number
+        counts.update(dict(zip(words.numpy(), times.numpy().tolist(), strict=True)))
     if isinstance(split, Words):
         too_long = [word for word in counts if len(word) > normalization.MAX_WORD_BYTES]
         num_too_long = sum(counts.pop(word) for word in too_long)
-    return list(counts), list(counts.values()), (num_too_long, num_lines, num_invalid)
+    return counts, (num_too_long, num_lines, num_invalid)
 
 
 @functools.cache

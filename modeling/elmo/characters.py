@@ -149,7 +149,7 @@ def compute_once(convolve, finish, words, widest):
 
     Words repeat, and most are short: of 2,560 words of Wikipedia 45 % are distinct, and
     where the longest filter spans 7 characters the first 20 of 50 do for 88 % of these.
-    docs/results/performance.md has the time that both save on processors; other
+    docs/results.md has the time that both save on processors; other
     devices, and functions that XLA compiles, take the batch as it is.
 
     Args:

@@ -7,7 +7,7 @@ What does not wait for the step before is one matrix product for all steps: in t
 those that give the gradients of weights and inputs, and for small batches and on other
 devices than processors that of the inputs. Rows of the batch are the last axis: a
 product of a large matrix with a few columns takes less time than one of a few rows with
-it. docs/results/performance.md has what each saves.
+it. docs/results.md has what each saves.
 """
 
 from typing import Any, NamedTuple

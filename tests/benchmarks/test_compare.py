@@ -1,23 +1,29 @@
 """The comparison with a peer: turns, figures, flags and the report."""
 
 import dataclasses
-import json
 import re
 import sys
 
 import pytest
 from absl import flags
 
-from benchmarks import compare, report, rows, sides, sweep, turns
+from benchmarks import compare, report, rows, sides
 from tests import tiny
 
 
-def test_side_that_fails_says_why():
-    command = [sys.executable, "-c", "raise SystemExit('no compiler')"]
-    with pytest.raises(turns.SideFailed, match="exit code 1\nno compiler"):
-        turns.run(command)
-    printed = "print('log'); print('{\"a\": 1}')"
-    assert turns.run([sys.executable, "-c", printed]) == {"a": 1}
+def test_side_that_fails_says_why(tmp_path, monkeypatch):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").touch()
+    (tmp_path / "benchmarks" / "side.py").write_text(
+        "import sys\n"
+        "if sys.argv[1] == '{}': raise SystemExit('no compiler')\n"
+        "print('log'); print(sys.argv[1])"
+    )
+    monkeypatch.setattr(compare, "ROOT", tmp_path)
+    monkeypatch.chdir(tmp_path)  # which python -m searches first
+    with pytest.raises(compare.SideFailed, match="exit code 1\nno compiler"):
+        compare.run_module(sys.executable, "side", {})
+    assert compare.run_module(sys.executable, "side", {"a": 1}) == {"a": 1}
 
 
 @pytest.fixture
@@ -33,45 +39,38 @@ def test_row_is_measured_in_turns(flag_values, monkeypatch):
     job = dataclasses.asdict(sides.Job("train", "classifier", 3, "", "", 3, 7))
     calls = []
 
-    def run(command):
-        python, _, module, argument = command
-        settings = json.loads(argument)
+    def run(python, module, settings):
         calls.append((python, module, settings.get("variant")))
-        if module == "benchmarks.preparation":
+        if module == "preparation":
             assert settings["columns"] == ["0", "1"] and settings["path"] == "t.tsv"
-            return {"job": job, "examples": 224, "gflop": 1000.0}
+            return {"job": job, "examples": 224}
+        assert settings["begun"] > 0
         is_slow = settings["variant"] == "sdpa"
-        return {"seconds": 8.0 if is_slow else 4.0, "peak_gflops": 500.0}
+        return {"seconds": 8.0 if is_slow else 4.0}
 
-    monkeypatch.setattr(turns, "run", run)
-    flag_values.sst2_file = "t.tsv"
-    measured = compare.measure("sst2", rows.ROWS["sst2"], "directory")
+    monkeypatch.setattr(compare, "run_module", run)
+    flag_values.near_file = "t.tsv"
+    measured = compare.measure("vectors", rows.ROWS["vectors"], "directory")
     ours_, theirs = sys.executable, "their_python"
     assert calls == [
-        (ours_, "benchmarks.preparation", None),
-        (theirs, "benchmarks.peer", "sdpa"),
-        (theirs, "benchmarks.peer", "eager"),
-        *[(ours_, "benchmarks.ours", ""), (theirs, "benchmarks.peer", "eager")] * 2,
+        (ours_, "preparation", None),
+        (theirs, "peer", "sdpa"),
+        (theirs, "peer", "eager"),
+        *[(ours_, "ours", ""), (theirs, "peer", "eager")] * 2,
     ]
     assert measured["variant"] == "eager" and measured["trials"] == {
         "sdpa": 8,
         "eager": 4,
     }
     assert [run["figure"] for run in measured["runs"]["peer"]] == [56.0, 56.0]
-    assert measured["runs"]["ours"][0]["share_of_peak"] == 1000 / 4 / 500
-    assert measured["title"] == "fine-tuning, SST-2, batches of 32"
+    assert measured["title"] == "vectors of pairs, batches of 32"
 
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("sst2_file", "none.tsv", r"--sst2_file=none.tsv: there is no such file"),
+        ("near_file", "none.tsv", r"--near_file=none.tsv: there is no such file"),
         ("peer_variants", ["flash"], r"--peer_variants=flash: variants are sdpa, "),
-        (
-            "backends",
-            ["jax"],
-            r"--backends needs a Python with them: set --peer_python",
-        ),
         ("rounds", 0, r"--rounds=0 is below 1"),
     ],
 )
@@ -89,12 +88,8 @@ def test_wrong_flag_is_named_at_once(
 
 
 def test_report_holds_medians_and_ratios():
-    ours = {
-        "share_of_peak": 0.5,
-        "peak_memory_mb": 1500.0,
-        "environment": {"TF_X": "1"},
-    }
-    peer = {"share_of_peak": 0.8, "peak_memory_mb": 700.0, "environment": {}}
+    ours = {"peak_memory_mb": 1500.0, "environment": {"TF_X": "1"}}
+    peer = {"peak_memory_mb": 700.0, "environment": {}}
     ours["versions"], peer["versions"] = {"TensorFlow": "2.21"}, {"PyTorch": "2.13"}
     ours_runs = [
         {**ours, "figure": figure, "peak_gflops": peak}
@@ -104,8 +99,8 @@ def test_report_holds_medians_and_ratios():
         {**peer, "figure": figure, "peak_gflops": 180.0} for figure in (10.0, 20.0, 5.0)
     ]
     machine = {"processor": "AMD EPYC", "cores": 2, "instruction_sets": ["avx2"]}
-    step = {"title": "classifier step", "unit": "sequences/s", "precision": "float32"}
-    alone = {"title": "one sentence", "unit": "ms", "precision": "float32"}
+    step = {"title": "classifier step", "unit": "sequences/s"}
+    alone = {"title": "one sentence", "unit": "ms"}
     both = {"ours": ours_runs, "peer": peer_runs}
     results = {
         "machine": {**machine, "memory_gb": 25.0},
@@ -113,62 +108,22 @@ def test_report_holds_medians_and_ratios():
         "rows": {
             "classifier": {**step, "variant": "sdpa", "runs": both},
             "alone": {**alone, "runs": {"ours": ours_runs[:1]}},
-            "sms": {"skipped": "--sms_file is not set"},
+            "texts": {"skipped": "--texts_file is not set"},
         },
     }
     text = report.markdown(results)
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[0] == "AMD EPYC, 2 cores, avx2, 25.0 GB"
     assert (
-        "* this project: TensorFlow 2.21; TF_X=1; matrix product 156 GFLOP/s (float32)"
+        "* this project: TensorFlow 2.21; TF_X=1; matrix product 156 GFLOP/s"
     ) in lines
     assert (
-        "* Hugging Face: PyTorch 2.13; default environment; matrix product 180 "
-        "GFLOP/s (float32)"
+        "* Hugging Face: PyTorch 2.13; default environment; matrix product 180 GFLOP/s"
     ) in lines
     assert (
         "| classifier step | sequences/s | 20.0 | 10.0 (sdpa) | **1.50** (1.00, 1.50, "
-        "4.00) | 0.50 | 0.80 | 1,500 | 700 |"
+        "4.00) | 1,500 | 700 |"
     ) in lines
-    assert "| one sentence | ms | 10.0 | - | - | 0.50 | - | 1,500 | - |" in lines
-    assert "sms: skipped, --sms_file is not set." in lines
+    assert "| one sentence | ms | 10.0 | - | - | 1,500 | - |" in lines
+    assert "texts: skipped, --texts_file is not set." in lines
     assert "1536 x 1536" in text
-
-
-SMALL = {
-    "vocab_size": 20,
-    "hidden_size": 8,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-    "hidden_act": "relu",  # nothing to compile
-    "max_position_embeddings": 16,
-}
-
-
-@pytest.fixture
-def sweep_flags(tmp_path, monkeypatch):
-    """Flags of a sweep over a tiny network."""
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps(SMALL))
-    monkeypatch.setattr(sides, "PEAK_SIZE", 64)
-    with tiny.flags_of("benchmarks.sweep"):
-        arguments = ["--train_batch_sizes=4,2", "--max_seq_lengths=8,16", "--steps=2"]
-        arguments += ["--num_hidden_layers=1", "--hidden_sizes=8,12"]
-        arguments += [f"--bert_config_file={config}"]
-        arguments += [f"--output_file={tmp_path / 'new' / 'out.json'}"]
-        flags.FLAGS(["sweep", *arguments])
-        yield flags.FLAGS
-
-
-def test_each_size_is_varied_around_the_first(sweep_flags, monkeypatch, capsys):
-    def run(command):
-        return {"tokens_per_second": 1234.1}
-
-    monkeypatch.setattr(turns, "run", run)
-    sweep.main([])
-    with open(sweep_flags.output_file, encoding="utf-8") as file:
-        measured = json.load(file)["points"]
-    sizes = [tuple(point.values())[:4] for point in measured]
-    assert sizes == [(4, 8, 1, 8), (2, 8, 1, 8), (4, 16, 1, 8), (4, 8, 1, 12)]
-    assert capsys.readouterr().out.count(" 1234 |") == 4

@@ -27,9 +27,8 @@ from cli import (
 )
 from data_pipeline.classification import labels
 from data_pipeline.extraction import vectors as vector_files
-from data_pipeline.pretraining import masking, metadata
+from data_pipeline.pretraining import corruptions, masking, metadata
 from data_pipeline.pretraining.creation import sentence_pairs
-from data_pipeline.pretraining.denoising import corruptions
 from data_pipeline.squad import choice
 from data_pipeline.tagging import files, schemes
 from data_pipeline.vocabularies import learn_wordpiece
@@ -82,7 +81,7 @@ CHOICES = {
     },
     "run_pretraining": {
         "masking": masking.GROUP_LENGTHS,
-        "corruption": corruptions.CORRUPTIONS,
+        "corruption": corruptions.NOISE_DENSITY,
     },
     "run_squad": {"answer_aligner": choice.ALIGNERS},
     "run_embedding": {"pooling": vectors.TEXT_POOLINGS},
@@ -113,6 +112,14 @@ def test_defaults_are_those_of_the_code():
     assert default == learn_wordpiece.UNUSED_BEFORE_UNK
 
 
+def test_records_of_a_length_that_no_network_has_are_refused():
+    with tiny.flags_of("create_pretraining_data"):
+        parser = flags.FLAGS["max_seq_length"].parser
+    assert parser.parse("1048576") == 1 << 20
+    with pytest.raises(ValueError, match="1048577 is not an integer in the range"):
+        parser.parse("1048577")
+
+
 # --- Contradictions, by the function that refuses them.
 
 SCORES = ("accuracy", "f1", "loss")
@@ -139,7 +146,7 @@ def run_settings(adagrad_settings=None):
 
 WRONG = {
     ("run_pretraining", pretraining_flags.check_objective): {
-        "--corruption=drop": "--corruption=drop is for --objective=denoising; leave",
+        "--corruption=infilling": "is for --objective=denoising; leave",
         "--noise_density=0.3 --objective=left_to_right": "is for --objective=denoisin",
         "--mean_noise_span_length=2": "--mean_noise_span_length=2.0 is for --objective",
         "--roll_noise": "--roll_noise is for --objective=denoising; leave it out",

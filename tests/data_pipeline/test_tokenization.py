@@ -19,23 +19,23 @@ def letter_tokenizer(lower=True):
 
 @pytest.mark.parametrize("block_bytes", [1, 7, 1 << 20])
 @pytest.mark.parametrize("end", [b"", b"\n"])
-def test_lines_of_a_text_end_at_lf_alone(monkeypatch, block_bytes, end):
-    monkeypatch.setattr(command, "BLOCK_BYTES", block_bytes)
+def test_lines_of_a_text_end_at_lf_alone(block_bytes, end):
     content = "ab c\r\n\n a\u2028b\u0085c\v\fd\re\n\u3000\nzing!\n\n..".encode() + end
     expected = b"a ##b c\n\na b ##c ##d e\n\nz ##ing !\n\n. .\n"
     sink = io.BytesIO()
-    command.write_tokens(io.BytesIO(content), sink, letter_tokenizer())
+    blocks = iter(functools.partial(io.BytesIO(content).read, block_bytes), b"")
+    command.write_tokens(blocks, sink, letter_tokenizer())
     assert sink.getvalue() == expected
 
 
 def test_ids_of_a_text():
     tokenizer, sink = letter_tokenizer(), io.BytesIO()
-    command.write_tokens(io.BytesIO(b"ab\n\nc"), sink, tokenizer, as_ids=True)
+    command.write_tokens([b"ab\n\nc"], sink, tokenizer, as_ids=True)
     rows = [line.split() for line in sink.getvalue().decode().split("\n")]
     ids = tokenizer.tokenize(["ab", "", "c", ""]).to_list()
     assert [[int(word) for word in row] for row in rows] == ids
     empty = io.BytesIO()
-    command.write_tokens(io.BytesIO(b""), empty, tokenizer)
+    command.write_tokens([], empty, tokenizer)
     assert empty.getvalue() == b""
 
 

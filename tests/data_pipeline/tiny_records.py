@@ -83,3 +83,11 @@ def write(path, records, *, about=None):
 def write_numbered(path, start, stop, *, about=None, has_masks=True):
     records = [values(number, has_masks=has_masks) for number in range(start, stop)]
     return write(path, records, about=about)
+
+
+def starts(path):
+    """The byte at which each record begins, and the size of the file."""
+    actual = [0]
+    for record in tf.data.TFRecordDataset(path):
+        actual.append(actual[-1] + len(record.numpy()) + 16)
+    return actual

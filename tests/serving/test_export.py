@@ -43,7 +43,7 @@ class Exported(NamedTuple):
     version_dir: pathlib.Path
 
     def probabilities(self, *texts):
-        tokens, first_lengths, _ = self.encode(*map(tf.constant, texts))
+        tokens, first_lengths = self.encode(*map(tf.constant, texts))
         features = packing.pad(tokens, first_lengths)
         logits = self.model(features)["logits"]
         return features, np.asarray(losses.probabilities(self.problem_type, logits))
@@ -58,7 +58,7 @@ def make(problem_type, num_texts, export_dir):
     # Wider than a head is born, and centred, so that the answers differ.
     head = model.classifier.logits
     head.kernel.assign(tf.random.stateless_normal(head.kernel.shape, [1, 2]))
-    tokens, first_lengths, _ = encode(tf.constant(TEXTS))
+    tokens, first_lengths = encode(tf.constant(TEXTS))
     logits = model(packing.pad(tokens, first_lengths))["logits"]
     head.bias.assign(-tf.reduce_mean(logits, axis=0))
 

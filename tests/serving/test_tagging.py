@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import padding
+from data_pipeline.batches import packing
 from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import graph, schemes, scores, split
 from data_pipeline.tagging import windows as windows_lib
@@ -130,7 +130,7 @@ def expected(model, rows):
         lines=[[1] * len(row) for row in rows],
     )
     windows = windows_lib.make_windows(sentences, TOKENIZER, **LIMITS)
-    logits = model(padding.grids(windows.packed, LIMITS["max_seq_length"]))["logits"]
+    logits = model(packing.grids(windows.packed, LIMITS["max_seq_length"]))["logits"]
     probabilities = keras.ops.softmax(logits)
     outputs = {
         "ids": np.argmax(logits, axis=-1),

@@ -55,21 +55,19 @@ def cut(
     if documents:
         ids = job.tokenizer.tokenize(documents)  # [B, (S)]
         tokens, lengths = ids.values.numpy(), ids.row_lengths().numpy()
-    num_unknown = int(np.sum(tokens == job.tokenizer.unk_id))
+    num_unknown = np.sum(tokens == job.tokenizer.unk_id)
     special = SpecialTokens.from_tokenizer(job.tokenizer)
     has_tokens = lengths > 0
     if special.end_id is not None:
         tokens = np.insert(tokens, np.cumsum(lengths[has_tokens]), special.end_id)
     kept = [d for d, is_kept in zip(documents, has_tokens, strict=True) if is_kept]
-    counts = {
-        "documents": len(kept),
-        "words": sum(len(document.split()) for document in kept),
-        "bytes": sum(len(document.encode("utf-8")) for document in kept),
-        "tokens": int(lengths.sum()),
-        "unknown_tokens": num_unknown,
+    num_words = sum(len(document.split()) for document in kept)
+    num_bytes = sum(len(document.encode("utf-8")) for document in kept)
+    counts = len(kept), num_words, num_bytes, lengths.sum(), num_unknown
+    return {
+        "tokens": tokens.astype(features.INTEGER, copy=False),
+        "counts": np.array(counts, np.int64),  # COUNTS
     }
-    counted = np.array([counts[name] for name in COUNTS], np.int64)
-    return {"tokens": tokens.astype(features.INTEGER, copy=False), "counts": counted}
 
 
 @dataclasses.dataclass(frozen=True)

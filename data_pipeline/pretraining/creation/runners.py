@@ -12,7 +12,6 @@ from data_pipeline import engines
 from data_pipeline.pretraining.creation import job as creation_job
 from data_pipeline.pretraining.creation import summary
 from data_pipeline.pretraining.creation import tasks as creation_tasks
-from data_pipeline.vocabularies import byte_ranges
 
 Totals = dict[str, int]  # keys: tasks.count_names
 
@@ -23,7 +22,7 @@ def run_local(
     num_workers: int,
     report: Callable[..., None],
 ) -> Totals:
-    """Does what is left of a job, on the `num_workers` of `processes.start`.
+    """Does what is left of a job, on the `num_workers` of `engines.start_workers`.
 
     Returns the counts, or {} where another process has ended the job meanwhile.
 
@@ -35,12 +34,8 @@ def run_local(
     """
     totals: collections.Counter[str] = collections.Counter()
     with _done_elsewhere(job), engines.failures_explained(job.work_dir):
-        _results(
-            executor.submit(
-                byte_ranges.unpack, job.input_files[i], job.unpacked_path(i)
-            )
-            for i in creation_job.begin(job)
-        )
+        packed = creation_job.begin(job)
+        _results(executor.submit(creation_job.unpack, job, index) for index in packed)
         total = len(creation_job.write_plan(job).units) * job.num_tasks
         report(0, total, instances=0)
         # A task is sent with what it needs; the files of the corpus lie in its plan.
@@ -74,7 +69,7 @@ def _written(
     job: creation_job.Job, executor: futures.Executor, num_workers: int
 ) -> Iterator[Totals]:
     plan = creation_job.load_plan(job)
-    # So many units are begun that no worker waits for the last task of one.
+    # Enough units are begun to keep all workers busy while one unit ends.
     ahead = 1 + num_workers // job.num_tasks
     cuts: collections.deque[list[futures.Future]] = collections.deque()
     writes: collections.deque[list[futures.Future]] = collections.deque()
@@ -110,8 +105,7 @@ def _check(job: creation_job.Job, totals: Totals, *, is_whole: bool) -> None:
         if is_whole and not totals["instances"]:
             raise errors.InputError(
                 f"--input_file: {len(job.input_files)} files hold no document with a "
-                "token, so there is nothing to train on; give UTF-8 text, one sentence "
-                "a line, blank lines between documents"
+                "token; give UTF-8 text, one sentence a line, blank lines between texts"
             )
     except errors.InputError as error:
         creation_job.end(job)

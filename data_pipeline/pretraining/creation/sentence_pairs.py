@@ -144,23 +144,23 @@ def check_words(path, tokenizer, settings):
         )
 
 
-def join_documents(parts):
-    """One Documents of several, in order."""
-    sentences, documents = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
-    num_tokens = num_sentences = 0
-    for part in parts:
+def join_parts(parts):
+    """One Documents and one Pairs of several (Documents, Pairs), in order."""
+    sentences, documents, moved = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)], []
+    num_tokens = num_sentences = num_documents = 0
+    for part, pairs in parts:
         sentences.append(part.sentence_ends[1:] + num_tokens)
         documents.append(part.document_ends[1:] + num_sentences)
+        moved.append(pairs.move(num_tokens, num_documents))
         num_tokens += len(part.tokens)
         num_sentences += len(part.sentence_ends) - 1
-    tokens = np.concatenate([part.tokens for part in parts])
-    return Documents(tokens, np.concatenate(sentences), np.concatenate(documents))
-
-
-def join_pairs(parts):
-    """One Pairs of several, in order."""
-    columns = zip(*(vars(part).values() for part in parts), strict=True)
-    return Pairs(*map(np.concatenate, columns))
+        num_documents += len(part)
+    tokens = np.concatenate([part.tokens for part, _ in parts])
+    columns = zip(*(vars(pairs).values() for pairs in moved), strict=True)
+    return (
+        Documents(tokens, np.concatenate(sentences), np.concatenate(documents)),
+        Pairs(*map(np.concatenate, columns)),
+    )
 
 
 def cut_pairs(documents, *, sentence_task, max_tokens, short_seq_prob, passes, seed):
@@ -408,21 +408,13 @@ def join(
     job: creation_job.Job, unit: int, chunks: Sequence[Mapping[str, np.ndarray]]
 ) -> Unit:
     """The unit whose chunks `cut` has made."""
-    documents, pairs = [], []
-    num_tokens = num_documents = 0
-    for arrays in chunks:
-        documents.append(_from(Documents, arrays))
-        pairs.append(_from(Pairs, arrays).move(num_tokens, num_documents))
-        num_tokens += len(documents[-1].tokens)
-        num_documents += len(documents[-1])
-    joined = join_pairs(pairs)
+    text, joined = join_parts([(_from(Documents, c), _from(Pairs, c)) for c in chunks])
     order = np.random.default_rng(job.seed(1, unit)).permutation(len(joined))
-    text = join_documents(documents)
     ids = text.tokens % job.tokenizer.vocab_size  # without marks of segmented words
-    counts = (
-        *(len(text), len(text.sentence_ends) - 1, len(text.tokens)),
-        *(int(np.sum(ids == job.tokenizer.unk_id)), int(joined.label.sum())),
-    )
+    num_unknown = int(np.sum(ids == job.tokenizer.unk_id))
+    num_random = int(joined.label.sum())
+    num_sentences = len(text.sentence_ends) - 1
+    counts = len(text), num_sentences, len(text.tokens), num_unknown, num_random
     return Unit(text, joined.take(order), dict(zip(COUNTS, counts, strict=True)))
 
 

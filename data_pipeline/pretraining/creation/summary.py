@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from contract import errors
 from data_pipeline.pretraining.creation import job as creation_job
-from data_pipeline.text import unknown_words
+from data_pipeline.text import base
 from data_pipeline.vocabularies import byte_ranges
 
 _PRINTED = ("documents", "sentences", "words", "bytes", "tokens", "instances")
@@ -44,7 +44,7 @@ def check(job: creation_job.Job, totals: Mapping[str, int]) -> None:
     files, lines = job.input_files, totals["lines"]
     byte_ranges.check_lines(files, lines, totals["invalid_lines"])
     unknown = shares(job, totals).get("unknown_token_share", 0)
-    if unknown > unknown_words.REFUSED and job.refuses_unknown:
+    if unknown > base.UNKNOWN_REFUSED and job.refuses_unknown:
         raise errors.InputError(
             f"{unknown:.1%} of the tokens of --input_file are [UNK]; give a "
             "--vocab_file for this text (build_vocab.py), or --nocheck_tokenizer"
@@ -76,7 +76,7 @@ def warnings(job: creation_job.Job, totals: Mapping[str, int]) -> list[str]:
             f"used_token_share={share['used_token_share']:.3f}: most of the text is cut"
             f" to --max_seq_length={length}; put a sentence a line, or raise it"
         )
-    if unknown and unknown > unknown_words.WARNED:
+    if unknown and unknown > base.UNKNOWN_WARNED:
         lines.append(
             f"unknown_token_share={unknown:.3f}: the vocabulary does not spell the "
             "text; give another --vocab_file, or make one with build_vocab.py"

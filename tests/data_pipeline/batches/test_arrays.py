@@ -69,7 +69,7 @@ def test_packed_texts_are_equal(model_dir, elsewhere, kind, case, length):
     for pad_to in (None, 64):
         rows = np.array([2, 0, 2, len(TEXTS) - 1] if len(wanted) else [], np.int64)
         chosen = [x if x is None else [x[i] for i in rows] for x in columns]
-        tokens, first_lengths, _ = encode(*chosen)
+        tokens, first_lengths = encode(*chosen)
         expected = packing.pad(tokens, first_lengths, pad_to, encode.num_sequences)
         for name, grid in packing.gather(wanted, rows, pad_to).items():
             np.testing.assert_array_equal(grid, expected[name])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import batching, packing, padding, tf_records
+from data_pipeline.batches import batching, packing, tf_records
 from data_pipeline.classification import encoding, tasks
 from data_pipeline.text import wordpiece
 
@@ -134,7 +134,7 @@ def test_padding_is_0_whatever_the_id_of_pad(tmp_path):
         np.testing.assert_array_equal(features[name][:, :8], value)
     packed = packing.unpad(tokens, first_lengths)
     (batch,) = batching.batches(packed, np.array([[0, 1, 2]]), pad_to=9)
-    for arrays in (batch, padding.grids(packed, 9)):
+    for arrays in (batch, packing.grids(packed, 9)):
         for name in INPUTS:
             np.testing.assert_array_equal(arrays[name], features[name])
     path = tmp_path / "train.tf_record"

@@ -115,7 +115,7 @@ def test_one_column_of_lists(load):
     assert data.splits["train"].label_ids.tolist() == [1, 0]
     rows[1]["answers"].append("h")
     text = "".join(json.dumps(row) + "\n" for row in rows)
-    with refused("t.jsonl:2", "3 choices, 2 are needed", "give each row as many"):
+    with refused("t.jsonl:2", "3 choices, not 2", "as many"):
         load(text, name="t.jsonl", layout={"choices": ("answers",)})
     with refused("train.csv:2", "'c' is one choice", "--choice_columns"):
         load(TABLE, layout={"choices": ("one",)})
@@ -127,7 +127,7 @@ def test_one_column_of_lists(load):
         (
             ",three\n",
             ",four\n",
-            ["train.csv:2", "'two'", "none of the 3 choices", "'0'", "--labels"],
+            ["train.csv:2", "'two'", "is not one of ['0'", "--labels"],
         ),
         ("d e", " ", ["train.csv:2", "choice 1 is empty", "--allow_empty_text"]),
         ("b,c d,e,f g", "a,b", ["train.csv:3", "3 cells, line 1 has 5"]),
@@ -141,7 +141,7 @@ def test_wrong_rows_are_named_with_their_line(load, old, new, parts):
 
 def test_rows_of_another_form_than_the_model_are_refused(load, tmp_path):
     four = labels.Labels(("0", "1", "2", "3"), "choice")
-    with refused("train.csv:2: 3 choices, and 4 are expected"):
+    with refused("train.csv:2: 3 choices; give 4"):
         load(TABLE, split="test", known=four)
     with refused("--labels: ['a', 'b', 'c'] are not", "['0', '1', '2', '3']"):
         load(TABLE, split="test", known=four, label_spec="a,b,c")

@@ -47,7 +47,7 @@ def test_unknown_label_names_place_set_and_closest():
         SENTIMENT.encode(table("42"))
     assert "closest" not in str(caught.value)
     assert "header" not in str(caught.value)
-    with refused("dev.tsv:1: label 'label'", "pass --has_header=true"):
+    with refused("dev.tsv:1: label 'label'", "--labels"):
         SENTIMENT.encode(table("label", lines=[1]))
     with refused("dev.tsv:2: ['x', 'y'] is a list", "--problem_type=multi_label"):
         SENTIMENT.encode(table(("x", "y")))
@@ -126,7 +126,7 @@ def test_found_labels_are_sorted(values, problem_type, wanted):
     ("value", "problem_type", "part"),
     [
         ("", "classification", "'' has an empty name; remove it"),
-        (("a",), "classification", "is not one label; correct the row"),
+        (("a",), "classification", "is not one label; correct it"),
         ("1,,b", "multi_label", "'1,,b' has an empty name; remove it"),
     ],
 )

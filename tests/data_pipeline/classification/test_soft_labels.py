@@ -107,7 +107,7 @@ def test_teacher_needs_the_classes_of_its_student():
     assert soft_labels.order_classes("t", numbers, numbers) == slice(None)
     for theirs, message in (
         (None, "nothing says what its classes are called; put a label_map.json"),
-        (labels.Labels(("good", "sad")), "--labels=good,sad gives the student"),
+        (labels.Labels(("good", "sad")), "the student --labels=good,sad"),
         (labels.Labels((), "regression"), "trained for regression"),
         (object(), "trained for tagging"),
     ):

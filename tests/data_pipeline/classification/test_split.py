@@ -114,7 +114,7 @@ def test_labels_come_from_the_most_specific_source(source):
         assert made.label_set(table, head)[0].names == ("neg", "pos")
     assert made.label_set(None, known)[0].names == ("x", "y")
     assert named.label_set(None, None)[0].names == ("pos", "neg")
-    with pytest.raises(ValueError, match=r"train first \(--do_train\), give"):
+    with pytest.raises(ValueError, match=r"--labels, or train first"):
         made.label_set(None, None)
     # Those of a trained model stand, with their kind, which a flag may not repeat.
     trained = labels.Labels(("x", "y"), "multi_label", "|")
@@ -199,14 +199,13 @@ MIXES = [
         {"text_a": 0, "label": 1},
         "tweet,label\n" + CELLS,
         "nice\nbad\n",
-        "test.csv:1: ['nice'] may be a header or a text, where the rows read before it "
-        "have ['tweet', 'label']; pass --has_header=true",
+        "test.csv:1: ['nice'] may be a text; pass --has_header=true if it is a header, "
+        "else put ['tweet', 'label'] above it",
     ),
     (
         {"text_a": 0, "label": 1},
         *(CELLS, JSONL % (("text",) * 2)),
-        "no column '0' (text_a); its columns are ['text', 'label']; choose one of "
-        "them, by name: objects have no numbers",
+        "no column '0' (text_a); its columns are ['text', 'label']; choose one",
     ),
 ]
 

@@ -147,7 +147,9 @@ def test_missing_files_and_columns_are_named(tmp_path):
     def read(name, split):
         return tasks.read_split(tasks.task_named(name), str(tmp_path), split)
 
-    with pytest.raises(FileNotFoundError, match=r"train\.tsv: no such file; put the"):
+    with pytest.raises(
+        FileNotFoundError, match=r"train\.tsv: no such file; correct --data_dir"
+    ):
         read("rte", "train")
     with pytest.raises(FileNotFoundError, match=r"diagnostic\.tsv or .*AX\.tsv: no su"):
         read("ax", "test")

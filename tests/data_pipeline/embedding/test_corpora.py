@@ -106,7 +106,7 @@ def changed(rows, place, **values):
         ({"queries": '"q1"\n'}, r"queries.jsonl:1: .* is not a JSON object"),
         (
             {"judgements": JUDGEMENTS.replace("p1\t2", "p1\thigh")},
-            r"test.tsv:3: score 'high' is not a finite number; correct it, or begin",
+            r"test.tsv:3: score 'high' is not a finite number; correct it, or call",
         ),
         (
             {"judgements": JUDGEMENTS.replace("p1\t2", "p1\tnan")},
@@ -122,11 +122,11 @@ def changed(rows, place, **values):
         ),
         (
             {"judgements": JUDGEMENTS.replace("p1\t2", "p1 2")},
-            r"test.tsv:3: 2 cells, line 1 has 3; correct the row",
+            r"test.tsv:3: 2 cells, line 1 has 3; quote",
         ),
         (
             {"judgements": "query-id\tcorpus-id\tscore\nq1\tp1\t0\n"},
-            r"test.tsv: no query has a passage with a score above 0; give the",
+            r"test.tsv: no query has a passage with a score above 0; give one",
         ),
         ({"judgements": ""}, r"test.tsv: no query has a passage with a score above 0"),
     ],

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from data_pipeline.classification import tables
-from data_pipeline.embedding import rows
+from data_pipeline.embedding import corpora
 
-LAYOUT = tables.Layout(usual_texts=rows.USUAL_TEXTS)
+LAYOUT = tables.Layout(usual_texts=corpora.USUAL_TEXTS)
 
 
 @pytest.fixture
@@ -17,8 +17,12 @@ def read(tmp_path):
         cells[-1] = "0.5" if header[-1] == "score" else cells[-1]
         path = tmp_path / name
         path.write_text("".join("\t".join(row) + "\n" for row in (header, cells)))
-        table = rows.read(str(path), layout)
-        return rows.kind_of(table, has_teacher=True), rows.texts_of(table)[0], table
+        table = corpora.read_rows(str(path), layout)
+        return (
+            corpora.kind_of(table, has_teacher=True),
+            table.texts()[0],
+            table,
+        )
 
     return write_and_read
 

@@ -431,8 +431,12 @@ def test_held_out_records_may_be_masked_where_the_others_are_not(
 
 def test_records_that_cannot_be_masked_are_refused(load, tokenizer, plain):
     for message, arguments, files in (
-        ("are for records not masked yet", {"has_mask_flags": True}, ["masked"]),
-        ("set --vocab_file to the one", {"tokenizer": None}, [plain["next"]]),
+        (
+            "are masked already; leave out --masking",
+            {"has_mask_flags": True},
+            ["masked"],
+        ),
+        ("set --vocab_file", {"tokenizer": None}, [plain["next"]]),
         (
             "--eval_input_file has records with sentence_task=order, --input_file with "
             "next",

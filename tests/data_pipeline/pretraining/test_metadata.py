@@ -120,19 +120,11 @@ def test_lengths_of_records_must_be_one(tmp_path):
     )
 
 
-def starts(path):
-    """The byte at which each record begins, and the size of the file."""
-    actual = [0]
-    for record in tf.data.TFRecordDataset(path):
-        actual.append(actual[-1] + len(record.numpy()) + 16)
-    return actual
-
-
 @pytest.mark.parametrize("block", [8, 200])
 def test_counting_walks_over_blocks(tmp_path, monkeypatch, block):
     monkeypatch.setattr(metadata, "_BLOCK_BYTES", block)
     path = tiny_records.write_numbered(tmp_path / "a", 0, 9)
-    size = starts(path)[-1]
+    size = tiny_records.starts(path)[-1]
     assert size == pathlib.Path(path).stat().st_size
     assert metadata.count_records(path, size) == 9
 
@@ -140,7 +132,7 @@ def test_counting_walks_over_blocks(tmp_path, monkeypatch, block):
 @pytest.mark.parametrize("left", [7, 50])
 def test_truncated_file_is_refused(tmp_path, left):
     path = tiny_records.write_numbered(tmp_path / "a", 0, 5)
-    begin = starts(path)[3]
+    begin = tiny_records.starts(path)[3]
     data = pathlib.Path(path).read_bytes()
     pathlib.Path(path).write_bytes(data[: begin + left])
     assert (
@@ -149,24 +141,6 @@ def test_truncated_file_is_refused(tmp_path, left):
     )
     pathlib.Path(path).write_bytes(data[:begin])
     assert metadata.describe(path).count == 3
-
-
-def parse(records):
-    return tf.io.parse_example(records, metadata.spec(8, 2))
-
-
-def test_damage_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(metadata, "_SCANNED_RECORDS", 3)
-    path = tiny_records.write_numbered(tmp_path / "a", 0, 8)
-    assert metadata.find_damage(path, parse, {}) is None
-    data, begin = bytearray(pathlib.Path(path).read_bytes()), starts(path)[4]
-    data[begin + 40] ^= 1
-    pathlib.Path(path).write_bytes(data)
-    text = metadata.find_damage(path, parse, {})
-    assert text == (
-        f"{path}: damaged between records 3 and 5 (corrupted record at {begin + 12}); "
-        "copy the file again, or make it again"
-    )
 
 
 # The file of metadata.

@@ -1,5 +1,7 @@
 """Tests of data_pipeline/pretraining/source.py."""
 
+import pathlib
+
 import pytest
 import tensorflow as tf
 
@@ -96,16 +98,16 @@ REFUSED = [
         (
             [{}],
             {"vocab_size": size},
-            "{0} were made with a vocabulary of 20 entries, but the network "
-            f"(--pretrained or --bert_config_file) has vocab_size={size};",
+            f"{{0}} have a vocabulary of 20, and the network vocab_size={size}; give "
+            "the --bert_config_file",
         )
         for size in (19, 20 + 8)
     ),
     (
         [{}],
         {"vocab": OTHER_VOCAB},
-        f"the records of {{0}} were made with another vocabulary (digest {OURS}, 20 "
-        f"entries) than --vocab_file (digest {metadata.vocab_digest(OTHER_VOCAB)});",
+        f"the records of {{0}} were made with another vocabulary ({OURS}) than "
+        f"--vocab_file ({metadata.vocab_digest(OTHER_VOCAB)});",
     ),
     (
         [None],
@@ -154,7 +156,22 @@ def test_no_record_at_all_is_refused(tmp_path):
     assert text.startswith(f"--input_file: there is no record in {empty} and 1 more;")
     assert source_lib.check_records([empty, full], **GIVEN).counts == (0, 1)
     text = refusal([full], is_masked=False)
-    assert f"but the records of {full} are masked; make them with" in text
+    assert f"but the records of {full} are masked; make them again" in text
+
+
+def test_damage_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(source_lib, "_SCANNED_RECORDS", 3)
+    path = tiny_records.write_numbered(tmp_path / "a", 0, 8)
+    source = source_lib.check_records([path], **GIVEN)
+    assert source.find_damage(path) is None
+    begin = tiny_records.starts(path)[4]
+    data = bytearray(pathlib.Path(path).read_bytes())
+    data[begin + 40] ^= 1
+    pathlib.Path(path).write_bytes(data)
+    assert source.find_damage(path) == (
+        f"{path}: damaged between records 3 and 5 (corrupted record at {begin + 12}); "
+        "copy the file again, or make it again"
+    )
 
 
 # Records of other programs.

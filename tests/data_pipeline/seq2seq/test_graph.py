@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from contract import features
+from data_pipeline.batches import packing
 from data_pipeline.seq2seq import graph
 from data_pipeline.text import wordpiece
 
@@ -55,7 +56,7 @@ def test_encoding_is_that_of_training(load, tokenizer):
     text = "".join(f"{source}\t1\n" for source in sources)
     examples = load({"train": text}, lengths=(5, 8))["train"].examples()
     (wanted,) = examples.batches(np.array([[0, 1, 2]], np.int32), None)
-    encoded = graph.encode(tokenizer, tf.constant(sources), 5)
+    encoded = packing.encode(tokenizer, tf.constant(sources), 5)
     assert set(encoded) == {"input_ids", "input_mask", "segment_ids"}
     for name, value in encoded.items():
         np.testing.assert_array_equal(value, wanted[name])

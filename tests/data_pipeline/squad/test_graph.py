@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import padding
+from data_pipeline.batches import packing
 from data_pipeline.squad import choice, graph
 from data_pipeline.squad import windows as context_windows
 from data_pipeline.text import elmo, wordpiece
@@ -109,7 +109,7 @@ def test_windows_and_answers_of_characters_are_those_of_training(tokenizer):
     questions = served_answers.ask(ROWS)
     made = context_windows.make_windows(questions, tokenizer, **LIMITS)
     width = windows.features["input_ids"].shape[1]
-    for name, expected in padding.grids(made.packed, width).items():
+    for name, expected in packing.grids(made.packed, width).items():
         np.testing.assert_array_equal(windows.features[name], expected)
     inputs = choice.lay_out(questions, made, width, tokenizer)
     assert_windows_equal(windows, inputs)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from data_pipeline.batches import padding
+from data_pipeline.batches import packing
 from data_pipeline.squad import choice, files, scores, split
 from data_pipeline.text import wordpiece
 from tests import tiny, tiny_questions
@@ -24,7 +24,7 @@ def data(tmp_path_factory):
 
 
 def right_logits(data, length=24):
-    ids = padding.grids(data.windows.packed, length)["input_ids"]
+    ids = packing.grids(data.windows.packed, length)["input_ids"]
     signs = [VOCAB.index(sign) for sign in tiny_questions.SIGNS]
     logits = np.where(np.isin(ids, signs), 9.0, -9.0).astype(np.float32)
     return {"start_logits": logits, "end_logits": logits.copy()}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from contract import errors
 from data_pipeline.classification import tables
-from data_pipeline.embedding import corpora, rows
+from data_pipeline.embedding import corpora
 from data_pipeline.generation import choices
 from data_pipeline.seq2seq import pairs
 from data_pipeline.tables import text_rows
@@ -52,9 +52,11 @@ def of_table(path, columns, delimiter):
 
 
 def of_embedding(path, columns, delimiter):
-    layout = tables.Layout(delimiter=delimiter, usual_texts=rows.USUAL_TEXTS, **columns)
-    table = rows.read(path, layout)
-    return list(zip(table.lines, rows.texts_of(table), strict=True))
+    layout = tables.Layout(
+        delimiter=delimiter, usual_texts=corpora.USUAL_TEXTS, **columns
+    )
+    table = corpora.read_rows(path, layout)
+    return list(zip(table.lines, table.texts(), strict=True))
 
 
 def of_pairs(path, columns, delimiter):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from data_pipeline.classification import tables, tasks
-from data_pipeline.embedding import corpora, rows
+from data_pipeline.embedding import corpora
 from data_pipeline.seq2seq import pairs
 
 
@@ -62,19 +62,19 @@ FILMS = (
             "t.tsv",
             "content\tpos\nbad\tneg\ngood\tpos\n",
             TEXT_FIRST,
-            "'pos', which looks",
+            "a value, 'pos'",
         ),
         (
             "t.tsv",
             "The sum is odd\tscore\nBad film\tplot\nSum?\tscore\n",
             TEXT_FIRST,
-            "'score', which looks like a value",
+            "a value, 'score'",
         ),
         (
             "t.tsv",
             "question\t1\nfine\t0\n",
             TEXT_FIRST,
-            "'1', which looks like a value",
+            "a value, '1'",
         ),
         # Files that were put one below the other.
         (
@@ -143,7 +143,7 @@ def test_pairs_have_the_same_rule(tmp_path, capsys):
         open_rows(f"english\tgerman\n{sentences}")
     with refused("['0', '1'] may be the numbers of columns"):
         open_rows(f"0\t1\n{sentences}")
-    with refused("'Frage', which looks like a value"):
+    with refused("a value, 'Frage'"):
         open_rows("question\tFrage\nanswer\tAntwort\nword\tWort\n")
     with refused("t.tsv:3: 3 cells, line 1 has 2"):
         open_rows("source\ttarget\na\tb\nc\td\te\n")
@@ -306,8 +306,8 @@ def test_tweets_without_a_header(read, capsys):
 def test_rows_of_vectors_have_the_same_rules(tmp_path):
     def read_rows(content, **columns):
         (tmp_path / "t.csv").write_text(content)
-        layout = tables.Layout(usual_texts=rows.USUAL_TEXTS, **columns)
-        return rows.texts_of(rows.read(tmp_path / "t.csv", layout))
+        layout = tables.Layout(usual_texts=corpora.USUAL_TEXTS, **columns)
+        return corpora.read_rows(tmp_path / "t.csv", layout).texts()
 
     assert read_rows("query,document\na,b\n\n") == [("a", "b")]
     assert read_rows("query;positive\n;\na;b, c\n;\n") == [("a", "b, c")]

@@ -48,7 +48,7 @@ RACE = {
 def rows(tmp_path, name, content, layout):
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
-    return list(published.file_rows(str(path), layout))
+    return list(published.LAYOUTS[layout](str(path)))
 
 
 COPA_ROWS = [
@@ -91,7 +91,7 @@ def test_race_has_an_article_for_several_questions(tmp_path):
         article = {**RACE, "answers": [answer, "A"], "id": f"high{number}.txt"}
         path = tmp_path / "train" / "high" / f"{number}.txt"
         path.write_text(json.dumps(article, indent=1))
-    numbered = list(published.file_rows(str(tmp_path / "train"), "race"))
+    numbered = list(published.LAYOUTS["race"](str(tmp_path / "train")))
     assert [(line, row["id"], row["label"]) for line, row in numbered] == [
         (1, "high1.txt-0", "C"),
         (2, "high1.txt-1", "A"),
@@ -109,7 +109,12 @@ THREE = {**RACE, "options": [["a", "b", "c"]] * 2}
     ("layout", "name", "content", "message"),
     [
         ("copa", "a.xml", COPA.replace("effect", "reason"), "a.xml:10: asks for 'reas"),
-        ("copa", "a.xml", COPA.replace("a1>", "a3>"), "a.xml:4: a1 is None, no text; "),
+        (
+            "copa",
+            "a.xml",
+            COPA.replace("a1>", "a3>"),
+            "a.xml:4: choice1 is None, no text; ",
+        ),
         ("copa", "a.xml", COPA[:-9], ": not XML ("),
         ("story_cloze", "s.csv", STORY + "x2,A.\n", "s.csv:3: 2 cells; a story has 8"),
         ("swag", "t.csv", SWAG.replace("ending1", "e"), "t.csv:1: no column ending1; "),

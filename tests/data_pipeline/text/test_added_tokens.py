@@ -187,7 +187,7 @@ def test_wrong_settings_are_named(folder):
     write(folder, tokenizer={"added_tokens": [entry]})
     assert opened(folder).added_tokens == {"<x>": True}
     write(folder, tokenizer={"added_tokens": [{**entry, "content": "<x>"}]})
-    with pytest.raises(ValueError, match=r"'<x>' is to match.*\(lstrip\)"):
+    with pytest.raises(ValueError, match=r"'<x>' is to match.*set lstrip to false"):
         opened(folder)
     for wrong in (["x"], 3):
         write(folder, tokenizer={"added_tokens": wrong})

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from contract import file_names
 from data_pipeline.batches import packing
-from data_pipeline.text import elmo, opening
+from data_pipeline.text import elmo, normalization, opening
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "elmo"
 BATCHES = json.loads((GOLDEN / "sentences.json").read_text("utf-8"))
@@ -159,7 +159,7 @@ def test_options_say_what_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("options", [CHARACTERS, WORDS])
-@pytest.mark.parametrize("split", elmo.SPLITS)
+@pytest.mark.parametrize("split", normalization.SPLITS)
 def test_stored_files_open_the_same_tokenizer(tmp_path, options, split):
     vocab = (GOLDEN / "vocab.txt").read_text("utf-8")
     first = opened(tmp_path, options, vocab, split_words=split)
@@ -174,7 +174,7 @@ def test_stored_files_open_the_same_tokenizer(tmp_path, options, split):
     text = "the boat, <S>"
     np.testing.assert_array_equal(second.tokenize(text), first.tokenize(text))
     # A flag overrides what is stored; without a vocabulary that lies by the options.
-    actual.split_words = elmo.SPLITS[split == elmo.SPLITS[0]]
+    actual.split_words = normalization.SPLITS[split == normalization.SPLITS[0]]
     other = opening.open_tokenizer(actual)
     assert other.definition() != first.definition()
 
@@ -182,13 +182,13 @@ def test_stored_files_open_the_same_tokenizer(tmp_path, options, split):
 @pytest.mark.parametrize(
     ("vocab", "place"),
     [
-        ("the\n<S>\n</S>\n<UNK>\n", ":1: 'the'"),
-        ("<S>\n</S>\n</S>\n<UNK>\n", ":3: '</S>'"),
-        ("<S>\n</S>\n", ": has 2 lines"),
+        ("the\n<S>\n</S>\n<UNK>\n", "'the', '<S>', '</S>'"),
+        ("<S>\n</S>\n</S>\n<UNK>\n", "'<S>', '</S>', '</S>'"),
+        ("<S>\n</S>\n", "'<S>', '</S>'"),
     ],
 )
 def test_vocabulary_that_begins_otherwise_is_refused(tmp_path, vocab, place):
     with pytest.raises(ValueError) as caught:
         opened(tmp_path, CHARACTERS, vocab)
-    assert f"words.txt{place}" in str(caught.value)
+    assert f"words.txt: begins with {place}, and" in str(caught.value)
     assert "<S>, </S> and <UNK>" in str(caught.value)

@@ -7,8 +7,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from data_pipeline.text import bpe_graph, opening, wordpiece
-from data_pipeline.text import gpt2 as gpt2_lib
+from data_pipeline.text import bpe_graph, byte_pairs, opening, wordpiece
 
 OPEN = opening.open_vocabulary
 SPECIAL = ["_start_", "_delimiter_", "_classify_"]
@@ -42,7 +41,7 @@ def in_graph(tokenizer, texts):
 def by_library(tokenizer, texts):
     """The ids that it gives for scripts without spaces."""
     texts = tf.convert_to_tensor(texts, tf.string)
-    return gpt2_lib.encode(tokenizer, texts).to_list()
+    return byte_pairs.encode(tokenizer, texts).to_list()
 
 
 def ids_of(tokenizer, rows, key="ids"):
@@ -139,11 +138,11 @@ def check_random(tokenizer, number, seed):
 @pytest.fixture(scope="module")
 def sticky():
     """Merges any byte with a before it, and with 1 or b after it, within a piece."""
-    every = gpt2_lib.BYTE_CHARS
+    every = byte_pairs.BYTE_CHARS
     pairs = [pair for x in every for pair in (("a", x), (x, "1"), (x, "b"))]
     pairs = list(dict.fromkeys(pairs))
     vocab = dict.fromkeys([*every, *(x + y for x, y in pairs)])
-    return gpt2_lib.Gpt2Tokenizer(list(vocab), pairs)
+    return byte_pairs.Gpt2Tokenizer(list(vocab), pairs)
 
 
 def test_random_texts_get_the_ids_of_the_library_and_come_back(gpt2, sticky):
@@ -171,7 +170,7 @@ def random_tables(number, seed):
             if "".join(pair) not in tokens:
                 tokens.append("".join(pair))
                 merges[pair] = None
-        yield gpt2_lib.Gpt2Tokenizer(tokens, list(merges)), rng
+        yield byte_pairs.Gpt2Tokenizer(tokens, list(merges)), rng
 
 
 def test_letters_merged_in_any_order_get_the_ids_of_the_library():
@@ -234,7 +233,7 @@ def test_bytes_without_a_token_are_left_out(tiny_gpt2):
     lost = tiny_gpt2.vocab.index("q")
     vocab = [*tiny_gpt2.vocab[:lost], "nothing", *tiny_gpt2.vocab[lost + 1 :]]
     merges = [pair for pair in tiny_gpt2.merges if "q" not in "".join(pair)]
-    tokenizer = gpt2_lib.Gpt2Tokenizer(vocab, merges)
+    tokenizer = byte_pairs.Gpt2Tokenizer(vocab, merges)
     texts = ["a quiet sea", "q", "日q本"]
     ids = in_graph(tokenizer, texts)
     assert ids == by_library(tokenizer, texts)

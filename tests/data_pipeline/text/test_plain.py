@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 import tensorflow as tf
 
-from data_pipeline.text import gpt, gpt2, normalization, opening, plain, wordpiece
+from data_pipeline.text import byte_pairs, normalization, opening, plain, wordpiece
 from tests.data_pipeline import original_words
 from tests.data_pipeline.text import test_roberta, test_unigram
 
@@ -248,7 +248,7 @@ BYTES = [
 def test_bytes_have_the_ids_of_the_operations(adds_space):
     tokenizer = test_roberta.make(adds_space)
     assert not unequal(tokenizer, [*BYTES, *any_texts(500, 2)])
-    plain_text = gpt2.Gpt2Tokenizer(tokenizer.vocab, tokenizer.merges)
+    plain_text = byte_pairs.Gpt2Tokenizer(tokenizer.vocab, tokenizer.merges)
     assert not unequal(plain_text, [*BYTES, *any_texts(500, 3)])
     assert test_roberta.make(not adds_space).to_ids(BYTES) != tokenizer.to_ids(BYTES)
     for text, recorded in test_roberta.RECORDED.items():
@@ -258,7 +258,7 @@ def test_bytes_have_the_ids_of_the_operations(adds_space):
 def test_gpt_has_the_same_ids_in_both():
     letters = [*"abcdefghijklmnopqrstuvwxyz,.'"]
     vocab = [*letters, *(f"{letter}</w>" for letter in letters), "<unk>"]
-    tokenizer = gpt.GptTokenizer(vocab, [])
+    tokenizer = byte_pairs.GptTokenizer(vocab, [])
     texts = ["The sea, is", "", "É 中", "don't"]
     assert not unequal(tokenizer, texts)
     assert tokenizer.to_ids(["B."]) == [[vocab.index("b</w>"), vocab.index(".</w>")]]

@@ -7,19 +7,19 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.batches import packing
-from data_pipeline.classification import encoding, explanations
+from data_pipeline.classification import encoding, predictions
 from data_pipeline.extraction import lines
 from data_pipeline.pretraining import cloze, masking
 from data_pipeline.pretraining.creation import blocks
 from data_pipeline.squad import files as squad_files
 from data_pipeline.squad import graph, windows
 from data_pipeline.tagging import windows as sentence_windows
-from data_pipeline.text import gpt2, offsets, opening
+from data_pipeline.text import byte_pairs, offsets, opening
 from serving import export, plain_texts
 
 PAIRS = "Ġ t,h e,Ġt he,Ġ s,e a,Ġs ea,Ã ©,i s,Ġ is,Ġ Ġ"
 MERGES = [pair.split() for pair in PAIRS.split(",")]
-VOCAB = ["<s>", "<pad>", "</s>", "<unk>", *gpt2.BYTE_CHARS]
+VOCAB = ["<s>", "<pad>", "</s>", "<unk>", *byte_pairs.BYTE_CHARS]
 VOCAB += [*("".join(pair) for pair in MERGES), "<mask>"]
 MASK = VOCAB.index("<mask>")
 # {text: (ids, ids with add_prefix_space)}, of RobertaTokenizer on these files
@@ -41,7 +41,9 @@ PAIR = [0, 120, 261, 265, 2, 2, 267, 262, 2]  # of "the sea" and "is the"
 
 
 def make(adds_space=False):
-    return gpt2.RobertaTokenizer(VOCAB, [tuple(pair) for pair in MERGES], adds_space)
+    return byte_pairs.RobertaTokenizer(
+        VOCAB, [tuple(pair) for pair in MERGES], adds_space
+    )
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +126,7 @@ def test_files_give_the_same_tokenizer(tmp_path, adds_space):
         "add_prefix_space": adds_space,
     }
     written = opening.open_vocabulary(str(tmp_path / "vocab.json"))
-    assert isinstance(written, gpt2.RobertaTokenizer)
+    assert isinstance(written, byte_pairs.RobertaTokenizer)
     assert written.definition() == make(adds_space).definition()
     assert written.definition() != make(not adds_space).definition()
     (tmp_path / "merges.txt").unlink()
@@ -143,11 +145,11 @@ def test_tokenizer_json_alone_is_enough(tmp_path, adds_space):
 
 def test_tags_of_html_make_no_roberta(tmp_path):
     merges = [("<", "s"), ("<s", ">"), ("<", "/"), ("</", "s"), ("</s", ">")]
-    html = [*gpt2.BYTE_CHARS, *map("".join, merges)]
-    for name, text in gpt2.Gpt2Tokenizer(html, merges).files().items():
+    html = [*byte_pairs.BYTE_CHARS, *map("".join, merges)]
+    for name, text in byte_pairs.Gpt2Tokenizer(html, merges).files().items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     opened = opening.open_vocabulary(str(tmp_path / "vocab.json"))
-    assert type(opened) is gpt2.Gpt2Tokenizer
+    assert type(opened) is byte_pairs.Gpt2Tokenizer
 
 
 # Packing: two delimiters between two texts.
@@ -183,7 +185,7 @@ def test_pairs_have_four_special_tokens(tokenizer):
 
 def test_weights_of_delimiters_are_no_weights_of_words(tokenizer):
     tokens = tokenizer.ids_to_tokens(PAIR)
-    words = explanations.word_weights(tokens, np.arange(9.0), second=6)
+    words = predictions.word_weights(tokens, np.arange(9.0), second=6)
     assert words == [["t", 1], ["he", 2], ["Ġsea", 3], ["is", 6], ["Ġthe", 7]]
 
 

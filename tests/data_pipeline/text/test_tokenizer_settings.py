@@ -1,4 +1,4 @@
-"""Tests of data_pipeline/text/tokenizer_settings.py: files of Hugging Face."""
+"""Files of Hugging Face beside a vocabulary, as text/opening.py reads them."""
 
 import json
 

@@ -1,9 +1,9 @@
-"""Tests of data_pipeline/text/unknown_words.py."""
+"""Unknown words of a text, as data_pipeline/text/base.py counts them."""
 
 import numpy as np
 import pytest
 
-from data_pipeline.text import gpt2, unknown_words, wordpiece
+from data_pipeline.text import byte_pairs, wordpiece
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"]
 TOKENIZER = wordpiece.BertTokenizer(VOCAB)
@@ -11,17 +11,17 @@ TOKENIZER = wordpiece.BertTokenizer(VOCAB)
 
 def test_special_tokens_are_no_words():
     ids = np.array([2, 4, 1, 3, 2, 4, 3, 4, 3], np.int32)
-    assert unknown_words.count(TOKENIZER, ids) == (1, 4)
-    assert unknown_words.count(TOKENIZER, ()) == (0, 0)
-    spells_all = gpt2.Gpt2Tokenizer([*gpt2.BYTE_CHARS], [])
-    assert unknown_words.count(spells_all, ids) == (0, 0)
+    assert TOKENIZER.count_unknown(ids) == (1, 4)
+    assert TOKENIZER.count_unknown(()) == (0, 0)
+    spells_all = byte_pairs.Gpt2Tokenizer([*byte_pairs.BYTE_CHARS], [])
+    assert spells_all.count_unknown(ids) == (0, 0)
 
 
 def describe(unknown, total, **attributes):
     tokenizer = wordpiece.BertTokenizer(VOCAB)
     for name, value in attributes.items():
         setattr(tokenizer, name, value)
-    return unknown_words.describe("dev.tsv", tokenizer, (unknown, total))
+    return tokenizer.describe_unknown("dev.tsv", (unknown, total))
 
 
 @pytest.mark.parametrize(

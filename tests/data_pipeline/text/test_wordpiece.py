@@ -248,7 +248,10 @@ def test_entries_that_no_text_contains_do_no_harm(entries, lower):
     ("content", "message"),
     [
         (b"", "vocab.txt: the vocabulary is empty"),
-        (b"[UNK]\na\xff\n", r"vocab.txt:2: b'a\\xff' is not UTF-8"),
+        (
+            b"[UNK]\na\xff\n",
+            "vocab.txt:2: byte 0xff, number 2 of the line, is not UTF-8",
+        ),
         (b"[UNK]\na\n", r"vocab.txt: .* 2 tokens lacks \[CLS\], \[SEP\]; give"),
         (b"[UNK]\n[CLS]\n[SEP]\n", "vocab.txt: none of the 3 tokens"),
     ],
@@ -256,7 +259,7 @@ def test_entries_that_no_text_contains_do_no_harm(entries, lower):
 def test_wrong_vocabulary_is_named(write_vocab, content, message):
     with pytest.raises(ValueError, match=message):
         wordpiece.BertTokenizer.from_file(write_vocab(content))
-    with pytest.raises(ValueError, match=r"none.txt: .* cannot be read"):
+    with pytest.raises(FileNotFoundError, match=r"none.txt: no such file"):
         wordpiece.BertTokenizer.from_file("none.txt")
 
 

@@ -6,7 +6,8 @@ import gzip
 import pytest
 import tensorflow as tf
 
-from data_pipeline.vocabularies import byte_ranges, processes, word_counts
+from data_pipeline import engines
+from data_pipeline.vocabularies import byte_ranges, word_counts
 from tests.data_pipeline import original_words
 
 LINES = [
@@ -34,7 +35,7 @@ def write(path, lines, end="\n"):
 
 
 def count(files, lower=True, report=lambda *_, **__: None):
-    with processes.start(1) as executor:
+    with engines.start_workers(1) as executor:
         text = byte_ranges.Corpus.from_files(files)
         return word_counts.count(
             text, executor, 1, split=word_counts.Words(lower), report=report
@@ -90,7 +91,7 @@ def test_files_elsewhere_and_packed_ones_are_counted():
             file.write(data)
     counts = word_counts.count_files(
         byte_ranges.find_files("ram://words/*"),
-        processes.InThisProcess(),
+        engines.InThisProcess(),
         1,
         split=word_counts.Words(True),
         report=lambda *_, **__: None,

@@ -278,18 +278,13 @@ def test_random_lines_are_those_of_the_plain_rule(tokenizer):
 
 def test_parts_are_joined():
     rng = random.Random(11)
-    lengths = [random_lengths(rng) for _ in range(3)] + [[]]
+    lengths = [[], *(random_lengths(rng) for _ in range(3)), []]
     parts = [documents_of(part) for part in lengths]
-    whole = sentence_pairs.join_documents([documents_of([]), *parts])
+    whole, pairs = sentence_pairs.join_parts([(part, cut(part)) for part in parts])
     expected = documents_of([document for part in lengths for document in part])
     assert np.array_equal(whole.sentence_ends, expected.sentence_ends)
     assert np.array_equal(whole.document_ends, expected.document_ends)
     assert whole.tokens.tolist() == np.concatenate([p.tokens for p in parts]).tolist()
-    moved, tokens, documents = [], 0, 0
-    for part in parts:
-        moved.append(cut(part).move(tokens, documents))
-        tokens, documents = tokens + len(part.tokens), documents + len(part)
-    pairs = sentence_pairs.join_pairs(moved)
     assert len(pairs) == sum(len(cut(part)) for part in parts)
     ends = set(whole.sentence_ends.tolist())
     assert set(pairs.a_start.tolist()) | set(pairs.b_end.tolist()) <= ends | {-1}

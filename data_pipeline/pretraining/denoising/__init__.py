@@ -1,1 +1,0 @@
-"""Texts with noise as sources, and the targets of an encoder-decoder."""

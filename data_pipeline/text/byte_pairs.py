@@ -1,0 +1,591 @@
+"""Byte pairs of GPT, GPT-2 and RoBERTa: their files, and text to the original's ids.
+
+A vocabulary lies in two files, {token: id} and the merges in the order in which they
+were learned (file_names.MERGES), or in one tokenizer.json.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers
+
+from contract import errors, file_names, json_files, remote_files
+from contract.tensorflow_later import tf
+from data_pipeline.tables import text_rows
+from data_pipeline.text import added_tokens, base, bpe_graph, normalization
+
+END_OF_WORD = "</w>"  # ends a word's last token in GPT's vocabulary
+HEADER = "#version: 0.2"
+OF_ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+_SPACE = "Ġ"  # how byte-level vocabularies write a space
+_COPY = "copy the file again"
+_REMEDY = "give the two files of one release"
+_OTHER_FILE = "give the vocab.json that belongs to it, or save it with tokenizers 0.23"
+# What GPT's fine-tuning puts around texts, in the order of their ids.
+START, DELIMITER, END = "_start_", "_delimiter_", "_classify_"
+END_OF_TEXT = "<|endoftext|>"
+# Bytes for each space from which the library is faster than the graph: those of scripts
+# without spaces. English has six.
+_BYTES_A_SPACE = 32
+UNKNOWN = "<unk>"
+# How GPT's words are found: as transformers does, or as the original does.
+HUGGING_FACE, ORIGINAL = "hugging_face", "original"
+GPT_TOKENIZERS = (HUGGING_FACE, ORIGINAL)
+SETTING = "gpt_tokenizer"  # key of tokenizer_config.json, and flag
+
+
+class BytePairs(NamedTuple):
+    """A vocabulary: the tokens by id, the merges by rank, and which kind it is."""
+
+    vocab: list[str]
+    merges: list[tuple[str, str]]
+    is_byte_level: bool  # GPT-2's or RoBERTa's; otherwise GPT's, of characters
+    is_roberta: bool = False
+    adds_space: bool = False  # before a text, by the file
+
+
+def is_byte_pairs(vocab_file: str) -> bool:
+    """Whether a file of a vocabulary holds byte pairs; others hold word pieces."""
+    if not vocab_file.endswith(file_names.TOKENIZER):
+        return vocab_file.endswith(".json")
+    model = json_files.read_object(vocab_file).get("model")
+    # Old files have no type.
+    return isinstance(model, dict) and "merges" in model
+
+
+def read(vocab_file: str) -> BytePairs:
+    """Reads a vocabulary and its merges.
+
+    Raises:
+        ValueError: a file is missing or cannot be read, the ids are not 0, 1, ..., a
+            token or merge is there twice, or a merge has tokens that are not entries.
+    """
+    name = os.path.basename(vocab_file)
+    if name.endswith(file_names.TOKENIZER):
+        return _read_tokenizer(vocab_file)
+    learned = added_tokens.sort_by_id(_object(vocab_file), vocab_file, _COPY)
+    vocab, _ = added_tokens.read(vocab_file, learned)
+    merges_file = merges_of(vocab_file)
+    if not remote_files.exists(merges_file):
+        raise errors.InputError(
+            f"{merges_file}: there is no such file, which holds the merges of "
+            f"{vocab_file}; copy it beside the vocabulary"
+        )
+    lines = _lines(merges_file)
+    first = 2 if lines and lines[0].startswith("#version") else 1
+    numbered = enumerate(lines[first - 1 :], start=first)
+    pairs = [(f"{merges_file}:{number}", line) for number, line in numbered]
+    merges = _checked(pairs, vocab, vocab_file)
+    is_byte_level = _is_byte_level(vocab)
+    is_roberta = is_byte_level and _is_roberta(vocab, merges)
+    return BytePairs(vocab, merges, is_byte_level, is_roberta)
+
+
+def merges_of(vocab_file: str) -> str:
+    """The file of the merges that belong to a vocabulary.
+
+    Raises:
+        ValueError: the vocabulary's name is none of those that are known.
+    """
+    directory, name = os.path.split(vocab_file)
+    for ending, merges in file_names.MERGES.items():
+        if name.endswith(ending):
+            return os.path.join(directory, name.removesuffix(ending) + merges)
+    known = ", ".join((*file_names.MERGES, file_names.TOKENIZER))
+    raise errors.InputError(
+        f"{vocab_file}: a vocabulary of byte pairs has a name that ends in {known}; "
+        "rename it, and its merges"
+    )
+
+
+def vocab_text(vocab: Sequence[str]) -> str:
+    """The text of a vocab.json."""
+    ids = {token: index for index, token in enumerate(vocab)}
+    return json.dumps(ids, ensure_ascii=False) + "\n"
+
+
+def merges_text(merges: Iterable[tuple[str, str]]) -> str:
+    """The text of a merges.txt."""
+    return "".join(f"{line}\n" for line in (HEADER, *(f"{a} {b}" for a, b in merges)))
+
+
+def _object(path: str) -> dict[str, Any]:
+    """The object of a JSON file, if no key is there twice."""
+
+    def unique(pairs):
+        if len(dict(pairs)) < len(pairs):
+            ((twice, _),) = collections.Counter(key for key, _ in pairs).most_common(1)
+            raise errors.InputError(f"{twice!r} is there twice")
+        return dict(pairs)
+
+    return json_files.read_object(path, unique)
+
+
+def _lines(path: str) -> list[str]:
+    lines = [line.removesuffix("\r") for _, line in text_rows.lines(path)]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _checked(
+    places: Iterable[tuple[str, str]], vocab: Sequence[str], vocab_file: str
+) -> list[tuple[str, str]]:
+    """The merges of (place, line), whose parts and results are all entries."""
+    entries = set(vocab)
+    place_of: dict[tuple[str, str], str] = {}
+    for place, line in places:
+        parts = line.split(" ")
+        if len(parts) != 2 or not all(parts):
+            raise errors.InputError(
+                f"{place}: {line!r} is no merge, which is two tokens with a space "
+                f"between them; {_COPY}"
+            )
+        pair = (parts[0], parts[1])
+        for token in (*pair, "".join(pair)):
+            if token not in entries:
+                raise errors.InputError(
+                    f"{place}: merge {line!r} needs the token {token!r}, which "
+                    f"{vocab_file} does not have; {_REMEDY}"
+                )
+        if pair in place_of:
+            raise errors.InputError(
+                f"{place}: merge {line!r} is there already, at {place_of[pair]}; "
+                f"{_REMEDY}"
+            )
+        place_of[pair] = place
+    return list(place_of)
+
+
+def _is_byte_level(vocab: Sequence[str]) -> bool:
+    # A byte-level vocabulary of pages of HTML may have a token that ends so, too.
+    return _SPACE in vocab or not any(token.endswith(END_OF_WORD) for token in vocab)
+
+
+def _is_roberta(vocab, merges) -> bool:
+    """Whether <s> and </s> are special; those of pages of HTML are made by merges."""
+    ends = {OF_ROBERTA[0], OF_ROBERTA[2]}
+    return ends <= {*vocab} and ends.isdisjoint("".join(pair) for pair in merges)
+
+
+def _read_tokenizer(path: str) -> BytePairs:
+    """Reads a tokenizer.json of `tokenizers`, if it is GPT's, GPT-2's or RoBERTa's."""
+    raw = _object(path)
+    try:
+        model = raw["model"]
+        vocab = dict(model["vocab"])
+        for entry in raw.get("added_tokens") or ():
+            if vocab.setdefault(entry["content"], entry["id"]) != entry["id"]:
+                raise errors.InputError(
+                    f"{path}: {entry['content']!r} has the id {entry['id']} in "
+                    f"added_tokens, and another in model.vocab; {_OTHER_FILE}"
+                )
+        lines = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
+        is_roberta = _is_roberta(vocab, (line.split(" ") for line in lines))
+        is_byte_level = _kind(raw, path, is_roberta)
+        adds_space = is_roberta and raw["pre_tokenizer"].get("add_prefix_space", True)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise errors.InputError(
+            f"{path}: is not laid out as tokenizers 0.23 writes it ({error!r}); "
+            f"{_OTHER_FILE}"
+        ) from error
+    tokens = added_tokens.sort_by_id(vocab, path, _COPY)
+    places = [(f"{path}: model.merges[{i}]", line) for i, line in enumerate(lines)]
+    merges = _checked(places, tokens, path)
+    return BytePairs(tokens, merges, is_byte_level, is_roberta, adds_space)
+
+
+def _kind(raw: Mapping[str, Any], path: str, is_roberta: bool) -> bool:
+    """Whether a tokenizer is of bytes; False: GPT's; ValueError: neither."""
+    model = raw["model"]
+    normalizer, splitter = raw.get("normalizer") or {}, raw.get("pre_tokenizer") or {}
+    # (Name, value, what it must be), where it may also be absent.
+    expected = [
+        ("version", raw.get("version"), "1.0"),
+        ("model.type", model.get("type", "BPE"), "BPE"),
+        ("model.dropout", model.get("dropout") or None, None),
+        ("model.byte_fallback", model.get("byte_fallback", False), False),
+        ("model.ignore_merges", model.get("ignore_merges", False), False),
+        ("model.prefix", model.get("continuing_subword_prefix") or None, None),
+    ]
+    suffix = model.get("end_of_word_suffix") or None
+    if suffix:
+        expected += [
+            ("model.end_of_word_suffix", suffix, END_OF_WORD),
+            ("normalizer.type", normalizer.get("type"), "BertNormalizer"),
+            ("normalizer.lowercase", normalizer.get("lowercase", True), True),
+            ("pre_tokenizer.type", splitter.get("type"), "BertPreTokenizer"),
+        ]
+    else:
+        expected += [
+            ("normalizer", normalizer.get("type"), None),
+            ("pre_tokenizer.type", splitter.get("type"), "ByteLevel"),
+            ("use_regex", splitter.get("use_regex", True), True),
+        ]
+        if not is_roberta:
+            adds = splitter.get("add_prefix_space", True)
+            expected.append(("add_prefix_space", adds, False))
+    for name, value, wanted in expected:
+        if value != wanted:
+            raise errors.InputError(
+                f"{path}: {name} is {value!r}, but GPT and GPT-2 have "
+                f"{wanted!r}; give a tokenizer of theirs"
+            )
+    return not suffix
+
+
+class BytePairTokenizer(base.Tokenizer):
+    """A tokenizer of a vocabulary and the merges from which its tokens are made."""
+
+    def __init__(
+        self, vocab: Sequence[str], merges: Sequence[tuple[str, str]], lowers: bool
+    ):
+        super().__init__(vocab, lowers)
+        self.merges = list(merges)
+        self._ids = {token: index for index, token in enumerate(self.vocab)}
+        self.start_id = self._ids.get(START)
+        self.delimiter_ids = tuple(i for t, i in self._ids.items() if t == DELIMITER)
+        self.end_id = self._ids.get(END)
+        self.document_end_id = self._ids.get(END_OF_TEXT)
+
+    def with_special_tokens(self) -> BytePairTokenizer:
+        """A tokenizer with GPT's three special tokens at the end of the vocabulary."""
+        missing = [t for t in (START, DELIMITER, END) if t not in self._ids]
+        if not missing or self.start_id is not None:
+            return self
+        longer = self._with_vocab([*self.vocab, *missing])
+        longer.refuses_unknown = self.refuses_unknown
+        return longer
+
+    def definition(self) -> list[str]:
+        return [*self.vocab, *(f"{a} {b}" for a, b in self.merges)]
+
+    def files(self) -> dict[str, str]:
+        return {
+            file_names.VOCAB_JSON: vocab_text(self.vocab),
+            file_names.MERGES_TXT: merges_text(self.merges),
+            file_names.TOKENIZER_CONFIG: json.dumps(self.settings()) + "\n",
+        }
+
+    def _with_vocab(self, vocab):
+        """The same tokenizer with a longer vocabulary."""
+        raise NotImplementedError
+
+
+class Gpt2Tokenizer(BytePairTokenizer):
+    """GPT-2's byte-level byte pairs, which lose nothing of a text.
+
+    It consists of TensorFlow operations, so one object serves eager code, tf.data and
+    an exported SavedModel. No special token is recognised in a text: "<|endoftext|>" is
+    13 characters there, as in the original. What is not UTF-8 becomes U+FFFD. A byte
+    that the vocabulary lacks is left out.
+    """
+
+    adds_space = False
+
+    def __init__(self, vocab: Sequence[str], merges: Sequence[tuple[str, str]]):
+        super().__init__(vocab, merges, False)
+
+    def tokenize_inside(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
+        """Cuts texts [B] with the space that stands before each."""
+        texts = tf.convert_to_tensor(texts, tf.string)
+        return self.tokenize(tf.strings.join([" ", texts]))
+
+    def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
+        """Which tokens, int32 [T], begin with a whole character; bool.
+
+        A space that is a token of its own belongs to what follows it.
+        """
+        is_inner, is_space = self._are_inner_or_space
+        after_space = tf.concat([[False], tf.gather(is_space, ids)], axis=0)
+        return ~(tf.gather(is_inner, ids) | after_space[: tf.size(ids)])
+
+    def pretokenize(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Words [W] as their tokens cut them, string [W, (parts)]."""
+        tokens = self.tokenize_words(words)
+        begins = tf.cast(self.starts_pretoken(tokens.values), tf.int64)
+        number = tf.cumsum(begins) - 1
+        spelled = tf.gather(self._spelled, tokens.values)
+        count = tf.reduce_sum(begins)
+        parts = tf.strings.unsorted_segment_join(spelled, number, count)
+        parts = tf.strings.regex_replace(parts, "^ ", "")
+        lengths = tf.reduce_sum(tokens.with_values(begins), axis=1)
+        return tf.RaggedTensor.from_row_lengths(parts, lengths)
+
+    def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """The texts [B] of int32 ids [B, (S)]; what is not UTF-8 becomes U+FFFD."""
+        with tf.device("CPU:0"):
+            spelled = tf.gather(self._spelled, ids)
+            return bpe_graph.clean(tf.strings.reduce_join(spelled, axis=-1))
+
+    def continues_word(self) -> np.ndarray:
+        return np.array([token[:1] != BYTE_CHARS[ord(" ")] for token in self.vocab])
+
+    def spellings(self) -> list[bytes]:
+        values = {char: byte for byte, char in enumerate(BYTE_CHARS)}
+        return [
+            bytes(map(values.__getitem__, token))
+            if values.keys() >= set(token)
+            else token.encode("utf-8")
+            for token in self.vocab
+        ]
+
+    def settings(self) -> dict[str, Any]:
+        ends = ("bos_token", "eos_token", "unk_token")
+        return {
+            "tokenizer_class": "GPT2Tokenizer",
+            "add_prefix_space": False,
+            **(dict.fromkeys(ends, END_OF_TEXT) if END_OF_TEXT in self._ids else {}),
+        }
+
+    def _with_vocab(self, vocab):
+        return Gpt2Tokenizer(vocab, self.merges)
+
+    @functools.cached_property
+    def _are_inner_or_space(self):
+        tokens = self.spellings()
+        is_inner = [0x80 <= (token[:1] or b" ")[0] < 0xC0 for token in tokens]
+        is_space = [token == b" " for token in tokens]
+        return base.constant(is_inner), base.constant(is_space)
+
+    @functools.cached_property
+    def _spelled(self):
+        return base.constant(self.spellings())
+
+    @functools.cached_property
+    def _table(self):
+        table = bpe_graph.table(self._ids, self.merges, BYTE_CHARS)
+        return bpe_graph.Table(*map(base.constant, table))
+
+    @functools.cached_property
+    def _pairs(self):
+        pairs = tokenizers.Tokenizer(models.BPE(self._ids, self.merges))
+        pairs.pre_tokenizer = self._steps[1]
+        return pairs
+
+    @property
+    def _steps(self):
+        return None, pre_tokenizers.ByteLevel(self.adds_space)
+
+    def _rows_to_ids(self, texts):
+        if tf.executing_eagerly():
+            rows = texts.numpy().tolist()
+            spaces = sum(row.count(b" ") for row in rows)
+            if sum(map(len, rows)) > _BYTES_A_SPACE * (spaces + 1):
+                return encode(self, texts)
+        with tf.device("CPU:0"):  # where string operations are
+            # Compiled, once for all tokenizers.
+            ids = bpe_graph.tokenize(texts, self._table)
+            return ids.with_row_splits_dtype(tf.int64)
+
+
+class RobertaTokenizer(Gpt2Tokenizer):
+    """RoBERTa's tokenizer: GPT-2's byte pairs, and special tokens like BERT's.
+
+    `adds_space` is whether a text that does not begin with a space gets one.
+    """
+
+    mask_takes_space = True
+
+    def __init__(
+        self, vocab: Sequence[str], merges: Sequence[tuple[str, str]], adds_space: bool
+    ):
+        super().__init__(vocab, merges)
+        self.adds_space = adds_space
+        self._set_special(OF_ROBERTA, 2)
+
+    def library(self) -> tokenizers.Tokenizer:
+        return tokenizers.Tokenizer.from_str(self._pairs.to_str())  # a copy to change
+
+    def definition(self) -> list[str]:
+        return [*super().definition(), f"add_prefix_space {self.adds_space}"]
+
+    def settings(self) -> dict[str, Any]:
+        settings = self._named_settings("RobertaTokenizer")
+        return {**settings, "add_prefix_space": self.adds_space}
+
+    def _rows_to_ids(self, texts):
+        if self.adds_space:
+            with tf.device("CPU:0"):
+                texts = bpe_graph.clean(texts)
+                texts = tf.strings.regex_replace(texts, "^([^ ])", r" \1", False)
+        return super()._rows_to_ids(texts)
+
+
+def encode(tokenizer: base.Tokenizer, texts: tf.Tensor) -> tf.RaggedTensor:
+    """Cuts texts [B] by the library `tokenizers` into int32 ids [B, (S)]."""
+    rows = tokenizer.to_ids([t.decode("utf-8", "replace") for t in texts.numpy()])
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    ids = np.fromiter((i for row in rows for i in row), np.int32, lengths.sum())
+    return tf.RaggedTensor.from_row_lengths(ids, lengths, validate=False)
+
+
+def _byte_chars() -> str:
+    """The character that stands for each byte in a byte-level vocabulary.
+
+    Signs that can be seen stand for themselves, the others for U+0100 and following.
+    """
+    seen = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    hidden = iter(range(256, 512))
+    return "".join(chr(b if b in seen else next(hidden)) for b in range(256))
+
+
+BYTE_CHARS = _byte_chars()
+
+
+def to_byte_chars(text: str) -> str:
+    """A text in the characters that stand for its bytes in a byte-level vocabulary."""
+    return "".join(map(BYTE_CHARS.__getitem__, text.encode("utf-8")))
+
+
+class GptTokenizer(BytePairTokenizer):
+    """GPT's byte pairs of lower-cased words, with ids equal to those of `words`.
+
+    `hugging_face` finds words as transformers does, which strips accents and splits at
+    punctuation; `original` as openai/finetune-transformer-lm did, with ftfy and spaCy,
+    which the extra `gpt` installs. Both work through Python, and so in no graph.
+    """
+
+    in_graph = False
+
+    def __init__(
+        self,
+        vocab: Sequence[str],
+        merges: Sequence[tuple[str, str]],
+        words: str = HUGGING_FACE,
+    ):
+        """Builds the tokenizer.
+
+        Raises:
+            ValueError: the vocabulary has no <unk>, `words` is not known, or what
+                "original" needs is not installed.
+        """
+        super().__init__(vocab, merges, True)
+        if words not in GPT_TOKENIZERS:
+            raise errors.InputError(
+                f"{SETTING}={words!r} is unknown; choose one of "
+                f"{', '.join(GPT_TOKENIZERS)}"
+            )
+        if UNKNOWN not in self._ids:
+            raise errors.InputError(
+                f"the vocabulary of {self.vocab_size} tokens lacks {UNKNOWN}; give "
+                "the one of the checkpoint"
+            )
+        self.unk_id = self._ids[UNKNOWN]
+        self.words = words
+        self.has_word_offsets = words == HUGGING_FACE  # BERT's rules, too
+        self._words = splitter() if words == ORIGINAL else None
+        self._pairs = tokenizers.Tokenizer(
+            models.BPE(
+                self._ids,
+                self.merges,
+                unk_token=UNKNOWN,
+                end_of_word_suffix=END_OF_WORD,
+            )
+        )
+        if self._words is None:
+            self._pairs.normalizer, self._pairs.pre_tokenizer = self._steps
+
+    def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
+        """Which tokens, int32 [T], follow one that ends a word, or none; bool."""
+        has_ended = tf.gather(self._are_ends, ids)
+        return tf.concat([[True], has_ended], axis=0)[: tf.size(ids)]
+
+    def pretokenize(self, words: tf.Tensor) -> tf.RaggedTensor:
+        return normalization.split_words(words, normalization.UNCASED)
+
+    def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        with tf.device("CPU:0"):
+            spelled = tf.strings.reduce_join(tf.gather(self._spelled, ids), axis=-1)
+            return tf.strings.regex_replace(spelled, " $", "")
+
+    @property
+    def _steps(self):
+        normalizer = normalizers.BertNormalizer(lowercase=True)
+        return normalizer, pre_tokenizers.BertPreTokenizer()
+
+    def definition(self) -> list[str]:
+        return [*super().definition(), self.words]
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "tokenizer_class": "OpenAIGPTTokenizer",
+            "unk_token": UNKNOWN,
+            SETTING: self.words,
+        }
+
+    def _with_vocab(self, vocab):
+        return GptTokenizer(vocab, self.merges, self.words)
+
+    @functools.cached_property
+    def _are_ends(self):
+        end = END_OF_WORD
+        return base.constant(
+            [token.endswith(end) or token == UNKNOWN for token in self.vocab]
+        )
+
+    @functools.cached_property
+    def _spelled(self):
+        ends = (START, DELIMITER, END)
+        tokens = [f"{t} " if t in ends else t for t in self.vocab]
+        spelled = [t.replace(END_OF_WORD, " ") for t in tokens]
+        return base.constant(spelled)
+
+    def _rows_to_ids(self, texts):
+        if not tf.executing_eagerly():
+            raise errors.InputError(
+                "the tokenizer of GPT finds words in Python, so no graph can contain "
+                "it; tokenize before, and give the graph ids"
+            )
+        return encode(self, texts)
+
+
+# text_utils.py, text_standardize.
+_SIGNS = str.maketrans({"—": "-", "–": "-", "―": "-", "…": "...", "´": "'"})
+# A backslash was meant to be among them, but the original's pattern lost it.
+_RUN = re.compile(r"(-+|~+|!+|\"+|;+|\?+|\++|,+|\)+|\(+|/+|\*+|\[+|\]+|}+|{+|\|+|_+)")
+_LINE_END = re.compile(r"\s*\n\s*")
+_WHITESPACE = re.compile(r"[^\S\n]+")
+
+
+def standardize(text: str) -> str:
+    """Mends and spaces out a text, before its words are found."""
+    import ftfy
+
+    text = ftfy.fix_text(text).translate(_SIGNS)
+    text = _RUN.sub(r" \1 ", text)
+    text = _LINE_END.sub(" \n ", text)
+    return _WHITESPACE.sub(" ", text).strip()
+
+
+def splitter() -> Callable[[str], list[str]]:
+    """A function from a text to its lower-cased words.
+
+    Raises:
+        ValueError: ftfy or spaCy is not installed.
+    """
+    try:
+        import ftfy  # noqa: F401
+        import spacy
+    except ImportError as error:
+        raise errors.InputError(
+            f"--gpt_tokenizer=original needs a package that is missing ({error}): "
+            "pip install ftfy spacy, or set --gpt_tokenizer=hugging_face"
+        ) from error
+    find_words = spacy.blank("en")
+
+    def split(text):
+        words = (str(word).lower() for word in find_words(standardize(text)))
+        # Only the line feed itself is in the vocabulary.
+        return ["\n" if word == "\n " else word for word in words]
+
+    return split
