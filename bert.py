@@ -64,11 +64,10 @@ class Loaded:
 
     Attributes:
         model: one of modeling/models.py, an ordinary Keras model with its weights.
-        classes: what a classifier's or tagger's outputs are called, or None.
-        source: where the weights are from, and what became of every name.
-        num_texts: of an example, 2 for pairs; None where the weights do not say it.
-        drawn: values of variables that the weights lack and `model` does not need, by
-            their names in Google's checkpoints.
+        classes: names of a classifier's or tagger's outputs, or None.
+        source: the file of the weights, and the account of every name.
+        num_texts: 2 for pairs of texts; None where the weights do not say it.
+        drawn: random values of variables that `model` does not need, by Google name.
         modules: of a TextEncoder, with its prompts; else None.
     """
 
@@ -176,7 +175,7 @@ class Loaded:
         if self.model.config.network == "gpt" and not is_encoder:
             raise errors.InputError(
                 "embed: a GPT has no special tokens before it is fine-tuned; use "
-                "extract_features.py, which leaves them out"
+                "extract_features.py"
             )
         if is_encoder:
             forward, shape, name = self._forward, (self.model.width,), "vectors"
@@ -226,21 +225,18 @@ class Loaded:
     def write(self, texts, **settings) -> list[str]:
         """The text that an encoder-decoder writes for each text, as in run_seq2seq.py.
 
-        A string is one text. `settings` have the names of flags: max_target_length (by
-        default as many tokens as the decoder has positions), min_target_length,
-        num_beams, length_penalty, early_stopping (True, False or "never") and
-        no_repeat_ngram_size; a generation_config.json has other defaults. Longer
-        sources are cut to `max_seq_length` tokens.
+        A string is one text. `settings` have the names and, but for those of a
+        generation_config.json, the defaults of flags: max_target_length (by default the
+        decoder's positions), min_target_length, num_beams, length_penalty,
+        early_stopping and no_repeat_ngram_size.
 
         Raises:
-            ValueError: this is no encoder-decoder, or has not so many positions or
-                tokens, or there is no such setting.
+            ValueError: this is no encoder-decoder, or a setting is unknown or wrong.
         """
         config = self.model.config
         if config.network != _PAIR:
             raise errors.InputError(
-                f"write is for encoder-decoders, and this is a network of {config.kind}"
-                "; load the directory of one"
+                f"write: {config.kind} is no encoder-decoder; load one"
             )
         _check_keys("settings", settings, encoder_decoder_config.SETTINGS)
         settings = config.settings(**settings)
@@ -248,8 +244,7 @@ class Loaded:
         most = settings.pop("max_new_tokens", positions)
         if not 1 <= most <= positions:
             raise errors.InputError(
-                f"max_target_length={most}: the decoder has {positions} positions; "
-                f"give 1 to {positions}"
+                f"max_target_length={most}: give 1 to {positions}, the positions"
             )
         tf.check()
         rules = beam_search.BeamConfig(
@@ -280,20 +275,15 @@ class Loaded:
         output_directory.check(
             directory, own_files=conversion.OWN_FILES, overwrite=overwrite
         )
-        texts = {}
-        if self.classes:
-            texts[file_names.LABEL_MAP] = label_maps.text(self.classes)
         with output_directory.complete(directory) as temporary:
             conversion.write_directory(
                 temporary,
                 self.model,
                 file_format,
                 tokenizer=self.tokenizer,
-                labels=self.classes.names if self.classes else (),
-                problem_type=getattr(self.classes, "problem_type", ""),
-                files=texts,
                 left_out=conversion.list_unchanged(self.model, self.drawn),
                 modules=self.modules,
+                **label_maps.written(self.classes),
             )
 
     @argument_names.in_errors
@@ -368,8 +358,7 @@ class Loaded:
     def _check_encodes(self, action):
         if self.model.config.network == _PAIR:
             raise errors.InputError(
-                f"{action} is of one text, and an encoder-decoder reads two; load it "
-                'with head="none" for its encoder'
+                f'{action}: load an encoder-decoder with head="none", for its encoder'
             )
 
     def _checked(self, texts, seconds=None, choices=None, *, encode=None):
@@ -382,10 +371,8 @@ class Loaded:
     def _label_set(self, action):
         if not isinstance(self.classes, labels.Labels):
             raise errors.InputError(
-                f"{action} is for classifiers with labels, and this is a "
-                f"{type(self.model).__name__}; make one by bert.classifier, or by "
-                "bert.load(directory, labels=[...]), or call the `model` itself with "
-                "`encode(texts)`"
+                f"{action}: a {type(self.model).__name__} is no classifier; "
+                "make one by bert.classifier or bert.load(directory, labels=[...])"
             )
         return self.classes
 
@@ -408,16 +395,15 @@ def load(
             or Keras, of a run, or the id of a model on Hugging Face's hub.
         head: a name in pretrainers.HEADS; "auto" takes that of the weights, and leaves
             the heads of pretraining out. Of an encoder-decoder "none" is the encoder.
-        labels: of a classifier (or tagger, by `head`). Where the weights have a head of
-            these classes, they are in its order, printed if it is another; else its
-            values are random. They are of a choice, or several for a text, where the
-            weights are of such a model.
+        labels: of a classifier (or tagger, by `head`), in the order of a head of these
+            classes in the weights, else of a random one. The problem type is that of
+            the weights.
         max_seq_length: in tokens, [CLS] and [SEP] included; by default a run's, or 128,
             as far as there are positions.
         do_lower_case: by default as the directory has it, or True.
         check_case: whether to compare `do_lower_case` with the vocabulary.
-        check_tokenizer: whether to refuse settings of a tokenizer that are not
-            supported, and texts of which more than half of the words are unknown.
+        check_tokenizer: whether to refuse unsupported settings of a tokenizer, and
+            texts of which more than half of the words are unknown.
 
     Raises:
         ValueError: something is missing, or does not belong together.
@@ -427,9 +413,9 @@ def load(
     opened, length = loading.open_directory(
         directory,
         max_seq_length,
-        do_lower_case,
-        check_case,
         None if labels else head,
+        do_lower_case=do_lower_case,
+        check_case=check_case,
         check_tokenizer=check_tokenizer,
     )
     if not labels:
@@ -475,8 +461,8 @@ def classifier(
     opened, _ = loading.open_directory(
         directory,
         max_seq_length,
-        do_lower_case,
-        check_case,
+        do_lower_case=do_lower_case,
+        check_case=check_case,
         check_tokenizer=check_tokenizer,
     )
     _check_keys("files", files, ("train", "dev", "test"))

@@ -24,7 +24,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import keras
 
-from contract import errors, file_names, wording
+from contract import errors, wording
 from data_pipeline import label_maps
 from data_pipeline.text import opening, wordpiece
 from modeling.checkpoints import (
@@ -38,7 +38,7 @@ from training import loading
 
 
 def find_files():
-    """The input and the files beside it, a Pretrained; flags go before these."""
+    """The input and the files beside it; flags go before these."""
     conversion_flags.check()
     files = pretrained.look_beside(FLAGS.input, FLAGS.pretrained)
     lowers = files.do_lower_case
@@ -46,11 +46,15 @@ def find_files():
         lowers = FLAGS.do_lower_case
     if not (config_file := FLAGS.bert_config_file or files.config_file):
         raise errors.InputError(
-            f"{files.checkpoint}: there is no {' or '.join(pretrained.CONFIG_FILES)} "
-            "beside it; give --bert_config_file"
+            f"{files.init_checkpoint}: there is no config beside it, such as "
+            f"{pretrained.CONFIG_FILES[0]}; give --bert_config_file"
         )
-    vocab_file = FLAGS.vocab_file or files.vocab_file
-    return pretrained.Pretrained(config_file, vocab_file, files.checkpoint, lowers)
+    return files._replace(
+        config_file=config_file,
+        vocab_file=FLAGS.vocab_file or files.vocab_file,
+        do_lower_case=lowers,
+        split_words=FLAGS.split_words,
+    )
 
 
 def read_tokenizer(files, config):
@@ -59,18 +63,16 @@ def read_tokenizer(files, config):
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
     if is_elmo:
-        words = loading.files_in(files)._replace(split_words=FLAGS.split_words)
-        tokenizer = opening.open_elmo(words, config.to_dict())
+        tokenizer = opening.open_elmo(files, config.to_dict())
     else:
         tokenizer = opening.open_vocabulary(
             files.vocab_file,
             files.do_lower_case,
             FLAGS.gpt_tokenizer,
-            FLAGS.split_words,
+            files.split_words,
             checks=FLAGS.check_tokenizer,
         )
-    size = tokenizer.vocab_size
-    pretrained.check_sizes(config, size, files, 0, weights=files.checkpoint)
+    pretrained.check_sizes(config, tokenizer.vocab_size, files, 0)
     if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
         opening.check_case(tokenizer, files.vocab_file, files.checkpoint)
     return tokenizer
@@ -83,14 +85,14 @@ def prepare():
         FLAGS.output_dir,
         own_files=conversion.OWN_FILES,
         overwrite=FLAGS.overwrite,
-        inputs=[files.checkpoint],
+        inputs=[files.init_checkpoint],
     )
     config = pretrained.read_config(files.config_file)
     written = conversion.select_config(config, FLAGS.head)
     conversion.check_target(written, FLAGS.to)
     tokenizer = read_tokenizer(files, written)
     head = "none" if FLAGS.to == "hdf5" and FLAGS.head == "auto" else FLAGS.head
-    source, classes = loading.read_stored_head(files.checkpoint, config, head)
+    source, classes = loading.read_stored_head(files.init_checkpoint, config, head)
     return source, tokenizer, classes
 
 
@@ -114,9 +116,9 @@ def grow(model, tokenizer):
 
 def compare_tokens(tokenizer, directory):
     """Refuses files from which another tokenizer is opened than the one written."""
-    files = loading.files_in(pretrained.look_in(directory))
-    files = files._replace(check_tokenizer=FLAGS.check_tokenizer)
-    again = opening.open_tokenizer(files, checks_case=False)
+    files = pretrained.look_in(directory)
+    checks = {"check_tokenizer": FLAGS.check_tokenizer, "check_case": False}
+    again = opening.open_tokenizer(files._replace(**checks))
     before = tokenizer.definition(), tokenizer.settings()
     if (again.definition(), again.settings()) != before:
         raise errors.InputError(
@@ -135,7 +137,6 @@ def main(_):
         if FLAGS.to == "keras" and missing:
             print("a Keras file holds what is missing, too: values drawn at random")
         model, tokenizer = grow(source.model, tokenizer)
-        files = {file_names.LABEL_MAP: label_maps.text(classes)} if classes else {}
         is_bare = FLAGS.to == "keras" and FLAGS.keras_file == "weights"
         with output_directory.complete(FLAGS.output_dir) as directory:
             conversion.write_directory(
@@ -143,11 +144,9 @@ def main(_):
                 model,
                 keras_files.WEIGHTS_FILE if is_bare else FLAGS.to,
                 tokenizer=tokenizer,
-                labels=classes.names if classes else (),
-                problem_type=getattr(classes, "problem_type", ""),  # tags have none
-                files=files,
                 left_out=missing,
                 modules=source.modules,
+                **label_maps.written(classes),
             )
             again = conversion.read_again(directory, model, source.head)
             largest = comparison.compare(source.model, again, missing)

@@ -48,7 +48,7 @@ def prepare():
     files = networks.find_files()
     tokenizer, vocab_size = None, None
     if files.vocab_file or FLAGS.do_export:
-        tokenizer = opening.open_tokenizer(files, checks_case=FLAGS.check_case)
+        tokenizer = opening.open_tokenizer(files)
         vocab_size = tokenizer.vocab_size
     config = pretrained.open_config(
         files, vocab_size, FLAGS.max_seq_length, takes_encoder_decoder=True

@@ -54,7 +54,7 @@ def open_model(job):
     files = pretrained.look_in(job.pretrained)
     config = pretrained.read_config(files.config_file)
     model = pretrainers.build(job.head, job.num_classes, config)
-    print(checkpoint.load(model, checkpoint.find(files.checkpoint)), file=sys.stderr)
+    print(checkpoint.load(model, files.init_checkpoint), file=sys.stderr)
     return model
 
 

@@ -22,18 +22,19 @@ FLAGS = flags.FLAGS
 
 def open_teacher(data, settings):
     """The labels that the outputs of --teacher give the rows."""
-    place, length = pretrained.locate(FLAGS.teacher, "--teacher"), FLAGS.max_seq_length
+    files, length = pretrained.locate(FLAGS.teacher, "--teacher"), FLAGS.max_seq_length
     _, tokenizer, config = loading.open_network(
-        loading.files_in(place)._replace(check_tokenizer=FLAGS.check_tokenizer),
+        files._replace(
+            check_tokenizer=FLAGS.check_tokenizer, check_case=FLAGS.check_case
+        ),
         length,
-        checks_case=FLAGS.check_case,
     )
     if len(data.encode.text_names) > 1:
-        pretrained.check_segments(config, place.config_file)
+        pretrained.check_segments(config, files.config_file)
     keras.config.set_dtype_policy(settings.run.dtype_policy)  # as run.start does
     with settings.run.strategy.scope():
-        model = conversion.read_teacher(place.checkpoint, config)
-    stored = place.checkpoint, config, "classifier", model.num_classes
+        model = conversion.read_teacher(files.init_checkpoint, config)
+    stored = files.init_checkpoint, config, "classifier", model.num_classes
     classes = loading.read_head(*stored).classes
     columns = soft_labels.order_classes(FLAGS.teacher, classes, data.label_set)
     predict = settings.predictor(model)

@@ -149,12 +149,10 @@ def with_teacher(texts, settings):
     """A TextSplit with the vectors of its texts by the model in --teacher."""
     opened, length = loading.open_directory(
         FLAGS.teacher,
-        None,
-        None,
-        FLAGS.check_case,
-        "text_encoder",
-        check_tokenizer=FLAGS.check_tokenizer,
+        head="text_encoder",
         name="--teacher",
+        check_case=FLAGS.check_case,
+        check_tokenizer=FLAGS.check_tokenizer,
     )
     with settings.run.strategy.scope():
         built: Any = loading.with_stored_head(opened, "text_encoder")
@@ -231,12 +229,10 @@ def open_reranker():
     """A function of N queries and N passages to scores float [N], by --reranker."""
     opened, length = loading.open_directory(
         FLAGS.reranker,
-        None,
-        None,
-        FLAGS.check_case,
-        "auto",
-        check_tokenizer=FLAGS.check_tokenizer,
+        head="auto",
         name="--reranker",
+        check_case=FLAGS.check_case,
+        check_tokenizer=FLAGS.check_tokenizer,
     )
     model, classes, report, _ = loading.with_stored_head(opened, "auto")
     if not isinstance(classes, labels.Labels) or classes.problem_type == "choice":

@@ -15,7 +15,7 @@ from data_pipeline.extraction import lines as input_lines
 from data_pipeline.extraction import vectors as vector_files
 from data_pipeline.pretraining import metadata
 from modeling import models
-from modeling.checkpoints import checkpoint
+from modeling.checkpoints import checkpoint, pretrained
 from modeling.elmo import carried_states
 from modeling.features import vectors
 from training import checkpoints, inference, loading
@@ -30,7 +30,7 @@ class Settings(NamedTuple):
     """All that decides about the vectors; plain values, for another process as well."""
 
     input_file: str
-    files: loading.ModelFiles
+    files: pretrained.ModelFiles
     choice: vectors.VectorSpec
     max_seq_length: int
     batch_size: int
@@ -171,7 +171,6 @@ def write_shard(worker, shard, report=bool):
 
 @functools.lru_cache(maxsize=1)
 def _open_once(settings):
-    opened = loading.open_network(
-        settings.files, settings.max_seq_length, checks_case=False, for_tasks=False
-    )
+    files = settings.files._replace(check_case=False)
+    opened = loading.open_network(files, settings.max_seq_length, for_tasks=False)
     return Extractor(opened, settings, tf.distribute.get_strategy())

@@ -15,29 +15,30 @@ from training import loading
 FLAGS = flags.FLAGS
 
 
-def find_files(*, needs_weights: bool = False) -> loading.ModelFiles:
+def find_files(*, needs_weights: bool = False) -> pretrained.ModelFiles:
     """The files that flags name, or else those of --pretrained.
 
     Raises:
         ValueError: one is missing, but for the vocabulary: not every tokenizer has one.
     """
     model_flags.check_named(needs_weights)
-    beside = pretrained.Pretrained("", "", "", None)
+    beside = pretrained.ModelFiles()
     if FLAGS.pretrained:
         beside = pretrained.locate(FLAGS.pretrained)
     lowers = FLAGS.do_lower_case
     if beside.do_lower_case is not None and not FLAGS["do_lower_case"].present:
         lowers = beside.do_lower_case
     allows = FLAGS.allow_missing_weights if "allow_missing_weights" in FLAGS else None
-    return loading.ModelFiles(
+    return pretrained.ModelFiles(
         FLAGS.bert_config_file or beside.config_file,
         FLAGS.vocab_file or beside.vocab_file,
-        FLAGS.init_checkpoint or beside.checkpoint,
+        FLAGS.init_checkpoint or beside.init_checkpoint,
         lowers,
         allows,
         FLAGS.gpt_tokenizer,
         FLAGS.split_words,
         FLAGS.check_tokenizer,
+        FLAGS.check_case,
     )
 
 
@@ -46,9 +47,7 @@ def open_for_task(
 ) -> loading.Opened:
     """`open_network` with the files of the flags."""
     files = find_files(needs_weights=needs_weights)
-    return loading.open_network(
-        files, max_seq_length, checks_case=FLAGS.check_case, **accepted
-    )
+    return loading.open_network(files, max_seq_length, **accepted)
 
 
 def open_both_sides(

@@ -20,7 +20,7 @@ from cli import (
 from contract import errors, export_formats
 from data_pipeline import label_maps
 from modeling import kernels_tf
-from modeling.checkpoints import checkpoint
+from modeling.checkpoints import checkpoint, pretrained
 from modeling.features import head_config
 from reports import pictures, run_report
 from serving import export as export_lib
@@ -201,7 +201,7 @@ def set_up() -> Any:
 def fine_tuning_settings(
     strategy: Any,
     *,
-    files: loading.ModelFiles,
+    files: pretrained.ModelFiles,
     config: Mapping[str, Any],
     num_examples: int,
     score_names: Sequence[str],
@@ -242,7 +242,7 @@ def _feature_cache() -> feature_cache.FeatureCache | None:
     return feature_cache.FeatureCache(FLAGS.feature_cache)
 
 
-def first_weights(files: loading.ModelFiles) -> str:
+def first_weights(files: pretrained.ModelFiles) -> str:
     """Where the weights are that a run begins with: its own, or of --pretrained."""
     directory = FLAGS.output_dir
     if "seeds" in FLAGS:
@@ -256,7 +256,7 @@ def first_weights(files: loading.ModelFiles) -> str:
 
 
 def find_head(
-    files: loading.ModelFiles, config: Any, head: str
+    files: pretrained.ModelFiles, config: Any, head: str
 ) -> label_maps.Head | None:
     """The classifier or tagger that the run begins with, as in loading.find_head."""
     weights = first_weights(files)
@@ -264,7 +264,7 @@ def find_head(
     return loading.find_head(weights, config, head, goes_on=goes_on)
 
 
-def reading(files: loading.ModelFiles, num_texts: int = 1) -> head_config.HeadConfig:
+def reading(files: pretrained.ModelFiles, num_texts: int = 1) -> head_config.HeadConfig:
     """The layers and the head of the run, as in head_config.choose."""
     return head_config.choose(
         feature_flags.present(),

@@ -2,8 +2,8 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from contract import errors, file_names, json_files, remote_files, wording
 from data_pipeline.classification import labels
@@ -45,9 +45,8 @@ class Head(NamedTuple):
         Rows without names, and names that a config.json or `wanted` only counts, are
         assumed to be in the order of `wanted`.
         """
-        if self.problem_type not in ("", kind(wanted)):
-            return None
-        if self.num_outputs != wanted.num_outputs:
+        is_other = self.problem_type not in ("", kind(wanted))
+        if is_other or self.num_outputs != wanted.num_outputs:
             return None
         if kind(wanted) == "choice":  # one row for all answers
             return wanted.names
@@ -96,8 +95,8 @@ def follow(head: Head | None, wanted: Wanted, origin: str, *, trains: bool) -> W
     if names is None and (head.goes_on or not trains):
         raise errors.InputError(
             f"{origin}: {ours} are not the labels that the model was trained with, "
-            f"{theirs} ({head.source}); leave the flag out, correct that file if it is "
-            "wrong, or train a new head in another --output_dir"
+            f"{theirs} ({head.source}); leave the flag out, or train in another "
+            "--output_dir"
         )
     if names is None:
         print(
@@ -126,8 +125,7 @@ def find_head(path: str, head: str = "auto") -> str:
 
     Without such a file, or with a classifier's, "auto" remains.
     """
-    is_tagger = head == "auto" and path and _has_tags(path)
-    return "tagger" if is_tagger else head
+    return "tagger" if head == "auto" and path and _has_tags(path) else head
 
 
 def _has_tags(path: str) -> bool:
@@ -138,34 +136,18 @@ def _has_tags(path: str) -> bool:
         return False
 
 
-def read_classes(
-    path: str,
-    head: str,
-    num_classes: int | None,
-    read_config: Callable[[], tuple[str, Sequence[str]]],
-) -> Classes | None:
-    """The classes of a head, or None where they have placeholders alone.
-
-    Args:
-        path: of its label_map.json; "" reads a config of Hugging Face's instead.
-        head: "classifier", "tagger" or another head with classes.
-        num_classes: of the head, or None where that is not known.
-        read_config: returns problem type and names, () for placeholders.
+def read_classes(path: str, num_classes: int | None) -> Classes:
+    """The classes in a label_map.json; `num_classes` is None where it is not known.
 
     Raises:
         FileNotFoundError, ValueError: no such file, or not that of this head.
     """
-    if not path:
-        problem_type, names = read_config()
-        if not names and (problem_type, head) != ("regression", "classifier"):
-            return None
-        return named(names, problem_type if head == "classifier" else "")
     read = schemes.read_map if _has_tags(path) else labels.read_label_map
     classes: Classes = read(path)
     if num_classes not in (None, classes.num_outputs):
         raise errors.InputError(
-            f"{path}: has {len(classes.names)} labels, but the head has {num_classes} "
-            "classes; give the files of one model"
+            f"{path}: has {len(classes.names)} labels, but the head has "
+            f"{num_classes} classes; give the files of one model"
         )
     return classes
 
@@ -179,7 +161,7 @@ def named(names: Sequence[str], problem_type: str) -> Classes:
     try:
         if problem_type:
             return labels.Labels(tuple(names), problem_type)
-        # PAD beside B-place does not count; NOUN beside X is all there is.
+        # Ignores names of no scheme (PAD), unless no name has one (parts of speech).
         spelled = [name for name in names if not schemes.is_placeholder(name)]
         scheme = schemes.find_scheme([[name] for name in spelled or names])
         if not any("-" in name for name in spelled):
@@ -192,6 +174,15 @@ def named(names: Sequence[str], problem_type: str) -> Classes:
         raise errors.InputError(
             f"the classes are called {wording.listing(names)}: {error}"
         ) from error
+
+
+def written(classes: Classes | None) -> dict[str, Any]:
+    """The arguments of conversion.write_directory that keep the classes of a head."""
+    if classes is None:
+        return {}
+    problem_type = getattr(classes, "problem_type", "")  # tags have none
+    files = {file_names.LABEL_MAP: text(classes)}
+    return {"labels": classes.names, "problem_type": problem_type, "files": files}
 
 
 def text(classes: Classes) -> str:

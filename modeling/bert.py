@@ -80,13 +80,26 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
     [B, S, D] of the compute dtype.
     """
 
+    owner = None  # of a generator: the embeddings, built before, that it shares
+
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.config = config
         self.norm = layer_norm(config, "layer_norm", self.given_dtype)
+        self.token_type_embeddings = None  # as in a DistilBERT
+        self.projection = None
+        if config.has_projection:
+            size, dtype = config.hidden_size, self.given_dtype
+            self.projection = dense(config, size, "projection", dtype)
 
     def build(self, input_shape, *_):
         config = self.config
+        if self.projection:
+            self.projection.build((*input_shape, config.embedding_size))
+        if self.owner:
+            for name in (*config.table_rows, "norm"):
+                setattr(self, name, getattr(self.owner, name))
+            return
         for name, rows in config.table_rows.items():
             variable = self.add_weight(
                 shape=(rows, config.embedding_size),
@@ -115,10 +128,17 @@ class Embeddings(keras_configs.Configured, keras.layers.Layer):
         hidden = kernels.norm_of_sum(
             self.norm, words, segments + positions, rate=0.0, seed=seed, site=0
         )
-        return kernels.dropout(hidden, self.config.hidden_dropout_prob, seed, site=0)
+        rate = self.config.hidden_dropout_prob
+        hidden = kernels.dropout(hidden, rate, seed, site=0)  # [B, S, E]
+        return self.projection(hidden) if self.projection else hidden
 
     def look_up_segments(self, segment_ids):
-        """The vectors of segments, int [B, S] -> float32 [B, S, D]."""
+        """The vectors of segments, int [B, S] -> float32 [B, S, E]."""
+        if self.token_type_embeddings is None:
+            width = self.word_embeddings.shape[1]
+            return ops.zeros((*ops.shape(segment_ids), width))
+        if not self.config.type_vocab_size:  # RoBERTa: all are of the first segment
+            segment_ids = ops.zeros_like(segment_ids)
         # A product, not a gather: the gradient of two rows is summed, not scattered.
         kinds = self.token_type_embeddings.shape[0]
         segments = ops.one_hot(segment_ids, kinds, dtype="float32")
@@ -348,13 +368,18 @@ class BertEncoder(Network):
     def __init__(self, config, recompute=False, **kwargs):
         super().__init__(config, recompute, **kwargs)
         # In float32, because rounding its tanh to 1 would end its gradient.
-        self.pooler = dense(config, config.hidden_size, "pooler", "float32")
+        self.pooler = None
+        if config.has_pooler:
+            self.pooler = dense(config, config.hidden_size, "pooler", "float32")
 
     def build(self, input_shape, *_):
         super().build(input_shape)
-        self.pooler.build((input_shape[0], self.config.hidden_size))
+        if self.pooler:
+            self.pooler.build((input_shape[0], self.config.hidden_size))
 
     def _pool(self, hidden):
+        if not self.pooler:
+            return super()._pool(hidden)
         return ops.tanh(self.pooler(hidden))
 
 

@@ -1,7 +1,6 @@
 """BERT's relatives, by what they do otherwise: one network after the other.
 
-Their configs are in configs/bert_family.py, the names of their variables in
-checkpoints/family_names.py.
+Their configs are in configs/bert_family.py.
 """
 
 import keras
@@ -13,73 +12,6 @@ from modeling.configs import keras_configs
 # Dropout before the dense layer of a classifier, below the sites of features.source.
 _DENSE_SITE = heads.HEAD_SITE - 16
 _PASS_BITS = 25  # of a step; the pass through a shared block counts above them
-
-
-class DistilBertEmbeddings(bert.Embeddings):
-    """Words and positions (Sanh et al., 2019); segment ids are not read."""
-
-    def look_up_segments(self, segment_ids):
-        """Zeros, float32 [B, S, D]."""
-        return ops.zeros((*ops.shape(segment_ids), self.config.embedding_size))
-
-
-class DistilBertEncoder(bert.Network):
-    """DistilBERT has no pooler: pooled_output is the vector of the first token."""
-
-    embeddings_kind = DistilBertEmbeddings
-
-
-class RobertaEmbeddings(bert.Embeddings):
-    """BERT's, where all tokens are of the first segment (Liu et al., 2019).
-
-    Positions begin behind that of padding, by the config's `first_position`.
-    """
-
-    def look_up_segments(self, segment_ids):
-        """The vectors of the first segment, float32 [B, S, D]."""
-        return super().look_up_segments(ops.zeros_like(segment_ids))
-
-
-class RobertaEncoder(bert.BertEncoder):
-    """RoBERTa, and XLM-RoBERTa (Conneau et al., 2020)."""
-
-    embeddings_kind = RobertaEmbeddings
-
-
-class FactorizedEmbeddings(bert.Embeddings):
-    """BERT's of width E, mapped to D (Lan et al., 2020, section 3.1).
-
-    Call shapes: as bert.Embeddings; `table` has the width E.
-    """
-
-    owner = None  # embeddings, built before, whose tables and norm these have
-
-    def __init__(self, config, **kwargs):
-        super().__init__(config, **kwargs)
-        self.projection = None
-        if config.has_projection:
-            self.projection = bert.dense(
-                config, config.hidden_size, "projection", self.given_dtype
-            )
-
-    def build(self, input_shape, *_):
-        if self.owner:
-            for name in (*self.config.table_rows, "norm"):
-                setattr(self, name, getattr(self.owner, name))
-        else:
-            super().build(input_shape)
-        if self.projection:
-            self.projection.build((*input_shape, self.config.embedding_size))
-
-    def call(self, *inputs, **options):
-        hidden = super().call(*inputs, **options)  # [B, S, E]
-        return self.projection(hidden) if self.projection else hidden
-
-
-class ElectraEncoder(bert.Network):
-    """ELECTRA (Clark et al., 2020), discriminator or generator; without a pooler."""
-
-    embeddings_kind = FactorizedEmbeddings
 
 
 def seed_of_pass(seed, number):
@@ -113,8 +45,6 @@ class AlbertEncoder(bert.BertEncoder):
 
     `groups` are the blocks with weights, `blocks` a SharedPass a layer.
     """
-
-    embeddings_kind = FactorizedEmbeddings
 
     def make_blocks(self, count):
         """So many passes; the layers of a group follow each other."""

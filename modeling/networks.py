@@ -6,9 +6,9 @@ from modeling.encoder_decoder import network as encoder_decoder
 
 KINDS = {
     "BERT": bert.BertEncoder,
-    "DistilBERT": bert_family.DistilBertEncoder,
-    "RoBERTa": bert_family.RobertaEncoder,
-    "ELECTRA": bert_family.ElectraEncoder,
+    "DistilBERT": bert.BertEncoder,
+    "RoBERTa": bert.BertEncoder,
+    "ELECTRA": bert.BertEncoder,
     "ALBERT": bert_family.AlbertEncoder,
     "GPT": gpt.GptDecoder,
     "GPT-2": gpt.GptDecoder,

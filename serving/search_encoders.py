@@ -63,7 +63,7 @@ def open_source(source: Source) -> Encoder:
     if source.export_dir:
         return _open_export(source.export_dir)
     opened, length = loading.open_directory(
-        source.pretrained, None, None, True, "text_encoder", name="--pretrained"
+        source.pretrained, head="text_encoder", name="--pretrained"
     )
     (files, tokenizer, config), vectors = opened, text_vectors.TextVectors()
     similarity = text_vectors.COSINE

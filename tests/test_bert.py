@@ -71,7 +71,7 @@ def test_pairs_of_a_network_of_one_segment_are_refused(tmp_path):
         lambda: model.attention("a", "b"),
         lambda: bert.classifier(place, {"train": labelled}, max_seq_length=16),
     ):
-        with pytest.raises(ValueError, match=r"type_vocab_size is 1, so .* are pairs;"):
+        with pytest.raises(ValueError, match=r"type_vocab_size is 1, and .* are pairs"):
             call()
     singles = [(text, label) for text, _, label in labelled]
     assert bert.classifier(place, {"train": singles}, max_seq_length=16)[0].num_texts
@@ -211,10 +211,10 @@ def test_prompts_that_are_not_there_are_refused(text_encoder, loaded):
     ("call", "message"),
     [
         (lambda m: bert.load(m, labels="abc"), "labels='abc' is a string; give a list"),
-        (lambda m: bert.load(m, max_seq_length=3), "^max_seq_length=3 is no number of"),
+        (lambda m: bert.load(m, max_seq_length=3), "^max_seq_length=3: give 4 tokens"),
         (
             lambda m: bert.classifier(m, {"train": []}, max_seq_length=True),
-            "^max_seq_length=True is no number of tokens; give 4 or more",
+            "^max_seq_length=True: give 4 tokens or more",
         ),
         (
             lambda _: bert.optimizer(10, float("nan")),
@@ -236,7 +236,7 @@ def test_prompts_that_are_not_there_are_refused(text_encoder, loaded):
         ),
         (
             lambda m: bert.load(m).predict(["a"]),
-            r"this is a BertModel; make one by bert.clas",
+            r"a BertModel is no classifier; make one",
         ),
         (
             lambda m: bert.load(m, labels=["a", "b"]).export(

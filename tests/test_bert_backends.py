@@ -55,7 +55,7 @@ def write_gpt(path):
 
 
 def write_classifier(path, google, classes):
-    opened, length = loading.open_directory(google, 24, None, True)
+    opened, length = loading.open_directory(google, 24)
     built = loading.with_new_head(opened, classes)
     bert._loaded(built, opened, length).save(path, "keras")
 

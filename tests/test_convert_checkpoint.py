@@ -263,7 +263,7 @@ def test_nothing_is_overwritten_unasked(release, tmp_path):
 def test_wrong_input_is_one_line(release, tmp_path):
     out = tmp_path / "out"
     (tmp_path / "flax_model.msgpack").touch()
-    message = "flax_model.msgpack is not read (save it as model.safetensors where"
+    message = "flax_model.msgpack is not read (save it as model.safetensors "
     assert message in refusal(tmp_path, out)
     broken = tmp_path / "broken"
     shutil.copytree(release, broken)

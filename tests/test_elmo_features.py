@@ -54,7 +54,7 @@ def opened(directory):
     files = pretrained.locate(directory)
     model = models.BertModel(pretrained.read_config(files.config_file))
     model.build()
-    checkpoint.load(model, files.checkpoint)
+    checkpoint.load(model, files.init_checkpoint)
     return model
 
 

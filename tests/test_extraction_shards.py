@@ -253,7 +253,7 @@ def test_settings_need_no_flags_in_another_process():
         names=(-1,), width=4, states=(2,), merge="separate", weights=(1.0,),
         pooling="mean", is_normalized=True,
     )  # fmt: skip
-    files = extraction_task.loading.ModelFiles("c", "v", "w", True)
+    files = extraction_task.pretrained.ModelFiles("c", "v", "w", True)
     settings = extraction_task.Settings(
         "in", files, spec, 16, 32, "npz", "float32", False, False
     )

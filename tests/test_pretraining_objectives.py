@@ -181,7 +181,7 @@ def test_scores_of_streams_are_exact_and_their_states_are_kept(data, tmp_path):
     # The directory is a pretrained model.
     files = pretrained.locate(str(tmp_path))
     assert files.config_file.endswith("options.json")
-    file = checkpoint.open_file(files.checkpoint)
+    file = checkpoint.open_file(files.init_checkpoint)
     carried = {"carried/cell_states", "carried/hidden_states", "lm/softmax/W/Adagrad"}
     assert carried <= file.states.keys()
     assert file.shapes["carried/cell_states"] == (8, 2, 2, 12)
@@ -312,7 +312,7 @@ def test_discriminator_is_fine_tuned_converted_and_exported(data, detector, tmp_
         f"--input={path} --to=hugging_face --output_dir={converted}",
     )
     assert "head: discriminator" in done.out
-    assert "left over: the generator (21 variables)\n" in done.out
+    assert "left over: generator/" in done.out
     raw = json.loads((converted / "config.json").read_text())
     assert raw["architectures"] == ["ElectraForPreTraining"]
     model = conversion.read(path, config).model
@@ -383,10 +383,10 @@ def test_weights_of_the_other_network_are_refused(data, detector, tmp_path):
     for words, mistake in (
         (
             common,
-            (f"--pretrained={alone}", "holds a generator, and a discriminator is"),
+            (f"--pretrained={alone}", "holds a generator alone; give a discriminator"),
         ),
         (common, ("--generator_size=1", "another generator; set --generator_size=0.5")),
-        (common, ("--generator_size=0.3", "are 0.6 heads, and no whole number")),
+        (common, ("--generator_size=0.3", "makes 0.6 heads; choose")),
         (masked, (f"--pretrained={path}", "set --objective=replaced_tokens")),
     ):
         flag, message = mistake
@@ -398,4 +398,4 @@ def test_weights_of_the_other_network_are_refused(data, detector, tmp_path):
     arguments = f"--input={path} --to=hugging_face --output_dir={converted}"
     tiny.succeed("convert_checkpoint", arguments)
     done = tiny.succeed("run_pretraining", *common, f"--pretrained={converted}", output)
-    assert "newly initialised: the generator (21 variables)" in done.out
+    assert "newly initialised: generator/" in done.out

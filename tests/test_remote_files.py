@@ -132,9 +132,7 @@ READERS = {
     ),
     "document": lambda d: perplexity.read(f"{d}/names.txt", as_one=True)[0][0],
     "labels": lambda d: label_files.read_labels(f"{d}/names.txt"),
-    "label map": lambda d: label_maps.read_classes(
-        f"{d}/label_map.json", "classifier", 2, lambda: ("", ())
-    ),
+    "label map": lambda d: label_maps.read_classes(f"{d}/label_map.json", 2),
     "choices": lambda d: [
         case._replace(place="")
         for case in scored_files.read_choices(f"{d}/choices.csv", CHOICES)

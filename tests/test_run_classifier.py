@@ -306,9 +306,8 @@ def test_hugging_face_directory_gives_the_same_scores(
     model.build()
     checkpoint.load(model, trained[0])
     directory = tmp_path / "hugging-face"
-    hugging_face.save(
-        directory, model, vocab_file=str(model_dir / "vocab.txt"), labels=tiny.LABELS
-    )
+    hugging_face.save(directory, model, labels=tiny.LABELS)
+    shutil.copy(model_dir / "vocab.txt", directory)
     labels = f"--labels={','.join(tiny.LABELS)}"
     path = tmp_path / "out"
     done = run(directory, path, *files_of(table_dir, "dev"), labels, "--do_eval")

@@ -399,8 +399,8 @@ def test_similarity_and_size_of_a_directory_are_followed(modules, data, tmp_path
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"width": 64}, "reads vectors of 64 numbers, but the config says hidden_size"),
-        ({"folder": "0_T"}, "0_T, the folder of the first module; copy the whole"),
+        ({"width": 64}, "reads vectors of 64 numbers, and hidden_size"),
+        ({"folder": "0_T"}, "0_T; copy the directory"),
         (
             {"similarity_fn_name": "euclidean"},
             "similarity_fn_name is euclidean, and texts are ranked by cosine or dot",

@@ -99,11 +99,11 @@ def test_python_writes_what_the_script_does(trained, monkeypatch):
     assert sum(map(operator.eq, beams, wanted)) >= 8
     assert loaded.write(sources[:1], max_target_length=1) == [wanted[0].split()[0]]
     assert loaded.write([]) == []
-    with pytest.raises(ValueError, match=r"=49: the decoder has 48 .* give 1 to 48"):
+    with pytest.raises(ValueError, match=r"=49: give 1 to 48"):
         loaded.write(sources, max_target_length=49)
     with pytest.raises(ValueError, match=r"num_beams=0: there are"):
         loaded.write(sources, num_beams=0)
-    with pytest.raises(ValueError, match='load it with head="none"'):
+    with pytest.raises(ValueError, match='load an encoder-decoder with head="none"'):
         loaded.attention(sources[0])
     with pytest.raises(ValueError, match=r"describes an encoder-decoder, .*=none wr"):
         bert.load(path, max_seq_length=16, labels=["a", "b"])
@@ -162,7 +162,7 @@ def test_python_opens_the_encoder_alone(trained):
     wanted = network(*(features[name] for name in names))["sequence_output"]
     actual = encoder.model(features)["sequence_output"]
     np.testing.assert_array_equal(actual, wanted)
-    with pytest.raises(ValueError, match="write is for encoder-decoders, and this is"):
+    with pytest.raises(ValueError, match="write: BERT is no encoder-decoder"):
         encoder.write(["the film"])
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -24,25 +23,10 @@ _LEAST_TOKENS = 4  # as of --max_seq_length
 _USUAL_TOKENS = 128
 
 
-class ModelFiles(NamedTuple):
-    """The files of a network; init_checkpoint is "" for random weights."""
-
-    config_file: str
-    vocab_file: str  # "" where there is none and none is needed
-    init_checkpoint: str
-    do_lower_case: bool
-    # Whether init_checkpoint may lack layers; None where nothing is trained.
-    allows_missing: bool | None = None
-    # How GPT's and ELMo's words are found; None: as the directory has it.
-    gpt_tokenizer: str | None = None
-    split_words: str | None = None  # and those of word pieces
-    check_tokenizer: bool = True  # as `checks` of opening.open_vocabulary
-
-
 class Opened(NamedTuple):
     """A network that is checked against its vocabulary, but not built yet."""
 
-    files: ModelFiles
+    files: pretrained.ModelFiles
     tokenizer: base.Tokenizer
     config: Any
 
@@ -56,35 +40,22 @@ class Built(NamedTuple):
     modules: sentence_transformers.SentenceTransformer | None = None
 
 
-def files_in(
-    place: pretrained.Pretrained, do_lower_case: bool | None = None
-) -> ModelFiles:
-    """The files of a directory; lower-cases unless it or `do_lower_case` says no."""
-    if do_lower_case is None:
-        do_lower_case = place.do_lower_case is not False
-    return ModelFiles(
-        place.config_file, place.vocab_file, place.checkpoint, do_lower_case
-    )
-
-
 def open_network(
-    files: ModelFiles,
+    files: pretrained.ModelFiles,
     max_seq_length: int,
     *,
-    checks_case: bool,
     for_tasks: bool = True,
     takes_encoder_decoder: bool = False,
 ) -> Opened:
     """Config and tokenizer; ValueError unless they fit each other and the length.
 
     Args:
-        files: of cli.networks.find_files, or of `files_in`.
+        files: of cli.networks.find_files, or of pretrained.locate.
         max_seq_length: in tokens; 0 for any.
-        checks_case: as in opening.open_tokenizer.
         for_tasks: whether special tokens stand around texts.
         takes_encoder_decoder: as in pretrained.open_config.
     """
-    tokenizer = opening.open_tokenizer(files, checks_case=checks_case)
+    tokenizer = opening.open_tokenizer(files)
     if for_tasks:
         tokenizer = tokenizer.with_special_tokens()
     config = pretrained.open_config(
@@ -98,38 +69,33 @@ def open_network(
 
 def open_directory(
     directory: Any,
-    max_seq_length: int | None,
-    do_lower_case: bool | None,
-    check_case: bool,
+    max_seq_length: int | None = None,
     head: str | None = None,
     *,
-    check_tokenizer: bool = True,
     name: str = "directory",
+    **settings: bool | None,
 ) -> tuple[Opened, int]:
     """The files of a directory, which messages call `name`, and the length in tokens.
 
-    `head` is None where a new one is made; else the network may be an encoder-decoder.
+    `settings` replace those of pretrained.ModelFiles, but for None. `head` is None
+    where a new one is made; else the network may be an encoder-decoder.
     A length of None is that of the modules beside the network, or of the run, or 128,
     as far as there are positions.
     """
-    place, length = pretrained.locate(directory, name), max_seq_length
+    files, length = pretrained.locate(directory, name), max_seq_length
     is_number = isinstance(length, int) and length is not True
     if length is not None and (not is_number or length < _LEAST_TOKENS):
         raise errors.InputError(
-            f"max_seq_length={length!r} is no number of tokens; give "
-            f"{_LEAST_TOKENS} or more, [CLS] and [SEP] included"
+            f"max_seq_length={length!r}: give {_LEAST_TOKENS} tokens or more"
         )
-    opened = open_network(
-        files_in(place, do_lower_case)._replace(check_tokenizer=check_tokenizer),
-        length or 0,
-        checks_case=check_case,
-        takes_encoder_decoder=head is not None,
-    )
+    given: Any = {key: value for key, value in settings.items() if value is not None}
+    files, takes_pair = files._replace(**given), head is not None
+    opened = open_network(files, length or 0, takes_encoder_decoder=takes_pair)
     if length is None:
         positions = opened.config.max_position_embeddings
-        has_text_head = head in ("auto", "text_encoder")
-        if has_text_head and (modules := sentence_transformers.read(place.checkpoint)):
-            length = modules.max_seq_length or positions
+        if head in ("auto", "text_encoder"):
+            modules = sentence_transformers.read(files.init_checkpoint)
+            length = (modules.max_seq_length or positions) if modules else None
         length = length or trained_with(directory, "max_seq_length")
         length = min(length or _USUAL_TOKENS, positions)
     return opened, length
@@ -170,12 +136,17 @@ def read_head(path: str, config: Any, head: str, count: int | None) -> label_map
     if run or beside:  # a run's config names the classes that it began with
         extra = {} if run else json_files.read_object(beside)
         config = dataclasses.replace(config, extra=extra)
-    read_config = functools.partial(hugging_face.read_labels, config, count)
-    classes = label_maps.read_classes(source, head, count, read_config)
-    kind = hugging_face.stated_problem_type(config)
-    kind = label_maps.TAGGING if hugging_face.is_tagger(config) else kind
-    if source and classes:
+    classes: label_maps.Classes | None
+    if source:
+        classes = label_maps.read_classes(source, count)
         kind, count = label_maps.kind(classes), classes.num_outputs
+    else:
+        kind, names = hugging_face.read_labels(config, count)
+        kind = kind if head == "classifier" else ""
+        has_names = names or kind == "regression"  # or placeholders alone
+        classes = label_maps.named(names, kind) if has_names else None
+        kind = hugging_face.stated_problem_type(config)
+        kind = label_maps.TAGGING if hugging_face.is_tagger(config) else kind
     assert count is not None
     usual = hugging_face.placeholder_labels(count)
     names = classes.names if classes else usual
@@ -197,7 +168,7 @@ def with_new_head(opened: Opened, classes: label_maps.Classes) -> Built:
 
     Its rows are those of the weights where these have the same classes.
     """
-    path, (_, _, config) = opened.files.init_checkpoint, opened
+    path, config = opened.files.init_checkpoint, opened.config
     head = "classifier" if isinstance(classes, labels.Labels) else "tagger"
     model = pretrainers.build(head, classes.num_outputs, config, **_reading(classes))
     starts = starts_head(path, config, classes)
@@ -206,7 +177,7 @@ def with_new_head(opened: Opened, classes: label_maps.Classes) -> Built:
 
 def with_stored_head(opened: Opened, wanted: str) -> Built:
     """The head of the weights; of "auto" without those of pretraining."""
-    path, (_, _, config) = opened.files.init_checkpoint, opened
+    path, config = opened.files.init_checkpoint, opened.config
     read, classes = read_stored_head(path, config, wanted, pretrains=False)
     if classes is None and read.head == "classifier":
         num_classes = read.model.num_classes
@@ -239,6 +210,5 @@ def _reading(classes: label_maps.Classes | None) -> Mapping[str, Any]:
     """How a classifier with these classes reads the sequences of an example."""
     if not isinstance(classes, labels.Labels):
         return {}
-    return {
-        "sequences": sequences.choose_kind(classes.problem_type, classes.pair_input)
-    }
+    kind = sequences.choose_kind(classes.problem_type, classes.pair_input)
+    return {"sequences": kind}

@@ -194,7 +194,7 @@ class TagNames:
         placeholders = self.placeholders()
         if len(self.names) - len(placeholders) < 2:
             raise errors.InputError(
-                f"a tagger needs 2 tags of {self.scheme} or more, not "
+                f"a tagger needs 2 tags or more, not "
                 f"{wording.listing(self.names)}; check --tag_column and --labels"
             )
         label_files.check_distinct(self.names, "tag")

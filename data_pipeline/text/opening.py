@@ -127,8 +127,8 @@ def check_case(
         )
 
 
-def open_tokenizer(files: Any, *, checks_case: bool) -> base.Tokenizer:
-    """Opens the tokenizer of `files`; calls `check_case` on it if `checks_case`.
+def open_tokenizer(files: Any) -> base.Tokenizer:
+    """Opens the tokenizer of `files`, a pretrained.ModelFiles.
 
     Raises:
         ValueError: a vocabulary is missing where one is needed, or as in `check_case`,
@@ -143,12 +143,12 @@ def open_tokenizer(files: Any, *, checks_case: bool) -> base.Tokenizer:
         )
     tokenizer = open_vocabulary(
         files.vocab_file,
-        files.do_lower_case,
+        files.do_lower_case is not False,
         files.gpt_tokenizer,
         files.split_words,
         checks=files.check_tokenizer,
     )
-    if checks_case and isinstance(tokenizer, wordpiece.BertTokenizer):
+    if files.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
         check_case(tokenizer, files.vocab_file, files.init_checkpoint)
     return tokenizer
 

@@ -1,12 +1,10 @@
 """Checkpoints of any format: finding, opening, checking and loading one."""
 
 import atexit
-import collections
 import dataclasses
 import functools
 import operator
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -31,49 +29,29 @@ from modeling.elmo import files as elmo_files
 from terminal import progress
 
 _HUGGING_FACE_FILES = (hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE)
-# Endings of files that are not read, and what to do about them. Pickled files run code
-# when they are opened.
-_FROM_PYTORCH = (
-    "save its arrays as model.safetensors where PyTorch is installed: python -c "
-    '"import glob, torch; from safetensors.torch import save_file; save_file({k: '
-    "v.clone().contiguous() for f in glob.glob('FILES') for k, v in torch.load(f, "
-    "map_location='cpu', weights_only=True).items()}, 'DIR/model.safetensors', "
-    "{'format': 'pt'})\""
-)
-_FROM_FLAX = (
-    "save it as model.safetensors where PyTorch, Flax and transformers 4 are installed:"
-    " python -c \"import transformers as t; c = t.AutoConfig.from_pretrained('DIR'); "
-    "getattr(t, c.architectures[0]).from_pretrained('DIR', from_flax=True)"
-    ".save_pretrained('DIR')\""
-)
-_FROM_PICKLE = (
-    "it is pickled, so opening it can run code; open it where you trust it, and save "
-    "its arrays as params_0.npy beside a params_shapes.json: docs/left_to_right.md"
-)
+# Endings of files that are not read, often because opening them can run code, and what
+# to do about them; docs/checkpoints.md has the commands.
 _UNREAD = {
-    ("flax_model.msgpack",): _FROM_FLAX,
-    (".bin", ".bin.index.json", ".pt", ".pth"): _FROM_PYTORCH,
+    (".bin", ".bin.index.json", ".pt", ".pth", ".msgpack"): (
+        "save it as model.safetensors where you trust it: docs/checkpoints.md"
+    ),
     (".weights.h5",): (
-        "it holds weights alone, and not the network and head that they are of; call "
-        "load_weights of such a model in Python, and save it as model.keras; of a "
-        "preset of KerasHub give Google's or Hugging Face's release"
+        "it holds weights alone: load them into their model in Python, and save it as "
+        "model.keras; of a preset of KerasHub give the original release"
     ),
     ("saved_model.pb",): (
-        "it is a SavedModel, of TensorFlow Hub or an export; give the checkpoint of "
-        "the same model as Google, Model Garden or Hugging Face released it, or the "
-        "--output_dir of the run"
+        "it is a SavedModel; give the checkpoint of the same model, or the --output_dir"
+        " of its run"
     ),
-    (".jl", ".joblib", ".pkl", ".pickle"): _FROM_PICKLE,
+    (".jl", ".joblib", ".pkl", ".pickle"): (
+        "it is pickled; save its arrays as params_0.npy beside a params_shapes.json "
+        "where you trust it: docs/left_to_right.md"
+    ),
 }
 _STATE = "checkpoint"  # the file in which TensorFlow names the newest one
 _REMEDY = "give the config file of this checkpoint"
+_TRAIN = "add --do_train, or set --init_checkpoint to the checkpoint of a run"
 _FLAG = ", or --allow_missing_weights to train them from random values"
-# A layer of ELMo has few variables, which are listed one by one.
-_ELMO_PREFIXES = ("elmo/", "lm/", "RNN_")
-_GPT_PREFIXES = ("gpt/", "model/", "transformer.")
-_CROSS_ATTENTION = re.compile(
-    r"^decoder[./]bert[./]encoder[./]layer[._](\d+)[./]crossattention[./]"
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +96,8 @@ def find(path):
     prefix = google.strip_ending(path)
     if google.is_file(prefix + google.INDEX_ENDING):
         return prefix
-    are = keras_files.is_keras, elmo_files.is_elmo, tf_keras_h5.is_file, _is_gpt_release
+    are = keras_files.is_keras, elmo_files.is_elmo, tf_keras_h5.is_file
+    are += (google.is_gpt_release,)
     if google.is_file(path) and any(is_one(path) for is_one in are):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
@@ -162,8 +141,7 @@ def _find_in(directory):
     if paths:
         wrong = f"{len(paths)} checkpoints there ({wording.first_of(paths)})"
     else:
-        paths = remote_files.matching(directory, "*")
-        files = map(os.path.basename, paths)
+        files = map(os.path.basename, remote_files.matching(directory, "*"))
         if why := explain_unread(directory, *files):
             raise errors.InputError(why)
         wrong = "no checkpoint in this directory"
@@ -173,19 +151,11 @@ def _find_in(directory):
     )
 
 
-def _is_gpt_release(path):
-    return os.path.basename(path) == file_names.PARAMETER_SHAPES
-
-
 def explain_unread(directory, *files):
     """Why the first of these files that is not read is not, and what to do; or None."""
     for endings, remedy in _UNREAD.items():
         for file in files:
             if file.endswith(endings):
-                is_shard = file.startswith("pytorch_model")
-                pattern = "pytorch_model*.bin" if is_shard else file
-                remedy = remedy.replace("FILES", os.path.join(directory, pattern))
-                remedy = remedy.replace("DIR", directory or ".")
                 return f"{os.path.join(directory, file)} is not read ({remedy})"
     return None
 
@@ -210,7 +180,7 @@ def open_file(path, config=None) -> weights_file.WeightsFile:
         return keras_files.KerasFile(place)
     if elmo_files.is_elmo(place):
         return elmo_files.ElmoWeights(place, getattr(config, "reads_characters", True))
-    if _is_gpt_release(place):
+    if google.is_gpt_release(place):
         return google.GptRelease(place)
     file = google.GoogleFile(place)
     is_by_objects = model_garden.GRAPH in file.shapes
@@ -225,7 +195,7 @@ def _copy_here(path):
     else:
         directory, name = os.path.split(path)
         pattern = name
-    if _is_gpt_release(path):
+    if google.is_gpt_release(path):
         pattern = "params_*"
     elif elmo_files.is_elmo(path):  # beside which vectors of words may lie
         pattern = f"*{elmo_files.ENDING}"
@@ -258,8 +228,8 @@ def check_file(config, file, *, allows_missing=None):
     if not sizes:
         raise errors.InputError(
             f"{file.source}: none of its {len(file.shapes)} variables belongs to a "
-            "BERT, GPT, ELMo or encoder-decoder (the first is "
-            f"{min(file.shapes, default='-')!r}); choose another checkpoint"
+            f"BERT or another network ({min(file.shapes, default='-')!r}); choose "
+            "another checkpoint"
         )
     if (kind := sizes[names.KIND]) != config.kind:
         raise errors.InputError(
@@ -290,8 +260,7 @@ def check_file(config, file, *, allows_missing=None):
     if missing := [key for key in keys if key not in file.shapes]:
         raise errors.InputError(
             f"{file.source}: lacks {wording.first_of(missing)} of the {len(keys)} "
-            f"variables of embeddings and encoder; copy the file again, or {_REMEDY}"
-            f"{flag}"
+            f"variables of the encoder; copy it again, or {_REMEDY}{flag}"
         )
 
 
@@ -349,22 +318,19 @@ def assign(
         if count := np.count_nonzero(~np.isfinite(value)):
             raise errors.InputError(
                 f"{file.source}: {key} has {count} of {value.size} numbers that are nan"
-                " or infinite in float32; copy the file again, or take an earlier "
-                "checkpoint"
+                " or infinite in float32; copy it again, or take an earlier checkpoint"
             )
         variable.assign(value)
         assigned.append(name.google)
     unused = sorted(file.shapes.keys() - used - file.states.keys())
     depth = model.config.num_blocks
-    if deeper := [key for key in unused if (names.layer_number(key) or 0) >= depth]:
+    if any((names.layer_number(key) or 0) >= depth for key in unused):
         logging.warning(
-            "%s: has %d layers, but the config says %s=%d; in the file "
-            "but not used: %s",
+            "%s: has %d layers, and the config says %s=%d; the last ones are not used",
             file.source,
             file.sizes()[names.DEPTH],
             model.config.key_in_file(model.config.blocks_field),
             depth,
-            list_keys(deeper),
         )
     return LoadReport(
         file.source,
@@ -392,8 +358,8 @@ def _read_projections(model, file, path):
         dense = open_file(modules.projection_files[j])
         if dense.shapes != wanted:
             raise errors.InputError(
-                f"{dense.source}: has {dense.shapes}, and config.json and the modules "
-                f"before want {wanted}; give the files of one model"
+                f"{dense.source}: has {dense.shapes}, and the modules before want "
+                f"{wanted}; give the files of one model"
             )
         for key, part in zip(wanted, ("kernel", "bias"), strict=False):
             row = rows[f"projection_{j}/{part}"]
@@ -417,18 +383,14 @@ def _add_new_tokens(value, variable, config):
 def load_trained(model, path, *, allows_missing=None):
     """`load` for a model that will not be trained: the head must be in the file too."""
     if not path:
-        raise errors.InputError(
-            "there is no trained model in --output_dir; add --do_train, or set "
-            "--init_checkpoint to the checkpoint of a run"
-        )
+        raise errors.InputError(f"there is no trained model in --output_dir; {_TRAIN}")
     report = load(model, path, allows_missing=allows_missing)
     # Hugging Face's files of spans and tags have no pooler.
     reads_all = model.uses_pooler
     if needed := [n for n in report.missing if reads_all or "/pooler/" not in n]:
         raise errors.InputError(
-            f"{report.source}: lacks {wording.first_of(needed)}, so it is not a "
-            "trained model of this task and number of labels; add --do_train, or set "
-            "--init_checkpoint to the checkpoint of a run"
+            f"{report.source}: lacks {wording.first_of(needed)} of a trained model of "
+            f"this task and number of labels; {_TRAIN}"
         )
     return report
 
@@ -447,42 +409,6 @@ def store(model):
 
 
 def list_keys(keys):
-    """Keys in text; where a layer is there as a whole, its number alone.
-
-    A generator of ELECTRA's is one phrase.
-    """
-    layers, others = collections.defaultdict(list), []
-    if any(key.startswith(names.GENERATOR) for key in keys):
-        kept = [key for key in keys if not key.startswith(names.GENERATOR[:-1])]
-        others = [f"the generator ({len(keys) - len(kept)} variables)"]
-        keys = kept
-    for key in keys:
-        number = names.layer_number(key)
-        phrase, size = "layers", 12 if key.startswith(_GPT_PREFIXES) else 16
-        if match := _CROSS_ATTENTION.match(key):
-            number, phrase, size = int(match[1]), "cross-attention of layers", 10
-        if number is None or key.startswith(_ELMO_PREFIXES):
-            others.append(key)
-        else:
-            layers[phrase, number, size].append(key)
-    whole = collections.defaultdict(list)  # numbers by phrase
-    for (phrase, number, size), variables in sorted(layers.items()):
-        if len(variables) >= size:
-            whole[phrase].append(number)
-        else:
-            others += variables
-    listed = [f"{phrase} {_list_ranges(n)}" for phrase, n in sorted(whole.items())]
-    return ", ".join([*reversed(listed), *others])
-
-
-def _list_ranges(numbers):
-    """[0, 1, 2, 5] to "0 to 2 and 5"."""
-    runs = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return " and ".join(
-        f"{first} to {last}" if last > first else str(first) for first, last in runs
-    )
+    """Keys in text, those of no layer first; beyond eight their number alone."""
+    ordered = sorted(keys, key=lambda key: names.layer_number(key) is not None)
+    return wording.first_of(ordered, 8)

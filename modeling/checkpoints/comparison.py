@@ -41,7 +41,7 @@ def compare(first, second, missing=()):
     if not largest <= TOLERANCE:  # nor if it is no number
         raise errors.InputError(
             f"the outputs before and after differ by {largest}; nothing is written: "
-            "the weights may be damaged (not finite numbers); convert another copy"
+            "convert another copy of the weights"
         )
     return float(largest)
 

@@ -113,10 +113,10 @@ class Converted:
             lines.append(f"prefixes taken off: {', '.join(report.prefixes)}")
         if self.states:
             kinds = sorted(collections.Counter(self.states.values()).items())
+            listed = ", ".join(f"{kind} {count}" for kind, count in kinds)
             lines.append(
-                f"left out: {wording.count(len(self.states), 'variable')} "
-                f"({', '.join(f'{kind} {count}' for kind, count in kinds)}), because "
-                "training state, buffers and copies of weights are not converted"
+                f"left out: {wording.count(len(self.states), 'variable')} ({listed}), "
+                "which are training states, buffers and copies"
             )
         if report.unused:
             lines.append(f"left over: {checkpoint.list_keys(report.unused)}")
@@ -129,9 +129,8 @@ def read(path, config, head="auto", **settings):
     """Reads a checkpoint with its head into a Converted.
 
     `path` is as in checkpoint.find, `head` as in `find_head`; `settings` are further
-    arguments of that model, beside those in a head.json. The pooler and one of the two
-    heads for pretraining may be missing. Without its head an encoder-decoder is its
-    encoder, a BERT. A text_encoder with `text_vectors` needs no modules.json.
+    arguments of that model, beside those in a head.json. The pooler and one head for
+    pretraining may be missing. An encoder-decoder without its head is its encoder.
 
     Raises:
         ValueError: it cannot be read, is of another config, or lacks a part of it.
@@ -139,10 +138,10 @@ def read(path, config, head="auto", **settings):
     file = checkpoint.open_file(path, config)
     checkpoint.check_file(config, file)
     if (depth := file.sizes()[names.DEPTH]) > config.num_blocks:
+        key = config.key_in_file(config.blocks_field)
         raise errors.InputError(
-            f"{file.source}: has {depth} layers, but its config says "
-            f"{config.key_in_file(config.blocks_field)}={config.num_blocks}; give the "
-            "config file of this checkpoint"
+            f"{file.source}: has {depth} layers, but its config says {key}="
+            f"{config.num_blocks}; give the config file of this checkpoint"
         )
     num_classes = None
     if "text_vectors" not in settings:
@@ -174,7 +173,7 @@ def read(path, config, head="auto", **settings):
         if name.google in report.missing and (part := _part(name.path)) in has:
             raise errors.InputError(
                 f"{report.source}: lacks {name.google}, though it has others of the "
-                f"{part}; the file is not whole"
+                f"{part}; copy it again"
             )
     return Converted(file.format, head, model, report, file.states, modules)
 
@@ -228,22 +227,23 @@ def find_head(file, config, head="auto", path=""):
     if head == "auto":
         if len(held) > 1:
             raise errors.InputError(
-                f"{file.source}: has several heads, {' and '.join(sorted(held))}; say "
-                "by --head which of them to convert"
+                f"{file.source}: has several heads, {' and '.join(sorted(held))}; "
+                "choose one by --head"
             )
         if held and architecture not in ("", *hugging_face.ARCHITECTURES):
             raise errors.InputError(
-                f"{file.source}: has a head of {architecture}, which is not known; say "
-                "by --head what it is, or --head=none for the encoder alone"
+                f"{file.source}: the head of {architecture} is not known; name one by "
+                "--head, or --head=none for the encoder alone"
             )
         # GPT needs no weights but the network's to predict tokens.
         head = next(iter(held), _USUAL_HEADS.get(config.network, "none"))
     if config.network == "gpt" and head == "language_model":
         return head, None
     if head != "none" and head not in held:
+        listed = " and ".join(sorted(held)) or "none"
         raise errors.InputError(
-            f"--head={head}: {file.source} has no such head (it has: "
-            f"{' and '.join(sorted(held)) or 'none'}); leave --head out to find it"
+            f"--head={head}: {file.source} has no such head (it has: {listed}); leave "
+            "--head out to find it"
         )
     has_classes = head in pretrainers.CLASS_HEADS
     return head, file.shapes[held[head]][0] if has_classes else None
@@ -263,8 +263,8 @@ def read_teacher(path, config):
         find_head(file, config, "classifier")
     except ValueError as error:
         raise errors.InputError(
-            f"--teacher: {file.source} has no head of a classifier; fine-tune it with "
-            "--do_train, and give the --output_dir of that run"
+            f"--teacher: {file.source} has no head of a classifier; give the "
+            "--output_dir of a run"
         ) from error
     return read(path, config, "classifier").model
 
@@ -288,12 +288,12 @@ def count_rows(config, num_tokens, wanted=0):
     if wanted and wanted < least:
         raise errors.InputError(
             f"--resize_embeddings={wanted}: there are {config.vocab_size} rows and "
-            f"{num_tokens} tokens, and none is taken away; give {least} or more"
+            f"{num_tokens} tokens; give {least} or more"
         )
     if num_tokens and wanted > num_tokens + pretrained.SPARE_ROWS:
         raise errors.InputError(
-            f"--resize_embeddings={wanted}: there are {num_tokens} tokens, and at most "
-            f"{pretrained.SPARE_ROWS} rows without one; name more in --add_tokens"
+            f"--resize_embeddings={wanted}: {num_tokens} tokens leave more than "
+            f"{pretrained.SPARE_ROWS} rows to spare; name more in --add_tokens"
         )
     return wanted or least
 
@@ -359,21 +359,16 @@ def write(directory, model, target, *, left_out=(), **kept):
             hugging_face.save(directory, model, file=file, left_out=left_out, **kept)
         else:
             keras_files.save(model, path)
-    except (
-        OSError,
-        safetensors.SafetensorError,
-        *tensorflow_later.op_errors(),
-    ) as error:
-        is_of_tensorflow = isinstance(error, tensorflow_later.op_errors())
-        reason = atomic_files.reason(error) if is_of_tensorflow else str(error)
+    except (OSError, safetensors.SafetensorError, *tensorflow_later.op_errors()) as e:
+        reason = atomic_files.reason(e)
         raise OSError(
             f"{directory}: cannot be written ({reason:.200}); make room there, or name "
             "another place"
-        ) from error
+        ) from e
 
 
 def write_directory(
-    directory, model, target, *, tokenizer=None, files=None, modules=None, **kept
+    directory, model, target, *, tokenizer=None, files=(), modules=None, **kept
 ):
     """As `write`, with all files that `pretrained.locate` finds beside the weights.
 
@@ -399,7 +394,7 @@ def write_directory(
     texts |= model.reading.files()
     if isinstance(model, text_encoder.TextEncoder):
         texts |= sentence_transformers.files(model, modules)
-    for name, text in {**texts, **(files or {})}.items():
+    for name, text in {**texts, **dict(files)}.items():
         path = pathlib.Path(directory, name)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))

@@ -66,9 +66,8 @@ class GoogleFile(weights_file.WeightsFile):
 class GptRelease(weights_file.WeightsFile):
     """GPT's params_shapes.json, and params_0.npy to params_9.npy beside it.
 
-    All arrays, one after the other, are cut into these pieces. Their shapes are in the
-    order of the original's variables, with positions and tokens apart and first. They
-    are float32.
+    All arrays, float32, one after the other, are cut into these pieces. Positions and
+    tokens, apart, are the first ones; the order is that of the original's variables.
     """
 
     format = "google"
@@ -91,9 +90,8 @@ class GptRelease(weights_file.WeightsFile):
         ends = list(itertools.accumulate(map(math.prod, self._stored)))
         if len(whole) != ends[-1]:
             raise errors.InputError(
-                f"{self.source}: describes {ends[-1]} numbers, and there are "
-                f"{len(whole)} in the .npy files beside it; copy all files of the "
-                "release again"
+                f"{self.source}: describes {ends[-1]} numbers, and the .npy files have "
+                f"{len(whole)}; copy the whole release again"
             )
         arrays = map(np.reshape, np.split(whole, ends[:-1]), self._stored)
         positions, tokens, *others = arrays
@@ -112,26 +110,28 @@ class GptRelease(weights_file.WeightsFile):
                 pieces.append(np.load(path, allow_pickle=False).ravel())
         if not pieces:
             raise errors.InputError(
-                f"{directory}: there is no {_GPT_PIECE.format(0)} beside "
-                f"{file_names.PARAMETER_SHAPES}; copy all files of the release"
+                f"{directory}: there is no {_GPT_PIECE.format(0)}; copy the whole "
+                "release again"
             )
         return np.concatenate(pieces)
 
 
 def _read_gpt_shapes(path):
     try:
-        with remote_files.open_file(path) as file:
-            shapes = [tuple(map(int, shape)) for shape in json_files.parse(file.read())]
-    except (OSError, ValueError, TypeError) as error:
-        raise errors.InputError(
-            f"{path}: holds no list of shapes ({error}); copy it again"
-        ) from error
+        shapes = [tuple(map(int, shape)) for shape in json_files.read(path)]
+    except TypeError as error:
+        raise errors.InputError(f"{path}: no list of shapes; copy it again") from error
     if len(shapes) < 2 or (len(shapes) - 2) % _ARRAYS_OF_LAYER:
         raise errors.InputError(
-            f"{path}: has {len(shapes)} shapes, and GPT has positions, tokens and "
-            f"{_ARRAYS_OF_LAYER} a layer; copy it again"
+            f"{path}: has {len(shapes)} shapes, and GPT 2 and {_ARRAYS_OF_LAYER} a "
+            "layer; copy it again"
         )
     return shapes
+
+
+def is_gpt_release(path):
+    """Whether a path has the name of GPT's params_shapes.json."""
+    return os.path.basename(path) == file_names.PARAMETER_SHAPES
 
 
 def strip_ending(path):

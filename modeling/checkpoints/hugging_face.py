@@ -15,7 +15,6 @@ import safetensors
 import safetensors.numpy
 
 from contract import errors, file_names, json_files
-from contract.tensorflow_later import tf
 from modeling import models
 from modeling.checkpoints import names, tf_keras_h5, weights_file
 
@@ -164,8 +163,8 @@ class HuggingFaceFile(weights_file.WeightsFile):
         bare = {key.removeprefix(wrapped[key]): stored[key] for key in stored}
         if len(bare) < len(stored):
             raise errors.InputError(
-                f"{self.source}: {', '.join(self.prefixes)} stand before names that it "
-                "also has without them; save the weights of one model alone"
+                f"{self.source}: has names both with and without "
+                f"{', '.join(self.prefixes)}; save the weights of one model alone"
             )
         return bare
 
@@ -186,8 +185,8 @@ class HuggingFaceFile(weights_file.WeightsFile):
         file, stored = self._stored[key]
         if (kind := file.get_slice(stored).get_dtype()) not in _TYPES:
             raise errors.InputError(
-                f"{self.source}: {key} is of type {kind}, as in a quantized model, and "
-                f"not of {', '.join(_TYPES)}; give the model that was quantized"
+                f"{self.source}: {key} is of type {kind}, and not of "
+                f"{', '.join(_TYPES)}; give the model that was quantized"
             )
         return file.get_tensor(stored)
 
@@ -197,10 +196,8 @@ class HuggingFaceFile(weights_file.WeightsFile):
                 self._array(copy), self._array(original)
             ):
                 raise errors.InputError(
-                    f"{self.source}: {copy} differs from {original}, and config.json "
-                    "says that they are one; if the head has a table of its own, set "
-                    "tie_word_embeddings to false there, or leave the head out with "
-                    "--head=none"
+                    f"{self.source}: {copy} differs from {original}; set "
+                    "tie_word_embeddings to false in config.json, or give --head=none"
                 )
 
 
@@ -223,13 +220,11 @@ def _open_shards(index):
     has_files = isinstance(weight_map, dict) and weight_map
     if not has_files or not all(isinstance(v, str) for v in weight_map.values()):
         raise errors.InputError(
-            f"{index}: there is no weight_map in it that names the file of each "
-            "variable; copy it again"
+            f"{index}: has no weight_map of variables and files; copy it again"
         )
     if away := [v for v in weight_map.values() if v != os.path.basename(v)]:
         raise errors.InputError(
-            f"{index}: names {away[0]!r:.80}, a file of another directory; put all "
-            "shards beside it"
+            f"{index}: names {away[0]!r:.80}; put all shards into its directory"
         )
     weight_map = {  # TensorFlow's keys have a tensor's number, and a model before
         tf_keras_h5.to_pytorch(k.split("/", 1)[-1]) if k.endswith(":0") else k: shard
@@ -244,8 +239,8 @@ def _open_shards(index):
     for key, shard in weight_map.items():
         if key not in held[shard]:
             raise errors.InputError(
-                f"{os.path.join(directory, shard)}: lacks {key}, which "
-                f"{os.path.basename(index)} places there; copy both again"
+                f"{os.path.join(directory, shard)}: lacks {key} of "
+                f"{os.path.basename(index)}; copy both again"
             )
     return {key: (shards[shard], key) for key, shard in weight_map.items()}
 
@@ -273,17 +268,16 @@ def save(
     model,
     *,
     file=WEIGHTS_FILE,
-    vocab_file=None,
     labels=(),
     problem_type="",
     left_out=(),
 ):
-    """Writes config.json, weights and vocab.txt; makes the directory.
+    """Writes config.json and weights; makes the directory.
 
     Args:
         file: model.safetensors or tf_model.h5.
-        labels: names of the classes, in the order of their ids. A classifier or tagger
-            without them gets placeholders, because Hugging Face counts them.
+        labels: names of the classes, in the order of their ids; by default
+            placeholders, because Hugging Face counts them.
         problem_type: as in label_map.json; by default as in the model's config.
         left_out: Google names of variables not to write.
     """
@@ -308,25 +302,16 @@ def save(
     raw = describe(model, left_out, problem_type).to_hugging_face()
     if isinstance(model, models.BertClassifier):
         problem_type = problem_type or stated_problem_type(model.config)
-    if problem_type == "choice":
-        labels = ()
-    elif model.num_classes and not labels:
-        labels = placeholder_labels(model.num_classes)
-    if labels:
+        raw |= _describe_problem(model.config, problem_type)
+    if model.num_classes and problem_type != "choice":  # whose answers have no names
+        labels = labels or placeholder_labels(model.num_classes)
         raw["id2label"] = {str(i): label for i, label in enumerate(labels)}
         raw["label2id"] = {label: i for i, label in enumerate(labels)}
-    if problem_type == "choice":  # an architecture there, and its answers have no names
-        if model.config.network == "bert":
-            raw["architectures"] = [_class_name(raw, _CHOICE)]
-    elif problem_type:
-        raw["problem_type"] = _PROBLEM_TYPES[problem_type]
     config_file = os.path.join(directory, file_names.HUGGING_FACE_CONFIG)
     with open(config_file, "w", encoding="utf-8") as text:
         text.write(json.dumps(raw, indent=2, sort_keys=True) + "\n")
     # Their library makes a file that nobody else may read.
     shutil.copymode(config_file, path)
-    if vocab_file:
-        tf.io.gfile.copy(vocab_file, os.path.join(directory, file_names.VOCAB), True)
 
 
 def describe(model, left_out=(), problem_type=""):
@@ -350,12 +335,16 @@ def describe(model, left_out=(), problem_type=""):
     if kind == "BERT" and model.config.is_left_to_right and heads == ("masked_lm",):
         extra["architectures"] = [_LEFT_TO_RIGHT_BERT]
     if isinstance(model, models.BertClassifier) and not problem_type:
-        problem_type = stated_problem_type(model.config)
-        if problem_type == "choice" and model.config.network == "bert":
-            extra["architectures"] = [_class_name(raw, _CHOICE)]
-        elif problem_type in _PROBLEM_TYPES:
-            extra["problem_type"] = _PROBLEM_TYPES[problem_type]
+        extra |= _describe_problem(model.config, stated_problem_type(model.config))
     return dataclasses.replace(model.config, extra=extra)
+
+
+def _describe_problem(config, problem_type):
+    """The key of config.json for the problem type of a classifier, if it has one."""
+    if problem_type == "choice" and config.network == "bert":
+        return {"architectures": [_class_name(vars(config), _CHOICE)]}
+    known = problem_type in _PROBLEM_TYPES
+    return {"problem_type": _PROBLEM_TYPES[problem_type]} if known else {}
 
 
 def _class_name(values, suffix):
@@ -402,8 +391,8 @@ def read_labels(config, num_classes):
     keys = sorted(listed) if isinstance(listed, dict) else ["none"]
     if set(keys) != {str(i) for i in range(num_classes)}:
         raise errors.InputError(
-            f"id2label of the config has the keys {', '.join(keys)}, but the head has "
-            f"{num_classes} classes; give the config file of this checkpoint"
+            f"id2label has the keys {', '.join(keys)}, but the head has {num_classes} "
+            "classes; give the config file of this checkpoint"
         )
     return problem_type, tuple(str(listed[str(i)]) for i in range(num_classes))
 

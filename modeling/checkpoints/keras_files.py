@@ -110,19 +110,14 @@ def stored_config(path):
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
             if unpacked > _MAX_RATIO * os.path.getsize(path):
-                raise errors.InputError(
-                    f"it unpacks to {unpacked:,} bytes, as no weights do"
-                )
+                raise errors.InputError(f"it unpacks to {unpacked:,} bytes")
             raw = json_files.parse(archive.read("config.json"))
         name = raw["registered_name"] or raw["class_name"]
-    known = {
-        f"{keras_configs.PACKAGE}>{kind.__name__}"
-        for kind in pretrainers.HEADS.values()
-    }
+    classes = {kind.__name__ for kind in pretrainers.HEADS.values()}
+    known = sorted(f"{keras_configs.PACKAGE}>{name}" for name in classes)
     if name not in known:
         raise errors.InputError(
-            f"{path}: holds a Keras model {name}, which is none of modeling/models.py "
-            f"({', '.join(sorted(known))})"
+            f"{path}: holds a Keras model {name}; give one of {', '.join(known)}"
         )
     with _readable(path):
         return config_files.from_values(raw["config"]["config"])

@@ -9,8 +9,8 @@ the way as `layout` demands. ELMo's table is modeling/elmo/names.py.
 import dataclasses
 import itertools
 import re
+from typing import NamedTuple
 
-from modeling.checkpoints import family_names
 from modeling.elmo import names as elmo_names
 from modeling.encoder_decoder import config as encoder_decoder_config
 
@@ -205,6 +205,141 @@ _GPT_CLASSIFIER = (
 )
 
 
+class Renaming(NamedTuple):
+    """How a relative's names follow from BERT's.
+
+    Attributes:
+        hugging_face, google: pairs of parts of names, BERT's and the relative's,
+            replaced in this order.
+        absent: beginnings of the paths of variables that it has not.
+        rows: of its further variables.
+    """
+
+    hugging_face: tuple[tuple[str, str], ...]
+    google: tuple[tuple[str, str], ...]
+    absent: tuple[str, ...] = ()
+    rows: tuple[Name, ...] = ()
+
+
+def _classifier(*layers):
+    """The rows of dense layers of a classifier, by pairs (name here, name there)."""
+    variables = ("kernel", "/kernel", "weight"), ("bias", "/bias", "bias")
+    paths = [(f"classifier/{ours}", theirs) for ours, theirs in layers]
+    return tuple(row for path, to in paths for row in _rows(variables, path, path, to))
+
+
+_RELATIVES = {
+    "BERT": Renaming((), ()),
+    "RoBERTa": Renaming(
+        (
+            ("bert.", "roberta."),
+            ("cls.predictions.transform.dense.", "lm_head.dense."),
+            ("cls.predictions.transform.LayerNorm.", "lm_head.layer_norm."),
+            ("cls.predictions.", "lm_head."),
+        ),
+        (("bert/", "roberta/"),),
+        absent=("next_sentence/",),
+        rows=_classifier(
+            ("dense", "classifier.dense"), ("out_proj", "classifier.out_proj")
+        ),
+    ),
+    "DistilBERT": Renaming(
+        (
+            ("bert.encoder.", "bert.transformer."),
+            ("bert.", "distilbert."),
+            (".attention.self.query.", ".attention.q_lin."),
+            (".attention.self.key.", ".attention.k_lin."),
+            (".attention.self.value.", ".attention.v_lin."),
+            (".attention.output.dense.", ".attention.out_lin."),
+            (".attention.output.LayerNorm.", ".sa_layer_norm."),
+            (".intermediate.dense.", ".ffn.lin1."),
+            (".output.dense.", ".ffn.lin2."),
+            (".output.LayerNorm.", ".output_layer_norm."),
+            ("cls.predictions.transform.dense.", "vocab_transform."),
+            ("cls.predictions.transform.LayerNorm.", "vocab_layer_norm."),
+            ("cls.predictions.decoder.", "vocab_projector."),
+            ("cls.predictions.", "vocab_projector."),
+        ),
+        (("bert/", "distilbert/"),),
+        absent=("bert/embeddings/token_type", "bert/pooler/", "next_sentence/"),
+        rows=_classifier(("dense", "pre_classifier"), ("out_proj", "classifier")),
+    ),
+    "ELECTRA": Renaming(
+        (
+            ("bert.", "electra."),
+            ("cls.predictions.transform.", "generator_predictions."),
+            ("cls.predictions.decoder.", "generator_lm_head."),
+            ("cls.predictions.", "generator_lm_head."),
+        ),
+        (
+            ("bert/", "electra/"),
+            ("cls/predictions/transform/", "generator_predictions/"),
+            ("cls/predictions/", "generator_predictions/"),
+        ),
+        absent=("bert/pooler/", "next_sentence/"),
+        rows=(
+            *_rows(
+                _DENSE,
+                "bert/embeddings/projection",
+                "electra/embeddings_project",
+                "electra.embeddings_project",
+            ),
+            *_rows(
+                _DENSE,
+                "discriminator/dense",
+                "discriminator_predictions/dense",
+                "discriminator_predictions.dense",
+            ),
+            *_rows(
+                _DENSE,
+                "discriminator/logits",
+                "discriminator_predictions/dense_1",
+                "discriminator_predictions.dense_prediction",
+            ),
+            *_classifier(
+                ("dense", "classifier.dense"),
+                ("out_proj", "classifier.out_proj"),
+                ("summary", "sequence_summary.summary"),
+            ),
+        ),
+    ),
+    "ALBERT": Renaming(
+        (
+            ("bert.encoder.layer.", "albert.encoder.albert_layer_groups."),
+            ("bert.pooler.dense.", "albert.pooler."),
+            ("bert.embeddings.", "albert.embeddings."),
+            (".attention.output.", ".albert_layers.0.attention."),
+            (".attention.self.", ".albert_layers.0.attention."),
+            (".intermediate.dense.", ".albert_layers.0.ffn."),
+            (".output.dense.", ".albert_layers.0.ffn_output."),
+            (".output.LayerNorm.", ".albert_layers.0.full_layer_layer_norm."),
+            ("cls.predictions.transform.", "predictions."),
+            ("cls.predictions.", "predictions."),
+            ("cls.seq_relationship.", "sop_classifier.classifier."),
+        ),
+        (
+            ("bert/encoder/layer_", "bert/encoder/transformer/group_"),
+            ("/attention/output/LayerNorm/", "/inner_group_0/LayerNorm/"),
+            ("/attention/output/dense/", "/attention/self/output/dense/"),
+            ("/intermediate/dense/", "/inner_group_0/ffn_1/intermediate/dense/"),
+            ("/output/LayerNorm/", "/inner_group_0/LayerNorm_1/"),
+            ("/self/output/", "/self/"),
+            ("/output/dense/", "/inner_group_0/ffn_1/intermediate/output/dense/"),
+            ("/attention/self/dense/", "/inner_group_0/attention_1/output/dense/"),
+            ("/attention/self/", "/inner_group_0/attention_1/self/"),
+        ),
+        rows=(
+            *_rows(
+                _DENSE,
+                "bert/embeddings/projection",
+                "bert/encoder/embedding_hidden_mapping_in",
+                "albert.encoder.embedding_hidden_mapping_in",
+            ),
+        ),
+    ),
+}
+
+
 def encoder_rows(kind, num_layers):
     """The rows of embeddings and layers of a BERT, GPT or GPT-2, without a pooler.
 
@@ -214,20 +349,13 @@ def encoder_rows(kind, num_layers):
         layers = itertools.chain(*map(_gpt_layer, range(num_layers)))
         return [*_GPT_EMBEDDINGS[kind], *layers, *_GPT_END[kind]]
     layers = itertools.chain(*map(_bert_layer, range(num_layers)))
-    rows = renamed(kind, [*_EMBEDDINGS, *layers])
-    return rows + [row for row in _further_rows(kind) if not is_head(row.path)]
-
-
-def _further_rows(kind):
-    """The rows of a relative that BERT does not have."""
-    relative = family_names.RELATIVES.get(kind)
-    return [Name(*row) for row in relative.rows] if relative else []
+    further = [row for row in _RELATIVES[kind].rows if not is_head(row.path)]
+    return renamed(kind, [*_EMBEDDINGS, *layers]) + further
 
 
 def renamed(kind, rows):
     """The rows of a relative for those of BERT, without those that it lacks."""
-    if not (relative := family_names.RELATIVES.get(kind)):
-        return [*rows]
+    relative = _RELATIVES.get(kind, _RELATIVES["BERT"])
     kept = [row for row in rows if not row.path.startswith(relative.absent)]
     for place, row in enumerate(kept):
         theirs, google = row.hugging_face, row.google
@@ -288,7 +416,7 @@ def head_rows(config):
     if config.network == "elmo":
         rows += map(_elmo_row, elmo_names.HEAD)
     if config.network == "bert":
-        further = [row for row in _further_rows(config.kind) if is_head(row.path)]
+        further = [row for row in _RELATIVES[config.kind].rows if is_head(row.path)]
         rows = [*renamed(config.kind, rows), *further]
         rows += generator_rows(config) if config.kind == "ELECTRA" else []
     return {row.path: row for row in rows}
@@ -416,8 +544,7 @@ def sizes(shapes, format):
     for kind, of_kind in _SIZES.items():
         rows = _pair_rows(1, 1) if kind == _PAIR else encoder_rows(kind, 1)
         marks = {row.key(format) for row in rows}
-        # The layers of GPT-2 have the names of GPT's, and Google's ALBERT has some of
-        # BERT's.
+        # GPT-2 has names of GPT's layers, and Google's ALBERT some of BERT's.
         if kind == "GPT-2":
             marks -= {row.key(format) for row in _gpt_layer(0)}
         if kind == "ALBERT":

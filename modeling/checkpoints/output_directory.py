@@ -22,31 +22,26 @@ def check(path, *, own_files, overwrite, inputs=()):
         raise errors.InputError("--output_dir is empty; name a directory, new or not")
     if "://" in os.fspath(path):
         raise errors.InputError(
-            f"--output_dir={path} is not local; name a local directory, and copy it "
-            "there when it is complete"
+            f"--output_dir={path} is not local; name a local directory, and copy it"
         )
     path = above = os.path.realpath(path)
-    if os.path.exists(path) and not os.path.isdir(path):
-        raise errors.InputError(
-            f"--output_dir={path} is a file; name a directory, new or not"
-        )
     while not os.path.exists(above):
         above = os.path.dirname(above)
     if not os.path.isdir(above):
         raise errors.InputError(
-            f"--output_dir={path}: {above} is a file; name a place below a directory"
+            f"--output_dir={path}: {above} is a file; name a directory, new or not"
         )
     held = sorted(os.listdir(path)) if os.path.isdir(path) else []
     if held and not overwrite:
         raise errors.InputError(
             f"--output_dir={path} is not empty (it holds {held[0]}); choose another "
-            "directory, or add --overwrite to replace what is there"
+            "directory, or add --overwrite"
         )
     for name in held:
         if not any(fnmatch.fnmatch(name, pattern) for pattern in own_files):
             raise errors.InputError(
-                f"--output_dir={path} holds {name}, which no conversion has written, "
-                "and is not replaced; choose another directory"
+                f"--output_dir={path} holds {name}, which no conversion has written; "
+                "choose another directory"
             )
     for source in inputs:
         if held and os.path.commonpath([path, os.path.realpath(source)]) == path:
@@ -91,6 +86,5 @@ def _writable(path):
     except OSError as error:
         raise OSError(
             f"--output_dir={path}: cannot be written ({error.strerror}: "
-            f"{error.filename}); the directory above it has to be writable: name "
-            "another place"
+            f"{error.filename}); name another place"
         ) from error

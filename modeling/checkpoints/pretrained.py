@@ -5,6 +5,7 @@ import difflib
 import functools
 import os
 import pathlib
+from typing import NamedTuple
 
 from absl import logging
 
@@ -34,31 +35,29 @@ _WORDS_PATTERN = "vocab-*.txt"
 SPARE_ROWS = 127  # some releases round their table up to a multiple of 8 to 128 rows
 
 
-@dataclasses.dataclass(frozen=True)
-class Pretrained:
-    """The paths of the parts; stands for three flags of the original.
+class ModelFiles(NamedTuple):
+    """The files of a network and how they are read; "" where there is none."""
 
-    `vocab_file` may be "" for an ELMo. `checkpoint` is as checkpoint.find returns it.
-    `do_lower_case` is None where the directory leaves it open.
-    """
-
-    config_file: str
-    vocab_file: str
-    checkpoint: str
-    do_lower_case: bool | None
+    config_file: str = ""
+    vocab_file: str = ""
+    init_checkpoint: str = ""  # as of checkpoint.find; "" for random weights
+    do_lower_case: bool | None = None  # None where the directory leaves it open
+    # Whether init_checkpoint may lack layers; None where nothing is trained.
+    allows_missing: bool | None = None
+    # How GPT's and ELMo's words are found; None: as the directory has it.
+    gpt_tokenizer: str | None = None
+    split_words: str | None = None  # and those of word pieces
+    check_tokenizer: bool = True  # as `checks` of opening.open_vocabulary
+    check_case: bool = True  # whether to compare do_lower_case with the vocabulary
 
 
 def locate(spec, name="--pretrained"):
     """Finds config, vocabulary and weights in a directory.
 
     Args:
-        spec: directory of Google's zip (bert_config.json, vocab.txt, bert_model.ckpt),
-            of GPT (params_shapes.json, encoder_bpe_40000.json) or GPT-2 (hparams.json,
-            encoder.json, model.ckpt) as released, of ELMo (options.json, weights.hdf5,
-            and vocab.txt if there is one), of Hugging Face (config.json, vocab.txt or
-            tokenizer.json, model.safetensors or tf_model.h5), of an earlier run, or the
-            id of a model on Hugging Face's hub such as google-bert/bert-base-uncased,
-            which is downloaded once.
+        spec: directory of a release of BERT, ALBERT, GPT, GPT-2 or ELMo, of Hugging
+            Face's files, of an earlier run, or the id of a model on Hugging Face's hub
+            such as google-bert/bert-base-uncased, which is downloaded once.
         name: its name in messages.
 
     Raises:
@@ -69,46 +68,37 @@ def locate(spec, name="--pretrained"):
         others = "--bert_config_file, --vocab_file and --init_checkpoint one by one"
         others = f", or give {others}" if name == "--pretrained" else ""
         raise errors.InputError(f"{name}={spec}: {_explain_missing(files)}{others}")
-    return dataclasses.replace(files, checkpoint=checkpoint.find(files.checkpoint))
+    return files._replace(init_checkpoint=checkpoint.find(files.init_checkpoint))
 
 
 def _explain_missing(files):
     """What a directory lacks, config or vocabulary, and what makes it whole."""
-    directory, whole = files.checkpoint, "unpack the whole release there"
+    directory, whole = files.init_checkpoint, "unpack the whole release there"
     if files.config_file:  # which may be of another library
-        values = read_config(files.config_file).extra
+        read_config(files.config_file)
         if os.path.basename(files.config_file) != file_names.HUGGING_FACE_CONFIG:
             return f"there is no {file_names.VOCAB} in it; {whole}"
-        source = values.get("_name_or_path") or "owner/name"
-        kind = values.get("tokenizer_class") or "AutoTokenizer"
         return (
             f"there is no {file_names.VOCAB} or {file_names.TOKENIZER} in it; save the "
-            f"tokenizer there, in Python with transformers: {kind}"
-            f".from_pretrained({source!r}).save_pretrained({directory!r})"
+            "tokenizer of the model there, by AutoTokenizer of transformers"
         )
     lacks = f"there is no {' or '.join(CONFIG_FILES[:2])} in it"
-    if not is_there(directory):
-        paths = remote_files.matching(directory, "*")
-        names_there = map(os.path.basename, paths)
-        if why := checkpoint.explain_unread(directory, *names_there):
-            return f"{lacks}, and {why}"
-        return f"{lacks}; {whole if files.vocab_file else 'give that of a model'}"
-    sizes = dict(checkpoint.open_file(directory).sizes())
-    if (kind := sizes.pop(names.KIND, "BERT")) == "BERT":
-        return f"{lacks}; {whole}"
-    listed = ", ".join(f"{key}={size}" for key, size in sizes.items())
-    return (
-        f"{lacks}, and the weights are of {kind} with {listed}; save the config.json "
-        "of the same model of Hugging Face there"
-    )
+    if is_there(directory):
+        sizes = checkpoint.open_file(directory).sizes()
+        kind = sizes.get(names.KIND, "BERT")
+        return f"{lacks}, and the weights are of {kind}; add the config of this model"
+    present = map(os.path.basename, remote_files.matching(directory, "*"))
+    if why := checkpoint.explain_unread(directory, *present):
+        return f"{lacks}, and {why}"
+    return f"{lacks}; {whole}"
 
 
 def look_in(spec, name="--pretrained"):
     """Config and vocabulary as in `locate`, "" where absent, and the directory itself.
 
     Raises:
-        ValueError: there is no such directory or model on the hub, or its
-            tokenizer_config.json cannot be read.
+        ValueError: there is no such directory or model on the hub, or its settings
+            cannot be read.
     """
     directory = os.fspath(spec)
     if not remote_files.is_dir(directory):
@@ -137,7 +127,7 @@ def look_in(spec, name="--pretrained"):
     # Such as 30k-clean.model of Google's ALBERT.
     pattern = _WORDS_PATTERN if is_elmo(config_file) else "*.model"
     vocab_file = vocab_file or only(pattern)
-    return Pretrained(config_file, vocab_file, directory, _lower_case(directory))
+    return ModelFiles(config_file, vocab_file, directory, _lower_case(directory))
 
 
 def look_beside(weights, spec=""):
@@ -151,15 +141,15 @@ def look_beside(weights, spec=""):
     path = checkpoint.find(weights) if weights else ""
     directory = path if os.path.isdir(path) else os.path.dirname(path) or "."
     files = look_in(spec or directory)
-    path = path or checkpoint.find(files.checkpoint)
+    path = path or checkpoint.find(files.init_checkpoint)
     if keras_files.is_keras(path):
-        files = dataclasses.replace(files, config_file=path)
-    tokenizer_file = os.path.join(files.checkpoint, file_names.TOKENIZER)
+        files = files._replace(config_file=path)
+    tokenizer_file = os.path.join(files.init_checkpoint, file_names.TOKENIZER)
     whole = {*file_names.MERGES, *file_names.SENTENCEPIECE}
     is_whole = os.path.basename(files.vocab_file) in whole
     if os.path.exists(tokenizer_file) and not is_whole:
-        files = dataclasses.replace(files, vocab_file=tokenizer_file)
-    return dataclasses.replace(files, checkpoint=path)
+        files = files._replace(vocab_file=tokenizer_file)
+    return files._replace(init_checkpoint=path)
 
 
 def is_elmo(config_file):
@@ -210,7 +200,7 @@ def fills_masks(config, path):
     if not path:
         raise errors.InputError(
             "there is no trained model in --output_dir; add --do_train, or set "
-            "--pretrained to the directory of a model"
+            "--pretrained"
         )
     file = checkpoint.open_file(path, config)
     rows = names.head_rows(config)
@@ -234,10 +224,7 @@ def check_generator(config, path, size=None):
     if size is None and width:
         wrong = "a discriminator and its generator; set --objective=replaced_tokens"
     elif size is not None and has_words and not is_whole:
-        wrong = (
-            "a generator, and a discriminator is needed; give the weights of one, or "
-            "set --objective=masked_lm"
-        )
+        wrong = "a generator alone; give a discriminator, or set --objective=masked_lm"
     elif size is not None and width not in (None, config.generator(size).hidden_size):
         share = width / config.hidden_size
         wrong = f"another generator; set --generator_size={share:g}"
@@ -258,13 +245,10 @@ def _lower_case(directory):
         settings = json_files.read_object(path) if remote_files.exists(path) else {}
         settings = settings.get(section) if section else settings
         lowers = settings.get(key) if isinstance(settings, dict) else None
-        if lowers is None:
-            continue
-        if not isinstance(lowers, bool):
-            raise errors.InputError(
-                f"{path}: {key} is {lowers!r}; correct it to true or false"
-            )
-        return lowers
+        if isinstance(lowers, bool):
+            return lowers
+        if lowers is not None:
+            raise errors.InputError(f"{path}: {key}={lowers!r}; give true or false")
     name = os.path.basename(os.path.normpath(directory))
     if "uncased" in name:
         return True
@@ -281,26 +265,15 @@ def _download(hub_id, name):
         import huggingface_hub
     except ImportError as error:
         raise errors.InputError(
-            f"{name}={hub_id}: no such directory{hint}, and downloading it from "
-            "Hugging Face's hub needs a package: pip install huggingface_hub"
+            f"{name}={hub_id}: no such directory{hint}, and a download needs a package:"
+            " pip install huggingface_hub"
         ) from error
-    files = [
-        file_names.BERT_CONFIG,
-        file_names.HUGGING_FACE_CONFIG,
-        file_names.GENERATION_CONFIG,
-        file_names.VOCAB,
-        file_names.TOKENIZER_CONFIG,
-        file_names.ADDED_TOKENS,
-        file_names.SPECIAL_TOKENS,
-        file_names.HEAD,
-        file_names.TOKENIZER,
-        file_names.VOCAB_JSON,
-        file_names.MERGES_TXT,
-        *file_names.SENTENCEPIECE,
-        hugging_face.WEIGHTS_FILE,
-        hugging_face.INDEX_FILE,
-        hugging_face.SHARDS,
-    ]
+    files = [file_names.BERT_CONFIG, file_names.HUGGING_FACE_CONFIG, file_names.HEAD]
+    files += [file_names.GENERATION_CONFIG, file_names.SPECIAL_TOKENS]
+    # Not encoder.json, which would be read before vocab.json.
+    older = {file_names.ENCODER_JSON, file_names.VOCAB_BPE}
+    files += [name for name in file_names.OF_TOKENIZERS if name not in older]
+    files += hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE, hugging_face.SHARDS
     files += sentence_transformers.WRITTEN[:3]
     files += [f"[0-9]_*/{file}" for file in files]
     get = functools.partial(huggingface_hub.snapshot_download, hub_id)
@@ -335,8 +308,8 @@ def read_config(path):
             config = config.with_generation(values)
         if ignored := config.ignored_generation():
             logging.warning(
-                "%s: Hugging Face's generate would write texts with %s, which is "
-                "ignored here: it has no counterpart, or is a flag such as --do_sample",
+                "%s: generate of Hugging Face uses %s; ignored here, or a flag such as "
+                "--do_sample",
                 path,
                 ", ".join(ignored),
             )
@@ -346,8 +319,8 @@ def read_config(path):
 def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=False):
     """The config, if it fits vocabulary, length, checkpoint and memory.
 
-    `files` is a training.loading.ModelFiles; vocab_size may be None. A GPT or
-    GPT-2 gets rows for up to 3 special tokens that the vocabulary has and it has not.
+    vocab_size may be None. A GPT or GPT-2 gets rows for up to 3 special tokens that
+    the vocabulary has and it has not.
 
     Raises:
         ValueError: as in `check_sizes`, `check_memory` and checkpoint.check; or it is
@@ -356,18 +329,17 @@ def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=Fals
     config = read_config(files.config_file)
     if config.network == "encoder_decoder" and not takes_encoder_decoder:
         raise errors.InputError(
-            f"{files.config_file}: describes an encoder-decoder, which writes texts and"
-            " does nothing else; give another network, or its encoder as "
-            "convert_checkpoint.py --head=none writes it"
+            f"{files.config_file}: describes an encoder-decoder; give another network, "
+            "or its encoder, which convert_checkpoint.py --head=none writes"
         )
     known = config.vocab_size if vocab_size is None else vocab_size
     more = known - config.vocab_size
     if config.network == "gpt" and 0 < more <= names.NEW_TOKENS:
         config = dataclasses.replace(config, vocab_size=known)
-    weights = files.init_checkpoint
-    check_sizes(config, known, files, max_seq_length, weights=weights)
-    if is_there(weights):
-        checkpoint.check(config, weights, allows_missing=files.allows_missing)
+    check_sizes(config, known, files, max_seq_length)
+    if is_there(files.init_checkpoint):
+        allows = files.allows_missing
+        checkpoint.check(config, files.init_checkpoint, allows_missing=allows)
     check_memory(config, files.config_file)
     return config
 
@@ -394,8 +366,8 @@ def check_segments(config, path):
     """
     if config.type_vocab_size == 1:
         raise errors.InputError(
-            f"{path}: type_vocab_size is 1, so the network tells no second text from "
-            "the first, and the examples are pairs; give single texts or another model"
+            f"{path}: type_vocab_size is 1, and the examples are pairs of texts; give "
+            "single texts or another model"
         )
 
 
@@ -408,52 +380,36 @@ def check_memory(config, path):
         return
     if needed > memory:
         raise errors.InputError(
-            f"{path}: describes a network of {config.num_weights():,} weights, "
-            f"{needed / 1e9:,.0f} GB, but this machine has {memory / 1e9:,.0f} GB of "
-            "memory; correct its sizes, num_hidden_layers="
-            f"{config.num_hidden_layers} first"
+            f"{path}: {config.num_weights():,} weights are {needed / 1e9:,.0f} GB, and "
+            f"this machine has {memory / 1e9:,.0f} GB; correct the sizes, such as "
+            f"num_hidden_layers={config.num_hidden_layers}"
         )
 
 
-def check_sizes(config, vocab_size, files, max_seq_length, *, weights=""):
+def check_sizes(config, vocab_size, files, max_seq_length):
     """Refuses a vocabulary or a length that the network has no embeddings for.
 
-    More than SPARE_ROWS rows without a token are right where `weights` have them.
+    More than SPARE_ROWS rows without a token are right where the weights have them.
     """
     has_table = config.network != "elmo" or not config.reads_characters
     more = config.vocab_size - vocab_size if has_table else 0
     if not 0 <= more <= SPARE_ROWS:
-        added = os.path.join(os.path.dirname(files.vocab_file), file_names.ADDED_TOKENS)
-        beside = (
-            f" with {file_names.ADDED_TOKENS}" if remote_files.exists(added) else ""
-        )
         sizes = (
-            f"{files.vocab_file}{beside} has {vocab_size} entries, but "
+            f"{files.vocab_file} has {vocab_size} entries, added ones included, but "
             f"{files.config_file} says vocab_size={config.vocab_size}"
         )
-        if more < 0 or not _has_rows(config, weights):
-            raise errors.InputError(
-                f"{sizes}; they belong to different models: give the two files of one "
-                "release"
-            )
-        logging.warning(
-            "%s; the %d last rows are of no token: give the vocabulary of this model "
-            "if it is another",
-            sizes,
-            more,
-        )
+        if more < 0 or not _has_rows(config, files.init_checkpoint):
+            raise errors.InputError(f"{sizes}; give the two files of one release")
+        logging.warning("%s; the %d last rows are of no token", sizes, more)
     if config.network == "encoder_decoder" and config.num_outputs != config.vocab_size:
         raise errors.InputError(
-            f"{files.config_file}: the encoder has {config.vocab_size} tokens and the "
-            f"decoder {config.num_outputs}, but a run has one vocabulary for both; "
-            "give a model whose sides share theirs"
+            f"{files.config_file}: the encoder has {config.vocab_size} tokens, the "
+            f"decoder {config.num_outputs}; give a model whose sides share them"
         )
     if max_seq_length > config.max_position_embeddings:
-        before = getattr(config, "first_position", 0)  # rows of no token
-        less = f" less {before}, the positions before the first," if before else ""
         raise errors.InputError(
             f"Cannot use sequence length {max_seq_length} because the {config.kind} "
-            "model was only trained up to sequence length "
-            f"{config.max_position_embeddings} (max_position_embeddings{less} in "
-            f"{files.config_file}); lower --max_seq_length"
+            f"model was only trained up to sequence length "
+            f"{config.max_position_embeddings} ({files.config_file}); lower "
+            "--max_seq_length"
         )

@@ -91,11 +91,10 @@ class SentenceTransformer:
 
     def usual_prompts(self) -> dict[str, str]:
         """The prompts of a "query" and a "passage", or else the default one, or ""."""
-        prompts = {"": "", **self.prompts}
-        kinds = {kind: (*names, self.default_prompt) for kind, names in PROMPTS.items()}
+        prompts, usual = {"": "", **self.prompts}, (self.default_prompt, "")
         return {
-            kind: next(prompts[name] for name in (*names, "") if name in prompts)
-            for kind, names in kinds.items()
+            kind: next(prompts[name] for name in (*names, *usual) if name in prompts)
+            for kind, names in PROMPTS.items()
         }
 
 
@@ -133,9 +132,8 @@ def locate_transformer(directory: str) -> str:
 def read(path: str) -> SentenceTransformer | None:
     """Reads the modules around a checkpoint; None without a modules.json.
 
-    Args:
-        path: a checkpoint as checkpoint.find returns it, in the directory itself or in
-            the folder of its Transformer.
+    `path` is as checkpoint.find returns it, in the directory or in the folder of its
+    Transformer.
 
     Raises:
         ValueError: a file is damaged, or a module computes something else.
@@ -153,9 +151,8 @@ def read(path: str) -> SentenceTransformer | None:
     if not _ORDER.fullmatch(" ".join(kinds)):
         raise errors.InputError(
             f"{os.path.join(directory, MODULES)}: the modules are "
-            f"{', '.join(kinds) or 'none'}; only Transformer, Pooling, up to "
-            f"{names.MOST_PROJECTIONS} Dense and Normalize are computed here, in this "
-            f"order: {_REMEDY}"
+            f"{', '.join(kinds) or 'none'}, not Transformer, Pooling, up to "
+            f"{names.MOST_PROJECTIONS} Dense, Normalize; {_REMEDY}"
         )
     (_, folder), (_, pooling), *others = modules
     transformer, model = os.path.join(directory, folder), _File(directory, MODEL)
@@ -200,8 +197,8 @@ def _similarity_of(file):
     name = file.value("similarity_fn_name", str, _USUAL)
     if name not in text_vectors.SIMILARITIES:
         raise errors.InputError(
-            f"{file.path}: similarity_fn_name is {name:.60}, and one of "
-            f"{', '.join(text_vectors.SIMILARITIES)} is computed here; correct it"
+            f"{file.path}: similarity_fn_name is {name:.60}; correct it to one of "
+            f"{', '.join(text_vectors.SIMILARITIES)}"
         )
     return name
 
@@ -229,14 +226,13 @@ def check(kept: SentenceTransformer, config: Any, file: Any = None):
         )
     if kept.width not in (None, config.hidden_size):
         raise errors.InputError(
-            f"{kept.source}: the pooling reads vectors of {kept.width} numbers, but "
-            f"the config says hidden_size={config.hidden_size}; give the files of one "
-            "model"
+            f"{kept.source}: the pooling reads vectors of {kept.width} numbers, and "
+            f"hidden_size={config.hidden_size}; give the files of one model"
         )
     if config.is_left_to_right and kept.text_vectors.pooling == "cls":
         raise errors.InputError(
             f"{kept.source}: the pooling is cls, but no other token changes the first "
-            f"one of a network from left to right; {_REMEDY}"
+            f"one of this network; {_REMEDY}"
         )
     if file is None:
         return
@@ -244,8 +240,8 @@ def check(kept: SentenceTransformer, config: Any, file: Any = None):
     tables = [key for key in ("vocab_size", "num_table_rows") if key in sizes]
     if any(sizes[key] != getattr(config, key) for key in tables):
         raise errors.InputError(
-            f"{kept.source}: {file.source} has no rows for the special tokens that "
-            f"stand around texts here; {_REMEDY}"
+            f"{kept.source}: {file.source} has no rows for the special tokens around "
+            f"texts; {_REMEDY}"
         )
 
 
@@ -260,13 +256,8 @@ def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]
     if pooling == "cls" and config.is_left_to_right:
         pooling = "last"
     flags = {_FLAG + name: _POOLINGS.get(mode) == pooling for name, mode in _FLAGS}
-    folders: dict[str, dict[str, Any]] = {
-        "1_Pooling": {
-            "word_embedding_dimension": width,
-            **flags,
-            "include_prompt": True,
-        }
-    }
+    pooled = {"word_embedding_dimension": width, **flags, "include_prompt": True}
+    folders: dict[str, dict[str, Any]] = {"1_Pooling": pooled}
     for j, projection in enumerate(vectors.projections):
         folders[_dense_folder(j)] = {
             "in_features": width,
@@ -278,15 +269,11 @@ def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]
     if vectors.is_normalized:
         folders[f"{len(folders) + 1}_Normalize"] = {}
     kinds = {"": "Transformer", **{folder: folder[2:] for folder in folders}}
+    kind_of = {path: f"{_PACKAGE}.models.{kind}" for path, kind in kinds.items()}
     contents: dict[str, Any] = {
         MODULES: [
-            {
-                "idx": i,
-                "name": str(i),
-                "path": path,
-                "type": f"{_PACKAGE}.models.{kind}",
-            }
-            for i, (path, kind) in enumerate(kinds.items())
+            {"idx": i, "name": str(i), "path": path, "type": kind_of[path]}
+            for i, path in enumerate(kinds)
         ],
         TRANSFORMER: {
             "max_seq_length": kept.max_seq_length or config.max_position_embeddings,
@@ -304,11 +291,7 @@ def files(model: Any, kept: SentenceTransformer | None = None) -> dict[str, str]
 
 
 def save_projections(directory: str, model: Any) -> list[str]:
-    """Writes the weights of each projection of a model, if any, into its folder.
-
-    Returns:
-        Google's names of these variables, which the network's file does without.
-    """
+    """Writes the weights of each projection into its folder; returns Google names."""
     written = []
     for j, layer in enumerate(getattr(model, "projections", ())):
         tensors = {"linear.weight": np.ascontiguousarray(np.asarray(layer.kernel).T)}
@@ -393,32 +376,27 @@ def _list_modules(directory):
         is_folder = isinstance(folder, str) and _FOLDER.fullmatch(folder)
         if not isinstance(kind, str) or not is_folder:
             raise errors.InputError(
-                f"{path}: {json.dumps(entry):.90} has no type and path of a module "
-                "beside it; copy the file again"
+                f"{path}: {json.dumps(entry):.90} is no type and folder; copy it again"
             )
         package, *_, name = kind.split(".")
         name = "Transformer" if name in _BEFORE_1 else name
         modules.append((name if package == _PACKAGE else kind, folder))
     first = os.path.join(directory, modules[0][1]) if modules else directory
     if not remote_files.is_dir(first):
-        raise errors.InputError(
-            f"{path}: there is no {first}, the folder of the first module; copy the "
-            "whole directory"
-        )
+        raise errors.InputError(f"{path}: there is no {first}; copy the directory")
     return modules
 
 
 def _read_pooling(file):
     """The pooling, one of vectors.TEXT_POOLINGS, and the width that it reads."""
-    modes = file.get("pooling_mode")
     flags = [mode for flag, mode in _FLAGS if file.value(_FLAG + flag, bool)]
-    modes = flags if modes is None else modes
+    modes = flags if (mode := file.get("pooling_mode")) is None else mode
     modes = modes if isinstance(modes, list) else [modes]
     named = " and ".join(map(str, modes)) or "mean"  # theirs where none is set
     if named not in _POOLINGS:
         raise errors.InputError(
-            f"{file.path}: the pooling is {named:.90}, and one of "
-            f"{', '.join(_POOLINGS)} is computed here; {_REMEDY}"
+            f"{file.path}: the pooling {named:.90} is none of {', '.join(_POOLINGS)}; "
+            f"{_REMEDY}"
         )
     file.check("include_prompt", True)
     widths = file.size("embedding_dimension"), file.size("word_embedding_dimension")
@@ -431,7 +409,7 @@ def _read_dense(file, width):
     reads, units = file.size("in_features"), file.size("out_features")
     if not units or not reads or reads != (width or reads):
         raise errors.InputError(
-            f"{file.path}: in_features is {reads} and out_features {units}, and the "
+            f"{file.path}: in_features={reads} and out_features={units}, and the "
             f"vectors before have {width} numbers; give the files of one model"
         )
     file.check("use_residual", False)
@@ -440,8 +418,8 @@ def _read_dense(file, width):
     package, *_, name = theirs.split(".")
     if package != "torch" or name not in kinds:
         raise errors.InputError(
-            f"{file.path}: activation_function is {theirs:.60}, and one of torch.nn, "
-            f"{', '.join(kinds)}, is computed here; {_REMEDY}"
+            f"{file.path}: activation_function is {theirs:.60}, and none of torch.nn: "
+            f"{', '.join(kinds)}; {_REMEDY}"
         )
     return Projection(units, kinds[name], file.value("bias", bool, True))
 
@@ -452,14 +430,13 @@ def _read_prompts(file):
     for name, text in prompts.items():
         if not isinstance(text, str):
             raise errors.InputError(
-                f"{file.path}: the prompt {name!r} is {json.dumps(text):.60}; make it "
-                "a string"
+                f"{file.path}: prompt {name!r} is {json.dumps(text):.60}; give a string"
             )
     default = file.value("default_prompt_name", str, "")
     if default and default not in prompts:
         raise errors.InputError(
-            f"{file.path}: default_prompt_name is {default!r}, and the prompts are "
-            f"{', '.join(prompts) or 'none'}; correct one of the two"
+            f"{file.path}: default_prompt_name={default!r} is none of the prompts, "
+            f"{', '.join(prompts) or 'none'}; correct it"
         )
     return prompts, default
 

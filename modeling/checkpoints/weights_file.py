@@ -117,12 +117,10 @@ def open_hdf5(path: str) -> dict[str, Any]:
         wrong = file.visititems(visit) or file.visititems_links(visit_link)
     if wrong and wrong.count("/") >= _MOST_GROUPS:
         raise errors.InputError(
-            f"{path}: has groups in more than {_MOST_GROUPS} levels, which no file of "
-            "weights has; take it from where it was saved"
+            f"{path}: has groups in more than {_MOST_GROUPS} levels; copy it again"
         )
     if wrong:
         raise errors.InputError(
-            f"{path}: {wrong} refers to data in another place, which is not read; save "
-            "the weights in the file itself"
+            f"{path}: {wrong} refers to another place; save the weights in the file"
         )
     return arrays

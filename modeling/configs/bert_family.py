@@ -28,7 +28,6 @@ class RelativeConfig(config_lib.BertConfig):
     model_types: ClassVar[Sequence[str]]  # those that may be read
     has_next_sentence: ClassVar[bool] = False
     has_pooler: ClassVar[bool] = False
-    head_act: ClassVar[str] = "gelu_erf"
     required: ClassVar[Mapping[str, Sequence[Any]]] = {
         "position_embedding_type": ("absolute",),
         "add_cross_attention": (False, None),
@@ -40,11 +39,6 @@ class RelativeConfig(config_lib.BertConfig):
         """Returns the key of a field; that of positions counts all rows."""
         is_rows = field == "num_position_rows"
         return super().key_in_file("max_position_embeddings" if is_rows else field)
-
-    @classmethod
-    def keys(cls) -> dict[str, str]:
-        """Returns Hugging Face's keys; those of BERT, where the library has no own."""
-        return {**super().keys(), "layer_norm_eps": "layer_norm_epsilon"}
 
     @classmethod
     def from_dict(cls: type[_Relative], raw: dict[str, Any]) -> _Relative:
@@ -68,7 +62,8 @@ class RelativeConfig(config_lib.BertConfig):
         )
         return raw
 
-    to_hugging_face = to_dict
+    def to_hugging_face(self) -> dict[str, Any]:
+        return self.to_dict()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,11 +84,6 @@ class DistilBertConfig(RelativeConfig):
         rows = super().table_rows
         del rows["token_type_embeddings"]
         return rows
-
-    @property
-    def head_act(self) -> str:  # type: ignore[override]
-        """The activation of the masked-LM head."""
-        return self.hidden_act
 
     @classmethod
     def keys(cls) -> dict[str, str]:
@@ -130,6 +120,7 @@ class RobertaConfig(RelativeConfig):
     may_be_0 = ("pad_token_id",)
     type_vocab_size: ClassVar[int] = 0  # type: ignore[misc]
     has_pooler: ClassVar[bool] = True
+    head_act: ClassVar[str] = "gelu_erf"
     kind: ClassVar[str] = "RoBERTa"
     model_types: ClassVar[Sequence[str]] = ("roberta", "xlm-roberta")
 
@@ -153,27 +144,20 @@ class RobertaConfig(RelativeConfig):
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> "RobertaConfig":
         """Builds a config from Hugging Face's keys, as in RelativeConfig."""
-        rows, padding = (
-            raw.get(key, default)
-            for key, default in (("max_position_embeddings", 512), ("pad_token_id", 1))
-        )
+        rows = raw.get("max_position_embeddings", 512)
+        padding = raw.get("pad_token_id", cls.pad_token_id)
         config_lib.check_value("max_position_embeddings", int, rows)
         first = padding + 1 if isinstance(padding, int) else 0
         if rows <= first:
             raise errors.InputError(
-                f"max_position_embeddings={rows}, but the first token has the position "
-                f"{first}, which is pad_token_id + 1; correct the config"
+                f"max_position_embeddings={rows}, and the first position is {first}, "
+                "pad_token_id + 1; correct the config"
             )
         return super().from_dict({**raw, "max_position_embeddings": rows - first})
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of Hugging Face's config.json."""
-        return {
-            **super().to_dict(),
-            "max_position_embeddings": self.num_position_rows,
-        }
-
-    to_hugging_face = to_dict
+        return super().to_dict() | {"max_position_embeddings": self.num_position_rows}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -187,6 +171,7 @@ class ElectraConfig(RelativeConfig):
     intermediate_size: int = 1024
     hidden_act: str = "gelu_erf"
     type_vocab_size: int = 2
+    head_act: ClassVar[str] = "gelu_erf"
     kind: ClassVar[str] = "ELECTRA"
     model_types: ClassVar[Sequence[str]] = ("electra",)
     required: ClassVar[Mapping[str, Sequence[Any]]] = {
@@ -210,9 +195,8 @@ class ElectraConfig(RelativeConfig):
         heads = size * self.num_attention_heads
         if round(heads) < 1 or abs(heads - round(heads)) > 0.01:  # 0.333 is a third
             raise errors.InputError(
-                f"--generator_size={size:g} of num_attention_heads="
-                f"{self.num_attention_heads} are {heads:g} heads, and no whole number; "
-                f"choose a multiple of 1/{self.num_attention_heads}"
+                f"--generator_size={size:g} makes {heads:g} heads; choose a multiple "
+                f"of 1/{self.num_attention_heads}"
             )
         share = round(heads) / self.num_attention_heads
         return dataclasses.replace(
@@ -252,11 +236,6 @@ class AlbertConfig(RelativeConfig):
         **RelativeConfig.required,
         "inner_group_num": (1,),
     }
-
-    @property
-    def head_act(self) -> str:  # type: ignore[override]
-        """The activation of the masked-LM head."""
-        return self.hidden_act
 
     def __post_init__(self) -> None:
         super().__post_init__()

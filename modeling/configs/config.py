@@ -15,43 +15,29 @@ from typing import Any, ClassVar, TypeVar
 
 from contract import errors, file_names, json_files
 
-# Keys of released configurations that change nothing in the networks built here: of the
-# multilingual and Chinese releases of google-research/bert,
-_GOOGLE_KEYS = """
-    directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
-    pooler_size_per_head pooler_type
+# Keys of released configurations that change nothing in the networks built here.
+_WITHOUT_EFFECT = """
+    _name_or_path add_cross_attention architectures bad_words_ids bos_token_id
+    chunk_size_feed_forward classifier_dropout classifier_dropout_prob
+    cross_attention_hidden_size decoder_start_token_id directionality
+    diversity_penalty do_sample down_scale_factor dtype early_stopping
+    encoder_no_repeat_ngram_size eos_token_id finetuning_task forced_bos_token_id
+    forced_eos_token_id gap_size gradient_checkpointing id2label inner_group_num
+    is_decoder is_encoder_decoder label2id length_penalty line_by_line max_length
+    min_length model_type n_ctx n_special net_structure_type no_repeat_ngram_size
+    num_beam_groups num_beams num_memory_blocks num_return_sequences
+    output_attentions output_hidden_states output_past output_scores pad_token_id
+    pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
+    pooler_size_per_head pooler_type position_embedding_type predict_special_tokens
+    prefix problem_type pruned_heads qa_dropout remove_invalid_values
+    reorder_and_upcast_attn repetition_penalty return_dict return_dict_in_generate
+    scale_attn_by_inverse_layer_idx scale_attn_weights sep_token_id
+    seq_classif_dropout sinusoidal_pos_embds summary_activation
+    summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type
+    summary_use_proj task_specific_params temperature tie_encoder_decoder
+    tie_weights_ tie_word_embeddings tokenizer_class top_k top_p torch_dtype
+    torchscript transformers_version typical_p use_bfloat16 use_cache vocab_size
 """
-# of Hugging Face,
-_HUGGING_FACE_KEYS = """
-    _name_or_path add_cross_attention architectures bos_token_id classifier_dropout
-    dtype eos_token_id gradient_checkpointing id2label is_decoder label2id line_by_line
-    model_type n_ctx n_special output_past pad_token_id position_embedding_type
-    predict_special_tokens problem_type reorder_and_upcast_attn
-    scale_attn_by_inverse_layer_idx scale_attn_weights summary_activation
-    summary_first_dropout summary_proj_to_labels summary_type summary_use_proj
-    tie_word_embeddings torch_dtype transformers_version use_cache vocab_size
-"""
-# of its releases 3 and 4, about the texts that a network writes.
-_GENERATION_KEYS = """
-    bad_words_ids chunk_size_feed_forward cross_attention_hidden_size
-    decoder_start_token_id diversity_penalty do_sample early_stopping
-    encoder_no_repeat_ngram_size finetuning_task forced_bos_token_id
-    forced_eos_token_id is_encoder_decoder length_penalty max_length min_length
-    no_repeat_ngram_size num_beam_groups num_beams num_return_sequences
-    output_attentions output_hidden_states output_scores prefix pruned_heads
-    remove_invalid_values repetition_penalty return_dict return_dict_in_generate
-    sep_token_id task_specific_params temperature tie_encoder_decoder tokenizer_class
-    top_k top_p torchscript typical_p use_bfloat16
-"""
-# of the networks in bert_family.py.
-_RELATIVES_KEYS = """
-    classifier_dropout_prob down_scale_factor gap_size inner_group_num
-    net_structure_type num_memory_blocks qa_dropout seq_classif_dropout
-    sinusoidal_pos_embds summary_last_dropout tie_weights_
-"""
-_TOLERATED = frozenset(
-    (_GOOGLE_KEYS + _HUGGING_FACE_KEYS + _GENERATION_KEYS + _RELATIVES_KEYS).split()
-)
 # Keys that only the library of Hugging Face writes.
 _LIBRARY_KEYS = {"architectures", "transformers_version", "_name_or_path"}
 # Functions that both worlds call by one name.
@@ -99,7 +85,7 @@ class NetworkConfig:
     may_be_0: ClassVar[Collection[str]] = ()
     needed: ClassVar[Sequence[str]] = ("vocab_size",)
     required: ClassVar[Mapping[str, Sequence[Any]]] = {}
-    tolerated: ClassVar[frozenset[str]] = _TOLERATED
+    tolerated: ClassVar[frozenset[str]] = frozenset(_WITHOUT_EFFECT.split())
     extra: dict[str, Any]
 
     def __post_init__(self) -> None:
@@ -213,9 +199,9 @@ class TransformerConfig(NetworkConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.hidden_size % self.num_attention_heads:
+            width, heads = map(self.key_in_file, ("hidden_size", "num_attention_heads"))
             raise errors.InputError(
-                f"{self.key_in_file('hidden_size')}={self.hidden_size} is not a "
-                f"multiple of {self.key_in_file('num_attention_heads')}="
+                f"{width}={self.hidden_size} is not a multiple of {heads}="
                 f"{self.num_attention_heads}; correct the config"
             )
         check_choice("hidden_act", self.hidden_act, self.activations)

@@ -27,11 +27,7 @@ MODEL_TYPES = (
 
 
 def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> Config:
-    """Reads the config of any network.
-
-    It is in bert_config.json, in the config.json of BERT and its relatives, GPT, GPT-2
-    or an encoder-decoder, in albert_config.json, in GPT-2's hparams.json, in GPT's
-    params_shapes.json, or in ELMo's options.json.
+    """Reads the config of any network, in a file of pretrained.CONFIG_FILES.
 
     Raises:
         FileNotFoundError, OSError: no such file, or it cannot be read.
@@ -42,19 +38,16 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
         if isinstance(raw, list) and raw and isinstance(raw[0], list):
             return gpt_config.GptConfig.from_shapes(raw)
         if not isinstance(raw, dict):
-            raise errors.InputError(
-                "the file holds no JSON object; copy it again from where the weights "
-                "are from"
-            )
+            raise errors.InputError("the file holds no JSON object; copy it again")
         if "registered_name" in raw:
             raise errors.InputError(
-                "describes a preset of KerasHub, whose weights are not read; give the "
-                "same model as Google or Hugging Face released it"
+                "describes a preset of KerasHub, whose weights are not read; give a "
+                "release of Google or Hugging Face"
             )
         if (model_type := raw.get("model_type", "bert")) not in MODEL_TYPES:
             raise errors.InputError(
                 f"model_type is {model_type!r}, and the networks that can be read are "
-                f"those of {', '.join(MODEL_TYPES)}; give a model of one of these types"
+                f"those of {', '.join(MODEL_TYPES)}; give a model of one of these"
             )
         if "n_vocab" in raw or model_type in gpt_config.MODEL_TYPES:
             return gpt_config.GptConfig.from_dict(raw)
@@ -67,12 +60,10 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
                 _check_classes(str(raw.get("architectures")))
             if "lstm" not in raw and config_lib.is_hugging_face(raw, path):
                 raw = {**raw, "model_type": model_type}
-                logging.warning(
-                    "%s: has no model_type; read as Hugging Face's %s, whose gelu is "
-                    "the exact form",
-                    path,
-                    model_type,
+                note = (
+                    "%s: has no model_type; read as Hugging Face's %s, with exact gelu"
                 )
+                logging.warning(note, path, model_type)
         kind: Any = bert_family.RELATIVES.get(model_type, config_lib.BertConfig)
         kind = elmo_config.ElmoConfig if "lstm" in raw else kind
         return kind.from_dict(raw)
@@ -83,8 +74,8 @@ def _check_classes(classes: str) -> None:
     for model_type, kind in bert_family.RELATIVES.items():
         if kind.__name__.removesuffix("Config") in classes:
             raise errors.InputError(
-                f"there is no model_type in it, and {classes} is of a relative of BERT;"
-                f' add "model_type": "{model_type}", or what is right for this class'
+                f"has no model_type, and {classes} is of a relative of BERT; add "
+                f'"model_type": "{model_type}", or that of this class'
             )
 
 

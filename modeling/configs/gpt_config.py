@@ -139,8 +139,6 @@ class GptConfig(config_lib.TransformerConfig):
             raise errors.InputError(
                 f"the key {missing[0]} is missing; is this of GPT-2?"
             )
-        for key in _HPARAMS:
-            config_lib.check_value(key, int, raw[key])
         return cls(
             **{field: raw[key] for key, field in _HPARAMS.items()},
             intermediate_size=_inner_size(raw["n_embd"]),
@@ -165,13 +163,13 @@ class GptConfig(config_lib.TransformerConfig):
             is_whole = False
         if not is_whole or (len(shapes) - 2) % 12:
             raise errors.InputError(
-                "these are not the shapes of GPT (positions, tokens, then 12 arrays a "
-                "layer); give the params_shapes.json of the release"
+                "these are not the shapes of GPT, of positions, tokens and 12 arrays a "
+                "layer; give the params_shapes.json of the release"
             )
         if width % HEAD_SIZE:
             raise errors.InputError(
-                f"the width {width} is no multiple of {HEAD_SIZE}, so the number of "
-                "heads is not known; put a config.json with n_head beside it"
+                f"the width {width} is no multiple of {HEAD_SIZE}, that of a head; put "
+                "a config.json with n_head beside it"
             )
         return cls(
             vocab_size=vocab,

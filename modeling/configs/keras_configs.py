@@ -25,33 +25,17 @@ _READERS = {
 
 
 def register(kind):
-    """Registers a class of a layer or model with Keras, under a name of no other.
-
-    Raises:
-        ValueError: another module of ours has a class of that name, whose objects Keras
-            would then read as those of this class.
-    """
+    """Registers a class of a layer or model with Keras, ours under `PACKAGE`."""
     is_ours = kind.__module__.split(".")[0] == __name__.split(".")[0]
     package = PACKAGE if is_ours else "Custom"  # Keras' own default
-    other = keras.saving.get_registered_object(f"{package}>{kind.__name__}")
-    if is_ours and other and other.__module__ != kind.__module__:
-        raise errors.InputError(
-            f"{kind.__module__} and {other.__module__} both have a class "
-            f"{kind.__name__}, and files name it alone; rename one of them"
-        )
     return keras.saving.register_keras_serializable(package)(kind)
 
 
 def refuse_quantization(layer, *_, **__):
-    """The method `quantize` of layers whose weights Keras would silently leave alone.
-
-    Raises:
-        ValueError: always.
-    """
+    """Always raises, as `quantize` of layers that Keras would silently leave alone."""
     raise errors.InputError(
-        f"{layer.name}: a {type(layer).__name__} computes in floats alone; export to "
-        'LiteRT with 8-bit weights: export_format="litert", '
-        'quantization="dynamic_int8" of bert.load(...).export'
+        f"{layer.name}: a {type(layer).__name__} computes in floats alone; use "
+        'bert.load(...).export with export_format="litert", quantization="dynamic_int8"'
     )
 
 
@@ -170,8 +154,8 @@ class NetworkLayer(Configured, keras.layers.Layer):
         """The seed of a call that has none, whose argument `seed` is FRESH."""
         if training and keras.backend.backend() == "jax":
             raise errors.InputError(
-                "KERAS_BACKEND=jax: a network in a functional model cannot count the "
-                "steps of its dropout; train one of modeling/models.py"
+                "KERAS_BACKEND=jax: dropout in a functional model has no steps; train "
+                "one of modeling/models.py"
             )
         return kernels.fused.make_seed(self._next_seed()) if training else None
 

@@ -36,7 +36,7 @@ from modeling import pretrainers
 from modeling.checkpoints import conversion, pretrained
 from modeling.features import head_config, layer_choices, vectors
 from tests import tiny
-from training import adagrad, loading, optimizers
+from training import adagrad, optimizers
 
 STRATEGY = tf.distribute.get_strategy()
 
@@ -465,7 +465,7 @@ def test_settings_of_a_directory_are_defaults(parse, stated, line, wanted):
 def located(monkeypatch):
 
     def call(lowers=None):
-        place = pretrained.Pretrained("dir/c.json", "dir/vocab.txt", "dir/ckpt", lowers)
+        place = pretrained.ModelFiles("dir/c.json", "dir/vocab.txt", "dir/ckpt", lowers)
         monkeypatch.setattr(pretrained, "locate", {"dir": place}.__getitem__)
 
     call()
@@ -489,7 +489,7 @@ def test_pretrained_stands_for_three_flags_that_override_it(
     parse, located, arguments, config_file, vocab_file, weights
 ):
     parse("run_generation", *arguments.split())
-    expected = loading.ModelFiles(config_file, vocab_file, weights, True)
+    expected = pretrained.ModelFiles(config_file, vocab_file, weights, True)
     assert networks.find_files() == expected
 
 
@@ -517,8 +517,7 @@ def test_directory_decides_on_lower_case_unless_a_flag_does(
     located(lowers)
     parse("run_squad", "--pretrained=dir", *flag.split())
     assert networks.find_files().do_lower_case is expected
-    files = loading.files_in(pretrained.locate("dir"))
-    assert files.do_lower_case is (lowers is not False)
+    assert pretrained.locate("dir").do_lower_case is lowers
 
 
 # --- Plans and settings of runs.
@@ -643,7 +642,7 @@ def test_identity_has_every_flag_that_changes_weights(script):
 def fine_tuning_settings():
     return run_flags.fine_tuning_settings(
         STRATEGY,
-        files=loading.ModelFiles("c.json", "v.txt", "", True),
+        files=pretrained.ModelFiles("c.json", "v.txt", "", True),
         config={},
         num_examples=320,
         score_names=("f1",),

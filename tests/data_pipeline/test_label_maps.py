@@ -5,7 +5,9 @@ import pytest
 from data_pipeline import label_maps
 from data_pipeline.classification import labels
 from data_pipeline.tagging import schemes
+from modeling.configs import config
 from tests import tiny
+from training import loading
 
 CLASSES = [
     labels.Labels(("bad", "good")),
@@ -15,22 +17,13 @@ CLASSES = [
 ]
 
 
-def read(path, num_classes):
-    def config_is_not_read():
-        raise AssertionError
-
-    return label_maps.read_classes(
-        str(path), "classifier", num_classes, config_is_not_read
-    )
-
-
 @pytest.mark.parametrize("classes", CLASSES, ids=str)
 def test_classes_are_read_as_they_were_written(tmp_path, classes):
     path = tmp_path / "label_map.json"
     path.write_text(label_maps.text(classes), encoding="utf-8")
-    assert read(path, len(classes.names) or 1) == classes
+    assert label_maps.read_classes(path, len(classes.names) or 1) == classes
     with pytest.raises(ValueError, match="but the head has 7 classes"):
-        read(path, 7)
+        label_maps.read_classes(path, 7)
     assert label_maps.find(str(tmp_path)) == str(path)
     assert label_maps.find(f"{tmp_path}/model.ckpt-10") == str(path)
     assert label_maps.find("") == label_maps.find(f"{tmp_path}/a/b") == ""
@@ -44,10 +37,10 @@ def test_what_is_no_label_map(tmp_path, text):
     path.write_text(text)
     assert label_maps.find_head(str(path)) == "auto"
     with pytest.raises(ValueError, match="not a label map"):
-        read(path, 2)
+        label_maps.read_classes(path, 2)
     path.write_text(json.dumps({"0": "O", "1": "B-X", "tag_scheme": "none"}))
     with pytest.raises(ValueError, match="not a map of tags"):
-        read(path, 2)
+        label_maps.read_classes(path, 2)
 
 
 def test_classes_from_names_alone():
@@ -67,14 +60,17 @@ def test_classes_from_names_alone():
 
 
 def test_without_a_label_map_the_config_has_the_classes():
-    def read_config(head, *stated):
-        return label_maps.read_classes("", head, 2, lambda: stated)
+    def read_config(head, count=2, **extra):
+        shape = config.BertConfig(vocab_size=9, extra=extra)
+        return loading.read_head("", shape, head, count).classes
 
-    pair = ("a", "b")
-    assert read_config("classifier", "multi_label", pair).problem_type == "multi_label"
-    assert read_config("tagger", "classification", pair).scheme == "plain"
-    assert read_config("classifier", "classification", ()) is None  # placeholders
-    assert read_config("classifier", "regression", ()).names == ()
+    pair, several = {"0": "a", "1": "b"}, "multi_label_classification"
+    labelled = read_config("classifier", id2label=pair, problem_type=several)
+    assert labelled.problem_type == "multi_label" and labelled.names == ("a", "b")
+    assert read_config("tagger", id2label=pair).scheme == "plain"
+    assert read_config("classifier") is None  # placeholders
+    assert read_config("classifier", 1).names == ()
+    assert read_config("tagger", 1) is None
 
 
 def test_tags_that_mean_a_scheme_but_are_not_of_it_are_named(capsys):

@@ -207,7 +207,7 @@ def test_shards_without_a_plan_are_refused(begin, tmp_path):
 )
 def test_damaged_input_is_refused_before_the_plan(begin, tmp_path, content):
     (tmp_path / "in.gz").write_bytes(content)
-    with pytest.raises(errors.InputError, match=r"in.gz: cannot be read \(.*; check"):
+    with pytest.raises(errors.InputError, match=r"in.gz: cannot be read \(.*; restore"):
         begin(name="in.gz")
     assert not (tmp_path / "out").exists()
 

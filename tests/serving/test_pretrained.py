@@ -69,7 +69,7 @@ def network(model_dir):
     files = pretrained.locate(str(model_dir))
     model = pretrainers.BertPretrainer(pretrained.read_config(files.config_file))
     model.build()
-    checkpoint.load(model, files.checkpoint)
+    checkpoint.load(model, files.init_checkpoint)
     return model, wordpiece.BertTokenizer.from_file(files.vocab_file)
 
 

@@ -141,7 +141,7 @@ def files(directory, options=None, vocab=None, **settings):
 
 def opened(*arguments, **settings):
     actual = files(*arguments, **settings)
-    return opening.open_tokenizer(actual, checks_case=True)
+    return opening.open_tokenizer(actual)
 
 
 def test_options_say_what_is_read(tmp_path):
@@ -169,13 +169,13 @@ def test_stored_files_open_the_same_tokenizer(tmp_path, options, split):
         (again / name).write_text(text, encoding="utf-8")
     actual = files(again, options)
     actual.vocab_file = str(again / file_names.VOCAB)
-    second = opening.open_tokenizer(actual, checks_case=True)
+    second = opening.open_tokenizer(actual)
     assert second.definition() == first.definition()
     text = "the boat, <S>"
     np.testing.assert_array_equal(second.tokenize(text), first.tokenize(text))
     # A flag overrides what is stored; without a vocabulary that lies by the options.
     actual.split_words = normalization.SPLITS[split == normalization.SPLITS[0]]
-    other = opening.open_tokenizer(actual, checks_case=True)
+    other = opening.open_tokenizer(actual)
     assert other.definition() != first.definition()
 
 

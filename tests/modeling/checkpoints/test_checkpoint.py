@@ -181,7 +181,7 @@ def test_missing_weights_are_random_only_where_it_is_allowed(
 ):
     name = "bert/encoder/layer_0/output/dense/bias"
     google.save(tmp_path / "a.ckpt", model, left_out=[name])
-    with pytest.raises(ValueError, match=f"lacks {name} of the 37 variables of embe"):
+    with pytest.raises(ValueError, match=f"lacks {name} of the 37 variables of the"):
         checkpoint.check(tiny_config, tmp_path / "a.ckpt")
     deeper = random_model(dataclasses.replace(tiny_config, num_hidden_layers=4), "none")
     before = values(deeper)
@@ -189,9 +189,8 @@ def test_missing_weights_are_random_only_where_it_is_allowed(
         checkpoint.load(deeper, tmp_path / "a.ckpt")
     report = checkpoint.load(deeper, tmp_path / "a.ckpt", allows_missing=True)
     assert len(report.missing) == 33
-    assert str(report).endswith(
-        f"38 of 71 variables assigned; newly initialised: layers 2 to 3, {name}"
-    )
+    assert f"38 of 71 variables assigned; newly initialised: {name}, " in str(report)
+    assert str(report).endswith(" and 25 more")
     kept = {name: before[name] for name in report.missing}
     assert_equal(values(deeper), {**values(model), **kept})
 
@@ -202,13 +201,14 @@ def test_layers_beyond_the_config_are_one_warning(tmp_path, tiny_config, caplog)
     shallow = pretrainers.build("none", None, tiny_config)
     report = checkpoint.load(shallow, tmp_path / "a.ckpt")
     assert len(report.unused) == 48
-    assert str(report).endswith("; in the file but not used: layers 2 to 4")
+    assert "; in the file but not used: bert/encoder/layer_2/" in str(report)
+    assert str(report).endswith(" and 40 more")
     checkpoint.load(deep, tmp_path / "a.ckpt")
     (record,) = caplog.records
     assert (record.levelname, record.getMessage()) == (
         "WARNING",
-        f"{tmp_path}/a.ckpt: has 5 layers, but the config says num_hidden_layers=2; in "
-        "the file but not used: layers 2 to 4",
+        f"{tmp_path}/a.ckpt: has 5 layers, and the config says num_hidden_layers=2; "
+        "the last ones are not used",
     )
 
 
@@ -236,7 +236,7 @@ def test_head_of_other_labels_is_left_out_and_reported(tiny_config, tmp_path, ta
     report = checkpoint.load(model, tmp_path)
     assert report.missing == HEAD and report.unused == ()
     assert_equal(values(model), {**values(five), **head})
-    with pytest.raises(ValueError, match="lacks output_weights, output_bias, so it"):
+    with pytest.raises(ValueError, match="lacks output_weights, output_bias of a tr"):
         checkpoint.load_trained(model, tmp_path)
     with pytest.raises(ValueError, match="there is no trained model in --output_dir"):
         checkpoint.load_trained(model, "")
@@ -298,7 +298,7 @@ def test_config_is_compared_when_it_is_opened(model, tiny_config, tmp_path):
     with pytest.raises(ValueError, match="but the file has 2; give the config file"):
         pretrained.open_config(files, 60, 32)
     files.allows_missing = True  # and then the memory is checked
-    with pytest.raises(ValueError, match=r"config\.json: describes a network of"):
+    with pytest.raises(ValueError, match=r"config\.json: .* weights are .* GB, and"):
         pretrained.open_config(files, 60, 32)
     # A run that resumes does without its first checkpoint.
     (tmp_path / "bert_config.json").write_text(tiny_config.to_json_string())

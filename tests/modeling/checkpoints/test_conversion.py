@@ -161,7 +161,7 @@ def test_head_follows_from_names_and_config(tiny_config, tmp_path):
         assert hugging_face.stated_problem_type(described) == ""
     for other in (["BertForTokenX"], "BertForTokenX"):
         described = dataclasses.replace(tiny_config, extra={"architectures": other})
-        with pytest.raises(ValueError, match="a head of BertForTokenX, which is not"):
+        with pytest.raises(ValueError, match="the head of BertForTokenX is not known"):
             conversion.read(tmp_path, described)
 
 
@@ -174,8 +174,8 @@ def test_every_name_is_accounted_for(tiny_config, tmp_path):
     assert str(read).splitlines() == [
         f"input: {path} (google), head: span",
         "converted: 41 variables (encoder 37, pooler 2, span 2)",
-        "left out: 42 variables (adam_m 41, global_step 1), because training state, "
-        "buffers and copies of weights are not converted",
+        "left out: 42 variables (adam_m 41, global_step 1), which are training "
+        "states, buffers and copies",
         "left over: my/table",
     ]
     bare = conversion.read(path, tiny_config, "none")
@@ -186,7 +186,7 @@ def test_every_name_is_accounted_for(tiny_config, tmp_path):
 def test_several_heads_and_layers_too_many_are_refused(tiny_config, tmp_path):
     both = [values(random_model(tiny_config, head)) for head in ("span", "pretraining")]
     path = write_google(tmp_path, *both)
-    with pytest.raises(ValueError, match="several heads, pretraining and span; say by"):
+    with pytest.raises(ValueError, match="several heads, pretraining and span; choose"):
         conversion.read(path, tiny_config)
     assert conversion.read(path, tiny_config, "span").head == "span"
     with pytest.raises(ValueError, match=r"no such head \(it has: pretraining and sp"):
@@ -248,8 +248,8 @@ def test_number_of_rows(tiny_config):
         (63, 0, 63),
         (63, 190, 190),
         (0, 1000, 1000),
-        (63, 62, "=62: there are 60 rows and 63 tokens, and no"),
-        (63, 191, "=191: there are 63 tokens, and at most 127"),
+        (63, 62, "=62: there are 60 rows and 63 tokens; give 63"),
+        (63, 191, "=191: 63 tokens leave more than 127"),
     ):
         if isinstance(rows, int):
             assert conversion.count_rows(tiny_config, tokens, wanted) == rows

@@ -38,10 +38,10 @@ def test_release_is_found_by_its_directory(released, config):
             (released / vocab).write_text("<S>\n</S>\n<UNK>\n")
         release = pretrained.locate(released)
         assert pathlib.Path(release.config_file).name == "elmo_1x24_options.json"
-        assert pathlib.Path(release.checkpoint).name == "elmo_1x24_weights.hdf5"
+        assert pathlib.Path(release.init_checkpoint).name == "elmo_1x24_weights.hdf5"
         assert pathlib.Path(release.vocab_file).name == vocab
     model = pretrainers.build("none", None, config)
-    report = checkpoint.load(model, release.checkpoint)
+    report = checkpoint.load(model, release.init_checkpoint)
     assert report.missing == report.unused == () and len(report.assigned) == 29
     arrays = stored(WEIGHTS)
     for name, variable in names.named_variables(model):
@@ -101,7 +101,10 @@ def test_words_are_read_from_either_place(tmp_path, config, is_beside):
         ({CARRY: None}, f"lacks {CARRY} of the 29 variables"),
         ({BIAS: np.arange(4)}, f"{BIAS} is of type int64, and weights"),
         ({BIAS: np.array([0, np.nan, 0, 0.0])}, f"{BIAS} has 1 of 4 numbers that are"),
-        (dict.fromkeys(stored(WEIGHTS)), "none of its 1 variables belongs to a BERT, "),
+        (
+            dict.fromkeys(stored(WEIGHTS)),
+            "none of its 1 variables belongs to a BERT",
+        ),
         (None, r"not a readable HDF5 file \([^\n]*\); copy it again, whole$"),
     ],
 )
@@ -136,7 +139,7 @@ def test_published_fixture_gives_its_recorded_vectors(shared_file):
     directory = shared_file("data/others/bilm_fixture/options.json").parent
     release = pretrained.locate(directory)
     model = pretrainers.build("none", None, pretrained.read_config(release.config_file))
-    checkpoint.load(model, release.checkpoint)
+    checkpoint.load(model, release.init_checkpoint)
     lists = json.loads((directory / "lm_embeddings_sentences.json").read_text())
     states = zeros = model.network.zero_states(3)
 

@@ -96,7 +96,7 @@ def test_other_files_are_refused(tiny_config, tmp_path):
     for content, message in (
         (whole[:2000], r"not a readable Keras file [^\n]+$"),
         ({"notes.txt": b""}, "not a readable Keras file"),
-        ({"config.json": b" " * 10**7}, "it unpacks to 10,000,000 bytes, as no"),
+        ({"config.json": b" " * 10**7}, "it unpacks to 10,000,000 bytes"),
     ):
         if isinstance(content, bytes):
             path.write_bytes(content)
@@ -107,7 +107,7 @@ def test_other_files_are_refused(tiny_config, tmp_path):
         with pytest.raises(ValueError, match=f"^{path}: .*{message}"):
             keras_files.load(str(path))
     keras.Sequential([keras.Input([3]), keras.layers.Dense(2)]).save(path)
-    message = r"a Keras model Sequential, .* none of modeling/models\.py \(bert>Bert"
+    message = r"a Keras model Sequential; give one of bert>Bert"
     with pytest.raises(ValueError, match=message):
         keras_files.load(str(path))
     path.unlink()

@@ -50,7 +50,7 @@ def test_files_of_others_are_not_replaced(target):
     ("path", "message"),
     [
         ("{}/w.index", "is a file; name a directory"),
-        ("{}/w.index/b/c", r"w\.index is a file; name a place below a dir"),
+        ("{}/w.index/b/c", r"w\.index is a file; name a dir"),
         ("", "--output_dir is empty; name a directory"),
         ("gs://bucket/a", "gs://bucket/a is not local; name a local"),
     ],

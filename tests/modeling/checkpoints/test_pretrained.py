@@ -43,10 +43,10 @@ def hugging_face_model(folder):
 )
 def test_google_release(tmp_path, name, lowers):
     folder = google_release(tmp_path / name)
-    assert pretrained.locate(f"{folder}/") == pretrained.Pretrained(
+    assert pretrained.locate(f"{folder}/") == pretrained.ModelFiles(
         config_file=f"{folder}/bert_config.json",
         vocab_file=f"{folder}/vocab.txt",
-        checkpoint=f"{folder}/bert_model.ckpt",
+        init_checkpoint=f"{folder}/bert_model.ckpt",
         do_lower_case=lowers,
     )
 
@@ -72,7 +72,7 @@ def test_case_of_a_hugging_face_directory(
         write(folder / "tokenizer_config.json", config_text)
     if tokenizer_text is not None:
         write(folder / "tokenizer.json", tokenizer_text)
-    assert pretrained.locate(folder) == pretrained.Pretrained(
+    assert pretrained.locate(folder) == pretrained.ModelFiles(
         f"{folder}/config.json", f"{folder}/vocab.txt", str(folder), lowers
     )
     (folder / "vocab.txt").unlink()
@@ -85,8 +85,8 @@ def test_case_of_a_hugging_face_directory(
     [
         ("{", "cannot be read (Expecting property name"),
         ("[]", "the file holds no JSON object; copy it again"),
-        ('{"do_lower_case": "true"}', "do_lower_case is 'true'; correct it to true or"),
-        ('{"do_lower_case": 1}', "do_lower_case is 1; correct it to true or false"),
+        ('{"do_lower_case": "true"}', "do_lower_case='true'; give true or"),
+        ('{"do_lower_case": 1}', "do_lower_case=1; give true or false"),
     ],
 )
 def test_damaged_tokenizer_config_is_named(tmp_path, text, message):
@@ -124,9 +124,12 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
         return str(folder)
 
     hub.snapshot_download = snapshot_download
-    assert pretrained.locate("google-bert/bert-base-uncased").checkpoint == str(folder)
+    assert pretrained.locate("google-bert/bert-base-uncased").init_checkpoint == str(
+        folder
+    )
     modules = sentence_transformers.WRITTEN[:3]
     files = """added_tokens.json bert_config.json config.json head.json merges.txt
+        encoder.json encoder_bpe_40000.json vocab.bpe vocab_40000.bpe
         generation_config.json
         model-*-of-*.safetensors model.safetensors model.safetensors.index.json
         sentencepiece.bpe.model special_tokens_map.json spiece.model
@@ -135,7 +138,7 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
     wanted = sorted([*files, *(f"[0-9]_*/{file}" for file in files)])
     assert calls == [("google-bert/bert-base-uncased", wanted)]
     (folder / "model.safetensors").unlink()  # TensorFlow's file alone is large, too
-    checkpoint = pretrained.locate("google-bert/bert-base-uncased").checkpoint
+    checkpoint = pretrained.locate("google-bert/bert-base-uncased").init_checkpoint
     assert checkpoint == str(folder / "tf_model.h5")
     more = ["tf_model-*-of-*.h5", "tf_model.h5", "tf_model.h5.index.json"]
     assert [patterns for _, patterns in calls[1:]] == [wanted, more]
@@ -152,7 +155,7 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
         pretrained.locate("google-bert/bert-base-uncased")
 
 
-FILES = types.SimpleNamespace(vocab_file="a/vocab.txt", config_file="b/config.json")
+FILES = pretrained.ModelFiles("b/config.json", "a/vocab.txt")
 
 
 def test_vocabulary_and_length_have_to_fit():
@@ -168,14 +171,13 @@ def test_vocabulary_and_length_have_to_fit():
     )
     pretrained.check_sizes(roberta, 1000, FILES, max_seq_length=512)
     message = (
-        r"length 513 because the RoBERTa model .* length 512 \(max_position_embeddings "
-        r"less 2, the positions before the first, in b/config\.json\); lower --max_seq"
+        r"length 513 because the RoBERTa model .* length 512 \(b/config\.json\); lower"
     )
     with pytest.raises(ValueError, match=message):
         pretrained.check_sizes(roberta, 1000, FILES, max_seq_length=513)
     message = (
-        "a/vocab.txt has 1001 entries, but b/config.json says vocab_size=1000; they "
-        "belong to different models: give the two files of"
+        "a/vocab.txt has 1001 entries, added ones included, but "
+        "b/config.json says vocab_size=1000; give the two files of"
     )
     with pytest.raises(ValueError, match=message):
         pretrained.check_sizes(sizes, 1001, FILES, 128)
@@ -188,16 +190,18 @@ def test_room_for_new_words_is_warned_of(tmp_path, caplog, rows):
     table = np.zeros([rows, 768], np.float32)
     google.write(tmp_path / "a.ckpt", {"bert/embeddings/word_embeddings": table})
     weights = str(tmp_path / "a.ckpt")
-    pretrained.check_sizes(sizes, 873, FILES, 128, weights=weights)
+    files = FILES._replace(init_checkpoint=weights)
+    pretrained.check_sizes(sizes, 873, files, 128)
     assert not caplog.records
     if rows == 1000:
-        pretrained.check_sizes(sizes, 872, FILES, 128, weights=weights)
+        pretrained.check_sizes(sizes, 872, files, 128)
         (record,) = caplog.records
         assert "872 entries" in record.getMessage()
         assert "the 128 last rows are of no token" in record.getMessage()
     for path, tokens in (("", 872), (weights, 1001), *[(weights, 872)] * (rows < 1000)):
         with pytest.raises(ValueError, match=f"{tokens} entries.* the two files of"):
-            pretrained.check_sizes(sizes, tokens, FILES, 128, weights=path)
+            files = FILES._replace(init_checkpoint=path)
+            pretrained.check_sizes(sizes, tokens, files, 128)
 
 
 def foreign(folder, kind):
@@ -239,14 +243,17 @@ RELEASE = "unpack the whole release there"
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("hub", "saved_model.pb is not read (it is a SavedModel, of TensorFlow Hub or"),
+        ("hub", "saved_model.pb is not read (it is a SavedModel; give the checkpoint"),
         ("kerashub", "config.json: describes a preset of KerasHub, whose weights"),
-        ("untokenized", "transformers: AutoTokenizer.from_pretrained('owner/bert')"),
-        ("herbert", "HerbertTokenizerFast.from_pretrained('owner/name').save_pretrai"),
-        ("pickled", "pytorch_model.bin is not read (save its arrays as model.safete"),
+        (
+            "untokenized",
+            "of the model there, by AutoTokenizer of transformers",
+        ),
+        ("herbert", "no vocab.txt or tokenizer.json in it; save the tokenizer of"),
+        ("pickled", "pytorch_model.bin is not read (save it as model.safetensors"),
         ("unpacked", f"there is no vocab.txt in it; {RELEASE}"),
         ("words", f"there is no bert_config.json or config.json in it; {RELEASE}"),
-        ("electra", "weights are of ELECTRA with num_hidden_layers=2, vocab_size=46"),
+        ("electra", "weights are of ELECTRA; add the config"),
     ],
 )
 def test_directory_is_named_as_what_it_is(tmp_path, kind, message):

@@ -7,8 +7,6 @@ kernels [in, out], the embeddings once more below a head of tokens.
 
 import json
 import re
-import subprocess
-import sys
 
 import h5py
 import numpy as np
@@ -223,8 +221,8 @@ def test_shards_are_read_if_they_are_whole(theirs):
     name = weight_map[f"tf_bert_for_pre_training/{QUERY}"]
     with h5py.File(folder / name, "r+") as file:
         del file[QUERY]
-    message = f"{name}: lacks bert.encoder.layer.1.attention.self.query.weight, which "
-    with pytest.raises(ValueError, match=f"{message}tf_model.h5.index.json places the"):
+    message = f"{name}: lacks bert.encoder.layer.1.attention.self.query.weight of "
+    with pytest.raises(ValueError, match=f"{message}tf_model.h5.index.json; copy"):
         checkpoint.load(model, folder)
     (folder / name).unlink()
     with pytest.raises(ValueError, match=f"{name}: not a readable HDF5 file"):
@@ -304,9 +302,7 @@ def test_damaged_files_are_one_line(theirs):
         with pytest.raises(ValueError, match=f"{FILE}: not a readable HDF5.*copy it a"):
             checkpoint.load(model, folder)
     save_like_theirs(path, {**arrays, QUERY: arrays[QUERY].astype(np.int8)})
-    with pytest.raises(
-        ValueError, match=r"query\.weight is of type int8, as in a quan"
-    ):
+    with pytest.raises(ValueError, match=r"query\.weight is of type int8, and not of"):
         checkpoint.load(model, folder)
     t5 = {"decoder/block_._0/layer_._0/SelfAttention/q/kernel:0": arrays[QUERY]}
     for held in ({}, t5):
@@ -330,65 +326,22 @@ def test_half_precision_is_widened(theirs):
     assert_equal(values(again), wanted)
 
 
-TORCH = """
-def load(file, map_location, weights_only):
-    assert (map_location, weights_only) == ("cpu", True)
-    return {file.rsplit("/", 1)[1]: Tensor()}
-
-class Tensor:
-    def clone(self):
-        return self
-    contiguous = clone
-    def __repr__(self):
-        return "T"
-"""
-SAVE = "def save_file(*arguments):\n    print(arguments)\n"
-
-
 @pytest.mark.parametrize(
-    ("files", "first", "converted"),
+    ("files", "first"),
     [
-        (["pytorch_model.bin"], "pytorch_model.bin", ["pytorch_model.bin"]),
+        (["pytorch_model.bin"], "pytorch_model.bin"),
         (
-            [
-                "pytorch_model-1.bin",
-                "pytorch_model-2.bin",
-                "pytorch_model.bin.index.json",
-            ],
+            ["pytorch_model-1.bin", "pytorch_model.bin.index.json"],
             "pytorch_model-1.bin",
-            ["pytorch_model-1.bin", "pytorch_model-2.bin"],
         ),
-        (["weights.pt", "other.pth"], "other.pth", ["other.pth"]),
+        (["weights.pt", "other.pth"], "other.pth"),
+        (["flax_model.msgpack"], "flax_model.msgpack"),
     ],
 )
-def test_pickles_are_refused_with_a_command(tmp_path, files, first, converted):
-    """The command runs with stand-ins for PyTorch and safetensors.torch."""
-    folder, modules = tmp_path / "m", tmp_path / "modules"
-    for path in (folder, modules / "safetensors"):
-        path.mkdir(parents=True)
+def test_pickles_are_refused(tmp_path, files, first):
     for file in files:
-        (folder / file).write_bytes(b"x")
-    for place in (folder, folder / first):
-        with pytest.raises(
-            ValueError, match=f"^{folder}/{first} is not read"
-        ) as caught:
+        (tmp_path / file).write_bytes(b"x")
+    for place in (tmp_path, tmp_path / first):
+        message = f"^{tmp_path}/{first} is not read .save it as model.safetensors"
+        with pytest.raises(ValueError, match=message):
             checkpoint.find(place)
-    (line,) = str(caught.value).splitlines()
-    (command,) = re.findall(r'python -c "([^"]+)"', line)
-    (modules / "torch.py").write_text(TORCH)
-    (modules / "safetensors" / "__init__.py").touch()
-    (modules / "safetensors" / "torch.py").write_text(SAVE)
-    run = [sys.executable, "-c", command]
-    done = subprocess.run(run, cwd=modules, capture_output=True, text=True, check=True)
-    tensors, path, metadata = eval(done.stdout, {"T": "T"})
-    assert tensors == dict.fromkeys(converted, "T")
-    assert (path, metadata) == (f"{folder}/model.safetensors", {"format": "pt"})
-
-
-def test_flax_is_refused_with_a_command(tmp_path):
-    (tmp_path / "flax_model.msgpack").write_bytes(b"x")
-    with pytest.raises(ValueError, match=r"flax_model\.msgpack is not read") as caught:
-        checkpoint.find(tmp_path)
-    (command,) = re.findall(r'python -c "([^"]+)"', str(caught.value))
-    compile(command, "command", "exec")
-    assert f".from_pretrained('{tmp_path}', from_flax=True).save_pretr" in command

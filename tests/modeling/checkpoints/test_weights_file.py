@@ -39,7 +39,7 @@ def test_references_of_hdf5_are_refused(refer, tmp_path):
     path = tmp_path / "tf_model.h5"
     with h5py.File(path, "w") as file:
         refer(file, secret)
-    with pytest.raises(errors.InputError, match=r"net/\w+ refers to data in another"):
+    with pytest.raises(errors.InputError, match=r"net/\w+ refers to another place"):
         weights_file.open_hdf5(str(path))
 
 

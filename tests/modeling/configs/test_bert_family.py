@@ -98,7 +98,7 @@ OWN = {
     "roberta": [
         (
             {"max_position_embeddings": 2},
-            "=2, but the first token has the position 2, which is pad_token_id",
+            "=2, and the first position is 2, pad_token_id",
         ),
         ({"max_position_embeddings": "514"}, "max_position_embeddings='514' is not a"),
         ({"pad_token_id": -1}, "pad_token_id=-1 is not a whole number"),
@@ -143,7 +143,7 @@ def test_model_type_is_needed_where_classes_are_of_a_relative(tmp_path):
     ):
         raw = dict(CASES[name].config)
         assert raw.pop("model_type")
-        message = f'relative of BERT; add "model_type": "{model_type}", or what is'
+        message = f'relative of BERT; add "model_type": "{model_type}", or that of'
         with pytest.raises(ValueError, match=message):
             config_files.read(write(tmp_path, raw))
     raw = {**CASES["bert-ForPreTraining"].config, "hidden_act": "gelu"}
