@@ -74,7 +74,7 @@ def read_tokenizer(files, config):
         )
     pretrained.check_sizes(config, tokenizer.vocab_size, files, 0)
     if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
-        opening.check_case(tokenizer, files.vocab_file, files.checkpoint)
+        opening.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
     return tokenizer
 
 

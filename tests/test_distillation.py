@@ -137,7 +137,7 @@ WRONG = {
         "is the --output_dir of the student"
     ),
     "--teacher=missing": "--teacher=missing: no such directory",
-    "--teacher={small}": "--teacher|no head of a classifier|--do_train",
+    "--teacher={small}": "--teacher|no head of a classifier|--output_dir of a run",
     "--teacher={teacher} --labels=good,bad,fine,sad": (
         "['bad', 'fine', 'good']|['good', 'bad', 'fine', 'sad']|--labels=bad,fine,good"
     ),

@@ -270,8 +270,9 @@ def _download(hub_id, name):
         ) from error
     files = [file_names.BERT_CONFIG, file_names.HUGGING_FACE_CONFIG, file_names.HEAD]
     files += [file_names.GENERATION_CONFIG, file_names.SPECIAL_TOKENS]
-    # Not encoder.json, which would be read before vocab.json.
-    older = {file_names.ENCODER_JSON, file_names.VOCAB_BPE}
+    # Not GPT-2's and GPT's own names, which would be read before vocab.json.
+    usual = {file_names.VOCAB_JSON, file_names.MERGES_TXT}
+    older = {*file_names.MERGES, *file_names.MERGES.values()} - usual
     files += [name for name in file_names.OF_TOKENIZERS if name not in older]
     files += hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE, hugging_face.SHARDS
     files += sentence_transformers.WRITTEN[:3]

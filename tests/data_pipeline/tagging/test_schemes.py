@@ -169,9 +169,9 @@ def test_known_types_are_scored_where_no_name_spells_them():
 @pytest.mark.parametrize(
     ("names", "scheme", "message"),
     [
-        (["O"], "BIO", r"needs 2 tags of BIO or more, not \['O'\]"),
-        (["NN"], "plain", r"needs 2 tags of plain or more, not \['NN'\]"),
-        (["NN", "VB", "O"], "BIO", r"needs 2 tags of BIO or more, not \['NN', 'VB'"),
+        (["O"], "BIO", r"needs 2 tags or more, not \['O'\]"),
+        (["NN"], "plain", r"needs 2 tags or more, not \['NN'\]"),
+        (["NN", "VB", "O"], "BIO", r"needs 2 tags or more, not \['NN', 'VB'"),
         (["O", "B-x", "B-x"], "BIO", r"tag 'B-x' is named more than once \(2 times\)"),
         (["O", "E-x"], "BIO", "'E-x' is not of the scheme BIO"),
         (["O", "B-x"], "bio", "--tag_scheme=bio is not one of BIO, BIOES"),
