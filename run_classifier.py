@@ -45,6 +45,7 @@ from training import driver, metrics
 
 def prepare():
     """The task and its settings; ValueError for wrong input."""
+    classifier_flags.look()
     strategy = run_flags.set_up()
     classifier_flags.check()
     files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)

@@ -200,6 +200,7 @@ def snippets():
 def test_documented_code_reads_every_format(tmp_path, monkeypatch, file_of, all_layers):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "output").mkdir()
+    (tmp_path / "models").symlink_to(tiny.ROOT / "models")
     last, pooled = "--layers=-1", ("--pooling=mean", "--normalize")
     shutil.copy(file_of("hdf5"), "output/vectors.hdf5")
     for name, form, flags in (

@@ -302,9 +302,7 @@ def test_discriminator_is_fine_tuned_converted_and_exported(data, detector, tmp_
         f"--pretrained={path} --train_file={data}/train.tsv --dev_file={data}/dev.tsv",
         f"--max_seq_length=16 --do_train --do_eval --output_dir={tmp_path}/fine-tuned",
     )
-    assert (
-        "in the file but not used: the generator (21 variables), discrimin" in done.out
-    )
+    assert "in the file but not used: discriminator_predictions/" in done.out
     config = config_files.read(path / "config.json")
     converted = tmp_path / "converted"
     done = tiny.succeed(

@@ -287,7 +287,7 @@ def test_damage_in_the_middle_of_a_file_is_named(
     done = tiny.run_again(trained[0], *places)
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith(f"error: {file}: "), done.err
-    assert "copy it again" in done.err and "Traceback" not in done.err
+    assert "copy the file again" in done.err and "Traceback" not in done.err
     whole_runs.assert_equal(whole_runs.variables(out, 5), before)
     assert not (out / "eval_results.txt").exists()
 

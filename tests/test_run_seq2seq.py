@@ -105,7 +105,7 @@ def test_python_writes_what_the_script_does(trained, monkeypatch):
         loaded.write(sources, num_beams=0)
     with pytest.raises(ValueError, match='load an encoder-decoder with head="none"'):
         loaded.attention(sources[0])
-    with pytest.raises(ValueError, match=r"describes an encoder-decoder, .*=none wr"):
+    with pytest.raises(ValueError, match=r"describes an encoder-decoder; .*=none wr"):
         bert.load(path, max_seq_length=16, labels=["a", "b"])
 
 

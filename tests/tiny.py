@@ -21,6 +21,9 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 # Which word of a text decides its label; the others say nothing.
 SIGNS = {"bad": "awful", "fine": "okay", "good": "great"}
 FILLERS = ["the", "a", "film", "shop", "was", "really", "and", "it", "sea", "very"]
+# Of vocabularies, which have the letters as well, so that "a" is not here.
+OWN_WORDS = [*SPECIAL, *FILLERS, *SIGNS.values()]
+OWN_WORDS[OWN_WORDS.index("a")] = "[unused0]"
 LABELS = sorted(SIGNS)
 
 
@@ -41,7 +44,7 @@ def write_model(directory, pieces=(), **changes):
 
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    vocab = [*SPECIAL, *FILLERS, *SIGNS.values(), *"abcdefghijklmnopqrstuvwxyz.,"]
+    vocab = [*OWN_WORDS, *"abcdefghijklmnopqrstuvwxyz.,"]
     vocab += pieces
     (directory / "vocab.txt").write_text("".join(f"{token}\n" for token in vocab))
     raw = {
@@ -74,7 +77,7 @@ def write_electra(directory, **changes):
 
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    vocab = [*SPECIAL, *FILLERS, *SIGNS.values(), *"abcdefghijklmnopqrstuvwxyz.,"]
+    vocab = [*OWN_WORDS, *"abcdefghijklmnopqrstuvwxyz.,"]
     (directory / "vocab.txt").write_text("".join(f"{token}\n" for token in vocab))
     raw = {
         "model_type": "electra",

@@ -11,7 +11,9 @@ NETWORKS = ("distilbert", "roberta", "xlm-roberta", "electra", "albert")
 MERGES = [pair.split() for pair in ("Ġ t", "h e", "Ġt he", "Ġ s", "e a", "Ġs ea")]
 
 
-def write_model(directory, model_type, head="none", num_classes=None, **changes):
+def write_model(
+    directory, model_type, head="none", num_classes=None, pieces=(), **changes
+):
     """A directory of a `model_type` with random weights; `changes` are of its config.
 
     RoBERTa's tokenizer has pairs of bytes, all others have word pieces, since what is
@@ -25,7 +27,7 @@ def write_model(directory, model_type, head="none", num_classes=None, **changes)
 
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    tokens = _write_tokenizer(directory, model_type == "roberta")
+    tokens = _write_tokenizer(directory, model_type == "roberta", pieces)
     sizes = {
         "vocab_size": tokens,
         "hidden_size": 32,
@@ -46,11 +48,10 @@ def write_model(directory, model_type, head="none", num_classes=None, **changes)
     return directory
 
 
-def _write_tokenizer(directory, has_bytes):
+def _write_tokenizer(directory, has_bytes, pieces):
     """Writes tokenizer.json or vocab.txt; returns the number of tokens."""
     if not has_bytes:
-        words = [*tiny.FILLERS, *tiny.SIGNS.values()]
-        vocab = [*tiny.SPECIAL, *words, *"abcdefghijklmnopqrstuvwxyz.,"]
+        vocab = [*tiny.OWN_WORDS, *"abcdefghijklmnopqrstuvwxyz.,", *pieces]
         (directory / "vocab.txt").write_text("".join(f"{each}\n" for each in vocab))
         return len(vocab)
     from data_pipeline.text import byte_pairs
