@@ -22,7 +22,7 @@ from data_pipeline.pretraining import (
 )
 from data_pipeline.text import elmo, wordpiece
 from modeling import pretrainers, replaced
-from modeling.checkpoints import checkpoint, conversion, pretrained
+from modeling.checkpoints import checkpoint, comparison, conversion, pretrained
 from modeling.configs import config_files
 from modeling.elmo import objective
 from tests import tiny, tiny_elmo, whole_runs
@@ -314,7 +314,7 @@ def test_discriminator_is_fine_tuned_converted_and_exported(data, detector, tmp_
     raw = json.loads((converted / "config.json").read_text())
     assert raw["architectures"] == ["ElectraForPreTraining"]
     model = conversion.read(path, config).model
-    batch = conversion.make_batch(config)
+    batch = comparison.make_batch(config)
     again = conversion.read(converted, config).model
     logits = [np.asarray(each(batch)["replaced_logits"]) for each in (model, again)]
     np.testing.assert_array_equal(*logits)
