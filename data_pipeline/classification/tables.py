@@ -294,7 +294,8 @@ def _choose_columns(
             )
         roles = ["text_a", "text_b"]
         if len(texts) > 2:
-            roles = ["text_a", *(f"choice {i}" for i in range(len(texts) - 1))]
+            choices = [f"choice {i}" for i in range(len(texts) - 1)]
+            roles = ["text_a", *choices]
         for role, name in zip(roles, texts, strict=False):
             if columns.get(role) is None:
                 columns[role] = name

@@ -271,7 +271,7 @@ def corrupt(
 def max_lengths(width: int, rule: Rule) -> MaxLengths:
     """The longest results of texts of at most `width` tokens, ints from 0."""
     lengths = _max_lengths(np.arange(width + 1), rule)
-    return MaxLengths(*(int(np.max(values)) for values in lengths))
+    return MaxLengths._make(int(np.max(values)) for values in lengths)
 
 
 def _max_lengths(widths, rule):

@@ -27,13 +27,13 @@ _NUMBERED = [
     for noun in ("text", "sentence", "question", "sent", "s", "q")
     for first, second in (("1", "2"), ("_1", "_2"), ("_a", "_b"))
 ]
-_TEXT_PAIRS = (*(tuple(pair.split()) for pair in _FIRST_PAIRS.split(",")), *_NUMBERED)
+_TEXT_PAIRS = [tuple(pair.split()) for pair in _FIRST_PAIRS.split(",")]
 _SINGLE_TEXTS = (
     *("text", "sentence", "text_a", "sentence1", "review"),
     *("content", "question", "context", "premise", "article"),
 )
 # Pairs come before single texts, so that no second text is lost.
-USUAL_TEXTS = (*_TEXT_PAIRS, *((name,) for name in _SINGLE_TEXTS))
+USUAL_TEXTS = (*_TEXT_PAIRS, *_NUMBERED, *((name,) for name in _SINGLE_TEXTS))
 # A text, one that belongs to it, and one that does not.
 USUAL_TRIPLETS = (
     *((first, "positive", "negative") for first in ("anchor", "query")),

@@ -156,10 +156,13 @@ def join_parts(parts):
         num_sentences += len(part.sentence_ends) - 1
         num_documents += len(part)
     tokens = np.concatenate([part.tokens for part, _ in parts])
-    columns = zip(*(vars(pairs).values() for pairs in moved), strict=True)
+    columns = {
+        field.name: np.concatenate([getattr(pairs, field.name) for pairs in moved])
+        for field in dataclasses.fields(Pairs)
+    }
     return (
         Documents(tokens, np.concatenate(sentences), np.concatenate(documents)),
-        Pairs(*map(np.concatenate, columns)),
+        Pairs(**columns),
     )
 
 

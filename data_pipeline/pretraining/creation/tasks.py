@@ -118,7 +118,7 @@ def write_unit(job: creation_job.Job, unit: int) -> None:
 
 
 def count_names(job: creation_job.Job) -> tuple[str, ...]:
-    """What is counted."""
+    """The names of all counts of a job."""
     kind = _instances(job)
     return (*kind.COUNTS, "instances", *kind.RECORD_COUNTS, *TEXT_COUNTS)
 
