@@ -186,7 +186,9 @@ class Service:
         """
         bounds, parts, size = self.limits, [], 0
         length = _read_length(request.headers)
-        is_small = length <= bounds.max_body_bytes
+        refusal = None
+        if length > bounds.max_body_bytes:
+            refusal = _too_large(length, bounds)
         if length > _MAX_DRAINED_BYTES:
             raise _too_large(length, bounds)
         task, is_late = asyncio.current_task(), list[bool]()
@@ -197,10 +199,15 @@ class Service:
         try:
             try:
                 async for part in request.stream():
-                    if is_small:  # else its sender reads the answer at the end
-                        parts.append(part)
-                        size += len(part)
-                        self._add_bytes(len(part))
+                    if refusal:  # its sender reads the answer at the end
+                        continue
+                    parts.append(part)
+                    size += len(part)
+                    refusal = self._add_bytes(len(part))
+                    if refusal:
+                        parts.clear()
+                        self._body_bytes -= size
+                        size = 0
             except asyncio.CancelledError as error:
                 if not is_late:
                     raise
@@ -210,8 +217,8 @@ class Service:
                 raise Gone from error
             finally:
                 timer.cancel()
-            if not is_small:
-                raise _too_large(length, bounds)
+            if refusal:
+                raise refusal
             body = b"".join(parts)
             if sum(body.count(sign) for sign in (b",", b"[", b"{")) > _MAX_VALUES:
                 text = f"a body of more than {_MAX_VALUES} values; send several"
@@ -224,7 +231,8 @@ class Service:
         self._body_bytes += count
         if self._body_bytes > _MAX_BODIES * self.limits.max_body_bytes:
             text = "bodies of other requests take all memory; try again later"
-            raise refuse(HTTPStatus.TOO_MANY_REQUESTS, text, Retry_After="1", **_CLOSE)
+            return refuse(HTTPStatus.TOO_MANY_REQUESTS, text, Retry_After="1", **_CLOSE)
+        return None
 
 
 def _read_length(headers):
