@@ -1,4 +1,4 @@
-"""Builds the wheel: `bert`, and below `bert_reborn` the packages, scripts and configs.
+"""Builds the wheel, one package: `bert_reborn` with the packages, scripts and configs.
 
 The names of the top-level folders are too general for a directory that all installed
 packages share. So the wheel has them below one package, with the imports rewritten. The
@@ -18,7 +18,9 @@ PACKAGES = [
     if not package.startswith(("benchmarks", "examples", "tests"))
 ]
 SCRIPTS = [
-    p.stem for p in pathlib.Path().glob("*.py") if p.stem not in ("bert", "setup")
+    p.stem
+    for p in pathlib.Path().glob("*.py")
+    if p.stem not in ("bert_reborn", "setup")
 ]
 FOLDERS = [package for package in PACKAGES if "." not in package]
 NAMES = "|".join(FOLDERS + SCRIPTS)
@@ -39,19 +41,16 @@ class Build(build_py.build_py):
         super().run()
         library = pathlib.Path(self.build_lib)
         package = library / "bert_reborn"
-        (library / "bert").mkdir(exist_ok=True)
-        shutil.copy("bert.py", library / "bert" / "__init__.py")
+        shutil.copy("bert_reborn.py", package / "__init__.py")
         for script in SCRIPTS:
             shutil.copy(f"{script}.py", package)
-        (package / "__init__.py").write_text(f'"""{__doc__.splitlines()[0]}"""\n')
         shutil.copytree("configs", package / "configs", dirs_exist_ok=True)
         for file in library.rglob("*.py"):
             text = file.read_text("utf-8")
             for pattern, replacement in REWRITTEN.items():
                 text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
             file.write_text(text, "utf-8")
-        for typed in (library / "bert", package):
-            (typed / "py.typed").touch()
+        (package / "py.typed").touch()
 
 
 setuptools.setup(

@@ -56,7 +56,7 @@ def prepare_notebook() -> dict[str, str]:
     if late and sys.modules.get("tensorflow"):
         warnings.warn(
             f"TensorFlow is imported already, too late for {', '.join(late)}: it is "
-            "slower than it could be; restart, and import `bert` first",
+            "slower than it could be; restart, and import `bert_reborn` first",
             stacklevel=3,
         )
     return {name: os.environ.setdefault(name, value) for name, value in wanted.items()}

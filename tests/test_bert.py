@@ -1,4 +1,4 @@
-"""bert.py on small models: what it opens, computes, writes and refuses."""
+"""bert_reborn.py on small models: what it opens, computes, writes and refuses."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-import bert
+import bert_reborn as bert
 from modeling import pretrainers
 from modeling.checkpoints import conversion, sentence_transformers
 from modeling.features.text_vectors import Projection, TextVectors
@@ -479,7 +479,7 @@ def test_tagger_is_saved_without_a_pooler_that_it_lacks(model_dir, tmp_path):
 
 QUIET = """
 import logging, sys
-import bert
+import bert_reborn as bert
 assert logging.getLogger("tensorflow").level == logging.WARNING
 loaded = bert.load(sys.argv[1])
 assert loaded.embed(["a b"]).shape == (1, 32)

@@ -1,4 +1,4 @@
-"""bert.py on JAX and PyTorch, beside TensorFlow: equal ids, and outputs to 1e-5.
+"""bert_reborn.py on JAX and PyTorch, beside TensorFlow: equal ids, and outputs to 1e-5.
 
 Each backend is a process, tests/bert_outputs.py, and is left out where it is not
 installed.
@@ -11,7 +11,7 @@ import re
 import numpy as np
 import pytest
 
-import bert
+import bert_reborn as bert
 from data_pipeline.classification import labels
 from data_pipeline.text import byte_pairs
 from modeling import pretrainers

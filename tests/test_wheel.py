@@ -1,4 +1,4 @@
-"""The installed wheel, outside the checkout: `bert`, `bert_reborn` and the commands."""
+"""The installed wheel, outside the checkout: `bert_reborn` and the commands."""
 
 import configparser
 import json
@@ -61,13 +61,13 @@ def test_wheel_has_two_packages_and_rewritten_imports(wheel):
         names = archive.namelist()
         sources = [archive.read(n).decode() for n in names if n.endswith(".py")]
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
-    assert tops == {"bert", "bert_reborn"}
+    assert tops == {"bert_reborn"}
     folders = [path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()]
     any_folder = "|".join(folders)
     own_import = re.compile(rf"^\s*(from|import) ({any_folder})\b", re.MULTILINE)
     assert not [match for text in sources for match in own_import.findall(text)]
     expected = {f"bert_reborn/{path.relative_to(ROOT)}" for path in CONFIGS}
-    expected |= {"bert/py.typed", "bert_reborn/py.typed", "bert_reborn/run_squad.py"}
+    expected |= {"bert_reborn/py.typed", "bert_reborn/run_squad.py"}
     expected |= {"bert_reborn/reports/pages/templates/base.html.jinja"}
     assert len(CONFIGS) > 10 and expected <= {*names}
 
@@ -88,7 +88,7 @@ def test_every_command_is_an_entry_point(wheel):
 def test_help_and_version(run):
     shown = run("bert-classify", "--help")
     assert "python -m bert_reborn.run_classifier --pretrained" in shown.stdout
-    code = "import sys, bert; print(bert.__version__, 'modeling' in sys.modules)"
+    code = "import sys, bert_reborn as bert; print(bert.__version__, 'modeling' in sys.modules)"
     assert run("python", "-c", code).stdout.split() == ["0.2.0", "False"]
 
 
@@ -104,7 +104,9 @@ def test_a_model_is_trained_exported_and_asked(run, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "eval_accuracy" in (tmp_path / "out" / "eval_results.txt").read_text()
     asked = run("bert-predict", f"--export_dir={output}/export", "a film")
-    code = f"import bert; print(bert.load({output!r}).predict(['a film']))"
+    code = (
+        f"import bert_reborn as bert; print(bert.load({output!r}).predict(['a film']))"
+    )
     answer = run("python", "-c", code)
     for label in ("bad", "fine", "good"):
         assert label in asked.stdout and label in answer.stdout

@@ -10,7 +10,7 @@ from absl import flags
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-import bert
+import bert_reborn as bert
 from serving import export
 from tests import test_documentation
 
