@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import bert_reborn as bert
+from cli import library
 from data_pipeline.classification import labels
 from data_pipeline.text import byte_pairs
 from modeling import pretrainers
@@ -57,7 +58,7 @@ def write_gpt(path):
 def write_classifier(path, google, classes):
     opened, length = loading.open_directory(google, 24)
     built = loading.with_new_head(opened, classes)
-    bert._loaded(built, opened, length).save(path, "keras")
+    library._loaded(built, opened, length).save(path, "keras")
 
 
 LABELS = ("bad", "fine", "good")

@@ -88,7 +88,9 @@ def test_every_command_is_an_entry_point(wheel):
 def test_help_and_version(run):
     shown = run("bert-classify", "--help")
     assert "python -m bert_reborn.run_classifier --pretrained" in shown.stdout
-    code = "import sys, bert_reborn as bert; print(bert.__version__, 'modeling' in sys.modules)"
+    code = (
+        "import sys, bert_reborn as b; print(b.__version__, 'modeling' in sys.modules)"
+    )
     assert run("python", "-c", code).stdout.split() == ["0.2.0", "False"]
 
 

@@ -1,0 +1,521 @@
+"""The functions of bert_reborn.py: `load`, `classifier` and what they return."""
+
+from cli import environment
+
+with environment.quiet_import():
+    import keras  # and with it TensorFlow, unless KERAS_BACKEND is another
+
+import dataclasses
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cli import argument_names
+from contract import errors, features, file_names, tensorflow_later
+from data_pipeline import label_maps
+from data_pipeline.batches import batching, packing
+from data_pipeline.classification import encoding, labels, predictions, sources, tables
+from data_pipeline.classification import split as labelled_rows
+from data_pipeline.text import base, wordpiece
+from modeling import losses, models, text_encoder
+from modeling.checkpoints import (
+    conversion,
+    hugging_face,
+    output_directory,
+    pretrained,
+    sentence_transformers,
+)
+from modeling.configs import config
+from modeling.encoder_decoder import config as encoder_decoder_config
+from modeling.features import attention_maps, text_vectors, vectors
+from training import loading, metrics, optimizers, packed_outputs
+
+tf = tensorflow_later.Later("texts are written and models exported")
+if tensorflow_later.is_backend():
+    from data_pipeline.seq2seq import graph
+    from modeling import kernels_tf
+    from modeling.generation import beam_search
+    from serving import export, formats, predictor, search
+
+    Predictor, SearchIndex = predictor.Predictor, search.Index
+    tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
+
+_PAIR = "encoder_decoder"
+
+# The names of other modules that pages use.
+BertAdam, LinearWithWarmup = optimizers.BertAdam, optimizers.LinearWithWarmup
+BertClassifier, BertModel = models.BertClassifier, models.BertModel
+BertConfig, BertTokenizer = config.BertConfig, wordpiece.BertTokenizer
+keras_in_order, keras_training = batching.keras_in_order, batching.keras_training
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Loaded:
+    """A network with what its inputs and outputs mean.
+
+    Attributes:
+        model: one of modeling/models.py, an ordinary Keras model with its weights.
+        classes: names of a classifier's or tagger's outputs, or None.
+        source: the file of the weights, and the account of every name.
+        num_texts: 2 for pairs of texts; None where the weights do not say it.
+        drawn: random values of variables that `model` does not need, by Google name.
+        modules: of a TextEncoder, with its prompts; else None.
+    """
+
+    model: Any
+    tokenizer: base.Tokenizer
+    classes: label_maps.Classes | None
+    max_seq_length: int  # in tokens, [CLS] and [SEP] included
+    source: str
+    num_texts: int | None = None
+    drawn: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    modules: sentence_transformers.SentenceTransformer | None = None
+
+    def __repr__(self):
+        config = self.model.config
+        names = f", classes: {', '.join(self.classes.names)}" if self.classes else ""
+        return (
+            f"{type(self.model).__name__}, {config.num_hidden_layers} layers x "
+            f"{config.hidden_size}, {self.tokenizer.vocab_size} tokens{names}\n"
+            f"weights: {self.source}"
+        )
+
+    def encode(self, texts, seconds=None, choices=None):
+        """The model's inputs, int32 [B, S] each, for B texts or pairs of texts.
+
+        A string is one text. A model of choice takes B contexts, `seconds` that stand
+        before each answer, if it was trained on such, and `choices`, lists of C
+        answers; its inputs are [B, C, S].
+
+        Raises:
+            ValueError: there are not as many `seconds` or `choices` as texts, or the
+                model reads single texts, or pairs alone.
+        """
+        packed = self._pack.pack(*self._checked(texts, seconds, choices))
+        inputs = packing.gather(packed, np.arange(len(packed)))
+        return {k: keras.ops.convert_to_tensor(grid) for k, grid in inputs.items()}
+
+    def tokens(self, text, second=None) -> list[str]:
+        """The tokens that the model reads of a text, [CLS] and [SEP] among them."""
+        encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
+        packed = encode.pack([text], None if second is None else [second])
+        return self.tokenizer.ids_to_tokens(packed.tokens)
+
+    def predict(self, texts, seconds=None, choices=None) -> list[dict[str, Any]]:
+        """A classifier's answers for each text, as in test_predictions.jsonl.
+
+        Arguments and errors are those of `encode`.
+        """
+        label_set = self._label_set("predict")
+        rows = self._checked(texts, seconds, choices)
+        if not rows[0]:
+            return []
+        shares = self._shares(rows)
+        decisions = predictions.decide(label_set, shares, threshold=0.5)
+        pairs = zip(shares, decisions, strict=True)
+        return [predictions.described(label_set, *pair) for pair in pairs]
+
+    @argument_names.in_errors
+    def rerank(
+        self, query, passages, *, label: str | None = None
+    ) -> list[tuple[int, float]]:
+        """Places of passages and their scores for a query, the best first.
+
+        A score is the number of a regression, else the probability of `label`, by
+        default the last of two. ValueError is raised for more labels without `label`,
+        and for a model that is no classifier, or made for single texts.
+        """
+        column = self._label_set("rerank").ranking_column(label)
+        passages = encoding.listed("passages", passages)
+        rows = self._checked([query] * len(passages), passages)
+        if not passages:
+            return []
+        scores = self._shares(rows)[:, column]
+        return [(int(i), float(scores[i])) for i in np.argsort(-scores, kind="stable")]
+
+    @argument_names.in_errors
+    def embed(
+        self,
+        texts,
+        seconds=None,
+        *,
+        pooling: str | None = None,
+        layers: Sequence[int] | None = None,
+        normalize: bool | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+    ) -> np.ndarray:
+        """Vectors of texts, float32 [B, D], or [B, K, D] of K layers.
+
+        A TextEncoder computes what its directory describes, projections included, after
+        its default prompt. Where `pooling`, `layers` or `normalize` is passed, and for
+        all other models, vectors are those of `extract_features.py`: `pooling` is mean
+        (the default), or cls for the vector of [CLS]; `layers` are (-1,) by default;
+        `normalize` scales each vector to the length 1.
+
+        Args:
+            prompt_name: of a prompt of the directory, which is put before each text.
+            prompt: a prompt itself, such as "query: ".
+
+        Raises:
+            ValueError: the network has no such layer or prompt; or as in `encode`.
+        """
+        self._check_encodes("embed")
+        chosen = (pooling, layers, normalize) != (None, None, None)
+        is_encoder = isinstance(self.model, text_encoder.TextEncoder) and not chosen
+        if self.model.config.network == "gpt" and not is_encoder:
+            raise errors.InputError(
+                "embed: a GPT has no special tokens before it is fine-tuned; use "
+                "extract_features.py"
+            )
+        if is_encoder:
+            forward, shape, name = self._forward, (self.model.width,), "vectors"
+        else:
+            layers = (-1,) if layers is None else layers
+            if (pooling := pooling or "mean") not in ("cls", "mean"):
+                raise errors.InputError(f"pooling={pooling!r} is not one of cls, mean")
+            choice = vectors.choose(
+                self.model.config,
+                layers=layers,
+                pooling=pooling,
+                normalize=bool(normalize),
+            )
+            shape = (*((len(layers),) if len(layers) > 1 else ()), choice.width)
+            forward, name = self._pooled(choice), "vector"
+        before = sentence_transformers.choose_prompt(
+            self.modules, prompt_name, prompt, has_default=is_encoder
+        )
+        encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
+        rows = self._checked(texts, seconds, encode=encode)
+        if not rows[0]:
+            return np.zeros((0, *shape), np.float32)
+        prompted = [before + text for text in rows[0]]
+        return forward(encode.pack(prompted, *rows[1:]))[name]
+
+    def similarity(self, texts, others) -> np.ndarray:
+        """The similarities of A texts and B others, float32 [A, B].
+
+        They are cosines of the vectors of `embed`, unless the directory of a
+        TextEncoder has another function: products, or distances with a minus.
+        """
+        similarity = self.modules.similarity if self.modules else text_vectors.COSINE
+        pair = [self.embed(each) for each in (texts, others)]
+        if similarity == text_vectors.COSINE:
+            pair = [vectors.normalize(each) for each in pair]
+        first, second = map(keras.ops.convert_to_numpy, pair)
+        return text_vectors.compare(first, second, similarity)
+
+    def attention(self, text, second=None) -> np.ndarray:
+        """Attention probabilities of one text, float32 [L, N, S, S], query by key."""
+        self._check_encodes("attention")
+        inputs = self.encode([text], None if second is None else [second])
+        outputs, mask = self.model.encode(inputs, None), inputs[features.INPUT_MASK]
+        maps = attention_maps.compute(self.model.network, outputs, mask)
+        return keras.ops.convert_to_numpy(maps)[0]
+
+    def write(self, texts, **settings) -> list[str]:
+        """The text that an encoder-decoder writes for each text, as in run_seq2seq.py.
+
+        A string is one text. `settings` have the names and, but for those of a
+        generation_config.json, the defaults of flags: max_target_length (by default the
+        decoder's positions), min_target_length, num_beams, length_penalty,
+        early_stopping and no_repeat_ngram_size.
+
+        Raises:
+            ValueError: this is no encoder-decoder, or a setting is unknown or wrong.
+        """
+        config = self.model.config
+        if config.network != _PAIR:
+            raise errors.InputError(
+                f"write: {config.kind} is no encoder-decoder; load one"
+            )
+        _check_keys("settings", settings, encoder_decoder_config.SETTINGS)
+        settings = config.settings(**settings)
+        positions = config.decoder.max_position_embeddings
+        most = settings.pop("max_new_tokens", positions)
+        if not 1 <= most <= positions:
+            raise errors.InputError(
+                f"max_target_length={most}: give 1 to {positions}, the positions"
+            )
+        tf.check()
+        rules = beam_search.BeamConfig(
+            **{"num_beams": 1, **settings},
+            end_ids=(config.eos_token_id,),
+            num_tokens=self.tokenizer.vocab_size,
+        )
+        texts, search = encoding.listed("texts", texts), self._search(rules, most)
+        tokens, size = config.decoder_tokens, packed_outputs.BATCH_SIZE
+        written: list[str] = []
+        for first in range(0, len(texts), size):
+            batch = tf.constant(texts[first : first + size])
+            source = packing.encode(self.tokenizer, batch, self.max_seq_length)
+            spelled = graph.decode(self.tokenizer, tokens, search(source))
+            written += [text.decode("utf-8") for text in spelled.numpy()]
+        return written
+
+    @argument_names.in_errors
+    def save(self, directory, file_format="google", *, overwrite=False) -> None:
+        """Writes weights, config, vocabulary and labels, for `load` and `--pretrained`.
+
+        `file_format` is google, hugging_face, tf_model.h5 or keras. Variables that are
+        `drawn`, and that no training has changed since, are written for Keras alone.
+
+        Raises:
+            ValueError: the directory holds something that may not be replaced.
+        """
+        output_directory.check(
+            directory, own_files=conversion.OWN_FILES, overwrite=overwrite
+        )
+        with output_directory.complete(directory) as temporary:
+            conversion.write_directory(
+                temporary,
+                self.model,
+                file_format,
+                tokenizer=self.tokenizer,
+                left_out=conversion.list_unchanged(self.model, self.drawn),
+                modules=self.modules,
+                **label_maps.written(self.classes),
+            )
+
+    @argument_names.in_errors
+    def export(
+        self, export_dir, *, export_format="saved_model", quantization="none"
+    ) -> str:
+        """Writes the next version of an export that takes raw text; its path.
+
+        Formats as of `--export_format` and `--quantization`.
+        """
+        tf.check()
+        label_set, model = self._label_set("export"), self.model
+        write = formats.writer(export_format, quantization, model)
+        formats.check(export_format, model.config, model.reading, model.sequences)
+        label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
+        with kernels_tf.joined_projections(model) as variables:
+            module = export.TextClassifier(
+                self._pack,
+                losses.WithProbabilities(label_set.problem_type, model),
+                variables,
+                label_set.names if label_set.has_one_label else (),
+                model.config,
+            )
+            return export.save(module, export_dir, label_map, write=write)
+
+    @functools.cached_property
+    def _pack(self):
+        classes = self.classes
+        label_set = classes if isinstance(classes, labels.Labels) else None
+        length, has_pairs = self.max_seq_length, self.num_texts == 2
+        return encoding.Encoder(self.tokenizer, length, label_set, has_pairs)
+
+    def _shares(self, rows):
+        logits = self._forward(self._pack.pack(*rows))["logits"]
+        kind = self._label_set("predict").problem_type
+        shares = losses.probabilities(kind, logits)
+        return keras.ops.convert_to_numpy(shares)
+
+    @functools.cached_property
+    def _forward(self):
+        return packed_outputs.predict_function(self.model, self.max_seq_length)
+
+    @functools.cached_property
+    def _pooled(self):
+        """A function of a VectorSpec to the compiled function of its vectors."""
+        model, length = self.model, self.max_seq_length
+
+        def compile_for(choice):
+            def pool(inputs, training):
+                return {"vector": vectors.encode(model, choice, inputs, pools=True)}
+
+            return packed_outputs.predict_function(model, length, pool)
+
+        return functools.cache(compile_for)
+
+    @functools.cached_property
+    def _search(self):
+        """A function of rules and a length to the compiled search; ids of the best."""
+        grid = tf.TensorSpec([None, None], tf.int32)
+        spec = dict.fromkeys(features.ENCODER_INPUTS, grid)
+
+        def compile_for(rules, most):
+            @tf.function(autograph=False, input_signature=[spec])
+            def search(source):
+                num_texts = tf.shape(source[features.INPUT_IDS])[0]
+                ids, lengths = self.model.start(num_texts)
+                best = beam_search.search(
+                    self.model, rules, ids, lengths, most, (source,)
+                )
+                return tf.where(best.is_text[:, 0], best.ids[:, 0], -1)
+
+            return search
+
+        return functools.cache(compile_for)
+
+    def _check_encodes(self, action):
+        if self.model.config.network == _PAIR:
+            raise errors.InputError(
+                f'{action}: load an encoder-decoder with head="none", for its encoder'
+            )
+
+    def _checked(self, texts, seconds=None, choices=None, *, encode=None):
+        if seconds is not None or choices is not None:
+            pretrained.check_segments(self.model.config, "config")
+        if encode:  # without a head
+            return encode.checked(texts, seconds)
+        return self._pack.checked(texts, seconds, choices, num_texts=self.num_texts)
+
+    def _label_set(self, action):
+        if not isinstance(self.classes, labels.Labels):
+            raise errors.InputError(
+                f"{action}: a {type(self.model).__name__} is no classifier; "
+                "make one by bert.classifier or bert.load(directory, labels=[...])"
+            )
+        return self.classes
+
+
+@argument_names.in_errors
+def load(
+    directory,
+    *,
+    head="auto",
+    labels: Sequence[str] = (),
+    max_seq_length: int | None = None,
+    do_lower_case: bool | None = None,
+    check_case=True,
+    check_tokenizer=True,
+) -> Loaded:
+    """Opens a model: config, vocabulary, weights, and labels if it has some.
+
+    Args:
+        directory: as --pretrained: a release of Google's, a directory of Hugging Face
+            or Keras, of a run, or the id of a model on Hugging Face's hub.
+        head: a name in pretrainers.HEADS; "auto" takes that of the weights, and leaves
+            the heads of pretraining out. Of an encoder-decoder "none" is the encoder.
+        labels: of a classifier (or tagger, by `head`), in the order of a head of these
+            classes in the weights, else of a random one. The problem type is that of
+            the weights.
+        max_seq_length: in tokens, [CLS] and [SEP] included; by default a run's, or 128,
+            as far as there are positions.
+        do_lower_case: by default as the directory has it, or True.
+        check_case: whether to compare `do_lower_case` with the vocabulary.
+        check_tokenizer: whether to refuse unsupported settings of a tokenizer, and
+            texts of which more than half of the words are unknown.
+
+    Raises:
+        ValueError: something is missing, or does not belong together.
+    """
+    if isinstance(labels, str):
+        raise errors.InputError(f"labels={labels!r} is a string; give a list of names")
+    opened, length = loading.open_directory(
+        directory,
+        max_seq_length,
+        None if labels else head,
+        do_lower_case=do_lower_case,
+        check_case=check_case,
+        check_tokenizer=check_tokenizer,
+    )
+    if not labels:
+        return _loaded(loading.with_stored_head(opened, head), opened, length)
+    wanted = "tagger" if head == "tagger" else "classifier"
+    stored = loading.find_head(opened.files.init_checkpoint, opened.config, wanted)
+    kind = hugging_face.stated_problem_type(opened.config)
+    kind = stored.problem_type if stored else kind
+    kind = kind if kind in ("choice", "multi_label") else "classification"
+    classes: Any = label_maps.named(labels, "" if head == "tagger" else kind)
+    classes = label_maps.follow(stored, classes, "labels", trains=True)
+    return _loaded(loading.with_new_head(opened, classes), opened, length)
+
+
+@argument_names.in_errors
+def classifier(
+    directory,
+    files: Mapping[str, Any],
+    *,
+    problem_type="classification",
+    columns: Mapping[str, Any] | None = None,
+    labels: Sequence[str] = (),
+    max_seq_length=128,
+    do_lower_case: bool | None = None,
+    check_case=True,
+    check_tokenizer=True,
+) -> tuple[Loaded, labelled_rows.LabelledData]:
+    """A new classifier for the labels of tables, and their rows, read and tokenized.
+
+    Args:
+        directory: as in `load`, and so are the four last.
+        files: of "train", and "dev" and "test" if wanted, the paths of tables, or their
+            rows: pairs (text, label), triples (text_a, text_b, label), dicts {column:
+            value}, or a DataFrame of pandas.
+        problem_type: classification, multi_label or regression.
+        columns: of tables.Layout, where they have no usual names: text_a, label, ...
+            Several columns of 0 and 1 in the place of `label` are one for each label.
+        labels: the names in the order of ids; by default those of the training rows.
+
+    Raises:
+        ValueError: as `load`, and for rows that are wrong.
+    """
+    opened, _ = loading.open_directory(
+        directory,
+        max_seq_length,
+        do_lower_case=do_lower_case,
+        check_case=check_case,
+        check_tokenizer=check_tokenizer,
+    )
+    _check_keys("files", files, ("train", "dev", "test"))
+    known = [field.name for field in dataclasses.fields(tables.Layout)]
+    _check_keys("columns", columns or {}, known)
+    if "train" not in files:
+        raise errors.InputError('files has no "train", which the classifier learns')
+    files = {
+        split: os.fspath(rows) if isinstance(rows, os.PathLike) else rows
+        for split, rows in files.items()
+    }
+    layout = tables.Layout(**(columns or {}))
+    source = sources.Source(
+        files=files, layout=layout, problem_type=problem_type, label_spec=labels
+    )
+    weights = opened.files.init_checkpoint
+    data = labelled_rows.load(
+        source,
+        files,
+        opened.tokenizer,
+        max_seq_length,
+        head=loading.find_head(weights, opened.config, "classifier"),
+        default_metrics=metrics.DEFAULTS,
+    )
+    if len(data.encode.text_names) > 1:
+        pretrained.check_segments(opened.config, opened.files.config_file)
+    built = loading.with_new_head(opened, data.label_set)
+    made = _loaded(built, opened, max_seq_length)
+    return dataclasses.replace(made, num_texts=2 if data.encode.has_pairs else 1), data
+
+
+def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
+    """The original's create_optimizer, for `compile`: BertAdam on its schedule."""
+    warmup = int(num_train_steps * warmup_proportion)
+    rates = optimizers.LinearWithWarmup(learning_rate, num_train_steps, warmup)
+    return optimizers.BertAdam(rates)
+
+
+def _check_keys(name, keys, known):
+    if wrong := [key for key in keys if key not in known]:
+        raise errors.InputError(
+            f"{name} has the key {wrong[0]!r}; its keys are {', '.join(known)}"
+        )
+
+
+def _loaded(built, opened, max_seq_length):
+    print(f"weights: {built.report}")
+    model = built.model
+    return Loaded(
+        model,
+        opened.tokenizer,
+        built.classes,
+        max_seq_length,
+        str(built.report),
+        num_texts=2 if model.reading.joins_pairs else None,
+        drawn=conversion.copy_random(model, built.report.missing),
+        modules=built.modules,
+    )
