@@ -1,4 +1,4 @@
-"""The installed wheel, outside the checkout: `bert_reborn` and the commands."""
+"""The installed wheel beside a user's own files: `bert_reborn` and the commands."""
 
 import configparser
 import json
@@ -8,43 +8,69 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 
 import pytest
 
+import bert_reborn
 from tests import flags_page, tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CONFIGS = [*(ROOT / "configs").iterdir()]
+FOLDERS = [path.parent.name for path in ROOT.glob("*/__init__.py")]
+SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - {"bert_reborn", "setup"}
 LEFT_OUT = (".*", "build", "dist", "docs", "models", "output", "tests", "__pycache__")
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Path of the wheel, built from a copy: a build leaves files in its source."""
+def source(tmp_path_factory):
+    """A copy of the checkout: a build leaves files in its source."""
+    path = tmp_path_factory.mktemp("checkout") / "source"
+    shutil.copytree(ROOT, path, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    return path
+
+
+@pytest.fixture(scope="module")
+def archive(source, tmp_path_factory):
+    """Path of the source archive, from which the wheel is built."""
+    directory = tmp_path_factory.mktemp("archive")
+    options = ["--quiet", "sdist", f"--dist-dir={directory}"]
+    subprocess.run([sys.executable, "setup.py", *options], cwd=source, check=True)
+    (path,) = directory.iterdir()
+    return path
+
+
+@pytest.fixture(scope="module")
+def wheel(archive, tmp_path_factory):
     directory = tmp_path_factory.mktemp("wheel")
-    source = directory / "source"
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(*LEFT_OUT))
     options = ["--no-deps", "--no-build-isolation", "--quiet"]
-    options += [f"--wheel-dir={directory}"]
-    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, source], check=True)
-    (path,) = directory.glob("*.whl")
+    options += [f"--wheel-dir={directory}", archive]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options], check=True)
+    (path,) = directory.iterdir()
     return path
 
 
 @pytest.fixture(scope="module")
 def run(wheel, tmp_path_factory):
-    """Runs a command of the wheel, or Python, in an empty directory."""
+    """Runs a command of the wheel, or Python, beside modules of the same names.
+
+    A package `bert` is installed, too, as by bert-tensorflow.
+    """
     installed = tmp_path_factory.mktemp("installed")
     options = ["--no-deps", "--quiet", f"--target={installed}"]
     subprocess.run(
         [sys.executable, "-m", "pip", "install", *options, wheel], check=True
     )
+    (installed / "bert").mkdir()
+    (installed / "bert" / "__init__.py").write_text("is_theirs = True")
     work = tmp_path_factory.mktemp("work")
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    for name in [*FOLDERS, *SCRIPTS]:
+        (work / f"{name}.py").write_text(f"raise SystemExit('{name}.py of a user')")
 
-    def run(program, *arguments):
+    def run(program, *arguments, library=installed):
         path = sys.executable if program == "python" else installed / "bin" / program
+        environment = {**os.environ, "PYTHONPATH": str(library)}
         return subprocess.run(
             [path, *arguments],
             cwd=work,
@@ -56,15 +82,14 @@ def run(wheel, tmp_path_factory):
     return run
 
 
-def test_wheel_has_two_packages_and_rewritten_imports(wheel):
+def test_wheel_has_one_package_and_rewritten_imports(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         sources = [archive.read(n).decode() for n in names if n.endswith(".py")]
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"bert_reborn"}
-    folders = [path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()]
-    any_folder = "|".join(folders)
-    own_import = re.compile(rf"^\s*(from|import) ({any_folder})\b", re.MULTILINE)
+    own_names = "|".join([*FOLDERS, *SCRIPTS])
+    own_import = re.compile(rf"^\s*(from|import) ({own_names})\b", re.MULTILINE)
     assert not [match for text in sources for match in own_import.findall(text)]
     expected = {f"bert_reborn/{path.relative_to(ROOT)}" for path in CONFIGS}
     expected |= {"bert_reborn/py.typed", "bert_reborn/run_squad.py"}
@@ -84,14 +109,40 @@ def test_every_command_is_an_entry_point(wheel):
     }
 
 
+def test_archive_has_no_part_of_the_tests(archive):
+    with tarfile.open(archive) as file:
+        names = file.getnames()
+    assert not [name for name in names if "/tests/" in name]
+    assert any(name.endswith("configs/bert_base.json") for name in names)
+
+
 @pytest.mark.slow
-def test_help_and_version(run):
+def test_editable_wheel_has_the_same_files(source, wheel, tmp_path):
+    code = (
+        f"from setuptools import build_meta as b; b.build_editable({str(tmp_path)!r})"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=source, check=True)
+    (path,) = tmp_path.iterdir()
+    with zipfile.ZipFile(path) as editable, zipfile.ZipFile(wheel) as usual:
+        assert {*editable.namelist()} == {*usual.namelist()}
+
+
+def test_commands_begin_without_tensorflow(run):
     shown = run("bert-classify", "--help")
     assert "python -m bert_reborn.run_classifier --pretrained" in shown.stdout
+    code = "import sys, bert_reborn as b; print(b.__version__, 'keras' in sys.modules)"
+    started = run("python", "-c", code)
+    assert started.stdout.split() == [bert_reborn.__version__, "False"]
+
+
+def test_modules_of_a_user_and_bert_tensorflow_are_apart(run):
     code = (
-        "import sys, bert_reborn as b; print(b.__version__, 'modeling' in sys.modules)"
+        "import bert, bert_reborn; print(bert_reborn.load.__module__, bert.is_theirs)"
     )
-    assert run("python", "-c", code).stdout.split() == ["0.2.0", "False"]
+    apart = run("python", "-c", code)
+    assert apart.stdout.split() == ["bert_reborn.cli.library", "True"], apart.stderr
+    beside = run("python", "-c", code.replace("bert, ", ""), library=ROOT)
+    assert beside.returncode == 1 and "cli.py of a user" in beside.stderr
 
 
 @pytest.mark.slow
