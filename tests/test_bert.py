@@ -11,8 +11,10 @@ import pytest
 import safetensors.numpy
 
 import bert_reborn as bert
+from cli import library
 from modeling import pretrainers
 from modeling.checkpoints import conversion, sentence_transformers
+from modeling.configs import config
 from modeling.features.text_vectors import Projection, TextVectors
 from terminal import native_log
 from tests import tiny
@@ -475,6 +477,13 @@ def test_tagger_is_saved_without_a_pooler_that_it_lacks(model_dir, tmp_path):
     made = bert.load(tmp_path / "hf", labels=["a", "b"])
     made.save(tmp_path / "classes", "hugging_face")
     assert bert.load(tmp_path / "classes").predict(TEXTS) == made.predict(TEXTS)
+
+
+def test_names_are_those_of_the_packages():
+    assert all(getattr(bert, name) is not None for name in dir(bert))
+    assert bert.BertConfig is config.BertConfig and bert.Loaded is library.Loaded
+    with pytest.raises(AttributeError, match="'bert_reborn' has no attribute 'np'"):
+        _ = bert.np
 
 
 QUIET = """
