@@ -77,7 +77,9 @@ def compute(loaded):
         outputs["predict"] = np.array(shares, np.float32)
         assert more or loaded.predict([]) == []
     if "seconds" in more:
-        places, scores = zip(*loaded.rerank(TEXTS[0], SECONDS), strict=True)
+        places, scores = zip(
+            *loaded.rerank(TEXTS[0], SECONDS, label="good"), strict=True
+        )
         outputs |= {"places": np.array(places), "scores": np.array(scores, np.float32)}
     if network == "bert" and "choices" not in more:
         outputs["embed"] = loaded.embed(TEXTS * 20)
