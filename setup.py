@@ -19,8 +19,7 @@ NAMES = "|".join([*FOLDERS, *SCRIPTS])
 # What a file of the checkout has, and what the wheel has in its place.
 REWRITTEN = {
     rf"^(\s*(?:from|import)) ((?:{NAMES})\b)": r"\1 bert_reborn.\2",
-    rf"\bpython -m ((?:{NAMES})\.)": r"python -m bert_reborn.\1",
-    rf"\bpython ({NAMES})\.py\b": r"python -m bert_reborn.\1",
+    rf"\bpython (?:-m )?({NAMES})\b(?:\.py\b)?": r"python -m bert_reborn.\1",
 }
 
 
