@@ -1,4 +1,4 @@
-"""bert.py on small models: what it opens, computes, writes and refuses."""
+"""bert_reborn.py on small models: what it opens, computes, writes and refuses."""
 
 import json
 import os
@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-import bert
+import bert_reborn as bert
+from cli import library
 from modeling import pretrainers
 from modeling.checkpoints import conversion, sentence_transformers
+from modeling.configs import config
 from modeling.features.text_vectors import Projection, TextVectors
 from terminal import native_log
 from tests import tiny
@@ -477,9 +479,16 @@ def test_tagger_is_saved_without_a_pooler_that_it_lacks(model_dir, tmp_path):
     assert bert.load(tmp_path / "classes").predict(TEXTS) == made.predict(TEXTS)
 
 
+def test_names_are_those_of_the_packages():
+    assert all(getattr(bert, name) is not None for name in dir(bert))
+    assert bert.BertConfig is config.BertConfig and bert.Loaded is library.Loaded
+    with pytest.raises(AttributeError, match="'bert_reborn' has no attribute 'np'"):
+        _ = bert.np
+
+
 QUIET = """
 import logging, sys
-import bert
+import bert_reborn as bert
 assert logging.getLogger("tensorflow").level == logging.WARNING
 loaded = bert.load(sys.argv[1])
 assert loaded.embed(["a b"]).shape == (1, 32)

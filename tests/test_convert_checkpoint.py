@@ -8,7 +8,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
-import bert
+import bert_reborn as bert
 from modeling import pretrainers
 from modeling.checkpoints import google, pretrained, sentence_transformers
 from modeling.configs import config as config_lib

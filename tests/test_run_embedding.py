@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 
-import bert
+import bert_reborn as bert
 from serving import search, search_encoders, search_index
 from tests import tiny
 

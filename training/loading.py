@@ -1,4 +1,4 @@
-"""Opens a directory as a model with its head; what bert.py returns is made of this."""
+"""Opens a directory as a model with its head, for bert_reborn.py and the scripts."""
 
 import contextlib
 import dataclasses

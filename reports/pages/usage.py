@@ -20,7 +20,7 @@ class Kind(NamedTuple):
 
 _FEATURES = "feature-extraction"  # of an ELMo, which transformers does not have
 _VECTORS = "sentence-similarity"
-_TEXT_TO_TEXT = "text2text-generation"  # which bert.py does not open
+_TEXT_TO_TEXT = "text2text-generation"  # which bert_reborn.py does not open
 # By the name that the hub has for it.
 KINDS = {
     "text-classification": Kind(

@@ -19,9 +19,9 @@ from absl import flags
 from cli import command_line, model_flags
 from tests import tiny
 
-SCRIPTS = sorted(path.name for path in tiny.ROOT.glob("*_*.py"))
+SCRIPTS = {path.name for path in tiny.ROOT.glob("*_*.py")} - {"bert_reborn.py"}
 MODULES = ["data_pipeline.tokenization", "serving.predictor", "serving.search"]
-PROGRAMS = [*SCRIPTS, *MODULES]
+PROGRAMS = [*sorted(SCRIPTS), *MODULES]
 WIDTH = 60
 HEAVY = ("keras", "tensorflow", "tensorflow_datasets", "tensorflow_text")
 

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-import bert
+import bert_reborn as bert
 from contract import errors
 from data_pipeline.text import wordpiece
 from serving import search, search_encoders, search_index

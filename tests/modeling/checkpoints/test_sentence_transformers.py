@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-import bert
+import bert_reborn as bert
 from modeling import pretrainers
 from modeling.checkpoints import conversion, google, pretrained, sentence_transformers
 from modeling.configs import config as config_lib
