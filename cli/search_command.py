@@ -26,11 +26,17 @@ def run(argv: Sequence[str]) -> None:
                 '"one" "another"'
             )
         model = search_encoders.Source(
-            FLAGS.pretrained, FLAGS.export_dir, FLAGS.pooling
+            FLAGS.pretrained, FLAGS.export_dir, FLAGS.pooling, FLAGS.max_seq_length
         )
         if FLAGS.input_file:
             build(model)
-        queries += [row.text for row in (corpora.read_texts(path) if path else ())]
+        if path:
+            of_file = [row.text for row in corpora.read_texts(path)]
+            if not of_file:
+                raise errors.InputError(
+                    f"--queries_file={path}: has no line; write a query on each"
+                )
+            queries += of_file
         if queries:
             answer(queries, model)
         if FLAGS.serve:

@@ -2,14 +2,65 @@
 
 import json
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from contract import errors, remote_files
 
 _COPY = "copy it again"
 # An escape of half a surrogate pair; of two that belong together, too.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class Field(NamedTuple):
+    """A value of an object; one that is absent is None."""
+
+    description: str  # "a text"
+    fits: Callable[[Any], bool]
+
+
+TEXT = Field("a text", lambda value: isinstance(value, str))
+BOOL = Field("true or false", lambda value: isinstance(value, bool))
+
+
+def whole_number(least: int, most: int) -> Field:
+    """An integer of a range; a bool is none."""
+    return Field(
+        f"a whole number from {least} to {most}",
+        lambda value: type(value) is int and least <= value <= most,
+    )
+
+
+def optional(field: Field) -> Field:
+    """A field that may be absent or null."""
+    return Field(
+        f"{field.description} or null",
+        lambda value: value is None or field.fits(value),
+    )
+
+
+def check(
+    path: str, value: Any, fields: Mapping[str, Any], *, remedy: str, place: str = ""
+) -> None:
+    """Raises InputError for the first field that is unknown or does not fit.
+
+    Args:
+        value: read from `path`, at `place`, such as "model.".
+        fields: {key: Field, or the fields of an object}.
+    """
+    if not isinstance(value, dict):
+        name = place.rstrip(".")
+        raise errors.InputError(f"{path}: {name}={value!r:.40} is no object; {remedy}")
+    for key in {**fields, **value}:
+        field, part = fields.get(key), value.get(key)
+        name = f"{place}{key}"
+        if isinstance(field, Mapping):
+            check(path, part, field, remedy=remedy, place=f"{name}.")
+        elif field is None or not field.fits(part):
+            problem = "is unknown" if field is None else f"is not {field.description}"
+            raise errors.InputError(
+                f"{path}: {name:.80}={part!r:.40} {problem}; {remedy}"
+            )
 
 
 def parse(
