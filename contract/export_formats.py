@@ -24,8 +24,16 @@ def of_run(output_dir: str) -> list[tuple[str, str]]:
     ]
 
 
-def check_quantization(export_format: str, quantization: str) -> None:
-    """Raises InputError where a format does not have these weights."""
+def check(export_format: str, quantization: str) -> None:
+    """Raises InputError where there is no such format, or it has no such weights."""
+    for name, value, values in (
+        ("export_format", export_format, FORMATS),
+        ("quantization", quantization, QUANTIZATIONS),
+    ):
+        if value not in values:
+            raise errors.InputError(
+                f"--{name}={value} is not one of {', '.join(values)}; choose one"
+            )
     if quantization != "none" and export_format == SAVED_MODEL:
         raise errors.InputError(
             f"--quantization={quantization} is for LiteRT and ONNX exports; add "

@@ -74,9 +74,9 @@ def writer(
     """The function with which `export.save` writes a format.
 
     Raises:
-        InputError: the format does not have such weights.
+        InputError: there is no such format, or it does not have such weights.
     """
-    export_formats.check_quantization(export_format, quantization)
+    export_formats.check(export_format, quantization)
     if export_format == export_formats.SAVED_MODEL:
         return export.write_saved_model
     return functools.partial(
