@@ -16,12 +16,10 @@ def folder(export_format: str) -> str:
 
 def of_run(output_dir: str) -> list[tuple[str, str]]:
     """The exports of a run: (folder below its directory, format) of each."""
-    folders = [(folder(name), name) for name in FORMATS]
-    return [
-        (name, export_format)
-        for name, export_format in folders
-        if remote_files.matching(os.path.join(output_dir, name), "[0-9]*")
-    ]
+    folders = {folder(name): name for name in FORMATS}
+    paths = remote_files.matching(output_dir, "export*/[0-9]*")
+    names = {os.path.basename(os.path.dirname(path)) for path in paths}
+    return [pair for pair in folders.items() if pair[0] in names]
 
 
 def check(export_format: str, quantization: str) -> None:

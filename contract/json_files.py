@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 from contract import errors, remote_files
 
@@ -12,55 +12,40 @@ _COPY = "copy it again"
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-class Field(NamedTuple):
-    """A value of an object; one that is absent is None."""
-
-    description: str  # "a text"
-    fits: Callable[[Any], bool]
-
-
-TEXT = Field("a text", lambda value: isinstance(value, str))
-BOOL = Field("true or false", lambda value: isinstance(value, bool))
-
-
-def whole_number(least: int, most: int) -> Field:
-    """An integer of a range; a bool is none."""
-    return Field(
-        f"a whole number from {least} to {most}",
-        lambda value: type(value) is int and least <= value <= most,
-    )
-
-
-def optional(field: Field) -> Field:
-    """A field that may be absent or null."""
-    return Field(
-        f"{field.description} or null",
-        lambda value: value is None or field.fits(value),
-    )
-
-
-def check(
-    path: str, value: Any, fields: Mapping[str, Any], *, remedy: str, place: str = ""
-) -> None:
-    """Raises InputError for the first field that is unknown or does not fit.
+def check(path: str, value: Any, form: Any, *, remedy: str, name: str = "") -> None:
+    """Raises InputError for the first part of a value that has another form.
 
     Args:
-        value: read from `path`, at `place`, such as "model.".
-        fields: {key: Field, or the fields of an object}.
+        value: read from `path`, where it is called `name`.
+        form: {key: form} of an object, a range of integers, a type, or a tuple of forms
+            and values, of which one fits. An absent key is None.
     """
-    if not isinstance(value, dict):
-        name = place.rstrip(".")
-        raise errors.InputError(f"{path}: {name}={value!r:.40} is no object; {remedy}")
-    for key in {**fields, **value}:
-        field, part = fields.get(key), value.get(key)
-        name = f"{place}{key}"
-        if isinstance(field, Mapping):
-            check(path, part, field, remedy=remedy, place=f"{name}.")
-        elif field is None or not field.fits(part):
-            problem = "is unknown" if field is None else f"is not {field.description}"
-            raise errors.InputError(
-                f"{path}: {name:.80}={part!r:.40} {problem}; {remedy}"
-            )
+    if isinstance(form, dict) and isinstance(value, dict):
+        for key in {**form, **value}:
+            part = f"{name}.{key:.40}".lstrip(".")
+            check(path, value.get(key), form.get(key), remedy=remedy, name=part)
+    elif not _fits(value, form):
+        wanted = _spell(form)
+        raise errors.InputError(
+            f"{path}: {name}={value!r:.40} is not {wanted}; {remedy}"
+        )
+
+
+def _fits(value, form):
+    if isinstance(form, tuple):
+        return any(_fits(value, each) for each in form)
+    if isinstance(form, range):
+        return type(value) is int and value in form
+    return type(value) is form or value == form
+
+
+def _spell(form):
+    if isinstance(form, tuple):
+        return " or ".join(map(_spell, form))
+    if isinstance(form, range):
+        return f"a whole number from {form[0]} to {form[-1]}"
+    names = {str: "a text", bool: "true or false", None: "absent"}
+    return "an object" if isinstance(form, dict) else names.get(form, f"{form}")
 
 
 def parse(

@@ -67,15 +67,13 @@ def _checksum(folder, name):
 def _compare_checksums(directory):
     """Raises InputError where a file changed; earlier exports have no checksums."""
     record = os.path.join(directory, CHECKSUMS)
-    if not tf.io.gfile.exists(record):
-        return
-    remedy = f"copy {directory} again, or export the model again"
-    for name, checksum in json_files.read_object(record, remedy=remedy).items():
+    remedy, checksums = f"copy {directory} again, or export the model again", {}
+    if tf.io.gfile.exists(record):
+        checksums = json_files.read_object(record, remedy=remedy)
+    for name, checksum in checksums.items():
         path = os.path.join(directory, name)
         if not tf.io.gfile.exists(path) or _checksum(directory, name) != checksum:
-            raise errors.InputError(
-                f"{path}: is missing or damaged, by {CHECKSUMS}; {remedy}"
-            )
+            raise errors.InputError(f"{path}: is missing or damaged; {remedy}")
 
 
 def _text_signatures(stages):
@@ -125,8 +123,7 @@ def check_installed(export_format: str, *packages: str) -> None:
 def open_network(directory: str) -> Any:
     """The network of an export: features int32 [B, S] -> {name: float32 array}.
 
-    Raises:
-        InputError: a file is damaged, or a package is missing.
+    Raises InputError where a file is damaged, or a package is missing.
     """
     export_format = format_of(directory)
     runtime = RUNTIMES[export_format]

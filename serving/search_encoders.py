@@ -39,32 +39,25 @@ class Source(NamedTuple):
         return self._replace(pretrained=first, export_dir=second)
 
 
-class Encoded(NamedTuple):
-    """Vectors float32 [N, W] of length 1, and how many of the N texts are cut."""
-
-    vectors: np.ndarray
-    num_cut: int = 0
-
-
 class Encoder(NamedTuple):
     """An open model.
 
     Attributes:
         identity: what decides about its vectors: digest, width, pooling and others.
         prompts: the texts to put before a "query" and before a "passage".
-        encode: N texts -> Encoded. A second argument is called after each batch with
-            the number of texts done.
+        encode: N texts -> vectors float32 [N, W] of length 1, and how many texts are
+            cut. A second argument is called after each batch with the texts done.
         tokenizer: None of an export.
     """
 
     identity: Mapping[str, Any]
     prompts: Mapping[str, str]
-    encode: Callable[..., Encoded]
+    encode: Callable[..., tuple[np.ndarray, int]]
     tokenizer: base.Tokenizer | None = None
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """The vectors [N, W] of texts."""
-        return self.encode(texts).vectors
+        return self.encode(texts)[0]
 
 
 def open_source(source: Source) -> Encoder:
@@ -111,11 +104,11 @@ def open_source(source: Source) -> Encoder:
     )
     predict = inference.predict_function(model, strategy, jit_compile=False)
 
-    def encode(texts, report=_ignore):
+    def encode(texts, report=lambda done: None):
         packed = pack(texts)
         options = {"name": "encoding: batch 1", "report": report}
         outputs = inference.predict_packed(predict, packed, _BATCH_TEXTS, **options)
-        return Encoded(_scaled(outputs["vectors"], similarity), packed.num_truncated)
+        return _scaled(outputs["vectors"], similarity), packed.num_truncated
 
     return Encoder(identity, prompts, encode, tokenizer)
 
@@ -131,7 +124,7 @@ def _open_export(export_dir):
             "give an export of run_embedding.py"
         )
 
-    def encode(texts, report=_ignore):
+    def encode(texts, report=lambda done: None):
         vectors = np.empty([len(texts), len(answer["vector"])], np.float32)
         order = np.argsort([len(text) for text in texts], kind="stable")
         for first in range(0, len(order), _BATCH_TEXTS):
@@ -139,7 +132,7 @@ def _open_export(export_dir):
             answers = model.predict([texts[row] for row in rows])
             vectors[rows] = [answer["vector"] for answer in answers]
             report(first + len(rows))
-        return Encoded(_scaled(vectors, similarity))
+        return _scaled(vectors, similarity), 0
 
     identity = {
         "digest": remote_files.digest_of_tree(model.export_dir),
@@ -148,10 +141,6 @@ def _open_export(export_dir):
         **_named(similarity),
     }
     return Encoder(identity, _NO_PROMPTS, encode)
-
-
-def _ignore(*_):
-    """Reports to nobody."""
 
 
 def _scaled(vectors, similarity):

@@ -39,33 +39,29 @@ _LARGEST = np.float32(127)  # of int8
 _SAME = ("texts", "vectors", "prompts", "quantization", "texts_per_shard")
 _SHARD_REMEDY = "remove {}, and run the build again, which writes this shard anew"
 _REMEDY = "remove the directory, and build the index again"
-_TEXT, _TEXT_OR_NULL = json_files.TEXT, json_files.optional(json_files.TEXT)
-_COUNT = json_files.whole_number(1, (1 << 32) - 1)
-_SIZE = json_files.whole_number(0, 1 << 62)
-_CHECKSUM = json_files.whole_number(0, (1 << 32) - 1)
-# What index.json and building.json hold.
+_COUNT = range(1, 1 << 32)
+_SIZE, _CHECKSUM = range(1 << 62), range(1 << 32)
+# The forms of index.json and building.json; see json_files.check.
 _PLAN = {
-    "format_version": json_files.whole_number(FORMAT_VERSION, FORMAT_VERSION),
-    "file": _TEXT,
+    "format_version": range(FORMAT_VERSION, FORMAT_VERSION + 1),
+    "file": str,
     "model": {
-        "pretrained": _TEXT_OR_NULL,
-        "export_dir": _TEXT_OR_NULL,
-        "pooling": _TEXT_OR_NULL,
-        "max_seq_length": json_files.optional(_COUNT),
+        "pretrained": (str, None),
+        "export_dir": (str, None),
+        "pooling": (str, None),
+        "max_seq_length": (_COUNT, None),
     },
-    "texts": {"num_texts": _COUNT, "digest": _TEXT},
+    "texts": {"num_texts": _COUNT, "digest": str},
     "vectors": {
-        "digest": _TEXT,
+        "digest": str,
         "width": _COUNT,
-        "pooling": _TEXT_OR_NULL,
-        "is_normalized": json_files.optional(json_files.BOOL),
-        "max_seq_length": json_files.optional(_COUNT),
-        "similarity": _TEXT_OR_NULL,
+        "pooling": (str, None),
+        "is_normalized": (bool, None),
+        "max_seq_length": (_COUNT, None),
+        "similarity": (str, None),
     },
-    "prompts": {"query": _TEXT, "passage": _TEXT},
-    "quantization": json_files.Field(
-        " or ".join(QUANTIZATIONS), lambda value: value in QUANTIZATIONS
-    ),
+    "prompts": {"query": str, "passage": str},
+    "quantization": QUANTIZATIONS,
     "texts_per_shard": _COUNT,
 }
 
@@ -114,11 +110,10 @@ def read_plan(index_dir: str, name: str = INDEX) -> dict[str, Any] | None:
             f"an index of this version, {FORMAT_VERSION}; {_REMEDY}"
         )
     json_files.check(path, plan, _PLAN, remedy=_REMEDY)
-    model = plan["model"]
-    if bool(model.get("pretrained")) == bool(model.get("export_dir")):
-        raise errors.InputError(
-            f"{path}: model has not one of pretrained and export_dir; {_REMEDY}"
-        )
+    pretrained, export_dir = map(plan["model"].get, ("pretrained", "export_dir"))
+    if bool(pretrained) == bool(export_dir):
+        reason = "model has not one of pretrained and export_dir"
+        raise errors.InputError(f"{path}: {reason}; {_REMEDY}")
     return plan
 
 
@@ -210,19 +205,18 @@ def build(
             number = done // texts_per_shard
             shard = [*itertools.islice(all_rows, texts_per_shard)]
             with contextlib.suppress(errors.InputError):
-                num_cut += _read_record(index_dir, number, plan)["num_cut"] or 0
+                num_cut += _read_record(index_dir, number, plan).get("num_cut") or 0
                 continue
             # Equal texts are encoded once, so that they have equal vectors.
             places = {text: i for i, text in enumerate({row.text: 0 for row in shard})}
             prompted, parts, cut = [before + text for text in places], [], 0
             for first in range(0, len(prompted), _CHUNK_TEXTS):
                 report(done + first, total)
-                encoded = encoder.encode(
-                    prompted[first : first + _CHUNK_TEXTS],
-                    functools.partial(report_batch, done + first),
-                )
-                parts.append(encoded.vectors)
-                cut += encoded.num_cut
+                advance = functools.partial(report_batch, done + first)
+                part = prompted[first : first + _CHUNK_TEXTS]
+                vectors, num = encoder.encode(part, advance)
+                parts.append(vectors)
+                cut += num
             vectors = np.concatenate(parts)[[places[row.text] for row in shard]]
             _write_shard(index_dir, number, shard, vectors, quantization, cut)
             num_cut += cut
@@ -301,23 +295,19 @@ def _read_record(index_dir, number, plan):
     path = _path(index_dir, number, _RECORD)
     arrays, remedy = _arrays(plan, number), _SHARD_REMEDY.format(os.path.basename(path))
     record = json_files.read_object(path, remedy=remedy)
-    checksums = dict.fromkeys(arrays, _CHECKSUM)
-    fields = {
+    form = {
         "num_bytes": dict.fromkeys([*arrays, TEXTS], _SIZE),
-        # Earlier versions wrote no checksum of texts, and did not count them.
-        "checksums": {**checksums, TEXTS: json_files.optional(_CHECKSUM)},
-        "num_cut": json_files.optional(_SIZE),
+        # Earlier versions wrote no checksum of texts, and did not count those cut.
+        "checksums": {**dict.fromkeys(arrays, _CHECKSUM), TEXTS: (_CHECKSUM, None)},
+        "num_cut": (_SIZE, None),
     }
-    json_files.check(path, record, fields, remedy=remedy)
-    for name, num_bytes in record["num_bytes"].items():
+    json_files.check(path, record, form, remedy=remedy)
+    for name, wanted in record["num_bytes"].items():
         file = _path(index_dir, number, name)
-        size = os.path.getsize(file) if os.path.isfile(file) else "none"
-        if size != num_bytes:
-            raise errors.InputError(
-                f"{file}: has {size} of the num_bytes={num_bytes} of "
-                f"{os.path.basename(path)}; {remedy}"
-            )
-    return {"num_cut": 0, **record}
+        size = os.path.getsize(file) if os.path.isfile(file) else "no file"
+        if size != wanted:
+            raise errors.InputError(f"{file}: num_bytes={wanted}, but {size}; {remedy}")
+    return record
 
 
 class Shards:
@@ -344,16 +334,11 @@ class Shards:
             for name in _arrays(plan, number):
                 self._map(number, name)
         if os.path.exists(_path(index_dir, count, _RECORD)):
-            raise errors.InputError(
-                f"{os.path.join(index_dir, INDEX)}: texts.num_texts={len(self)} is "
-                f"{count} shards, and there are more; {_REMEDY}"
-            )
+            reason = f"texts.num_texts={len(self)}, but there are more; {_REMEDY}"
+            raise errors.InputError(f"{os.path.join(index_dir, INDEX)}: {reason}")
         if not all(TEXTS in record["checksums"] for record in self._records):
-            logging.warning(
-                "%s: has no checksums of texts.jsonl, as of an earlier version; build "
-                "it again to notice changed texts",
-                index_dir,
-            )
+            reason = "an earlier version wrote no checksums of texts"
+            logging.warning("%s: %s; build it again", index_dir, reason)
 
     def __len__(self) -> int:
         return self.plan["texts"]["num_texts"]
