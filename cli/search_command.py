@@ -30,13 +30,10 @@ def run(argv: Sequence[str]) -> None:
         )
         if FLAGS.input_file:
             build(model)
-        if path:
-            of_file = [row.text for row in corpora.read_texts(path)]
-            if not of_file:
-                raise errors.InputError(
-                    f"--queries_file={path}: has no line; write a query on each"
-                )
-            queries += of_file
+        lines = [row.text for row in corpora.read_texts(path)] if path else []
+        if path and not lines:
+            raise errors.InputError(f"--queries_file={path}: write a query on a line")
+        queries += lines
         if queries:
             answer(queries, model)
         if FLAGS.serve:

@@ -95,15 +95,13 @@ def check() -> None:
             "--pretrained is missing; set it to the directory of a model, or set "
             "--export_dir to an export",
         ),
-        (
-            FLAGS.export_dir and FLAGS.pooling,
-            f"--pooling={FLAGS.pooling} is not for an export, which has one; leave it "
-            "out",
-        ),
-        (
-            FLAGS.export_dir and FLAGS.max_seq_length,
-            f"--max_seq_length={FLAGS.max_seq_length} is not for an export, which has "
-            "a length; leave it out",
+        *(
+            (
+                FLAGS.export_dir and FLAGS[name].value,
+                f"--{name}={FLAGS[name].value} is not for an export, which has one; "
+                "leave it out",
+            )
+            for name in ("pooling", "max_seq_length")
         ),
         *(
             (

@@ -135,12 +135,8 @@ def open_version(directory: str) -> servables.Version:
 
 def _damaged_file(directory):
     """The missing or damaged file of an export that cannot be loaded."""
-    if export_format := runtimes.format_of(directory):
-        try:
-            runtimes.open_network(directory)
-        except Exception:
-            return os.path.join(directory, runtimes.RUNTIMES[export_format].MODEL)
-        directory = os.path.join(directory, runtimes.TEXTS)
+    if runtimes.format_of(directory):  # which has checksums, but of earlier versions
+        return directory
     damaged = graph = os.path.join(directory, "saved_model.pb")
     prefix = os.path.join(directory, "variables", "variables")
     with contextlib.suppress(Exception):

@@ -25,7 +25,6 @@ from serving.protocol import servables
 RUNTIMES: Mapping[str, ModuleType] = {"litert": litert, "onnx": onnx_runtime}
 TEXTS = "texts"  # the SavedModel beside the network
 CHECKSUMS = "checksums.json"  # {file: CRC-32 of its bytes}
-_BLOCK_BYTES = 1 << 20  # read at once
 _KEPT = "kept_"  # parts of the state of `encode` for `finish`
 
 
@@ -57,11 +56,8 @@ def write(
 
 
 def _checksum(folder, name):
-    checksum = 0
     with tf.io.gfile.GFile(os.path.join(folder, name), "rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            checksum = zlib.crc32(block, checksum)
-    return checksum
+        return zlib.crc32(file.read())
 
 
 def _compare_checksums(directory):
@@ -121,10 +117,7 @@ def check_installed(export_format: str, *packages: str) -> None:
 
 
 def open_network(directory: str) -> Any:
-    """The network of an export: features int32 [B, S] -> {name: float32 array}.
-
-    Raises InputError where a file is damaged, or a package is missing.
-    """
+    """The network of an export: features int32 [B, S] -> {name: float32 array}."""
     export_format = format_of(directory)
     runtime = RUNTIMES[export_format]
     check_installed(export_format, runtime.PACKAGES[0])

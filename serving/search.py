@@ -64,12 +64,9 @@ class Index:
         if not (source.pretrained or source.export_dir):
             model = built.pretrained or built.export_dir
             progress.print_line(f"loading {model}, the model that {index_dir} names")
-            source = built._replace(pooling=source.pooling or built.pooling)
-        elif source.pretrained:
-            source = source._replace(
-                pooling=source.pooling or built.pooling,
-                max_seq_length=built.max_seq_length,
-            )
+            source = built._replace(pooling=source.pooling)
+        pooling, length = source.pooling or built.pooling, built.max_seq_length
+        source = source._replace(pooling=pooling, max_seq_length=length)
         encoder, vectors = search_encoders.open_source(source), shards.plan["vectors"]
         for key in {**encoder.identity, **vectors}:
             if (value := encoder.identity.get(key)) != vectors.get(key):

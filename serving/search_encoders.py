@@ -98,10 +98,8 @@ def open_source(source: Source) -> Encoder:
         **_named(similarity),
     }
     prompts = modules.usual_prompts() if modules else _NO_PROMPTS
-    pack, strategy = (
-        encoding.Encoder(tokenizer, length).pack,
-        tf.distribute.get_strategy(),
-    )
+    pack = encoding.Encoder(tokenizer, length).pack
+    strategy = tf.distribute.get_strategy()
     predict = inference.predict_function(model, strategy, jit_compile=False)
 
     def encode(texts, report=lambda done: None):

@@ -82,7 +82,7 @@ def test_classifier_answers_as_its_saved_model(classifier):
         predictor.Predictor(str(path.parent), "ids")
 
 
-def test_damaged_file_is_named(classifier, tmp_path):
+def test_damaged_export_of_an_earlier_version_is_one_line(classifier, tmp_path):
     for name in (
         runtimes.RUNTIMES[runtimes.format_of(classifier[1])].MODEL,
         "tokenizer",
@@ -91,9 +91,8 @@ def test_damaged_file_is_named(classifier, tmp_path):
         (version / runtimes.CHECKSUMS).unlink()  # earlier exports have none
         (damaged,) = version.glob(f"{name}*")
         damaged.write_bytes(damaged.read_bytes()[:99])
-        with pytest.raises(ValueError, match="again, or export the model ag") as caught:
+        with pytest.raises(ValueError, match=r"cannot be loaded \(.*again, or export"):
             predictor.Predictor(str(version))
-        assert str(caught.value).startswith(f"{damaged}: cannot be loaded (")
 
 
 def test_changed_bit_of_any_file_is_refused(classifier, tmp_path):

@@ -569,7 +569,7 @@ def test_queries_file_without_lines_is_refused(built, tmp_path):
     queries = f"--queries_file={tmp_path}/queries.txt"
     done = search_runs.run(f"--index_dir={built}", queries)
     assert (done.code, done.out) == (2, "")
-    assert "queries.txt: has no line; write a query on each\n" in done.err
+    assert "queries.txt: write a query on a line\n" in done.err
 
 
 def test_wrong_places_and_inputs_are_refused(model_dir, texts_file, tmp_path):
