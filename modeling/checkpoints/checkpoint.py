@@ -290,7 +290,9 @@ def assign(
     Raises:
         ValueError: shapes differ, or a weight is not finite; names the variable.
     """
-    assigned, missing, used = [], [], set()
+    assigned: list[str] = []
+    missing: list[str] = []
+    used = set()
     rows = names.named_variables(model)
     beside = _read_projections(model, file, path)
     for name, variable in progress.track(rows, len(rows), "loading weights: variable"):
