@@ -250,7 +250,7 @@ def open_reranker():
 
     def compute(*rows):
         size = FLAGS.predict_batch_size
-        options = {"name": "reranking: batch 1", "shows_progress": False}
+        options = {"name": "reranking: batch 1", "report": lambda done: None}
         shares = inference.class_shares(forward, encode, rows, size, **options)
         return shares[:, column]
 

@@ -155,7 +155,7 @@ def check_run() -> None:
 def check() -> None:
     """Raises ValueError if seeds, patience, a grid or an export make no sense."""
     export_format = FLAGS.export_format
-    export_formats.check_quantization(export_format, FLAGS.quantization)
+    export_formats.check(export_format, FLAGS.quantization)
     texts = ",".join(FLAGS.seeds)
     command_line.refuse(
         (

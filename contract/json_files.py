@@ -12,6 +12,42 @@ _COPY = "copy it again"
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
+def check(path: str, value: Any, form: Any, *, remedy: str, name: str = "") -> None:
+    """Raises InputError for the first part of a value that has another form.
+
+    Args:
+        value: read from `path`, where it is called `name`.
+        form: {key: form} of an object, a range of integers, a type, or a tuple of forms
+            and values, of which one fits. An absent key is None.
+    """
+    if isinstance(form, dict) and isinstance(value, dict):
+        for key in {**form, **value}:
+            part = f"{name}.{key:.40}".lstrip(".")
+            check(path, value.get(key), form.get(key), remedy=remedy, name=part)
+    elif not _fits(value, form):
+        wanted = _spell(form)
+        raise errors.InputError(
+            f"{path}: {name}={value!r:.40} is not {wanted}; {remedy}"
+        )
+
+
+def _fits(value, form):
+    if isinstance(form, tuple):
+        return any(_fits(value, each) for each in form)
+    if isinstance(form, range):
+        return type(value) is int and value in form
+    return type(value) is form or value == form
+
+
+def _spell(form):
+    if isinstance(form, tuple):
+        return " or ".join(map(_spell, form))
+    if isinstance(form, range):
+        return f"a whole number from {form[0]} to {form[-1]}"
+    names = {str: "a text", bool: "true or false", None: "absent"}
+    return "an object" if isinstance(form, dict) else names.get(form, f"{form}")
+
+
 def parse(
     text: str | bytes, from_pairs: Callable[[list[tuple[str, Any]]], Any] = dict
 ) -> Any:

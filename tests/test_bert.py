@@ -247,6 +247,12 @@ def test_prompts_that_are_not_there_are_refused(text_encoder, loaded):
             '^quantization="dynamic_int8" is for LiteRT and ONNX exports; add export_f',
         ),
         (
+            lambda m: bert.load(m, labels=[*"ab"]).export(
+                m / "e", export_format="lite"
+            ),
+            '^export_format="lite" is not one of saved_model, litert, onnx; choose one',
+        ),
+        (
             lambda m: bert.load(m, max_seq_length=129),
             "only trained up to sequence length 128",
         ),

@@ -290,7 +290,9 @@ def assign(
     Raises:
         ValueError: shapes differ, or a weight is not finite; names the variable.
     """
-    assigned, missing, used = [], [], set()
+    assigned: list[str] = []
+    missing: list[str] = []
+    used = set()
     rows = names.named_variables(model)
     beside = _read_projections(model, file, path)
     for name, variable in progress.track(rows, len(rows), "loading weights: variable"):
@@ -321,7 +323,7 @@ def assign(
                 " or infinite in float32; copy it again, or take an earlier checkpoint"
             )
         variable.assign(value)
-        assigned.append(name.google)
+        (missing if name.google in file.drawn else assigned).append(name.google)
     unused = sorted(file.shapes.keys() - used - file.states.keys())
     depth = model.config.num_blocks
     if any((names.layer_number(key) or 0) >= depth for key in unused):

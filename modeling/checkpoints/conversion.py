@@ -337,7 +337,8 @@ def write(directory, model, target, *, left_out=(), **kept):
     """Writes the weights of a model in one format, and config.json for Hugging Face.
 
     `target` is one of `FORMATS`, or the name of a .weights.h5 file; `left_out`, labels
-    and problem type are as in hugging_face.save. Keras' files hold all variables.
+    and problem type are as in hugging_face.save. Keras' files hold all variables, and
+    these names.
 
     Raises:
         OSError: the files cannot be written.
@@ -358,7 +359,7 @@ def write(directory, model, target, *, left_out=(), **kept):
             left_out = *left_out, *apart
             hugging_face.save(directory, model, file=file, left_out=left_out, **kept)
         else:
-            keras_files.save(model, path)
+            keras_files.save(model, path, left_out)
     except (OSError, safetensors.SafetensorError, *tensorflow_later.op_errors()) as e:
         reason = atomic_files.reason(e)
         raise OSError(

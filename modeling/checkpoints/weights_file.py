@@ -5,7 +5,7 @@ import functools
 import os
 import re
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import h5py
@@ -26,6 +26,7 @@ class WeightsFile:
         shapes: {key: shape as stored}.
         states: {key: kind} of moments, buffers and copies, which are no weights of a
             model; a kind is such as adam_m or position_ids.
+        drawn: Google names of variables whose values were drawn at random.
         prefixes: such as module., which the names in the file have and keys have not.
     """
 
@@ -33,6 +34,7 @@ class WeightsFile:
     source: str
     shapes: Mapping[str, tuple[int, ...]]
     states: Mapping[str, str] = types.MappingProxyType({})
+    drawn: Sequence[str] = ()
     global_step: int | None = None
     prefixes: tuple[str, ...] = ()
 
