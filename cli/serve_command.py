@@ -37,6 +37,7 @@ def read_flags() -> Options:
         {name.lower() for name in (FLAGS.host, *FLAGS.allowed_hosts)},
         {*FLAGS.cors_origins},
         os.environ.get(serve_flags.KEY_VARIABLE, ""),
+        os.environ.get(serve_flags.METRICS_VARIABLE, ""),
     )
     return Options(
         FLAGS.host, FLAGS.port, limits.Limits(**values), access, FLAGS.access_log

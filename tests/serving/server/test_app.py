@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from serving.protocol import servables
-from serving.server import app, limits, service
+from serving.server import app, limits, process, service
 from tests.serving.protocol import test_rest
 from tests.serving.server import running
 
@@ -54,14 +54,16 @@ def test_wrong_requests_have_their_status(server):
 
 HEAD = b"POST /v1/models/echo:predict HTTP/1.1\r\nHost: localhost\r\n"
 BODY = b'{"instances": ["a"]}'
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 
 
 @pytest.mark.parametrize(
     ("text", "status", "message"),
     [
         (HEAD + b"\r\n", 411, "Content-Length"),
-        (HEAD + b"Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n", 411, ""),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411, ""),
+        (HEAD + b"Content-Length: 9\r\n" + CHUNKED, 411, ""),
+        (HEAD + CHUNKED, 411, ""),
+        (HEAD + b"Expect: 100-continue\r\n" + CHUNKED[:-5], 411, ""),
         (HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\nabc", 400, "not HTTP"),
         (HEAD + b"Content-Length: 1" + b"0" * 25 + b"\r\n\r\n", 400, "not HTTP"),
         (HEAD + b"Content-Length: 1" + b"0" * 15 + b"\r\n\r\n", 413, "8388608"),
@@ -134,7 +136,7 @@ def test_each_limit_has_its_status(limited):
     )
     text = HEAD + b"Content-Length: 5\r\n\r\nab"
     printed = limited.speak(text)
-    assert " 408 " in printed.split("\r\n")[0] and "5 bytes did not arrive" in printed
+    assert " 408 " in printed.split("\r\n")[0] and "no body arrived in 0.3 s" in printed
     for text in (b"POST", b"", HEAD):
         assert "no request arrived in 0.3 s" in limited.speak(text)
 
@@ -203,18 +205,45 @@ def test_answer_that_takes_too_long_is_504_and_dropped_work_is_not_done(slow):
         for text in ("a", "b"):
             status, actual = server.predict(text)
             assert status == 504 and "no answer within 0.3 s" in actual["error"]
-        with pytest.raises(TimeoutError):
-            speak_and_leave(server)
         running.until(lambda: not len(server.service.batcher))
         slow.may_end.set()
         assert server.predict("d")[0] == 200
         assert slow.texts == [b"a", b"d"]
 
 
-def speak_and_leave(server):
-    with socket.create_connection(server.place, 0.05) as connection:
-        connection.sendall(HEAD + b"Content-Length: 20\r\n\r\n" + BODY)
-        connection.recv(1)
+ASKED = HEAD + b"Content-Length: 20\r\n\r\n" + BODY
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_client_that_ends_sending_is_answered_and_a_late_one_has_left(
+    slow, is_late, monkeypatch
+):
+    monkeypatch.setattr(process, "_HALF_CLOSED_SECONDS", 0.0 if is_late else 60.0)
+    with (
+        running.running(running.echo(slow)) as server,
+        socket.create_connection(server.place, running.WAIT_SECONDS) as one,
+        socket.create_connection(server.place, running.WAIT_SECONDS) as two,
+    ):
+        one.sendall(ASKED)
+        assert slow.began.wait(running.WAIT_SECONDS)
+        two.sendall(ASKED + ASKED)
+        running.until(lambda: len(server.service.batcher) == 1)
+        two.shutdown(socket.SHUT_WR)
+        if is_late:
+            running.until(lambda: len(server.service.batcher) == 0)
+        slow.may_end.set()
+        answer = b"".join(iter(lambda: two.recv(2**16), b""))
+        assert answer.count(b'"upper": "A"') == (0 if is_late else 2)
+        answer = b""
+        while b'"upper": "A"' not in answer:
+            answer += one.recv(2**16)
+
+
+@pytest.mark.parametrize("version", ["1.2", "2.0", "0.9"])
+def test_other_versions_of_http_are_505(server, version):
+    head = f"GET /health/live HTTP/{version}\r\nHost: a\r\nConnection: close\r\n\r\n"
+    answer = server.speak(head.encode())
+    assert " 505 " in answer.split("\r\n")[0] and f"HTTP/{version} is not" in answer
 
 
 def test_loading_and_draining_refuse_work_and_say_so(slow):
