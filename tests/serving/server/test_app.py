@@ -1,8 +1,12 @@
 """Tests of serving/server/app.py and service.py over connections on loopback."""
 
 import concurrent.futures
+import contextlib
+import http.client
 import json
+import os
 import socket
+import sys
 import threading
 
 import numpy as np
@@ -295,6 +299,58 @@ def test_requests_of_other_sites_are_refused(server):
     assert server.request("/health/live", Host="evil.example")[0] == 200
 
 
+LARGE = b" " * 5_000_000
+KEYED = {"Authorization": "Bearer secret"}
+
+
+@pytest.mark.parametrize(
+    ("status", "path", "headers"),
+    [
+        (401, running.PREDICT, {}),
+        (403, running.PREDICT, {**KEYED, "Host": "evil.example"}),
+        (403, running.PREDICT, {**KEYED, "Origin": "http://evil.example"}),
+        (415, running.PREDICT, {**KEYED, "Content_Type": "text/plain"}),
+        (415, running.PREDICT, {**KEYED, **GZIP}),
+        (413, running.PREDICT, KEYED),
+        (413, "/v1/embeddings", KEYED),
+        (503, running.PREDICT, KEYED),
+    ],
+)
+def test_refusal_reaches_a_client_that_sends_5_mb_and_closes(status, path, headers):
+    """As urllib does, which reads nothing before it has sent its body."""
+    may_load = threading.Event()
+    bounds = limits.Limits(max_body_bytes=2**20)
+    access = app.Access(key="secret")
+    load = may_load.wait if status == 503 else None
+    with running.running(limits=bounds, access=access, load=load) as server:
+        try:
+            for _ in range(3):
+                actual, head, answer = server.request(path, LARGE, **headers)
+                assert (actual, [*answer]) == (status, ["error"])
+                assert head["Connection"] == "close"
+        finally:
+            may_load.set()
+
+
+def test_metrics_have_a_key_of_their_own():
+    def statuses(server, key):
+        sent = {"Authorization": key} if key else {}
+        return [
+            server.request(path, **sent)[0] for path in ("/metrics", "/v1/models/echo")
+        ]
+
+    for access, own, metrics, none in (
+        (app.Access(key="api", metrics_key="numbers"), 200, 401, 401),
+        (app.Access(metrics_key="numbers"), 401, 200, 200),
+    ):
+        with running.running(access=access) as server:
+            assert statuses(server, "Bearer api") == [own, 200]
+            assert statuses(server, "Bearer numbers") == [200, metrics]
+            assert statuses(server, "") == [401, none]
+            assert statuses(server, "bearer  numbers") == [200, metrics]
+            assert statuses(server, "Basic numbers")[0] == 401
+
+
 def test_access_is_opened_by_name():
     access = app.Access({"bert"}, {"https://ours.example"}, "secret")
     key = {"Authorization": "Bearer secret"}
@@ -336,6 +392,30 @@ def test_every_request_is_counted_and_logged(capfd):
     assert (first["request"], first["status"]) == (f"POST {running.PREDICT}", 200)
     assert (first["id"], first["rows"], first["batch"]) == ("mine-1", 2, 2)
     assert logged[2]["request"] == "GET /v1/a\nb" and len(logged) == 3
+
+
+@pytest.mark.parametrize("kind", ["pipe", "disk", "none"])
+def test_log_that_cannot_be_written_ends_nothing(kind, monkeypatch):
+    """A client keeps one connection for all requests."""
+    with contextlib.ExitStack() as stack:
+        stream = None
+        if kind == "disk":
+            stream = stack.enter_context(open("/dev/full", "w"))
+        if kind == "pipe":
+            reader, writer = os.pipe()
+            os.close(reader)
+            stream = stack.enter_context(open(writer, "w"))
+        server = stack.enter_context(running.running(log="lines"))
+        monkeypatch.setattr(sys, "stderr", stream)
+        connection = http.client.HTTPConnection(*server.place, running.WAIT_SECONDS)
+        connection.connect()
+        mine = connection.sock.getsockname()
+        for _ in range(5):
+            connection.request("GET", "/v1/models/echo")
+            answer = connection.getresponse()
+            assert answer.status == 200 and json.load(answer)
+            assert connection.sock.getsockname() == mine
+        connection.close()
 
 
 def test_lines_of_the_log_cannot_be_forged(capfd):
