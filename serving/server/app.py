@@ -59,6 +59,9 @@ class App:
     Args:
         answers: {path: Answer} of POSTs, besides those of TensorFlow Serving's API.
         log: "lines", "json" or "none".
+
+    Attributes:
+        paths: those of its answers besides TensorFlow Serving's API.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class App:
                 server.metrics.text(), media_type=metrics.CONTENT_TYPE
             ),
         }
+        self.paths = (*self._gets, *answers)
         self._call: Any = self._observe
         if access.origins:
             self._call = cors.CORSMiddleware(
@@ -187,7 +191,7 @@ class App:
     def _kind(self, request):
         """The path of a request as a label, one of a few."""
         path = request.scope["path"]
-        if path in self._gets or path in self._posts:
+        if path in self.paths:
             return path
         return "predict" if _PREDICT.fullmatch(path) else "other"
 
