@@ -220,7 +220,8 @@ def _announce_tensorflow(settings: dict[str, str]) -> None:
     if FLAGS.verbosity < 1:
         native_log.begin()
         logging.get_absl_handler().python_handler.setStream(sys.stderr)
-    print("loading TensorFlow ...", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody reads it
+        print("loading TensorFlow ...", file=sys.stderr, flush=True)
 
 
 def run(main: Callable[[list[str]], object], *, unwinds: bool = False) -> None:

@@ -80,11 +80,15 @@ def serve(model: search_encoders.Source) -> None:
     def open_index() -> Callable[..., list[dict[str, Any]]]:
         index = search.Index.open(FLAGS.index_dir, model)
 
-        def find(queries: Sequence[str], top_k: int) -> list[dict[str, Any]]:
-            rows = index.neighbours(queries, top_k, approximate=FLAGS.approximate)
+        def find(
+            queries: Sequence[str], top_k: int, is_wanted: Callable[[], bool]
+        ) -> list[dict[str, Any]]:
+            rows = index.neighbours(
+                queries, top_k, approximate=FLAGS.approximate, is_wanted=is_wanted
+            )
             return [*map(_as_json, queries, rows)]
 
-        find(["a"], 1)  # the first query takes seconds
+        find(["a"], 1, lambda: True)  # the first query takes seconds
         return find
 
     command = serve_flags.import_command()

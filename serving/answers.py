@@ -1,7 +1,4 @@
-"""Makes a dict for each example of a model's outputs, and lines for a terminal.
-
-Plain Python: the client of a server needs no TensorFlow.
-"""
+"""Makes a dict for each example of a model's outputs, and lines for a terminal."""
 
 import collections
 import json

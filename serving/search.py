@@ -14,7 +14,7 @@ if __name__ == "__main__":  # before the imports that take seconds
     command_line.run(search_command.run, unwinds=True)
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from serving import search_encoders, search_graph, search_index
 from terminal import progress
 
 _QUERIES = 256  # at a time
+_CANDIDATES = 1 << 15  # vectors in memory at a time
 _BUILT = search_encoders.Source()  # that of the build
 # Candidates for k neighbours, by products of int8 or of a graph; of float32 alone they
 # only make up for products that BLAS rounds in several ways.
@@ -89,7 +90,12 @@ class Index:
         return [[(n.text_id, n.text, n.cosine) for n in row] for row in rows]
 
     def neighbours(
-        self, texts: str | Sequence[str], top_k: int = 5, *, approximate: bool = False
+        self,
+        texts: str | Sequence[str],
+        top_k: int = 5,
+        *,
+        approximate: bool = False,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> list[list[Neighbour]]:
         """For each query the nearest texts, the nearest first.
 
@@ -97,6 +103,8 @@ class Index:
             texts: queries; a string is one.
             top_k: neighbours of a query, or all texts where there are fewer.
             approximate: whether to look at the graph instead of all vectors.
+            is_wanted: called before each batch of queries; the list ends where it is
+                false.
 
         Raises:
             InputError: a query has no token, `top_k` is below 1, or a file of the index
@@ -114,8 +122,13 @@ class Index:
         rows, count = [], min(_FACTOR * top_k + _MORE, len(self))
         prompted = [self._shards.plan["prompts"]["query"] + text for text in texts]
         for first in range(0, len(texts), _QUERIES):
+            if not is_wanted():
+                break
             vectors = self._encoder.embed(prompted[first : first + _QUERIES])
-            rows += self._ranked(vectors, find(vectors, count), top_k)
+            candidates, step = find(vectors, count), max(1, _CANDIDATES // count)
+            for begin in range(0, len(vectors), step):
+                part = slice(begin, begin + step)
+                rows += self._ranked(vectors[part], candidates[part], top_k)
         return rows
 
     def _exact(self, vectors, count):

@@ -354,6 +354,31 @@ def refuse(text, function, *arguments, **options):
     assert text in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_search_ends_between_batches_of_queries(built, monkeypatch):
+    monkeypatch.setattr(search, "_QUERIES", 2)
+    index, answers = search.Index.open(str(built)), iter([True, True, False])
+    rows = index.neighbours(TEXTS[:6], 3, is_wanted=lambda: next(answers))
+    assert rows == index.neighbours(TEXTS[:6], 3)[:4]
+
+
+def test_vectors_in_memory_change_no_bit(built, monkeypatch):
+    index = search.Index.open(str(built))
+    expected, sizes = index.neighbours(TEXTS, 3), []
+    for size in (1, 50, 10**9):
+        monkeypatch.setattr(search, "_CANDIDATES", size)
+        assert index.neighbours(TEXTS, 3) == expected
+    gather = search_index.Shards.gather
+
+    def counted(shards, rows):
+        sizes.append(len(rows))
+        return gather(shards, rows)
+
+    monkeypatch.setattr(search_index.Shards, "gather", counted)
+    monkeypatch.setattr(search, "_CANDIDATES", 1)
+    index.neighbours(TEXTS, 3)
+    assert len(sizes) == len(TEXTS)  # a query at a time
+
+
 def test_wrong_queries_are_refused(built):
     index = search.Index.open(str(built))
     refuse("query 2: ' \\u200b' has no token; ", index.query, ["a", " \u200b"])
