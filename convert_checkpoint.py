@@ -68,7 +68,6 @@ def read_tokenizer(files, config):
         tokenizer = opening.open_vocabulary(
             files.vocab_file,
             files.do_lower_case,
-            FLAGS.gpt_tokenizer,
             files.split_words,
             checks=FLAGS.check_tokenizer,
         )

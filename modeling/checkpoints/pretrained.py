@@ -26,7 +26,6 @@ CONFIG_FILES = (
     file_names.HUGGING_FACE_CONFIG,
     file_names.ALBERT_CONFIG,
     file_names.HPARAMS,
-    file_names.PARAMETER_SHAPES,
     file_names.ELMO_OPTIONS,
 )
 # ELMo's releases put sizes and dates into their names.
@@ -44,9 +43,8 @@ class ModelFiles(NamedTuple):
     do_lower_case: bool | None = None  # None where the directory leaves it open
     # Whether init_checkpoint may lack layers; None where nothing is trained.
     allows_missing: bool | None = None
-    # How GPT's and ELMo's words are found; None: as the directory has it.
-    gpt_tokenizer: str | None = None
-    split_words: str | None = None  # and those of word pieces
+    # How words of ELMo and of word pieces are found; None: as the directory has it.
+    split_words: str | None = None
     check_tokenizer: bool = True  # as `checks` of opening.open_vocabulary
     check_case: bool = True  # whether to compare do_lower_case with the vocabulary
 

@@ -35,8 +35,6 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
     """
     with config_lib.named(path), open_file(path, "rb") as file:
         raw = json_files.parse(file.read())
-        if isinstance(raw, list) and raw and isinstance(raw[0], list):
-            return gpt_config.GptConfig.from_shapes(raw)
         if not isinstance(raw, dict):
             raise errors.InputError("the file holds no JSON object; copy it again")
         if "registered_name" in raw:

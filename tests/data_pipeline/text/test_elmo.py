@@ -134,7 +134,6 @@ def files(directory, options=None, vocab=None, **settings):
         vocab_file="" if vocab is None else str(directory / "words.txt"),
         init_checkpoint="",
         do_lower_case=True,
-        gpt_tokenizer=None,
         **{"split_words": None, **settings},
     )
 
