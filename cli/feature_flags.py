@@ -66,8 +66,8 @@ def _define_cache() -> None:
         "auto",
         ["auto", "memory", "none"],
         "Cache of the outputs of a frozen network for all rows, so that it runs once "
-        "per row. auto: if they fit into memory. memory: always, or the run is "
-        "refused. none: the network runs in each step.",
+        "per row. auto: up to 4 GB. memory: always. none: the network runs in each "
+        "step.",
     )
 
 

@@ -122,15 +122,20 @@ class FeatureSource:
         """Whether the head needs the vector of the text alone."""
         return self.model.pools_tokens and not self.bilstm
 
+    @property
+    def states_shape(self):
+        """K and W of `layer_states`."""
+        separate, joined = self.merge == "separate", self.merge == "concat"
+        width = self.model.config.hidden_size * (len(self.states) if joined else 1)
+        return len(self.states) if separate else 1, width
+
     def width_before(self, part):
         """The width of what a part beside the network reads."""
-        width = self.model.config.hidden_size
         if not isinstance(part, BiLstm | heads.ClassifierHead | heads.SpanHead):
-            return width
+            return self.model.config.hidden_size
         if self.bilstm and part is not self.bilstm:
             return 2 * self.bilstm.units * (4 if self.reading.joins_pairs else 1)
-        if self.merge == "concat":
-            width *= len(self.states)
+        _, width = self.states_shape
         return width + (part is self.bilstm and self.adds_segments)
 
     def layer_states(self, features):
