@@ -28,22 +28,17 @@ def tiny_gpt2(shared_file):
 
 
 @pytest.fixture(scope="module")
-def gpt_files(shared_file, tmp_path_factory):
-    """{name: vocab.json} of recorded vocabularies, which have the release's names."""
-    paths = {}
-    for name in ("data/others/gpt_vocab", "golden/gpt/tiny_model"):
-        source = shared_file(f"{name}/encoder_bpe_40000.json").parent
-        folder = tmp_path_factory.mktemp("gpt")
-        shutil.copyfile(source / "vocab_40000.bpe", folder / "merges.txt")
-        path = folder / "vocab.json"
-        shutil.copyfile(source / "encoder_bpe_40000.json", path)
-        paths[source.name] = str(path)
-    return paths
+def gpt(shared_file, tmp_path_factory):
+    source = shared_file("data/others/gpt_vocab/encoder_bpe_40000.json")
+    folder = tmp_path_factory.mktemp("gpt")
+    shutil.copyfile(source, folder / "vocab.json")
+    shutil.copyfile(source.parent / "vocab_40000.bpe", folder / "merges.txt")
+    return OPEN(str(folder / "vocab.json"))
 
 
 @pytest.fixture(scope="module")
-def gpt_file(gpt_files):
-    return gpt_files["gpt_vocab"]
+def tiny_gpt(shared_file):
+    return OPEN(str(shared_file("golden/gpt/tiny_model/vocab.json")))
 
 
 def in_graph(tokenizer, texts):
@@ -77,10 +72,10 @@ def test_gpt2_gives_the_ids_of_the_original(shared_file, gpt2):
     assert gpt2.tokenize(["日本語" * 99]).to_list() == in_graph(gpt2, ["日本語" * 99])
 
 
-def test_gpt_gives_the_ids_of_transformers(shared_file, gpt_file):
+def test_gpt_gives_the_ids_of_transformers(shared_file, gpt):
     rows = recorded(shared_file, "gpt/bpe.json")["rows"]
-    assert ids_of(OPEN(gpt_file), rows, "ids_hugging_face") == []
-    assert len(ids_of(OPEN(gpt_file), rows)) == 62  # those of the original differ
+    assert ids_of(gpt, rows, "ids_hugging_face") == []
+    assert len(ids_of(gpt, rows)) == 62  # those of the original differ
 
 
 def test_end_of_text_may_be_the_first_id(shared_file):
@@ -255,8 +250,8 @@ def test_gpt2_decodes_as_the_original(shared_file, gpt2):
     assert any("\ufffd" in row["text"] for row in rows)
 
 
-def test_words_are_decoded(gpt_files):
-    tokenizer = OPEN(gpt_files["tiny_model"]).with_special_tokens()
+def test_words_are_decoded(tiny_gpt):
+    tokenizer = tiny_gpt.with_special_tokens()
     ids = tokenizer.tokenize("The thing, in the bath.").numpy().tolist()
     ends = [tokenizer.start_id, *ids, tokenizer.end_id]
     assert tokenizer.decode(ends) == "_start_ the thing , in the bath . _classify_"
@@ -271,10 +266,8 @@ def test_words_are_decoded(gpt_files):
 
 
 @pytest.mark.parametrize("kind", ["gpt", "gpt2"])
-def test_special_tokens_are_appended_once_and_not_found_in_text(
-    tiny_gpt2, gpt_files, kind
-):
-    plain = tiny_gpt2 if kind == "gpt2" else OPEN(gpt_files["tiny_model"])
+def test_special_tokens_are_appended_once_and_not_found_in_text(request, kind):
+    plain = request.getfixturevalue(f"tiny_{kind}")
     assert (plain.start_id, plain.delimiter_ids, plain.end_id) == (None, (), None)
     longer = plain.with_special_tokens()
     size = plain.vocab_size
@@ -287,13 +280,12 @@ def test_special_tokens_are_appended_once_and_not_found_in_text(
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt", "gpt2"])
-def test_files_give_the_same_tokenizer(tiny_gpt2, gpt_files, tmp_path, kind):
+def test_files_give_the_same_tokenizer(request, tmp_path, kind):
     if kind == "bert":
         vocab = ["[UNK]", "[CLS]", "[SEP]", "The", "##re", "the"]
         written = wordpiece.BertTokenizer(vocab, False)
     else:
-        plain = tiny_gpt2 if kind == "gpt2" else OPEN(gpt_files["tiny_model"])
-        written = plain.with_special_tokens()
+        written = request.getfixturevalue(f"tiny_{kind}").with_special_tokens()
     for name, text in written.files().items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     name = "vocab.txt" if kind == "bert" else "vocab.json"
@@ -337,9 +329,8 @@ def test_words_of_gpt2_are_cut_as_inside_a_text(gpt2):
     assert ["".join(part for part, _ in row) for row in parts_of(gpt2, words)] == words
 
 
-def test_parts_of_gpt_end_where_its_words_end(gpt_file):
-    tokenizer = OPEN(gpt_file)
-    (row,) = parts_of(tokenizer, ["Zqxville,"])
+def test_parts_of_gpt_end_where_its_words_end(gpt):
+    (row,) = parts_of(gpt, ["Zqxville,"])
     assert [part for part, _ in row] == ["zqxville", ","]
     assert all(tokens[-1].endswith("</w>") for _, tokens in row)
     assert len(row[0][1]) > 1
