@@ -61,6 +61,9 @@ class ElmoNetwork(keras_configs.NetworkLayer):
     `seed` and `positions` as in `bert.Network`. With `states`, an `lstm.States` of
     [L, 2, B, D] and [L, 2, B, P], each sequence begins with those of its row, and the
     dict has the "states" that follow. `zero_states` gives the first ones.
+
+    Differs from bilm-tf: without `states` each sequence begins with states of zero;
+    there they go on from one sequence to the next.
     """
 
     text_place = "mean"  # as in `kernels.pool_tokens`

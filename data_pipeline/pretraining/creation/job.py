@@ -178,6 +178,7 @@ def begin(job: Job) -> list[int]:
         **dataclasses.asdict(job),
         "input_sizes": file_patterns.sizes(job.input_files),
         "work_format": _FORMAT,
+        "gpt_tokenizer": None,  # of earlier versions, whose jobs go on
     }
     record = json.loads(json.dumps(record))
     path = job.path(_JOB)
