@@ -67,7 +67,7 @@ def test_options_are_read_and_written(read):
     assert raw["char_cnn"]["n_characters"] == 262
     assert "proj_clip" not in raw["lstm"] and "n_tokens_vocab" not in raw
     assert read(raw) == config
-    assert config.unknown_keys() == ["of_another_program.a"]
+    assert config.misspelled_keys() == []
     assert not read({"lstm": OPTIONS["lstm"], "n_tokens_vocab": 9}).reads_characters
 
 
