@@ -6,7 +6,6 @@ finetune-transformer-lm (Radford et al., 2018) and gpt-2 (Radford et al., 2019).
 import keras
 from keras import ops
 
-from contract import errors
 from modeling import bert, kernels
 from modeling.configs import keras_configs
 
@@ -41,17 +40,6 @@ class GptDense(keras_configs.Configured, keras.layers.Layer):
         if columns is not None:
             kernel, bias = kernel[:, columns], bias[columns]
         return bert.affine(inputs, kernel, bias)
-
-    def enable_lora(self, *_, **__):
-        """Refuses what Keras' layers of the same kind have.
-
-        Raises:
-            ValueError: always.
-        """
-        raise errors.InputError(
-            f"{self.name}: GPT's kernels [1, D, units] take no LoRA; train them, or "
-            "freeze some of the layers (layer.trainable = False)"
-        )
 
 
 class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):

@@ -226,35 +226,6 @@ class Detokenizer:
         return min((place for place in places if place >= 0), default=len(text))
 
 
-class StreamPrinter:
-    """Prints one text while it grows; `write` takes each addition."""
-
-    def __init__(
-        self,
-        detokenizer: Detokenizer,
-        prompt_ids: Sequence[int],
-        write: Callable[[str], Any],
-    ):
-        self._detokenizer = detokenizer
-        self._prompt_ids = prompt_ids
-        self._write = write
-        self._shown = 0
-
-    def show(self, ids: Sequence[int]) -> None:
-        """Prints the part of the text that further ids do not change."""
-        self._add(self._detokenizer.stable_prefix(self._prompt_ids, ids))
-
-    def finish(self, ids: Sequence[int]) -> None:
-        """Prints the end of the text, and ends the line."""
-        self._add(self._detokenizer.after(self._prompt_ids, ids))
-        self._write("\n")
-
-    def _add(self, text):
-        if len(text) > self._shown:
-            self._write(text[self._shown :])
-            self._shown = len(text)
-
-
 def lines(texts: Iterable[Continuation], *, as_json: bool) -> Iterator[str]:
     """The lines of texts: JSON objects, or under a rule each as in GPT-2's release."""
     for number, text in enumerate(texts, start=1):

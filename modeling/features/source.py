@@ -4,8 +4,6 @@ ELMo's use of a language model (Peters et al., 2018), and BERT as a fixed source
 features (BERT section 5.3), for any network.
 """
 
-import dataclasses
-
 import keras
 from keras import ops
 
@@ -148,15 +146,6 @@ class FeatureSource:
         states = self._states(sequences.as_rows(features), None)
         return sequences.by_example(states, features)
 
-    def states_identity(self):
-        """JSON that differs where `layer_states` of equal features and weights may."""
-        return {
-            "config": dataclasses.asdict(self.model.config),
-            "layer_mix": self.reading.layer_mix,
-            "reads_texts": self.reads_texts,
-            "dtype": self.model.dtype_policy.name,
-        }
-
     def token_vectors(self, features, seed=None, outputs=None):
         """The vectors of tokens, float32 [B, S, W]; S = 1 where texts alone are read.
 
@@ -179,10 +168,6 @@ class FeatureSource:
         if self.reads_texts:
             return vectors[:, 0]
         return largest_of_segments(vectors, features, self.reading.joins_pairs)
-
-    def learned_mix(self):
-        """As LayerMix.learned; {} where nothing is learned of layers."""
-        return self.layer_mix.learned() if self.layer_mix else {}
 
     def _states(self, features, seed, outputs=None):
         if names.LAYER_STATES in features:

@@ -32,14 +32,14 @@ class Model:
     reads_texts = False
     states_shape = 2, 1
 
-    def __init__(self, weight=2.0, trainable=False, identity="last"):
+    config = "tiny"
+    dtype_policy = types.SimpleNamespace(name="float32")
+
+    def __init__(self, weight=2.0, trainable=False, layer_mix="last"):
         weights = [np.array([weight], np.float32)]
         self.network = types.SimpleNamespace(trainable=trainable, variables=weights)
-        self.weight, self.identity = weight, identity
-        self.source = self
-
-    def states_identity(self):
-        return {"layer_mix": self.identity}
+        self.weight, self.source = weight, self
+        self.reading = types.SimpleNamespace(layer_mix=layer_mix)
 
     def layer_states(self, batch):
         ids = tf.cast(batch["input_ids"], tf.float32)[..., None, None]  # [B, S, 1, 1]
@@ -141,7 +141,7 @@ def test_states_serve_equal_rows_and_weights(work):
     # As of another seed: labels, and rows that are read anew.
     assert computed(Model(), train=rows(label=1), dev=rows(seed=1)) == []
     assert computed(Model(), train=rows(seed=2)) == ["train"]
-    assert computed(Model(identity="top"), train=first) == ["train"]
+    assert computed(Model(layer_mix="top"), train=first) == ["train"]
     assert computed(Model(weight=3.0), train=first) == ["train"]
     # The same rows are scored and predicted.
     assert len(computed(Model(weight=4.0), dev=first, test=first)) == 1
