@@ -161,30 +161,22 @@ def _elmo_options(config_file: str) -> dict[str, Any] | None:
 
 
 def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:
-    """Opens the tokenizer of an ELMo; characters do without a vocabulary.
+    """Opens the tokenizer of an ELMo, which does without a vocabulary.
 
     Raises:
-        ValueError: the vocabulary of a network that reads words is missing, or as in
-            `elmo.read_vocab` and ElmoTokenizer.
+        ValueError: as in `elmo.read_vocab` and ElmoTokenizer.
     """
     tensorflow_later.Later("ELMo is computed").check()
     from data_pipeline.text import elmo
 
-    characters = options.get("char_cnn")
-    if characters is None and not files.vocab_file:
-        raise errors.InputError(
-            f"--vocab_file is missing; {files.config_file} describes a network that "
-            "reads words, not characters: set it to the file of its words"
-        )
     vocab = elmo.read_vocab(files.vocab_file) if files.vocab_file else ()
     split = files.split_words or _setting(
         files.vocab_file or files.config_file,
         file_names.SPLIT_WORDS,
         normalization.WHITESPACE,
     )
-    length = None
-    if characters is not None:
-        length = characters.get("max_characters_per_token", elmo.MAX_CHARACTERS)
+    characters = options.get("char_cnn") or {}
+    length = characters.get("max_characters_per_token", elmo.MAX_CHARACTERS)
     return elmo.ElmoTokenizer(vocab, split, length)
 
 

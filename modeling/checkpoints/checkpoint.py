@@ -166,8 +166,7 @@ def _present(directory, files):
 def open_file(path, config=None) -> weights_file.WeightsFile:
     """Opens the checkpoint that `find` finds.
 
-    The config decides whether an ELMo reads words, and to which network names without
-    its prefix belong.
+    The config decides to which network names without its prefix belong.
     """
     place = find(path)
     if "://" in place and not remote_files.exists(place + google.INDEX_ENDING):
@@ -177,7 +176,7 @@ def open_file(path, config=None) -> weights_file.WeightsFile:
     if keras_files.is_keras(place):
         return keras_files.KerasFile(place)
     if elmo_files.is_elmo(place):
-        return elmo_files.ElmoWeights(place, getattr(config, "reads_characters", True))
+        return elmo_files.ElmoWeights(place)
     file = google.GoogleFile(place)
     is_by_objects = model_garden.GRAPH in file.shapes
     return model_garden.ModelGardenFile(place) if is_by_objects else file
@@ -191,9 +190,7 @@ def _copy_here(path):
     else:
         directory, name = os.path.split(path)
         pattern = name
-    if elmo_files.is_elmo(path):  # beside which vectors of words may lie
-        pattern = f"*{elmo_files.ENDING}"
-    elif name == tf_keras_h5.INDEX_FILE:
+    if name == tf_keras_h5.INDEX_FILE:
         pattern = "tf_model*.h5*"
     local = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, local, ignore_errors=True)

@@ -388,8 +388,7 @@ def check_sizes(config, vocab_size, files, max_seq_length):
 
     More than SPARE_ROWS rows without a token are right where the weights have them.
     """
-    has_table = config.network != "elmo" or not config.reads_characters
-    more = config.vocab_size - vocab_size if has_table else 0
+    more = config.vocab_size - vocab_size if config.network != "elmo" else 0
     if not 0 <= more <= SPARE_ROWS:
         sizes = (
             f"{files.vocab_file} has {vocab_size} entries, added ones included, but "

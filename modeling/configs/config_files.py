@@ -80,6 +80,7 @@ def _check_classes(classes: str) -> None:
 def from_values(values: dict[str, Any]) -> Config:
     """The config whose dataclasses.asdict is `values`."""
     if "lstm_dim" in values:
+        values.pop("share_embedding_softmax", None)  # of earlier versions
         return elmo_config.ElmoConfig(**values)
     if "decoder" in values:
         sides = encoder_decoder_config.SIDES
