@@ -77,6 +77,10 @@ def _write(tokenizer, texts, detokenizer, model):
     batches = texts.batches(FLAGS.batch_size)
     for batch in progress.track(batches, len(batches), "writing: batch"):
         prompts = [texts.ids[i] for i, _ in batch]
+
+        def stops(place, ids, prompts=prompts):
+            return detokenizer.stops(prompts[place], ids)
+
         written = decoding.generate(
             decoder,
             prompts,
@@ -85,9 +89,7 @@ def _write(tokenizer, texts, detokenizer, model):
             seed=FLAGS.seed,
             samples=[sample for _, sample in batch],
             piece=STOP_TOKENS if FLAGS.stop else None,
-            stops=lambda place, ids, prompts=prompts: detokenizer.stops(
-                prompts[place], ids
-            ),
+            stops=stops,
         )
         for row, prompt, (ids, ended) in zip(batch, prompts, written, strict=True):
             continuations[row] = prompt_files.Continuation(
