@@ -174,7 +174,7 @@ class BidirectionalLM(models.BertModel):
     rows. The two streams are different texts; the backward one comes in the order in
     which it is read, each sentence from its end.
 
-    Call shapes: distinct_words [U, 50] or [U], words [B, T] of each direction, which
+    Call shapes: distinct_words [U, 50], words [B, T] of each direction, which
     are rows of it, targets [B, T], states [B, ...] -> {"forward_losses",
     "backward_losses"} [B, T] float32 and the states that follow. In training
     sampling_seed [B, 2] decides what a sampled softmax compares with.

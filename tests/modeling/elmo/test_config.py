@@ -88,6 +88,7 @@ def test_options_are_read_and_written(read):
         ("char_cnn.filters", [[0, 2]], "width of filters=0"),
         ("char_cnn.filters", [3], r"filters=\[3\] are not pairs of a width and a"),
         ("bidirectional", False, "bidirectional is False, and only True"),
+        ("share_embedding_softmax", True, "softmax is True, and only False"),
         ("dropout", 1.0, "dropout=1.0"),
         ("char_cnn", None, "without char_cnn reads ids of words"),
     ],
