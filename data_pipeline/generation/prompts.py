@@ -121,8 +121,7 @@ def encode(
         if len(ids) > most and not budget.truncate_left:
             raise errors.InputError(
                 f"{prompt.place}: {len(ids)} tokens and {new_tokens} new ones exceed "
-                f"the network's context of {budget.context}; shorten it, lower "
-                f"--max_new_tokens, or keep its last {most} tokens by --keep_end"
+                f"{budget.context}; lower --max_new_tokens, or add --keep_end"
             )
         encoded.append(ids[-most:])
     return encoded

@@ -166,7 +166,7 @@ WRONG = {
         "--do_sample --temperature=0": "draws nothing; leave --do_sample out",
         "--temperature=0.5": "--temperature=0.5 is for drawing tokens; add --do_sample",
         "--do_sample --top_p=0": "--top_p=0.0 is not above 0",
-        "--export_format=litert": "--export_format=litert holds networks that run on",
+        "--export_format=litert": "--export_format=litert runs a network once",
     },
     ("run_squad", fine_tuning_flags.check): {
         "": None,

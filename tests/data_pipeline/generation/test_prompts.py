@@ -60,11 +60,9 @@ def test_prompts_leave_room_for_the_text():
     assert encode(["abcdef"]) == [list(b"abcdef")]
     with pytest.raises(ValueError, match=r"here:1: 7 tokens and 3 new"):
         encode(["abcdefg"])
-    with pytest.raises(ValueError, match=r"context of 8; .*lower --max_new_tokens, or"):
+    with pytest.raises(ValueError, match=r"exceed 8; lower --max_new_tokens, or"):
         encode(["a", "abcdefg"])
-    with pytest.raises(
-        ValueError, match=r"of 8; .* keep its last 6 tokens by --keep_end"
-    ):
+    with pytest.raises(ValueError, match=r"exceed 8; .* add --keep_end"):
         encode(["abcdefghi"])
     assert encode(["abcdefg"], max_new_tokens=2) == [list(b"abcdefg")]
     assert encode(["abcdefg", "a"], truncate_left=True) == [list(b"bcdefg"), [97]]
