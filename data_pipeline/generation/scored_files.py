@@ -345,16 +345,12 @@ class Template:
         except ValueError as error:
             raise errors.InputError(f"--template: {error}; double braces") from error
         fields = [name for _, name, *_ in parts if name is not None]
-        for _, name, form, conversion in parts:
-            if name is not None and (name not in _FIELDS or form or conversion):
-                raise errors.InputError(
-                    f"--template: {{{name}}} has a format, or is none of "
-                    + ", ".join(f"{{{field}}}" for field in _FIELDS)
-                )
-        if fields.count("label") != 1 or len(fields) < 2:
+        is_plain = not any(form or conversion for _, _, form, conversion in parts)
+        is_known = is_plain and {*fields} <= {*_FIELDS}
+        if not is_known or fields.count("label") != 1 or len(fields) < 2:
             raise errors.InputError(
-                f"--template={text!r} needs a text and one {{label}}, for example "
-                "'Review: {text}\\nSentiment: {label}'"
+                f"--template={text!r} needs {{text}}, or {{text_a}} and {{text_b}}, "
+                "and one {label}, and nothing else in braces"
             )
         self._parts = parts
         self.has_pairs = "text_b" in fields

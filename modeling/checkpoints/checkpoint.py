@@ -131,9 +131,9 @@ def _find_in(directory):
     singles = _present(directory, (keras_files.MODEL_FILE, *tf_keras_h5.FILES))
     if singles and not prefixes:
         return singles[0]
-    paths = (
-        prefixes if len(prefixes) == 1 else [*prefixes, *elmo_files.find_in(directory)]
-    )
+    paths = prefixes
+    if len(prefixes) != 1:
+        paths = prefixes + remote_files.matching(directory, elmo_files.PATTERN)
     if len(paths) == 1:
         return paths[0]
     if paths:

@@ -9,7 +9,7 @@ import os
 import h5py
 import numpy as np
 
-from contract import atomic_files, errors, remote_files
+from contract import atomic_files, errors
 from modeling.checkpoints import names, weights_file
 from modeling.elmo import names as elmo_names
 
@@ -43,11 +43,6 @@ class ElmoWeights(weights_file.WeightsFile):
 def is_elmo(path):
     """Whether a path has the ending of such a file."""
     return os.fspath(path).endswith(ENDING)
-
-
-def find_in(directory):
-    """The files of weights in a directory, without those of words alone."""
-    return remote_files.matching(directory, PATTERN)
 
 
 def save(path, model):

@@ -212,18 +212,14 @@ def test_examples_have_all_labels_and_follow_from_the_seed(table):
 
 
 @pytest.mark.parametrize(
-    ("form", "expected"),
+    "form",
     [
-        ("{text}", "needs a text and one {label}"),
-        ("{text} {label} {label}", "needs a text and one {label}"),
-        ("{words} {label}", r"{words} has a format, or is none of {text}, {text_a}"),
-        ("{text {label}", "double braces"),
-        ("{text!r} {label}", "--template: {text} has a format"),
-        ("{text} {label!s}", "--template: {label} has a format"),
+        *("{text}", "{text} {label} {label}", "{words} {label}", "{text {label}"),
+        *("{text!r} {label}", "{text} {label!s}", "{text:5} {label}", "{label}"),
     ],
 )
-def test_wrong_templates_are_refused(form, expected):
-    with pytest.raises(ValueError, match=expected):
+def test_wrong_templates_are_refused(form):
+    with pytest.raises(ValueError, match=r"--template.*(one {label}|double braces)"):
         scored_files.Template(form)
 
 
