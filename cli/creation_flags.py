@@ -45,7 +45,6 @@ def define() -> None:
             "for cased models.",
         )
         model_flags.define_checks()
-        model_flags.define_gpt_tokenizer()
         model_flags.define_split_words()
     _define_records()
     with command_line.heading("Processes"):

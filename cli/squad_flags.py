@@ -100,11 +100,6 @@ def check_network(config: Any, tokenizer: Any, reading: Any, has_pieces: bool) -
     aligner = FLAGS["answer_aligner"]
     command_line.refuse(
         (
-            not tokenizer.has_word_offsets,
-            "--gpt_tokenizer=original has tokens without places in the text, from "
-            "which answers are cut; take --gpt_tokenizer=hugging_face",
-        ),
-        (
             FLAGS.version_2_with_negative and not sees_all,
             "--version_2_with_negative scores 'no answer' at the first token, which "
             "sees nothing from left to right; leave it out, or add --head=bilstm",

@@ -38,7 +38,7 @@ require_gpu virtual_cpus jit_compile recompute deterministic
 gradient_accumulation_steps
 
 pretrained init_checkpoint bert_config_file vocab_file allow_missing_weights
-check_case check_tokenizer do_lower_case gpt_tokenizer split_words teacher data_dir
+check_case check_tokenizer do_lower_case split_words teacher data_dir
 unlabelled_file
 task_name xnli_language tfds_name input_file eval_input_file predict_file
 file_format has_header delimiter quote train_file dev_file test_file tfds_train_split

@@ -31,18 +31,14 @@ ALBERT_CONFIG = "albert_config.json"
 GENERATION_CONFIG = "generation_config.json"  # how texts are written
 # In ELMo's releases.
 ELMO_OPTIONS = "options.json"
-# In the releases of GPT-2 and GPT.
-HPARAMS, PARAMETER_SHAPES = "hparams.json", "params_shapes.json"
+# In the releases of GPT-2.
+HPARAMS = "hparams.json"
 VOCAB = "vocab.txt"
 # Vocabularies of byte pairs, and the files of their merges: of GPT-2, of Hugging Face
-# and this project, of GPT.
+# and this project.
 VOCAB_JSON, MERGES_TXT = "vocab.json", "merges.txt"
 ENCODER_JSON, VOCAB_BPE = "encoder.json", "vocab.bpe"
-MERGES = {
-    ENCODER_JSON: VOCAB_BPE,
-    VOCAB_JSON: MERGES_TXT,
-    "encoder_bpe_40000.json": "vocab_40000.bpe",
-}
+MERGES = {ENCODER_JSON: VOCAB_BPE, VOCAB_JSON: MERGES_TXT}
 # Of SentencePiece: of XLM-RoBERTa, and of ALBERT.
 SENTENCEPIECE = "sentencepiece.bpe.model", "spiece.model"
 TOKENIZER_CONFIG = "tokenizer_config.json"

@@ -278,9 +278,6 @@ MISTAKES = {
         "--pretrained={d}/gpt2 --pooling=mean --input_file={d}/blank.txt": (
             "blank.txt:3: has no token"
         ),
-        "--pretrained={d}/gpt2 --carry_states --input_file={d}/blank.txt": (
-            "--carry_states is for ELMo"
-        ),
     },
     "generation": {
         f"--prompt={'a' * 40}": "40 tokens and 24 new ones",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from contract import errors, file_names, remote_files, wording
+from contract import errors, remote_files, wording
 from contract.tensorflow_later import tf
 from modeling.checkpoints import (
     google,
@@ -29,10 +29,11 @@ from modeling.elmo import files as elmo_files
 from terminal import progress
 
 _HUGGING_FACE_FILES = (hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE)
+_PICKLED = ".pt", ".pth", ".jl", ".joblib", ".pkl", ".pickle"
 # Endings of files that are not read, often because opening them can run code, and what
 # to do about them; docs/checkpoints.md has the commands.
 _UNREAD = {
-    (".bin", ".bin.index.json", ".pt", ".pth", ".msgpack"): (
+    (*_PICKLED, ".bin", ".bin.index.json", ".msgpack"): (
         "save it as model.safetensors where you trust it: docs/checkpoints.md"
     ),
     (".weights.h5",): (
@@ -43,9 +44,8 @@ _UNREAD = {
         "it is a SavedModel; give the checkpoint of the same model, or the --output_dir"
         " of its run"
     ),
-    (".jl", ".joblib", ".pkl", ".pickle"): (
-        "it is pickled; save its arrays as params_0.npy beside a params_shapes.json "
-        "where you trust it: docs/left_to_right.md"
+    ("params_shapes.json",): (
+        "it is of GPT's release of 2018; give Hugging Face's openai-gpt"
     ),
 }
 _STATE = "checkpoint"  # the file in which TensorFlow names the newest one
@@ -87,7 +87,7 @@ def find(path):
     `path` is a prefix (`bert_model.ckpt`, also followed by .index), a .keras or .hdf5
     file, a tf_model.h5, or the directory of a release, of a run or of such a file.
     The result is a prefix, one of these files, or the directory that holds
-    model.safetensors or its shards, or the params_shapes.json of GPT.
+    model.safetensors or its shards.
 
     Raises:
         ValueError: nothing is there; names what was looked for.
@@ -97,7 +97,6 @@ def find(path):
     if google.is_file(prefix + google.INDEX_ENDING):
         return prefix
     are = keras_files.is_keras, elmo_files.is_elmo, tf_keras_h5.is_file
-    are += (google.is_gpt_release,)
     if google.is_file(path) and any(is_one(path) for is_one in are):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
@@ -129,13 +128,12 @@ def _find_in(directory):
     if _present(directory, _HUGGING_FACE_FILES):
         return directory
     prefixes = google.find_prefixes(directory)
-    known = file_names.PARAMETER_SHAPES, keras_files.MODEL_FILE
-    singles = _present(directory, (*known, *tf_keras_h5.FILES))
+    singles = _present(directory, (keras_files.MODEL_FILE, *tf_keras_h5.FILES))
     if singles and not prefixes:
         return singles[0]
-    paths = (
-        prefixes if len(prefixes) == 1 else [*prefixes, *elmo_files.find_in(directory)]
-    )
+    paths = prefixes
+    if len(prefixes) != 1:
+        paths = prefixes + remote_files.matching(directory, elmo_files.PATTERN)
     if len(paths) == 1:
         return paths[0]
     if paths:
@@ -168,8 +166,7 @@ def _present(directory, files):
 def open_file(path, config=None) -> weights_file.WeightsFile:
     """Opens the checkpoint that `find` finds.
 
-    The config decides whether an ELMo reads words, and to which network names without
-    its prefix belong.
+    The config decides to which network names without its prefix belong.
     """
     place = find(path)
     if "://" in place and not remote_files.exists(place + google.INDEX_ENDING):
@@ -179,9 +176,7 @@ def open_file(path, config=None) -> weights_file.WeightsFile:
     if keras_files.is_keras(place):
         return keras_files.KerasFile(place)
     if elmo_files.is_elmo(place):
-        return elmo_files.ElmoWeights(place, getattr(config, "reads_characters", True))
-    if google.is_gpt_release(place):
-        return google.GptRelease(place)
+        return elmo_files.ElmoWeights(place)
     file = google.GoogleFile(place)
     is_by_objects = model_garden.GRAPH in file.shapes
     return model_garden.ModelGardenFile(place) if is_by_objects else file
@@ -195,11 +190,7 @@ def _copy_here(path):
     else:
         directory, name = os.path.split(path)
         pattern = name
-    if google.is_gpt_release(path):
-        pattern = "params_*"
-    elif elmo_files.is_elmo(path):  # beside which vectors of words may lie
-        pattern = f"*{elmo_files.ENDING}"
-    elif name == tf_keras_h5.INDEX_FILE:
+    if name == tf_keras_h5.INDEX_FILE:
         pattern = "tf_model*.h5*"
     local = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, local, ignore_errors=True)

@@ -383,7 +383,7 @@ def write_directory(
     texts = pretrained.files(config, tokenizer, for_library=target == "hugging_face")
     if target == "google" and config.kind == "GPT-2":
         texts = _as_released(config, texts)
-    if target == "google" and config.network == "elmo" and config.reads_characters:
+    if target == "google" and config.network == "elmo":
         raw = config.to_dict()  # the original wants another number where it trains
         raw["char_cnn"]["n_characters"] = elmo_config.NUM_CHARACTERS
         texts[config.file_name] = json.dumps(raw, indent=2, sort_keys=True) + "\n"

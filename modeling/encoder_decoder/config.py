@@ -56,16 +56,13 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
     def __post_init__(self) -> None:
         if self.encoder.is_left_to_right or not self.decoder.is_left_to_right:
             raise errors.InputError(
-                f"the encoder's attention is {self.encoder.attention} and the decoder's"
-                f" {self.decoder.attention}, but an encoder looks to both sides, and "
-                "only a decoder writes: is_decoder is true for the decoder alone; "
-                "correct the config"
+                f"the encoder's attention is {self.encoder.attention}, the decoder's "
+                f"{self.decoder.attention}; set is_decoder for the decoder alone"
             )
         if self.encoder.hidden_size != self.decoder.hidden_size:
             raise errors.InputError(
-                f"the encoder is {self.encoder.hidden_size} wide and the decoder "
-                f"{self.decoder.hidden_size} (hidden_size): the projection between the "
-                "two (enc_to_dec_proj) is not built here; give both one width"
+                f"hidden_size is {self.encoder.hidden_size} of the encoder and "
+                f"{self.decoder.hidden_size} of the decoder; give both one width"
             )
         for name in _IDS:
             value, limit = getattr(self, name), self.decoder.vocab_size
@@ -173,11 +170,11 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         more = self.decoder.num_hidden_layers * cross_attention
         return self.encoder.num_weights() + self.decoder.num_weights() + more
 
-    def unknown_keys(self) -> list[str]:
-        """Keys without effect in no released config; those of a side with its name."""
-        keys = super().unknown_keys()
+    def misspelled_keys(self) -> list[str]:
+        """As of NetworkConfig; those of a side with its name."""
+        keys = super().misspelled_keys()
         for side in SIDES:
-            keys += [f"{side}.{key}" for key in getattr(self, side).unknown_keys()]
+            keys += [f"{side}.{key}" for key in getattr(self, side).misspelled_keys()]
         return keys
 
     def with_generation(self, beside: Mapping[str, Any]) -> "EncoderDecoderConfig":
@@ -242,8 +239,7 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         if self.vocab_size != self.num_outputs:
             raise errors.InputError(
                 f"the encoder has {self.vocab_size} tokens and the decoder "
-                f"{self.num_outputs}, so they have two vocabularies, to which no "
-                "tokens can be added; keep their sizes"
+                f"{self.num_outputs}: no tokens can be added; keep their sizes"
             )
         sides = {side: getattr(self, side).with_vocab_size(size) for side in SIDES}
         return dataclasses.replace(self, **sides)

@@ -38,9 +38,8 @@ def choose_layers(layers, depth, flag):
     for layer in layers:
         if not -depth <= layer < depth:
             raise errors.InputError(
-                f"{flag} layer {layer}, and the network has {depth} (num_hidden_layers "
-                f"in its config): {-depth}..-1 from the last to the first, or "
-                f"0..{depth - 1}; choose among these"
+                f"{flag} layer {layer}, and the network has {depth}; choose "
+                f"0..{depth - 1}, or {-depth}..-1 from the first to the last"
             )
     return tuple(1 + layer % depth for layer in layers)
 
