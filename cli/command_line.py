@@ -131,6 +131,7 @@ def parse(
     itself, where its flags ask for what needs TensorFlow. An error
     of `checks`, which need no TensorFlow, ends the program as it does in `main`.
     """
+    environment.open_closed_streams()
     define_flags()
     app.define_help_flags()
     about = (sys.modules[define_flags.__module__].__doc__ or "").strip()
@@ -149,6 +150,9 @@ def parse(
     if "output_dir" in FLAGS and FLAGS.output_dir:  # paths below are printed
         FLAGS["output_dir"].value = FLAGS.output_dir.rstrip("/") or "/"
     with errors.explained():
+        given = [*_arguments[1:], *(own.value for own in own_flags())]
+        if sys.stdin is None and "-" in given:
+            raise errors.InputError("-: standard input is closed; name a file")
         for own in own_flags():
             if isinstance(own.value, int) and abs(own.value) > _LARGEST:
                 raise errors.InputError(
