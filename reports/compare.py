@@ -7,7 +7,6 @@ them, and have a report.json. The program prints tables.
 """
 
 import dataclasses
-import os
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,10 +23,9 @@ def _define_flags():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # nothing is computed there
     from cli import command_line
 
-    command_line.parse(_define_flags)
+    command_line.parse(_define_flags, loads_tensorflow=False)
 
 
 import numpy as np

@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -98,6 +101,24 @@ def test_program_prints_and_writes_a_page(tmp_path, capsys):
     assert "no flag differs" in out
     text = page.read_text()
     assert "p = 0.03125" in text and "<script" not in text
+
+
+def test_program_needs_no_tensorflow(tmp_path):
+    for name in ("a", "b"):
+        rows, facts = example_runs.rows(), example_runs.facts()
+        run_report.write(rows, str(tmp_path / name), **facts)
+    for module in ("tensorflow", "keras"):
+        (tmp_path / f"{module}.py").write_text("raise SystemExit(9)")
+    page = tmp_path / "c.html"
+    command = [sys.executable, "-m", "reports.compare", tmp_path / "a", tmp_path / "b"]
+    done = subprocess.run(
+        [*command, f"--output_file={page}"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no flag differs" in done.stdout and "McNemar" in page.read_text()
 
 
 def write_changed(path, **changes):
