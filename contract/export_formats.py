@@ -1,6 +1,8 @@
 """The formats of exports, which flags, run directories and exporters share."""
 
-from contract import errors
+import os
+
+from contract import errors, remote_files
 
 SAVED_MODEL = "saved_model"
 FORMATS = (SAVED_MODEL, "litert", "onnx")  # values of --export_format
@@ -10,6 +12,16 @@ QUANTIZATIONS = ("none", "dynamic_int8", "float16")  # of --quantization
 def folder(export_format: str) -> str:
     """The folder of an output directory that holds the versions of a format."""
     return "export" if export_format == SAVED_MODEL else f"export_{export_format}"
+
+
+def of_run(output_dir: str) -> list[tuple[str, str]]:
+    """The exports of a run: (folder below its directory, format) of each."""
+    folders = [(folder(name), name) for name in FORMATS]
+    return [
+        (name, export_format)
+        for name, export_format in folders
+        if remote_files.matching(os.path.join(output_dir, name), "[0-9]*")
+    ]
 
 
 def check_quantization(export_format: str, quantization: str) -> None:
