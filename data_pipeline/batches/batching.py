@@ -133,7 +133,7 @@ def without_autotuning(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
     return dataset.with_options(options)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Examples:
     """N examples of a split, for training/driver.py; targets as in `batches`."""
 
@@ -144,6 +144,9 @@ class Examples:
 
     def __len__(self) -> int:
         return len(self.packed)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self)} examples>"
 
     @property
     def sequence_lengths(self) -> np.ndarray:

@@ -10,7 +10,7 @@ from contract.tensorflow_later import tf
 from data_pipeline.batches import batching, packing
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Split:
     """The N examples of one file or table, packed for the network."""
 
@@ -20,6 +20,9 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.packed)
+
+    def __repr__(self) -> str:  # of notebooks, which are passed on: without texts
+        return f"<{type(self).__name__}: {len(self)} {self.unit} of {self.path}>"
 
     def targets(self) -> dict[str, Any]:
         """{feature: values [N, ...]} as batching.batches takes them; {} without."""

@@ -70,7 +70,7 @@ def order_classes(directory: str, theirs: Any, ours: labels.Labels) -> Any:
     return [theirs.names.index(name) for name in names] or slice(None)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class _DistillationExamples(batching.Examples):
     """Examples with a target that is computed when the first batches are wanted."""
 

@@ -30,7 +30,7 @@ FIRST_UNIQUE_ID = 1_000_000_000
 _CHUNK_ROWS = 4096
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class ContextTokens:
     """The tokens of C contexts, end to end; each word is tokenized by itself."""
 
@@ -41,7 +41,7 @@ class ContextTokens:
     word_splits: np.ndarray  # int64 [C + 1], where each context's words begin
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class QuestionSplit(splits.Split):
     """The Q questions of a file and their N windows, in the order of the questions.
 
