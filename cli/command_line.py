@@ -19,8 +19,8 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from cli import commands, environment
-from contract import errors
+from cli import environment
+from contract import errors, programs
 from terminal import native_log
 
 FLAGS = flags.FLAGS
@@ -264,10 +264,8 @@ def defaults() -> dict[str, object]:
 def command() -> str:
     """The command line that gives the flags these values, for run.json."""
     present = [flag.serialize() for flag in own_flags() if flag.present]
-    program = [os.path.basename(sys.argv[0])]
-    if commands.PACKAGE:
-        program = ["-m", f"{commands.PACKAGE}.{program[0].removesuffix('.py')}"]
-    return shlex.join(["python", *program, *present])
+    program = os.path.basename(sys.argv[0]).removesuffix(".py")
+    return " ".join([programs.command(program), shlex.join(present)]).rstrip()
 
 
 @contextlib.contextmanager

@@ -84,6 +84,22 @@ def test_every_command_is_an_entry_point(wheel):
     }
 
 
+def test_printed_commands_are_of_the_wheel(wheel):
+    code = "from bert_reborn.contract import programs as p; print(p.command({!r}))"
+    names = zipfile.ZipFile(wheel).namelist()
+    for program in ("run_classifier", "serving.predictor", "convert_checkpoint"):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(program)],
+            env={**os.environ, "PYTHONPATH": str(wheel)},
+            capture_output=True,
+            text=True,
+            cwd=wheel.parent,
+        )
+        module = f"bert_reborn.{program}"
+        assert done.stdout == f"python -m {module}\n", done.stderr
+        assert f"{module.replace('.', '/')}.py" in names
+
+
 @pytest.mark.slow
 def test_help_and_version(run):
     shown = run("bert-classify", "--help")

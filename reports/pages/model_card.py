@@ -16,7 +16,7 @@ from reports.pages import usage
 
 # Follows the front matter; its digest is that of all other text.
 _MARK = (
-    "<!-- Written by {script}, digest {digest}. It is not replaced once changed. -->"
+    "<!-- Written by {program}, digest {digest}. It is not replaced once changed. -->"
 )
 _MARKED = re.compile(r"<!-- Written by \S+, digest (\w+)\. .*? -->\n")
 
@@ -42,8 +42,8 @@ def make_text(record: Mapping[str, Any]) -> str:
     """The card: metadata as YAML between dashes, then Markdown."""
     front = yaml.safe_dump(metadata(record), sort_keys=False, allow_unicode=True)
     head, body = f"---\n{front}---\n", _body(record)
-    script = usage.KINDS[record["kind"]].script
-    mark = _MARK.format(script=script, digest=_digest(head + body))
+    program = usage.KINDS[record["kind"]].program
+    mark = _MARK.format(program=program, digest=_digest(head + body))
     return f"{head}{mark}\n{body}"
 
 
@@ -89,18 +89,16 @@ def _body(record: Mapping[str, Any]) -> str:
         if not classes:  # no rows were scored
             for data in record["data"].values():
                 labels |= {*data.get("labels", ())}
-    words = map(shlex.quote, _without_places(record["training_command"]))
-    command = " \\\n  ".join([f"{next(words)} {next(words)}", *words])
     return _TEMPLATES.get_template("card.md.jinja").render(
         record=record,
         kind=kind,
-        verb="pretrained" if kind.script == "run_pretraining.py" else "fine-tuned",
+        verb="pretrained" if kind.program == "run_pretraining" else "fine-tuned",
         origin=usage.origin(record),
         evaluations=[each for each in evaluations if each] if evaluations[0] else [],
         classes=classes,
         labels=sorted(labels),
         uses=usage.uses(record, f"path/to/{record['name']}"),
-        command=command,
+        command=usage.on_lines(_without_places(record["training_command"])),
         page=file_names.REPORT_PAGE,
     )
 
@@ -121,13 +119,13 @@ _TEMPLATES.filters |= {"cell": _cell, "name": os.path.basename}
 
 
 def _without_places(command):
-    """The words of the command; of absolute paths the last part."""
+    """The command; of absolute paths the last part."""
     words = []
     for word in shlex.split(command):
         flag, equals, value = word.partition("=")
         places = [_name(place) for place in value.split(",")]
         words.append(f"{flag}{equals}{','.join(places)}")
-    return words
+    return shlex.join(words)
 
 
 def _name(place):

@@ -42,11 +42,11 @@ def build(
         directory: of the run, with its event files.
         flags, defaults: {flag: value} of all flags of the script.
         facts: other facts of the page: kind, script, command, step, seconds,
-            environment, results, explanations, has_weights, has_export,
-            exports, as export_formats.of_run has them; pictures,
-            [{title, description, svg}]; data, {split: facts}, among them lengths [N];
-            and, if any, layer_mix, {gamma and s_j: number}, and tested, an
-            outcomes.Outcomes of test rows beside those of `rows`.
+            environment, results, explanations, has_weights; exports, as
+            export_formats.of_run has them; pictures, [{title, description, svg}];
+            data, {split: facts}, among them lengths [N]; and, if any, layer_mix,
+            {gamma and s_j: number}, and tested, an outcomes.Outcomes of test rows
+            beside those of `rows`.
     """
     data, tested = facts.pop("data"), facts.pop("tested", None)
     changed = sorted(name for name in flags if flags[name] != defaults.get(name))

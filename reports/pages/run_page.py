@@ -52,6 +52,7 @@ _TEMPLATES = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+_TEMPLATES.filters["on_lines"] = usage.on_lines
 
 
 def page_of_runs(records: Mapping[str, Mapping[str, Any]], directory: str) -> str:

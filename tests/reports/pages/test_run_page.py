@@ -80,7 +80,7 @@ def test_page_says_what_was_run_and_how_good_it_is(page):
         "with 95 %",
         "1,000 resamples",
         "--learning_rate 2e-05",
-        "python run_classifier.py --train_file=/Users/me/t.tsv",
+        "python run_classifier.py \\ --train_file=/Users/me/t.tsv",
         "1 (25.0 %) cut to --max_seq_length",
         "Confusion matrix",
         "good 3 (75.0 %)",
