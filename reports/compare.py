@@ -26,6 +26,8 @@ if __name__ == "__main__":  # before the imports that take seconds
     from cli import command_line
 
     command_line.parse(_define_flags, loads_tensorflow=False)
+    if command_line.FLAGS.output_file or "://" in "".join(sys.argv):
+        command_line.expect_tensorflow()  # which writes it, and opens remote files
 
 
 import numpy as np

@@ -13,7 +13,6 @@ from reports.pages import usage
 
 SHOWN_ERRORS = 25
 SHOWN_LABELS = 30
-SHOWN_MATRIX = 15  # classes, beyond which a table is wider than a screen
 # Flags in which the runs of a grid differ without a difference.
 _PLACES = frozenset({"output_dir"})
 # Curves of the page: its title, and the names of what it shows.
@@ -269,16 +268,16 @@ def _confusion(confusion):
     """The rows of the table: name, and of each cell count and share of its row."""
     if not confusion:
         return None
-    matrix, names = confusion["matrix"], confusion["names"]
-    shown = sorted(range(len(names)), key=lambda i: -sum(matrix[i]))[:SHOWN_MATRIX]
-    shown.sort()
     rows = []
-    for i in shown:
-        total = sum(matrix[i]) or 1
-        cells = [(matrix[i][j], round(matrix[i][j] / total, 3), i == j) for j in shown]
-        rows.append((names[i], sum(matrix[i]), cells))
-    left_out = confusion["left_out"] + len(names) - len(shown)
-    return {"names": [names[i] for i in shown], "rows": rows, "left_out": left_out}
+    pairs = zip(confusion["names"], confusion["matrix"], strict=True)
+    for place, (name, counts) in enumerate(pairs):
+        total = sum(counts)
+        cells = [
+            (count, round(count / (total or 1), 3), place == column)
+            for column, count in enumerate(counts)
+        ]
+        rows.append((name, total, cells))
+    return {**confusion, "rows": rows}
 
 
 def _mix(layer_mix):
