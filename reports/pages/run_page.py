@@ -2,6 +2,7 @@
 
 import collections
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -46,12 +47,18 @@ _MEANINGS = {
 }
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader(__package__),
-    autoescape=True,
+    autoescape=lambda name: name != "card.md.jinja",
     undefined=jinja2.StrictUndefined,
+    keep_trailing_newline=True,
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.filters["on_lines"] = usage.on_lines
+_TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False}  # YAML's letters
+_TEMPLATES.filters |= {
+    "cell": lambda name: re.sub(r"([\\|])", r"\\\1", " ".join(name.split())),
+    "name": os.path.basename,
+    "on_lines": usage.on_lines,
+}
 
 
 def page_of_runs(records: Mapping[str, Mapping[str, Any]], directory: str) -> str:
@@ -205,7 +212,7 @@ def _explain_choice(explanations, held_out):
 
 
 def render(template: str, **values: Any) -> str:
-    """A page of templates/, in the style of all."""
+    """A page or card of templates/."""
     return _TEMPLATES.get_template(f"{template}.jinja").render(**values)
 
 
