@@ -10,6 +10,7 @@ import jinja2
 import numpy as np
 
 from reports import figures, svg
+from reports.measures import class_scores
 from reports.pages import usage
 
 SHOWN_ERRORS = 25
@@ -195,7 +196,7 @@ def _classes(kind, classes):
         return []
     if len(classes) <= SHOWN_LABELS:
         return classes
-    return sorted(classes, key=lambda row: row["f1"])[:SHOWN_LABELS]
+    return class_scores.worst(classes, SHOWN_LABELS)
 
 
 def _explain_choice(explanations, held_out):
