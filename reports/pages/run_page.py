@@ -165,7 +165,7 @@ def page(record: Mapping[str, Any], where: str) -> str:
             if each and each["classes"]
         ],
         pictures=pictures,
-        mix=_mix(record.get("layer_mix")),
+        mix=record.get("layer_mix"),
         errors=held_out.get("errors", ())[:SHOWN_ERRORS],
         explanations=[_colour(each) for each in record["explanations"]],
         explained=_explain_choice(record["explanations"], held_out),
@@ -286,20 +286,6 @@ def _confusion(confusion):
         ]
         rows.append((name, total, cells))
     return {**confusion, "rows": rows}
-
-
-def _mix(layer_mix):
-    """The factor of a learned mix of layers, and a chart of their shares, if any."""
-    if not layer_mix:
-        return None
-    shares = {n.removeprefix("s_"): s for n, s in layer_mix.items() if n != "gamma"}
-    if not shares:
-        return {"gamma": layer_mix["gamma"], "chart": ""}
-    title, unit = "Share of each layer", "layer, 0 being the embeddings"
-    each = ", ".join(f"{name} {share:.3f}" for name, share in shares.items())
-    figure = figures.shares(shares, unit)
-    chart = _chart(title, f"{title}, by {unit}: {each}", figure)
-    return {"gamma": layer_mix["gamma"], "chart": chart}
 
 
 def _colour(explanation):

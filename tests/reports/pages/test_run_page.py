@@ -290,17 +290,12 @@ def test_runs_below_a_directory_are_one_table(tmp_path):
     assert 'href="learning_rate%3D1e-05/report.html"' in text
 
 
-def test_learned_mix_of_layers_is_a_chart(tmp_path):
+def test_learned_mix_of_layers_is_a_table(tmp_path):
     mix = {"gamma": 1.25, "s_0": 0.125, "s_1": 0.625, "s_2": 0.25}
     actual = _Page(written(tmp_path, layer_mix=mix))
     assert "times a learned factor: 1.2500" in actual.text
-    (chart,) = (
-        svg["aria-label"]
-        for svg in actual.of("svg")
-        if svg["aria-label"].startswith("Share of each layer")
-    )
-    printed = "by layer, 0 being the embeddings: 0 0.125, 1 0.625, 2 0.250"
-    assert chart == f"Share of each layer, {printed}"
+    shares = "Layer Share From 0 to 1 0 0.1250 1 0.6250 2 0.2500"
+    assert f"Share of each layer, 0 being the embeddings. {shares}" in actual.text
     assert record.read(str(tmp_path))["layer_mix"] == mix
 
 
