@@ -3,9 +3,8 @@
 Colours are those of Okabe and Ito and the map "cividis", which all eyes tell apart.
 """
 
-import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -175,11 +174,10 @@ def curves(points: Mapping[str, Sequence[Sequence[float]]]) -> "Figure":
 
 
 @svg.style()
-def bars(edges: Sequence[float], counts: Sequence[float], unit: str) -> "Figure":
+def bars(edges: Any, counts: Any, unit: str) -> "Figure":
     """A histogram whose B counts lie between B + 1 edges."""
     figure, axes = svg.panel(*_CHART)
-    widths = [b - a for a, b in itertools.pairwise(edges)]
-    axes.bar(edges[:-1], counts, widths, align="edge", color=_BLUE, linewidth=0)
+    axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=_BLUE, linewidth=0)
     axes.set_xlabel(unit)
     axes.locator_params(axis="x", nbins=6)
     axes.locator_params(axis="y", nbins=4, integer=True)
