@@ -219,8 +219,8 @@ def _indent(rows):
     return textwrap.indent(table, "  ").splitlines()
 
 
-def _main(argv: Sequence[str], output_file: str | None) -> int:
-    try:
+def _main(argv: Sequence[str], output_file: str | None) -> None:
+    with errors.explained():
         if len(argv) != 3:
             raise errors.InputError(
                 f"{len(argv) - 1} directories given; give those of two runs"
@@ -235,10 +235,6 @@ def _main(argv: Sequence[str], output_file: str | None) -> int:
             page = run_page.render("comparison.html", comparison=compared)
             atomic_files.write_text(output_file, page)
             print(f"page: {output_file}")
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
 
 
 if __name__ == "__main__":
