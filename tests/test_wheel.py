@@ -84,22 +84,6 @@ def test_every_command_is_an_entry_point(wheel):
     }
 
 
-def test_printed_commands_are_of_the_wheel(wheel):
-    code = "from bert_reborn.contract import programs as p; print(p.command({!r}))"
-    names = zipfile.ZipFile(wheel).namelist()
-    for program in ("run_classifier", "serving.predictor", "convert_checkpoint"):
-        done = subprocess.run(
-            [sys.executable, "-c", code.format(program)],
-            env={**os.environ, "PYTHONPATH": str(wheel)},
-            capture_output=True,
-            text=True,
-            cwd=wheel.parent,
-        )
-        module = f"bert_reborn.{program}"
-        assert done.stdout == f"python -m {module}\n", done.stderr
-        assert f"{module.replace('.', '/')}.py" in names
-
-
 @pytest.mark.slow
 def test_help_and_version(run):
     shown = run("bert-classify", "--help")
@@ -198,3 +182,19 @@ def test_beam_workers_of_shards_need_only_the_wheel(run, tmp_path):
             paths = sorted(output.parent.glob(f"{name}-*-of-00003.jsonl"))
             shards[name] = [path.read_bytes() for path in paths]
         assert shards["beam"] == shards["local"] and len(shards["beam"]) == 3
+
+
+def test_printed_commands_are_of_the_wheel(wheel):
+    code = "from bert_reborn.contract import programs as p; print(p.command({!r}))"
+    names = zipfile.ZipFile(wheel).namelist()
+    for program in ("run_classifier", "serving.predictor", "convert_checkpoint"):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(program)],
+            env={**os.environ, "PYTHONPATH": str(wheel)},
+            capture_output=True,
+            text=True,
+            cwd=wheel.parent,
+        )
+        module = f"bert_reborn.{program}"
+        assert done.stdout == f"python -m {module}\n", done.stderr
+        assert f"{module.replace('.', '/')}.py" in names
