@@ -133,7 +133,7 @@ def without_autotuning(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
     return dataset.with_options(options)
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True)
 class Examples:
     """N examples of a split, for training/driver.py; targets as in `batches`."""
 
@@ -141,6 +141,9 @@ class Examples:
     names: Callable[[np.ndarray], list[str]]  # indices [B] -> their names in messages
     digest: Callable[[], str]  # differs where tokens or targets differ
     targets: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __init_subclass__(cls) -> None:
+        cls.__repr__ = Examples.__repr__  # type: ignore[method-assign]
 
     def __len__(self) -> int:
         return len(self.packed)

@@ -10,7 +10,7 @@ from contract.tensorflow_later import tf
 from data_pipeline.batches import batching, packing
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True)
 class Split:
     """The N examples of one file or table, packed for the network."""
 
@@ -18,10 +18,13 @@ class Split:
     packed: packing.Packed
     unit: ClassVar[str] = "examples"  # of `packed`, for messages
 
+    def __init_subclass__(cls) -> None:
+        cls.__repr__ = Split.__repr__  # type: ignore[method-assign]
+
     def __len__(self) -> int:
         return len(self.packed)
 
-    def __repr__(self) -> str:  # of notebooks, which are passed on: without texts
+    def __repr__(self) -> str:  # without texts, since notebooks are passed on
         return f"<{type(self).__name__}: {len(self)} {self.unit} of {self.path}>"
 
     def targets(self) -> dict[str, Any]:

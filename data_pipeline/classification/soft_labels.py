@@ -70,7 +70,7 @@ def order_classes(directory: str, theirs: Any, ours: labels.Labels) -> Any:
     return [theirs.names.index(name) for name in names] or slice(None)
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True)
 class _DistillationExamples(batching.Examples):
     """Examples with a target that is computed when the first batches are wanted."""
 

@@ -27,7 +27,7 @@ from data_pipeline.text import base
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True)
 class LabelledSplit(splits.Split):
     """The rows of one split."""
 

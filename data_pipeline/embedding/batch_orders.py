@@ -18,7 +18,7 @@ from data_pipeline.batches import batching
 _LOOKED_AT = 4  # waiting rows that a batch may look at, for each of its own
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True)
 class DistinctExamples(batching.Examples):
     """Examples of which no batch has a text twice, by the ids in their `targets`."""
 
@@ -88,7 +88,7 @@ def without_repeats(
     return batches
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True)
 class GroupedExamples(batching.Examples):
     """Examples whose `targets` have labels, `rows_per_label` or more next to another.
 

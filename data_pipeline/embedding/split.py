@@ -15,7 +15,7 @@ from data_pipeline.text import base
 _PROBLEM_TYPES = {corpora.SCORED: "regression", corpora.LABELLED: "classification"}
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True)
 class _Split(splits.Split):
     def summary(self) -> outcomes.Summary:
         return outcomes.Summary(
@@ -28,7 +28,7 @@ class _Split(splits.Split):
         )
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True)
 class TextSplit(_Split):
     """The rows of a split, each of G texts."""
 
@@ -69,7 +69,7 @@ class TextSplit(_Split):
         return batching.Examples(*values)
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True)
 class RetrievalSplit(_Split):
     """Queries, then the passages among which they look for those that answer them."""
 

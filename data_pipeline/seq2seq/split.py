@@ -56,7 +56,7 @@ class Limits(NamedTuple):
     max_target_length: int
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PairSplit(splits.Split):
     """The N pairs of a split as ids, `packed` being [CLS] source [SEP], and as texts.
 
@@ -130,7 +130,7 @@ class PairSplit(splits.Split):
         return self.target_ids is not None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PairExamples(batching.Examples):
     """N sources for an encoder with their targets, for training/driver.py."""
 

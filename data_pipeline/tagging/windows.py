@@ -27,7 +27,7 @@ from terminal import progress
 _CHUNK_WORDS = 1 << 16
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceSplit(splits.Split):
     """The sentences of a file, with W words in all, and their N windows.
 
