@@ -150,14 +150,14 @@ def parse(
     if "output_dir" in FLAGS and FLAGS.output_dir:  # paths below are printed
         FLAGS["output_dir"].value = FLAGS.output_dir.rstrip("/") or "/"
     with errors.explained():
-        given = [*_arguments[1:], *(own.value for own in own_flags())]
-        if sys.stdin is None and "-" in given:
-            raise errors.InputError("-: standard input is closed; name a file")
         for own in own_flags():
             if isinstance(own.value, int) and abs(own.value) > _LARGEST:
                 raise errors.InputError(
                     f"--{own.name}={own.value} is beyond 64 bits; give a smaller one"
                 )
+        given = [*_arguments[1:], *(own.value for own in own_flags())]
+        if sys.stdin is None and "-" in given:
+            raise errors.InputError("-: standard input is closed; name a file")
         if loads_tensorflow:
             environment.check_backend()
         for check in checks:
