@@ -3,7 +3,7 @@ r"""Computes the vectors of tokens of texts, or of texts, in the layers of a net
 Takes every flag of google-research/bert's extract_features.py; docs/embeddings.md
 describes those that are new.
 
-    python extract_features.py --pretrained=models/minilm \
+    python extract_features.py --pretrained=DIR \
         --input_file=texts.txt --output_file=vectors.jsonl
 """
 

@@ -2,7 +2,7 @@ r"""Fine-tunes BERT on questions about texts, answers such questions and scores 
 
 Takes every flag of google-research/bert's run_squad.py: see docs/squad.md.
 
-    python run_squad.py --pretrained=models/minilm --do_train --do_predict \
+    python run_squad.py --pretrained=DIR --do_train --do_predict \
         --train_file=train.json --predict_file=dev.json --output_dir=output/squad
 """
 

@@ -53,6 +53,7 @@ def prepare(
 
 def prepare_notebook() -> dict[str, str]:
     """`prepare`, which warns where TensorFlow is imported already."""
+    open_closed_streams()
     wanted = _wanted(processor.PATH, is_quiet=True, serves=False)
     wanted |= {} if native_log.has_gpu() else _SILENT
     _SET_BY_IMPORT[:] = [name for name in wanted if name not in os.environ]
@@ -64,6 +65,20 @@ def prepare_notebook() -> dict[str, str]:
             stacklevel=3,
         )
     return {name: os.environ.setdefault(name, value) for name, value in wanted.items()}
+
+
+def open_closed_streams() -> None:
+    """Opens the null device for each standard stream that is closed, as by `2>&-`.
+
+    Otherwise the next file gets the descriptor, and what libraries write to it.
+    sys.stdin stays None, so `command_line.parse` can refuse flags that read it.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(null, True)
+            if name != "stdin":
+                setattr(sys, name, os.fdopen(null, "w", encoding="utf-8"))
 
 
 @contextlib.contextmanager

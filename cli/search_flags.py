@@ -1,6 +1,6 @@
 r"""Builds an index over a file of texts, and prints the texts nearest to queries.
 
-    python -m serving.search --pretrained=models/minilm \
+    python -m serving.search --pretrained=DIR \
         --input_file=texts.txt --index_dir=output/index
     python -m serving.search --index_dir=output/index "a query" "another"
     python -m serving.search --index_dir=output/index --serve

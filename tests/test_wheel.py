@@ -195,3 +195,19 @@ def test_beam_workers_need_only_the_wheel(run, tmp_path):
             paths = sorted(output.parent.glob("made*.jsonl"))
             written[name] = [path.read_bytes() for path in paths]
         assert written["beam"] == written["local"] and written["beam"]
+
+
+def test_printed_commands_are_of_the_wheel(wheel):
+    code = "from bert_reborn.contract import programs as p; print(p.command({!r}))"
+    names = zipfile.ZipFile(wheel).namelist()
+    for program in ("run_classifier", "serving.predictor", "convert_checkpoint"):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(program)],
+            env={**os.environ, "PYTHONPATH": str(wheel)},
+            capture_output=True,
+            text=True,
+            cwd=wheel.parent,
+        )
+        module = f"bert_reborn.{program}"
+        assert done.stdout == f"python -m {module}\n", done.stderr
+        assert f"{module.replace('.', '/')}.py" in names

@@ -158,7 +158,6 @@ def collect(
         "flags": {**settings.flags, **trained},
         "has_weights": bool(remote_files.matching(directory, weights)),
         "exports": export_formats.of_run(directory),
-        "has_export": tf.io.gfile.isdir(os.path.join(directory, "export")),
         "environment": {
             "precision": settings.describe(model),
             "devices": where,

@@ -134,7 +134,7 @@ class Labels:
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class MultiHot:
     """A float32 matrix [N, C] of zeros and ones, of which rows are made as needed."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from contract import errors, features, file_names, outcomes
+from contract import errors, features, file_names, outcomes, wording
 from contract.tensorflow_later import tf
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, splits, tf_records
@@ -66,7 +66,7 @@ class LabelledSplit(splits.Split):
         )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class LabelledData:
     """The rows of a run, read, checked and packed."""
 
@@ -75,6 +75,12 @@ class LabelledData:
     metrics: tuple[str, ...]  # scores that people report for the task
     encode: encoding.Encoder
     asked: tuple[str, ...]  # names as task, flags or rows order them, not the head
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name} {len(rows)}" for name, rows in self.splits.items())
+        names = self.label_set.names
+        labels = f", {len(names)} labels: {wording.first_of(names)}" if names else ""
+        return f"<LabelledData: {self.problem_type}, {sizes} rows{labels}>"
 
     @property
     def problem_type(self) -> str:

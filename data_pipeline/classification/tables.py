@@ -60,7 +60,7 @@ class Layout(text_rows.Form):
         return () if isinstance(self.label, int | str | None) else tuple(self.label)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Table:
     """The columns of one split, in the file's order; every list has one entry a row."""
 
@@ -73,6 +73,9 @@ class Table:
     lines: list[int]  # where each row begins, from 1, for messages
     header: tuple[str, ...] = ()  # the cells of line 1 if it was read as one
     label_names: tuple[str, ...] = ()  # of columns that stand for one label each
+
+    def __repr__(self) -> str:
+        return f"<Table: {len(self.lines)} rows of {self.path}>"
 
     def texts(self) -> list[tuple[str, ...]]:
         """The one or two texts of each row, and its choices."""

@@ -32,7 +32,7 @@ class Text(NamedTuple):
     text: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class RetrievalData:
     """All passages, and the queries that have a relevant one, in the order of files."""
 

@@ -40,7 +40,7 @@ def split_words(context: str) -> list[str]:
     return _WORD.findall(context)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Questions:
     """The Q questions of a file, in its order, and the distinct contexts they share.
 

@@ -30,7 +30,7 @@ FIRST_UNIQUE_ID = 1_000_000_000
 _CHUNK_ROWS = 4096
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class ContextTokens:
     """The tokens of C contexts, end to end; each word is tokenized by itself."""
 

@@ -68,7 +68,7 @@ class Layout:
     tag_names: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Sentences:
     """The N sentences of a file, in its order; none is empty."""
 
