@@ -14,7 +14,7 @@ from contract import atomic_files, errors, file_names, wording
 from data_pipeline.classification import encoding, labels
 from data_pipeline.embedding import corpora, scores, search, split
 from modeling import contrastive, sequences
-from modeling.checkpoints import pretrained, sentence_transformers
+from modeling.checkpoints import checkpoint, pretrained, sentence_transformers
 from modeling.features import text_vectors
 from serving import formats
 from terminal import progress
@@ -63,6 +63,7 @@ def choose_vectors(path, config):
     else:
         sentence_transformers.check(kept, config)
         sentence_transformers.check_products(kept)
+        checkpoint.open_projections(kept, config, checkpoint.open_file(path, config))
     changes = {"pooling": FLAGS.pooling, "is_normalized": FLAGS.normalize}
     changes = {name: value for name, value in changes.items() if value is not None}
     prompts = dict(kept.prompts)

@@ -43,8 +43,13 @@ class GoogleFile(weights_file.WeightsFile):
         self._stored = {elmo_names.number_cells(name): name for name in shapes}
         self.shapes = {key: tuple(shapes[name]) for key, name in self._stored.items()}
         self.states = weights_file.matches(_STATE, self.shapes)
-        if "global_step" in shapes:
-            self.global_step = int(self._tensor("global_step"))
+        directory, name = os.path.split(prefix)
+        data = remote_files.matching(directory, f"{name}.data-*")
+        size = sum(tf.io.gfile.stat(path).length for path in data)
+        weights_file.check_numbers(prefix, self.shapes.values(), size)
+        if math.prod(shapes.get("global_step", (0,))) == 1:
+            with self._readable():
+                self.global_step = int(self._reader.get_tensor("global_step"))
 
     def read(self, name):
         return self._tensor(self._stored[name.google])
@@ -58,7 +63,7 @@ class GoogleFile(weights_file.WeightsFile):
             self.source,
             "TensorFlow checkpoint",
             # An IndexError, where the data are too short.
-            (tf.errors.OpError, ValueError, RuntimeError, IndexError),
+            (tf.errors.OpError, ValueError, TypeError, RuntimeError, IndexError),
             "copy the .index and .data files again",
         )
 
@@ -86,19 +91,21 @@ class GptRelease(weights_file.WeightsFile):
 
     @functools.cached_property
     def _arrays(self):
-        whole = self._join_pieces()
+        pieces = self._open_pieces()
         ends = list(itertools.accumulate(map(math.prod, self._stored)))
-        if len(whole) != ends[-1]:
+        if (count := sum(piece.size for piece in pieces)) != ends[-1]:
             raise errors.InputError(
                 f"{self.source}: describes {ends[-1]} numbers, and the .npy files have "
-                f"{len(whole)}; copy the whole release again"
+                f"{count}; copy the whole release again"
             )
+        whole = np.concatenate([piece.ravel() for piece in pieces])
         arrays = map(np.reshape, np.split(whole, ends[:-1]), self._stored)
         positions, tokens, *others = arrays
         table = np.concatenate([tokens, positions])
         return dict(zip(self.shapes, [table, *others], strict=True))
 
-    def _join_pieces(self):
+    def _open_pieces(self):
+        """The arrays of the files, of which nothing is read yet."""
         pieces = []
         directory = os.path.dirname(self.source)
         for index in itertools.count():
@@ -107,13 +114,13 @@ class GptRelease(weights_file.WeightsFile):
                 break
             raised = OSError, ValueError, EOFError
             with weights_file.readable(path, "NumPy file", raised):
-                pieces.append(np.load(path, allow_pickle=False).ravel())
+                pieces.append(np.load(path, mmap_mode="r", allow_pickle=False))
         if not pieces:
             raise errors.InputError(
                 f"{directory}: there is no {_GPT_PIECE.format(0)}; copy the whole "
                 "release again"
             )
-        return np.concatenate(pieces)
+        return pieces
 
 
 def _read_gpt_shapes(path):
