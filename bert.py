@@ -107,7 +107,8 @@ class Loaded:
     def tokens(self, text, second=None) -> list[str]:
         """The tokens that the model reads of a text, [CLS] and [SEP] among them."""
         encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
-        packed = encode.pack([text], None if second is None else [second])
+        seconds = None if second is None else [second]
+        packed = encode.pack(*encode.checked([text], seconds))
         return self.tokenizer.ids_to_tokens(packed.tokens)
 
     def predict(self, texts, seconds=None, choices=None) -> list[dict[str, Any]]:
@@ -194,6 +195,7 @@ class Loaded:
         before = sentence_transformers.choose_prompt(
             self.modules, prompt_name, prompt, has_default=is_encoder
         )
+        encoding.listed("prompt", before)
         encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
         rows = self._checked(texts, seconds, encode=encode)
         if not rows[0]:
@@ -410,6 +412,7 @@ def load(
     """
     if isinstance(labels, str):
         raise errors.InputError(f"labels={labels!r} is a string; give a list of names")
+    labels = encoding.listed("labels", labels)
     opened, length = loading.open_directory(
         directory,
         max_seq_length,
@@ -475,6 +478,8 @@ def classifier(
         for split, rows in files.items()
     }
     layout = tables.Layout(**(columns or {}))
+    if not isinstance(labels, str):
+        labels = tuple(encoding.listed("labels", labels))
     source = sources.Source(
         files=files, layout=layout, problem_type=problem_type, label_spec=labels
     )

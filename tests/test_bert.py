@@ -11,6 +11,7 @@ import pytest
 import safetensors.numpy
 
 import bert
+from contract import errors
 from modeling import pretrainers
 from modeling.checkpoints import conversion, sentence_transformers
 from modeling.features.text_vectors import Projection, TextVectors
@@ -58,6 +59,39 @@ def test_texts_that_do_not_belong_together_are_refused(loaded, classifier):
             call(["a", 3])
     with pytest.raises(ValueError, match="choices: 2 are given for a text; give 0"):
         classifier.predict("a", choices=["b", "c"])
+
+
+HALF = "café \ud800x"
+
+
+@pytest.mark.parametrize(
+    ("call", "place"),
+    [
+        (lambda m, c: m.embed(["a", HALF]), r"texts\[1\]"),
+        (lambda m, c: m.embed("a", prompt=HALF), r"prompt\[0\]"),
+        (lambda m, c: m.encode(["a"], [HALF]), r"seconds\[0\]"),
+        (lambda m, c: m.tokens(HALF), r"texts\[0\]"),
+        (lambda m, c: m.attention("a", HALF), r"seconds\[0\]"),
+        (lambda m, c: c.predict(["a", "b", HALF]), r"texts\[2\]"),
+        (lambda m, c: c.rerank(HALF, ["a"], label="bad"), r"texts\[0\]"),
+        (lambda m, c: c.rerank("a", ["b", HALF], label="bad"), r"passages\[1\]"),
+    ],
+)
+def test_half_a_character_is_refused_with_its_place(loaded, classifier, call, place):
+    match = rf"^{place} has '\\ud800', which is half a .* after 'café '; remove it$"
+    with pytest.raises(errors.InputError, match=match):
+        call(loaded, classifier)
+
+
+def test_half_a_character_of_labels_and_rows_is_refused(model_dir):
+    with pytest.raises(errors.InputError, match=r"labels\[1\] has '\\udc00'"):
+        bert.load(model_dir, labels=["a", "\udc00"])
+    rows = [("a", "x"), ("b", "y")]
+    with pytest.raises(errors.InputError, match=r"labels\[0\] has '\\udc00'"):
+        bert.classifier(model_dir, {"train": rows}, labels=["\udc00", "x", "y"])
+    for row, column in (((HALF, "x"), "text"), (("b", [HALF]), "label")):
+        with pytest.raises(errors.InputError, match=rf'"train"\]:2: {column} has'):
+            bert.classifier(model_dir, {"train": [("a", "x"), row]})
 
 
 def test_pairs_of_a_network_of_one_segment_are_refused(tmp_path):

@@ -239,7 +239,13 @@ EARLY = {
     "serving.predictor": {
         "--export_dir=x text": "--export_dir=x: no SavedModel there; "
     },
+    "run_embedding.py": {
+        f"--do_train {NETWORK} --train_file={TABLE} --query_prompt=q\udcff": (
+            r"--query_prompt has '\udcff', which is not UTF-8, after 'q'; remove it"
+        ),
+    },
     "serving.search": {
+        "--index_dir=x \udcff": r"an argument has '\udcff', which is not UTF-8",
         "text": "--index_dir is missing; name the directory of the index",
         "--index_dir=x --input_file=README.md": "--pretrained is missing; ",
         "--index_dir=x --pooling=cls --export_dir=y t": "--pooling=cls is not for an ",

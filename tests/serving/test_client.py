@@ -114,7 +114,7 @@ WRONG = [
     (["--signature=ids", "a"], r"takes input_\w+ \[-1, -1\] of DT_INT32; this command"),
     (["a\tb"], "takes text for each example, 2 given; separate"),
     (["a", "a\tb"], "has 2 texts, the first argument has 1"),
-    (["\udcff"], "is not UTF-8; convert it"),
+    (["\udcff"], "which is not UTF-8"),
     (["--address=localhost", "a"], "--address=localhost is not HOST:PORT; give"),
     (
         ["--address=http://localhost:8501", "a"],
