@@ -133,7 +133,8 @@ class Loaded:
 
         A score is the number of a regression, else the probability of `label`, by
         default the last of two. ValueError is raised for more labels without `label`,
-        and for a model that is no classifier, or made for single texts.
+        and for a model that is no classifier, or known to be made for single texts: by
+        `classifier`, or by a run with --text_a_column alone.
         """
         column = self._label_set("rerank").ranking_column(label)
         passages = encoding.listed("passages", passages)
@@ -422,7 +423,10 @@ def load(
         check_tokenizer=check_tokenizer,
     )
     if not labels:
-        return _loaded(loading.with_stored_head(opened, head), opened, length)
+        made = _loaded(loading.with_stored_head(opened, head), opened, length)
+        is_labels = isinstance(made.classes, label_maps.labels.Labels)
+        count = loading.count_texts(directory) if is_labels else None
+        return dataclasses.replace(made, num_texts=made.num_texts or count)
     wanted = "tagger" if head == "tagger" else "classifier"
     stored = loading.find_head(opened.files.init_checkpoint, opened.config, wanted)
     kind = hugging_face.stated_problem_type(opened.config)

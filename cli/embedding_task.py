@@ -241,6 +241,11 @@ def open_reranker():
             f"--reranker={FLAGS.reranker}: is a {type(model).__name__}, and no "
             "classifier of pairs; train one on pairs by run_classifier.py"
         )
+    if loading.count_texts(FLAGS.reranker) == 1:
+        raise errors.InputError(
+            f"--reranker={FLAGS.reranker}: was trained on single texts, by "
+            "--text_a_column alone; train one on pairs by run_classifier.py"
+        )
     pretrained.check_segments(opened.config, opened.files.config_file)
     column = classes.ranking_column(FLAGS.reranker_label)
     print(f"reranker: {report}")

@@ -180,7 +180,6 @@ def check_network(config_file: str, config: Any, vocab_size: int) -> None:
             for name in _BEAMS[1:]
         ),
     )
-    config.check_lengths(settings())
 
 
 def paths() -> dict[str, Any]:

@@ -282,6 +282,8 @@ def test_prompts_that_are_not_there_are_refused(text_encoder, loaded):
             lambda m: bert.load(m, max_seq_length=129),
             "only trained up to sequence length 128",
         ),
+        (lambda m: bert.load(m).embed("a", layers=[True]), "^layers: layer True, and"),
+        (lambda m: bert.load(m).embed("a", layers=[-1.0]), "^layers: layer -1.0, and"),
         (lambda _: bert.load("nowhere"), "^directory=nowhere: no such "),
         (
             lambda _: bert.classifier("nowhere", files={}),
@@ -366,7 +368,7 @@ def test_pairs_and_numbers_in_memory(model_dir):
 
 
 @pytest.mark.parametrize("label", [None, "fine", "good"])
-def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label):
+def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label, tmp_path):
     rows = [(text, text, name) for text, name in ROWS if label or name != "fine"]
     made, _ = bert.classifier(model_dir, {"train": rows})
     passages = ["good", "bad thing", "fine"]
@@ -381,6 +383,13 @@ def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label):
     single, _ = bert.classifier(model_dir, {"train": ROWS})
     with pytest.raises(ValueError, match="made for single texts; leave them out"):
         single.rerank("a", passages, label="good")
+    single.save(tmp_path / "run")
+    again = bert.load(tmp_path / "run")
+    assert len(again.rerank("a", passages, label="good")) == 3  # nothing tells it
+    for more, is_known in (({}, True), ({"text_b_column": "b"}, False)):
+        run = {"flags": {"text_a_column": "a", "choice_columns": [], **more}}
+        (tmp_path / "run" / "run.json").write_text(json.dumps(run))
+        assert bert.load(tmp_path / "run").num_texts == (1 if is_known else None)
 
 
 @pytest.mark.parametrize(

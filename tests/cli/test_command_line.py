@@ -223,12 +223,21 @@ EARLY = {
     },
     "run_generation.py": {"--pretrained=README.md --top_p=0": "--top_p=0.0 is not"},
     "extract_features.py": {
-        "--pretrained=docs --input_file=x --output_file=y": f"--input_file=x: {NO_FILE}"
+        "--input_file=README.md --output_file=x --beam_option=--runner=Nope": (
+            "--beam_option=--runner=Nope is for --engine=beam; add it, or leave it out"
+        ),
+        "--input_file=README.md --output_file=missing/ --lines_per_shard=2": (
+            "--output_file=missing/ is a directory; name the file in it, "
+        ),
+        "--pretrained=docs --input_file=x --output_file=y": "--input_file=x: no such",
     },
     "create_pretraining_data.py": {
+        "--input_file=x --output_file=x --vocab_file=x --beam_option=--runner=Nope": (
+            "--beam_option=--runner=Nope is for --engine=beam; "
+        ),
         "--input_file=README.md --output_file=y --vocab_file=x": (
             f"--vocab_file=x: {NO_FILE}"
-        )
+        ),
     },
     "build_vocab.py": {"--input_file=x --output_file=y": f"--input_file=x: {NO_FILE}"},
     "convert_checkpoint.py": {
