@@ -109,8 +109,9 @@ def open_beam(options: Sequence[str]) -> Callable[..., None]:
     except (ValueError, ImportError, AttributeError, SystemExit) as error:
         is_usage = isinstance(error, SystemExit)
         reason = printed.getvalue().split("error: ")[-1] if is_usage else str(error)
+        reason = " ".join(reason.split())
         raise errors.InputError(
-            f"--beam_option={' '.join(options)}: {' '.join(reason.split()):.300}; correct it"
+            f"--beam_option={' '.join(options)}: {reason:.300}; correct it"
         ) from error
 
     def each(function, job, items):

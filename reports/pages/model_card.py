@@ -1,6 +1,7 @@
 """README.md beside the weights: a model card in the form of the Hugging Face hub."""
 
 import hashlib
+import html
 import os
 import re
 import shlex
@@ -106,8 +107,19 @@ def _body(record: Mapping[str, Any]) -> str:
 
 
 def _cell(name: str) -> str:
-    """A label as a table of Markdown has it, whatever its letters."""
-    return " ".join(name.split()).replace("\\", "\\\\").replace("|", "\\|")
+    """A name as a line or table of Markdown has it, whatever its letters."""
+    text = html.escape(" ".join(name.split()), quote=False)
+    return re.sub(r"[\\|`\[]", r"\\\g<0>", text)
+
+
+def _code(name: str) -> str:
+    """A name within backticks, in a line or table."""
+    return " ".join(name.split()).replace("`", "'").replace("|", "\\|")
+
+
+def _fence(code: str) -> str:
+    """The backticks around a block of code, more than it has in a row."""
+    return "`" * max(3, *(len(run) + 1 for run in re.findall("`+", code)), 3)
 
 
 _TEMPLATES = jinja2.Environment(
@@ -117,7 +129,8 @@ _TEMPLATES = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.filters |= {"cell": _cell, "name": os.path.basename}
+_TEMPLATES.filters |= {"cell": _cell, "code": _code, "fence": _fence}
+_TEMPLATES.filters["name"] = os.path.basename
 
 
 def _without_places(command):
