@@ -59,6 +59,7 @@ def prepare():
     (files, tokenizer, config), load_weights = networks.open_both_sides(opened)
     config = seq2seq_flags.take_settings(config)
     seq2seq_flags.check_network(files.config_file, config, tokenizer.vocab_size)
+    config.check_lengths(seq2seq_flags.settings())
     data = pair_rows.load(
         seq2seq_flags.paths(),
         seq2seq_flags.layout(),

@@ -20,7 +20,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from cli import environment
-from contract import errors, programs
+from contract import characters, errors, programs
 from terminal import native_log
 
 FLAGS = flags.FLAGS
@@ -150,6 +150,12 @@ def parse(
     if "output_dir" in FLAGS and FLAGS.output_dir:  # paths below are printed
         FLAGS["output_dir"].value = FLAGS.output_dir.rstrip("/") or "/"
     with errors.explained():
+        typed = {f"--{own.name}": own.value for own in own_flags()}
+        for place, value in {**typed, "an argument": _arguments[1:]}.items():
+            for text in value if isinstance(value, list) else [value]:
+                # The name of a file that is there may have any bytes.
+                if isinstance(text, str) and not all(map(is_there, text.split(","))):
+                    characters.check(text, place)
         for own in own_flags():
             if isinstance(own.value, int) and abs(own.value) > _LARGEST:
                 raise errors.InputError(

@@ -1,6 +1,7 @@
 """Flags of fine-tuning: passes over labelled rows, which checkpoint is best, grids."""
 
 import itertools
+import re
 from typing import Any
 
 from absl import flags
@@ -164,7 +165,7 @@ def check() -> None:
             f"answers texts from; leave it out, or --export_format={export_format}",
         ),
         (
-            not all(seed.strip().lstrip("-").isdigit() for seed in FLAGS.seeds),
+            not all(re.fullmatch(r"\s*-?[0-9]+\s*", seed) for seed in FLAGS.seeds),
             f"--seeds={texts} are not whole numbers; give such as 1,2,3",
         ),
     )

@@ -101,7 +101,8 @@ class Loaded:
     def tokens(self, text, second=None) -> list[str]:
         """The tokens that the model reads of a text, [CLS] and [SEP] among them."""
         encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
-        packed = encode.pack([text], None if second is None else [second])
+        seconds = None if second is None else [second]
+        packed = encode.pack(*encode.checked([text], seconds))
         return self.tokenizer.ids_to_tokens(packed.tokens)
 
     def predict(self, texts, seconds=None, choices=None) -> list[dict[str, Any]]:
@@ -126,7 +127,8 @@ class Loaded:
 
         A score is the number of a regression, else the probability of `label`, by
         default the last of two. ValueError is raised for more labels without `label`,
-        and for a model that is no classifier, or made for single texts.
+        and for a model that is no classifier, or known to be made for single texts: by
+        `classifier`, or by a run with --text_a_column alone.
         """
         column = self._label_set("rerank").ranking_column(label)
         passages = encoding.listed("passages", passages)
@@ -188,6 +190,7 @@ class Loaded:
         before = sentence_transformers.choose_prompt(
             self.modules, prompt_name, prompt, has_default=is_encoder
         )
+        encoding.listed("prompt", before)
         encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
         rows = self._checked(texts, seconds, encode=encode)
         if not rows[0]:
@@ -408,6 +411,7 @@ def load(
     """
     if isinstance(labels, str):
         raise errors.InputError(f"labels={labels!r} is a string; give a list of names")
+    labels = encoding.listed("labels", labels)
     opened, length = loading.open_directory(
         directory,
         max_seq_length,
@@ -417,7 +421,10 @@ def load(
         check_tokenizer=check_tokenizer,
     )
     if not labels:
-        return _loaded(loading.with_stored_head(opened, head), opened, length)
+        made = _loaded(loading.with_stored_head(opened, head), opened, length)
+        is_labels = isinstance(made.classes, label_maps.labels.Labels)
+        count = loading.count_texts(directory) if is_labels else None
+        return dataclasses.replace(made, num_texts=made.num_texts or count)
     wanted = "tagger" if head == "tagger" else "classifier"
     stored = loading.find_head(opened.files.init_checkpoint, opened.config, wanted)
     kind = hugging_face.stated_problem_type(opened.config)
@@ -473,6 +480,8 @@ def classifier(
         for split, rows in files.items()
     }
     layout = tables.Layout(**(columns or {}))
+    if not isinstance(labels, str):
+        labels = tuple(encoding.listed("labels", labels))
     source = sources.Source(
         files=files, layout=layout, problem_type=problem_type, label_spec=labels
     )

@@ -3,6 +3,7 @@
 The original's flags keep name, default and meaning; new defaults change nothing.
 """
 
+import re
 from collections.abc import Sequence
 
 from absl import flags
@@ -269,7 +270,8 @@ def log_steps(num_train_steps: int) -> int:
 
 def profile_steps(num_train_steps: int) -> tuple[int, ...]:
     """The steps of --profile_steps, or (); ValueError unless they are in the run."""
-    steps = tuple(int(text) for text in FLAGS.profile_steps if text.strip().isdigit())
+    numbers = (re.fullmatch(r"\s*[0-9]+\s*", text) for text in FLAGS.profile_steps)
+    steps = tuple(int(number[0]) for number in numbers if number)
     if not FLAGS.profile_steps:
         return ()
     typed = f"--profile_steps={','.join(FLAGS.profile_steps)}"

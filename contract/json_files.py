@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from contract import errors, remote_files
+from contract import characters, errors, remote_files
 
 _COPY = "copy it again"
 # An escape of half a surrogate pair; of two that belong together, too.
@@ -78,15 +78,7 @@ def parse(
             "an integer of it has more than 4300 digits; write it as a string"
         ) from None
     if _SURROGATE.search(text):
-        whole = json.dumps(value, ensure_ascii=False)
-        try:
-            whole.encode("utf-8")
-        except UnicodeEncodeError as error:
-            before = whole[max(error.start - 20, 0) : error.start]
-            raise errors.InputError(
-                f"its text has {whole[error.start]!a}, which is half a character, "
-                f"after {before!r}; remove it"
-            ) from None
+        characters.check(json.dumps(value, ensure_ascii=False), "its text")
     return value
 
 

@@ -122,6 +122,7 @@ MISTAKES = {
         ),
         "--do_train --profile_steps=1,99": "last step of this run, 72",
         "--do_train --profile_steps=3": "two ascending steps",
+        "--do_train --profile_steps=²,3": "--profile_steps=²,3 are not two ascending",
         "--do_train --write_projector": "add --do_eval",
         **{
             f"--{action} --labels=bad,fine,good": (

@@ -111,6 +111,13 @@ def trained_with(directory: str, flag: str) -> Any:
     return None
 
 
+def count_texts(directory: str) -> int | None:
+    """1 for a directory whose run.json names the column of one text; None: unknown."""
+    names = "text_a_column", "text_b_column", "choice_columns"
+    one, *others = (trained_with(directory, name) for name in names)
+    return 1 if one is not None and not any(others) else None
+
+
 def find_head(
     path: str, config: Any, head: str, *, goes_on: bool = False
 ) -> label_maps.Head | None:

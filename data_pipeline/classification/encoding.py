@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from contract import errors, tensorflow_later, wording
+from contract import characters, errors, tensorflow_later, wording
 from contract.tensorflow_later import tf
 from data_pipeline.batches import packing
 from data_pipeline.classification import labels, tables
@@ -145,8 +145,8 @@ class Encoder:
                 wanted = "single texts; leave them out"
             raise errors.InputError(f"seconds: the model was made for {wanted}")
         count = self.num_sequences if self._is_choice else 0
-        for row in choices or ((),):
-            if len(row) != count:
+        for i, row in enumerate(choices or ((),)):
+            if len(listed(f"choices[{i}]", row)) != count:
                 raise errors.InputError(
                     f"choices: {len(row)} are given for a text; give {count} for each"
                 )
@@ -173,11 +173,13 @@ class Encoder:
 def listed(name: str, texts: Any) -> list[str]:
     """A list of texts, called `name` in messages; a string is one text."""
     texts = [texts] if isinstance(texts, str) else list(texts)
-    for text in texts:
+    for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise errors.InputError(
                 f"{name}: {text!r:.60} is no string; give a list of texts"
             )
+        if not text.isascii():
+            characters.check(text, f"{name}[{i}]")
     return texts
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from contract import errors, wording
+from contract import characters, errors, wording
 from data_pipeline.tables import published, table_columns, text_rows
 
 # As a file writes it; a tuple is a JSON list (multi-label).
@@ -219,6 +219,10 @@ def _named(place: str, row: Any) -> dict[str, Any]:
         str(key): value.item() if isinstance(value, np.generic) else value
         for key, value in row.items()
     }
+    for key, value in row.items():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str):
+                characters.check(text, f"{place}: {key}")
     # A DataFrame has NaN in cells without a value.
     return {
         key: None if isinstance(value, float) and math.isnan(value) else value

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from contract import errors, wording
+from contract import characters, errors, wording
 from data_pipeline.tables import text_rows
 
 STANDARD_INPUT = "-"
@@ -75,11 +75,7 @@ def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
         if not prompts:
             raise errors.InputError(f"{path}: has no prompt; {_REMEDY}")
     for prompt in prompts:
-        if any("\ud800" <= character <= "\udfff" for character in prompt.text):
-            raise errors.InputError(
-                f"{prompt.place}: {prompt.text!a:.60} is not UTF-8; set the terminal "
-                "to it, or give a --prompt_file"
-            )
+        characters.check(prompt.text, prompt.place)
         if not prompt.text.strip():
             raise errors.InputError(f"{prompt.place}: the prompt is empty; {_REMEDY}")
     return prompts

@@ -285,29 +285,33 @@ def assign(
     missing: list[str] = []
     used = set()
     rows = names.named_variables(model)
-    beside = _read_projections(model, file, path)
+    beside = {}
+    if path is not None and hasattr(model, "projections"):
+        beside = open_projections(sentence_transformers.read(path), model.config, file)
     for name, variable in progress.track(rows, len(rows), "loading weights: variable"):
         key, shape = name.key(file.format), tuple(variable.shape)
         if key in file.shapes:
             used.add(key)
-        is_beside = name.path in beside
         is_new = starts_head and name.path.startswith(names.CLASS_LAYERS)
-        if is_new or (key not in file.shapes and not is_beside):
+        if is_new or (key not in file.shapes and name.path not in beside):
             missing.append(name.google)
             continue
-        value = beside[name.path] if is_beside else file.read(name)
-        value = value.astype(np.float32, copy=False)
-        if name.path in names.TOKEN_TABLES:
-            value = _add_new_tokens(value, variable, model.config)
+        source, row = beside.get(name.path, (file, name))
+        stored = source.shape_of(row)  # compared first: it may not fit into memory
+        if name.path in names.TOKEN_TABLES and _lacks_tokens(stored, shape):
+            stored = shape
         # The head of another task has other classes, or reads other layers.
-        if value.shape != shape and name.path.startswith(names.TASK_PARTS):
+        if stored != shape and name.path.startswith(names.TASK_PARTS):
             missing.append(name.google)
             continue
-        if value.shape != shape:
+        if stored != shape:
             raise errors.InputError(
-                f"{file.source}: {key} is {list(value.shape)}, the model wants "
+                f"{file.source}: {key} is {list(stored)}, the model wants "
                 f"{list(shape)}; this checkpoint belongs to another config file"
             )
+        value = source.read(row).astype(np.float32, copy=False)
+        if name.path in names.TOKEN_TABLES:
+            value = _add_new_tokens(value, variable, model.config)
         if count := np.count_nonzero(~np.isfinite(value)):
             raise errors.InputError(
                 f"{file.source}: {key} has {count} of {value.size} numbers that are nan"
@@ -335,29 +339,44 @@ def assign(
     )
 
 
-def _read_projections(model, file, path):
-    """{path of a variable: array} of the projections in the modules around a file."""
-    if path is None or not hasattr(model, "projections"):
-        return {}
-    modules, rows = sentence_transformers.read(path), names.head_rows(model.config)
-    arrays, width = {}, model.config.hidden_size
+def open_projections(modules, config, file=None):
+    """{path of a variable: (open file, its row there)} of the projections in modules.
+
+    `modules` may be None. An open checkpoint that has the projections goes first.
+
+    Raises:
+        InputError: they do not fit each other and the network, before any is built.
+    """
+    rows, places, width = names.head_rows(config), {}, config.hidden_size
     for j, projection in enumerate(modules.text_vectors.projections if modules else ()):
         wanted = {"linear.weight": (projection.units, width)}
         if projection.use_bias:
             wanted["linear.bias"] = (projection.units,)
         width = projection.units
-        if rows[f"projection_{j}/kernel"].key(file.format) in file.shapes:
-            continue
-        dense = open_file(modules.projection_files[j])
-        if dense.shapes != wanted:
+        keys = zip(wanted, ("kernel", "bias"), strict=False)
+        parts = {key: rows[f"projection_{j}/{part}"] for key, part in keys}
+        if file and parts["linear.weight"].key(file.format) in file.shapes:
+            source, shapes = file, {}
+            for key, row in parts.items():
+                if row.key(file.format) in file.shapes:
+                    shapes[key] = file.shape_of(row)[::-1]
+        else:
+            source = open_file(modules.projection_files[j])
+            shapes = dict(source.shapes)
+            for key, row in parts.items():
+                places[row.path] = source, dataclasses.replace(row, hugging_face=key)
+        if shapes != wanted:
             raise errors.InputError(
-                f"{dense.source}: has {dense.shapes}, and the modules before want "
-                f"{wanted}; give the files of one model"
+                f"{source.source}: has {shapes}, and the modules before want {wanted}; "
+                "give the files of one model"
             )
-        for key, part in zip(wanted, ("kernel", "bias"), strict=False):
-            row = rows[f"projection_{j}/{part}"]
-            arrays[row.path] = dense.read(dataclasses.replace(row, hugging_face=key))
-    return arrays
+    return places
+
+
+def _lacks_tokens(stored, shape):
+    """Whether a table in a file has all rows but those of GPT's special tokens."""
+    same = len(stored) == len(shape) and stored[1:] == shape[1:]
+    return same and 0 < shape[0] - stored[0] <= names.NEW_TOKENS
 
 
 def _add_new_tokens(value, variable, config):
@@ -365,8 +384,7 @@ def _add_new_tokens(value, variable, config):
 
     Special tokens come after the others of a table, and before its positions.
     """
-    more = variable.shape[0] - len(value)
-    if not 0 < more <= names.NEW_TOKENS:
+    if not (more := variable.shape[0] - len(value)):
         return value
     known = config.vocab_size - more
     new = np.asarray(variable)[known : config.vocab_size]

@@ -4,6 +4,7 @@ One format resumes a run, initialises the next, and is read by google-research/b
 Those of bilm-tf, with ELMo's names, are read and written as well.
 """
 
+import math
 import os
 import re
 
@@ -36,8 +37,13 @@ class GoogleFile(weights_file.WeightsFile):
         self._stored = {elmo_names.number_cells(name): name for name in shapes}
         self.shapes = {key: tuple(shapes[name]) for key, name in self._stored.items()}
         self.states = weights_file.matches(_STATE, self.shapes)
-        if "global_step" in shapes:
-            self.global_step = int(self._tensor("global_step"))
+        directory, name = os.path.split(prefix)
+        data = remote_files.matching(directory, f"{name}.data-*")
+        size = sum(tf.io.gfile.stat(path).length for path in data)
+        weights_file.check_numbers(prefix, self.shapes.values(), size)
+        if math.prod(shapes.get("global_step", (0,))) == 1:
+            with self._readable():
+                self.global_step = int(self._reader.get_tensor("global_step"))
 
     def read(self, name):
         return self._tensor(self._stored[name.google])
@@ -51,7 +57,7 @@ class GoogleFile(weights_file.WeightsFile):
             self.source,
             "TensorFlow checkpoint",
             # An IndexError, where the data are too short.
-            (tf.errors.OpError, ValueError, RuntimeError, IndexError),
+            (tf.errors.OpError, ValueError, TypeError, RuntimeError, IndexError),
             "copy the .index and .data files again",
         )
 

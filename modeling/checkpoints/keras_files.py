@@ -24,7 +24,6 @@ MODEL_FILE = "model.keras"
 WEIGHTS_FILE = "model.weights.h5"
 MODEL_ENDING = ".keras"
 _DRAWN = "drawn.json"  # Google names, in a .keras file; Keras does not read it
-_MAX_RATIO = 100  # of sizes unpacked and packed: Keras packs without compression
 _HEAD_BYTES = 4096  # at most, of an array in an .h5 file and the groups that hold it
 _RAISED = (
     OSError,
@@ -124,8 +123,9 @@ def stored_config(path):
     with _readable(path):
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
-            if unpacked > _MAX_RATIO * os.path.getsize(path):
+            if unpacked > weights_file.MAX_RATIO * os.path.getsize(path):
                 raise errors.InputError(f"it unpacks to {unpacked:,} bytes")
+            size = archive.getinfo(WEIGHTS_FILE).file_size
             raw = json_files.parse(archive.read("config.json"))
         name = raw["registered_name"] or raw["class_name"]
     classes = {kind.__name__ for kind in pretrainers.HEADS.values()}
@@ -135,4 +135,19 @@ def stored_config(path):
             f"{path}: holds a Keras model {name}; give one of {', '.join(known)}"
         )
     with _readable(path):
-        return config_files.from_values(raw["config"]["config"])
+        config = config_files.from_values(raw["config"]["config"])
+        if (count := _count_numbers(config, raw["config"])) > size // 4:
+            raise errors.InputError(
+                f"its config describes {count:,} numbers, and {size:,} bytes are stored"
+            )
+        return config
+
+
+def _count_numbers(config, values):
+    """Numbers in the network, and in the layers whose sizes the arguments name."""
+    width = config.hidden_size
+    count = config.num_weights() + width * (values.get("num_classes") or 0)
+    for projection in values.get("text_vectors", {}).get("projections", ()):
+        count += width * projection["units"]
+        width = projection["units"]
+    return count

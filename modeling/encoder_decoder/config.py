@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -20,6 +21,8 @@ SETTINGS = {
     "max_target_length": "max_new_tokens",
 }
 _KEYS = (*SETTINGS.values(), "min_new_tokens", "max_length")
+_LEAST = {"num_beams": 1, "max_new_tokens": 1, "max_length": 2}  # others 0
+_MOST = 1 << 31
 # Keys that change the texts there and have no effect here, with the library's defaults.
 _OTHER_GENERATION = {
     **dict.fromkeys(("bad_words_ids", "suppress_tokens", "begin_suppress_tokens")),
@@ -189,24 +192,44 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         if not beside and not stated:
             return self
         stated.setdefault("early_stopping", False)
-        for key in filter(stated.get, _KEYS):
-            value = stated[key]
-            fits = isinstance(value, int) and value > 0
-            fits |= key == "length_penalty" and isinstance(value, (int, float))
-            if not fits and (key, value) != ("early_stopping", "never"):
-                raise errors.InputError(f"{key} is {value!r}; correct it")
+        for key in stated.keys() & {*_KEYS}:
+            _check_setting(key, key, stated[key])
         if (least := stated.pop("min_new_tokens", None)) is not None:
             stated["min_length"] = least + 1
         if most := stated.get("max_new_tokens", stated.pop("max_length", 1) - 1):
             positions = self.decoder.max_position_embeddings
             stated["max_new_tokens"] = min(most, positions)
+        self.check_lengths(stated)
         return dataclasses.replace(self, generation=stated)
 
     def settings(self, **passed: Any) -> dict[str, Any]:
-        """How texts are written, by library keys: as `passed`, or else as stated."""
+        """How texts are written, by library keys: as `passed`, or else as stated.
+
+        Raises:
+            InputError: a value is wrong, or no text can be that long.
+        """
         keys = SETTINGS.values() & self.generation.keys()
-        changes = {SETTINGS[k]: v for k, v in passed.items() if v is not None}
-        return {key: self.generation[key] for key in keys} | changes
+        named = {key: (key, self.generation[key]) for key in keys}
+        named |= {SETTINGS[k]: (k, v) for k, v in passed.items() if v is not None}
+        for key, (name, value) in named.items():
+            _check_setting(name, key, value)
+        values = {key: value for key, (_, value) in named.items()}
+        self.check_lengths(values)
+        return values
+
+    def check_lengths(self, values: Mapping[str, Any]) -> None:
+        """Refuses a least length above the most, and n-grams longer than any text."""
+        positions = self.decoder.max_position_embeddings
+        most = min(values.get("max_new_tokens", positions), positions)
+        # The library's includes the start token.
+        for key, limit in (
+            ("min_length", most + 1),
+            ("no_repeat_ngram_size", positions),
+        ):
+            if (value := values.get(key, 0)) > limit:
+                raise errors.InputError(
+                    f"{key} is {value}, and a text has at most {most} tokens; lower it"
+                )
 
     def generation_json(self, for_library: bool = False) -> str:
         """The text of generation_config.json, complete where it is `for_library`."""
@@ -267,6 +290,24 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         }
 
     to_hugging_face = to_dict
+
+
+def _check_setting(name: str, key: str, value: Any) -> None:
+    """Refuses a wrong value of a library's key, which messages call `name`."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if key == "early_stopping":
+        fits, wanted = isinstance(value, bool) or value == "never", "true, false, never"
+    elif key == "length_penalty":
+        fits, wanted = is_number and abs(value) < _MOST, "a finite number"
+    else:
+        least = _LEAST.get(key, 0)
+        fits = isinstance(value, numbers.Integral) and is_number
+        fits, wanted = (
+            fits and least <= value < _MOST,
+            f"{least} or more, a whole number",
+        )
+    if not fits:
+        raise errors.InputError(f"{name} is {value!r}; give {wanted}")
 
 
 def _read_side(side: str, raw: Any) -> config_lib.BertConfig:

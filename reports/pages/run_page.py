@@ -1,6 +1,7 @@
 """report.html of a run, or of several, from their records."""
 
 import collections
+import html
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,24 @@ _MEANINGS = {
     "spearman": "correlation of their ranks",
     "loss": "mean over the rows; less is better",
 }
+
+
+def _cell(name: str) -> str:
+    """A name as a line or table of Markdown has it, whatever its letters."""
+    text = html.escape(" ".join(name.split()), quote=False)
+    return re.sub(r"[\\|`\[]", r"\\\g<0>", text)
+
+
+def _code(name: str) -> str:
+    """A name within backticks, in a line or table."""
+    return " ".join(name.split()).replace("`", "'").replace("|", "\\|")
+
+
+def _fence(code: str) -> str:
+    """The backticks around a block of code, more than it has in a row."""
+    return "`" * max(3, *(len(run) + 1 for run in re.findall("`+", code)), 3)
+
+
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader(__package__),
     autoescape=lambda name: name != "card.md.jinja",
@@ -56,7 +75,9 @@ _TEMPLATES = jinja2.Environment(
 )
 _TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False}  # YAML's letters
 _TEMPLATES.filters |= {
-    "cell": lambda name: re.sub(r"([\\|])", r"\\\1", " ".join(name.split())),
+    "cell": _cell,
+    "code": _code,
+    "fence": _fence,
     "name": os.path.basename,
     "on_lines": usage.on_lines,
 }

@@ -171,6 +171,8 @@ WRONG = {
     ("run_squad", fine_tuning_flags.check): {
         "": None,
         "--seeds=1,x": "--seeds=1,x are not whole numbers",
+        "--seeds=--5": "--seeds=--5 are not whole numbers",
+        "--seeds=²": "--seeds=² are not whole numbers; give such as 1,2,3",
         "--seeds=1,-2": "--seeds=1,-2: -2 is no seed; give 0 or more, up to 4",
         "--seeds=4294967296": "4294967296 is no seed; give 0 or more, up to 4294",
         "--seeds=1,2,01": "--seeds=1,2,1 has 1 twice; give it once",

@@ -477,6 +477,11 @@ def test_case_is_that_of_the_modules(write):
         ),
         (
             "2_Dense/config.json",
+            {"out_features": 2**31},
+            r"'linear.weight': \(16, 32\).* want \{'linear.weight': \(2147483648, 32\)",
+        ),
+        (
+            "2_Dense/config.json",
             {"bias": False},
             r"'linear.bias': \(16,\).*\}, and the modules before want",
         ),
