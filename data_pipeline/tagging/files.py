@@ -459,7 +459,8 @@ def _entities(place: str, text: str, label: Any) -> Iterator[tuple[str, int, int
         ]
     except (AttributeError, TypeError, ValueError) as error:
         raise errors.InputError(
-            f"{place}: label is {label!r:.60}; give {{type: {{entity: [[start, end]]}}}}"
+            f"{place}: label is {label!r:.60}; give "
+            "{type: {entity: [[start, end]]}}"
         ) from error
     for name, entity, start, end in spans:
         if start < 0 or text[start : end + 1] != entity or not entity.strip():

@@ -247,7 +247,7 @@ def write_all(
     In the place of the former, CLUENER2020 has the file that its site takes.
     """
     if sentences.texts:
-        name = "cluener_predict.json"
+        name = file_names.CLUENER_SUBMISSION
         lines = _submission(sentences, scored.tags, scheme)
     else:
         name = f"{file_names.TEST_TAGS}.{_FORMS[sentences.file_format][0]}"
