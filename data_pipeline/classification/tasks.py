@@ -307,6 +307,7 @@ _OTHER_NAMES = {
     "mnlimatched": "mnli",
     "mnlimismatched": "mnli-mm",
     "diagnostic": "ax",
+    "cluewsc2020": "cluewsc",
 }
 
 
