@@ -12,6 +12,15 @@ SQUAD_NULL_ODDS = "null_odds.json"
 TEST_TEXTS = "test_predictions.txt"
 FEW_LABELS = "few_labels.json"
 TEST_VECTORS = "test_vectors.npz"
+# As the sites of GLUE and of CLUE take predictions.
+_GLUE = "CoLA SST-2 MRPC STS-B QQP MNLI-m MNLI-mm QNLI RTE WNLI AX"
+_CLUE = "afqmc tnews10 tnews11 iflytek cmnli ocnli_50k cluewsc10 cluewsc11 csl c310 "
+_CLUE += "c311 chid10 chid11 diagnostics"
+SUBMISSIONS = [f"{name}.tsv" for name in _GLUE.split()]
+SUBMISSIONS += [f"{name}_predict.json" for name in _CLUE.split()]
+CMRC_SUBMISSION = "cmrc2018_predict.json"
+CLUENER_SUBMISSION = "cluener_predict.json"
+SUBMISSIONS += [CMRC_SUBMISSION, CLUENER_SUBMISSION]
 TEST_TAGS = "test_tags"  # and the ending of its format
 RUN = "run.json"
 GRID = "grid.json"

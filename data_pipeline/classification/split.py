@@ -20,6 +20,7 @@ from data_pipeline.classification import (
     labels,
     sources,
     tables,
+    tasks,
 )
 from data_pipeline.text import base
 
@@ -75,6 +76,7 @@ class LabelledData:
     metrics: tuple[str, ...]  # scores that people report for the task
     encode: encoding.Encoder
     asked: tuple[str, ...]  # names as task, flags or rows order them, not the head
+    submission: str = ""  # the file that the site of the task takes; "" for none
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name} {len(rows)}" for name, rows in self.splits.items())
@@ -144,7 +146,13 @@ def load(
         metrics=task.metrics if task else default_metrics[label_set.problem_type],
         encode=encode,
         asked=asked,
+        submission=_submission(task, rows.get("test")),
     )
+
+
+def _submission(task: tasks.Task | None, test: tables.Table | None) -> str:
+    name = os.path.basename(test.path) if test else ""
+    return task.submission.get(name, "") if task else ""
 
 
 def pack(

@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from contract import errors, json_files
-from data_pipeline.tables import text_rows
+from data_pipeline.tables import clue, text_rows
 
 # The word before an answer of COPA, by what its premise asks for.
 CONNECTIVES = {"cause": "because", "effect": "so"}
@@ -175,4 +175,5 @@ LAYOUTS = {
     "story_cloze": _story_rows,
     "swag": _swag_rows,
     "race": _race_rows,
+    **clue.READERS,
 }
