@@ -7,6 +7,8 @@ Takes the flags of google-research/bert, and tables of any form: docs/classifica
 """
 
 import functools
+import json
+import os
 
 from absl import flags
 
@@ -32,15 +34,18 @@ if __name__ == "__main__":  # before the imports that take seconds
     checks = classifier_flags.look, fine_tuning_flags.check_run, check
     command_line.parse(define_flags, *checks)
 
-from cli import classifier_task, networks, run_flags, training_flags
-from contract import file_names
-from data_pipeline.classification import labels, predictions, soft_labels
+import keras
+import numpy as np
+
+from cli import fine_tuning, networks, run_flags, training_flags
+from contract import atomic_files, file_names
+from data_pipeline.classification import encoding, predictions, soft_labels
 from data_pipeline.classification import split as row_splits
 from modeling import losses, models, sequences
-from modeling.checkpoints import checkpoint, pretrained
-from reports import pictures
+from modeling.checkpoints import conversion, pretrained
+from modeling.features import attribution
 from serving import export, formats
-from training import driver, metrics
+from training import checkpoints, loading, metrics, tensorboard
 
 
 def prepare():
@@ -48,7 +53,8 @@ def prepare():
     classifier_flags.look()
     strategy = run_flags.set_up()
     classifier_flags.check()
-    files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
+    opened = networks.open_for_task(FLAGS.max_seq_length)
+    files, tokenizer, config = opened
     classifier_flags.check_network(config, files.config_file, tokenizer.in_graph)
     source = classifier_flags.source()
     classifier_flags.check_kind(source.kind)
@@ -57,7 +63,7 @@ def prepare():
         fine_tuning_flags.wanted_splits(),
         tokenizer,
         FLAGS.max_seq_length,
-        head=run_flags.find_head(files, config, "classifier"),
+        head=run_flags.find_head(opened, "classifier"),
         default_metrics=metrics.DEFAULTS,
     )
     if len(data.encode.text_names) > 1:
@@ -66,78 +72,194 @@ def prepare():
     reading = run_flags.reading(files, len(data.encode.text_names))
     settings = run_flags.fine_tuning_settings(
         strategy,
-        files=files,
-        config=config.to_dict(),
+        opened,
         num_examples=sum(len(data.splits.get(s, ())) for s in soft_labels.TRAINED),
         score_names=(*data.metrics, "loss"),
     )
-    soft = classifier_task.open_teacher(data, settings) if FLAGS.teacher else None
-    return make_task(config, tokenizer, data, soft, reading), settings
+    soft = open_teacher(data, settings) if FLAGS.teacher else None
+    return ClassifierTask(opened, data, reading, soft), settings
 
 
-def make_task(config, tokenizer, data, soft, reading):
-    """The driver.FineTuningTask of classifying texts."""
-    label_set, weights = data.label_set, data.class_weights(FLAGS.class_weights)
-    splits = {split: data.examples(split) for split in data.splits}
-    objective = losses.classifier(data.problem_type, weights)
-    if soft:
-        taught = FLAGS.distill_temperature, FLAGS.distill_weight
-        splits |= soft.training_examples(*taught)
-        objective = losses.distillation(data.problem_type, *taught, weights)
-    objective = losses.with_next_tokens(objective, FLAGS.lm_loss_weight)
-    label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
-    kind = sequences.choose_kind(data.problem_type, label_set.pair_input)
-    formats.check(FLAGS.export_format, config, reading, kind)
-    training_flags.check_packing(config.network, reads_plainly=not reading.chosen())
-    outputs = classifier_task.Outputs(data, soft)
-    return driver.FineTuningTask(
-        splits=splits,
-        model=functools.partial(
-            models.BertClassifier,
-            config,
-            label_set.num_outputs,
-            kind,
-            predicts_tokens=FLAGS.lm_loss_weight > 0,
-            reading=reading,
-            recompute=FLAGS.recompute,
+def open_teacher(data, settings):
+    """The labels that the outputs of --teacher give the rows."""
+    files, length = pretrained.locate(FLAGS.teacher, "--teacher"), FLAGS.max_seq_length
+    _, tokenizer, config = loading.open_network(
+        files._replace(
+            check_tokenizer=FLAGS.check_tokenizer, check_case=FLAGS.check_case
         ),
-        load_weights=networks.weights_loader(label_set),
-        store=checkpoint.store,
-        objective=objective,
-        score=outputs.score,
-        evaluate=predictions.Scored.eval_results,
-        examine=outputs.examine,
-        pictures=pictures.summaries,
-        show=outputs.show,
-        report=outputs.report_hook(tokenizer),
-        predict=outputs.predict,
-        export=functools.partial(export_model, data, label_map),
-        reopen=formats.open_network,
-        write_records=functools.partial(write_records, data),
-        files=pretrained.files(config, tokenizer) | label_map | reading.files(),
-        identity={**label_set.identity, "reading": reading.chosen()},
+        length,
     )
+    if len(data.encode.text_names) > 1:
+        pretrained.check_segments(config, files.config_file)
+    keras.config.set_dtype_policy(settings.run.dtype_policy)  # as run.start does
+    with settings.run.strategy.scope():
+        model = conversion.read_teacher(files.init_checkpoint, config)
+    stored = files.init_checkpoint, config, "classifier", model.num_classes
+    classes = loading.read_head(*stored).classes
+    columns = soft_labels.order_classes(FLAGS.teacher, classes, data.label_set)
+    predict = settings.predictor(model)
+    digest, encode = conversion.digest(model), encoding.Encoder(tokenizer, length)
+    return soft_labels.SoftLabels(data, encode, predict, digest, columns)
 
 
-def write_records(data, output_dir):
-    """Writes train.tf_record and so on, with --write_tf_records."""
-    if FLAGS.write_tf_records:
-        row_splits.write_records(output_dir, data, FLAGS.max_seq_length)
+class ClassifierTask(fine_tuning.ScriptTask):
+    """Classifies texts, pairs of texts, or answers to choose from.
 
+    Args:
+        rows: the LabelledData of the run.
+        soft: the SoftLabels of a teacher, or None.
+    """
 
-def export_model(data, label_map, model, output_dir):
-    """Writes output_dir/export/<n>: raw text in, label and probabilities out."""
+    def __init__(self, opened, rows, reading, soft=None):
+        label_set = rows.label_set
+        super().__init__(
+            opened,
+            rows.splits,
+            classes=label_set,
+            reading=reading,
+            identity=label_set.identity,
+        )
+        self.kind = rows.encode.task
+        self.more_facts = {"text_names": rows.encode.text_names}
+        self._rows, self._soft = rows, soft
+        weights = rows.class_weights(FLAGS.class_weights)
+        objective = losses.classifier(rows.problem_type, weights)
+        if soft:
+            taught = FLAGS.distill_temperature, FLAGS.distill_weight
+            self.splits |= soft.training_examples(*taught)
+            objective = losses.distillation(rows.problem_type, *taught, weights)
+        self.objective = losses.with_next_tokens(objective, FLAGS.lm_loss_weight)
+        self._sequences = sequences.choose_kind(rows.problem_type, label_set.pair_input)
+        formats.check(FLAGS.export_format, opened.config, reading, self._sequences)
+        network, plain = opened.config.network, not reading.chosen()
+        training_flags.check_packing(network, reads_plainly=plain)
 
-    def make(variables):
-        return export.TextClassifier(
-            data.encode,
-            losses.WithProbabilities(data.problem_type, model),
-            variables,
-            data.label_set.names if data.label_set.has_one_label else (),
-            model.config,
+    def make_model(self):
+        return models.BertClassifier(
+            self.config,
+            self.classes.num_outputs,
+            self._sequences,
+            predicts_tokens=FLAGS.lm_loss_weight > 0,
+            reading=self.reading,
+            recompute=FLAGS.recompute,
         )
 
-    return run_flags.export(model, make, output_dir, label_map)
+    def score(self, split, outputs, batch_size):
+        """Probabilities, decisions and, where labels are known, scores of a split."""
+        problem_type, logits = self.classes.problem_type, outputs["logits"]
+        label_ids = self.data[split].label_ids
+        probabilities, decisions = self._decide(logits)
+        scores, each = {}, None
+        if label_ids is not None:
+            each = losses.classifier_losses(problem_type, logits, label_ids)
+            each = np.asarray(each).reshape(len(label_ids), -1).mean(axis=1)
+            scores = self._compute(label_ids, decisions)
+            scores["loss"] = each.mean()
+            if self._soft and split == "dev":
+                theirs, heat = self._soft.logits(split), FLAGS.distill_temperature
+                soft = losses.soft_losses(problem_type, logits, theirs, heat)
+                scores |= {"label_loss": each.mean(), "soft_loss": np.mean(soft)}
+            scores["batch_loss"] = metrics.mean_loss(each, batch_size)
+        return predictions.Scored(probabilities, decisions, scores, each)
+
+    def _decide(self, logits):
+        """Probabilities [B, C], and the labels that they decide on."""
+        shares = np.asarray(losses.probabilities(self.classes.problem_type, logits))
+        threshold = FLAGS.multi_label_threshold
+        return shares, predictions.decide(self.classes, shares, threshold)
+
+    def _compute(self, *label_ids):
+        asked = self._rows.asked
+        if self.classes.has_one_label:  # F1 is of the second name that was asked for
+            places = np.array([asked.index(name) for name in self.classes.names])
+            label_ids = tuple(places[ids] for ids in label_ids)
+        return metrics.compute(self._rows.metrics, *label_ids)
+
+    def results(self, scored):
+        return scored.eval_results()
+
+    def outcomes(self, split, scored):
+        return predictions.outcomes(split, self.data[split], scored, self._compute)
+
+    def explain(self, model, rows, settings):
+        """Explanations of --explain rows, also in explanations.jsonl.
+
+        Of evaluated rows the wrong ones come first, the worst before the others; of
+        rows without labels, the first of "test". All processes take part, one writes.
+        """
+        if not FLAGS.explain:
+            return []
+        split = rows.split if rows is not None else "test"
+        chosen = np.arange(min(FLAGS.explain, len(self.data[split])))
+        if rows is not None:
+            order = np.lexsort((-np.asarray(rows.losses), np.asarray(rows.is_correct)))
+            chosen = order[: FLAGS.explain]
+        ascending = np.sort(chosen)
+        weigh = functools.partial(attribution.token_weights, model)
+        predictor = settings.predictor(weigh, settings.eval_batch_size)
+        outputs = predictor.rows(self.examples(split), ascending)
+        places = np.searchsorted(ascending, chosen)
+        outputs = {name: value[places] for name, value in outputs.items()}
+        vocab, decide = self.tokenizer.vocab, self._decide
+        explanations = predictions.explain_rows(
+            self._rows, vocab, decide, split, chosen, outputs
+        )
+        if settings.run.writes:
+            path = os.path.join(settings.run.output_dir, file_names.EXPLANATIONS)
+            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in explanations)
+            atomic_files.write({path: lines})
+            print(f"explanations: {path}")
+        return explanations
+
+    def show(self, model, scored, settings):
+        """Writes the vectors that the head reads, where a flag is set."""
+        if not FLAGS.write_projector:
+            return
+        pooled = settings.predictor(
+            lambda features, training: {"vectors": model.pool(features)},
+            settings.eval_batch_size,
+        )
+        columns = functools.partial(predictions.columns, self.data["dev"], scored)
+        tensorboard.write_projector(
+            pooled,
+            self.examples("dev"),
+            columns,
+            settings.run.output_dir,
+            writes=settings.run.writes,
+        )
+
+    def predict(self, scored, current, step):
+        """Writes test_results.tsv and test_predictions.jsonl; returns scores."""
+        if current.writes:
+            predictions.write(
+                current.output_dir,
+                self.data["test"],
+                scored,
+                writes_labels=not checkpoints.all_checkpoints(current.output_dir),
+            )
+        return scored.results("test")
+
+    def write_records(self, directory):
+        """Writes train.tf_record and so on, with --write_tf_records."""
+        if FLAGS.write_tf_records:
+            row_splits.write_records(directory, self._rows, FLAGS.max_seq_length)
+
+    def open_export(self, path):
+        return formats.open_network(path)
+
+    def export(self, model, output_dir):
+        """Writes output_dir/export/<n>: raw text in, label and probabilities out."""
+
+        def make(variables):
+            return export.TextClassifier(
+                self._rows.encode,
+                losses.WithProbabilities(self.classes.problem_type, model),
+                variables,
+                self.classes.names if self.classes.has_one_label else (),
+                model.config,
+            )
+
+        return run_flags.export(model, make, output_dir, self.label_map)
 
 
 def main(_):

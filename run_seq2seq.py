@@ -39,13 +39,15 @@ def check():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, fine_tuning_flags.check_run, check)
 
-from cli import networks, run_flags, target_writing
+from cli import fine_tuning, networks, run_flags, target_writing
+from contract import errors
 from data_pipeline.batches import packing
 from data_pipeline.seq2seq import graph, results
 from data_pipeline.seq2seq import split as pair_rows
 from data_pipeline.text import opening
 from modeling import losses
-from modeling.checkpoints import pretrained
+from modeling.checkpoints import warm_start
+from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.encoder_decoder import decoding as sequence_to_sequence
 from serving import generation
 
@@ -56,72 +58,101 @@ def prepare():
     seq2seq_flags.check()
     opened = networks.open_for_task(0, takes_encoder_decoder=True)
     opening.check_exports(opened.tokenizer, FLAGS.do_export)
-    (files, tokenizer, config), load_weights = networks.open_both_sides(opened)
-    config = seq2seq_flags.take_settings(config)
-    seq2seq_flags.check_network(files.config_file, config, tokenizer.vocab_size)
+    config = seq2seq_flags.take_settings(make_config(opened))
+    fills_both = config.network != opened.config.network
+    opened = opened._replace(config=config)
+    vocab_size = opened.tokenizer.vocab_size
+    seq2seq_flags.check_network(opened.files.config_file, config, vocab_size)
     data = pair_rows.load(
         seq2seq_flags.paths(),
         seq2seq_flags.layout(),
-        tokenizer,
+        opened.tokenizer,
         config.decoder_tokens,
         pair_rows.Limits(*seq2seq_flags.limits()),
     )
     settings = run_flags.fine_tuning_settings(
         strategy,
-        files=files,
-        config=config.to_dict(),
-        num_examples=len(data["train"]) if "train" in data else 0,
+        opened,
+        num_examples=len(data.get("train", ())),
         score_names=results.NAMES,
     )
-    return make_task(config, tokenizer, data, load_weights), settings
+    return Seq2seqTask(opened, data, fills_both), settings
 
 
-def make_task(config, tokenizer, data, load_weights):
-    """The driver.FineTuningTask of writing a text for each text."""
-    decode = functools.partial(graph.decode, tokenizer, config.decoder_tokens)
-    return run_flags.make_task(
-        "text2text-generation",
-        lambda: {split: pairs.summary() for split, pairs in data.items()},
-        splits={
-            split: pairs.examples(is_numbered=split != "train")
-            for split, pairs in data.items()
-        },
-        model=functools.partial(
-            sequence_to_sequence.SequenceToSequence, config, recompute=FLAGS.recompute
-        ),
-        load_weights=load_weights,
-        objective=losses.target_token(),
-        outputs=functools.partial(target_writing.outputs, tokenizer),
-        score=lambda split, outputs, _: results.decide(data[split], outputs, decode),
-        examine=lambda split, scored: results.outcomes(split, data[split], scored),
-        predict=functools.partial(predict, data),
-        export=functools.partial(export_model, tokenizer, decode),
-        files=pretrained.files(config, tokenizer),
-        identity={"decoder_tokens": list(config.decoder_tokens)},
+def make_config(opened):
+    """The config of an encoder-decoder; one BERT fills both sides."""
+    config = opened.config
+    if config.network == "encoder_decoder":
+        return config
+    if config.kind != "BERT":
+        raise errors.InputError(
+            f"{opened.files.config_file}: a {config.kind} cannot read and write; give "
+            "the config.json of an encoder-decoder, or a BERT for both sides"
+        )
+    return encoder_decoder_config.EncoderDecoderConfig.from_berts(
+        config,
+        config,
+        decoder_start_token_id=opened.tokenizer.start_id,
+        eos_token_id=opened.tokenizer.end_id,
     )
 
 
-def predict(data, written, settings, _):
-    """Writes predictions in both forms; returns scores, if any."""
-    if settings.writes:
-        paths = results.write_all(settings.output_dir, data["test"], written)
-        print("\n".join(f"predictions: {path}" for path in paths))
-    return written.results("test")
+class Seq2seqTask(fine_tuning.ScriptTask):
+    """Writes a text for each text.
 
+    `data` is {split: PairSplit}; `fills_both` loads one BERT into both sides.
+    """
 
-def export_model(tokenizer, decode, model, output_dir):
-    """Writes output_dir/export/<n>: text in, text out."""
-    limit, _ = seq2seq_flags.limits()
+    kind = "text2text-generation"
+    objective = losses.target_token()
 
-    def make(variables):
-        return generation.TargetWriter(
-            lambda texts: packing.encode(tokenizer, texts, limit),
-            functools.partial(target_writing.write_rows, tokenizer, model),
-            decode,
-            variables,
+    def __init__(self, opened, data, fills_both):
+        tokens = opened.config.decoder_tokens
+        super().__init__(opened, data, identity={"decoder_tokens": list(tokens)})
+        self._fills_both = fills_both
+        self._decode = functools.partial(graph.decode, self.tokenizer, tokens)
+
+    def examples(self, split):
+        return self.data[split].examples(is_numbered=split != "train")
+
+    def make_model(self):
+        return sequence_to_sequence.SequenceToSequence(
+            self.config, recompute=FLAGS.recompute
         )
 
-    return run_flags.export(model, make, output_dir)
+    def load_weights(self, model, path, *, trains, resumes):
+        if self._fills_both and trains and path and not resumes:
+            return str(warm_start.load(model, path)), 0
+        return super().load_weights(model, path, trains=trains, resumes=resumes)
+
+    def outputs(self, model):
+        return target_writing.outputs(self.tokenizer, model)
+
+    def score(self, split, outputs, batch_size):
+        return results.decide(self.data[split], outputs, self._decode)
+
+    def outcomes(self, split, scored):
+        return results.outcomes(split, self.data[split], scored)
+
+    def predict(self, scored, current, step):
+        if current.writes:
+            paths = results.write_all(current.output_dir, self.data["test"], scored)
+            print("\n".join(f"predictions: {path}" for path in paths))
+        return scored.results("test")
+
+    def export(self, model, output_dir):
+        """Writes output_dir/export/<n>: text in, text out."""
+        limit, _ = seq2seq_flags.limits()
+
+        def make(variables):
+            return generation.TargetWriter(
+                lambda texts: packing.encode(self.tokenizer, texts, limit),
+                functools.partial(target_writing.write_rows, self.tokenizer, model),
+                self._decode,
+                variables,
+            )
+
+        return run_flags.export(model, make, output_dir)
 
 
 def main(_):

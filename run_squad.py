@@ -25,7 +25,7 @@ if __name__ == "__main__":  # before the imports that take seconds
     checks = fine_tuning_flags.check_run, squad_flags.check_files
     command_line.parse(define_flags, *checks)
 
-from cli import networks, run_flags
+from cli import fine_tuning, networks, run_flags
 from contract import file_names
 from data_pipeline.squad import choice as answer_choice
 from data_pipeline.squad import files as squad_files
@@ -42,7 +42,8 @@ def prepare():
     squad_flags.set_verbosity()
     strategy = run_flags.set_up()
     squad_flags.check_files()
-    files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
+    opened = networks.open_for_task(FLAGS.max_seq_length)
+    files, tokenizer, config = opened
     pretrained.check_segments(config, files.config_file)
     opening.check_exports(tokenizer, FLAGS.do_export)
     reading = run_flags.reading(files)
@@ -56,16 +57,15 @@ def prepare():
         name: windows.load(name, read(name), tokenizer, **squad_flags.limits())
         for name in names
     }
-    names = scores.score_names(data["predict"], choice) if "dev" in splits else ()
     settings = run_flags.fine_tuning_settings(
         strategy,
-        files=files,
-        config=config.to_dict(),
+        opened,
         num_examples=len(data["train"].questions) if "train" in data else 0,
-        score_names=names,
+        score_names=scores.score_names(data["predict"], choice)
+        if "dev" in splits
+        else (),
     )
-    task = make_task(config, tokenizer, data, choice, settings.pad_to, reading)
-    return task, settings
+    return SquadTask(opened, data, reading, choice, settings.pad_to), settings
 
 
 def read(name):
@@ -79,66 +79,70 @@ def read(name):
     return squad_files.shuffled(questions)
 
 
-def make_task(config, tokenizer, data, choice, pad_to, reading):
-    """The driver.FineTuningTask of answering questions."""
-    splits = {"train": data["train"].examples()} if "train" in data else {}
-    if "predict" in data:
-        splits["dev"] = splits["test"] = data["predict"].examples()
+class SquadTask(fine_tuning.ScriptTask):
+    """Answers questions by spans of contexts.
 
-    def score(_, logits, __):
-        return scores.decide(data["predict"], logits, tokenizer, choice, pad_to)
+    Args:
+        data: windows.QuestionSplit of "train" and of "predict", which is dev and test.
+        choice: how an answer is chosen.
+        pad_to: as of driver.Settings.
+    """
 
-    def write_records(output_dir):
-        for questions in data.values():
-            windows.write_records(output_dir, questions, FLAGS.max_seq_length)
+    kind = "question-answering"
+    objective = losses.span()
 
-    formats.check(FLAGS.export_format, config, reading)
-    return run_flags.make_task(
-        "question-answering",
-        lambda: {split: questions.summary() for split, questions in data.items()},
-        splits=splits,
-        model=functools.partial(
-            models.BertSpanPredictor, config, reading=reading, recompute=FLAGS.recompute
-        ),
-        objective=losses.span(),
-        score=score,
-        examine=lambda split, scored: scores.outcomes(split, data["predict"], scored),
-        predict=predict,
-        export=functools.partial(export_model, tokenizer, choice),
-        reopen=formats.open_network,
-        write_records=write_records,
-        files=pretrained.files(config, tokenizer) | reading.files(),
-        identity={"reading": reading.chosen()},
-    )
+    def __init__(self, opened, data, reading, choice, pad_to):
+        formats.check(FLAGS.export_format, opened.config, reading)
+        super().__init__(opened, data, reading=reading, identity={})
+        if predicted := self.splits.pop("predict", None):
+            self.splits["dev"] = self.splits["test"] = predicted
+        self._choice, self._pad_to = choice, pad_to
 
-
-def predict(scored, settings, global_step):
-    """Writes predictions.json and the files beside it; returns scores, if any."""
-    if settings.writes:
-        answer_choice.write(settings.output_dir, scored.answers)
-        print(f"predictions: {settings.output_dir}/{file_names.SQUAD_PREDICTIONS}")
-    if not scored.scores:
-        print(f"{FLAGS.predict_file} has no right answers, so nothing is scored")
-        return {}
-    results = {**scored.scores, "global_step": global_step}
-    run_directory.record(settings, global_step, scored.scores, results)
-    return results
-
-
-def export_model(tokenizer, choice, model, output_dir):
-    """Writes output_dir/export/<n>: question and context in, answer out."""
-
-    def make(variables):
-        return windowed.QuestionAnswerer(
-            graph.encoder(tokenizer, **squad_flags.limits()),
-            functools.partial(model, training=False),
-            graph.chooser(choice),
-            variables,
-            (None, *tokenizer.token_shape),
-            model.config,
+    def make_model(self):
+        return models.BertSpanPredictor(
+            self.config, reading=self.reading, recompute=FLAGS.recompute
         )
 
-    return run_flags.export(model, make, output_dir)
+    def score(self, split, outputs, batch_size):
+        how = self.tokenizer, self._choice, self._pad_to
+        return scores.decide(self.data["predict"], outputs, *how)
+
+    def outcomes(self, split, scored):
+        return scores.outcomes(split, self.data["predict"], scored)
+
+    def predict(self, scored, current, step):
+        """Writes predictions.json and the files beside it; returns scores, if any."""
+        if current.writes:
+            answer_choice.write(current.output_dir, scored.answers)
+            print(f"predictions: {current.output_dir}/{file_names.SQUAD_PREDICTIONS}")
+        if not scored.scores:
+            print(f"{FLAGS.predict_file} has no right answers, so nothing is scored")
+            return {}
+        results = {**scored.scores, "global_step": step}
+        run_directory.record(current, step, scored.scores, results)
+        return results
+
+    def write_records(self, directory):
+        for questions in self.data.values():
+            windows.write_records(directory, questions, FLAGS.max_seq_length)
+
+    def open_export(self, path):
+        return formats.open_network(path)
+
+    def export(self, model, output_dir):
+        """Writes output_dir/export/<n>: question and context in, answer out."""
+
+        def make(variables):
+            return windowed.QuestionAnswerer(
+                graph.encoder(self.tokenizer, **squad_flags.limits()),
+                functools.partial(model, training=False),
+                graph.chooser(self._choice),
+                variables,
+                (None, *self.tokenizer.token_shape),
+                model.config,
+            )
+
+        return run_flags.export(model, make, output_dir)
 
 
 def main(_):

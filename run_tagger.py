@@ -24,14 +24,13 @@ def define_flags():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, fine_tuning_flags.check_run, tagger_flags.paths)
 
-from cli import networks, run_flags, training_flags
-from contract import features, file_names
+from cli import fine_tuning, networks, run_flags, training_flags
+from contract import features
 from data_pipeline.tables import label_files
 from data_pipeline.tagging import files as tagged_files
-from data_pipeline.tagging import graph, schemes, scores, windows
+from data_pipeline.tagging import graph, scores, windows
 from data_pipeline.text import offsets, opening
 from modeling import losses, models
-from modeling.checkpoints import pretrained
 from serving import formats, windowed
 
 
@@ -39,9 +38,9 @@ def prepare():
     """The task and its settings; ValueError for wrong input."""
     paths = tagger_flags.paths()
     strategy = run_flags.set_up()
-    files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
-    opening.check_exports(tokenizer, FLAGS.do_export)
-    reading = run_flags.reading(files)
+    opened = networks.open_for_task(FLAGS.max_seq_length)
+    opening.check_exports(opened.tokenizer, FLAGS.do_export)
+    reading = run_flags.reading(opened.files)
     names = label_files.read_labels(FLAGS.labels) if FLAGS.labels else ()
     layout = tagged_files.Layout(**tagger_flags.layout(), tag_names=names)
     splits = windows.read(paths, layout)
@@ -49,95 +48,95 @@ def prepare():
         splits.get("train"),
         names=names,
         scheme=FLAGS.tag_scheme,
-        head=run_flags.find_head(files, config, "tagger"),
+        head=run_flags.find_head(opened, "tagger"),
     )
     data = windows.load(
         splits,
         tag_set,
-        tokenizer,
+        opened.tokenizer,
         accepts_unknown=FLAGS.accept_unknown_tags,
         document_context=FLAGS.document_context,
         **tagger_flags.limits(),
     )
     settings = run_flags.fine_tuning_settings(
         strategy,
-        files=files,
-        config=config.to_dict(),
-        num_examples=len(data["train"]) if "train" in data else 0,
+        opened,
+        num_examples=len(data.get("train", ())),
         score_names=scores.score_names(tag_set.scheme),
     )
-    return make_task(config, tokenizer, tag_set, data, reading), settings
+    return TaggerTask(opened, data, tag_set, reading), settings
 
 
-def make_task(config, tokenizer, tag_set, data, reading):
-    """The driver.FineTuningTask of tagging words."""
-    label_map = {file_names.LABEL_MAP: schemes.map_text(tag_set)}
-    formats.check(FLAGS.export_format, config, reading)
-    training_flags.check_packing(config.network, reads_plainly=not reading.chosen())
-    return run_flags.make_task(
-        "token-classification",
-        lambda: {split: sentences.summary() for split, sentences in data.items()},
-        load_weights=networks.weights_loader(tag_set),
-        splits={split: sentences.examples() for split, sentences in data.items()},
-        model=functools.partial(
-            models.BertTagger,
-            config,
-            tag_set.num_outputs,
-            reading=reading,
+class TaggerTask(fine_tuning.ScriptTask):
+    """Tags words: the likeliest tag of each first piece.
+
+    `data` is {split: windows.SentenceSplit}.
+    """
+
+    kind = "token-classification"
+    objective = losses.tagger()
+
+    def __init__(self, opened, data, tag_set, reading):
+        formats.check(FLAGS.export_format, opened.config, reading)
+        network, plain = opened.config.network, not reading.chosen()
+        training_flags.check_packing(network, reads_plainly=plain)
+        identity = {"labels": list(tag_set.names)}
+        super().__init__(
+            opened, data, classes=tag_set, reading=reading, identity=identity
+        )
+
+    def make_model(self):
+        return models.BertTagger(
+            self.config,
+            self.classes.num_outputs,
+            reading=self.reading,
             recompute=FLAGS.recompute,
-        ),
-        objective=losses.tagger(),
-        outputs=best_tags,
-        score=lambda split, outputs, _: scores.decide(data[split], outputs, tag_set),
-        examine=lambda split, scored: scores.outcomes(
-            split, data[split], scored, tag_set.scheme
-        ),
-        predict=functools.partial(predict, tag_set, data),
-        export=functools.partial(export_model, tokenizer, tag_set, label_map),
-        reopen=formats.open_network,
-        files=pretrained.files(config, tokenizer) | label_map | reading.files(),
-        identity={"labels": list(tag_set.names), "reading": reading.chosen()},
-    )
-
-
-def best_tags(model):
-    """The likeliest tag of each token, its probability, and the loss of a known tag."""
-
-    def forward(batch, training):
-        logits = model(batch, training=training)["logits"]
-        outputs = graph.best_tags(logits)
-        if features.LABEL_IDS in batch:
-            outputs["losses"] = losses.tag_losses(logits, batch[features.LABEL_IDS])
-        return outputs
-
-    return forward
-
-
-def predict(tag_set, data, tagged, settings, _):
-    """Writes predictions in both forms; returns scores, if any."""
-    if settings.writes:
-        paths = scores.write_all(
-            settings.output_dir, data["test"].sentences, tagged, tag_set.scheme
-        )
-        print("\n".join(f"predictions: {path}" for path in paths))
-    return tagged.results("test")
-
-
-def export_model(tokenizer, tag_set, label_map, model, output_dir):
-    """Writes output_dir/export/<n>: text or words in, tags out."""
-
-    def make(variables):
-        return windowed.WordTagger(
-            functools.partial(offsets.split_words, rules=tokenizer.rules),
-            graph.encoder(tokenizer, **tagger_flags.limits()),
-            functools.partial(model, training=False),
-            graph.chooser(tag_set),
-            variables,
-            (None, *tokenizer.token_shape),
-            model.config,
         )
 
-    return run_flags.export(model, make, output_dir, label_map)
+    def outputs(self, model):
+        """Best tag and probability of each token, and the loss of a known tag."""
+
+        def forward(batch, training):
+            logits = model(batch, training=training)["logits"]
+            outputs = graph.best_tags(logits)
+            if features.LABEL_IDS in batch:
+                outputs["losses"] = losses.tag_losses(logits, batch[features.LABEL_IDS])
+            return outputs
+
+        return forward
+
+    def score(self, split, outputs, batch_size):
+        return scores.decide(self.data[split], outputs, self.classes)
+
+    def outcomes(self, split, scored):
+        scheme = self.classes.scheme
+        return scores.outcomes(split, self.data[split], scored, scheme)
+
+    def predict(self, scored, current, step):
+        if current.writes:
+            sentences, scheme = self.data["test"].sentences, self.classes.scheme
+            paths = scores.write_all(current.output_dir, sentences, scored, scheme)
+            print("\n".join(f"predictions: {path}" for path in paths))
+        return scored.results("test")
+
+    def open_export(self, path):
+        return formats.open_network(path)
+
+    def export(self, model, output_dir):
+        """Writes output_dir/export/<n>: text or words in, tags out."""
+
+        def make(variables):
+            return windowed.WordTagger(
+                functools.partial(offsets.split_words, rules=self.tokenizer.rules),
+                graph.encoder(self.tokenizer, **tagger_flags.limits()),
+                functools.partial(model, training=False),
+                graph.chooser(self.classes),
+                variables,
+                (None, *self.tokenizer.token_shape),
+                model.config,
+            )
+
+        return run_flags.export(model, make, output_dir, self.label_map)
 
 
 def main(_):

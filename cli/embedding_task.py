@@ -1,8 +1,6 @@
-"""Scores, predictions and exports of run_embedding.py."""
+"""Rows, scores, teachers and rerankers of run_embedding.py."""
 
 import dataclasses
-import json
-import os
 from typing import Any
 
 import numpy as np
@@ -10,18 +8,16 @@ import tensorflow as tf
 from absl import flags
 
 from cli import embedding_flags, table_flags
-from contract import atomic_files, errors, file_names, wording
+from contract import errors
 from data_pipeline.classification import encoding, labels
 from data_pipeline.embedding import corpora, scores, search, split
-from modeling import contrastive, sequences
+from modeling import contrastive
 from modeling.checkpoints import pretrained, sentence_transformers
 from modeling.features import text_vectors
-from serving import formats
 from terminal import progress
 from training import contrastive_step, inference, loading, metrics
 
 FLAGS = flags.FLAGS
-_DRAWS = 10
 _RERANKED_QUERIES = 16  # at a time
 _RANKS = ("mrr_at_10", "ndcg_at_10", "recall_at_1", "recall_at_10")
 _OBJECTIVES: dict[str, Any] = {
@@ -277,48 +273,3 @@ def evaluate(texts, reranker, scored):
     reranked = scores.retrieval_scores(ranked, data.relevant)
     names = SCORES[corpora.RETRIEVAL][:-1]  # the recall of all is the same
     return {**results, **{f"eval_reranked_{name}": reranked[name] for name in names}}
-
-
-def show_few_labels(data, model, scored, settings):
-    """Prints and writes few_labels.json: accuracies with some labelled rows a class."""
-    if not FLAGS.num_labelled:
-        return
-    train, dev = data["train"], data["dev"]
-    vectors = settings.predictor(model)(train.examples())["vectors"]
-    accuracies = scores.few_labels(
-        search.normalize(vectors),
-        train.labels,
-        search.normalize(scored.vectors),
-        dev.labels,
-        num_labelled=FLAGS.num_labelled,
-        draws=_DRAWS,
-        seed=FLAGS.seed,
-    )
-    for name, values in accuracies.items():
-        mean, deviation = (wording.score(values[key]) for key in values)
-        print(f"  {name} of {FLAGS.num_labelled} rows a label = {mean} +- {deviation}")
-    if settings.run.writes:
-        path = os.path.join(settings.run.output_dir, file_names.FEW_LABELS)
-        atomic_files.write_text(path, json.dumps(accuracies, indent=2) + "\n")
-
-
-def reopen(path):
-    """An export for another runtime, called as the model; as formats.open_network."""
-    if (network := formats.open_network(path)) is None:
-        return None
-
-    def forward(features, training=False):
-        rows_of_texts = sequences.as_rows(features)
-        vectors = network(rows_of_texts, training=training)["vectors"]
-        return {"vectors": sequences.by_example(vectors, features)}
-
-    return forward
-
-
-def predict(texts, scored, settings):
-    """Writes the vectors of the test rows; returns their scores."""
-    if settings.writes:
-        path = os.path.join(settings.output_dir, file_names.TEST_VECTORS)
-        np.savez(path, vectors=scored.vectors, text_ids=texts.text_ids)
-        print(f"vectors: {path}")
-    return scored.results("test")

@@ -14,22 +14,19 @@ from cli import (
     feature_flags,
     fine_tuning_flags,
     model_flags,
-    networks,
     training_flags,
 )
 from contract import errors, export_formats
 from data_pipeline import label_maps
 from modeling import kernels_tf
-from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints import pretrained
 from modeling.features import head_config
-from reports import pictures, run_report
 from serving import export as export_lib
 from serving import formats
 from training import (
     adagrad,
     checkpoints,
     driver,
-    facts,
     feature_cache,
     grid,
     loading,
@@ -200,9 +197,8 @@ def set_up() -> Any:
 
 def fine_tuning_settings(
     strategy: Any,
+    opened: loading.Opened,
     *,
-    files: pretrained.ModelFiles,
-    config: Mapping[str, Any],
     num_examples: int,
     score_names: Sequence[str],
 ) -> driver.Settings:
@@ -214,8 +210,8 @@ def fine_tuning_settings(
             return run_settings(
                 strategy,
                 plan(num_examples, score_names) if FLAGS.do_train else None,
-                config=config,
-                init_checkpoint=files.init_checkpoint,
+                config=opened.config.to_dict(),
+                init_checkpoint=opened.files.init_checkpoint,
             )
 
     combinations = grid.combine(fine_tuning_flags.grid(), one_run)
@@ -255,13 +251,11 @@ def first_weights(files: pretrained.ModelFiles) -> str:
     return directory if has_own else files.init_checkpoint
 
 
-def find_head(
-    files: pretrained.ModelFiles, config: Any, head: str
-) -> label_maps.Head | None:
+def find_head(opened: loading.Opened, head: str) -> label_maps.Head | None:
     """The classifier or tagger that the run begins with, as in loading.find_head."""
-    weights = first_weights(files)
-    goes_on = weights != files.init_checkpoint
-    return loading.find_head(weights, config, head, goes_on=goes_on)
+    weights = first_weights(opened.files)
+    goes_on = weights != opened.files.init_checkpoint
+    return loading.find_head(weights, opened.config, head, goes_on=goes_on)
 
 
 def reading(files: pretrained.ModelFiles, num_texts: int = 1) -> head_config.HeadConfig:
@@ -271,30 +265,6 @@ def reading(files: pretrained.ModelFiles, num_texts: int = 1) -> head_config.Hea
         first_weights(files),
         trains=FLAGS.do_train,
         num_texts=num_texts,
-    )
-
-
-def make_task(
-    kind: str,
-    data: Callable[[], Mapping[str, Any]],
-    *,
-    load_weights: Callable[..., tuple[str, int]] | None = None,
-    **particular: Any,
-) -> driver.FineTuningTask:
-    """A Task with what all have in common.
-
-    Args:
-        kind: what the hub calls this kind of task.
-        data: returns {split: facts of its rows}, for reports.
-        load_weights: by default networks.weights_loader.
-        particular: other fields of the task.
-    """
-    return driver.FineTuningTask(
-        load_weights=load_weights or networks.weights_loader(),
-        store=checkpoint.store,
-        pictures=pictures.summaries,
-        report=facts.report_hook(run_report, kind, data),
-        **particular,
     )
 
 

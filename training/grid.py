@@ -24,7 +24,7 @@ def run_with_seeds(task: driver.FineTuningTask, settings: driver.Settings) -> No
 
     with run.lost_workers_named(settings.run.strategy):
         run_seeds(run_seed, settings.run, settings.seeds)
-        task.report(None, settings)
+        task.report_runs(settings)
 
 
 def seed_directory(seed: int, output_dir: str) -> str:
@@ -104,7 +104,7 @@ def run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
     """
     with run.lost_workers_named(settings.run.strategy):
         _run_grid(task, settings)
-        task.report(None, settings)
+        task.report_runs(settings)
 
 
 def _run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
@@ -112,7 +112,7 @@ def _run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
     if settings.run.writes:
         task.write_records(settings.run.output_dir)
     # One copy of the features is enough.
-    task = dataclasses.replace(task, write_records=lambda directory: None)
+    settings = dataclasses.replace(settings, writes_records=False)
     # Where nothing else scores a run, its predictions do.
     predicts_each = settings.predicts and not settings.evaluates
     each = dataclasses.replace(settings, predicts=predicts_each, exports=False)

@@ -98,7 +98,6 @@ class Training:
     """
 
     model: keras.Model
-    store: checkpoint.Store
     origin: str
     objective: losses.Objective
     batches_from: Callable[[int], Any]
@@ -184,12 +183,12 @@ def train(settings: Settings, training: Training) -> int:
     with settings.strategy.scope():
         optimizer = settings.optimizer()
         optimizer.build(training.model.trainable_variables)
-    states = training.states
+    states, store = training.states, checkpoint.store(training.model)
     checkpoints = checkpoints_lib.RunCheckpoints(
         settings.output_dir,
-        training.store.variables | (states.in_checkpoints() if states else {}),
+        store.variables | (states.in_checkpoints() if states else {}),
         optimizer,
-        write=training.store.write,
+        write=store.write,
         max_to_keep=settings.max_to_keep,
         writes=settings.writes,
     )
@@ -244,7 +243,7 @@ def train(settings: Settings, training: Training) -> int:
             f"raise {settings.length_flag}, or add --overwrite_output_dir to start "
             "again"
         )
-        return _use_best(settings, training.store, {**state, "step": step})
+        return _use_best(settings, store, {**state, "step": step})
     state = _with_parts(settings, step, state)
     run_directory.go_on(settings)
     with (
@@ -263,7 +262,7 @@ def train(settings: Settings, training: Training) -> int:
         if number := devices.gathered(settings.strategy, watch.number or 0).max():
             raise errors.Stopped(int(number))
         devices.wait_for_all(settings.strategy, "save the last checkpoint")
-    return _use_best(settings, training.store, state)
+    return _use_best(settings, store, state)
 
 
 def _with_parts(settings: Settings, step: int, state: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,6 @@ def train(build_classifier, classifier_batch, tmp_path):
         )
         training = run.Training(
             model=model,
-            store=checkpoint.store(model),
             origin="random",
             objective=losses.classifier("classification"),
             batches_from=batches_from,

@@ -1,0 +1,87 @@
+"""What the fine-tuning scripts have in common: weights, files, pictures and reports."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from cli import networks
+from data_pipeline import label_maps
+from modeling.checkpoints import pretrained
+from modeling.features import head_config
+from reports import pictures, run_report
+from training import driver, facts, loading, tensorboard
+
+
+class ScriptTask(driver.FineTuningTask):
+    """A FineTuningTask on the network that flags name.
+
+    Args:
+        opened: the network and its tokenizer.
+        data: {split: a splits.Split}.
+        classes: of the head, if it has such.
+        reading: the layers and the head, of a task that lets flags choose them.
+        identity: what besides data and `reading` must match to resume a run.
+    """
+
+    more_facts: Mapping[str, Any] = {}  # of the record of a run
+
+    def __init__(
+        self,
+        opened: loading.Opened,
+        data: Mapping[str, Any],
+        *,
+        classes: label_maps.Classes | None = None,
+        reading: head_config.HeadConfig | None = None,
+        identity: Mapping[str, Any],
+    ):
+        self.data, self.classes, self.reading = data, classes, reading
+        self.tokenizer, self.config = opened.tokenizer, opened.config
+        self.splits = {split: self.examples(split) for split in data}
+        self.label_map = label_maps.written(classes).get("files", {})
+        files = pretrained.files(opened.config, opened.tokenizer)
+        self.files, self.identity = {**files, **self.label_map}, identity
+        if reading:
+            self.files |= reading.files()
+            self.identity = {**identity, "reading": reading.chosen()}
+
+    def examples(self, split: str) -> Any:
+        """The rows of a split as the driver takes them."""
+        return self.data[split].examples()
+
+    def load_weights(self, model, path, **stage):
+        return networks.load_weights(model, path, self.classes, **stage)
+
+    def pictures(self, rows):
+        return pictures.summaries(rows)
+
+    def explain(self, model, rows, settings) -> list[Any]:
+        """Explanations of some rows, where a flag asks for them; on all hosts."""
+        return []
+
+    def write_report(self, model, settings, outcome, *ended):
+        current, mix = settings.run, model.learned_mix()
+        if mix:
+            print(tensorboard.mix_line(mix))
+        for rows in filter(None, (outcome.rows, outcome.tested)):
+            run_report.print_scores(rows, self.kind)
+        explanations = self.explain(model, outcome.rows, settings)
+        if not (settings.reports and current.writes):
+            return
+        if outcome.results or current.trains:
+            step, seconds = ended
+            data = {k: dataclasses.asdict(v.summary()) for k, v in self.data.items()}
+            named = self.kind, data, step, outcome.results, seconds
+            run_report.write(
+                outcome.rows,
+                current.output_dir,
+                defaults=settings.default_flags,
+                explanations=explanations,
+                tested=outcome.tested,
+                **{tensorboard.LAYER_MIX: mix},
+                **facts.collect(current, model, *named),
+                **self.more_facts,
+            )
+
+    def report_runs(self, settings):
+        if settings.reports and settings.run.writes:
+            run_report.write_all(settings.run.output_dir)
