@@ -25,36 +25,36 @@ def define_flags():
 
 
 def check():
+    classifier_flags.look()
+    fine_tuning_flags.check_run()
     classifier_flags.check()
     local_tables = fine_tuning_flags.local_tables()
     tables.check_columns(local_tables, classifier_flags.layout())
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    checks = classifier_flags.look, fine_tuning_flags.check_run, check
-    command_line.parse(define_flags, *checks)
+    command_line.parse(define_flags, check)
 
 import keras
 import numpy as np
 
 from cli import fine_tuning, networks, run_flags, training_flags
-from contract import atomic_files, file_names
+from contract import atomic_files, errors, file_names
 from data_pipeline.classification import encoding, predictions, soft_labels
 from data_pipeline.classification import split as row_splits
 from modeling import losses, models, sequences
 from modeling.checkpoints import conversion, pretrained
 from modeling.features import attribution
 from serving import export, formats
-from training import checkpoints, loading, metrics, tensorboard
+from training import checkpoints, metrics, tensorboard
 
 
 def prepare():
     """The task and its settings; ValueError for wrong input."""
-    classifier_flags.look()
+    check()
     strategy = run_flags.set_up()
-    classifier_flags.check()
     opened = networks.open_for_task(FLAGS.max_seq_length)
-    files, tokenizer, config = opened
+    files, tokenizer, config = opened.files, opened.tokenizer, opened.config
     classifier_flags.check_network(config, files.config_file, tokenizer.in_graph)
     source = classifier_flags.source()
     classifier_flags.check_kind(source.kind)
@@ -82,23 +82,23 @@ def prepare():
 
 def open_teacher(data, settings):
     """The labels that the outputs of --teacher give the rows."""
-    files, length = pretrained.locate(FLAGS.teacher, "--teacher"), FLAGS.max_seq_length
-    _, tokenizer, config = loading.open_network(
-        files._replace(
-            check_tokenizer=FLAGS.check_tokenizer, check_case=FLAGS.check_case
-        ),
-        length,
-    )
+    teacher, length = networks.open_named("teacher", None, FLAGS.max_seq_length)
+    config = teacher.config
     if len(data.encode.text_names) > 1:
-        pretrained.check_segments(config, files.config_file)
+        pretrained.check_segments(config, teacher.files.config_file)
+    if (head := teacher.find_head("classifier")) is None:
+        raise errors.InputError(
+            f"--teacher={FLAGS.teacher}: has no head of a classifier; give the "
+            "--output_dir of a run"
+        )
+    columns = soft_labels.order_classes(FLAGS.teacher, head.classes, data.label_set)
     keras.config.set_dtype_policy(settings.run.dtype_policy)  # as run.start does
     with settings.run.strategy.scope():
-        model = conversion.read_teacher(files.init_checkpoint, config)
-    stored = files.init_checkpoint, config, "classifier", model.num_classes
-    classes = loading.read_head(*stored).classes
-    columns = soft_labels.order_classes(FLAGS.teacher, classes, data.label_set)
-    predict = settings.predictor(model)
-    digest, encode = conversion.digest(model), encoding.Encoder(tokenizer, length)
+        model = conversion.read(
+            teacher.path, config, "classifier", teacher.weights
+        ).model
+    predict, digest = settings.predictor(model), conversion.digest(model)
+    encode = encoding.Encoder(teacher.tokenizer, length)
     return soft_labels.SoftLabels(data, encode, predict, digest, columns)
 
 

@@ -51,30 +51,28 @@ from data_pipeline.pretraining import (
     stream_batches,
     word_streams,
 )
-from data_pipeline.text import opening
 from modeling import losses, models, pretrainers, replaced
 from modeling.checkpoints import pretrained
 from modeling.elmo import objective as both_directions
 from modeling.features import vectors
 from reports import run_report
 from serving import pretrained as served
-from training import driver, facts, loading, metrics
+from training import driver, facts, metrics
 
 
 def prepare():
     """The settings, and the task of --objective."""
     pretraining_flags.check()
     strategy = run_flags.set_up()
-    files = networks.find_files()
-    tokenizer, vocab_size = None, None
-    if files.vocab_file or FLAGS.do_export:
-        tokenizer = opening.open_tokenizer(files)
-        vocab_size = tokenizer.vocab_size
-    config = pretrained.open_config(
-        files, vocab_size, FLAGS.max_seq_length, takes_encoder_decoder=True
+    opened = networks.open_for_task(
+        FLAGS.max_seq_length,
+        for_tasks=False,
+        takes_encoder_decoder=True,
+        takes_records=not FLAGS.do_export,
     )
-    pretraining_flags.check_network(config, files.config_file)
-    task = TASKS[FLAGS.objective](loading.Opened(files, tokenizer, config))
+    files = opened.files
+    pretraining_flags.check_network(opened.config, files.config_file)
+    task = TASKS[FLAGS.objective](opened)
     settings = run_flags.run_settings(
         strategy,
         run_flags.pretraining_plan(),

@@ -39,8 +39,10 @@ def check():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, fine_tuning_flags.check_run, check)
 
-from cli import fine_tuning, networks, run_flags, target_writing
-from contract import errors
+import tensorflow as tf
+
+from cli import fine_tuning, networks, run_flags
+from contract import errors, features
 from data_pipeline.batches import packing
 from data_pipeline.seq2seq import graph, results
 from data_pipeline.seq2seq import split as pair_rows
@@ -49,18 +51,21 @@ from modeling import losses
 from modeling.checkpoints import warm_start
 from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.encoder_decoder import decoding as sequence_to_sequence
+from modeling.generation import beam_search, decoding, sampling
 from serving import generation
+
+_ROWS = 2**32  # a draw's seed holds --seed and the number of the row
 
 
 def prepare():
     """The task and its settings; ValueError for wrong input."""
     strategy = run_flags.set_up()
     seq2seq_flags.check()
-    opened = networks.open_for_task(0, takes_encoder_decoder=True)
+    opened = networks.open_for_task(takes_encoder_decoder=True)
     opening.check_exports(opened.tokenizer, FLAGS.do_export)
     config = seq2seq_flags.take_settings(make_config(opened))
     fills_both = config.network != opened.config.network
-    opened = opened._replace(config=config)
+    opened.config = config
     vocab_size = opened.tokenizer.vocab_size
     seq2seq_flags.check_network(opened.files.config_file, config, vocab_size)
     data = pair_rows.load(
@@ -126,7 +131,41 @@ class Seq2seqTask(fine_tuning.ScriptTask):
         return super().load_weights(model, path, trains=trains, resumes=resumes)
 
     def outputs(self, model):
-        return target_writing.outputs(self.tokenizer, model)
+        """Ids [B, N], -1 after a text, and losses of targets."""
+
+        def forward(batch, training):
+            ids, is_text = self._write(model, batch, batch[features.UNIQUE_IDS])
+            results = {"ids": tf.where(is_text, ids, -1)}
+            if features.LABELS in batch:
+                losses = model(batch, training=training)["next_token_losses"]
+                mask = tf.cast(batch[features.DECODER_MASK], losses.dtype)
+                count = tf.maximum(tf.reduce_sum(mask, axis=1), 1.0)
+                results["losses"] = tf.reduce_sum(losses * mask, axis=1) / count
+            return results
+
+        return forward
+
+    def _write(self, model, batch, rows):
+        """Ids [B, N] for the sources of a batch, and which of them belong to texts."""
+        source = {name: batch[name] for name in features.ENCODER_INPUTS}
+        ids, lengths = model.start(tf.shape(rows)[0])
+        common = {
+            "end_ids": (model.config.eos_token_id,),
+            "num_tokens": self.tokenizer.vocab_size,
+        }
+        settings = seq2seq_flags.settings()
+        most = settings.pop("max_new_tokens")
+        if FLAGS.num_beams > 1:
+            beams = beam_search.BeamConfig(**settings, **common)
+            best = beam_search.search(model, beams, ids, lengths, most, (source,))
+            return best.ids[:, 0], best.is_text[:, 0]
+        rules = decoding.GenerationConfig(
+            sampling.Sampling(**seq2seq_flags.sampling()),
+            **common,
+            **{name: settings[name] for name in ("min_length", "no_repeat_ngram_size")},
+        )
+        seeds = tf.cast(rows, tf.int64) + FLAGS.seed * _ROWS
+        return decoding.write(model, rules, ids, lengths, seeds, most, (source,))
 
     def score(self, split, outputs, batch_size):
         return results.decide(self.data[split], outputs, self._decode)
@@ -144,10 +183,14 @@ class Seq2seqTask(fine_tuning.ScriptTask):
         """Writes output_dir/export/<n>: text in, text out."""
         limit, _ = seq2seq_flags.limits()
 
+        def write(batch):
+            rows = tf.range(tf.shape(batch[features.INPUT_IDS])[0])
+            return self._write(model, batch, rows)
+
         def make(variables):
             return generation.TargetWriter(
                 lambda texts: packing.encode(self.tokenizer, texts, limit),
-                functools.partial(target_writing.write_rows, self.tokenizer, model),
+                write,
                 self._decode,
                 variables,
             )

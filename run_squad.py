@@ -7,10 +7,11 @@ Takes every flag of google-research/bert's run_squad.py: see docs/squad.md.
 """
 
 import functools
+from typing import Any
 
-from absl import flags
+from absl import flags, logging
 
-from cli import command_line, fine_tuning_flags, squad_flags
+from cli import command_line, feature_flags, fine_tuning_flags
 
 FLAGS = flags.FLAGS
 
@@ -18,11 +19,140 @@ FLAGS = flags.FLAGS
 def define_flags():
     actions = ("do_train", "do_predict", "do_export")
     fine_tuning_flags.define(*actions, max_seq_length=384)
-    squad_flags.define()
+    _define_questions()
+    _define_answers()
+    feature_flags.define()
+
+
+@command_line.heading("Data")
+def _define_questions() -> None:
+    string, integer = flags.DEFINE_string, flags.DEFINE_integer
+    string("train_file", None, "SQuAD json for training.")
+    string(
+        "predict_file",
+        None,
+        "SQuAD json for predictions; they are scored if it contains the answers.",
+    )
+    flags.DEFINE_enum(
+        "multiple_answers",
+        "",
+        ["", "first", "all"],
+        "For training questions with several answers: use the first answer, or make a "
+        "separate question of each. By default they are refused, as in "
+        "google-research/bert.",
+    )
+    integer(
+        "doc_stride", 128, "Stride in tokens between the windows of a long context."
+    )
+    integer(
+        "max_query_length",
+        64,
+        "Maximum number of tokens of a question; longer questions are truncated.",
+    )
+
+
+@command_line.heading("Answers")
+def _define_answers() -> None:
+    integer, boolean = flags.DEFINE_integer, flags.DEFINE_bool
+    integer(
+        "n_best_size",
+        20,
+        "Number of start positions, end positions and answers to keep.",
+        1,
+    )
+    integer("max_answer_length", 30, "Maximum number of tokens of an answer.", 1)
+    boolean(
+        "version_2_with_negative",
+        False,
+        "If true, the SQuAD examples contain some that do not have an answer.",
+    )
+    command_line.define_float(
+        "null_score_diff_threshold",
+        0.0,
+        "Predict no answer if its score exceeds the score of the best answer by more "
+        "than this.",
+    )
+    flags.DEFINE_enum(
+        "answer_aligner",
+        "original",
+        ["original", "words"],
+        "How to find the text of an answer: as in google-research/bert, or by the "
+        "positions of words, which suits text without spaces.",
+    )
+    boolean(
+        "verbose_logging",
+        False,
+        "Print each answer that is not found in its context as it is spelled.",
+    )
+
+
+def set_verbosity() -> None:
+    """Shows answers that are not in their contexts, with --verbose_logging."""
+    if FLAGS.verbose_logging:
+        logging.set_verbosity(logging.DEBUG)
+
+
+def limits() -> dict[str, Any]:
+    """How contexts are cut, by the names of the flags."""
+    names = ("max_seq_length", "doc_stride", "max_query_length")
+    return {name: FLAGS[name].value for name in names}
+
+
+def check_network(config: Any, tokenizer: Any, reading: Any, has_pieces: bool) -> None:
+    """Raises ValueError where questions cannot be asked of a network.
+
+    `reading` is the choice of layers and head; `has_pieces` says whether tokens are
+    BERT's word pieces.
+    """
+    sees_all = not config.is_left_to_right or reading.head == "bilstm"
+    aligner = FLAGS["answer_aligner"]
+    command_line.refuse(
+        (
+            not tokenizer.has_word_offsets,
+            "--gpt_tokenizer=original has tokens without places in the text, from "
+            "which answers are cut; take --gpt_tokenizer=hugging_face",
+        ),
+        (
+            FLAGS.version_2_with_negative and not sees_all,
+            "--version_2_with_negative scores 'no answer' at the first token, which "
+            "sees nothing from left to right; leave it out, or add --head=bilstm",
+        ),
+        (
+            aligner.present and aligner.value == "original" and not has_pieces,
+            "--answer_aligner=original needs word pieces, and the tokens of this "
+            "vocabulary are none; leave it out",
+        ),
+    )
+
+
+def answer_settings(has_pieces: bool) -> dict[str, Any]:
+    """How answers are chosen, but for the case of the model; see `check_network`."""
+    return {
+        "n_best_size": FLAGS.n_best_size,
+        "max_answer_length": FLAGS.max_answer_length,
+        "version_2_with_negative": FLAGS.version_2_with_negative,
+        "null_score_diff_threshold": FLAGS.null_score_diff_threshold,
+        "aligner": FLAGS.answer_aligner if has_pieces else "words",
+    }
+
+
+def check_files() -> None:
+    """Raises ValueError, naming the flag, if an action lacks its file."""
+    reads = FLAGS.do_predict or FLAGS.evaluate_steps
+    command_line.refuse(
+        (
+            FLAGS.do_train and not FLAGS.train_file,
+            "--do_train needs a --train_file, a SQuAD json",
+        ),
+        (
+            reads and not FLAGS.predict_file,
+            "--do_predict and --evaluate_steps need a --predict_file, a SQuAD json",
+        ),
+    )
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    checks = fine_tuning_flags.check_run, squad_flags.check_files
+    checks = fine_tuning_flags.check_run, check_files
     command_line.parse(define_flags, *checks)
 
 from cli import fine_tuning, networks, run_flags
@@ -39,23 +169,22 @@ from training import run_directory
 
 def prepare():
     """The task and its settings; ValueError for wrong input."""
-    squad_flags.set_verbosity()
+    set_verbosity()
     strategy = run_flags.set_up()
-    squad_flags.check_files()
+    check_files()
     opened = networks.open_for_task(FLAGS.max_seq_length)
-    files, tokenizer, config = opened
+    files, tokenizer, config = opened.files, opened.tokenizer, opened.config
     pretrained.check_segments(config, files.config_file)
     opening.check_exports(tokenizer, FLAGS.do_export)
     reading = run_flags.reading(files)
     has_pieces = isinstance(tokenizer, wordpiece.BertTokenizer)
-    squad_flags.check_network(config, tokenizer, reading, has_pieces)
-    choice = answer_choice.Settings(**squad_flags.answer_settings(has_pieces))
+    check_network(config, tokenizer, reading, has_pieces)
+    choice = answer_choice.Settings(**answer_settings(has_pieces))
     splits = fine_tuning_flags.wanted_splits()
     # One file serves dev and test.
     names = {"train" if split == "train" else "predict": None for split in splits}
     data = {
-        name: windows.load(name, read(name), tokenizer, **squad_flags.limits())
-        for name in names
+        name: windows.load(name, read(name), tokenizer, **limits()) for name in names
     }
     settings = run_flags.fine_tuning_settings(
         strategy,
@@ -134,7 +263,7 @@ class SquadTask(fine_tuning.ScriptTask):
 
         def make(variables):
             return windowed.QuestionAnswerer(
-                graph.encoder(self.tokenizer, **squad_flags.limits()),
+                graph.encoder(self.tokenizer, **limits()),
                 functools.partial(model, training=False),
                 graph.chooser(self._choice),
                 variables,

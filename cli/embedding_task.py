@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from cli import embedding_flags, table_flags
+from cli import embedding_flags, networks, table_flags
 from contract import errors
 from data_pipeline.classification import encoding, labels
 from data_pipeline.embedding import corpora, scores, search, split
@@ -15,7 +15,7 @@ from modeling import contrastive
 from modeling.checkpoints import pretrained, sentence_transformers
 from modeling.features import text_vectors
 from terminal import progress
-from training import contrastive_step, inference, loading, metrics
+from training import contrastive_step, inference, metrics
 
 FLAGS = flags.FLAGS
 _RERANKED_QUERIES = 16  # at a time
@@ -143,15 +143,9 @@ def _hint_at_labels(label_ids, batch_size):
 
 def with_teacher(texts, settings):
     """A TextSplit with the vectors of its texts by the model in --teacher."""
-    opened, length = loading.open_directory(
-        FLAGS.teacher,
-        head="text_encoder",
-        name="--teacher",
-        check_case=FLAGS.check_case,
-        check_tokenizer=FLAGS.check_tokenizer,
-    )
+    opened, length = networks.open_named("teacher", "text_encoder")
     with settings.run.strategy.scope():
-        built: Any = loading.with_stored_head(opened, "text_encoder")
+        built: Any = opened.build_stored("text_encoder")
     print(f"teacher: {built.report}")
     known = split.load(
         "teacher",
@@ -223,14 +217,9 @@ def _ranks(ids, vectors):
 
 def open_reranker():
     """A function of N queries and N passages to scores float [N], by --reranker."""
-    opened, length = loading.open_directory(
-        FLAGS.reranker,
-        head="auto",
-        name="--reranker",
-        check_case=FLAGS.check_case,
-        check_tokenizer=FLAGS.check_tokenizer,
-    )
-    model, classes, report, _ = loading.with_stored_head(opened, "auto")
+    opened, length = networks.open_named("reranker", "auto")
+    built = opened.build_stored("auto")
+    model, classes = built.model, built.classes
     if not isinstance(classes, labels.Labels) or classes.problem_type == "choice":
         raise errors.InputError(
             f"--reranker={FLAGS.reranker}: is a {type(model).__name__}, and no "
@@ -238,7 +227,7 @@ def open_reranker():
         )
     pretrained.check_segments(opened.config, opened.files.config_file)
     column = classes.ranking_column(FLAGS.reranker_label)
-    print(f"reranker: {report}")
+    print(f"reranker: {built.report}")
     encode = encoding.Encoder(opened.tokenizer, length, classes, has_pairs=True)
     forward = inference.predict_function(
         model, tf.distribute.get_strategy(), jit_compile=False

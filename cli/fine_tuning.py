@@ -9,7 +9,7 @@ from data_pipeline import label_maps
 from modeling.checkpoints import pretrained
 from modeling.features import head_config
 from reports import pictures, run_report
-from training import driver, facts, loading, tensorboard
+from training import driver, facts, model_directory, tensorboard
 
 
 class ScriptTask(driver.FineTuningTask):
@@ -27,7 +27,7 @@ class ScriptTask(driver.FineTuningTask):
 
     def __init__(
         self,
-        opened: loading.Opened,
+        opened: model_directory.ModelDirectory,
         data: Mapping[str, Any],
         *,
         classes: label_maps.Classes | None = None,

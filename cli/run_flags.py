@@ -29,8 +29,8 @@ from training import (
     driver,
     feature_cache,
     grid,
-    loading,
     loop,
+    model_directory,
     optimizers,
     run,
     schedule,
@@ -197,7 +197,7 @@ def set_up() -> Any:
 
 def fine_tuning_settings(
     strategy: Any,
-    opened: loading.Opened,
+    opened: model_directory.ModelDirectory,
     *,
     num_examples: int,
     score_names: Sequence[str],
@@ -251,11 +251,13 @@ def first_weights(files: pretrained.ModelFiles) -> str:
     return directory if has_own else files.init_checkpoint
 
 
-def find_head(opened: loading.Opened, head: str) -> label_maps.Head | None:
-    """The classifier or tagger that the run begins with, as in loading.find_head."""
+def find_head(
+    opened: model_directory.ModelDirectory, head: str
+) -> label_maps.Head | None:
+    """The classifier or tagger that the run begins with."""
     weights = first_weights(opened.files)
-    goes_on = weights != opened.files.init_checkpoint
-    return loading.find_head(weights, opened.config, head, goes_on=goes_on)
+    goes_on = weights != opened.path
+    return opened.with_weights(weights).find_head(head, goes_on=goes_on)
 
 
 def reading(files: pretrained.ModelFiles, num_texts: int = 1) -> head_config.HeadConfig:
@@ -316,7 +318,7 @@ def _take_lengths() -> None:
     """Texts are cut as they were for the weights, where no flag sets the length."""
     for name in model_flags.LENGTHS:
         if name in FLAGS and not FLAGS[name].present:
-            length = loading.trained_with(FLAGS.pretrained, name)
+            length = model_directory.trained_with(FLAGS.pretrained, name)
             if length not in (None, FLAGS[name].value):
                 FLAGS[name].value = length
                 print(f"{name}: {length}, as {FLAGS.pretrained} was trained")

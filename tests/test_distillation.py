@@ -103,11 +103,11 @@ def test_teacher_computes_in_the_precision_of_the_run(
 ):
     policies = []
 
-    def read(path, config):
+    def read(*arguments):
         policies.append(keras.config.dtype_policy().name)
         raise errors.InputError("seen")
 
-    monkeypatch.setattr("modeling.checkpoints.conversion.read_teacher", read)
+    monkeypatch.setattr("modeling.checkpoints.conversion.read", read)
     before = keras.config.dtype_policy()
     for precision in ("bfloat16", None):
         more = [f"--mixed_precision={precision}"] if precision else []

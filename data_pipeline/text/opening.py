@@ -127,14 +127,18 @@ def check_case(
         )
 
 
-def open_tokenizer(files: Any) -> base.Tokenizer:
+def open_tokenizer(
+    files: Any, elmo_options: dict[str, Any] | None = None
+) -> base.Tokenizer:
     """Opens the tokenizer of `files`, a pretrained.ModelFiles.
+
+    `elmo_options` are those of an ELMo whose config is no options.json.
 
     Raises:
         ValueError: a vocabulary is missing where one is needed, or as in `check_case`,
             `open_elmo` and `open_vocabulary`.
     """
-    if (options := _elmo_options(files.config_file)) is not None:
+    if options := elmo_options or _elmo_options(files.config_file):
         return open_elmo(files, options)
     if not files.vocab_file:
         raise errors.InputError(
