@@ -132,7 +132,7 @@ def open_tokenizer(files, config):
     if not files.vocab_file and not (is_elmo and config.reads_characters):
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
-    return opening.open_tokenizer(files, config.to_dict() if is_elmo else None)
+    return opening.open_tokenizer(files, config.to_dict() if is_elmo else {})
 
 
 def prepare():

@@ -38,7 +38,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 import keras
 import numpy as np
 
-from cli import fine_tuning, networks, run_flags, training_flags
+from cli import fine_tuning, networks, run_flags
 from contract import atomic_files, errors, file_names
 from data_pipeline.classification import encoding, predictions, soft_labels
 from data_pipeline.classification import split as row_splits
@@ -131,8 +131,6 @@ class ClassifierTask(fine_tuning.ScriptTask):
         self.objective = losses.with_next_tokens(objective, FLAGS.lm_loss_weight)
         self._sequences = sequences.choose_kind(rows.problem_type, label_set.pair_input)
         formats.check(FLAGS.export_format, opened.config, reading, self._sequences)
-        network, plain = opened.config.network, not reading.chosen()
-        training_flags.check_packing(network, reads_plainly=plain)
 
     def make_model(self):
         return models.BertClassifier(
@@ -244,22 +242,15 @@ class ClassifierTask(fine_tuning.ScriptTask):
         if FLAGS.write_tf_records:
             row_splits.write_records(directory, self._rows, FLAGS.max_seq_length)
 
-    def open_export(self, path):
-        return formats.open_network(path)
-
-    def export(self, model, output_dir):
-        """Writes output_dir/export/<n>: raw text in, label and probabilities out."""
-
-        def make(variables):
-            return export.TextClassifier(
-                self._rows.encode,
-                losses.WithProbabilities(self.classes.problem_type, model),
-                variables,
-                self.classes.names if self.classes.has_one_label else (),
-                model.config,
-            )
-
-        return run_flags.export(model, make, output_dir, self.label_map)
+    def served(self, model, variables):
+        """Raw text in, label and probabilities out."""
+        return export.TextClassifier(
+            self._rows.encode,
+            losses.WithProbabilities(self.classes.problem_type, model),
+            variables,
+            self.classes.names if self.classes.has_one_label else (),
+            model.config,
+        )
 
 
 def main(_):

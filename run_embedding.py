@@ -89,6 +89,7 @@ class EmbeddingTask(fine_tuning.ScriptTask):
         formats.check(FLAGS.export_format, self.config, head_config.ORIGINAL)
         described = text_encoder.TextEncoder(self.config, self._vectors)
         self.files |= sentence_transformers.files(described, kept)
+        self.export_files = sentence_transformers.similarity_file(kept.similarity)
 
     def make_model(self):
         return text_encoder.TextEncoder(
@@ -145,21 +146,16 @@ class EmbeddingTask(fine_tuning.ScriptTask):
 
         return forward
 
-    def export(self, model, output_dir):
-        """Writes output_dir/export/<n>: raw text in, its vector out."""
-
-        def make(variables):
-            return export.TextModel(
-                encoding.Encoder(self.tokenizer, FLAGS.max_seq_length),
-                functools.partial(model, training=False),
-                variables,
-                lambda _, outputs: {"vector": outputs["vectors"]},
-                model.config,
-                names=["embed"],
-            )
-
-        beside = sentence_transformers.similarity_file(self._similarity)
-        return run_flags.export(model, make, output_dir, beside)
+    def served(self, model, variables):
+        """Raw text in, its vector out."""
+        return export.TextModel(
+            encoding.Encoder(self.tokenizer, FLAGS.max_seq_length),
+            functools.partial(model, training=False),
+            variables,
+            lambda _, outputs: {"vector": outputs["vectors"]},
+            model.config,
+            names=["embed"],
+        )
 
 
 def main(_):

@@ -73,7 +73,7 @@ def prepare():
     files = opened.files
     pretraining_flags.check_network(opened.config, files.config_file)
     task = TASKS[FLAGS.objective](opened)
-    settings = run_flags.run_settings(
+    settings = run_flags.make_settings(
         strategy,
         run_flags.pretraining_plan(),
         config=task.config.to_dict(),

@@ -179,23 +179,20 @@ class Seq2seqTask(fine_tuning.ScriptTask):
             print("\n".join(f"predictions: {path}" for path in paths))
         return scored.results("test")
 
-    def export(self, model, output_dir):
-        """Writes output_dir/export/<n>: text in, text out."""
+    def served(self, model, variables):
+        """Text in, text out."""
         limit, _ = seq2seq_flags.limits()
 
         def write(batch):
             rows = tf.range(tf.shape(batch[features.INPUT_IDS])[0])
             return self._write(model, batch, rows)
 
-        def make(variables):
-            return generation.TargetWriter(
-                lambda texts: packing.encode(self.tokenizer, texts, limit),
-                write,
-                self._decode,
-                variables,
-            )
-
-        return run_flags.export(model, make, output_dir)
+        return generation.TargetWriter(
+            lambda texts: packing.encode(self.tokenizer, texts, limit),
+            write,
+            self._decode,
+            variables,
+        )
 
 
 def main(_):

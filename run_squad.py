@@ -255,23 +255,16 @@ class SquadTask(fine_tuning.ScriptTask):
         for questions in self.data.values():
             windows.write_records(directory, questions, FLAGS.max_seq_length)
 
-    def open_export(self, path):
-        return formats.open_network(path)
-
-    def export(self, model, output_dir):
-        """Writes output_dir/export/<n>: question and context in, answer out."""
-
-        def make(variables):
-            return windowed.QuestionAnswerer(
-                graph.encoder(self.tokenizer, **limits()),
-                functools.partial(model, training=False),
-                graph.chooser(self._choice),
-                variables,
-                (None, *self.tokenizer.token_shape),
-                model.config,
-            )
-
-        return run_flags.export(model, make, output_dir)
+    def served(self, model, variables):
+        """Question and context in, answer out."""
+        return windowed.QuestionAnswerer(
+            graph.encoder(self.tokenizer, **limits()),
+            functools.partial(model, training=False),
+            graph.chooser(self._choice),
+            variables,
+            (None, *self.tokenizer.token_shape),
+            model.config,
+        )
 
 
 def main(_):

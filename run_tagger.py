@@ -155,8 +155,6 @@ class TaggerTask(fine_tuning.ScriptTask):
 
     def __init__(self, opened, data, tag_set, reading):
         formats.check(FLAGS.export_format, opened.config, reading)
-        network, plain = opened.config.network, not reading.chosen()
-        training_flags.check_packing(network, reads_plainly=plain)
         identity = {"labels": list(tag_set.names)}
         super().__init__(
             opened, data, classes=tag_set, reading=reading, identity=identity
@@ -196,24 +194,17 @@ class TaggerTask(fine_tuning.ScriptTask):
             print("\n".join(f"predictions: {name}" for name in names))
         return scored.results("test")
 
-    def open_export(self, path):
-        return formats.open_network(path)
-
-    def export(self, model, output_dir):
-        """Writes output_dir/export/<n>: text or words in, tags out."""
-
-        def make(variables):
-            return windowed.WordTagger(
-                functools.partial(offsets.split_words, rules=self.tokenizer.rules),
-                graph.encoder(self.tokenizer, **limits()),
-                functools.partial(model, training=False),
-                graph.chooser(self.classes),
-                variables,
-                (None, *self.tokenizer.token_shape),
-                model.config,
-            )
-
-        return run_flags.export(model, make, output_dir, self.label_map)
+    def served(self, model, variables):
+        """Text or words in, tags out."""
+        return windowed.WordTagger(
+            functools.partial(offsets.split_words, rules=self.tokenizer.rules),
+            graph.encoder(self.tokenizer, **limits()),
+            functools.partial(model, training=False),
+            graph.chooser(self.classes),
+            variables,
+            (None, *self.tokenizer.token_shape),
+            model.config,
+        )
 
 
 def main(_):

@@ -136,8 +136,8 @@ def _hint_at_labels(label_ids, batch_size):
     if alone > 1 / 2:
         print(
             f"hint: {np.count_nonzero(counts)} labels in {size} rows: {alone:.0%} of "
-            f"the rows in a batch of --train_batch_size={batch_size} have no other of "
-            "their label, and train nothing; pass --rows_per_label=2, or raise it"
+            "the rows in a batch are alone with theirs; pass --rows_per_label=2, or "
+            f"raise --train_batch_size={batch_size}"
         )
 
 

@@ -1,14 +1,16 @@
 """What the fine-tuning scripts have in common: weights, files, pictures and reports."""
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cli import networks
+from cli import networks, run_flags, training_flags
 from data_pipeline import label_maps
 from modeling.checkpoints import pretrained
 from modeling.features import head_config
 from reports import pictures, run_report
+from serving import export, formats
 from training import driver, facts, model_directory, tensorboard
 
 
@@ -24,6 +26,7 @@ class ScriptTask(driver.FineTuningTask):
     """
 
     more_facts: Mapping[str, Any] = {}  # of the record of a run
+    export_files: Mapping[str, str] = {}  # {name: text} beside an export
 
     def __init__(
         self,
@@ -37,10 +40,14 @@ class ScriptTask(driver.FineTuningTask):
         self.data, self.classes, self.reading = data, classes, reading
         self.tokenizer, self.config = opened.tokenizer, opened.config
         self.splits = {split: self.examples(split) for split in data}
-        self.label_map = label_maps.written(classes).get("files", {})
-        files = pretrained.files(opened.config, opened.tokenizer)
-        self.files, self.identity = {**files, **self.label_map}, identity
+        self.files = dict(pretrained.files(opened.config, opened.tokenizer))
+        self.identity = identity
+        if classes:
+            self.export_files = label_maps.written(classes)["files"]
+            self.files |= dict(self.export_files)
         if reading:
+            plain = not reading.chosen()
+            training_flags.check_packing(self.config.network, reads_plainly=plain)
             self.files |= reading.files()
             self.identity = {**identity, "reading": reading.chosen()}
 
@@ -50,6 +57,17 @@ class ScriptTask(driver.FineTuningTask):
 
     def load_weights(self, model, path, **stage):
         return networks.load_weights(model, path, self.classes, **stage)
+
+    def served(self, model: Any, variables: Iterable[Any]) -> export.ServedModel:
+        """The model as it is exported, with its joined variables."""
+        raise NotImplementedError
+
+    def export(self, model, output_dir):
+        make = functools.partial(self.served, model)
+        return run_flags.export(model, make, output_dir, self.export_files)
+
+    def open_export(self, path):
+        return formats.open_network(path)
 
     def pictures(self, rows):
         return pictures.summaries(rows)

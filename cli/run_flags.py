@@ -32,7 +32,7 @@ from training import (
     loop,
     model_directory,
     optimizers,
-    run,
+    run_settings,
     schedule,
 )
 
@@ -59,15 +59,13 @@ def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
     command_line.refuse(
         (
             num_train_steps == 0,
-            f"{num_examples} training examples in batches of --train_batch_size="
-            f"{FLAGS.train_batch_size} make no step in --num_train_epochs="
-            f"{FLAGS.num_train_epochs}; lower the batch size or train longer",
+            f"{num_examples} examples make no step in --num_train_epochs="
+            f"{FLAGS.num_train_epochs}; lower --train_batch_size or train longer",
         ),
         (
             num_train_steps * FLAGS.train_batch_size > _MOST_EXAMPLES,
-            f"--num_train_epochs={FLAGS.num_train_epochs} of {num_examples} training "
-            f"examples are more than {_MOST_EXAMPLES:,}, whose order is held in memory;"
-            " lower it",
+            f"--num_train_epochs={FLAGS.num_train_epochs} of {num_examples} rows are "
+            f"more than {_MOST_EXAMPLES:,}, whose order is held in memory; lower it",
         ),
         (
             metrics and best_metric not in metrics,
@@ -119,7 +117,7 @@ def pretraining_plan() -> loop.Plan:
     return plan_of_steps(FLAGS.num_train_steps, FLAGS.num_warmup_steps)
 
 
-def run_settings(
+def make_settings(
     strategy: Any,
     plan: loop.Plan | None,
     *,
@@ -127,12 +125,12 @@ def run_settings(
     init_checkpoint: str,
     adagrad_settings: Mapping[str, float] | None = None,
     **others: Any,
-) -> run.Settings:
+) -> run_settings.Settings:
     """Settings of any run; `config` is that of the network.
 
     `adagrad_settings` are settings of that optimizer which the task decides.
     """
-    return run.Settings(
+    return run_settings.Settings(
         output_dir=FLAGS.output_dir,
         init_checkpoint=init_checkpoint,
         seed=FLAGS.seed,
@@ -205,9 +203,9 @@ def fine_tuning_settings(
     """Settings of fine-tuning; score_names begin with the main one."""
     static = device_flags.has_static_shapes()
 
-    def one_run(values: Mapping[str, Any]) -> run.Settings:
+    def one_run(values: Mapping[str, Any]) -> run_settings.Settings:
         with command_line.changed(values):
-            return run_settings(
+            return make_settings(
                 strategy,
                 plan(num_examples, score_names) if FLAGS.do_train else None,
                 config=opened.config.to_dict(),
@@ -278,11 +276,8 @@ def export(
 ) -> str:
     """Writes output_dir/export/<n>, or export_litert/<n>, export_onnx/<n>.
 
-    Args:
-        model: with its weights, which are joined meanwhile.
-        make: variables -> what is served.
-        output_dir: of the run.
-        files: as in `formats.save`.
+    `make` maps the model's variables, which are joined meanwhile, to what is served;
+    `files` are as in `formats.save`.
     """
     has_formats = "export_format" in FLAGS
     with kernels_tf.joined_projections(model) as variables:

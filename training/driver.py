@@ -28,6 +28,7 @@ from training import (
     inference,
     run,
     run_directory,
+    run_settings,
     train_step,
 )
 from training.distribution import devices
@@ -37,7 +38,7 @@ class Combination(NamedTuple):
     """One of the runs that a grid compares: {flag: value} that differ, and settings."""
 
     values: Mapping[str, Any]
-    run: run.Settings
+    run: run_settings.Settings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,9 +46,7 @@ class Settings:
     """How to do a task, whatever it is.
 
     Attributes:
-        seeds: for grid.run_with_seeds; if empty, run.seed.
-        combinations: for grid.run_grid.
-        group_by_length: whether a training batch has texts of similar length.
+        seeds, combinations: for grid; without seeds that of `run`.
         pad_to: length of every batch in tokens, or None for its longest text.
         max_eval_steps: most batches of an evaluation of pretraining; None for all.
         default_flags: {flag: value} of a command line without flags, for the report.
@@ -55,7 +54,7 @@ class Settings:
         writes_records: whether a run writes its features, as FineTuningTask has them.
     """
 
-    run: run.Settings
+    run: run_settings.Settings
     seeds: Sequence[int] = ()
     combinations: Sequence[Combination] = ()
     evaluates: bool = False
@@ -120,7 +119,7 @@ class Task(abc.ABC):
     kind = ""
     config: Any = None
     objective: losses.Objective | None = None
-    files: Mapping[str, str] = types.MappingProxyType({})
+    files: dict[str, str]
     identity: Mapping[str, Any] = types.MappingProxyType({})
 
     @abc.abstractmethod
@@ -168,7 +167,9 @@ class FineTuningTask(Task):
         """Scores of a split by the model's outputs {name: [N, ...]}."""
 
     @abc.abstractmethod
-    def predict(self, scored: Any, current: run.Settings, step: int) -> dict[str, Any]:
+    def predict(
+        self, scored: Any, current: run_settings.Settings, step: int
+    ) -> dict[str, Any]:
         """Writes the predictions for "test"; returns results."""
 
     def outputs(self, model: Any) -> Callable[..., dict[str, Any]]:
@@ -299,7 +300,9 @@ class FineTuningTask(Task):
         outcome.print_results()
         return outcome
 
-    def _show_pictures(self, current: run.Settings, step: int, rows: Any) -> None:
+    def _show_pictures(
+        self, current: run_settings.Settings, step: int, rows: Any
+    ) -> None:
         if current.writes:
             run_directory.show(current, step, self.pictures(rows))
 

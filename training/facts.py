@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import file_names, json_files, remote_files
+from training import run_settings
 from training.distribution import devices, processor
 
 # Flags of training that a run's identity has not, or by another name.
@@ -19,7 +20,7 @@ _OF_TRAINING = ("num_train_epochs", "num_train_steps", "pretrained", "init_check
 
 
 def collect(
-    settings: Any,
+    settings: run_settings.Settings,
     model: Any,
     kind: str,
     data: Mapping[str, Any],
@@ -30,7 +31,6 @@ def collect(
     """The facts of any run, as reports.record.of_run takes them.
 
     Args:
-        settings: a run.Settings.
         kind: what the hub calls this kind of task.
         data: {split: facts of its rows}.
         step: of the weights.

@@ -28,11 +28,8 @@ _USUAL_TOKENS = 128
 class ModelDirectory:
     """A network, its tokenizer and its weights, which are opened once and read late.
 
-    Args:
-        files: as of pretrained.locate.
-        config: of the network.
-        tokenizer: None for work on records, without a vocabulary.
-        weights: the checkpoint of `files`, where it is open already.
+    The tokenizer is None for work on records; `weights` are those of `files`, where
+    they are open already.
     """
 
     def __init__(
@@ -170,12 +167,8 @@ def open_files(
 ) -> ModelDirectory:
     """Opens files; ValueError unless they fit each other and the length.
 
-    Args:
-        files: of cli.networks.find_files, or of pretrained.locate.
-        max_seq_length: in tokens; 0 for any.
-        for_tasks: whether special tokens stand around texts.
-        takes_encoder_decoder: as in pretrained.open_config.
-        takes_records: whether a vocabulary may be missing.
+    Special tokens stand around texts `for_tasks`. Where it `takes_records`, a
+    vocabulary may be missing.
     """
     tokenizer: Any = None
     if files.vocab_file or not takes_records:

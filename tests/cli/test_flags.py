@@ -134,7 +134,7 @@ PAIR = types.SimpleNamespace(
 
 
 def run_settings(adagrad_settings=None):
-    return run_flags.run_settings(
+    return run_flags.make_settings(
         STRATEGY,
         "plan",
         config={"hidden_size": 8},
@@ -201,7 +201,7 @@ WRONG = {
         "--train_file=a.csv --delimiter=; --quote=none": None,
     },
     ("run_classifier", lambda: run_flags.plan(10, SCORES)): {
-        "": "10 training examples in batches of --train_",
+        "": "10 examples make no step in --num_train_epochs=",
     },
     ("run_classifier", lambda: run_flags.plan(3668, SCORES)): {
         "--best_metric=f1": None,

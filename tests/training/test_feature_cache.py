@@ -11,7 +11,7 @@ from contract import errors
 from data_pipeline.batches import batching, packing
 from modeling import models
 from modeling.features import head_config
-from training import driver, feature_cache, run
+from training import driver, feature_cache, run_settings
 
 ROWS = 11
 GB = 10**9
@@ -53,7 +53,7 @@ class Work:
         self.computed = []
 
     def batches(self, model, *, size=4, pad_to=None, **splits):
-        current = run.Settings(
+        current = run_settings.Settings(
             output_dir="",
             seed=1,
             plan=None,

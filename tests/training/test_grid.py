@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from contract import errors
-from training import driver, grid, loop, run
+from training import driver, grid, loop, run_settings
 
 RATES = (1e-3, 2e-3)
 
@@ -43,7 +43,7 @@ class Trials:
         )
 
     def __call__(self, rates=RATES, *, seeds=(), metric="f1", rows="a", **changes):
-        common = run.Settings(
+        common = run_settings.Settings(
             output_dir=str(self.place),
             seed=1,
             plan=loop.Plan(
