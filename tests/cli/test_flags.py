@@ -34,9 +34,10 @@ from data_pipeline.tagging import files, schemes
 from data_pipeline.vocabularies import learn_wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import conversion, pretrained
+from modeling.configs import config
 from modeling.features import head_config, layer_choices, vectors
 from tests import tiny
-from training import adagrad, optimizers
+from training import adagrad, model_directory, optimizers
 
 STRATEGY = tf.distribute.get_strategy()
 
@@ -642,8 +643,7 @@ def test_identity_has_every_flag_that_changes_weights(script):
 def fine_tuning_settings():
     return run_flags.fine_tuning_settings(
         STRATEGY,
-        files=pretrained.ModelFiles("c.json", "v.txt", "", True),
-        config={},
+        model_directory.ModelDirectory(pretrained.ModelFiles(), config.BertConfig()),
         num_examples=320,
         score_names=("f1",),
     )
