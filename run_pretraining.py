@@ -52,12 +52,12 @@ from data_pipeline.pretraining import (
     word_streams,
 )
 from modeling import losses, models, pretrainers, replaced
-from modeling.checkpoints import pretrained
+from modeling.checkpoints import checkpoint, pretrained
 from modeling.elmo import objective as both_directions
 from modeling.features import vectors
 from reports import run_report
 from serving import pretrained as served
-from training import driver, facts, metrics
+from training import driver, facts, metrics, run
 
 
 def prepare():
@@ -200,7 +200,8 @@ class MaskedLM(Objective):
 
     def load_weights(self, model, path, **stage):
         if not self.records:  # heads and pooler may be missing
-            return pretrained.load_encoder(model, path)
+            report = checkpoint.load(model, path)
+            return str(report), report.global_step or 0
         return super().load_weights(model, path, **stage)
 
 
@@ -303,8 +304,9 @@ def main(_):
     with errors.explained():
         task, settings = prepare()
         explain = task.records.explain if task.records else lambda error: None
-        with errors.named(explain):
-            driver.run_task(task, settings)
+        strategy = settings.run.strategy
+        with errors.named(explain), run.lost_workers_named(strategy):
+            driver.run_once(task, settings)
         print(f"output: {FLAGS.output_dir}")
 
 

@@ -32,6 +32,7 @@ from training import (
     loop,
     model_directory,
     optimizers,
+    run,
     run_settings,
     schedule,
 )
@@ -301,12 +302,13 @@ def fine_tune(prepare: Callable[[], tuple[driver.FineTuningTask, Any]]) -> None:
         if FLAGS.pretrained and not FLAGS.do_train:
             _take_lengths()
         task, settings = prepare()
+        does = driver.run_once
         if settings.combinations:
-            grid.run_grid(task, settings)
+            does = grid.run_grid
         elif settings.seeds:
-            grid.run_with_seeds(task, settings)
-        else:
-            driver.run_task(task, settings)
+            does = grid.run_with_seeds
+        with run.lost_workers_named(settings.run.strategy):
+            does(task, settings)
 
 
 def _take_lengths() -> None:

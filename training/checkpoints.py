@@ -133,7 +133,8 @@ class RunCheckpoints:
             if shapes.get(name) != list(variable.shape):
                 raise errors.InputError(
                     f"{prefix}: {name} is {shapes.get(name, 'missing')}, this run wants"
-                    f" {list(variable.shape)}; choose another --output_dir"
+                    f" {list(variable.shape)}; choose another --output_dir or add "
+                    "--overwrite_output_dir"
                 )
             values[name] = reader.get_tensor(name)
         state = _read_state(f"{prefix}.json")

@@ -456,17 +456,11 @@ def check_finite(outputs: Mapping[str, np.ndarray], split: str) -> None:
             )
 
 
-def run_task(task: FineTuningTask | PretrainingTask, settings: Settings) -> None:
-    """Does a task once, and prints the scores.
-
-    Raises what run.start and run.train do, and errors.LostWorker.
-    """
-    with run.lost_workers_named(settings.run.strategy):
-        run_once(task, settings)
-
-
 def run_once(task: FineTuningTask | PretrainingTask, settings: Settings) -> Outcome:
-    """Does a task with one seed and one combination of flags."""
+    """Does a task with one seed and one combination of flags.
+
+    Raises what run.start and run.train do.
+    """
     current, started = settings.run, time.monotonic()
     model, origin, step = run.start(
         current,

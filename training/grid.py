@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, errors, file_names, json_files
-from training import driver, metrics, run, run_directory, run_settings, tensorboard
+from training import driver, metrics, run_directory, run_settings, tensorboard
 
 SEEDS_FILE = "seeds.json"
 
@@ -22,9 +22,8 @@ def run_with_seeds(task: driver.FineTuningTask, settings: driver.Settings) -> No
         outcome = driver.run_once(task, dataclasses.replace(settings, run=current))
         return outcome.results
 
-    with run.lost_workers_named(settings.run.strategy):
-        run_seeds(run_seed, settings.run, settings.seeds)
-        task.report_runs(settings)
+    run_seeds(run_seed, settings.run, settings.seeds)
+    task.report_runs(settings)
 
 
 def seed_directory(seed: int, output_dir: str) -> str:
@@ -102,12 +101,6 @@ def run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
     Each run resumes by its directory, so the same command goes on where one stopped. A
     run whose loss is not finite is out; errors.NotFinite is raised if all are.
     """
-    with run.lost_workers_named(settings.run.strategy):
-        _run_grid(task, settings)
-        task.report_runs(settings)
-
-
-def _run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
     record = _Record(task, settings)
     if settings.run.writes:
         task.write_records(settings.run.output_dir)
@@ -145,6 +138,7 @@ def _run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
     )
     if last.predicts or last.exports:
         driver.run_once(task, last)
+    task.report_runs(settings)
 
 
 def _score(

@@ -189,12 +189,6 @@ def load_weights(
     return str(checkpoint.load(model, path, **options)), 0
 
 
-def load_encoder(model, path, **_):
-    """As `load_weights`; heads and pooler that the file lacks stay random."""
-    report = checkpoint.load(model, path)
-    return str(report), report.global_step or 0
-
-
 def fills_masks(config, path):
     """Whether a checkpoint has all of the head that predicts masked tokens."""
     if not path:
