@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
+import run_classifier
 from cli import (
-    classifier_flags,
     command_line,
     creation_flags,
     embedding_flags,
@@ -196,7 +196,7 @@ WRONG = {
         ),
         "--optimizer=adagrad --adam_bias_correction": "but it is adagrad, which has",
     },
-    ("run_classifier", lambda: classifier_flags.check()): {
+    ("run_classifier", lambda: run_classifier.check_flags()): {
         "--task_name=cola --delimiter=;": "--delimiter=; is for files of your own",
         "--task_name=cola --has_header=true": "--has_header=true is for files of your",
         "--train_file=a.csv --delimiter=; --quote=none": None,
@@ -686,7 +686,7 @@ def test_splits_are_those_that_the_actions_need(parse, arguments, wanted):
 @pytest.mark.parametrize(
     ("script", "layout"),
     [
-        ("run_classifier", lambda: classifier_flags.layout()),
+        ("run_classifier", lambda: run_classifier.layout()),
         ("run_embedding", lambda: embedding_flags.layout()),
         ("run_generation", lambda: generation_flags.layout()),
         ("run_seq2seq", lambda: seq2seq_flags.layout()),
