@@ -643,7 +643,9 @@ def test_identity_has_every_flag_that_changes_weights(script):
 def fine_tuning_settings():
     return run_flags.fine_tuning_settings(
         STRATEGY,
-        model_directory.ModelDirectory(pretrained.ModelFiles(), config.BertConfig()),
+        model_directory.ModelDirectory(
+            pretrained.ModelFiles(), config.BertConfig(vocab_size=9)
+        ),
         num_examples=320,
         score_names=("f1",),
     )
