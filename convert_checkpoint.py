@@ -129,7 +129,7 @@ from training import model_directory
 def open_tokenizer(files, config):
     """The tokenizer; None, and a line, without a vocabulary."""
     is_elmo = config.network == "elmo"
-    if not files.vocab_file and not (is_elmo and config.reads_characters):
+    if not files.vocab_file and not is_elmo:
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
     return opening.open_tokenizer(files, config.to_dict() if is_elmo else {})

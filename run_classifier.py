@@ -2,7 +2,7 @@ r"""Fine-tunes, evaluates, predicts with and exports a BERT classifier.
 
 Takes the flags of google-research/bert, and tables of any form: docs/classification.md.
 
-    python run_classifier.py --pretrained=models/minilm --do_train --do_eval \
+    python run_classifier.py --pretrained=DIR --do_train --do_eval \
         --train_file=train.tsv --dev_file=dev.tsv --output_dir=output/mine
 """
 
@@ -53,8 +53,9 @@ def _define_rows() -> None:
     string(
         "task_name",
         None,
-        "Name of the task: XNLI, a GLUE task such as CoLA, MNLI or MRPC, or a "
-        "multiple-choice task (COPA, SWAG, RACE, Story_Cloze).",
+        "Name of the task: XNLI, a GLUE task such as CoLA, MNLI or MRPC, a CLUE task "
+        "such as AFQMC, TNEWS or C3, or a multiple-choice task (COPA, SWAG, RACE, "
+        "Story_Cloze).",
     )
     string("xnli_language", "zh", "Language of the XNLI texts.")
     table_flags.define_files("TSV, CSV or JSONL file with the {} set.")
@@ -77,10 +78,11 @@ def _define_rows() -> None:
     enum(
         "pair_input",
         "joined",
-        ["joined", "both_orders"],
+        ["joined", "both_orders", "separate", "cloze"],
         "Input of the network for two texts. joined: one sequence. both_orders: two "
         "sequences, A before B and B before A; their vectors are added, for "
-        "similarity.",
+        "similarity. For choices also separate: question [SEP] choice, as for C3; and "
+        "cloze: the choice, and the text around #idiom#, as for ChID.",
     )
     boolean(
         "allow_empty_text",
@@ -385,7 +387,12 @@ import numpy as np
 
 from cli import fine_tuning, networks, run_flags
 from contract import atomic_files, file_names
-from data_pipeline.classification import encoding, predictions, soft_labels
+from data_pipeline.classification import (
+    encoding,
+    predictions,
+    soft_labels,
+    submissions,
+)
 from data_pipeline.classification import split as row_splits
 from modeling import losses, models, sequences
 from modeling.checkpoints import conversion, pretrained
@@ -491,7 +498,8 @@ class ClassifierTask(fine_tuning.ScriptTask):
         """Probabilities, decisions and, where labels are known, scores of a split."""
         problem_type, logits = self.classes.problem_type, outputs["logits"]
         label_ids = self.data[split].label_ids
-        probabilities, decisions = self._decide(logits)
+        lines = self.data[split].table.lines
+        probabilities, decisions = self._decide(logits, lines)
         scores, each = {}, None
         if label_ids is not None:
             each = losses.classifier_losses(problem_type, logits, label_ids)
@@ -505,11 +513,14 @@ class ClassifierTask(fine_tuning.ScriptTask):
             scores["batch_loss"] = metrics.mean_loss(each, batch_size)
         return predictions.Scored(probabilities, decisions, scores, each)
 
-    def _decide(self, logits):
-        """Probabilities [B, C], and the labels that they decide on."""
+    def _decide(self, logits, lines=()):
+        """Probabilities [B, C], and the labels that they decide on.
+
+        `lines` are those of the rows, if they are whole splits.
+        """
         shares = np.asarray(losses.probabilities(self.classes.problem_type, logits))
         threshold = FLAGS.multi_label_threshold
-        return shares, predictions.decide(self.classes, shares, threshold)
+        return shares, predictions.decide(self.classes, shares, threshold, lines)
 
     def _compute(self, *label_ids):
         asked = self._rows.asked
@@ -572,13 +583,16 @@ class ClassifierTask(fine_tuning.ScriptTask):
         )
 
     def predict(self, scored, current, step):
-        """Writes test_results.tsv and test_predictions.jsonl; returns scores."""
+        """Writes the predictions, also as a site takes them; returns scores."""
         if current.writes:
+            rows, name = self.data["test"], self._rows.submission
+            others = {name: submissions.lines(name, rows, scored)} if name else {}
             predictions.write(
                 current.output_dir,
-                self.data["test"],
+                rows,
                 scored,
                 writes_labels=not checkpoints.all_checkpoints(current.output_dir),
+                others=others,
             )
         return scored.results("test")
 

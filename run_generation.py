@@ -95,13 +95,18 @@ class Writer:
 
     def _show(self, decoder):
         (ids,) = self._texts.ids
-        screen = prompts.StreamPrinter(self._detokenizer, ids, show)
+        num_shown = 0
+
+        def show(text):
+            nonlocal num_shown
+            print(text[num_shown:], end="", flush=True)
+            num_shown = max(num_shown, len(text))
 
         def stops(_, written):
-            screen.show(written)
+            show(self._detokenizer.stable_prefix(ids, written))
             return self._detokenizer.stops(ids, written)
 
-        show(self._texts.prompts[0])
+        print(self._texts.prompts[0], end="", flush=True)
         ((written, _),) = decoding.generate(
             decoder,
             [ids],
@@ -111,7 +116,8 @@ class Writer:
             piece=1,
             stops=stops,
         )
-        screen.finish(written)
+        show(self._detokenizer.after(ids, written))
+        print()
         return ()
 
     def _write(self, decoder, batch):
@@ -141,11 +147,6 @@ def end_ids(tokenizer):
     """The tokens that end a text; none where it is to go on."""
     end = tokenizer.document_end_id
     return [end] if FLAGS.stop_at_end and end is not None else []
-
-
-def show(text):
-    sys.stdout.write(text)
-    sys.stdout.flush()
 
 
 def build_model(opened):

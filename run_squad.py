@@ -2,7 +2,7 @@ r"""Fine-tunes BERT on questions about texts, answers such questions and scores 
 
 Takes every flag of google-research/bert's run_squad.py: see docs/squad.md.
 
-    python run_squad.py --pretrained=models/minilm --do_train --do_predict \
+    python run_squad.py --pretrained=DIR --do_train --do_predict \
         --train_file=train.json --predict_file=dev.json --output_dir=output/squad
 """
 
@@ -14,6 +14,7 @@ from absl import flags, logging
 from cli import command_line, feature_flags, fine_tuning_flags
 
 FLAGS = flags.FLAGS
+CHINESE = ("cmrc2018", "drcd")
 
 
 def define_flags():
@@ -27,6 +28,14 @@ def define_flags():
 @command_line.heading("Data")
 def _define_questions() -> None:
     string, integer = flags.DEFINE_string, flags.DEFINE_integer
+    flags.DEFINE_enum(
+        "task_name",
+        "squad",
+        ["squad", *CHINESE],
+        "cmrc2018, drcd: contexts are cut at ideographs, answers are found by "
+        "--answer_aligner=words and scored by characters, as in the script of CMRC "
+        "2018. For other Chinese questions, too.",
+    )
     string("train_file", None, "SQuAD json for training.")
     string(
         "predict_file",
@@ -108,11 +117,6 @@ def check_network(config: Any, tokenizer: Any, reading: Any, has_pieces: bool) -
     aligner = FLAGS["answer_aligner"]
     command_line.refuse(
         (
-            not tokenizer.has_word_offsets,
-            "--gpt_tokenizer=original has tokens without places in the text, from "
-            "which answers are cut; take --gpt_tokenizer=hugging_face",
-        ),
-        (
             FLAGS.version_2_with_negative and not sees_all,
             "--version_2_with_negative scores 'no answer' at the first token, which "
             "sees nothing from left to right; leave it out, or add --head=bilstm",
@@ -132,14 +136,30 @@ def answer_settings(has_pieces: bool) -> dict[str, Any]:
         "max_answer_length": FLAGS.max_answer_length,
         "version_2_with_negative": FLAGS.version_2_with_negative,
         "null_score_diff_threshold": FLAGS.null_score_diff_threshold,
-        "aligner": FLAGS.answer_aligner if has_pieces else "words",
+        "aligner": "words" if is_chinese() or not has_pieces else FLAGS.answer_aligner,
+        "is_chinese": is_chinese(),
     }
+
+
+def is_chinese() -> bool:
+    """Whether questions are read and answers scored as Chinese ones."""
+    return FLAGS.task_name in CHINESE
 
 
 def check_files() -> None:
     """Raises ValueError, naming the flag, if an action lacks its file."""
     reads = FLAGS.do_predict or FLAGS.evaluate_steps
+    aligner = FLAGS["answer_aligner"]
     command_line.refuse(
+        (
+            is_chinese() and aligner.present and aligner.value == "original",
+            f"--task_name={FLAGS.task_name} has --answer_aligner=words; leave it out",
+        ),
+        (
+            is_chinese() and FLAGS.version_2_with_negative,
+            f"--task_name={FLAGS.task_name} has an answer to each question; leave "
+            "--version_2_with_negative out",
+        ),
         (
             FLAGS.do_train and not FLAGS.train_file,
             "--do_train needs a --train_file, a SQuAD json",
@@ -199,11 +219,15 @@ def prepare():
 
 def read(name):
     """The questions of a file; those to train on in the original's order."""
-    version = {"version_2_with_negative": FLAGS.version_2_with_negative}
+    form = {
+        "version_2_with_negative": FLAGS.version_2_with_negative,
+        "at_ideographs": is_chinese(),
+    }
     if name == "predict":
-        return squad_files.read_for_prediction(FLAGS.predict_file, **version)
+        return squad_files.read_for_prediction(FLAGS.predict_file, **form)
+    multiple = FLAGS.multiple_answers or ("first" if is_chinese() else "")
     questions = squad_files.read_for_training(
-        FLAGS.train_file, multiple_answers=FLAGS.multiple_answers, **version
+        FLAGS.train_file, multiple_answers=multiple, **form
     )
     return squad_files.shuffled(questions)
 
@@ -242,7 +266,9 @@ class SquadTask(fine_tuning.ScriptTask):
     def predict(self, scored, current, step):
         """Writes predictions.json and the files beside it; returns scores, if any."""
         if current.writes:
-            answer_choice.write(current.output_dir, scored.answers)
+            is_submitted = FLAGS.task_name == "cmrc2018"
+            submission = file_names.CMRC_SUBMISSION if is_submitted else ""
+            answer_choice.write(current.output_dir, scored.answers, submission)
             print(f"predictions: {current.output_dir}/{file_names.SQUAD_PREDICTIONS}")
         if not scored.scores:
             print(f"{FLAGS.predict_file} has no right answers, so nothing is scored")

@@ -2,7 +2,7 @@ r"""Fine-tunes BERT to tag words, evaluates, predicts with and exports the tagge
 
 Slot filling, entities, parts of speech (BERT section 5.3): see docs/tagging.md.
 
-    python run_tagger.py --pretrained=models/minilm --do_train --do_eval \
+    python run_tagger.py --pretrained=DIR --do_train --do_eval \
         --train_file=train.conll --dev_file=dev.conll --output_dir=output/tags
 """
 
@@ -34,12 +34,13 @@ def define_flags():
 def _define_words() -> None:
     integer, boolean = flags.DEFINE_integer, flags.DEFINE_bool
     table_flags.define_files("CoNLL, seq.in or JSONL file with the {} set.")
-    forms = ["auto", "conll", "seq", "jsonl"]
+    forms = ["auto", "conll", "seq", "jsonl", "cluener"]
     flags.DEFINE_enum(
         "file_format",
         "auto",
         forms,
-        "Format of the files; auto detects it from the file name or the first line.",
+        "Format of the files; auto detects it from the file name or the first line. "
+        "cluener: as CLUENER2020, a tag for each character.",
     )
     integer(
         "word_column",

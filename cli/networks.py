@@ -38,7 +38,6 @@ def with_flags(beside: pretrained.ModelFiles) -> pretrained.ModelFiles:
         config_file=FLAGS.bert_config_file or beside.config_file,
         vocab_file=FLAGS.vocab_file or beside.vocab_file,
         do_lower_case=lowers,
-        gpt_tokenizer=FLAGS.gpt_tokenizer,
         split_words=FLAGS.split_words,
         check_tokenizer=FLAGS.check_tokenizer,
         check_case=FLAGS.check_case,

@@ -302,7 +302,7 @@ def fine_tune(prepare: Callable[[], tuple[driver.FineTuningTask, Any]]) -> None:
         if FLAGS.pretrained and not FLAGS.do_train:
             _take_lengths()
         task, settings = prepare()
-        does = driver.run_once
+        does: Callable[..., Any] = driver.run_once
         if settings.combinations:
             does = grid.run_grid
         elif settings.seeds:

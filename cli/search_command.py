@@ -26,11 +26,14 @@ def run(argv: Sequence[str]) -> None:
                 '"one" "another"'
             )
         model = search_encoders.Source(
-            FLAGS.pretrained, FLAGS.export_dir, FLAGS.pooling
+            FLAGS.pretrained, FLAGS.export_dir, FLAGS.pooling, FLAGS.max_seq_length
         )
         if FLAGS.input_file:
             build(model)
-        queries += [row.text for row in (corpora.read_texts(path) if path else ())]
+        lines = [row.text for row in corpora.read_texts(path)] if path else []
+        if path and not lines:
+            raise errors.InputError(f"--queries_file={path}: write a query on a line")
+        queries += lines
         if queries:
             answer(queries, model)
         if FLAGS.serve:
@@ -77,11 +80,15 @@ def serve(model: search_encoders.Source) -> None:
     def open_index() -> Callable[..., list[dict[str, Any]]]:
         index = search.Index.open(FLAGS.index_dir, model)
 
-        def find(queries: Sequence[str], top_k: int) -> list[dict[str, Any]]:
-            rows = index.neighbours(queries, top_k, approximate=FLAGS.approximate)
+        def find(
+            queries: Sequence[str], top_k: int, is_wanted: Callable[[], bool]
+        ) -> list[dict[str, Any]]:
+            rows = index.neighbours(
+                queries, top_k, approximate=FLAGS.approximate, is_wanted=is_wanted
+            )
             return [*map(_as_json, queries, rows)]
 
-        find(["a"], 1)  # the first query takes seconds
+        find(["a"], 1, lambda: True)  # the first query takes seconds
         return find
 
     command = serve_flags.import_command()

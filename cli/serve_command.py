@@ -1,5 +1,6 @@
 """Serves an export, or an index of texts, over HTTP until stopped."""
 
+import contextlib
 import functools
 import json
 import os
@@ -37,6 +38,7 @@ def read_flags() -> Options:
         {name.lower() for name in (FLAGS.host, *FLAGS.allowed_hosts)},
         {*FLAGS.cors_origins},
         os.environ.get(serve_flags.KEY_VARIABLE, ""),
+        os.environ.get(serve_flags.METRICS_VARIABLE, ""),
     )
     return Options(
         FLAGS.host, FLAGS.port, limits.Limits(**values), access, FLAGS.access_log
@@ -50,8 +52,9 @@ def serve_export(export_dir: str, model_name: str, options: Options) -> None:
     def load(server: service.Service, address: str) -> None:
         version_dir, server.model = _load_newest(export_dir, model_name)
         place = f"{address}/v1/models/{model_name}"
-        print(f"serving {version_dir} at {place}:predict; Ctrl-C ends")
-        print(f"for example: {_example_request(server.model, place)}", flush=True)
+        _announce(
+            version_dir, f"{place}:predict", _example_request(server.model, place)
+        )
 
         def replace(version_dir: str) -> None:
             server.model = _load(version_dir, model_name)
@@ -71,9 +74,9 @@ def serve_index(
 
     def load(_: service.Service, address: str) -> None:
         index.append(open_index())
-        print(f"serving {index_dir} at {address}{tasks.SEARCH}; Ctrl-C ends")
+        place = f"{address}{tasks.SEARCH}"
         body = json.dumps({"query": "a text", "top_k": 3})
-        print(f"for example: curl -d '{body}' {address}{tasks.SEARCH}", flush=True)
+        _announce(index_dir, place, f"curl -d '{body}' {place}")
 
     def answers(server: service.Service) -> Mapping[str, app.Answer]:
         return tasks.of_index(server, lambda *query: index[0](*query))
@@ -96,6 +99,12 @@ def serve(
     print(f"stopped; not answered: {lost}" if lost else "stopped", flush=True)
     if lost or not outcome.is_idle:  # no thread may compute while Python ends
         os._exit(1 if lost else 0)
+
+
+def _announce(directory, place, example):
+    with contextlib.suppress(OSError):  # the server answers whoever reads this
+        print(f"serving {directory} at {place}; Ctrl-C ends")
+        print(f"for example: {example}", flush=True)
 
 
 def _load_newest(export_dir, model_name):

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 from typing import Any
 
 from absl import flags
@@ -11,12 +12,14 @@ from contract import errors, tf_serving
 from serving.server import limits
 
 FLAGS = flags.FLAGS
-KEY_VARIABLE = "BERT_API_KEY"
+KEY_VARIABLE, METRICS_VARIABLE = "BERT_API_KEY", "BERT_METRICS_KEY"
+_KEY = re.compile("[!-~]+")  # no other letters stand in a header without doubt
 _MEANINGS = {
     "max_body_bytes": "Bytes of a request.",
     "max_request_rows": "Rows of a request.",
     "max_request_tokens": "Tokens of a request, padding included; texts have one for "
     "4 bytes.",
+    "max_top_k": "Texts for a query of a search.",
     "max_waiting": "Requests that may wait; others are answered with 429.",
     "max_connections": "Connections that may be open.",
     "max_batch_tokens": "Tokens of requests that are computed together.",
@@ -67,7 +70,7 @@ def define() -> None:
 
 
 def check() -> None:
-    """Raises ValueError where an address or a key is empty."""
+    """Raises ValueError where an address is empty, or a key is no word of ASCII."""
     command_line.refuse(
         (
             FLAGS.serve and not FLAGS.host,
@@ -75,10 +78,12 @@ def check() -> None:
             "127.0.0.1 or 0.0.0.0",
         ),
     )
-    if os.environ.get(KEY_VARIABLE, "key").strip() == "":
-        raise errors.InputError(
-            f"{KEY_VARIABLE} is set and empty; set it to a key, or unset it"
-        )
+    for name in (KEY_VARIABLE, METRICS_VARIABLE):
+        if not _KEY.fullmatch(os.environ.get(name, "key")):
+            raise errors.InputError(
+                f"{name} is empty, or has spaces, line ends or letters beyond ASCII; "
+                "set it to another key (printf writes no line end), or unset it"
+            )
 
 
 def import_command() -> Any:

@@ -14,7 +14,7 @@ if __name__ == "__main__":  # before the imports that take seconds
     command_line.run(search_command.run, unwinds=True)
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +23,10 @@ from contract import errors
 from data_pipeline.classification import encoding
 from data_pipeline.embedding import search
 from serving import search_encoders, search_graph, search_index
+from terminal import progress
 
 _QUERIES = 256  # at a time
+_CANDIDATES = 1 << 15  # vectors in memory at a time
 _BUILT = search_encoders.Source()  # that of the build
 # Candidates for k neighbours, by products of int8 or of a graph; of float32 alone they
 # only make up for products that BLAS rounds in several ways.
@@ -60,9 +62,12 @@ class Index:
         """
         shards = search_index.Shards(index_dir)
         built = search_encoders.Source(**shards.plan["model"])
-        pooling = source.pooling or built.pooling
-        has_model = source.pretrained or source.export_dir
-        source = (source if has_model else built)._replace(pooling=pooling)
+        if not (source.pretrained or source.export_dir):
+            model = built.pretrained or built.export_dir
+            progress.print_line(f"loading {model}, the model that {index_dir} names")
+            source = built._replace(pooling=source.pooling)
+        pooling, length = source.pooling or built.pooling, built.max_seq_length
+        source = source._replace(pooling=pooling, max_seq_length=length)
         encoder, vectors = search_encoders.open_source(source), shards.plan["vectors"]
         for key in {**encoder.identity, **vectors}:
             if (value := encoder.identity.get(key)) != vectors.get(key):
@@ -85,7 +90,12 @@ class Index:
         return [[(n.text_id, n.text, n.cosine) for n in row] for row in rows]
 
     def neighbours(
-        self, texts: str | Sequence[str], top_k: int = 5, *, approximate: bool = False
+        self,
+        texts: str | Sequence[str],
+        top_k: int = 5,
+        *,
+        approximate: bool = False,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> list[list[Neighbour]]:
         """For each query the nearest texts, the nearest first.
 
@@ -93,6 +103,8 @@ class Index:
             texts: queries; a string is one.
             top_k: neighbours of a query, or all texts where there are fewer.
             approximate: whether to look at the graph instead of all vectors.
+            is_wanted: called before each batch of queries; the list ends where it is
+                false.
 
         Raises:
             InputError: a query has no token, `top_k` is below 1, or a file of the index
@@ -110,8 +122,13 @@ class Index:
         rows, count = [], min(_FACTOR * top_k + _MORE, len(self))
         prompted = [self._shards.plan["prompts"]["query"] + text for text in texts]
         for first in range(0, len(texts), _QUERIES):
+            if not is_wanted():
+                break
             vectors = self._encoder.embed(prompted[first : first + _QUERIES])
-            rows += self._ranked(vectors, find(vectors, count), top_k)
+            candidates, step = find(vectors, count), max(1, _CANDIDATES // count)
+            for begin in range(0, len(vectors), step):
+                part = slice(begin, begin + step)
+                rows += self._ranked(vectors[part], candidates[part], top_k)
         return rows
 
     def _exact(self, vectors, count):

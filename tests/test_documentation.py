@@ -17,7 +17,7 @@ import shutil
 import pytest
 from absl import flags
 
-from cli import client_command, predict_command, predict_flags, search_flags
+from cli import predict_command, predict_flags, search_flags
 from data_pipeline import tokenization
 from tests import flags_page, search_runs, tiny, tiny_family, tiny_gpt, tiny_questions
 
@@ -342,7 +342,6 @@ def run_python(markdown, model_dir, directory):
 def defined_flags(name):
     definers = {
         "serving.predictor": predict_flags.define,
-        "serving.client": client_command.define_flags,
         "serving.search": search_flags.define,
     }
     if name not in definers:

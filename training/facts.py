@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from contract import file_names, json_files, remote_files
+from contract import export_formats, file_names, json_files, remote_files
 from training import run_settings
 from training.distribution import devices, processor
 
@@ -64,7 +64,7 @@ def collect(
         "training_command": command,
         "flags": {**settings.flags, **trained},
         "has_weights": bool(remote_files.matching(directory, weights)),
-        "has_export": tf.io.gfile.isdir(os.path.join(directory, "export")),
+        "exports": export_formats.of_run(directory),
         "environment": {
             "precision": settings.describe(model),
             "devices": where,

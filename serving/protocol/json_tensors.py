@@ -82,7 +82,7 @@ def _scalar(value, dtype):
         if is_bytes(value):
             return _decode(value[_BASE64])
         if isinstance(value, str):
-            return _encode(value)
+            return encode(value)
     elif dtype == tf.bool:
         if isinstance(value, bool):
             return value
@@ -116,7 +116,8 @@ def _range(dtype):
     return kind(dtype.min), kind(dtype.max)
 
 
-def _encode(text):
+def encode(text: str) -> bytes:
+    """UTF-8; InvalidArgumentError where a text is not Unicode."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:

@@ -21,6 +21,7 @@ _MODEL = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
 _PREDICTION = re.compile(f"{_MODEL}:(classify|regress|predict)", re.IGNORECASE)
 _STATUS = re.compile(f"{_MODEL}(/metadata)?", re.IGNORECASE)
 _MAX_VERSION = 2**63 - 1
+_MAX_MESSAGE = 1000  # characters
 
 
 class TooManyRowsError(tf.errors.InvalidArgumentError):
@@ -50,18 +51,21 @@ class Prediction(NamedTuple):
 
 
 def explain(error: Exception) -> tuple[int, str]:
-    """The HTTP status and the JSON text of an error of this module, or of a model."""
+    """The HTTP status and the JSON text of an error.
+
+    It is one of this module or of a model, or a library's InputError.
+    """
+    status, text = HTTPStatus.BAD_REQUEST, atomic_files.reason(error)
     if isinstance(error, tf.errors.OpError):
         status = _CODES.get(type(error), HTTPStatus.INTERNAL_SERVER_ERROR)
-        return status, error_text(atomic_files.reason(error))
-    assert isinstance(error, RecursionError), error
-    text = "JSON Parse error: lists or objects are nested too deep"
-    return HTTPStatus.BAD_REQUEST, error_text(text)
+    elif isinstance(error, RecursionError):
+        text = "JSON Parse error: lists or objects are nested too deep"
+    return status, error_text(text)
 
 
 def error_text(message: str) -> str:
-    """The JSON of an error."""
-    return json.dumps({"error": message})  # ASCII, for half a surrogate pair
+    """The JSON of an error, at most 6 KB of ASCII, for half a surrogate pair."""
+    return json.dumps({"error": message[:_MAX_MESSAGE]})
 
 
 def read(model: servables.Model, path: str, body: bytes, max_rows: int) -> Prediction:
@@ -92,7 +96,7 @@ def describe(model: servables.Model, method: str, path: str) -> str:
 
 def _malformed(model, method, path):
     return servables.invalid(
-        f"Malformed request: {method} {path:.200}; to ask, POST "
+        f"Malformed request: {method:.80} {path:.80}; to ask, POST "
         f'{{"instances": [...]}} to /v1/models/{model.name}:predict; GET '
         f"/v1/models/{model.name}/metadata names the inputs"
     )
@@ -101,7 +105,7 @@ def _malformed(model, method, path):
 def _model_version(match):
     """Name and version, or None, in an address."""
     if match[3]:
-        raise servables.invalid(f"Unrecognized servable version label: {match[3]}")
+        raise servables.invalid(f"Unrecognized servable version label: {match[3]:.80}")
     digits = (match[2] or "").lstrip("0")
     if len(digits) > len(str(_MAX_VERSION)) or int(digits or 0) > _MAX_VERSION:
         raise servables.invalid(
@@ -184,12 +188,17 @@ def _read_prediction(model, name, number, request, max_rows):
     )
 
 
+def check_rows(count: int, limit: int) -> None:
+    """Raises TooManyRowsError before each of too many rows is looked at."""
+    if count > limit:
+        text = f"a request of {count} rows, the limit is {limit}; send several"
+        raise TooManyRowsError(None, None, text)
+
+
 def _read_rows(instances, dtypes, max_rows):
     if not isinstance(instances, list):
         raise servables.invalid("Excepting 'instances' to be an list/array")
-    if len(instances) > max_rows:
-        text = f"{len(instances)} instances, the limit is {max_rows}; send several"
-        raise TooManyRowsError(None, None, f"{text} requests")
+    check_rows(len(instances), max_rows)
     if not instances:
         raise servables.invalid(
             "No values in 'instances' array; a batch of no rows is given as 'inputs'"

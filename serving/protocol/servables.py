@@ -50,8 +50,8 @@ class Version:
         if not self._specs.get(name):
             known = sorted(key for key, specs in self._specs.items() if specs)
             raise invalid(
-                f'Serving signature name: "{name}" not found in signature def; there '
-                f"are {', '.join(known)}"
+                f'Serving signature name: "{name:.80}" not found in signature def; '
+                f"there are {', '.join(known)}"
             )
         return self._specs[name]
 
@@ -138,7 +138,9 @@ class Model(NamedTuple):
         if name == self.name and wanted in self.versions:
             return self.versions[wanted]
         known = ", ".join(map(str, sorted(self.versions)))
-        request = f"Latest({name})" if number is None else f"Specific({name}, {number})"
+        request = f"Latest({name:.80})"
+        if number is not None:
+            request = f"Specific({name:.80}, {number})"
         raise tf.errors.NotFoundError(
             None,
             None,

@@ -53,12 +53,13 @@ class Poller:
             logging.debug("traceback", exc_info=True)
             names_version = isinstance(error, ValueError)
             reason = str(error) if names_version else f"{newest}: {error!r}"
-            progress.print_line(
-                f"{self._served} stays in service; " + reason.split("\n")[0]
-            )
+            with contextlib.suppress(OSError):  # nobody reads the log any more
+                progress.print_line(
+                    f"{self._served} stays in service; " + reason.split("\n")[0]
+                )
             return
         self._served = newest
-        with contextlib.suppress(BrokenPipeError):  # the reader wanted the address only
+        with contextlib.suppress(OSError):  # the reader wanted the address only
             print(f"serving {newest} from now on", flush=True)
         gc.collect()  # functions of the old one refer to one another and to its weights
 

@@ -1,8 +1,10 @@
 """The addresses of a server, and what every request has in common."""
 
+import contextlib
 import hmac
 import ipaddress
 import json
+import os
 import re
 import sys
 import time
@@ -16,11 +18,13 @@ from absl import logging
 from starlette import exceptions, requests, responses
 from starlette.middleware import cors
 
+from contract import errors
 from serving.protocol import rest
 from serving.server import metrics, page, service
 
 SEARCH = "/v1/search"
-Answer = Callable[[requests.Request], Awaitable[responses.Response]]
+# A request and its body to the response.
+Answer = Callable[[requests.Request, bytes], Awaitable[responses.Response]]
 JSON = "application/json"
 # Of a body; curl sends the second unless another is named.
 _CONTENT_TYPES = ("", JSON, "application/x-www-form-urlencoded")
@@ -33,27 +37,31 @@ _PREDICT = re.compile("/v1/models/.*:[a-z]+", re.IGNORECASE)
 
 
 class Access(NamedTuple):
-    """The names, sites and key with which requests are answered.
+    """The names, sites and keys with which requests are answered.
 
     Attributes:
         hosts: names in the header Host, besides localhost and addresses by number;
             "*" stands for all.
         origins: sites whose pages may send requests.
         key: of `Authorization: Bearer KEY`; "" for none.
+        metrics_key: opens /metrics alone, as `key` does; "" for none.
     """
 
     hosts: Collection[str] = ()
     origins: Collection[str] = ()
     key: str = ""
+    metrics_key: str = ""
 
 
 class App:
     """An ASGI application: guards, answers, counts and logs requests.
 
     Args:
-        answers: {path: function of a request to its response} of POSTs, besides those
-            of TensorFlow Serving's API.
+        answers: {path: Answer} of POSTs, besides those of TensorFlow Serving's API.
         log: "lines", "json" or "none".
+
+    Attributes:
+        paths: those of its answers besides TensorFlow Serving's API.
     """
 
     def __init__(
@@ -74,6 +82,7 @@ class App:
                 server.metrics.text(), media_type=metrics.CONTENT_TYPE
             ),
         }
+        self.paths = (*self._gets, *answers)
         self._call: Any = self._observe
         if access.origins:
             self._call = cors.CORSMiddleware(
@@ -104,37 +113,40 @@ class App:
 
     async def _respond(self, request):
         """The response, of an error as well; None where the client is gone."""
+        refusal = None
         try:
             self._guard(request)
-            return await self._answer(request)
+            self.service.check_head(request)
+        except exceptions.HTTPException as error:
+            refusal = error
+        try:
+            async with self.service.body(request, refusal) as body:
+                return await self._answer(request, body)
         except service.Gone:
             return None
         except exceptions.HTTPException as error:
             text = rest.error_text(error.detail)
             return _text(text, error.status_code, error.headers)
-        except (tf.errors.OpError, RecursionError) as error:
+        except (tf.errors.OpError, RecursionError, errors.InputError) as error:
             return _text(*reversed(rest.explain(error)))
         except Exception:
             logging.exception("%s %s", request.method, request.scope["path"])
             text = rest.error_text("internal error; the server has logged it")
             return _text(text, HTTPStatus.INTERNAL_SERVER_ERROR)
 
-    async def _answer(self, request):
+    async def _answer(self, request, body):
         method, path = request.method, request.scope["path"]
-        if method in ("GET", "HEAD") and path in self._gets:
+        if self._is_page(request):
             return self._gets[path]()
-        if self.service.state != "ready":
-            raise service.refuse(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"the server is {self.service.state}; try again later",
-                Retry_After="5",
-            )
         if method == "POST" and path in self._posts:
-            return await self._posts[path](request)
-        path = request.scope["raw_path"].decode("ascii")
+            return await self._posts[path](request, body)
         if method == "POST":
-            return _text(await self.service.predict(request, path))
+            return _text(await self.service.predict(request, body))
+        path = request.scope["raw_path"].decode("ascii")
         return _text(rest.describe(self.service.require_model(), method, path))
+
+    def _is_page(self, request):
+        return request.method in ("GET", "HEAD") and request.scope["path"] in self._gets
 
     def _ready(self):
         state = self.service.state
@@ -143,42 +155,43 @@ class App:
 
     def _guard(self, request):
         """Refuses requests of pages of other sites, and those without the key."""
-        if request.scope["path"] in _HEALTH_PATHS:
-            return
         headers, access = request.headers, self._access
+        path, version = request.scope["path"], request.scope["http_version"]
+        if version not in ("1.0", "1.1"):
+            text = f"HTTP/{version} is not spoken here; send HTTP/1.1"
+            raise service.refuse(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, text)
+        if path in _HEALTH_PATHS:
+            return
         host = headers.get("host", "")
         if "*" not in access.hosts and not _is_known(host, access.hosts):
-            raise service.refuse(
-                HTTPStatus.FORBIDDEN,
-                f"Host is {host:.80}; start the server with --allowed_hosts for it",
-            )
+            text = f"Host is {host:.80}; start the server with --allowed_hosts for it"
+            raise service.refuse(HTTPStatus.FORBIDDEN, text)
         origin = headers.get("origin")
         if request.method == "POST" and origin is not None:
             is_same = origin.partition("://")[2] == host
             if not is_same and not {"*", origin} & {*access.origins}:
-                raise service.refuse(
-                    HTTPStatus.FORBIDDEN,
-                    f"Origin is {origin:.80}; start the server with --cors_origins for "
-                    "it",
-                )
+                text = f"Origin is {origin:.80}; start the server with --cors_origins"
+                raise service.refuse(HTTPStatus.FORBIDDEN, f"{text} for it")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if request.method == "POST" and kind not in _CONTENT_TYPES:
             text = f"Content-Type is {kind:.80}; send {JSON}"
             raise service.refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
-        if access.key and request.scope["path"] not in _OPEN_PATHS:
-            wanted = f"Bearer {access.key}".encode()
-            actual = headers.get("authorization", "").encode()
-            if not hmac.compare_digest(actual, wanted):
-                raise service.refuse(
-                    HTTPStatus.UNAUTHORIZED,
-                    "send the server's key as Authorization: Bearer KEY",
-                    WWW_Authenticate="Bearer",
-                )
+        keys = [access.key, access.metrics_key if path == "/metrics" else ""]
+        if any(keys) and path not in _OPEN_PATHS and not _has_key(headers, keys):
+            raise service.refuse(
+                HTTPStatus.UNAUTHORIZED,
+                "send the server's key as Authorization: Bearer KEY",
+                WWW_Authenticate="Bearer",
+            )
+        if self.service.state != "ready" and not self._is_page(request):
+            text = f"the server is {self.service.state}; try again later"
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+            raise service.refuse(status, text, Retry_After="5")
 
     def _kind(self, request):
         """The path of a request as a label, one of a few."""
         path = request.scope["path"]
-        if path in self._gets or path in self._posts:
+        if path in self.paths:
             return path
         return "predict" if _PREDICT.fullmatch(path) else "other"
 
@@ -198,7 +211,8 @@ class App:
         else:  # as JSON, so that no byte of a path ends the line
             entry["request"] = json.dumps(entry["request"])
             text = " ".join(map(str, entry.values()))
-        print(text, file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError, AttributeError):  # nobody reads it any more
+            os.write(sys.stderr.fileno(), f"{text}\n".encode())
 
 
 def _is_known(host, names):
@@ -209,6 +223,13 @@ def _is_known(host, names):
         return bool(ipaddress.ip_address(name))
     except ValueError:
         return False
+
+
+def _has_key(headers, keys):
+    scheme, _, actual = headers.get("authorization", "").partition(" ")
+    pairs = [(actual.strip().encode(), key.encode()) for key in keys if key]
+    is_equal = [hmac.compare_digest(actual, key) for actual, key in pairs]
+    return scheme.lower() == "bearer" and any(is_equal)
 
 
 def _timing(took, work):

@@ -57,6 +57,7 @@ class Work:
         key: of requests whose rows may be computed together; None for none.
         seconds: until the computation began, and that it took.
         joined: rows that were computed at once.
+        is_wanted: whether somebody still waits for the result.
     """
 
     call: Callable[[Any], Any]
@@ -67,6 +68,7 @@ class Work:
     accepted: float = dataclasses.field(default_factory=time.perf_counter)
     seconds: tuple[float, float] = (0.0, 0.0)
     joined: int = 0
+    is_wanted: bool = True
 
 
 class Batcher:
@@ -119,7 +121,8 @@ class Batcher:
             self._change.notify()
 
     def drop(self, work: Work) -> None:
-        """Takes a request out of the queue, if it still waits."""
+        """Takes a request out of the queue, if it still waits; nobody wants it."""
+        work.is_wanted = False
         with self._change:
             if work in self._waiting:
                 self._waiting.remove(work)

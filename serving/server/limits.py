@@ -9,6 +9,7 @@ class Limits(NamedTuple):
     max_body_bytes: int = 8 << 20
     max_request_rows: int = 1024
     max_request_tokens: int = 1 << 16
+    max_top_k: int = 100
     max_waiting: int = 256
     max_connections: int = 1024
     max_batch_tokens: int = 4096

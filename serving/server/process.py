@@ -22,6 +22,7 @@ _BACKLOG = 1024  # connections that wait to be accepted
 _MAX_HEAD_BYTES = 1 << 15
 _IDLE_SECONDS = 0.2  # that threads have to end
 _LINGER_SECONDS = 0.3  # of a stop, in which clients read that it stops
+_HALF_CLOSED_SECONDS = 1.0  # of a request, in which the end of sending is no leaving
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -118,6 +119,9 @@ class _Server(uvicorn.Server):
         self._service.state = "draining"
 
     async def on_tick(self, counter: int) -> bool:
+        """Called every tenth of a second."""
+        for connection in [*self.server_state.connections]:
+            connection.end_late()
         if self._service.state == "draining" and not self.should_exit:
             if self.server_state.connections:
                 await asyncio.sleep(_LINGER_SECONDS)
@@ -132,34 +136,62 @@ class _Server(uvicorn.Server):
 
 
 def _protocol(bounds: limits.Limits) -> type[asyncio.Protocol]:
-    """The protocol of a connection, with the limits that uvicorn lacks."""
+    """The protocol of a connection, with the deadlines that uvicorn lacks."""
+    request_seconds = (
+        bounds.header_seconds + bounds.body_seconds + bounds.request_seconds
+    )
 
     class Protocol(h11_impl.H11Protocol):
-        _timer: asyncio.TimerHandle | None = None
+        _step: object = None  # the request under way, and whether its head is
+        _since = 0.0  # when the step began
+        _is_half_closed = False  # by a client that may still read
 
         def connection_made(self, transport):
             super().connection_made(transport)
+            self.end_late()
             if len(self.connections) > bounds.max_connections:
                 text = f"{bounds.max_connections} connections are open; try again later"
                 self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, text)
-            else:
-                self._set_timer()
 
-        def data_received(self, data):
-            super().data_received(data)
-            if self.conn.their_state is not h11.IDLE:
-                self._stop_timer()
-            elif self._timer is None:
-                self._set_timer()
+        def end_late(self):
+            """Ends a connection whose head, or request and answer, takes too long.
 
-        def connection_lost(self, exc):
-            self._stop_timer()
-            super().connection_lost(exc)
+            A request ends when its body was read and its answer taken.
+            """
+            is_idle = self.conn.their_state is h11.IDLE
+            is_head = self.cycle is None or (is_idle and self.conn.trailing_data[0])
+            seconds = bounds.header_seconds if is_head else request_seconds
+            if is_idle and not is_head and not self.transport.get_write_buffer_size():
+                seconds = math.inf  # uvicorn ends what is kept alive
+            step, now = (self.cycle, bool(is_head), seconds), self.loop.time()
+            if step != self._step:
+                self._step, self._since = step, now
+            elif now - self._since > seconds:
+                if not is_head or self.transport.is_closing():
+                    self.transport.abort()
+                else:
+                    text = f"no request arrived in {bounds.header_seconds:g} s"
+                    self._refuse(HTTPStatus.REQUEST_TIMEOUT, text)
 
-        def timeout_keep_alive_handler(self):
-            if self.transport.get_write_buffer_size():  # of a client that does not read
-                self.transport.abort()
-            super().timeout_keep_alive_handler()
+        def eof_received(self):
+            """Keeps a connection whose client has sent its request and ends writing.
+
+            Who leaves does the same, but seldom so soon.
+            """
+            self.end_late()
+            is_soon = self.loop.time() - self._since < _HALF_CLOSED_SECONDS
+            self._is_half_closed = bool(
+                self.cycle
+                and not self.cycle.response_complete
+                and not self.cycle.more_body
+                and is_soon
+            )
+            return self._is_half_closed
+
+        def on_response_complete(self):
+            super().on_response_complete()
+            if self._is_half_closed and self.cycle.response_complete:
+                self.transport.close()
 
         def shutdown(self):
             if self.cycle is None or self.cycle.response_complete:
@@ -174,22 +206,8 @@ def _protocol(bounds: limits.Limits) -> type[asyncio.Protocol]:
         def send_400_response(self, msg):
             self._refuse(HTTPStatus.BAD_REQUEST, "Bad request: not HTTP")
 
-        def _set_timer(self):
-            self._timer = self.loop.call_later(bounds.header_seconds, self._end)
-
-        def _stop_timer(self):
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-        def _end(self):
-            if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
-                text = f"no request arrived in {bounds.header_seconds:g} s"
-                self._refuse(HTTPStatus.REQUEST_TIMEOUT, text)
-
         def _refuse(self, status, text):
             """Sends an error, past the parser of requests, and closes."""
-            self._stop_timer()
             body = rest.error_text(text).encode()
             head = (
                 f"HTTP/1.1 {status.value} {status.phrase}\r\n"

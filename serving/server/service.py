@@ -17,7 +17,7 @@ from serving.server import batching, limits, metrics
 
 _INLINE_BYTES = 1 << 14  # of a body or an answer that is read or written between others
 _MAX_VALUES = 1 << 20  # lists, objects and commas of a body; an object is 64 bytes
-_MAX_DRAINED_BYTES = 1 << 28  # of a body that is too large
+_MAX_DROPPED_BYTES = 1 << 28  # of the body of a refused request
 _MAX_BODIES = 8  # of the largest size, in memory at a time
 _CLOSE = {"Connection": "close"}
 
@@ -62,20 +62,16 @@ class Service:
     def _newest(self):
         return max(self.model.versions) if self.model else 0
 
-    async def predict(self, request: requests.Request, path: str) -> str:
+    async def predict(self, request: requests.Request, body: bytes) -> str:
         """The JSON that answers a prediction of TensorFlow Serving's API."""
-        async with self.body(request) as body:
-            model = self.require_model()
-            most = self.limits.max_request_rows
-            prediction = await self.run(rest.read, len(body), model, path, body, most)
-            outputs = await self.compute(
-                request,
-                prediction.version,
-                prediction.signature_name,
-                prediction.arrays,
-            )
-            num_bytes = 8 * sum(array.size for array in outputs.values())
-            return await self.run(prediction.write, num_bytes, outputs)
+        path = request.scope["raw_path"].decode("ascii")
+        model, most = self.require_model(), self.limits.max_request_rows
+        prediction = await self.run(rest.read, len(body), model, path, body, most)
+        outputs = await self.compute(
+            request, prediction.version, prediction.signature_name, prediction.arrays
+        )
+        num_bytes = 8 * sum(array.size for array in outputs.values())
+        return await self.run(prediction.write, num_bytes, outputs)
 
     def require_model(self) -> servables.Model:
         """The model in service; HTTPException where there is none."""
@@ -100,30 +96,32 @@ class Service:
         """The outputs of a signature for the rows of a request.
 
         Raises:
-            HTTPException: there are too many rows or tokens, too many requests wait, or
-                the time is over.
             tf.errors.OpError: the inputs are not those of the signature, or the model
                 has failed.
-            Gone: nobody waits for the answer.
+            HTTPException, Gone: as of `wait`.
         """
         name = signature_name or tf_serving.DEFAULT_SIGNATURE
         version.check(name, arrays)
-        size, bounds = batching.measure(arrays), self.limits
-        for actual, limit, unit in (
-            (size.rows, bounds.max_request_rows, "rows"),
-            (size.tokens, bounds.max_request_tokens, "tokens, padding included"),
-        ):
-            if actual > limit:
-                raise refuse(
-                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                    f"a request of {actual} {unit}, the limit is {limit}; send several",
-                )
+        size = batching.measure(arrays)
         key = (id(version), name) if name in version.joined_signatures else None
         call = functools.partial(version.call, name)
         return await self.wait(request, batching.Work(call, arrays, size, key))
 
     async def wait(self, request: requests.Request, work: batching.Work) -> Any:
-        """The result of a Work; errors as of `compute`."""
+        """The result of a Work, or its error.
+
+        Raises:
+            TooManyRowsError: there are too many rows.
+            HTTPException: there are too many tokens, too many requests wait, or the
+                time is over.
+            Gone: nobody waits for the answer.
+        """
+        rest.check_rows(work.size.rows, self.limits.max_request_rows)
+        count, limit = work.size.tokens, self.limits.max_request_tokens
+        if count > limit:
+            text = f"a request of {count} tokens, padding included, the limit is"
+            status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            raise refuse(status, f"{text} {limit}; send several")
         try:
             self.batcher.submit(work)
         except batching.Overloaded:
@@ -175,48 +173,54 @@ class Service:
         for end in self._waiting:
             end(refuse(HTTPStatus.SERVICE_UNAVAILABLE, text, **_CLOSE))
 
+    def check_head(self, request: requests.Request) -> None:
+        """Raises HTTPException where the head names a body that is not read as JSON."""
+        headers, limit = request.headers, self.limits.max_body_bytes
+        if request.method != "POST":  # a body without a meaning
+            return
+        if (encoding := headers.get("content-encoding", "identity")) != "identity":
+            text = f"Content-Encoding is {encoding:.80}; send the JSON as it is"
+            raise refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text, **_CLOSE)
+        if "transfer-encoding" in headers or "content-length" not in headers:
+            text = "give the size of the body in bytes as Content-Length"
+            raise refuse(HTTPStatus.LENGTH_REQUIRED, text, **_CLOSE)
+        if (length := _length(request)) > limit:
+            text = f"a body of {length} bytes, the limit is {limit}; send less"
+            raise refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text, **_CLOSE)
+
     @contextlib.asynccontextmanager
-    async def body(self, request: requests.Request) -> AsyncIterator[bytes]:
-        """Yields the body of a request, which counts until the request is answered.
+    async def body(
+        self, request: requests.Request, refusal: exceptions.HTTPException | None
+    ) -> AsyncIterator[bytes]:
+        """Yields the body of a POST, which counts until the request is answered.
+
+        Every body is read to its end, so that its sender reads the answer; that of a
+        refused request, or of another method, is dropped.
 
         Raises:
-            HTTPException: it has no length, is too large or too slow, or the bodies of
-                other requests take all memory.
+            HTTPException: `refusal`, or the body is too slow, has too many values, or
+                those of other requests take all memory.
             Gone: the client has closed its connection.
         """
-        bounds, parts, size = self.limits, [], 0
-        length = _read_length(request.headers)
-        refusal = None
-        if length > bounds.max_body_bytes:
-            refusal = _too_large(length, bounds)
-        if length > _MAX_DRAINED_BYTES:
-            raise _too_large(length, bounds)
-        task, is_late = asyncio.current_task(), list[bool]()
-        assert task
-        timer = asyncio.get_running_loop().call_later(
-            bounds.body_seconds, lambda: is_late.append(task.cancel())
-        )
+        parts, seconds = list[bytes](), self.limits.body_seconds
+        if refusal and (
+            "expect" in request.headers or _length(request) > _MAX_DROPPED_BYTES
+        ):
+            raise _closing(refusal)  # before the client sends the body, or all of it
+        late = refuse(HTTPStatus.REQUEST_TIMEOUT, f"no body arrived in {seconds:g} s")
         try:
-            try:
+            with _within(seconds, _closing(refusal or late)):
                 async for part in request.stream():
-                    if refusal:  # its sender reads the answer at the end
+                    if refusal or request.method != "POST":
                         continue
                     parts.append(part)
-                    size += len(part)
-                    refusal = self._add_bytes(len(part))
-                    if refusal:
-                        parts.clear()
-                        self._body_bytes -= size
-                        size = 0
-            except asyncio.CancelledError as error:
-                if not is_late:
-                    raise
-                text = f"{length} bytes did not arrive in {bounds.body_seconds:g} s"
-                raise refuse(HTTPStatus.REQUEST_TIMEOUT, text, **_CLOSE) from error
-            except requests.ClientDisconnect as error:
-                raise Gone from error
-            finally:
-                timer.cancel()
+                    self._body_bytes += len(part)
+                    if self._body_bytes > _MAX_BODIES * self.limits.max_body_bytes:
+                        text = "bodies of other requests take all memory; try again"
+                        refusal = refuse(
+                            HTTPStatus.TOO_MANY_REQUESTS, text, Retry_After="1"
+                        )
+                        self._release(parts)
             if refusal:
                 raise refusal
             body = b"".join(parts)
@@ -224,29 +228,38 @@ class Service:
                 text = f"a body of more than {_MAX_VALUES} values; send several"
                 raise refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
             yield body
+        except requests.ClientDisconnect as error:
+            raise Gone from error
         finally:
-            self._body_bytes -= size
+            self._release(parts)
 
-    def _add_bytes(self, count):
-        self._body_bytes += count
-        if self._body_bytes > _MAX_BODIES * self.limits.max_body_bytes:
-            text = "bodies of other requests take all memory; try again later"
-            return refuse(HTTPStatus.TOO_MANY_REQUESTS, text, Retry_After="1", **_CLOSE)
-        return None
+    def _release(self, parts):
+        self._body_bytes -= sum(map(len, parts))
+        parts.clear()
 
 
-def _read_length(headers):
-    """The bytes of a body by its header; HTTPException where there is none."""
-    if (encoding := headers.get("content-encoding", "identity")) != "identity":
-        text = f"Content-Encoding is {encoding:.80}; send the JSON as it is"
-        raise refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text, **_CLOSE)
-    length = headers.get("content-length", "")
-    if "transfer-encoding" in headers or not length.isdecimal():
-        text = "give the size of the body in bytes as Content-Length"
-        raise refuse(HTTPStatus.LENGTH_REQUIRED, text, **_CLOSE)
-    return int(length)  # of at most 20 digits
+@contextlib.contextmanager
+def _within(seconds, late):
+    """Raises `late` where its block takes longer."""
+    task, is_late = asyncio.current_task(), list[bool]()
+    assert task
+    loop = asyncio.get_running_loop()
+    timer = loop.call_later(seconds, lambda: is_late.append(task.cancel()))
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if not is_late:
+            raise
+        raise late from error
+    finally:
+        timer.cancel()
 
 
-def _too_large(length, bounds):
-    text = f"a body of {length} bytes, the limit is {bounds.max_body_bytes}; send less"
-    return refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text, **_CLOSE)
+def _length(request):
+    return int(request.headers.get("content-length", 0))  # at most 20 digits
+
+
+def _closing(refusal):
+    """The error of a request whose body is not read to its end."""
+    headers = {**(refusal.headers or {}), **_CLOSE}
+    return exceptions.HTTPException(refusal.status_code, refusal.detail, headers)

@@ -11,12 +11,14 @@ from starlette import requests, responses
 
 from contract import wording
 from modeling.features import vectors as text_vectors
-from serving.protocol import rest, servables
+from serving import search_index
+from serving.protocol import json_tensors, rest, servables
 from serving.server import app, batching, service
 
+_TOP_K = 5  # where a request has none
 EMBEDDINGS, RERANK, SEARCH = "/v1/embeddings", "/v1/rerank", app.SEARCH
-# Queries and a count -> {"query", "texts"} of each.
-Search = Callable[[Sequence[str], int], Sequence[Mapping[str, Any]]]
+# Queries, a count, and whether somebody still waits -> {"query", "texts"} of each.
+Search = Callable[[Sequence[str], int, Callable[[], bool]], Sequence[Mapping[str, Any]]]
 
 
 def of_models(server: service.Service) -> Mapping[str, app.Answer]:
@@ -28,16 +30,14 @@ def of_models(server: service.Service) -> Mapping[str, app.Answer]:
     the last of two. A regression's score is its number.
     """
 
-    async def embed(request, body):
-        texts = _texts(body, "input")
-        dimensions = body.get("dimensions")
+    async def embed(request, body, texts):
         as_base64 = _choice(body, "encoding_format", ("float", "base64")) == "base64"
         version, name, (column,) = _signature(server, body, "vector", 1)
         inputs = {column: _array(texts)}
         outputs = await server.compute(request, version, name, inputs)
         vectors = outputs["vector"]
-        if dimensions is not None:
-            count = _count(body, "dimensions", most=vectors.shape[1])
+        if "dimensions" in body:
+            count = _count(body, "dimensions", vectors.shape[1], vectors.shape[1])
             vectors = np.asarray(text_vectors.normalize(vectors[:, :count]))
         if as_base64:
             vectors = [base64.b64encode(v.astype("<f4")).decode() for v in vectors]
@@ -52,14 +52,8 @@ def of_models(server: service.Service) -> Mapping[str, app.Answer]:
             "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
         }
 
-    async def rerank(request, body):
-        documents = body.get("documents")
-        if isinstance(documents, list):
-            documents = [d.get("text") if isinstance(d, dict) else d for d in documents]
-        texts = _texts({"documents": documents}, "documents")
-        query, count = _text(body, "query"), len(texts)
-        if "top_n" in body:
-            count = _count(body, "top_n")
+    async def rerank(request, body, texts):
+        query, count = _text(body, "query"), _count(body, "top_n", len(texts))
         version, name, columns = _signature(server, body, "probabilities", 2)
         inputs = dict(
             zip(columns, (_array([query] * len(texts)), _array(texts)), strict=True)
@@ -78,32 +72,41 @@ def of_models(server: service.Service) -> Mapping[str, app.Answer]:
         return {"model": server.require_model().name, "results": results}
 
     return {
-        EMBEDDINGS: _answer(server, embed),
-        RERANK: _answer(server, rerank),
+        EMBEDDINGS: _answer(server, "input", embed),
+        RERANK: _answer(server, "documents", rerank),
     }
 
 
 def of_index(server: service.Service, search: Search) -> Mapping[str, app.Answer]:
     """The answer of a server of an index: `query`, a text or several, and `top_k`."""
 
-    async def find(request, body):
-        queries, count = _texts(body, "query"), 5
-        if "top_k" in body:
-            count = _count(body, "top_k")
+    async def find(request, body, queries):
+        most = server.limits.max_top_k
+        count = _count(body, "top_k", min(_TOP_K, most), most)
         size = batching.measure({"query": _array(queries)})
-        work = batching.Work(lambda _: search(queries, count), {}, size)
+        work = batching.Work(
+            lambda _: search(queries, count, lambda: work.is_wanted), {}, size
+        )
         return {"results": await server.wait(request, work)}
 
-    return {SEARCH: _answer(server, find)}
+    return {SEARCH: _answer(server, "query", find)}
 
 
-def _answer(server, function):
-    """An Answer made of a function of a request and its JSON object."""
+def _answer(server, key, function):
+    """An Answer made of a function of a request, its JSON object and its texts.
 
-    async def answer(request: requests.Request) -> responses.Response:
-        async with server.body(request) as content:
-            body = await server.run(rest.read_object, len(content), content)
-            value = await function(request, body)
+    A key whose value is null is absent, as clients of OpenAI's API send it. The texts
+    are under `key`.
+    """
+
+    def read(content):
+        body = rest.read_object(content).items()
+        body = {name: value for name, value in body if value is not None}
+        return body, _texts(body, key, server.limits.max_request_rows)
+
+    async def answer(request: requests.Request, content: bytes) -> responses.Response:
+        body, texts = await server.run(read, len(content), content)
+        value = await function(request, body, texts)
         text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
         return responses.Response(text, media_type=app.JSON)
 
@@ -127,26 +130,29 @@ def _signature(server, body, output, num_inputs):
 
 def _text(body, key):
     text = body.get(key)
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str) or not search_index.has_content(text):
         raise servables.invalid(f"{key} is {text!r:.80}; give a text with words")
     return text
 
 
-def _texts(body, key):
-    """The texts under a key, which may be one."""
+def _texts(body, key, most):
+    """The texts under a key, which may be one; those of documents may be objects."""
     texts = body.get(key)
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not texts:
         raise servables.invalid(f"{key} is {texts!r:.80}; give a text, or several")
+    rest.check_rows(len(texts), most)
+    if key == "documents":
+        texts = [text.get("text") if isinstance(text, dict) else text for text in texts]
     return [_text({f"{key}[{i}]": t}, f"{key}[{i}]") for i, t in enumerate(texts)]
 
 
 def _array(texts):
-    return np.array([text.encode(errors="replace") for text in texts], object)
+    return np.array([json_tensors.encode(text) for text in texts], object)
 
 
-def _count(body, key, most=None):
-    count = body[key]
+def _count(body, key, default, most=None):
+    count = body.get(key, default)
     is_number = isinstance(count, int) and not isinstance(count, bool)
     if not is_number or not 1 <= count <= (most or count):
         limit = f"1 to {most}" if most else "1 or more"

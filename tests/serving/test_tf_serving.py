@@ -68,14 +68,14 @@ def fixed(_, number):
     ("load", "wrong", "message"),
     [
         (fixed, "", None),
-        (fixed, "serving.predictor", "versions/1 is not version 1"),
-        (fixed, "serving.client", "--rest"),
+        (fixed, "predictor", "versions/1 is not version 1"),
+        (fixed, "grpc", "gRPC: "),
         pytest.param(None, "", None, marks=pytest.mark.slow),
     ],
 )
 def test_answers_are_compared(load, wrong, message, tmp_path, monkeypatch):
     docker = Docker(load or (lambda path, _: servables.open_version(str(path))))
-    run = tf_serving.output
+    run, by_grpc = tf_serving.output, tf_serving.grpc_predictions
 
     def output(command, *arguments):
         if command == "docker":
@@ -85,13 +85,17 @@ def test_answers_are_compared(load, wrong, message, tmp_path, monkeypatch):
         place = arguments[-1].partition("=")[2]  # of run_classifier.py
         return (pathlib.Path(place) / "export" / "1").mkdir(parents=True)
 
-    def predictions(module, *arguments):
-        number = re.search(r"(?:models/|model_version=)(\d)", " ".join(arguments))[1]
-        return np.add(TABLE[int(number)], 2e-5 * (module == wrong)).tolist()
+    def predictions(version_dir):
+        actual = np.add(TABLE[int(version_dir.name)], 2e-5 * (wrong == "predictor"))
+        return actual.tolist()
+
+    def grpc_predictions(address, version):
+        return by_grpc(address, version) + 2e-5 * (wrong == "grpc")
 
     monkeypatch.setattr(tf_serving, "output", output)
     if load:
         monkeypatch.setattr(tf_serving, "predictions", predictions)
+        monkeypatch.setattr(tf_serving, "grpc_predictions", grpc_predictions)
         monkeypatch.setattr(tf_serving, "SECONDS", 0.5)
     fails = pytest.raises(AssertionError, match=message)
     with fails if message else contextlib.nullcontext():

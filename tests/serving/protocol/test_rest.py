@@ -131,7 +131,7 @@ def test_bytes_are_base64():
 def test_rows_above_the_limit_have_their_own_status():
     assert ask({"instances": ["a"] * MAX_ROWS})[0] == 200
     status, actual = ask({"instances": ["a"] * (MAX_ROWS + 1)})
-    assert status == 413 and "1001 instances, the limit is 1000" in actual["error"]
+    assert status == 413 and "1001 rows, the limit is 1000" in actual["error"]
 
 
 def test_zero_rows_are_columns_of_none():

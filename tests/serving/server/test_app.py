@@ -1,8 +1,12 @@
 """Tests of serving/server/app.py and service.py over connections on loopback."""
 
 import concurrent.futures
+import contextlib
+import http.client
 import json
+import os
 import socket
+import sys
 import threading
 
 import numpy as np
@@ -10,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from serving.protocol import servables
-from serving.server import app, limits, service
+from serving.server import app, limits, process, service
 from tests.serving.protocol import test_rest
 from tests.serving.server import running
 
@@ -54,14 +58,16 @@ def test_wrong_requests_have_their_status(server):
 
 HEAD = b"POST /v1/models/echo:predict HTTP/1.1\r\nHost: localhost\r\n"
 BODY = b'{"instances": ["a"]}'
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 
 
 @pytest.mark.parametrize(
     ("text", "status", "message"),
     [
         (HEAD + b"\r\n", 411, "Content-Length"),
-        (HEAD + b"Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n", 411, ""),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411, ""),
+        (HEAD + b"Content-Length: 9\r\n" + CHUNKED, 411, ""),
+        (HEAD + CHUNKED, 411, ""),
+        (HEAD + b"Expect: 100-continue\r\n" + CHUNKED[:-5], 411, ""),
         (HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\nabc", 400, "not HTTP"),
         (HEAD + b"Content-Length: 1" + b"0" * 25 + b"\r\n\r\n", 400, "not HTTP"),
         (HEAD + b"Content-Length: 1" + b"0" * 15 + b"\r\n\r\n", 413, "8388608"),
@@ -134,7 +140,7 @@ def test_each_limit_has_its_status(limited):
     )
     text = HEAD + b"Content-Length: 5\r\n\r\nab"
     printed = limited.speak(text)
-    assert " 408 " in printed.split("\r\n")[0] and "5 bytes did not arrive" in printed
+    assert " 408 " in printed.split("\r\n")[0] and "no body arrived in 0.3 s" in printed
     for text in (b"POST", b"", HEAD):
         assert "no request arrived in 0.3 s" in limited.speak(text)
 
@@ -203,18 +209,45 @@ def test_answer_that_takes_too_long_is_504_and_dropped_work_is_not_done(slow):
         for text in ("a", "b"):
             status, actual = server.predict(text)
             assert status == 504 and "no answer within 0.3 s" in actual["error"]
-        with pytest.raises(TimeoutError):
-            speak_and_leave(server)
         running.until(lambda: not len(server.service.batcher))
         slow.may_end.set()
         assert server.predict("d")[0] == 200
         assert slow.texts == [b"a", b"d"]
 
 
-def speak_and_leave(server):
-    with socket.create_connection(server.place, 0.05) as connection:
-        connection.sendall(HEAD + b"Content-Length: 20\r\n\r\n" + BODY)
-        connection.recv(1)
+ASKED = HEAD + b"Content-Length: 20\r\n\r\n" + BODY
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_client_that_ends_sending_is_answered_and_a_late_one_has_left(
+    slow, is_late, monkeypatch
+):
+    monkeypatch.setattr(process, "_HALF_CLOSED_SECONDS", 0.0 if is_late else 60.0)
+    with (
+        running.running(running.echo(slow)) as server,
+        socket.create_connection(server.place, running.WAIT_SECONDS) as one,
+        socket.create_connection(server.place, running.WAIT_SECONDS) as two,
+    ):
+        one.sendall(ASKED)
+        assert slow.began.wait(running.WAIT_SECONDS)
+        two.sendall(ASKED + ASKED)
+        running.until(lambda: len(server.service.batcher) == 1)
+        two.shutdown(socket.SHUT_WR)
+        if is_late:
+            running.until(lambda: len(server.service.batcher) == 0)
+        slow.may_end.set()
+        answer = b"".join(iter(lambda: two.recv(2**16), b""))
+        assert answer.count(b'"upper": "A"') == (0 if is_late else 2)
+        answer = b""
+        while b'"upper": "A"' not in answer:
+            answer += one.recv(2**16)
+
+
+@pytest.mark.parametrize("version", ["1.2", "2.0", "0.9"])
+def test_other_versions_of_http_are_505(server, version):
+    head = f"GET /health/live HTTP/{version}\r\nHost: a\r\nConnection: close\r\n\r\n"
+    answer = server.speak(head.encode())
+    assert " 505 " in answer.split("\r\n")[0] and f"HTTP/{version} is not" in answer
 
 
 def test_loading_and_draining_refuse_work_and_say_so(slow):
@@ -266,6 +299,58 @@ def test_requests_of_other_sites_are_refused(server):
     assert server.request("/health/live", Host="evil.example")[0] == 200
 
 
+LARGE = b" " * 5_000_000
+KEYED = {"Authorization": "Bearer secret"}
+
+
+@pytest.mark.parametrize(
+    ("status", "path", "headers"),
+    [
+        (401, running.PREDICT, {}),
+        (403, running.PREDICT, {**KEYED, "Host": "evil.example"}),
+        (403, running.PREDICT, {**KEYED, "Origin": "http://evil.example"}),
+        (415, running.PREDICT, {**KEYED, "Content_Type": "text/plain"}),
+        (415, running.PREDICT, {**KEYED, **GZIP}),
+        (413, running.PREDICT, KEYED),
+        (413, "/v1/embeddings", KEYED),
+        (503, running.PREDICT, KEYED),
+    ],
+)
+def test_refusal_reaches_a_client_that_sends_5_mb_and_closes(status, path, headers):
+    """As urllib does, which reads nothing before it has sent its body."""
+    may_load = threading.Event()
+    bounds = limits.Limits(max_body_bytes=2**20)
+    access = app.Access(key="secret")
+    load = may_load.wait if status == 503 else None
+    with running.running(limits=bounds, access=access, load=load) as server:
+        try:
+            for _ in range(3):
+                actual, head, answer = server.request(path, LARGE, **headers)
+                assert (actual, [*answer]) == (status, ["error"])
+                assert head["Connection"] == "close"
+        finally:
+            may_load.set()
+
+
+def test_metrics_have_a_key_of_their_own():
+    def statuses(server, key):
+        sent = {"Authorization": key} if key else {}
+        return [
+            server.request(path, **sent)[0] for path in ("/metrics", "/v1/models/echo")
+        ]
+
+    for access, own, metrics, none in (
+        (app.Access(key="api", metrics_key="numbers"), 200, 401, 401),
+        (app.Access(metrics_key="numbers"), 401, 200, 200),
+    ):
+        with running.running(access=access) as server:
+            assert statuses(server, "Bearer api") == [own, 200]
+            assert statuses(server, "Bearer numbers") == [200, metrics]
+            assert statuses(server, "") == [401, none]
+            assert statuses(server, "bearer  numbers") == [200, metrics]
+            assert statuses(server, "Basic numbers")[0] == 401
+
+
 def test_access_is_opened_by_name():
     access = app.Access({"bert"}, {"https://ours.example"}, "secret")
     key = {"Authorization": "Bearer secret"}
@@ -307,6 +392,30 @@ def test_every_request_is_counted_and_logged(capfd):
     assert (first["request"], first["status"]) == (f"POST {running.PREDICT}", 200)
     assert (first["id"], first["rows"], first["batch"]) == ("mine-1", 2, 2)
     assert logged[2]["request"] == "GET /v1/a\nb" and len(logged) == 3
+
+
+@pytest.mark.parametrize("kind", ["pipe", "disk", "none"])
+def test_log_that_cannot_be_written_ends_nothing(kind, monkeypatch):
+    """A client keeps one connection for all requests."""
+    with contextlib.ExitStack() as stack:
+        stream = None
+        if kind == "disk":
+            stream = stack.enter_context(open("/dev/full", "w"))
+        if kind == "pipe":
+            reader, writer = os.pipe()
+            os.close(reader)
+            stream = stack.enter_context(open(writer, "w"))
+        server = stack.enter_context(running.running(log="lines"))
+        monkeypatch.setattr(sys, "stderr", stream)
+        connection = http.client.HTTPConnection(*server.place, running.WAIT_SECONDS)
+        connection.connect()
+        mine = connection.sock.getsockname()
+        for _ in range(5):
+            connection.request("GET", "/v1/models/echo")
+            answer = connection.getresponse()
+            assert answer.status == 200 and json.load(answer)
+            assert connection.sock.getsockname() == mine
+        connection.close()
 
 
 def test_lines_of_the_log_cannot_be_forged(capfd):

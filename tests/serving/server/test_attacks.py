@@ -11,25 +11,49 @@ import sys
 import psutil
 import pytest
 
-from serving.server import tasks
-from tests.serving.server import running
+from serving.server import app, limits, service, tasks
+from tests.serving.server import running, test_tasks
 
 MB = 2**20
 # A server in a process of its own, so that its memory can be read.
 PROGRAM = """
-from serving.server import app, limits, process, service, tasks
-from tests.serving.server import running
+from serving.server import process
+from tests.serving.server import running, test_attacks
 
-limits = limits.Limits(
-    max_body_bytes=2**20, header_seconds=0.5, body_seconds=0.5, max_connections=300
-)
-server = service.Service(limits)
+application = test_attacks.application()
 def load():
-    server.model = running.echo()
+    application.service.model = test_attacks.model()
     print(process.address(listener), flush=True)
 with process.listen("127.0.0.1", 0) as listener:
-    process.run(app.App(server, tasks.of_models(server), app.Access()), listener, load)
+    process.run(application, listener, load)
 """
+
+
+def application():
+    """An app with all answers that there are."""
+    bounds = limits.Limits(
+        max_body_bytes=2**20, header_seconds=0.5, body_seconds=0.5, max_connections=300
+    )
+    one = service.Service(bounds)
+    names = {name for name in vars(tasks) if name.startswith("of_")}
+    assert names == {"of_models", "of_index"}, "a new kind of answers: attack it, too"
+    answers = {**tasks.of_models(one), **test_tasks.of_index(one)}
+    return app.App(one, answers, app.Access())
+
+
+def model():
+    """Answers `:predict`, embeddings and pairs."""
+    signatures = {**running.LINE, "embed": test_tasks.SIGNATURES["embed"]}
+    signatures["pair"] = test_tasks.SIGNATURES["serving_default"]
+
+    def call(name, arrays):
+        if name == "serving_default":
+            return running.upper(name, arrays)
+        return test_tasks.call(name, arrays)
+
+    return running.echo(call, signatures=signatures)
+
+
 BODIES = [
     json.dumps(body).encode()
     for body in (
@@ -38,17 +62,14 @@ BODIES = [
         {"instances": [{"text": {"b64": "YQ=="}}]},
         {"input": ["a"], "dimensions": 2, "encoding_format": "base64"},
         {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1},
+        {"query": ["a", "b"], "top_k": 3},
     )
 ]
-PATHS = (
+# Of TensorFlow Serving's API; the others are those of the app itself.
+MODEL_PATHS = (
     running.PREDICT,
     "/v1/models/echo/versions/1:predict",
     "/v1/models/echo/metadata",
-    "/health/ready",
-    "/metrics",
-    "/",
-    tasks.EMBEDDINGS,
-    tasks.RERANK,
 )
 HEADERS = (
     b"Host: localhost",
@@ -73,6 +94,8 @@ TOKENS = (
     b"{",
     b"[" * 99,
     b'"\\ud800"',
+    b"\\ud800",
+    b"\\u200b",
     b"1e999",
     b"NaN",
     b"\xff",
@@ -80,14 +103,14 @@ TOKENS = (
 )
 
 
-def request(chooser):
+def request(chooser, paths):
     """A request that may be valid, and is changed in up to three places."""
     method = chooser.choice((b"GET", b"POST", b"POST", b"HEAD", b"OPTIONS", b"PUT"))
     body = chooser.choice(BODIES)
     headers = [HEADERS[0], *chooser.sample(HEADERS, chooser.choice((0, 0, 1, 2)))]
     if chooser.random() < 0.9:
         headers.append(b"Content-Length: %d" % len(body))
-    path = chooser.choice(PATHS).encode()
+    path = chooser.choice(paths).encode()
     head = b"%s %s HTTP/1.1\r\n%s\r\n\r\n" % (method, path, b"\r\n".join(headers))
     raw = bytearray(head + body)
     for _ in range(chooser.choice((0, 1, 1, 2, 3))):
@@ -147,7 +170,9 @@ def server(tmp_path_factory):
 def test_mutated_requests_are_answered_or_let_go(server):
     server, process = server
     chooser = random.Random(1)
-    requests = [request(chooser) for _ in range(10_000)]
+    paths = (*MODEL_PATHS, *application().paths)
+    assert {tasks.EMBEDDINGS, tasks.RERANK, tasks.SEARCH, "/metrics", "/"} <= {*paths}
+    requests = [request(chooser, paths) for _ in range(10_000)]
     before = process.memory_info().rss
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         answers = [

@@ -3,12 +3,14 @@
 import base64
 import json
 import re
+import threading
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.server import tasks
+from contract import errors
+from serving.server import limits, tasks
 from tests.serving.protocol import test_rest
 from tests.serving.server import running
 
@@ -136,26 +138,145 @@ def test_model_of_another_kind_is_named():
         assert status == 404 and "the output vector" in actual["error"]
 
 
-def test_index_is_searched():
-    def search(queries, count):
-        return [{"query": q, "texts": [q.upper()] * count} for q in queries]
+def search_upper(queries, count, is_wanted):
+    if "broken" in queries:
+        raise errors.InputError("query 1: " + "x" * 5000)
+    return [{"query": q, "texts": [q.upper()] * count} for q in queries]
 
-    def load():
-        pass
 
-    def answers(server):
-        return tasks.of_index(server, search)
+def of_index(server):
+    return tasks.of_index(server, search_upper)
 
-    with running.running(load=load, answers=answers) as server:
+
+def no_model():
+    pass
+
+
+@pytest.fixture(scope="module")
+def searching():
+    bounds = limits.Limits(max_request_rows=3, max_request_tokens=40, max_top_k=7)
+    with running.running(limits=bounds, load=no_model, answers=of_index) as server:
         running.until(lambda: server.service.state == "ready")
-        actual = server.request(tasks.SEARCH, {"query": "a", "top_k": 2})[2]
-        assert actual == {"results": [{"query": "a", "texts": ["A", "A"]}]}
-        three = server.request(tasks.SEARCH, {"query": ["a"] * 3})[2]["results"]
-        assert [len(row["texts"]) for row in three] == [5, 5, 5]
-        assert server.request(tasks.SEARCH, {"query": "a", "top_k": "x"})[0] == 400
-        assert server.request("/v1/models/m")[2]["error"] == "no model is served here"
-        page = server.request("/")[2]
-        assert model_of(page)["signatures"]["search"]["path"] == tasks.SEARCH
+        yield server
+
+
+def test_index_is_searched(searching):
+    actual = searching.request(tasks.SEARCH, {"query": "a", "top_k": 2})[2]
+    assert actual == {"results": [{"query": "a", "texts": ["A", "A"]}]}
+    body = {"query": ["a"] * 3, "top_k": None}
+    three = searching.request(tasks.SEARCH, body)[2]["results"]
+    assert [len(row["texts"]) for row in three] == [5, 5, 5]
+    assert searching.request("/v1/models/m")[2]["error"] == "no model is served here"
+    page = searching.request("/")[2]
+    assert model_of(page)["signatures"]["search"]["path"] == tasks.SEARCH
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ({"query": ["a"] * 4}, 413, "4 rows, the limit is 3; send several"),
+        ({"query": "a" * 153}, 413, "41 tokens, padding included, the limit is 40"),
+        ({"query": "a", "top_k": 8}, 400, "top_k is 8; give 1 to 7"),
+        ({"query": "a", "top_k": 10**30}, 400, "give 1 to 7"),
+        ({"query": "a", "top_k": "x"}, 400, "top_k is 'x'; give 1 to 7"),
+        ({"query": "broken"}, 400, "query 1: xxx"),
+    ],
+)
+def test_limits_hold_for_searches(searching, body, status, message):
+    actual, _, answer = searching.request(tasks.SEARCH, body)
+    assert actual == status and message in answer["error"]
+    assert len(answer["error"]) <= 1000
+    assert searching.request(tasks.SEARCH, {"query": "a" * 152, "top_k": 7})[0] == 200
+
+
+WORDLESS = ["", " ", "\u200b", "\0", "\1\t", "\ufeff\u2060"]
+
+
+@pytest.mark.parametrize("text", WORDLESS)
+def test_texts_without_words_are_refused_by_one_rule(server, searching, text):
+    """TensorFlow Serving's API takes every text: a model has an answer to it."""
+    wanted = "give a text with words"
+    for one, path, body in (
+        (searching, tasks.SEARCH, {"query": ["a", text]}),
+        (server, tasks.EMBEDDINGS, {"input": ["a", text]}),
+        (server, tasks.RERANK, {"query": text, "documents": ["a"]}),
+        (server, tasks.RERANK, {"query": "a", "documents": [text]}),
+    ):
+        status, _, answer = one.request(path, body)
+        assert status == 400 and wanted in answer["error"], (path, body)
+    body = {"signature_name": "embed", "instances": [text]}
+    assert server.request(running.PREDICT, body)[0] == 200
+
+
+def test_halves_of_characters_are_refused_by_one_rule(server, searching):
+    for one, path, body in (
+        (searching, tasks.SEARCH, {"query": "a\ud800"}),
+        (server, tasks.EMBEDDINGS, {"input": ["a", "\udc00b"]}),
+        (server, tasks.RERANK, {"query": "a\ud800", "documents": ["a"]}),
+        (server, tasks.RERANK, {"query": "a", "documents": [{"text": "a\udfff"}]}),
+        (server, running.PREDICT, {"signature_name": "embed", "inputs": ["a\ud800"]}),
+    ):
+        status, _, answer = one.request(path, body)
+        assert status == 400 and "half of a surrogate pair" in answer["error"], path
+
+
+def test_keys_with_null_are_absent(server):
+    """As OpenAI's client sends what its caller leaves out."""
+    plain = {"input": "four"}
+    nulls = dict.fromkeys(("model", "dimensions", "encoding_format", "user"))
+    expected = server.request(tasks.EMBEDDINGS, plain)[2]
+    assert server.request(tasks.EMBEDDINGS, plain | nulls)[2] == expected
+    plain = {"query": "a", "documents": ["b"]}
+    nulls = dict.fromkeys(("model", "top_n", "label"))
+    expected = server.request(tasks.RERANK, plain)[2]
+    assert expected["results"]
+    assert server.request(tasks.RERANK, plain | nulls)[2] == expected
+    assert server.request(tasks.EMBEDDINGS, {"input": None})[0] == 400
+
+
+def test_errors_quote_little_of_what_was_sent(server, searching):
+    long = "é" * 500_000
+    names = [
+        (server, running.PREDICT, {"signature_name": long, "instances": ["a"]}),
+        (server, running.PREDICT, {"signature_name": "embed", "inputs": {long: 1}}),
+        (
+            server,
+            running.PREDICT,
+            {"signature_name": "embed", "instances": [{long: 1}]},
+        ),
+        (server, running.PREDICT, {"signature_name": "embed", "instances": [[long]]}),
+        (server, f"/v1/models/{'m' * 9000}:predict", {"instances": ["a"]}),
+        (server, f"/v1/models/m/labels/{'m' * 9000}:predict", {"instances": ["a"]}),
+        (server, f"/{'m' * 9000}", None),
+        (searching, tasks.SEARCH, {"query": [long, long, long, long]}),
+        (searching, tasks.SEARCH, {"query": "a", "top_k": long}),
+        (server, tasks.RERANK, {"query": "a", "documents": ["a"], "label": long}),
+    ]
+    for key in ("model", "dimensions", "encoding_format"):
+        names.append((server, tasks.EMBEDDINGS, {"input": "a", key: long}))
+    for one, path, body in names:
+        status, _, answer = one.request(path, body)
+        assert 400 <= status < 500 and len(answer["error"]) < 350, (path, status)
+
+
+def test_search_that_nobody_waits_for_is_stopped():
+    batches, may_look = [], threading.Event()
+
+    def search(queries, count, is_wanted):
+        assert may_look.wait(running.WAIT_SECONDS)
+        batches.append(is_wanted())
+        return []
+
+    bounds = limits.Limits(request_seconds=0.2)
+    with running.running(
+        limits=bounds, load=no_model, answers=lambda one: tasks.of_index(one, search)
+    ) as server:
+        running.until(lambda: server.service.state == "ready")
+        assert server.request(tasks.SEARCH, {"query": "a"})[0] == 504
+        may_look.set()
+        assert server.request(tasks.SEARCH, {"query": "a"})[0] == 200
+        running.until(lambda: len(batches) == 2)
+    assert batches == [False, True]
 
 
 def model_of(page):
