@@ -9,24 +9,113 @@ import os
 
 from absl import flags
 
-from cli import command_line, conversion_flags
+from cli import command_line, model_flags
+from contract import errors
 
 FLAGS = flags.FLAGS
+HEADS = (
+    "auto",
+    "none",
+    "pretraining",
+    "discriminator",
+    "classifier",
+    "tagger",
+    "span",
+    "language_model",
+    "text_encoder",
+    "seq2seq",
+)
 
 
-def define_flags():
-    conversion_flags.define()
+@command_line.heading("Model and vocabulary")
+def define_flags() -> None:
+    string, boolean, enum = flags.DEFINE_string, flags.DEFINE_bool, flags.DEFINE_enum
+    string(
+        "input",
+        None,
+        "Weights to convert: the directory of a release, of a run or of Hugging Face, "
+        "the prefix of a checkpoint, or a .keras, .hdf5 or tf_model.h5 file.",
+    )
+    enum(
+        "head",
+        "auto",
+        HEADS,
+        "Head to convert; auto detects it from the names in the input. A classifier "
+        "and a tagger have the same names: set tagger if no file beside the weights "
+        "decides. For an encoder-decoder, none converts the encoder alone, to a BERT.",
+    )
+    string(
+        "pretrained",
+        None,
+        "Directory or Hugging Face hub id of the config, the vocabulary and, without "
+        "--input, the weights. By default the files beside --input are used.",
+    )
+    model_flags.define_config_and_vocabulary()
+    boolean(
+        "do_lower_case",
+        True,
+        "Lower-case the text and remove accents: true for uncased models, false for "
+        "cased models. By default the files beside the weights decide, if they "
+        "indicate the case.",
+    )
+    with command_line.heading("What to do"):
+        text = (
+            "Format to write; tf_model.h5 is for the TensorFlow classes of "
+            "transformers 4, hdf5 for ELMo alone, without a head."
+        )
+        formats = ["google", "hugging_face", "tf_model.h5", "keras", "hdf5"]
+        enum("to", None, formats, text)
+        enum(
+            "keras_file",
+            "keras",
+            ["keras", "weights"],
+            "Type of the Keras file: .keras or .weights.h5.",
+        )
+        string(
+            "add_tokens",
+            None,
+            "File with tokens to add to the vocabulary, one per line.",
+        )
+        text = (
+            "Number of rows of the word embeddings; 0 for as many as the vocabulary "
+            "needs."
+        )
+        flags.DEFINE_integer("resize_embeddings", 0, text, lower_bound=0)
+    with command_line.heading("Output"):
+        string("output_dir", None, "Output directory; it must be new or empty.")
+        boolean("overwrite", False, "Replace an earlier conversion in --output_dir.")
+    flags.mark_flags_as_required(["to", "output_dir"])
+
+
+def check() -> None:
+    """Raises ValueError where no input is named, or a local file is not there."""
+    if not FLAGS.input and not FLAGS.pretrained:
+        raise errors.InputError(
+            "--input is missing; name a checkpoint or its directory"
+        )
+    command_line.check_files("input", remedy=model_flags.CHECKPOINT_REMEDY)
+    command_line.check_files("bert_config_file", "vocab_file")
+
+
+def check_network(network: str) -> None:
+    """Refuses new tokens and rows for an ELMo."""
+    if network == "elmo" and (FLAGS.add_tokens or FLAGS.resize_embeddings):
+        raise errors.InputError(
+            "--add_tokens and --resize_embeddings: an ELMo reads characters, or "
+            "the words that it was trained on; leave them out"
+        )
 
 
 if __name__ == "__main__":  # before the imports that take seconds
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # nothing here needs a GPU
-    command_line.parse(define_flags, conversion_flags.check)
+    command_line.parse(define_flags, check)
 
 import keras
 
-from contract import errors, wording
+from cli import networks
+from contract import wording
 from data_pipeline import label_maps
-from data_pipeline.text import opening, wordpiece
+from data_pipeline.text import opening
 from modeling.checkpoints import (
     comparison,
     conversion,
@@ -34,52 +123,27 @@ from modeling.checkpoints import (
     output_directory,
     pretrained,
 )
-from training import loading
+from training import model_directory
 
 
-def find_files():
-    """The input and the files beside it; flags go before these."""
-    conversion_flags.check()
-    files = pretrained.look_beside(FLAGS.input, FLAGS.pretrained)
-    lowers = files.do_lower_case
-    if FLAGS["do_lower_case"].present or lowers is None:
-        lowers = FLAGS.do_lower_case
-    if not (config_file := FLAGS.bert_config_file or files.config_file):
-        raise errors.InputError(
-            f"{files.init_checkpoint}: there is no config beside it, such as "
-            f"{pretrained.CONFIG_FILES[0]}; give --bert_config_file"
-        )
-    return files._replace(
-        config_file=config_file,
-        vocab_file=FLAGS.vocab_file or files.vocab_file,
-        do_lower_case=lowers,
-        split_words=FLAGS.split_words,
-    )
-
-
-def read_tokenizer(files, config):
+def open_tokenizer(files, config):
+    """The tokenizer; None, and a line, without a vocabulary."""
     is_elmo = config.network == "elmo"
     if not files.vocab_file and not is_elmo:
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
-    if is_elmo:
-        tokenizer = opening.open_elmo(files, config.to_dict())
-    else:
-        tokenizer = opening.open_vocabulary(
-            files.vocab_file,
-            files.do_lower_case,
-            files.split_words,
-            checks=FLAGS.check_tokenizer,
-        )
-    pretrained.check_sizes(config, tokenizer.vocab_size, files, 0)
-    if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
-        opening.check_case(tokenizer, files.vocab_file, files.init_checkpoint)
-    return tokenizer
+    return opening.open_tokenizer(files, config.to_dict() if is_elmo else {})
 
 
 def prepare():
-    """The checked input: Converted, tokenizer or None, Classes or None."""
-    files = find_files()
+    """The checked input: Converted, and tokenizer or None."""
+    check()
+    files = networks.with_flags(pretrained.look_beside(FLAGS.input, FLAGS.pretrained))
+    if not files.config_file:
+        raise errors.InputError(
+            f"{files.init_checkpoint}: there is no config beside it, such as "
+            f"{pretrained.CONFIG_FILES[0]}; give --bert_config_file"
+        )
     output_directory.check(
         FLAGS.output_dir,
         own_files=conversion.OWN_FILES,
@@ -89,15 +153,16 @@ def prepare():
     config = pretrained.read_config(files.config_file)
     written = conversion.select_config(config, FLAGS.head)
     conversion.check_target(written, FLAGS.to)
-    tokenizer = read_tokenizer(files, written)
+    opened = model_directory.ModelDirectory(files, config)
+    if tokenizer := open_tokenizer(files, written):
+        pretrained.check_sizes(written, tokenizer.vocab_size, files, 0, opened.weights)
     head = "none" if FLAGS.to == "hdf5" and FLAGS.head == "auto" else FLAGS.head
-    source, classes = loading.read_stored_head(files.init_checkpoint, config, head)
-    return source, tokenizer, classes
+    return opened.read_stored(head), tokenizer
 
 
 def grow(model, tokenizer):
     """Model and tokenizer with the tokens and rows of the flags."""
-    conversion_flags.check_network(model.config.network)
+    check_network(model.config.network)
     if model.config.network == "elmo":
         return model, tokenizer
     if FLAGS.add_tokens:
@@ -130,7 +195,7 @@ def main(_):
     command_line.quiet_libraries()
     keras.utils.set_random_seed(0)  # of variables that the input lacks
     with errors.explained():
-        source, tokenizer, classes = prepare()
+        source, tokenizer = prepare()
         missing = source.report.missing
         print(source)
         if FLAGS.to == "keras" and missing:
@@ -145,7 +210,7 @@ def main(_):
                 tokenizer=tokenizer,
                 left_out=missing,
                 modules=source.modules,
-                **label_maps.written(classes),
+                **label_maps.written(source.classes),
             )
             again = conversion.read_again(directory, model, source.head)
             largest = comparison.compare(source.model, again, missing)

@@ -30,28 +30,30 @@ if __name__ == "__main__":  # before the imports that take seconds
 import keras
 import tensorflow as tf
 
-from cli import device_setup, networks, text_writing
+from cli import device_setup, networks
 from contract import atomic_files, errors
 from data_pipeline.generation import graph as generation_graph
 from data_pipeline.generation import perplexity, prompts, scored_files
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint
-from modeling.generation import decoding, scoring
+from modeling.generation import decoding, sampling, scoring
 from serving import export, generation
 from terminal import progress
 from training import metrics
+
+STOP_TOKENS = 16  # between two looks for a --stop
 
 
 def prepare():
     """The network, and a function of the model to the lines of --output_file."""
     generation_flags.check()
     device_setup.check_gpu()
-    opened = networks.open_for_task(0, needs_weights=True, for_tasks=False)
-    files, tokenizer, config = opened
+    opened = networks.open_for_task(needs_weights=True, for_tasks=False)
+    tokenizer, config = opened.tokenizer, opened.config
     if not config.is_left_to_right:
         raise errors.InputError(
-            f"{files.config_file}: the network reads in both directions, so it cannot "
-            "write; give a GPT, a GPT-2, or a BERT with attention=causal"
+            f"{opened.files.config_file}: a network of both directions cannot write; "
+            "give a GPT, a GPT-2, or a BERT with attention=causal"
         )
     context = config.max_position_embeddings
     budget = prompts.ContextBudget(context, FLAGS.max_new_tokens, FLAGS.keep_end)
@@ -61,10 +63,90 @@ def prepare():
         budget.max_prompt_tokens(is_prompted=True)
         work = functools.partial(export_model, tokenizer, budget)
     else:
-        work = text_writing.prepare(tokenizer, budget)
+        work = Writer(tokenizer, budget)
     if FLAGS.output_file:
         atomic_files.check_writable(FLAGS.output_file)
     return opened, work
+
+
+class Writer:
+    """Writes the texts of the flags: one while it is shown, or many in batches."""
+
+    def __init__(self, tokenizer, budget):
+        read = prompts.read(FLAGS.prompt, FLAGS.prompt_file)
+        self._texts = prompts.plan(read, tokenizer, budget, FLAGS.num_samples)
+        self._tokenizer = tokenizer
+        ends = end_ids(tokenizer)
+        self._detokenizer = prompts.Detokenizer(tokenizer.decode, ends, FLAGS.stop)
+
+    def __call__(self, model):
+        """The lines of --output_file; () where the text is shown."""
+        decoder = decoding.Decoder(model, rules(self._tokenizer))
+        if len(self._texts.rows) == 1 and not FLAGS.output_file:
+            return self._show(decoder)
+        texts, lines = self._texts, {}
+        batches = texts.batches(FLAGS.batch_size)
+        for batch in progress.track(batches, len(batches), "writing: batch"):
+            for row, *written in self._write(decoder, batch):
+                prompt = texts.prompts[row[0]]
+                lines[row] = prompts.Continuation(prompt, row[1], *written)
+        as_json = (FLAGS.output_file or "").endswith(".jsonl")
+        return prompts.lines((lines[row] for row in texts.rows), as_json=as_json)
+
+    def _show(self, decoder):
+        (ids,) = self._texts.ids
+        num_shown = 0
+
+        def show(text):
+            nonlocal num_shown
+            print(text[num_shown:], end="", flush=True)
+            num_shown = max(num_shown, len(text))
+
+        def stops(_, written):
+            show(self._detokenizer.stable_prefix(ids, written))
+            return self._detokenizer.stops(ids, written)
+
+        print(self._texts.prompts[0], end="", flush=True)
+        ((written, _),) = decoding.generate(
+            decoder,
+            [ids],
+            [0],
+            max_new_tokens=self._texts.new_tokens,
+            seed=FLAGS.seed,
+            piece=1,
+            stops=stops,
+        )
+        show(self._detokenizer.after(ids, written))
+        print()
+        return ()
+
+    def _write(self, decoder, batch):
+        """Yields each row of a batch, its text, its tokens, and whether it ended."""
+        detokenizer, ids = self._detokenizer, [self._texts.ids[i] for i, _ in batch]
+        written = decoding.generate(
+            decoder,
+            ids,
+            [i for i, _ in batch],
+            max_new_tokens=self._texts.new_tokens,
+            seed=FLAGS.seed,
+            samples=[sample for _, sample in batch],
+            piece=STOP_TOKENS if FLAGS.stop else None,
+            stops=lambda place, written: detokenizer.stops(ids[place], written),
+        )
+        for row, prompt, (text_ids, ended) in zip(batch, ids, written, strict=True):
+            yield row, detokenizer.after(prompt, text_ids), len(text_ids), ended
+
+
+def rules(tokenizer, draws=None):
+    """How tokens are drawn, by the flags or by other settings of sampling.Sampling."""
+    how = sampling.Sampling(**(draws or generation_flags.sampling()))
+    return decoding.GenerationConfig(how, end_ids(tokenizer), tokenizer.vocab_size)
+
+
+def end_ids(tokenizer):
+    """The tokens that end a text; none where it is to go on."""
+    end = tokenizer.document_end_id
+    return [end] if FLAGS.stop_at_end and end is not None else []
 
 
 def build_model(opened):
@@ -117,8 +199,8 @@ def export_model(tokenizer, budget, model):
     def write_rows(ids, lengths, seeds=None, draws=None):
         if seeds is None:
             seeds = tf.fill(tf.shape(lengths), tf.constant(FLAGS.seed, tf.int64))
-        rules = text_writing.rules(tokenizer, draws)
-        return decoding.write(model, rules, ids, lengths, seeds, new_tokens)
+        how = rules(tokenizer, draws)
+        return decoding.write(model, how, ids, lengths, seeds, new_tokens)
 
     module = generation.TextGenerator(
         write_rows,

@@ -39,90 +39,161 @@ def check():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, fine_tuning_flags.check_run, check)
 
-from cli import networks, run_flags, target_writing
+import tensorflow as tf
+
+from cli import fine_tuning, networks, run_flags
+from contract import errors, features
 from data_pipeline.batches import packing
 from data_pipeline.seq2seq import graph, results
 from data_pipeline.seq2seq import split as pair_rows
 from data_pipeline.text import opening
 from modeling import losses
-from modeling.checkpoints import pretrained
+from modeling.checkpoints import warm_start
+from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.encoder_decoder import decoding as sequence_to_sequence
+from modeling.generation import beam_search, decoding, sampling
 from serving import generation
+
+_ROWS = 2**32  # a draw's seed holds --seed and the number of the row
 
 
 def prepare():
     """The task and its settings; ValueError for wrong input."""
     strategy = run_flags.set_up()
     seq2seq_flags.check()
-    opened = networks.open_for_task(0, takes_encoder_decoder=True)
+    opened = networks.open_for_task(takes_encoder_decoder=True)
     opening.check_exports(opened.tokenizer, FLAGS.do_export)
-    (files, tokenizer, config), load_weights = networks.open_both_sides(opened)
-    config = seq2seq_flags.take_settings(config)
-    seq2seq_flags.check_network(files.config_file, config, tokenizer.vocab_size)
+    config = seq2seq_flags.take_settings(make_config(opened))
+    fills_both = config.network != opened.config.network
+    opened.config = config
+    vocab_size = opened.tokenizer.vocab_size
+    seq2seq_flags.check_network(opened.files.config_file, config, vocab_size)
     config.check_lengths(seq2seq_flags.settings())
     data = pair_rows.load(
         seq2seq_flags.paths(),
         seq2seq_flags.layout(),
-        tokenizer,
+        opened.tokenizer,
         config.decoder_tokens,
         pair_rows.Limits(*seq2seq_flags.limits()),
     )
     settings = run_flags.fine_tuning_settings(
         strategy,
-        files=files,
-        config=config.to_dict(),
-        num_examples=len(data["train"]) if "train" in data else 0,
+        opened,
+        num_examples=len(data.get("train", ())),
         score_names=results.NAMES,
     )
-    return make_task(config, tokenizer, data, load_weights), settings
+    return Seq2seqTask(opened, data, fills_both), settings
 
 
-def make_task(config, tokenizer, data, load_weights):
-    """The driver.FineTuningTask of writing a text for each text."""
-    decode = functools.partial(graph.decode, tokenizer, config.decoder_tokens)
-    return run_flags.make_task(
-        "text2text-generation",
-        lambda: {split: pairs.summary() for split, pairs in data.items()},
-        splits={
-            split: pairs.examples(is_numbered=split != "train")
-            for split, pairs in data.items()
-        },
-        model=functools.partial(
-            sequence_to_sequence.SequenceToSequence, config, recompute=FLAGS.recompute
-        ),
-        load_weights=load_weights,
-        objective=losses.target_token(),
-        outputs=functools.partial(target_writing.outputs, tokenizer),
-        score=lambda split, outputs, _: results.decide(data[split], outputs, decode),
-        examine=lambda split, scored: results.outcomes(split, data[split], scored),
-        predict=functools.partial(predict, data),
-        export=functools.partial(export_model, tokenizer, decode),
-        files=pretrained.files(config, tokenizer),
-        identity={"decoder_tokens": list(config.decoder_tokens)},
+def make_config(opened):
+    """The config of an encoder-decoder; one BERT fills both sides."""
+    config = opened.config
+    if config.network == "encoder_decoder":
+        return config
+    if config.kind != "BERT":
+        raise errors.InputError(
+            f"{opened.files.config_file}: a {config.kind} cannot read and write; give "
+            "the config.json of an encoder-decoder, or a BERT for both sides"
+        )
+    return encoder_decoder_config.EncoderDecoderConfig.from_berts(
+        config,
+        config,
+        decoder_start_token_id=opened.tokenizer.start_id,
+        eos_token_id=opened.tokenizer.end_id,
     )
 
 
-def predict(data, written, settings, _):
-    """Writes predictions in both forms; returns scores, if any."""
-    if settings.writes:
-        paths = results.write_all(settings.output_dir, data["test"], written)
-        print("\n".join(f"predictions: {path}" for path in paths))
-    return written.results("test")
+class Seq2seqTask(fine_tuning.ScriptTask):
+    """Writes a text for each text.
 
+    `data` is {split: PairSplit}; `fills_both` loads one BERT into both sides.
+    """
 
-def export_model(tokenizer, decode, model, output_dir):
-    """Writes output_dir/export/<n>: text in, text out."""
-    limit, _ = seq2seq_flags.limits()
+    kind = "text2text-generation"
+    objective = losses.target_token()
 
-    def make(variables):
-        return generation.TargetWriter(
-            lambda texts: packing.encode(tokenizer, texts, limit),
-            functools.partial(target_writing.write_rows, tokenizer, model),
-            decode,
-            variables,
+    def __init__(self, opened, data, fills_both):
+        tokens = opened.config.decoder_tokens
+        super().__init__(opened, data, identity={"decoder_tokens": list(tokens)})
+        self._fills_both = fills_both
+        self._decode = functools.partial(graph.decode, self.tokenizer, tokens)
+
+    def examples(self, split):
+        return self.data[split].examples(is_numbered=split != "train")
+
+    def make_model(self):
+        return sequence_to_sequence.SequenceToSequence(
+            self.config, recompute=FLAGS.recompute
         )
 
-    return run_flags.export(model, make, output_dir)
+    def load_weights(self, model, path, *, trains, resumes):
+        if self._fills_both and trains and path and not resumes:
+            return str(warm_start.load(model, path)), 0
+        return super().load_weights(model, path, trains=trains, resumes=resumes)
+
+    def outputs(self, model):
+        """Ids [B, N], -1 after a text, and losses of targets."""
+
+        def forward(batch, training):
+            ids, is_text = self._write(model, batch, batch[features.UNIQUE_IDS])
+            results = {"ids": tf.where(is_text, ids, -1)}
+            if features.LABELS in batch:
+                losses = model(batch, training=training)["next_token_losses"]
+                mask = tf.cast(batch[features.DECODER_MASK], losses.dtype)
+                count = tf.maximum(tf.reduce_sum(mask, axis=1), 1.0)
+                results["losses"] = tf.reduce_sum(losses * mask, axis=1) / count
+            return results
+
+        return forward
+
+    def _write(self, model, batch, rows):
+        """Ids [B, N] for the sources of a batch, and which of them belong to texts."""
+        source = {name: batch[name] for name in features.ENCODER_INPUTS}
+        ids, lengths = model.start(tf.shape(rows)[0])
+        common = {
+            "end_ids": (model.config.eos_token_id,),
+            "num_tokens": self.tokenizer.vocab_size,
+        }
+        settings = seq2seq_flags.settings()
+        most = settings.pop("max_new_tokens")
+        if FLAGS.num_beams > 1:
+            beams = beam_search.BeamConfig(**settings, **common)
+            best = beam_search.search(model, beams, ids, lengths, most, (source,))
+            return best.ids[:, 0], best.is_text[:, 0]
+        rules = decoding.GenerationConfig(
+            sampling.Sampling(**seq2seq_flags.sampling()),
+            **common,
+            **{name: settings[name] for name in ("min_length", "no_repeat_ngram_size")},
+        )
+        seeds = tf.cast(rows, tf.int64) + FLAGS.seed * _ROWS
+        return decoding.write(model, rules, ids, lengths, seeds, most, (source,))
+
+    def score(self, split, outputs, batch_size):
+        return results.decide(self.data[split], outputs, self._decode)
+
+    def outcomes(self, split, scored):
+        return results.outcomes(split, self.data[split], scored)
+
+    def predict(self, scored, current, step):
+        if current.writes:
+            paths = results.write_all(current.output_dir, self.data["test"], scored)
+            print("\n".join(f"predictions: {path}" for path in paths))
+        return scored.results("test")
+
+    def served(self, model, variables):
+        """Text in, text out."""
+        limit, _ = seq2seq_flags.limits()
+
+        def write(batch):
+            rows = tf.range(tf.shape(batch[features.INPUT_IDS])[0])
+            return self._write(model, batch, rows)
+
+        return generation.TargetWriter(
+            lambda texts: packing.encode(self.tokenizer, texts, limit),
+            write,
+            self._decode,
+            variables,
+        )
 
 
 def main(_):

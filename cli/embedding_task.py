@@ -1,27 +1,23 @@
-"""Scores, predictions and exports of run_embedding.py."""
+"""Rows, scores, teachers and rerankers of run_embedding.py."""
 
 import dataclasses
-import json
-import os
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from cli import embedding_flags, table_flags
-from contract import atomic_files, errors, file_names, wording
+from cli import embedding_flags, networks, table_flags
+from contract import errors
 from data_pipeline.classification import encoding, labels
 from data_pipeline.embedding import corpora, scores, search, split
-from modeling import contrastive, sequences
+from modeling import contrastive
 from modeling.checkpoints import checkpoint, pretrained, sentence_transformers
 from modeling.features import text_vectors
-from serving import formats
 from terminal import progress
-from training import contrastive_step, inference, loading, metrics
+from training import contrastive_step, inference, metrics, model_directory
 
 FLAGS = flags.FLAGS
-_DRAWS = 10
 _RERANKED_QUERIES = 16  # at a time
 _RANKS = ("mrr_at_10", "ndcg_at_10", "recall_at_1", "recall_at_10")
 _OBJECTIVES: dict[str, Any] = {
@@ -141,22 +137,16 @@ def _hint_at_labels(label_ids, batch_size):
     if alone > 1 / 2:
         print(
             f"hint: {np.count_nonzero(counts)} labels in {size} rows: {alone:.0%} of "
-            f"the rows in a batch of --train_batch_size={batch_size} have no other of "
-            "their label, and train nothing; pass --rows_per_label=2, or raise it"
+            "the rows in a batch are alone with theirs; pass --rows_per_label=2, or "
+            f"raise --train_batch_size={batch_size}"
         )
 
 
 def with_teacher(texts, settings):
     """A TextSplit with the vectors of its texts by the model in --teacher."""
-    opened, length = loading.open_directory(
-        FLAGS.teacher,
-        head="text_encoder",
-        name="--teacher",
-        check_case=FLAGS.check_case,
-        check_tokenizer=FLAGS.check_tokenizer,
-    )
+    opened, length = networks.open_named("teacher", "text_encoder")
     with settings.run.strategy.scope():
-        built: Any = loading.with_stored_head(opened, "text_encoder")
+        built: Any = opened.build_stored("text_encoder")
     print(f"teacher: {built.report}")
     known = split.load(
         "teacher",
@@ -228,27 +218,22 @@ def _ranks(ids, vectors):
 
 def open_reranker():
     """A function of N queries and N passages to scores float [N], by --reranker."""
-    opened, length = loading.open_directory(
-        FLAGS.reranker,
-        head="auto",
-        name="--reranker",
-        check_case=FLAGS.check_case,
-        check_tokenizer=FLAGS.check_tokenizer,
-    )
-    model, classes, report, _ = loading.with_stored_head(opened, "auto")
+    opened, length = networks.open_named("reranker", "auto")
+    built = opened.build_stored("auto")
+    model, classes = built.model, built.classes
     if not isinstance(classes, labels.Labels) or classes.problem_type == "choice":
         raise errors.InputError(
             f"--reranker={FLAGS.reranker}: is a {type(model).__name__}, and no "
             "classifier of pairs; train one on pairs by run_classifier.py"
         )
-    if loading.count_texts(FLAGS.reranker) == 1:
+    if model_directory.count_texts(FLAGS.reranker) == 1:
         raise errors.InputError(
             f"--reranker={FLAGS.reranker}: was trained on single texts, by "
             "--text_a_column alone; train one on pairs by run_classifier.py"
         )
     pretrained.check_segments(opened.config, opened.files.config_file)
     column = classes.ranking_column(FLAGS.reranker_label)
-    print(f"reranker: {report}")
+    print(f"reranker: {built.report}")
     encode = encoding.Encoder(opened.tokenizer, length, classes, has_pairs=True)
     forward = inference.predict_function(
         model, tf.distribute.get_strategy(), jit_compile=False
@@ -283,48 +268,3 @@ def evaluate(texts, reranker, scored):
     reranked = scores.retrieval_scores(ranked, data.relevant)
     names = SCORES[corpora.RETRIEVAL][:-1]  # the recall of all is the same
     return {**results, **{f"eval_reranked_{name}": reranked[name] for name in names}}
-
-
-def show_few_labels(data, model, scored, settings):
-    """Prints and writes few_labels.json: accuracies with some labelled rows a class."""
-    if not FLAGS.num_labelled:
-        return
-    train, dev = data["train"], data["dev"]
-    vectors = settings.predictor(model)(train.examples())["vectors"]
-    accuracies = scores.few_labels(
-        search.normalize(vectors),
-        train.labels,
-        search.normalize(scored.vectors),
-        dev.labels,
-        num_labelled=FLAGS.num_labelled,
-        draws=_DRAWS,
-        seed=FLAGS.seed,
-    )
-    for name, values in accuracies.items():
-        mean, deviation = (wording.score(values[key]) for key in values)
-        print(f"  {name} of {FLAGS.num_labelled} rows a label = {mean} +- {deviation}")
-    if settings.run.writes:
-        path = os.path.join(settings.run.output_dir, file_names.FEW_LABELS)
-        atomic_files.write_text(path, json.dumps(accuracies, indent=2) + "\n")
-
-
-def reopen(path):
-    """An export for another runtime, called as the model; as formats.open_network."""
-    if (network := formats.open_network(path)) is None:
-        return None
-
-    def forward(features, training=False):
-        rows_of_texts = sequences.as_rows(features)
-        vectors = network(rows_of_texts, training=training)["vectors"]
-        return {"vectors": sequences.by_example(vectors, features)}
-
-    return forward
-
-
-def predict(texts, scored, settings):
-    """Writes the vectors of the test rows; returns their scores."""
-    if settings.writes:
-        path = os.path.join(settings.output_dir, file_names.TEST_VECTORS)
-        np.savez(path, vectors=scored.vectors, text_ids=texts.text_ids)
-        print(f"vectors: {path}")
-    return scored.results("test")

@@ -17,7 +17,7 @@ from data_pipeline.pretraining import metadata
 from modeling import models
 from modeling.checkpoints import checkpoint, pretrained
 from modeling.features import vectors
-from training import checkpoints, inference, loading
+from training import checkpoints, inference, model_directory
 from training.distribution import devices
 
 FLAGS = flags.FLAGS
@@ -38,7 +38,9 @@ class Settings(NamedTuple):
     jit_compile: bool
 
 
-def settings_of_flags(opened: loading.Opened, strategy: Any) -> Settings:
+def settings_of_flags(
+    opened: model_directory.ModelDirectory, strategy: Any
+) -> Settings:
     """The settings for a network on the devices of this process."""
     _open_once.cache_clear()  # other weights may lie in the same place
     return Settings(
@@ -110,7 +112,9 @@ def layout(choice, size, tokenizer):
 class Extractor:
     """The encoder with its weights, all of which must be there but the pooler's."""
 
-    def __init__(self, opened: loading.Opened, settings: Settings, strategy: Any):
+    def __init__(
+        self, opened: model_directory.ModelDirectory, settings: Settings, strategy: Any
+    ):
         self.lines = text_lines(settings, opened)
         self._settings, self._strategy = settings, strategy
         keras.config.set_dtype_policy(settings.dtype_policy)
@@ -167,5 +171,5 @@ def write_shard(worker, shard, report=bool):
 @functools.lru_cache(maxsize=1)
 def _open_once(settings):
     files = settings.files._replace(check_case=False)
-    opened = loading.open_network(files, settings.max_seq_length, for_tasks=False)
+    opened = model_directory.open_files(files, settings.max_seq_length, for_tasks=False)
     return Extractor(opened, settings, tf.distribute.get_strategy())

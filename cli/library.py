@@ -31,7 +31,7 @@ from modeling.checkpoints import (
 from modeling.configs import config
 from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.features import attention_maps, text_vectors, vectors
-from training import loading, metrics, optimizers, packed_outputs
+from training import metrics, model_directory, optimizers, packed_outputs
 
 tf = tensorflow_later.Later("texts are written and models exported")
 if tensorflow_later.is_backend():
@@ -412,7 +412,7 @@ def load(
     if isinstance(labels, str):
         raise errors.InputError(f"labels={labels!r} is a string; give a list of names")
     labels = encoding.listed("labels", labels)
-    opened, length = loading.open_directory(
+    opened, length = model_directory.open_directory(
         directory,
         max_seq_length,
         None if labels else head,
@@ -421,18 +421,18 @@ def load(
         check_tokenizer=check_tokenizer,
     )
     if not labels:
-        made = _loaded(loading.with_stored_head(opened, head), opened, length)
+        made = _loaded(opened.build_stored(head), opened, length)
         is_labels = isinstance(made.classes, label_maps.labels.Labels)
-        count = loading.count_texts(directory) if is_labels else None
+        count = model_directory.count_texts(directory) if is_labels else None
         return dataclasses.replace(made, num_texts=made.num_texts or count)
     wanted = "tagger" if head == "tagger" else "classifier"
-    stored = loading.find_head(opened.files.init_checkpoint, opened.config, wanted)
+    stored = opened.find_head(wanted)
     kind = hugging_face.stated_problem_type(opened.config)
     kind = stored.problem_type if stored else kind
     kind = kind if kind in ("choice", "multi_label") else "classification"
     classes: Any = label_maps.named(labels, "" if head == "tagger" else kind)
     classes = label_maps.follow(stored, classes, "labels", trains=True)
-    return _loaded(loading.with_new_head(opened, classes), opened, length)
+    return _loaded(opened.build_new(classes), opened, length)
 
 
 @argument_names.in_errors
@@ -463,7 +463,7 @@ def classifier(
     Raises:
         ValueError: as `load`, and for rows that are wrong.
     """
-    opened, _ = loading.open_directory(
+    opened, _ = model_directory.open_directory(
         directory,
         max_seq_length,
         do_lower_case=do_lower_case,
@@ -485,18 +485,17 @@ def classifier(
     source = sources.Source(
         files=files, layout=layout, problem_type=problem_type, label_spec=labels
     )
-    weights = opened.files.init_checkpoint
     data = labelled_rows.load(
         source,
         files,
         opened.tokenizer,
         max_seq_length,
-        head=loading.find_head(weights, opened.config, "classifier"),
+        head=opened.find_head("classifier"),
         default_metrics=metrics.DEFAULTS,
     )
     if len(data.encode.text_names) > 1:
         pretrained.check_segments(opened.config, opened.files.config_file)
-    built = loading.with_new_head(opened, data.label_set)
+    built = opened.build_new(data.label_set)
     made = _loaded(built, opened, max_seq_length)
     return dataclasses.replace(made, num_texts=2 if data.encode.has_pairs else 1), data
 

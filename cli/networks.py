@@ -1,16 +1,13 @@
 """Opens the network that the flags name: config, tokenizer and weights."""
 
-from collections.abc import Callable
 from typing import Any
 
 from absl import flags
 
 from cli import model_flags
-from contract import errors
 from data_pipeline import label_maps
-from modeling.checkpoints import pretrained, warm_start
-from modeling.encoder_decoder import config as encoder_decoder_config
-from training import loading
+from modeling.checkpoints import pretrained
+from training import model_directory
 
 FLAGS = flags.FLAGS
 
@@ -25,73 +22,72 @@ def find_files(*, needs_weights: bool = False) -> pretrained.ModelFiles:
     beside = pretrained.ModelFiles()
     if FLAGS.pretrained:
         beside = pretrained.locate(FLAGS.pretrained)
-    lowers = FLAGS.do_lower_case
-    if beside.do_lower_case is not None and not FLAGS["do_lower_case"].present:
-        lowers = beside.do_lower_case
     allows = FLAGS.allow_missing_weights if "allow_missing_weights" in FLAGS else None
-    return pretrained.ModelFiles(
-        FLAGS.bert_config_file or beside.config_file,
-        FLAGS.vocab_file or beside.vocab_file,
-        FLAGS.init_checkpoint or beside.init_checkpoint,
-        lowers,
-        allows,
-        FLAGS.split_words,
-        FLAGS.check_tokenizer,
-        FLAGS.check_case,
+    return with_flags(beside)._replace(
+        init_checkpoint=FLAGS.init_checkpoint or beside.init_checkpoint,
+        allows_missing=allows,
+    )
+
+
+def with_flags(beside: pretrained.ModelFiles) -> pretrained.ModelFiles:
+    """Files of a directory, with those that flags name in their place."""
+    lowers = beside.do_lower_case
+    if lowers is None or FLAGS["do_lower_case"].present:
+        lowers = FLAGS.do_lower_case
+    return beside._replace(
+        config_file=FLAGS.bert_config_file or beside.config_file,
+        vocab_file=FLAGS.vocab_file or beside.vocab_file,
+        do_lower_case=lowers,
+        split_words=FLAGS.split_words,
+        check_tokenizer=FLAGS.check_tokenizer,
+        check_case=FLAGS.check_case,
     )
 
 
 def open_for_task(
-    max_seq_length: int, *, needs_weights: bool = False, **accepted: bool
-) -> loading.Opened:
-    """`open_network` with the files of the flags."""
+    max_seq_length: int = 0, *, needs_weights: bool = False, **accepted: bool
+) -> model_directory.ModelDirectory:
+    """model_directory.open_files with the files of the flags."""
     files = find_files(needs_weights=needs_weights)
-    return loading.open_network(files, max_seq_length, **accepted)
+    return model_directory.open_files(files, max_seq_length, **accepted)
 
 
-def open_both_sides(
-    opened: loading.Opened,
-) -> tuple[loading.Opened, Callable[..., tuple[str, int]]]:
-    """An encoder-decoder, and what loads its weights; one BERT fills both sides.
-
-    Raises:
-        ValueError: the network is neither.
-    """
-    load, config = weights_loader(), opened.config
-    if config.network == "encoder_decoder":
-        return opened, load
-    if config.kind != "BERT":
-        raise errors.InputError(
-            f"{opened.files.config_file}: describes a network of {config.kind}, and a "
-            "text is read by one BERT and written by another; give the config.json of "
-            "an encoder-decoder, or a BERT for both sides"
-        )
-    config = encoder_decoder_config.EncoderDecoderConfig.from_berts(
-        config,
-        config,
-        decoder_start_token_id=opened.tokenizer.start_id,
-        eos_token_id=opened.tokenizer.end_id,
+def open_named(
+    flag: str, head: str | None, max_seq_length: int | None = None
+) -> tuple[model_directory.ModelDirectory, int]:
+    """model_directory.open_directory for a further model, such as --teacher."""
+    return model_directory.open_directory(
+        FLAGS[flag].value,
+        max_seq_length,
+        head,
+        name=f"--{flag}",
+        check_case=FLAGS.check_case,
+        check_tokenizer=FLAGS.check_tokenizer,
     )
 
-    def load_both(model, path, *, trains, resumes, **more):
-        if trains and path and not resumes:
-            return str(warm_start.load(model, path)), 0
-        return load(model, path, trains=trains, resumes=resumes, **more)
 
-    return opened._replace(config=config), load_both
-
-
-def weights_loader(classes: label_maps.Classes | None = None) -> Callable[..., Any]:
+def load_weights(
+    model: Any,
+    path: str,
+    classes: label_maps.Classes | None = None,
+    *,
+    trains: bool,
+    resumes: bool,
+) -> tuple[str, int]:
     """pretrained.load_weights, as --allow_missing_weights has it.
 
     The head of a model with other `classes` than the weights stays new.
     """
-    allows = FLAGS.allow_missing_weights
-
-    def load(model: Any, path: str, **stage: bool) -> tuple[str, int]:
-        begins = stage["trains"] and not stage["resumes"]
-        starts = begins and loading.starts_head(path, model.config, classes)
-        options = {"allows_missing": allows, "starts_head": starts}
-        return pretrained.load_weights(model, path, **stage, **options)
-
-    return load
+    starts = False
+    if trains and not resumes:
+        files = pretrained.ModelFiles(init_checkpoint=path)
+        opened = model_directory.ModelDirectory(files, model.config)
+        starts = opened.starts_head(classes)
+    return pretrained.load_weights(
+        model,
+        path,
+        trains=trains,
+        resumes=resumes,
+        allows_missing=FLAGS.allow_missing_weights,
+        starts_head=starts,
+    )

@@ -14,28 +14,26 @@ from cli import (
     feature_flags,
     fine_tuning_flags,
     model_flags,
-    networks,
     training_flags,
 )
 from contract import errors, export_formats
 from data_pipeline import label_maps
 from modeling import kernels_tf
-from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints import pretrained
 from modeling.features import head_config
-from reports import pictures, run_report
 from serving import export as export_lib
 from serving import formats
 from training import (
     adagrad,
     checkpoints,
     driver,
-    facts,
     feature_cache,
     grid,
-    loading,
     loop,
+    model_directory,
     optimizers,
     run,
+    run_settings,
     schedule,
 )
 
@@ -62,15 +60,13 @@ def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
     command_line.refuse(
         (
             num_train_steps == 0,
-            f"{num_examples} training examples in batches of --train_batch_size="
-            f"{FLAGS.train_batch_size} make no step in --num_train_epochs="
-            f"{FLAGS.num_train_epochs}; lower the batch size or train longer",
+            f"{num_examples} examples make no step in --num_train_epochs="
+            f"{FLAGS.num_train_epochs}; lower --train_batch_size or train longer",
         ),
         (
             num_train_steps * FLAGS.train_batch_size > _MOST_EXAMPLES,
-            f"--num_train_epochs={FLAGS.num_train_epochs} of {num_examples} training "
-            f"examples are more than {_MOST_EXAMPLES:,}, whose order is held in memory;"
-            " lower it",
+            f"--num_train_epochs={FLAGS.num_train_epochs} of {num_examples} rows are "
+            f"more than {_MOST_EXAMPLES:,}, whose order is held in memory; lower it",
         ),
         (
             metrics and best_metric not in metrics,
@@ -122,7 +118,7 @@ def pretraining_plan() -> loop.Plan:
     return plan_of_steps(FLAGS.num_train_steps, FLAGS.num_warmup_steps)
 
 
-def run_settings(
+def make_settings(
     strategy: Any,
     plan: loop.Plan | None,
     *,
@@ -130,12 +126,12 @@ def run_settings(
     init_checkpoint: str,
     adagrad_settings: Mapping[str, float] | None = None,
     **others: Any,
-) -> run.Settings:
+) -> run_settings.Settings:
     """Settings of any run; `config` is that of the network.
 
     `adagrad_settings` are settings of that optimizer which the task decides.
     """
-    return run.Settings(
+    return run_settings.Settings(
         output_dir=FLAGS.output_dir,
         init_checkpoint=init_checkpoint,
         seed=FLAGS.seed,
@@ -200,22 +196,21 @@ def set_up() -> Any:
 
 def fine_tuning_settings(
     strategy: Any,
+    opened: model_directory.ModelDirectory,
     *,
-    files: pretrained.ModelFiles,
-    config: Mapping[str, Any],
     num_examples: int,
     score_names: Sequence[str],
 ) -> driver.Settings:
     """Settings of fine-tuning; score_names begin with the main one."""
     static = device_flags.has_static_shapes()
 
-    def one_run(values: Mapping[str, Any]) -> run.Settings:
+    def one_run(values: Mapping[str, Any]) -> run_settings.Settings:
         with command_line.changed(values):
-            return run_settings(
+            return make_settings(
                 strategy,
                 plan(num_examples, score_names) if FLAGS.do_train else None,
-                config=config,
-                init_checkpoint=files.init_checkpoint,
+                config=opened.config.to_dict(),
+                init_checkpoint=opened.files.init_checkpoint,
             )
 
     combinations = grid.combine(fine_tuning_flags.grid(), one_run)
@@ -256,12 +251,12 @@ def first_weights(files: pretrained.ModelFiles) -> str:
 
 
 def find_head(
-    files: pretrained.ModelFiles, config: Any, head: str
+    opened: model_directory.ModelDirectory, head: str
 ) -> label_maps.Head | None:
-    """The classifier or tagger that the run begins with, as in loading.find_head."""
-    weights = first_weights(files)
-    goes_on = weights != files.init_checkpoint
-    return loading.find_head(weights, config, head, goes_on=goes_on)
+    """The classifier or tagger that the run begins with."""
+    weights = first_weights(opened.files)
+    goes_on = weights != opened.path
+    return opened.with_weights(weights).find_head(head, goes_on=goes_on)
 
 
 def reading(files: pretrained.ModelFiles, num_texts: int = 1) -> head_config.HeadConfig:
@@ -274,30 +269,6 @@ def reading(files: pretrained.ModelFiles, num_texts: int = 1) -> head_config.Hea
     )
 
 
-def make_task(
-    kind: str,
-    data: Callable[[], Mapping[str, Any]],
-    *,
-    load_weights: Callable[..., tuple[str, int]] | None = None,
-    **particular: Any,
-) -> driver.FineTuningTask:
-    """A Task with what all have in common.
-
-    Args:
-        kind: what the hub calls this kind of task.
-        data: returns {split: facts of its rows}, for reports.
-        load_weights: by default networks.weights_loader.
-        particular: other fields of the task.
-    """
-    return driver.FineTuningTask(
-        load_weights=load_weights or networks.weights_loader(),
-        store=checkpoint.store,
-        pictures=pictures.summaries,
-        report=facts.report_hook(run_report, kind, data),
-        **particular,
-    )
-
-
 def export(
     model: Any,
     make: Callable[[Iterable[Any]], export_lib.ServedModel],
@@ -306,11 +277,8 @@ def export(
 ) -> str:
     """Writes output_dir/export/<n>, or export_litert/<n>, export_onnx/<n>.
 
-    Args:
-        model: with its weights, which are joined meanwhile.
-        make: variables -> what is served.
-        output_dir: of the run.
-        files: as in `formats.save`.
+    `make` maps the model's variables, which are joined meanwhile, to what is served;
+    `files` are as in `formats.save`.
     """
     has_formats = "export_format" in FLAGS
     with kernels_tf.joined_projections(model) as variables:
@@ -334,19 +302,20 @@ def fine_tune(prepare: Callable[[], tuple[driver.FineTuningTask, Any]]) -> None:
         if FLAGS.pretrained and not FLAGS.do_train:
             _take_lengths()
         task, settings = prepare()
+        does: Callable[..., Any] = driver.run_once
         if settings.combinations:
-            grid.run_grid(task, settings)
+            does = grid.run_grid
         elif settings.seeds:
-            grid.run_with_seeds(task, settings)
-        else:
-            driver.run_task(task, settings)
+            does = grid.run_with_seeds
+        with run.lost_workers_named(settings.run.strategy):
+            does(task, settings)
 
 
 def _take_lengths() -> None:
     """Texts are cut as they were for the weights, where no flag sets the length."""
     for name in model_flags.LENGTHS:
         if name in FLAGS and not FLAGS[name].present:
-            length = loading.trained_with(FLAGS.pretrained, name)
+            length = model_directory.trained_with(FLAGS.pretrained, name)
             if length not in (None, FLAGS[name].value):
                 FLAGS[name].value = length
                 print(f"{name}: {length}, as {FLAGS.pretrained} was trained")

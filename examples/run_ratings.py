@@ -6,7 +6,6 @@ r"""Rates texts on several scales; `label` holds the ratings of `text`, such as 
 This is an example of a complete script for a new task, based on training/driver.py.
 """
 
-import functools
 import json
 import os
 from typing import Any, NamedTuple
@@ -40,7 +39,7 @@ from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, tables
 from modeling import losses, models
-from modeling.checkpoints import checkpoint, pretrained
+from modeling.checkpoints import pretrained
 from serving import export
 from training import driver, metrics
 
@@ -78,30 +77,19 @@ def read(split, encode):
 
 def prepare():
     strategy = run_flags.set_up()
-    files, tokenizer, config = networks.open_for_task(FLAGS.max_seq_length)
-    encode = encoding.Encoder(tokenizer, FLAGS.max_seq_length)
+    opened = networks.open_for_task(FLAGS.max_seq_length)
+    encode = encoding.Encoder(opened.tokenizer, FLAGS.max_seq_length)
     splits = {split: read(split, encode) for split in fine_tuning_flags.wanted_splits()}
-    num_scales = next(iter(splits.values())).targets[features.LABEL_IDS].shape[1]
-    scales, head = Scales(num_scales), run_flags.find_head(files, config, "classifier")
+    scales = Scales(next(iter(splits.values())).targets[features.LABEL_IDS].shape[1])
+    head = run_flags.find_head(opened, "classifier")
     label_maps.follow(head, scales, "the ratings", trains=FLAGS.do_train)
-    task = driver.FineTuningTask(
-        splits=splits,
-        model=functools.partial(models.BertClassifier, config, num_scales),
-        load_weights=networks.weights_loader(scales),
-        store=checkpoint.store,
-        objective=losses.Objective(count, squared_error),
-        score=functools.partial(score, splits),
-        predict=write_ratings,
-        export=functools.partial(export_model, encode),
-        files=pretrained.files(config, tokenizer),
-    )
-    return task, run_flags.fine_tuning_settings(
+    settings = run_flags.fine_tuning_settings(
         strategy,
-        files=files,
-        config=config.to_dict(),
+        opened,
         num_examples=len(splits.get("train", ())),
         score_names=("pearson",),
     )
+    return RatingTask(opened, encode, splits, scales), settings
 
 
 def count(batch):
@@ -113,27 +101,43 @@ def squared_error(batch, outputs):
     return {"rating_loss": ops.sum(difference**2)}
 
 
-def score(splits, split, outputs, _):
-    expected, ratings = splits[split].targets[features.LABEL_IDS], outputs["logits"]
-    scales = zip(expected.T, ratings.T, strict=True)
-    return Rated(ratings, {"pearson": np.mean([metrics.pearson(*s) for s in scales])})
+class RatingTask(driver.FineTuningTask):
+    """Rates texts on several scales by the squared error."""
 
+    objective = losses.Objective(count, squared_error)
 
-def write_ratings(rated, settings, _):
-    path = os.path.join(settings.output_dir, file_names.TEST_PREDICTIONS)
-    if settings.writes:
-        lines = (json.dumps(row) + "\n" for row in rated.ratings.tolist())
-        atomic_files.write({path: lines})
-    return rated.results("test")
+    def __init__(self, opened, encode, splits, scales):
+        self.config, self.splits = opened.config, splits
+        self.files = pretrained.files(opened.config, opened.tokenizer)
+        self._encode, self._scales = encode, scales
 
+    def make_model(self):
+        return models.BertClassifier(self.config, self._scales.num_outputs)
 
-def export_model(encode, model, output_dir):
-    module = export.TextClassifier(
-        encode,
-        lambda batch: {"probabilities": model(batch, training=False)["logits"]},
-        *([variable.value for variable in model.variables], ()),
-    )
-    return export.save(module, os.path.join(output_dir, "export"), {})
+    def load_weights(self, model, path, **stage):
+        return networks.load_weights(model, path, self._scales, **stage)
+
+    def score(self, split, outputs, batch_size):
+        expected = self.splits[split].targets[features.LABEL_IDS]
+        scales = zip(expected.T, outputs["logits"].T, strict=True)
+        pearson = np.mean([metrics.pearson(*scale) for scale in scales])
+        return Rated(outputs["logits"], {"pearson": pearson})
+
+    def predict(self, scored, current, step):
+        path = os.path.join(current.output_dir, file_names.TEST_PREDICTIONS)
+        if current.writes:
+            lines = (json.dumps(row) + "\n" for row in scored.ratings.tolist())
+            atomic_files.write({path: lines})
+        return scored.results("test")
+
+    def export(self, model, output_dir):
+        module = export.TextClassifier(
+            self._encode,
+            lambda batch: {"probabilities": model(batch, training=False)["logits"]},
+            [variable.value for variable in model.variables],
+            (),
+        )
+        return export.save(module, os.path.join(output_dir, "export"), {})
 
 
 def main(_):

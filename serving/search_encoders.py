@@ -16,7 +16,7 @@ from data_pipeline.text import base
 from modeling.checkpoints import conversion, sentence_transformers
 from modeling.features import text_vectors
 from serving import predictor
-from training import inference, loading
+from training import inference, model_directory
 
 _BATCH_TEXTS = 64
 _NO_PROMPTS = dict.fromkeys(sentence_transformers.PROMPTS, "")
@@ -68,15 +68,15 @@ def open_source(source: Source) -> Encoder:
     """
     if source.export_dir:
         return _open_export(source.export_dir)
-    opened, length = loading.open_directory(
+    opened, length = model_directory.open_directory(
         source.pretrained,
         source.max_seq_length,
         head="text_encoder",
         name="--pretrained",
     )
-    (files, tokenizer, config), vectors = opened, text_vectors.TextVectors()
-    similarity = text_vectors.COSINE
-    if modules := sentence_transformers.read(files.init_checkpoint):
+    tokenizer, config = opened.tokenizer, opened.config
+    vectors, similarity = text_vectors.TextVectors(), text_vectors.COSINE
+    if modules := opened.modules:
         vectors, similarity = modules.text_vectors, modules.similarity
         sentence_transformers.check_products(modules)
     elif config.network != "bert":
@@ -86,7 +86,11 @@ def open_source(source: Source) -> Encoder:
         )
     vectors = dataclasses.replace(vectors, pooling=source.pooling or vectors.pooling)
     model = conversion.read(
-        files.init_checkpoint, config, "text_encoder", text_vectors=vectors
+        opened.path,
+        config,
+        "text_encoder",
+        opened.weights,
+        text_vectors=vectors,
     ).model
     tokens = repr((tokenizer.definition(), tokenizer.do_lower_case)).encode()
     identity = {

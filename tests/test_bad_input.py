@@ -218,7 +218,7 @@ MISTAKES = {
         "--input_file={d}/unmasked.tfrecord": "set --vocab_file",
     },
     "left_to_right": {
-        "--pretrained={d}/model": "sees the tokens that follow",
+        "--pretrained={d}/model": "sees what follows",
         "--input_file={d}/masked.tfrecord": "are masked; make them again",
         "--masking=span": "--masking=span is for --objective=masked_lm",
     },
@@ -288,7 +288,7 @@ MISTAKES = {
         "--score_file={d}/longer.txt --score_as=last_word": (
             "exceeds the network's context of 48"
         ),
-        "--prompt=a --pretrained={d}/model": "the network reads in both directions",
+        "--prompt=a --pretrained={d}/model": "of both directions cannot write",
     },
     "streams": {
         "--max_seq_length=64": "reads streams of sentences; set --unroll",

@@ -14,7 +14,7 @@ import bert_reborn as bert
 from cli import library
 from contract import errors
 from modeling import pretrainers
-from modeling.checkpoints import conversion, sentence_transformers
+from modeling.checkpoints import checkpoint, conversion, sentence_transformers
 from modeling.configs import config
 from modeling.features.text_vectors import Projection, TextVectors
 from terminal import native_log
@@ -39,6 +39,16 @@ def loaded(model_dir):
 @pytest.fixture(scope="module")
 def classifier(model_dir):
     return bert.load(model_dir, labels=("bad", "fine", "good"))
+
+
+@pytest.mark.parametrize("names", [(), ("bad", "fine", "good")])
+def test_weights_are_opened_once(model_dir, monkeypatch, names):
+    paths, opens = [], checkpoint.open_file
+    monkeypatch.setattr(
+        checkpoint, "open_file", lambda *each: paths.append(each[0]) or opens(*each)
+    )
+    bert.load(model_dir, labels=names)
+    assert len(paths) == 1
 
 
 def test_a_string_is_one_text(loaded, classifier):

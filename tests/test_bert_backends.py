@@ -20,7 +20,7 @@ from modeling.checkpoints import conversion
 from modeling.configs import config_files, gpt_config
 from tests import bert_outputs, test_bert, tiny, tiny_elmo, tiny_family, tiny_gpt
 from tests.modeling import test_backends
-from training import loading
+from training import model_directory
 
 ROOT = pathlib.Path(__file__).parents[1]
 ROUNDING = 1e-5
@@ -56,8 +56,8 @@ def write_gpt(path):
 
 
 def write_classifier(path, google, classes):
-    opened, length = loading.open_directory(google, 24)
-    built = loading.with_new_head(opened, classes)
+    opened, length = model_directory.open_directory(google, 24)
+    built = opened.build_new(classes)
     library._loaded(built, opened, length).save(path, "keras")
 
 

@@ -97,18 +97,18 @@ def test_what_relatives_do_not_do_is_refused(models, tables, tmp_path):
             "run_seq2seq",
             f"{places} --do_train --train_file={tables}/train.tsv "
             "--source_column=text --target_column=label",
-            f"{config}: describes a network of RoBERTa, and a text is read by one BERT",
+            f"{config}: a RoBERTa cannot read and write; give the config.json of an",
         ),
         (
             "run_pretraining",
             f"{places} --do_train --input_file={records} --objective=left_to_right "
             "--max_seq_length=16",
-            f'{config} sees the tokens that follow; add "attention": "causal" to that',
+            f'{config} sees what follows; add "attention": "causal" for a BERT',
         ),
         (
             "run_generation",
             f"--pretrained={model} --prompt=a",
-            f"{config}: the network reads in both directions, so it cannot write",
+            f"{config}: a network of both directions cannot write",
         ),
         (
             "run_classifier",

@@ -8,6 +8,8 @@ import pytest
 
 import bert_reborn as bert
 from contract import errors
+from data_pipeline import label_maps
+from data_pipeline.classification import labels
 from tests import tiny
 
 LEARN = ("--learning_rate=2e-3", "--num_train_epochs=20", "--train_batch_size=8")
@@ -103,11 +105,15 @@ def test_teacher_computes_in_the_precision_of_the_run(
 ):
     policies = []
 
-    def read(path, config):
+    def read(*arguments):
         policies.append(keras.config.dtype_policy().name)
         raise errors.InputError("seen")
 
-    monkeypatch.setattr("modeling.checkpoints.conversion.read_teacher", read)
+    labels_of_few = labels.Labels(tuple(tiny.LABELS))
+    head = label_maps.Head("", 3, "", labels_of_few.names, True, labels_of_few)
+    place = "training.model_directory.ModelDirectory.find_head"
+    monkeypatch.setattr(place, lambda *_, **__: head)
+    monkeypatch.setattr("modeling.checkpoints.conversion.read", read)
     before = keras.config.dtype_policy()
     for precision in ("bfloat16", None):
         more = [f"--mixed_precision={precision}"] if precision else []

@@ -131,9 +131,9 @@ class RunCheckpoints:
         for name, variable in self.variables.items():
             if shapes.get(name) != list(variable.shape):
                 raise errors.InputError(
-                    f"{prefix}: {name} is {shapes.get(name, 'missing')}, this run "
-                    f"wants {list(variable.shape)}; the directory holds another run: "
-                    "choose another --output_dir or add --overwrite_output_dir"
+                    f"{prefix}: {name} is {shapes.get(name, 'missing')}, this run wants"
+                    f" {list(variable.shape)}; choose another --output_dir or add "
+                    "--overwrite_output_dir"
                 )
             values[name] = reader.get_tensor(name)
         state = _read_state(f"{prefix}.json")

@@ -4,10 +4,13 @@ A script hands it a FineTuningTask or a PretrainingTask; docs/design.md shows th
 smallest one.
 """
 
+import abc
+import copy
 import dataclasses
 import functools
 import os
 import time
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -19,14 +22,13 @@ from contract import errors, file_names, remote_files, wording
 from data_pipeline.batches import batching, sharing
 from data_pipeline.pretraining import source
 from modeling import losses
-from modeling.checkpoints import checkpoint
 from terminal import progress
 from training import (
     carried_states,
-    facts,
     inference,
     run,
     run_directory,
+    run_settings,
     train_step,
 )
 from training.distribution import devices
@@ -36,7 +38,7 @@ class Combination(NamedTuple):
     """One of the runs that a grid compares: {flag: value} that differ, and settings."""
 
     values: Mapping[str, Any]
-    run: run.Settings
+    run: run_settings.Settings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,16 +46,15 @@ class Settings:
     """How to do a task, whatever it is.
 
     Attributes:
-        seeds: for grid.run_with_seeds; if empty, run.seed.
-        combinations: for grid.run_grid.
-        group_by_length: whether a training batch has texts of similar length.
+        seeds, combinations: for grid; without seeds that of `run`.
         pad_to: length of every batch in tokens, or None for its longest text.
         max_eval_steps: most batches of an evaluation of pretraining; None for all.
         default_flags: {flag: value} of a command line without flags, for the report.
         feature_cache: a feature_cache.FeatureCache for frozen networks, or None.
+        writes_records: whether a run writes its features, as FineTuningTask has them.
     """
 
-    run: run.Settings
+    run: run_settings.Settings
     seeds: Sequence[int] = ()
     combinations: Sequence[Combination] = ()
     evaluates: bool = False
@@ -67,6 +68,7 @@ class Settings:
     max_eval_steps: int | None = None
     default_flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     feature_cache: Any = None
+    writes_records: bool = True
 
     def predictor(
         self, model: Callable[..., dict[str, Any]], batch_size: int | None = None
@@ -88,7 +90,7 @@ class Outcome:
     Attributes:
         results: {name: number} of the result files.
         scores: of the dev rows or, without an evaluation, of those predicted.
-        rows: what FineTuningTask.examine returned for these.
+        rows: the FineTuningTask.outcomes of these.
         tested: the same for test rows beside dev rows.
     """
 
@@ -103,25 +105,41 @@ class Outcome:
             print(f"  {name} = {wording.score(self.results[name])}")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Task:
-    """The fields that all tasks have.
+class Task(abc.ABC):
+    """What a run trains, evaluates and exports.
 
     Attributes:
-        model: makes the model, unbuilt.
-        load_weights: as in run.start.
-        store: model -> how its weights lie in files.
-        export: model, output_dir -> path of the export it writes.
+        kind: what the hub calls this kind of task.
+        config: of the network.
+        objective: the loss; None where nothing is trained.
         files: {name: text} to store beside the weights.
         identity: what besides the data must match to resume a run.
     """
 
-    model: Callable[[], keras.Model]
-    load_weights: Callable[..., tuple[str, int]]
-    store: Callable[[keras.Model], checkpoint.Store]
-    export: Callable[[keras.Model, str], str]
-    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    identity: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    kind = ""
+    config: Any = None
+    objective: losses.Objective | None = None
+    files: dict[str, str]
+    identity: Mapping[str, Any] = types.MappingProxyType({})
+
+    @abc.abstractmethod
+    def make_model(self) -> keras.Model:
+        """Makes the model, unbuilt."""
+
+    @abc.abstractmethod
+    def load_weights(
+        self, model: Any, path: str, *, trains: bool, resumes: bool
+    ) -> tuple[str, int]:
+        """Loads the first weights, as pretrained.load_weights."""
+
+    @abc.abstractmethod
+    def export(self, model: Any, output_dir: str) -> str:
+        """Writes an export; returns its path."""
+
+    def write_report(  # noqa: B027  not every task has one
+        self, model: Any, settings: Settings, outcome: Outcome, *ended: float
+    ) -> None:
+        """Writes the report of a run that has ended at a step, after some seconds."""
 
 
 class Scored(Protocol):
@@ -133,41 +151,55 @@ class Scored(Protocol):
         """The scores under the names of the original's result files."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningTask(Task):
     """A task on labelled rows.
 
     Attributes:
-        objective: the loss.
         splits: those of "train", "dev" and "test" that the run needs.
-        score: split, model outputs {name: [N, ...]}, batch size -> Scored.
-        predict: Scored of "test", run.Settings, step -> results; writes predictions.
-        reopen: an export's path -> what takes the model's place in `outputs`, to score
-            an export that may differ from the model; None for one that does not.
-        outputs: model -> the function of features whose outputs `score` takes.
-        evaluate: Scored of "dev" -> lines of eval_results.txt except global_step.
-        examine: split, its Scored -> what `pictures` takes.
-        pictures: what `examine` returns -> what tensorboard.Reporter.show takes.
-        show: model, Scored of "dev", Settings -> None; writes what else to look at.
-        report: model, Settings, Outcome, step, seconds -> None. No model stands for
-            several runs.
-        write_records: writes features into a directory, as the original does.
         make_step: as of run.Training.
     """
 
-    objective: losses.Objective
     splits: Mapping[str, batching.Examples]
-    score: Callable[[str, Mapping[str, Any], int], Scored]
-    predict: Callable[[Any, run.Settings, int], Mapping[str, Any]]
-    reopen: Callable[[str], Any] = lambda path: None
-    outputs: Callable[[Any], Callable[..., dict[str, Any]]] = lambda model: model
-    evaluate: Callable[[Any], dict[str, Any]] = lambda scored: scored.results("eval")
-    examine: Callable[[str, Any], Any] = lambda split, scored: None
-    pictures: Callable[[Any], Mapping[str, Any]] = lambda rows: {}
-    show: Callable[[Any, Any, Any], None] = lambda model, scored, settings: None
-    report: Callable[..., None] = lambda *outcome: None
-    write_records: Callable[[str], None] = lambda directory: None
     make_step: Callable[..., train_step.TrainStep] = train_step.TrainStep
+
+    @abc.abstractmethod
+    def score(self, split: str, outputs: Mapping[str, Any], batch_size: int) -> Scored:
+        """Scores of a split by the model's outputs {name: [N, ...]}."""
+
+    @abc.abstractmethod
+    def predict(
+        self, scored: Any, current: run_settings.Settings, step: int
+    ) -> dict[str, Any]:
+        """Writes the predictions for "test"; returns results."""
+
+    def outputs(self, model: Any) -> Callable[..., dict[str, Any]]:
+        """The function of features whose outputs `score` takes."""
+        return model
+
+    def open_export(self, path: str) -> Any:
+        """An export as `outputs` takes it; None where it computes as the model does."""
+        return None
+
+    def results(self, scored: Any) -> dict[str, Any]:
+        """The lines of eval_results.txt except global_step."""
+        return scored.results("eval")
+
+    def outcomes(self, split: str, scored: Any) -> Any:
+        """What came out for each row, an outcomes.Outcomes; None where no one looks."""
+        return None
+
+    def pictures(self, rows: Any) -> Mapping[str, Any]:
+        """Pictures of `outcomes`, as tensorboard.Reporter.show takes them."""
+        return {}
+
+    def show(self, model: Any, scored: Any, settings: Settings) -> None:
+        """Writes what else to look at of the dev rows."""
+
+    def write_records(self, directory: str) -> None:
+        """Writes features into a directory, as the original does."""
+
+    def report_runs(self, settings: Settings) -> None:
+        """Writes the report of several runs, of seeds or of a grid."""
 
     def trained_on(self) -> dict[str, Any]:
         """The values that must match to resume a run."""
@@ -176,22 +208,22 @@ class FineTuningTask(Task):
     def begin(
         self, model: Any, settings: Settings
     ) -> tuple["FineTuningTask", inference.CachedEvaluation]:
-        """The task with what its rows need; a function of split and batch size."""
-        if settings.run.writes:
+        """The task with the rows for this model, and what scores a split by it."""
+        if settings.run.writes and settings.writes_records:
             self.write_records(settings.run.output_dir)
-        splits = self.splits
+        task = copy.copy(self)
         if settings.feature_cache and not model.network.trainable:
-            splits = settings.feature_cache.add_states(splits, model, settings)
+            task.splits = settings.feature_cache.add_states(
+                self.splits, model, settings
+            )
         predictor = settings.predictor(self.outputs(model))
 
         def score(split: str, batch_size: int) -> Scored:
             name = "evaluating: batch" if split == "dev" else "predicting: batch"
-            rows = splits[split]
-            outputs = predictor(rows, batch_size=batch_size, name=name)
+            outputs = predictor(task.splits[split], batch_size=batch_size, name=name)
             check_finite(outputs, split)
             return self.score(split, outputs, batch_size)
 
-        task = dataclasses.replace(self, splits=splits)
         return task, inference.CachedEvaluation(score)
 
     def train(
@@ -199,11 +231,11 @@ class FineTuningTask(Task):
         model: Any,
         settings: Settings,
         origin: str,
-        score: inference.CachedEvaluation,
+        evaluation: inference.CachedEvaluation,
     ) -> int:
         """Trains; leaves the last weights in place or, with evaluations, the best."""
         current, examples = settings.run, self.splits["train"]
-        assert current.plan is not None
+        assert current.plan is not None and self.objective
         order = examples.training_order(
             batch_size=current.batch_size,
             num_steps=current.plan.num_train_steps,
@@ -226,12 +258,13 @@ class FineTuningTask(Task):
             current,
             run.Training(
                 model=model,
-                store=self.store(model),
                 origin=origin,
                 objective=self.objective,
                 batches_from=batches_from,
-                evaluate=lambda: dict(score("dev", settings.eval_batch_size).scores),
-                on_evaluated=score.keep,
+                evaluate=lambda: dict(
+                    evaluation("dev", settings.eval_batch_size).scores
+                ),
+                on_evaluated=evaluation.keep,
                 names=lambda step: examples.names(order[step]),
                 watched=model.learned_mix,
                 make_step=self.make_step,
@@ -242,38 +275,40 @@ class FineTuningTask(Task):
         self,
         model: Any,
         settings: Settings,
-        score: inference.CachedEvaluation,
+        evaluation: inference.CachedEvaluation,
         step: int,
     ) -> Outcome:
         """Evaluates and predicts; prints the results."""
         current, splits, outcome = settings.run, self.splits, Outcome()
         if settings.evaluates:
-            scored = score.at(step, "dev", settings.eval_batch_size)
-            outcome.results |= {**self.evaluate(scored), "global_step": step}
-            outcome.scores, outcome.rows = scored.scores, self.examine("dev", scored)
+            scored = evaluation.at(step, "dev", settings.eval_batch_size)
+            outcome.results |= {**self.results(scored), "global_step": step}
+            outcome.scores, outcome.rows = scored.scores, self.outcomes("dev", scored)
             run_directory.record(current, step, outcome.scores, outcome.results)
             self.show(model, scored, settings)
             self._show_pictures(current, step, outcome.rows)
         if settings.predicts:
             split = "dev" if splits.get("dev") is splits["test"] else "test"
-            scored = score.at(step, split, settings.predict_batch_size)
+            scored = evaluation.at(step, split, settings.predict_batch_size)
             outcome.results |= self.predict(scored, current, step)
             outcome.scores = outcome.scores or scored.scores
-            examined = self.examine(split, scored)
-            outcome.tested = examined if outcome.rows and split == "test" else None
-            outcome.rows = outcome.rows or examined
+            rows = self.outcomes(split, scored)
+            outcome.tested = rows if outcome.rows and split == "test" else None
+            outcome.rows = outcome.rows or rows
             if split == "dev":
                 self._show_pictures(current, step, outcome.rows)
         outcome.print_results()
         return outcome
 
-    def _show_pictures(self, current: run.Settings, step: int, rows: Any) -> None:
+    def _show_pictures(
+        self, current: run_settings.Settings, step: int, rows: Any
+    ) -> None:
         if current.writes:
             run_directory.show(current, step, self.pictures(rows))
 
     def compare_export(self, path: str, settings: Settings, outcome: Outcome) -> None:
         """Prints, and adds to the results, scores of the dev rows by the export."""
-        if not settings.evaluates or (exported := self.reopen(path)) is None:
+        if not settings.evaluates or (exported := self.open_export(path)) is None:
             return
         size = settings.eval_batch_size
         # An export runs in this process alone, on no device of the strategy.
@@ -289,33 +324,23 @@ class FineTuningTask(Task):
             print(f"  export_{name} = {wording.score(value)}  (the model: {model})")
             outcome.results[f"export_{name}"] = value
 
-    def write_report(self, *run_and_outcome: Any) -> None:
-        """Writes the report of one run."""
-        self.report(*run_and_outcome)
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingTask(Task):
     """An objective of pretraining.
 
     Attributes:
-        kind: what the hub calls such models.
-        config: of the network; has to_dict().
-        objective, records: the loss, and what to train and evaluate on; None to export
-            alone.
-        score: scores of inference.objective_scores -> those to report.
-        report: writes the report, of keyword arguments.
-        states: model -> {name: shape without rows} of what it carries from batch to
-            batch, as in carried_states.CarriedStates; None for nothing.
+        records: what to train and evaluate on; None to export alone.
     """
 
-    kind: str
-    config: Any
-    objective: losses.Objective | None = None
     records: source.PretrainingData | None = None
-    score: Callable[[dict[str, Any]], dict[str, Any]] = lambda scores: scores
-    report: Callable[..., None]
-    states: Callable[[Any], Mapping[str, Sequence[int]]] | None = None
+
+    def score(self, scores: dict[str, Any]) -> dict[str, Any]:
+        """The scores to report, of those of inference.objective_scores."""
+        return scores
+
+    def states(self, model: Any) -> Mapping[str, Sequence[int]] | None:
+        """As carried_states.CarriedStates: what the model carries between batches."""
+        return None
 
     def trained_on(self) -> dict[str, Any]:
         """The values that must match to resume a run."""
@@ -351,16 +376,17 @@ class PretrainingTask(Task):
     def _carried(
         self, model: Any, rows: int, strategy: tf.distribute.Strategy
     ) -> carried_states.CarriedStates | None:
-        if not self.states:
+        states = self.states(model)
+        if states is None:
             return None
-        return carried_states.CarriedStates.make(self.states(model), rows, strategy)
+        return carried_states.CarriedStates.make(states, rows, strategy)
 
     def train(
         self,
         model: Any,
         settings: Settings,
         origin: str,
-        evaluate: inference.CachedEvaluation,
+        evaluation: inference.CachedEvaluation,
     ) -> int:
         """Trains to the last step of the plan; returns the step it reached."""
         current, records = settings.run, self.records
@@ -382,12 +408,11 @@ class PretrainingTask(Task):
             current,
             run.Training(
                 model=model,
-                store=self.store(model),
                 origin=origin,
                 objective=self.objective,
                 batches_from=batches_from,
-                evaluate=evaluate,
-                on_evaluated=evaluate.keep,
+                evaluate=evaluation,
+                on_evaluated=evaluation.keep,
                 names=lambda step: records.batch_names(*order, step),
                 states=self._carried(model, current.batch_size, current.strategy),
             ),
@@ -397,14 +422,14 @@ class PretrainingTask(Task):
         self,
         model: Any,
         settings: Settings,
-        evaluate: inference.CachedEvaluation,
+        evaluation: inference.CachedEvaluation,
         step: int,
     ) -> Outcome:
         """Evaluates, writes eval_results.txt and prints its lines."""
         outcome, current = Outcome(), settings.run
         if not settings.evaluates:
             return outcome
-        outcome.scores = evaluate.at(step)
+        outcome.scores = evaluation.at(step)
         outcome.results = {**outcome.scores, "global_step": step}
         outcome.print_results()
         run_directory.record(current, step, outcome.scores, outcome.results)
@@ -415,26 +440,6 @@ class PretrainingTask(Task):
 
     def compare_export(self, path: str, settings: Settings, outcome: Outcome) -> None:
         """An export of pretraining is the model."""
-
-    def write_report(
-        self,
-        model: Any,
-        settings: Settings,
-        outcome: Outcome,
-        step: int,
-        seconds: float,
-    ) -> None:
-        """Writes the report, if the settings have one."""
-        if self.records and settings.reports and settings.run.writes:
-            data = self.records.summary()
-            ended = step, outcome.results, seconds
-            self.report(
-                None,
-                settings.run.output_dir,
-                explanations=[],
-                defaults=settings.default_flags,
-                **facts.collect(settings.run, model, self.kind, data, *ended),
-            )
 
 
 def check_finite(outputs: Mapping[str, np.ndarray], split: str) -> None:
@@ -451,21 +456,15 @@ def check_finite(outputs: Mapping[str, np.ndarray], split: str) -> None:
             )
 
 
-def run_task(task: FineTuningTask | PretrainingTask, settings: Settings) -> None:
-    """Does a task once, and prints the scores.
-
-    Raises what run.start and run.train do, and errors.LostWorker.
-    """
-    with run.lost_workers_named(settings.run.strategy):
-        run_once(task, settings)
-
-
 def run_once(task: FineTuningTask | PretrainingTask, settings: Settings) -> Outcome:
-    """Does a task with one seed and one combination of flags."""
+    """Does a task with one seed and one combination of flags.
+
+    Raises what run.start and run.train do.
+    """
     current, started = settings.run, time.monotonic()
     model, origin, step = run.start(
         current,
-        task.model,
+        task.make_model,
         task.load_weights,
         identity=task.trained_on() if current.trains else {},
         files=task.files,

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import atomic_files, errors, file_names, json_files
-from training import driver, metrics, run, run_directory, tensorboard
+from training import driver, metrics, run_directory, run_settings, tensorboard
 
 SEEDS_FILE = "seeds.json"
 
@@ -18,13 +18,12 @@ SEEDS_FILE = "seeds.json"
 def run_with_seeds(task: driver.FineTuningTask, settings: driver.Settings) -> None:
     """Does a task with each seed; prints the scores and their deviations."""
 
-    def run_seed(current: run.Settings) -> Mapping[str, Any]:
+    def run_seed(current: run_settings.Settings) -> Mapping[str, Any]:
         outcome = driver.run_once(task, dataclasses.replace(settings, run=current))
         return outcome.results
 
-    with run.lost_workers_named(settings.run.strategy):
-        run_seeds(run_seed, settings.run, settings.seeds)
-        task.report(None, settings)
+    run_seeds(run_seed, settings.run, settings.seeds)
+    task.report_runs(settings)
 
 
 def seed_directory(seed: int, output_dir: str) -> str:
@@ -33,8 +32,8 @@ def seed_directory(seed: int, output_dir: str) -> str:
 
 
 def run_seeds(
-    run_seed: Callable[[run.Settings], Mapping[str, Any]],
-    common: run.Settings,
+    run_seed: Callable[[run_settings.Settings], Mapping[str, Any]],
+    common: run_settings.Settings,
     seeds: Sequence[int],
     *,
     shows: bool = True,
@@ -79,7 +78,7 @@ def run_seeds(
 
 def combine(
     values_of_runs: Sequence[Mapping[str, Any]],
-    make_settings: Callable[[Mapping[str, Any]], run.Settings],
+    make_settings: Callable[[Mapping[str, Any]], run_settings.Settings],
 ) -> list[driver.Combination]:
     """The runs with each of these {flag: value}, in directories of their own."""
     combinations = []
@@ -102,23 +101,17 @@ def run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
     Each run resumes by its directory, so the same command goes on where one stopped. A
     run whose loss is not finite is out; errors.NotFinite is raised if all are.
     """
-    with run.lost_workers_named(settings.run.strategy):
-        _run_grid(task, settings)
-        task.report(None, settings)
-
-
-def _run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
     record = _Record(task, settings)
     if settings.run.writes:
         task.write_records(settings.run.output_dir)
     # One copy of the features is enough.
-    task = dataclasses.replace(task, write_records=lambda directory: None)
+    settings = dataclasses.replace(settings, writes_records=False)
     # Where nothing else scores a run, its predictions do.
     predicts_each = settings.predicts and not settings.evaluates
     each = dataclasses.replace(settings, predicts=predicts_each, exports=False)
     count, number = len(settings.combinations) * max(1, len(settings.seeds)), 0
 
-    def run_one(combination: driver.Combination, current: run.Settings) -> Any:
+    def run_one(combination: driver.Combination, current: run_settings.Settings) -> Any:
         nonlocal number
         number += 1
         print(f"grid: run {number} of {count}: {current.output_dir}", flush=True)
@@ -145,6 +138,7 @@ def _run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
     )
     if last.predicts or last.exports:
         driver.run_once(task, last)
+    task.report_runs(settings)
 
 
 def _score(
@@ -153,7 +147,7 @@ def _score(
     """The score with each seed; [] where a loss was not finite."""
     scores: list[float] = []
 
-    def run_seed(current: run.Settings) -> Mapping[str, float]:
+    def run_seed(current: run_settings.Settings) -> Mapping[str, float]:
         results, score = run_one(combination, current)
         scores.append(score)
         return results
@@ -186,7 +180,7 @@ class _Record:
             )
             self._runs = dict(json_files.read_object(self._path)["runs"])
 
-    def add(self, current: run.Settings, entry: Mapping[str, Any]) -> None:
+    def add(self, current: run_settings.Settings, entry: Mapping[str, Any]) -> None:
         """Stores how a run ended."""
         self._runs[self.name(current)] = dict(entry)
         self.write({})
@@ -211,14 +205,14 @@ class _Record:
         if self._writes:
             atomic_files.write_text(self._path, text)
 
-    def name(self, current: run.Settings) -> str:
+    def name(self, current: run_settings.Settings) -> str:
         """A run's directory, relative to that of the grid."""
         return os.path.relpath(current.output_dir, self._directory)
 
 
 def _choose_best(
     settings: driver.Settings, scores: Sequence[Sequence[float]], record: _Record
-) -> run.Settings:
+) -> run_settings.Settings:
     """Prints and records all scores; returns the best run of the best combination."""
     if not any(scores):
         raise errors.NotFinite(

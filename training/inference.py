@@ -113,11 +113,8 @@ def run_batches(
 ) -> Iterator[dict[str, Any]]:
     """Yields what the function returns for each batch, as NumPy's arrays.
 
-    Args:
-        function: a predict_function or evaluate_function.
-        batches: as in devices.distributed.
-        name: of the work, for its progress.
-        num_batches: None where the caller shows its progress.
+    `batches` are as in devices.distributed; `name` is that of the progress, which the
+    caller shows where `num_batches` is None.
     """
     distributed = devices.distributed(strategy, batches)
     if num_batches is None:
@@ -148,7 +145,6 @@ def predict(
         function: a predict_function.
         batches: features, one batch a row of `order`.
         order: int [steps, B] index of each example; -1 marks padding to be dropped.
-        name: of the progress.
         report: called with the examples done after each batch, in place of progress.
     """
     indices = order.reshape(-1)
@@ -213,10 +209,8 @@ def class_shares(
 class Predictor:
     """Runs a function of features over the rows of a split.
 
-    Args:
-        function: a predict_function.
-        batch_size: examples a batch, raised to a multiple of the replicas.
-        pad_to: length of every batch in tokens, or None for its longest text.
+    `batch_size` is raised to a multiple of the replicas; batches are as long as their
+    longest text, or `pad_to` tokens.
     """
 
     def __init__(
@@ -270,11 +264,7 @@ def objective_scores(
     """{name: score} of losses and metrics over all batches.
 
     `loss` is the mean over batches, as in an Estimator; its parts and the metrics are
-    over all batches as if they were one.
-
-    Args:
-        function: an evaluate_function.
-        batches: as in devices.distributed.
+    over all batches as if they were one. `function` is an evaluate_function.
     """
     loss = 0.0
     totals: dict[str, float] = collections.defaultdict(float)
@@ -352,12 +342,7 @@ def extract_in_order(
 
 
 class CachedEvaluation:
-    """A function of held-out data, and its last result with the weights of one step.
-
-    Args:
-        evaluate: scores the model's current weights; equal arguments and weights give
-            equal results.
-    """
+    """A function of held-out data, and its last result with the weights of one step."""
 
     def __init__(self, evaluate: Callable[..., Any]):
         self._evaluate = evaluate

@@ -12,6 +12,8 @@ import tensorflow as tf
 from contract import errors
 from training import checkpoints, interruption, tensorboard, train_step
 
+_AGAIN = " and start again with --overwrite_output_dir, or look at these examples"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -67,7 +69,6 @@ class Loop:
     """The loop over the steps of a run.
 
     Attributes:
-        evaluate: returns scores on held-out data.
         on_evaluated: called with the step after an evaluation of weights that the run
             may end with.
         name_batch: names the examples in the batch of a step, counted from 0.
@@ -123,10 +124,10 @@ class Loop:
                 self.checkpoints.save(step, state)
                 saved_step = step
         if step < plan.num_train_steps:
+            best = f"{plan.best_metric} than {state['best_score']:.4f}"
             self.reporter.say(
-                f"stopped at step {step}: no better {plan.best_metric} than "
-                f"{state['best_score']:.4f} (step {state['best_step']}) in "
-                f"{state['evaluations_since_best']} evaluations"
+                f"stopped at step {step}: no better {best} (step {state['best_step']}) "
+                f"in {state['evaluations_since_best']} evaluations"
             )
         return {**state, "step": step}
 
@@ -164,25 +165,21 @@ class Loop:
         for name in ("loss", "gradient_norm"):
             if not math.isfinite(results[name]):
                 raise errors.NotFinite(
-                    f"the {name} is {results[name]} at step {step}, of the batch "
-                    f"{self._named(step)}; the last checkpoint is of step "
-                    f"{saved_step}: lower --learning_rate and start again with "
-                    "--overwrite_output_dir, or look at these examples and go on from "
-                    "there"
+                    f"the {name} is {results[name]} at step {step}, {self._place(step)}"
+                    f"{saved_step}: lower --learning_rate{_AGAIN}"
                 )
 
     def _check_scale(self, state: dict[str, Any], step: int, saved_step: int) -> None:
         if state["loss_scale"] < train_step.SMALLEST_SCALE:
             raise errors.NotFinite(
-                f"the loss scale of float16 fell to {state['loss_scale']} at step "
-                f"{step}, of the batch {self._named(step)}: gradients overflow "
-                f"whatever it is; the last checkpoint is of step {saved_step}: lower "
-                "--learning_rate or use --mixed_precision=bfloat16 and start again "
-                "with --overwrite_output_dir, or look at these examples"
+                f"the loss scale is {state['loss_scale']} at step {step}, "
+                f"{self._place(step)}{saved_step}: use --mixed_precision=bfloat16, or "
+                f"lower --learning_rate{_AGAIN}"
             )
 
-    def _named(self, step: int) -> str:
-        return self.name_batch(step - 1) if self.name_batch else "not known"
+    def _place(self, step: int) -> str:
+        names = self.name_batch(step - 1) if self.name_batch else "not known"
+        return f"of the batch {names}; the last checkpoint is of step "
 
     def _evaluated(self, step: int, state: dict[str, Any]) -> dict[str, Any]:
         """The state after an evaluation: which step is best, and for how long."""

@@ -21,8 +21,8 @@ from training import checkpoints as checkpoints_lib
 from training import (
     interruption,
     loop,
-    optimizers,
     run_directory,
+    run_settings,
     tensorboard,
     train_step,
 )
@@ -32,73 +32,19 @@ _NAMED = 8  # examples of a batch, in a message
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How to run, whatever the task; cli/run_flags.py makes it of the flags.
-
-    Attributes:
-        init_checkpoint: source of the initial weights; "" for random ones.
-        seed: of initial values, order and dropout.
-        trains: whether to train, or only write results.
-        overwrite: whether training replaces another run in the directory.
-        plan: when training does what; None without training.
-        jit_compile: whether XLA compiles forward and backward pass.
-        dtype_policy: Keras' name for the dtype in which layers compute.
-        optimizer: makes an optimizer, unbuilt.
-        batch_size: of all replicas together.
-        micro_batches: parts of a batch that are computed one after another.
-        scales_loss: whether to scale the loss, as float16 needs.
-        packs_sequences: whether sequences of a batch share rows, as in batches.sharing.
-        max_to_keep: number of newest checkpoints to keep.
-        identity: what besides data and seed must match to resume a run.
-        flags: {flag: value} for run.json, as is `command`.
-        describe: model -> how it computes, for the log.
-        length_flag: the flag that makes a run longer, for messages.
-    """
-
-    output_dir: str
-    init_checkpoint: str = ""
-    seed: int
-    trains: bool = True
-    overwrite: bool = False
-    plan: loop.Plan | None
-    strategy: tf.distribute.Strategy
-    jit_compile: bool = False
-    dtype_policy: str = "float32"
-    optimizer: Callable[[], optimizers.ClippedOptimizer]
-    batch_size: int
-    micro_batches: int = 1
-    scales_loss: bool = False
-    packs_sequences: bool = False
-    max_to_keep: int = 5
-    identity: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    command: str = ""
-    describe: Callable[[Any], str] = lambda model: model.compute_dtype
-    length_flag: str = "--num_train_epochs"
-
-    @property
-    def writes(self) -> bool:
-        """Whether this process writes files; one of several does."""
-        return devices.is_chief(self.strategy)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Training:
     """A model to train, and its batches.
 
     Attributes:
         origin: where the model's current weights come from, for the log.
         batches_from: step -> the batches from that step on, for devices.distributed.
-        evaluate: returns scores on held-out data.
-        on_evaluated: as in loop.Loop.
+        evaluate, on_evaluated: as in loop.Loop.
         names: step -> how messages name the examples in its batch.
         watched: returns the few numbers of the model to show while it is trained.
         states: of a model that carries some from batch to batch.
-        make_step: makes the TrainStep of the run.
     """
 
     model: keras.Model
-    store: checkpoint.Store
     origin: str
     objective: losses.Objective
     batches_from: Callable[[int], Any]
@@ -111,7 +57,7 @@ class Training:
 
 
 def start(
-    settings: Settings,
+    settings: run_settings.Settings,
     make_model: Callable[[], keras.Model],
     load_weights: Callable[..., tuple[str, int]],
     *,
@@ -172,7 +118,7 @@ def start(
     return model, origin, step
 
 
-def train(settings: Settings, training: Training) -> int:
+def train(settings: run_settings.Settings, training: Training) -> int:
     """Resumes the run's newest checkpoint, or starts with the model's weights.
 
     Returns the step of the weights that the model ends with: the last, or the best if
@@ -184,12 +130,12 @@ def train(settings: Settings, training: Training) -> int:
     with settings.strategy.scope():
         optimizer = settings.optimizer()
         optimizer.build(training.model.trainable_variables)
-    states = training.states
+    states, store = training.states, checkpoint.store(training.model)
     checkpoints = checkpoints_lib.RunCheckpoints(
         settings.output_dir,
-        training.store.variables | (states.in_checkpoints() if states else {}),
+        store.variables | (states.in_checkpoints() if states else {}),
         optimizer,
-        write=training.store.write,
+        write=store.write,
         max_to_keep=settings.max_to_keep,
         writes=settings.writes,
     )
@@ -240,11 +186,10 @@ def train(settings: Settings, training: Training) -> int:
     )
     if plan.is_over(step, state) and not all_steps.is_due(step, state):
         print(
-            f"nothing to train: step {step} of {plan.num_train_steps} is reached; "
-            f"raise {settings.length_flag}, or add --overwrite_output_dir to start "
-            "again"
+            f"nothing to train: step {step} of {plan.num_train_steps} is reached; raise"
+            f" {settings.length_flag}, or start again with --overwrite_output_dir"
         )
-        return _use_best(settings, training.store, {**state, "step": step})
+        return _use_best(settings, store, {**state, "step": step})
     state = _with_parts(settings, step, state)
     run_directory.go_on(settings)
     with (
@@ -263,10 +208,12 @@ def train(settings: Settings, training: Training) -> int:
         if number := devices.gathered(settings.strategy, watch.number or 0).max():
             raise errors.Stopped(int(number))
         devices.wait_for_all(settings.strategy, "save the last checkpoint")
-    return _use_best(settings, training.store, state)
+    return _use_best(settings, store, state)
 
 
-def _with_parts(settings: Settings, step: int, state: dict[str, Any]) -> dict[str, Any]:
+def _with_parts(
+    settings: run_settings.Settings, step: int, state: dict[str, Any]
+) -> dict[str, Any]:
     """The state with the parts of a batch, which dropout masks follow from.
 
     Prints if the run goes on with others than before, or with another schedule.
@@ -295,7 +242,7 @@ def _with_parts(settings: Settings, step: int, state: dict[str, Any]) -> dict[st
 
 
 def _use_best(
-    settings: Settings, store: checkpoint.Store, state: Mapping[str, Any]
+    settings: run_settings.Settings, store: checkpoint.Store, state: Mapping[str, Any]
 ) -> int:
     """Loads the weights of the best evaluation, if any; returns their step."""
     best, plan = state.get("best_step"), settings.plan
@@ -330,12 +277,11 @@ def lost_workers_named(strategy: tf.distribute.Strategy) -> Iterator[None]:
         reason = error.message.split("\n")[0]
         raise errors.LostWorker(
             f"another process of this run has ended, or cannot be reached ({reason}); "
-            "see its log, and start all of them again with the same command: it goes "
-            "on from the newest checkpoint"
+            "see its log, and start all again: they go on from the newest checkpoint"
         ) from error
 
 
-def _announce(settings: Settings, training: Training, step: int) -> None:
+def _announce(settings: run_settings.Settings, training: Training, step: int) -> None:
     assert settings.plan is not None
     share = settings.batch_size // settings.strategy.num_replicas_in_sync
     parts = ""

@@ -17,7 +17,7 @@ from contract import (
     json_files,
     remote_files,
 )
-from training import checkpoints, facts, tensorboard
+from training import checkpoints, facts, run_settings, tensorboard
 
 _EXPORTING = "exporting.json"  # what a command exports, until it ends
 # What runs write, as patterns below their directory, and all that
@@ -126,13 +126,7 @@ def check(
 ) -> None:
     """Refuses to replace files that no run wrote, or to remove what the run reads.
 
-    Args:
-        overwrite: whether `clear` comes before the run.
-        files: {name: text} that the run writes beside its weights.
-        flags: {name: value}, among them the paths that the run reads.
-
-    Raises:
-        InputError: names the file.
+    Arguments are those of `begin`; flags have the paths that the run reads.
     """
     if not tf.io.gfile.exists(os.path.join(directory, file_names.RUN)):
         foreign = [name for name in files if _differs(directory, name, files[name])]
@@ -224,8 +218,8 @@ def begin(
         _write_record(directory, identity, flags, command)
 
 
-def go_on(settings: Any) -> None:
-    """Puts into run.json the flags that a run.Settings trains with from here on.
+def go_on(settings: run_settings.Settings) -> None:
+    """Puts into run.json the flags that a run trains with from here on.
 
     To the identity it adds what earlier versions did not count.
     """
@@ -249,11 +243,10 @@ def _write_record(
     atomic_files.write_text(os.path.join(directory, file_names.RUN), text)
 
 
-def export_once(settings: Any, step: int, export: Callable[[], str]) -> str:
-    """Exports; or returns what the same command has exported, if it was killed then.
-
-    `settings` are a run.Settings, also in `end`, which comes when a command is done.
-    """
+def export_once(
+    settings: run_settings.Settings, step: int, export: Callable[[], str]
+) -> str:
+    """Exports; or returns what the same command has exported, if it was killed then."""
     path = os.path.join(settings.output_dir, _EXPORTING)
     versions = remote_files.matching(settings.output_dir, "export*/[0-9]*")
     begun = {"command": settings.command, "step": step, "before": versions}
@@ -266,7 +259,7 @@ def export_once(settings: Any, step: int, export: Callable[[], str]) -> str:
     return export()
 
 
-def end(settings: Any) -> None:
+def end(settings: run_settings.Settings) -> None:
     """From here on the same command exports anew."""
     atomic_files.remove(os.path.join(settings.output_dir, _EXPORTING))
 
@@ -279,7 +272,7 @@ def write_results(path: str, results: Mapping[str, Any]) -> None:
 
 
 def record(
-    settings: Any,
+    settings: run_settings.Settings,
     step: int,
     scores: Mapping[str, Any],
     results: Mapping[str, Any],
@@ -288,7 +281,6 @@ def record(
 
     Weights of an earlier step than the run's last, such as its best, add no points to
     the curves: after a step back TensorBoard drops the points in between.
-    `settings` are a run.Settings, here and in `show`.
     """
     if not settings.writes:
         return
@@ -302,7 +294,7 @@ def record(
         write_results(os.path.join(directory, file_names.EVAL_RESULTS), results)
 
 
-def show(settings: Any, step: int, shown: Mapping[str, Any]) -> None:
+def show(settings: run_settings.Settings, step: int, shown: Mapping[str, Any]) -> None:
     """Writes what Reporter.show takes to TensorBoard; InputError if that fails."""
     reporter = tensorboard.Reporter(settings.output_dir, step)
     with contextlib.closing(reporter):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from contract import errors, features, wording
+from contract import errors, features
 from modeling import losses
 from training import gradients_tf, optimizers
 
@@ -280,10 +280,9 @@ def check_batch_size(batch_size: int, micro_batches: int, replicas: int) -> None
     """Raises InputError unless the batch divides by replicas and micro-batches."""
     if batch_size % (micro_batches * replicas):
         raise errors.InputError(
-            f"--train_batch_size={batch_size} is the whole batch of one update and "
-            f"cannot be cut into --gradient_accumulation_steps={micro_batches} equal "
-            f"parts on each of {wording.count(replicas, 'replica')}; choose a multiple "
-            f"of {micro_batches * replicas}"
+            f"--train_batch_size={batch_size} cannot be cut into "
+            f"--gradient_accumulation_steps={micro_batches} parts on {replicas} "
+            f"replicas; choose a multiple of {micro_batches * replicas}"
         )
 
 

@@ -127,15 +127,22 @@ def check_case(
         )
 
 
-def open_tokenizer(files: Any) -> base.Tokenizer:
+def open_tokenizer(
+    files: Any, elmo_options: dict[str, Any] | None = None
+) -> base.Tokenizer:
     """Opens the tokenizer of `files`, a pretrained.ModelFiles.
+
+    `elmo_options` are those of an ELMo, {} for another network, and by default looked
+    for in the config.
 
     Raises:
         ValueError: a vocabulary is missing where one is needed, or as in `check_case`,
             `open_elmo` and `open_vocabulary`.
     """
-    if (options := _elmo_options(files.config_file)) is not None:
-        return open_elmo(files, options)
+    if elmo_options is None:
+        elmo_options = _elmo_options(files.config_file)
+    if elmo_options:
+        return open_elmo(files, elmo_options)
     if not files.vocab_file:
         raise errors.InputError(
             "--vocab_file is missing; set it, or set --pretrained to the directory of "

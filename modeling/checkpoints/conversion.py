@@ -87,7 +87,8 @@ class Converted:
     """A network that was read.
 
     `format` is one of `FORMATS`, `head` one of pretrainers.HEADS; `states` is as in
-    weights_file.WeightsFile. `modules` are those beside a text_encoder.
+    weights_file.WeightsFile. `modules` are those beside a text_encoder, `classes` those
+    of a head, where they have names.
     """
 
     format: str
@@ -96,6 +97,7 @@ class Converted:
     report: checkpoint.LoadReport
     states: Mapping[str, str]
     modules: sentence_transformers.SentenceTransformer | None = None
+    classes: Any = None
 
     def __str__(self):
         report = self.report
@@ -125,17 +127,18 @@ class Converted:
         return "\n".join(lines)
 
 
-def read(path, config, head="auto", **settings):
+def read(path, config, head="auto", file=None, **settings):
     """Reads a checkpoint with its head into a Converted.
 
-    `path` is as in checkpoint.find, `head` as in `find_head`; `settings` are further
-    arguments of that model, beside those in a head.json. The pooler and one head for
-    pretraining may be missing. An encoder-decoder without its head is its encoder.
+    `path` is as in checkpoint.find, `file` the checkpoint there, if it is open; `head`
+    is as in `find_head`, and `settings` are further arguments of that model, beside
+    those in a head.json. The pooler and one head for pretraining may be missing. An
+    encoder-decoder without its head is its encoder.
 
     Raises:
         ValueError: it cannot be read, is of another config, or lacks a part of it.
     """
-    file = checkpoint.open_file(path, config)
+    file = file or checkpoint.open_file(path, config)
     checkpoint.check_file(config, file)
     if (depth := file.sizes()[names.DEPTH]) > config.num_blocks:
         key = config.key_in_file(config.blocks_field)
@@ -267,19 +270,6 @@ def count_classes(file, config, head):
             )
         return bias[0]
     return None
-
-
-def read_teacher(path, config):
-    """Reads a classifier for --teacher; raises as `read`, and if it is none."""
-    file = checkpoint.open_file(path, config)
-    try:
-        find_head(file, config, "classifier")
-    except ValueError as error:
-        raise errors.InputError(
-            f"--teacher: {file.source} has no head of a classifier; give the "
-            "--output_dir of a run"
-        ) from error
-    return read(path, config, "classifier").model
 
 
 def digest(model):

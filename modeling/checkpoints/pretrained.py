@@ -187,12 +187,6 @@ def load_weights(
     return str(checkpoint.load(model, path, **options)), 0
 
 
-def load_encoder(model, path, **_):
-    """As `load_weights`; heads and pooler that the file lacks stay random."""
-    report = checkpoint.load(model, path)
-    return str(report), report.global_step or 0
-
-
 def fills_masks(config, path):
     """Whether a checkpoint has all of the head that predicts masked tokens."""
     if not path:
@@ -314,10 +308,10 @@ def read_config(path):
 
 
 def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=False):
-    """The config, if it fits vocabulary, length, checkpoint and memory.
+    """The config, if it fits vocabulary, length, checkpoint and memory; the open file.
 
-    vocab_size may be None. A GPT or GPT-2 gets rows for up to 3 special tokens that
-    the vocabulary has and it has not.
+    The file is None without a checkpoint; vocab_size may be None. A GPT or GPT-2 gets
+    rows for up to 3 special tokens that the vocabulary has and it has not.
 
     Raises:
         ValueError: as in `check_sizes`, `check_memory` and checkpoint.check; or it is
@@ -333,12 +327,14 @@ def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=Fals
     more = known - config.vocab_size
     if config.network == "gpt" and 0 < more <= names.NEW_TOKENS:
         config = dataclasses.replace(config, vocab_size=known)
-    check_sizes(config, known, files, max_seq_length)
+    file = None
     if is_there(files.init_checkpoint):
-        allows = files.allows_missing
-        checkpoint.check(config, files.init_checkpoint, allows_missing=allows)
+        file = checkpoint.open_file(files.init_checkpoint, config)
+    check_sizes(config, known, files, max_seq_length, file)
+    if file:
+        checkpoint.check_file(config, file, allows_missing=files.allows_missing)
     check_memory(config, files.config_file)
-    return config
+    return config, file
 
 
 def is_there(path):
@@ -347,11 +343,6 @@ def is_there(path):
         return bool(path and checkpoint.find(path))
     except ValueError:
         return False
-
-
-def _has_rows(config, weights):
-    sizes = checkpoint.open_file(weights, config).sizes() if is_there(weights) else {}
-    return config.vocab_size in map(sizes.get, ("vocab_size", "encoder.vocab_size"))
 
 
 def check_segments(config, path):
@@ -383,10 +374,10 @@ def check_memory(config, path):
         )
 
 
-def check_sizes(config, vocab_size, files, max_seq_length):
+def check_sizes(config, vocab_size, files, max_seq_length, file=None):
     """Refuses a vocabulary or a length that the network has no embeddings for.
 
-    More than SPARE_ROWS rows without a token are right where the weights have them.
+    More than SPARE_ROWS rows without a token are right where an open `file` has them.
     """
     more = config.vocab_size - vocab_size if config.network != "elmo" else 0
     if not 0 <= more <= SPARE_ROWS:
@@ -394,7 +385,9 @@ def check_sizes(config, vocab_size, files, max_seq_length):
             f"{files.vocab_file} has {vocab_size} entries, added ones included, but "
             f"{files.config_file} says vocab_size={config.vocab_size}"
         )
-        if more < 0 or not _has_rows(config, files.init_checkpoint):
+        sizes_there = file.sizes() if file else {}
+        rows = map(sizes_there.get, ("vocab_size", "encoder.vocab_size"))
+        if more < 0 or config.vocab_size not in rows:
             raise errors.InputError(f"{sizes}; give the two files of one release")
         logging.warning("%s; the %d last rows are of no token", sizes, more)
     if config.network == "encoder_decoder" and config.num_outputs != config.vocab_size:

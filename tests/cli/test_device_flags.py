@@ -146,7 +146,7 @@ def test_batch_is_checked_against_devices_and_parts(parse):
         if multiple is None:
             device_setup.check_batch_size(strategy)
             continue
-        message = f"={size} is the whole batch.*choose a multiple of {multiple}$"
+        message = f"={size} cannot be cut.*choose a multiple of {multiple}$"
         with pytest.raises(ValueError, match=message):
             device_setup.check_batch_size(strategy)
 

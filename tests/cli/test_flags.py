@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
+import run_classifier
 from cli import (
-    classifier_flags,
     command_line,
     creation_flags,
     embedding_flags,
@@ -34,9 +34,10 @@ from data_pipeline.tagging import files, schemes
 from data_pipeline.vocabularies import learn_wordpiece
 from modeling import pretrainers
 from modeling.checkpoints import conversion, pretrained
+from modeling.configs import config
 from modeling.features import head_config, layer_choices, vectors
 from tests import tiny
-from training import adagrad, optimizers
+from training import adagrad, model_directory, optimizers
 
 STRATEGY = tf.distribute.get_strategy()
 
@@ -134,7 +135,7 @@ PAIR = types.SimpleNamespace(
 
 
 def run_settings(adagrad_settings=None):
-    return run_flags.run_settings(
+    return run_flags.make_settings(
         STRATEGY,
         "plan",
         config={"hidden_size": 8},
@@ -197,13 +198,13 @@ WRONG = {
         ),
         "--optimizer=adagrad --adam_bias_correction": "but it is adagrad, which has",
     },
-    ("run_classifier", lambda: classifier_flags.check()): {
+    ("run_classifier", lambda: run_classifier.check_flags()): {
         "--task_name=cola --delimiter=;": "--delimiter=; is for files of your own",
         "--task_name=cola --has_header=true": "--has_header=true is for files of your",
         "--train_file=a.csv --delimiter=; --quote=none": None,
     },
     ("run_classifier", lambda: run_flags.plan(10, SCORES)): {
-        "": "10 training examples in batches of --train_",
+        "": "10 examples make no step in --num_train_epochs=",
     },
     ("run_classifier", lambda: run_flags.plan(3668, SCORES)): {
         "--best_metric=f1": None,
@@ -641,8 +642,9 @@ def test_identity_has_every_flag_that_changes_weights(script):
 def fine_tuning_settings():
     return run_flags.fine_tuning_settings(
         STRATEGY,
-        files=pretrained.ModelFiles("c.json", "v.txt", "", True),
-        config={},
+        model_directory.ModelDirectory(
+            pretrained.ModelFiles(), config.BertConfig(vocab_size=9)
+        ),
         num_examples=320,
         score_names=("f1",),
     )
@@ -685,7 +687,7 @@ def test_splits_are_those_that_the_actions_need(parse, arguments, wanted):
 @pytest.mark.parametrize(
     ("script", "layout"),
     [
-        ("run_classifier", lambda: classifier_flags.layout()),
+        ("run_classifier", lambda: run_classifier.layout()),
         ("run_embedding", lambda: embedding_flags.layout()),
         ("run_generation", lambda: generation_flags.layout()),
         ("run_seq2seq", lambda: seq2seq_flags.layout()),

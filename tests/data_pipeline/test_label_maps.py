@@ -5,9 +5,10 @@ import pytest
 from data_pipeline import label_maps
 from data_pipeline.classification import labels
 from data_pipeline.tagging import schemes
+from modeling.checkpoints import pretrained
 from modeling.configs import config
 from tests import tiny
-from training import loading
+from training import model_directory
 
 CLASSES = [
     labels.Labels(("bad", "good")),
@@ -62,7 +63,9 @@ def test_classes_from_names_alone():
 def test_without_a_label_map_the_config_has_the_classes():
     def read_config(head, count=2, **extra):
         shape = config.BertConfig(vocab_size=9, extra=extra)
-        return loading.read_head("", shape, head, count).classes
+        files = pretrained.ModelFiles()
+        opened = model_directory.ModelDirectory(files, shape)
+        return opened.read_head(head, count).classes
 
     pair, several = {"0": "a", "1": "b"}, "multi_label_classification"
     labelled = read_config("classifier", id2label=pair, problem_type=several)

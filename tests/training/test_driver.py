@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 
 from contract import errors
-from training import driver, grid, run
+from training import driver, grid, run_settings
 
 
 def settings(output_dir, **changes):
-    return run.Settings(
+    return run_settings.Settings(
         output_dir=str(output_dir),
         seed=1,
         plan=None,

@@ -10,7 +10,7 @@ import tensorflow as tf
 from data_pipeline.batches import batching, packing
 from modeling import models
 from modeling.features import head_config
-from training import driver, feature_cache, run
+from training import driver, feature_cache, run_settings
 
 ROWS = 11
 
@@ -52,7 +52,7 @@ class Work:
         self.computed = []
 
     def batches(self, model, *, size=4, pad_to=None, **splits):
-        current = run.Settings(
+        current = run_settings.Settings(
             output_dir="",
             seed=1,
             plan=None,

@@ -8,7 +8,7 @@ import pytest
 
 from contract import errors
 from tests import tiny
-from training import checkpoints, loading, run_directory
+from training import checkpoints, model_directory, run_directory
 
 IDENTITY = {"data": "3 examples", "train_batch_size": 32, "seed": 1}
 
@@ -239,9 +239,9 @@ def test_scores_of_earlier_weights_add_no_point(tmp_path, step, points):
 
 
 def test_flags_of_a_trained_directory_are_read(tmp_path):
-    assert loading.trained_with(str(tmp_path), "max_seq_length") is None
+    assert model_directory.trained_with(str(tmp_path), "max_seq_length") is None
     begin(tmp_path, flags={"max_seq_length": 48})
-    assert loading.trained_with(str(tmp_path), "max_seq_length") == 48
-    assert loading.trained_with(str(tmp_path), "another") is None
+    assert model_directory.trained_with(str(tmp_path), "max_seq_length") == 48
+    assert model_directory.trained_with(str(tmp_path), "another") is None
     (tmp_path / "run.json").write_text('{"flags": ')
-    assert loading.trained_with(str(tmp_path), "max_seq_length") is None
+    assert model_directory.trained_with(str(tmp_path), "max_seq_length") is None

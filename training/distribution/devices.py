@@ -51,9 +51,8 @@ def strategy_for(
         return _multi_worker_strategy(workers)
     if workers:
         raise errors.InputError(
-            f"--distribution_strategy={kind} is for one host, but {cluster.VARIABLE} "
-            f"names {len(workers.addresses)} processes; unset it, or set "
-            "--distribution_strategy=multi_worker_mirrored"
+            f"--distribution_strategy={kind}, but {cluster.VARIABLE} names "
+            f"{len(workers.addresses)} hosts; unset it, or set multi_worker_mirrored"
         )
     gpus = tf.config.list_logical_devices("GPU")
     parts = gpus or tf.config.list_logical_devices("CPU")
@@ -72,9 +71,8 @@ def _tpu_strategy(name, zone, project):
     except (tf.errors.OpError, ValueError, RuntimeError, ImportError) as error:
         reason = str(error).splitlines()[0][:100]
         raise errors.InputError(
-            f"no TPU answers at --tpu_name={name} ({reason}); TensorFlow's last "
-            "release for TPUs is the package tensorflow-tpu 2.20.0: install it on a "
-            "TPU machine, train there on JAX (docs/backends.md), or leave out --use_tpu"
+            f"no TPU answers at --tpu_name={name} ({reason}); install tensorflow-tpu "
+            "2.20.0, train on JAX (docs/backends.md), or leave out --use_tpu"
         ) from error
     return tf.distribute.TPUStrategy(resolver)
 
@@ -146,9 +144,8 @@ def check_agreement(strategy: tf.distribute.Strategy, number: int, what: str) ->
     numbers = gathered(strategy, number)
     if np.any(numbers != numbers[0]):
         raise errors.InputError(
-            f"the hosts do not agree on {what}: "
-            f"{', '.join(map(str, numbers.tolist()))}, by replica; start all with the "
-            "same command, and let --output_dir be one directory that all of them see"
+            f"the hosts do not agree on {what}: {numbers.tolist()}, by replica; start "
+            "all with the same command, and one --output_dir that all of them see"
         )
 
 

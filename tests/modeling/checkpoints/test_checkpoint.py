@@ -303,4 +303,4 @@ def test_config_is_compared_when_it_is_opened(model, tiny_config, tmp_path):
     # A run that resumes does without its first checkpoint.
     (tmp_path / "bert_config.json").write_text(tiny_config.to_json_string())
     files.init_checkpoint = f"{tmp_path}/gone.ckpt"
-    assert pretrained.open_config(files, 60, 32) == tiny_config
+    assert pretrained.open_config(files, 60, 32) == (tiny_config, None)

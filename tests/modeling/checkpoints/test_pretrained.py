@@ -7,7 +7,12 @@ import types
 import numpy as np
 import pytest
 
-from modeling.checkpoints import google, pretrained, sentence_transformers
+from modeling.checkpoints import (
+    checkpoint,
+    google,
+    pretrained,
+    sentence_transformers,
+)
 from modeling.configs import bert_family, config
 from tests import tiny
 
@@ -189,18 +194,17 @@ def test_room_for_new_words_is_warned_of(tmp_path, caplog, rows):
     table = np.zeros([rows, 768], np.float32)
     google.write(tmp_path / "a.ckpt", {"bert/embeddings/word_embeddings": table})
     weights = str(tmp_path / "a.ckpt")
-    files = FILES._replace(init_checkpoint=weights)
-    pretrained.check_sizes(sizes, 873, files, 128)
+    file = checkpoint.open_file(weights)
+    pretrained.check_sizes(sizes, 873, FILES, 128)
     assert not caplog.records
     if rows == 1000:
-        pretrained.check_sizes(sizes, 872, files, 128)
+        pretrained.check_sizes(sizes, 872, FILES, 128, file)
         (record,) = caplog.records
         assert "872 entries" in record.getMessage()
         assert "the 128 last rows are of no token" in record.getMessage()
-    for path, tokens in (("", 872), (weights, 1001), *[(weights, 872)] * (rows < 1000)):
+    for held, tokens in ((None, 872), (file, 1001), *[(file, 872)] * (rows < 1000)):
         with pytest.raises(ValueError, match=f"{tokens} entries.* the two files of"):
-            files = FILES._replace(init_checkpoint=path)
-            pretrained.check_sizes(sizes, tokens, files, 128)
+            pretrained.check_sizes(sizes, tokens, FILES, 128, held)
 
 
 def foreign(folder, kind):

@@ -283,7 +283,7 @@ def test_vocabulary_and_script_have_to_fit(seq2seq_dir, seq2seq_config):
     )
     with pytest.raises(ValueError, match=r"config.json: describes an .* --head=none"):
         pretrained.open_config(files, 67, 40)
-    taken = pretrained.open_config(files, 67, 40, takes_encoder_decoder=True)
+    taken, _ = pretrained.open_config(files, 67, 40, takes_encoder_decoder=True)
     assert taken.network_alone() == seq2seq_config.network_alone()
     assert taken.generation == {"early_stopping": False, "pad_token_id": 0}
     pretrained.check_sizes(seq2seq_config, 67, files, 40)

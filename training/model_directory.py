@@ -1,0 +1,241 @@
+"""A directory as a model with its head, for bert_reborn.py and the scripts."""
+
+import contextlib
+import dataclasses
+import functools
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from contract import errors, file_names, json_files, remote_files
+from data_pipeline import label_maps
+from data_pipeline.classification import labels
+from data_pipeline.text import opening
+from modeling import pretrainers, sequences
+from modeling.checkpoints import (
+    checkpoint,
+    conversion,
+    hugging_face,
+    pretrained,
+    sentence_transformers,
+    weights_file,
+)
+
+_LEAST_TOKENS = 4  # as of --max_seq_length
+_USUAL_TOKENS = 128
+
+
+class ModelDirectory:
+    """A network, its tokenizer and its weights, which are opened once and read late.
+
+    The tokenizer is None for work on records; `weights` are those of `files`, where
+    they are open already.
+    """
+
+    def __init__(
+        self,
+        files: pretrained.ModelFiles,
+        config: Any,
+        tokenizer: Any = None,
+        weights: weights_file.WeightsFile | None = None,
+    ):
+        self.files, self.config, self.tokenizer = files, config, tokenizer
+        self._weights = weights
+
+    @property
+    def path(self) -> str:
+        """Of the weights."""
+        return self.files.init_checkpoint
+
+    @property
+    def weights(self) -> Any:
+        """The open checkpoint."""
+        self._weights = self._weights or checkpoint.open_file(self.path, self.config)
+        return self._weights
+
+    @functools.cached_property
+    def modules(self) -> sentence_transformers.SentenceTransformer | None:
+        """The modules around the weights of a network for vectors of texts."""
+        return sentence_transformers.read(self.path)
+
+    def with_weights(self, path: str) -> "ModelDirectory":
+        """The same network with the weights of another place."""
+        if path == self.path:
+            return self
+        files = self.files._replace(init_checkpoint=path)
+        return ModelDirectory(files, self.config, self.tokenizer)
+
+    def find_head(self, head: str, *, goes_on: bool = False) -> label_maps.Head | None:
+        """One of pretrainers.CLASS_HEADS; None without weights or that head.
+
+        `goes_on` is as in label_maps.Head: a label_map.json then stands for the
+        checkpoint, whose newest file may be damaged.
+        """
+        if not pretrained.is_there(self.path):
+            return None
+        count = None
+        if not (goes_on and label_maps.find(self.path)):
+            count = conversion.count_classes(self.weights, self.config, head)
+            if count is None:
+                return None
+        return self.read_head(head, count)._replace(goes_on=goes_on)
+
+    def read_head(self, head: str, count: int | None) -> label_maps.Head:
+        """A head of `count` classes, as the files beside the weights describe it."""
+        find = functools.partial(label_maps.find, self.path)
+        source, run = find(file_names.LABEL_MAP), find(file_names.RUN)
+        beside = find(file_names.HUGGING_FACE_CONFIG)
+        config = self.config
+        if run or beside:  # a run's config names the classes that it began with
+            extra = {} if run else json_files.read_object(beside)
+            config = dataclasses.replace(config, extra=extra)
+        classes: label_maps.Classes | None
+        if source:
+            classes = label_maps.read_classes(source, count)
+            kind, count = label_maps.kind(classes), classes.num_outputs
+        else:
+            kind, names = hugging_face.read_labels(config, count)
+            kind = kind if head == "classifier" else ""
+            has_names = names or kind == "regression"  # or placeholders alone
+            classes = label_maps.named(names, kind) if has_names else None
+            kind = hugging_face.stated_problem_type(config)
+            kind = label_maps.TAGGING if hugging_face.is_tagger(config) else kind
+        assert count is not None
+        usual = hugging_face.placeholder_labels(count)
+        names = classes.names if classes else usual
+        source = source or (beside if classes else "") or self.path
+        return label_maps.Head(source, count, kind, names, names != usual, classes)
+
+    def starts_head(self, classes: label_maps.Classes | None) -> bool:
+        """Whether the weights' head is of other classes, or in another order."""
+        if classes is None:
+            return False
+        is_tagger = label_maps.kind(classes) == label_maps.TAGGING
+        head = self.find_head("tagger" if is_tagger else "classifier")
+        return head is not None and head.arrange(classes) != classes.names
+
+    def build_new(self, classes: label_maps.Classes) -> conversion.Converted:
+        """Builds a classifier for Labels, a tagger for TagNames.
+
+        Its rows are those of the weights where these have the same classes.
+        """
+        head = "classifier" if isinstance(classes, labels.Labels) else "tagger"
+        outputs, reading = classes.num_outputs, _reading(classes)
+        model = pretrainers.build(head, outputs, self.config, **reading)
+        checkpoint.check_file(self.config, self.weights)
+        starts = self.starts_head(classes)
+        report = checkpoint.assign(model, self.weights, self.path, starts_head=starts)
+        kind, states = self.weights.format, self.weights.states
+        return conversion.Converted(kind, head, model, report, states, None, classes)
+
+    def read_stored(
+        self, wanted: str, *, pretrains: bool = True
+    ) -> conversion.Converted:
+        """The model with its head and classes.
+
+        Unless it `pretrains`, "auto" leaves the heads of pretraining out.
+        """
+        head = label_maps.find_head(label_maps.find(self.path), wanted)
+        head, count = conversion.find_head(self.weights, self.config, head, self.path)
+        if wanted == "auto" and head == "pretraining" and not pretrains:
+            head = "none"
+        classes = self.read_head(head, count).classes if count else None
+        settings = _reading(classes)
+        read = conversion.read(self.path, self.config, head, self.weights, **settings)
+        return dataclasses.replace(read, classes=classes)
+
+    def build_stored(self, wanted: str) -> conversion.Converted:
+        """Builds the head of the weights; of "auto" without those of pretraining."""
+        read = self.read_stored(wanted, pretrains=False)
+        if read.classes is not None or read.head != "classifier":
+            return read
+        num_classes = read.model.num_classes
+        problem_type, _ = hugging_face.read_labels(self.config, num_classes)
+        if problem_type == "choice":
+            return read
+        names = hugging_face.placeholder_labels(num_classes)
+        return dataclasses.replace(read, classes=label_maps.named(names, problem_type))
+
+
+def open_files(
+    files: pretrained.ModelFiles,
+    max_seq_length: int = 0,
+    *,
+    for_tasks: bool = True,
+    takes_encoder_decoder: bool = False,
+    takes_records: bool = False,
+) -> ModelDirectory:
+    """Opens files; ValueError unless they fit each other and the length.
+
+    Special tokens stand around texts `for_tasks`. Where it `takes_records`, a
+    vocabulary may be missing.
+    """
+    tokenizer: Any = None
+    if files.vocab_file or not takes_records:
+        tokenizer = opening.open_tokenizer(files)
+        tokenizer = tokenizer.with_special_tokens() if for_tasks else tokenizer
+    config, weights = pretrained.open_config(
+        files,
+        tokenizer.vocab_size if tokenizer else None,
+        max_seq_length,
+        takes_encoder_decoder=takes_encoder_decoder,
+    )
+    return ModelDirectory(files, config, tokenizer, weights)
+
+
+def open_directory(
+    directory: Any,
+    max_seq_length: int | None = None,
+    head: str | None = None,
+    *,
+    name: str = "directory",
+    **settings: bool | None,
+) -> tuple[ModelDirectory, int]:
+    """The files of a directory, which messages call `name`, and the length in tokens.
+
+    `settings` replace those of pretrained.ModelFiles, but for None. `head` is None
+    where a new one is made; else the network may be an encoder-decoder.
+    A length of None is that of the modules beside the network, or of the run, or 128,
+    as far as there are positions.
+    """
+    files, length = pretrained.locate(directory, name), max_seq_length
+    is_number = isinstance(length, int) and length is not True
+    if length is not None and (not is_number or length < _LEAST_TOKENS):
+        raise errors.InputError(
+            f"max_seq_length={length!r}: give {_LEAST_TOKENS} tokens or more"
+        )
+    given: Any = {key: value for key, value in settings.items() if value is not None}
+    files, takes_pair = files._replace(**given), head is not None
+    opened = open_files(files, length or 0, takes_encoder_decoder=takes_pair)
+    if length is None:
+        positions = opened.config.max_position_embeddings
+        if head in ("auto", "text_encoder") and (modules := opened.modules):
+            length = modules.max_seq_length or positions
+        length = length or trained_with(directory, "max_seq_length")
+        length = min(length or _USUAL_TOKENS, positions)
+    return opened, length
+
+
+def trained_with(directory: str, flag: str) -> Any:
+    """The value of a flag in the run.json of a directory; None where there is none."""
+    path = os.path.join(directory, file_names.RUN)
+    if not remote_files.exists(path):
+        return None
+    with contextlib.suppress(ValueError, RecursionError):  # of a damaged file
+        return json_files.read_object(path)["flags"].get(flag)
+    return None
+
+
+def count_texts(directory: str) -> int | None:
+    """1 for a directory whose run.json names the column of one text; None: unknown."""
+    names = "text_a_column", "text_b_column", "choice_columns"
+    one, *others = (trained_with(directory, name) for name in names)
+    return 1 if one is not None and not any(others) else None
+
+
+def _reading(classes: label_maps.Classes | None) -> Mapping[str, Any]:
+    """How a classifier with these classes reads the sequences of an example."""
+    if not isinstance(classes, labels.Labels):
+        return {}
+    kind = sequences.choose_kind(classes.problem_type, classes.pair_input)
+    return {"sequences": kind}
