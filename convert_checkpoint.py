@@ -59,7 +59,7 @@ def find_files():
 
 def read_tokenizer(files, config):
     is_elmo = config.network == "elmo"
-    if not files.vocab_file and not (is_elmo and config.reads_characters):
+    if not files.vocab_file and not is_elmo:
         print("vocabulary: none found, so none is written; --vocab_file names one")
         return None
     if is_elmo:
@@ -68,7 +68,6 @@ def read_tokenizer(files, config):
         tokenizer = opening.open_vocabulary(
             files.vocab_file,
             files.do_lower_case,
-            FLAGS.gpt_tokenizer,
             files.split_words,
             checks=FLAGS.check_tokenizer,
         )

@@ -83,7 +83,6 @@ def prepare():
         output_files=output_files(files),
         vocab_file=FLAGS.vocab_file,
         settings=settings,
-        gpt_tokenizer=FLAGS.gpt_tokenizer,
         split_words=FLAGS.split_words,
         refuses_unknown=FLAGS.check_tokenizer,
     )
@@ -91,7 +90,7 @@ def prepare():
 
 def vocabulary():
     """The arguments that open the tokenizer."""
-    return FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.gpt_tokenizer, FLAGS.split_words
+    return FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.split_words
 
 
 def main(_):

@@ -3,7 +3,7 @@ r"""Computes the vectors of tokens of texts, or of texts, in the layers of a net
 Takes every flag of google-research/bert's extract_features.py; docs/embeddings.md
 describes those that are new.
 
-    python extract_features.py --pretrained=models/minilm \
+    python extract_features.py --pretrained=DIR \
         --input_file=texts.txt --output_file=vectors.jsonl
 """
 
@@ -24,8 +24,6 @@ def define_flags():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, extraction_flags.check)
 
-import tensorflow as tf
-
 from cli import device_setup, extraction_task, networks
 from contract import atomic_files, errors, wording
 from data_pipeline import engines, shards
@@ -37,12 +35,9 @@ def prepare():
     """Opens the network and checks it against the flags and devices."""
     extraction_flags.check()
     strategy = device_setup.set_up(one_host=True)
-    if FLAGS.carry_states:
-        strategy = tf.distribute.get_strategy()  # on one device, line after line
     opened = networks.open_for_task(
         FLAGS.max_seq_length, needs_weights=True, for_tasks=False
     )
-    extraction_flags.check_network(opened.config)
     settings = extraction_task.settings_of_flags(opened, strategy)
     if file_patterns.among([FLAGS.output_file], [FLAGS.input_file]):
         raise errors.InputError(

@@ -2,7 +2,7 @@ r"""Trains vectors of texts on what belongs together: pairs, scored pairs or lab
 
 Texts of equal meaning get near vectors; docs/text_vectors.md shows data and losses.
 
-    python run_embedding.py --pretrained=models/minilm --do_train --do_eval \
+    python run_embedding.py --pretrained=DIR --do_train --do_eval \
         --train_file=pairs.tsv --dev_file=scored.tsv --output_dir=output/vectors
 """
 

@@ -1,8 +1,8 @@
 r"""Trains an encoder-decoder to write a text for each text, scores, predicts, exports.
 
-    python run_seq2seq.py --bert_config_file=sample_data/dates/config.json \
-        --vocab_file=sample_data/dates/vocab.txt --do_train --do_eval \
-        --train_file=sample_data/dates/train.tsv --dev_file=sample_data/dates/dev.tsv \
+    python run_seq2seq.py --bert_config_file=config.json \
+        --vocab_file=vocab.txt --do_train --do_eval \
+        --train_file=train.tsv --dev_file=dev.tsv \
         --max_source_length=16 --max_target_length=12 --learning_rate=1e-3 \
         --num_train_epochs=10 --output_dir=output/dates
 
@@ -59,6 +59,7 @@ def prepare():
     (files, tokenizer, config), load_weights = networks.open_both_sides(opened)
     config = seq2seq_flags.take_settings(config)
     seq2seq_flags.check_network(files.config_file, config, tokenizer.vocab_size)
+    config.check_lengths(seq2seq_flags.settings())
     data = pair_rows.load(
         seq2seq_flags.paths(),
         seq2seq_flags.layout(),

@@ -2,7 +2,7 @@ r"""Fine-tunes BERT on questions about texts, answers such questions and scores 
 
 Takes every flag of google-research/bert's run_squad.py: see docs/squad.md.
 
-    python run_squad.py --pretrained=models/minilm --do_train --do_predict \
+    python run_squad.py --pretrained=DIR --do_train --do_predict \
         --train_file=train.json --predict_file=dev.json --output_dir=output/squad
 """
 
@@ -70,11 +70,12 @@ def prepare():
 
 def read(name):
     """The questions of a file; those to train on in the original's order."""
-    version = {"version_2_with_negative": FLAGS.version_2_with_negative}
+    reading = squad_flags.reading()
     if name == "predict":
-        return squad_files.read_for_prediction(FLAGS.predict_file, **version)
+        return squad_files.read_for_prediction(FLAGS.predict_file, **reading)
+    multiple = FLAGS.multiple_answers or ("first" if squad_flags.is_chinese() else "")
     questions = squad_files.read_for_training(
-        FLAGS.train_file, multiple_answers=FLAGS.multiple_answers, **version
+        FLAGS.train_file, multiple_answers=multiple, **reading
     )
     return squad_files.shuffled(questions)
 
@@ -115,7 +116,9 @@ def make_task(config, tokenizer, data, choice, pad_to, reading):
 def predict(scored, settings, global_step):
     """Writes predictions.json and the files beside it; returns scores, if any."""
     if settings.writes:
-        answer_choice.write(settings.output_dir, scored.answers)
+        is_submitted = FLAGS.task_name == "cmrc2018"
+        submission = file_names.CMRC_SUBMISSION if is_submitted else ""
+        answer_choice.write(settings.output_dir, scored.answers, submission)
         print(f"predictions: {settings.output_dir}/{file_names.SQUAD_PREDICTIONS}")
     if not scored.scores:
         print(f"{FLAGS.predict_file} has no right answers, so nothing is scored")

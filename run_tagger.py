@@ -2,7 +2,7 @@ r"""Fine-tunes BERT to tag words, evaluates, predicts with and exports the tagge
 
 Slot filling, entities, parts of speech (BERT section 5.3): see docs/tagging.md.
 
-    python run_tagger.py --pretrained=models/minilm --do_train --do_eval \
+    python run_tagger.py --pretrained=DIR --do_train --do_eval \
         --train_file=train.conll --dev_file=dev.conll --output_dir=output/tags
 """
 

@@ -1,8 +1,8 @@
-"""Builds the wheel: `bert`, and below `bert_reborn` the packages, scripts and configs.
+"""Builds the wheel: the package `bert_reborn`, of all packages, scripts and configs.
 
 The names of the top-level folders are too general for a directory that all installed
-packages share. So the wheel has them below one package, with the imports rewritten. The
-checkout needs no installation, and its files stay as they are.
+packages share. So the wheel has them below one package, with the imports rewritten, and
+bert_reborn.py is the package itself. In the checkout the files are used as they lie.
 """
 
 import pathlib
@@ -10,57 +10,48 @@ import re
 import shutil
 
 import setuptools
-from setuptools.command import build_py
+from setuptools.command import build_py, editable_wheel
 
-PACKAGES = [
-    package
-    for package in setuptools.find_packages()
-    if not package.startswith(("benchmarks", "examples", "tests"))
-]
-SCRIPTS = [
-    p.stem for p in pathlib.Path().glob("*.py") if p.stem not in ("bert", "setup")
-]
+PACKAGES = setuptools.find_packages(exclude=["benchmarks", "examples", "tests*"])
 FOLDERS = [package for package in PACKAGES if "." not in package]
-NAMES = "|".join(FOLDERS + SCRIPTS)
+SCRIPTS = {path.stem for path in pathlib.Path().glob("*.py")} - {"bert_reborn", "setup"}
+NAMES = "|".join([*FOLDERS, *SCRIPTS])
 # What a file of the checkout has, and what the wheel has in its place.
 REWRITTEN = {
     rf"^(\s*(?:from|import)) ((?:{NAMES})\b)": r"\1 bert_reborn.\2",
-    rf"\bpython -m ((?:{NAMES})\.)": r"python -m bert_reborn.\1",
-    rf"\bpython ({NAMES})\.py\b": r"python -m bert_reborn.\1",
+    rf"\bpython (?:-m )?({NAMES})\b(?:\.py\b)?": r"python -m bert_reborn.\1",
 }
 
 
 class Build(build_py.build_py):
-    """Rewrites the copies of the files; adds what no package holds."""
+    """Rewrites the copies of the files."""
 
     def run(self):
-        if self.editable_mode:
-            raise SystemExit("a checkout needs no installation: use it as it is")
+        package = pathlib.Path(self.build_lib, "bert_reborn")
+        shutil.rmtree(package, ignore_errors=True)  # of an earlier build
         super().run()
-        library = pathlib.Path(self.build_lib)
-        package = library / "bert_reborn"
-        (library / "bert").mkdir(exist_ok=True)
-        shutil.copy("bert.py", library / "bert" / "__init__.py")
-        for script in SCRIPTS:
-            shutil.copy(f"{script}.py", package)
-        (package / "__init__.py").write_text(f'"""{__doc__.splitlines()[0]}"""\n')
-        shutil.copytree("configs", package / "configs", dirs_exist_ok=True)
-        for file in library.rglob("*.py"):
+        (package / "setup.py").unlink()
+        (package / "bert_reborn.py").rename(package / "__init__.py")
+        (package / "py.typed").touch()
+        for file in package.rglob("*.py"):
             text = file.read_text("utf-8")
             for pattern, replacement in REWRITTEN.items():
                 text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
             file.write_text(text, "utf-8")
-        for typed in (library / "bert", package):
-            (typed / "py.typed").touch()
+
+
+class Editable(editable_wheel.editable_wheel):
+    """The same wheel. In the checkout its files come first, so edits hold there."""
+
+    def run(self):
+        self.reinitialize_command("bdist_wheel", dist_dir=self.dist_dir)
+        self.run_command("bdist_wheel")
 
 
 setuptools.setup(
-    cmdclass={"build_py": Build},
-    packages=[f"bert_reborn.{package}" for package in PACKAGES],
-    package_dir={f"bert_reborn.{name}": name.replace(".", "/") for name in PACKAGES},
+    cmdclass={"build_py": Build, "editable_wheel": Editable},
+    packages=["bert_reborn", *(f"bert_reborn.{package}" for package in PACKAGES)],
+    package_dir={"bert_reborn": "."},
+    package_data={"": ["configs/*", "templates/*"]},
     include_package_data=False,  # what MANIFEST.in names is for the source archive
-    package_data={
-        f"bert_reborn.{package}": ["templates/*"]
-        for package in ("reports.pages", "serving.server")
-    },
 )

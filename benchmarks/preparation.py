@@ -15,7 +15,7 @@ environment.prepare()  # before TensorFlow is imported
 
 import numpy as np
 
-import bert
+import bert_reborn as bert
 from benchmarks import rows, sides
 from contract import features
 from data_pipeline.batches import batching, packing

@@ -1,6 +1,6 @@
 """Names of Python arguments in the place of flags, for messages that a notebook shows.
 
-The packages name flags, which bert.py has as arguments of its functions.
+The packages name flags, which bert_reborn.py has as arguments of its functions.
 """
 
 import functools

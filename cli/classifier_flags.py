@@ -38,8 +38,9 @@ def _define_rows() -> None:
     string(
         "task_name",
         None,
-        "Name of the task: XNLI, a GLUE task such as CoLA, MNLI or MRPC, or a "
-        "multiple-choice task (COPA, SWAG, RACE, Story_Cloze).",
+        "Name of the task: XNLI, a GLUE task such as CoLA, MNLI or MRPC, a CLUE task "
+        "such as AFQMC, TNEWS or C3, or a multiple-choice task (COPA, SWAG, RACE, "
+        "Story_Cloze).",
     )
     string("xnli_language", "zh", "Language of the XNLI texts.")
     table_flags.define_files("TSV, CSV or JSONL file with the {} set.")
@@ -62,10 +63,11 @@ def _define_rows() -> None:
     enum(
         "pair_input",
         "joined",
-        ["joined", "both_orders"],
+        ["joined", "both_orders", "separate", "cloze"],
         "Input of the network for two texts. joined: one sequence. both_orders: two "
         "sequences, A before B and B before A; their vectors are added, for "
-        "similarity.",
+        "similarity. For choices also separate: question [SEP] choice, as for C3; and "
+        "cloze: the choice, and the text around #idiom#, as for ChID.",
     )
     boolean(
         "allow_empty_text",

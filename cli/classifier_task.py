@@ -10,6 +10,7 @@ from data_pipeline.classification import (
     encoding,
     predictions,
     soft_labels,
+    submissions,
 )
 from modeling import losses
 from modeling.checkpoints import conversion, pretrained
@@ -58,7 +59,8 @@ class Outputs:
         """Probabilities, decisions and, where labels are known, scores of a split."""
         data, logits = self._data, outputs["logits"]
         label_ids = data.splits[split].label_ids
-        probabilities, decisions = self.decide(logits)
+        lines = data.splits[split].table.lines
+        probabilities, decisions = self.decide(logits, lines)
         scores, each = {}, None
         if label_ids is not None:
             each = losses.classifier_losses(data.problem_type, logits, label_ids)
@@ -76,13 +78,16 @@ class Outputs:
             scores["batch_loss"] = metrics.mean_loss(each, batch_size)
         return predictions.Scored(probabilities, decisions, scores, each)
 
-    def decide(self, logits):
-        """Probabilities [B, C], and the labels that they decide on."""
+    def decide(self, logits, lines=()):
+        """Probabilities [B, C], and the labels that they decide on.
+
+        `lines` are those of the rows, if they are whole splits.
+        """
         data = self._data
         probabilities = np.asarray(losses.probabilities(data.problem_type, logits))
         threshold = FLAGS.multi_label_threshold
         return probabilities, predictions.decide(
-            data.label_set, probabilities, threshold
+            data.label_set, probabilities, threshold, lines
         )
 
     def examine(self, split, scored):
@@ -140,12 +145,16 @@ class Outputs:
         )
 
     def predict(self, scored, settings, _):
-        """Writes test_results.tsv and test_predictions.jsonl; returns scores."""
+        """Writes the predictions, also as a site takes them; returns scores."""
         if settings.writes:
+            rows, submission = self._data.splits["test"], self._data.submission
             predictions.write(
                 settings.output_dir,
-                self._data.splits["test"],
+                rows,
                 scored,
                 writes_labels=not checkpoints.all_checkpoints(settings.output_dir),
+                others={submission: submissions.lines(submission, rows, scored)}
+                if submission
+                else {},
             )
         return scored.results("test")

@@ -19,8 +19,8 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from cli import commands, environment
-from contract import errors
+from cli import environment
+from contract import characters, errors, programs
 from terminal import native_log
 
 FLAGS = flags.FLAGS
@@ -131,6 +131,7 @@ def parse(
     itself, where its flags ask for what needs TensorFlow. An error
     of `checks`, which need no TensorFlow, ends the program as it does in `main`.
     """
+    environment.open_closed_streams()
     define_flags()
     app.define_help_flags()
     about = (sys.modules[define_flags.__module__].__doc__ or "").strip()
@@ -149,11 +150,20 @@ def parse(
     if "output_dir" in FLAGS and FLAGS.output_dir:  # paths below are printed
         FLAGS["output_dir"].value = FLAGS.output_dir.rstrip("/") or "/"
     with errors.explained():
+        typed = {f"--{own.name}": own.value for own in own_flags()}
+        for place, value in {**typed, "an argument": _arguments[1:]}.items():
+            for text in value if isinstance(value, list) else [value]:
+                # The name of a file that is there may have any bytes.
+                if isinstance(text, str) and not all(map(is_there, text.split(","))):
+                    characters.check(text, place)
         for own in own_flags():
             if isinstance(own.value, int) and abs(own.value) > _LARGEST:
                 raise errors.InputError(
                     f"--{own.name}={own.value} is beyond 64 bits; give a smaller one"
                 )
+        given = [*_arguments[1:], *(own.value for own in own_flags())]
+        if sys.stdin is None and "-" in given:
+            raise errors.InputError("-: standard input is closed; name a file")
         if loads_tensorflow:
             environment.check_backend()
         for check in checks:
@@ -261,10 +271,8 @@ def defaults() -> dict[str, object]:
 def command() -> str:
     """The command line that gives the flags these values, for run.json."""
     present = [flag.serialize() for flag in own_flags() if flag.present]
-    program = [os.path.basename(sys.argv[0])]
-    if commands.PACKAGE:
-        program = ["-m", f"{commands.PACKAGE}.{program[0].removesuffix('.py')}"]
-    return shlex.join(["python", *program, *present])
+    program = os.path.basename(sys.argv[0]).removesuffix(".py")
+    return " ".join([programs.command(program), shlex.join(present)]).rstrip()
 
 
 @contextlib.contextmanager

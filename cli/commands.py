@@ -4,12 +4,12 @@ import functools
 import runpy
 import sys
 
-PACKAGE = (__package__ or "").rpartition(".")[0]  # "" in a checkout
+from contract import programs
 
 
 def _run(name: str, *flags: str) -> None:
     sys.argv[1:1] = flags
-    module = f"{PACKAGE}.{name}" if PACKAGE else name
+    module = f"{programs.PACKAGE}.{name}".lstrip(".")
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

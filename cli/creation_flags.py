@@ -45,7 +45,6 @@ def define() -> None:
             "for cased models.",
         )
         model_flags.define_checks()
-        model_flags.define_gpt_tokenizer()
         model_flags.define_split_words()
     _define_records()
     with command_line.heading("Processes"):
@@ -127,6 +126,7 @@ def _define_records() -> None:
 
 def check() -> None:
     """Raises ValueError where flags contradict one another."""
+    engine_flags.check()
     is_left_to_right = FLAGS.objective == "left_to_right"
     other = "masked_lm" if is_left_to_right else "left_to_right"
     proportions, masking = FLAGS["mask_proportions"], FLAGS["masking"]

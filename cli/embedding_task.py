@@ -14,7 +14,7 @@ from contract import atomic_files, errors, file_names, wording
 from data_pipeline.classification import encoding, labels
 from data_pipeline.embedding import corpora, scores, search, split
 from modeling import contrastive, sequences
-from modeling.checkpoints import pretrained, sentence_transformers
+from modeling.checkpoints import checkpoint, pretrained, sentence_transformers
 from modeling.features import text_vectors
 from serving import formats
 from terminal import progress
@@ -63,6 +63,7 @@ def choose_vectors(path, config):
     else:
         sentence_transformers.check(kept, config)
         sentence_transformers.check_products(kept)
+        checkpoint.open_projections(kept, config, checkpoint.open_file(path, config))
     changes = {"pooling": FLAGS.pooling, "is_normalized": FLAGS.normalize}
     changes = {name: value for name, value in changes.items() if value is not None}
     prompts = dict(kept.prompts)
@@ -240,6 +241,11 @@ def open_reranker():
             f"--reranker={FLAGS.reranker}: is a {type(model).__name__}, and no "
             "classifier of pairs; train one on pairs by run_classifier.py"
         )
+    if loading.count_texts(FLAGS.reranker) == 1:
+        raise errors.InputError(
+            f"--reranker={FLAGS.reranker}: was trained on single texts, by "
+            "--text_a_column alone; train one on pairs by run_classifier.py"
+        )
     pretrained.check_segments(opened.config, opened.files.config_file)
     column = classes.ranking_column(FLAGS.reranker_label)
     print(f"reranker: {report}")
@@ -250,7 +256,7 @@ def open_reranker():
 
     def compute(*rows):
         size = FLAGS.predict_batch_size
-        options = {"name": "reranking: batch 1", "shows_progress": False}
+        options = {"name": "reranking: batch 1", "report": lambda done: None}
         shares = inference.class_shares(forward, encode, rows, size, **options)
         return shares[:, column]
 

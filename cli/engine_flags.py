@@ -27,10 +27,27 @@ def define_shards() -> None:
     define()
 
 
+def check() -> None:
+    """Raises ValueError where options have no engine."""
+    options = FLAGS["beam_option"]
+    command_line.refuse(
+        (
+            options.value and FLAGS.engine != "beam",
+            f"{options.serialize()} is for --engine=beam; add it, or leave it out",
+        ),
+    )
+
+
 def check_shards() -> None:
     """Raises ValueError where the flags of `define_shards` contradict others."""
+    check()
     flag, output = FLAGS["lines_per_shard"], FLAGS.output_file
     command_line.refuse(
+        (
+            flag.value and output and output.endswith("/"),
+            f"--output_file={output} is a directory; name the file in it, after which "
+            "shards are called",
+        ),
         (
             FLAGS.engine == "beam" and not flag.value,
             "--engine=beam computes shards, and --lines_per_shard is 0; add "

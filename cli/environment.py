@@ -35,6 +35,7 @@ _PACKED_WEIGHTS = {"TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "1"}
 
 # Keras imports them if it can, which takes up to a second.
 _NOT_NEEDED = ("matplotlib", "sklearn")
+_SET_BY_IMPORT: list[str] = []  # of bert_reborn, which a command has as its package
 
 
 def prepare(
@@ -44,22 +45,40 @@ def prepare(
 
     `serves` says that no weight will change in this process after its first use.
     """
+    while _SET_BY_IMPORT:
+        os.environ.pop(_SET_BY_IMPORT.pop(), None)
     wanted = _wanted(cpu_info, is_quiet, serves)
     return {name: os.environ.setdefault(name, value) for name, value in wanted.items()}
 
 
 def prepare_notebook() -> dict[str, str]:
     """`prepare`, which warns where TensorFlow is imported already."""
+    open_closed_streams()
     wanted = _wanted(processor.PATH, is_quiet=True, serves=False)
     wanted |= {} if native_log.has_gpu() else _SILENT
-    late = [f"{name}={wanted[name]}" for name in wanted if name not in os.environ]
+    _SET_BY_IMPORT[:] = [name for name in wanted if name not in os.environ]
+    late = [f"{name}={wanted[name]}" for name in _SET_BY_IMPORT]
     if late and sys.modules.get("tensorflow"):
         warnings.warn(
             f"TensorFlow is imported already, too late for {', '.join(late)}: it is "
-            "slower than it could be; restart, and import `bert` first",
+            "slower than it could be; restart, and import `bert_reborn` first",
             stacklevel=3,
         )
     return {name: os.environ.setdefault(name, value) for name, value in wanted.items()}
+
+
+def open_closed_streams() -> None:
+    """Opens the null device for each standard stream that is closed, as by `2>&-`.
+
+    Otherwise the next file gets the descriptor, and what libraries write to it.
+    sys.stdin stays None, so `command_line.parse` can refuse flags that read it.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(null, True)
+            if name != "stdin":
+                setattr(sys, name, os.fdopen(null, "w", encoding="utf-8"))
 
 
 @contextlib.contextmanager

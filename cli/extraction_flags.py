@@ -1,7 +1,5 @@
 """Flags of extract_features.py."""
 
-from typing import Any
-
 from absl import flags
 
 from cli import command_line, device_flags, engine_flags, model_flags
@@ -16,12 +14,6 @@ def define() -> None:
     device_flags.define(trains=False)
     _define_files()
     model_flags.define_vectors(layers="-1,-2,-3,-4", pooling="none", others=["none"])
-    flags.DEFINE_bool(
-        "carry_states",
-        False,
-        "For ELMo: begin each line with the states at the end of the line before, as "
-        "in the dumps of ELMo.",
-    )
     flags.DEFINE_bool(
         "use_one_hot_embeddings",
         False,
@@ -66,29 +58,9 @@ def check() -> None:
     engine_flags.check_shards()
     command_line.refuse(
         (
-            FLAGS.carry_states and FLAGS.lines_per_shard,
-            "--carry_states needs the whole file, and --lines_per_shard cuts it; leave "
-            "out one of them",
-        ),
-        (
             device_flags.is_tpu() and FLAGS.engine == "beam",
             "--engine=beam does not run on TPU; leave out one of them",
         ),
     )
     command_line.check_files("input_file")
     model_flags.check(needs_weights=True)
-
-
-def check_network(config: Any) -> None:
-    """Raises ValueError where flags contradict each other, or the network."""
-    command_line.refuse(
-        (
-            FLAGS.carry_states and config.network != "elmo",
-            f"--carry_states is for ELMo, and the network is a {config.kind}, without "
-            "states; leave it out",
-        ),
-        (
-            FLAGS.carry_states and device_flags.is_tpu(),
-            "--carry_states does not run on TPU; leave one of them out",
-        ),
-    )

@@ -16,7 +16,6 @@ from data_pipeline.extraction import vectors as vector_files
 from data_pipeline.pretraining import metadata
 from modeling import models
 from modeling.checkpoints import checkpoint, pretrained
-from modeling.elmo import carried_states
 from modeling.features import vectors
 from training import checkpoints, inference, loading
 from training.distribution import devices
@@ -37,7 +36,6 @@ class Settings(NamedTuple):
     output_format: str
     dtype_policy: str
     jit_compile: bool
-    carry_states: bool
 
 
 def settings_of_flags(opened: loading.Opened, strategy: Any) -> Settings:
@@ -52,7 +50,6 @@ def settings_of_flags(opened: loading.Opened, strategy: Any) -> Settings:
         max_seq_length=FLAGS.max_seq_length,
         batch_size=FLAGS.batch_size,
         output_format=FLAGS.output_format,
-        carry_states=FLAGS.carry_states,
     )
 
 
@@ -62,6 +59,7 @@ def rule(settings: Settings, tokenizer: Any) -> dict[str, Any]:
     del values["input_file"]
     files, spelling = values.pop("files"), [str(tokenizer.do_lower_case)]
     return values | {
+        "carry_states": False,  # of earlier versions, whose plans go on
         **checkpoints.identity(files.init_checkpoint),
         "config": remote_files.digest(list(filter(None, [files.config_file]))),
         "vocabulary": metadata.vocab_digest([*tokenizer.definition(), *spelling]),
@@ -120,10 +118,8 @@ class Extractor:
             model = models.BertModel(opened.config)
             model.build()
         print(f"weights: {checkpoint.load(model, opened.files.init_checkpoint)}")
-        carries = settings.carry_states
-        reader = carried_states.Reader(model.network) if carries else model
         self._predict = inference.predict_function(
-            functools.partial(compute, reader, settings.choice),
+            functools.partial(compute, model, settings.choice),
             strategy,
             jit_compile=settings.jit_compile,
         )
@@ -142,7 +138,6 @@ class Extractor:
             devices.fitting_batch_size(settings.batch_size, self._strategy),
             max_tokens=MAX_WAITING_VALUES // form.values_per_token,
             pad_to=settings.max_seq_length if is_tpu else None,
-            by_length=not settings.carry_states,
             chunks=size.chunks,
         )
         with vector_files.writer(path, kind, form, shared=shared) as write:

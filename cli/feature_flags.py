@@ -65,9 +65,8 @@ def _define_cache() -> None:
         "feature_cache",
         "auto",
         ["auto", "memory", "none"],
-        "Cache of the outputs of a frozen network for all rows, so that it runs once "
-        "per row. auto: if they fit into memory. memory: always, or the run is "
-        "refused. none: the network runs in each step.",
+        "Keep the outputs of a frozen network, so that it runs once per row. auto: up "
+        "to 4 GB. memory: always. none: run the network in each step.",
     )
 
 

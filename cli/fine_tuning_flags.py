@@ -1,6 +1,7 @@
 """Flags of fine-tuning: passes over labelled rows, which checkpoint is best, grids."""
 
 import itertools
+import re
 from typing import Any
 
 from absl import flags
@@ -155,7 +156,7 @@ def check_run() -> None:
 def check() -> None:
     """Raises ValueError if seeds, patience, a grid or an export make no sense."""
     export_format = FLAGS.export_format
-    export_formats.check_quantization(export_format, FLAGS.quantization)
+    export_formats.check(export_format, FLAGS.quantization)
     texts = ",".join(FLAGS.seeds)
     command_line.refuse(
         (
@@ -164,7 +165,7 @@ def check() -> None:
             f"answers texts from; leave it out, or --export_format={export_format}",
         ),
         (
-            not all(seed.strip().lstrip("-").isdigit() for seed in FLAGS.seeds),
+            not all(re.fullmatch(r"\s*-?[0-9]+\s*", seed) for seed in FLAGS.seeds),
             f"--seeds={texts} are not whole numbers; give such as 1,2,3",
         ),
     )

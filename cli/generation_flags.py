@@ -10,15 +10,7 @@ from data_pipeline.tables import text_rows
 
 FLAGS = flags.FLAGS
 SCORED_AS = ("texts", "document", "choices", "last_word", "labels")
-FORMATS = (
-    "auto",
-    *text_rows.FORMATS,
-    "copa",
-    "story_cloze",
-    "swag",
-    "race",
-    "winograd",
-)
+FORMATS = ("auto", *text_rows.FORMATS, "copa", "story_cloze", "swag", "race")
 # Flags that mean something with one value of --score_as alone.
 _OF_SCORES = {
     "choice_columns": ("choices",),

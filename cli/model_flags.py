@@ -92,7 +92,6 @@ def define_config_and_vocabulary() -> None:
     )
     flags.DEFINE_string("vocab_file", None, "Vocabulary file of the model.")
     define_checks()
-    define_gpt_tokenizer()
     define_split_words()
 
 
@@ -119,19 +118,6 @@ def define_split_words() -> None:
         "for tokenised sentences, or as BERT does, for other text. By default the "
         "value in tokenizer_config.json or tokenizer.json beside the vocabulary, or "
         "else whitespace for ELMo and punctuation for BERT.",
-    )
-
-
-def define_gpt_tokenizer() -> None:
-    """How a tokenizer of GPT finds words."""
-    flags.DEFINE_enum(
-        "gpt_tokenizer",
-        None,
-        ["hugging_face", "original"],
-        "How to split a text into words for GPT: as in transformers, or as in the "
-        "original code of GPT, which needs ftfy and spaCy. By default the value in "
-        "tokenizer_config.json beside the vocabulary, or else hugging_face. It has no "
-        "effect on GPT-2 and BERT.",
     )
 
 

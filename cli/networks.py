@@ -35,7 +35,6 @@ def find_files(*, needs_weights: bool = False) -> pretrained.ModelFiles:
         FLAGS.init_checkpoint or beside.init_checkpoint,
         lowers,
         allows,
-        FLAGS.gpt_tokenizer,
         FLAGS.split_words,
         FLAGS.check_tokenizer,
         FLAGS.check_case,

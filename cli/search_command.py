@@ -26,11 +26,14 @@ def run(argv: Sequence[str]) -> None:
                 '"one" "another"'
             )
         model = search_encoders.Source(
-            FLAGS.pretrained, FLAGS.export_dir, FLAGS.pooling
+            FLAGS.pretrained, FLAGS.export_dir, FLAGS.pooling, FLAGS.max_seq_length
         )
         if FLAGS.input_file:
             build(model)
-        queries += [row.text for row in (corpora.read_texts(path) if path else ())]
+        lines = [row.text for row in corpora.read_texts(path)] if path else []
+        if path and not lines:
+            raise errors.InputError(f"--queries_file={path}: write a query on a line")
+        queries += lines
         if queries:
             answer(queries, model)
         if FLAGS.serve:

@@ -1,6 +1,6 @@
 r"""Builds an index over a file of texts, and prints the texts nearest to queries.
 
-    python -m serving.search --pretrained=models/minilm \
+    python -m serving.search --pretrained=DIR \
         --input_file=texts.txt --index_dir=output/index
     python -m serving.search --index_dir=output/index "a query" "another"
     python -m serving.search --index_dir=output/index --serve
@@ -14,6 +14,7 @@ from absl import flags
 from cli import command_line, serve_flags
 
 FLAGS = flags.FLAGS
+_OF_BUILDS = ("query_prompt", "passage_prompt", "quantization", "max_seq_length")
 
 
 def define() -> None:
@@ -32,6 +33,13 @@ def define() -> None:
         string("input_file", None, "Texts to build the index of, plain or .gz.")
         string("queries_file", None, "File with a query on each line, or JSONL.")
         define_prompts("query of a build", "text of the index")
+        flags.DEFINE_integer(
+            "max_seq_length",
+            None,
+            "Maximum number of tokens of a text, including [CLS] and [SEP]; longer "
+            "texts are truncated. By default that of the model.",
+            lower_bound=4,
+        )
     with command_line.heading("Vectors"):
         define_pooling()
         flags.DEFINE_enum(
@@ -87,17 +95,20 @@ def check() -> None:
             "--pretrained is missing; set it to the directory of a model, or set "
             "--export_dir to an export",
         ),
-        (
-            FLAGS.export_dir and FLAGS.pooling,
-            f"--pooling={FLAGS.pooling} is not for an export, which has one; leave it "
-            "out",
+        *(
+            (
+                FLAGS.export_dir and FLAGS[name].value,
+                f"--{name}={FLAGS[name].value} is not for an export, which has one; "
+                "leave it out",
+            )
+            for name in ("pooling", "max_seq_length")
         ),
         *(
             (
                 FLAGS[name].present and not FLAGS.input_file,
                 f"--{name} is for a build; set --input_file, or leave it out",
             )
-            for name in ("query_prompt", "passage_prompt", "quantization")
+            for name in _OF_BUILDS
         ),
     )
     command_line.check_files("input_file", "queries_file")

@@ -102,9 +102,8 @@ def check() -> None:
         ),
         (
             FLAGS.export_format != export_formats.SAVED_MODEL,
-            f"--export_format={FLAGS.export_format} holds networks that run once, and "
-            "this one runs for each token that it writes; leave it out: a SavedModel "
-            "does that",
+            f"--export_format={FLAGS.export_format} runs a network once, and this one "
+            "runs for each token that it writes; leave it out",
         ),
         generation_flags.no_token_to_draw(),
         (
@@ -153,8 +152,7 @@ def check_network(config_file: str, config: Any, vocab_size: int) -> None:
             (
                 FLAGS[flag].value > side.max_position_embeddings,
                 f"--{flag}={FLAGS[flag].value} is more than the "
-                f"{side.max_position_embeddings} positions of the {part} "
-                f"({config_file}); give at most {side.max_position_embeddings}",
+                f"{side.max_position_embeddings} positions of the {part}; lower it",
             )
             for flag, side, part in (
                 ("max_source_length", config.encoder, "encoder"),

@@ -7,6 +7,7 @@ from absl import flags, logging
 from cli import command_line, feature_flags
 
 FLAGS = flags.FLAGS
+CHINESE = ("cmrc2018", "drcd")
 
 
 def define() -> None:
@@ -19,6 +20,14 @@ def define() -> None:
 @command_line.heading("Data")
 def _define_questions() -> None:
     string, integer = flags.DEFINE_string, flags.DEFINE_integer
+    flags.DEFINE_enum(
+        "task_name",
+        "squad",
+        ["squad", *CHINESE],
+        "cmrc2018, drcd: contexts are cut at ideographs, answers are found by "
+        "--answer_aligner=words and scored by characters, as in the script of CMRC "
+        "2018. For other Chinese questions, too.",
+    )
     string("train_file", None, "SQuAD json for training.")
     string(
         "predict_file",
@@ -100,11 +109,6 @@ def check_network(config: Any, tokenizer: Any, reading: Any, has_pieces: bool) -
     aligner = FLAGS["answer_aligner"]
     command_line.refuse(
         (
-            not tokenizer.has_word_offsets,
-            "--gpt_tokenizer=original has tokens without places in the text, from "
-            "which answers are cut; take --gpt_tokenizer=hugging_face",
-        ),
-        (
             FLAGS.version_2_with_negative and not sees_all,
             "--version_2_with_negative scores 'no answer' at the first token, which "
             "sees nothing from left to right; leave it out, or add --head=bilstm",
@@ -124,14 +128,38 @@ def answer_settings(has_pieces: bool) -> dict[str, Any]:
         "max_answer_length": FLAGS.max_answer_length,
         "version_2_with_negative": FLAGS.version_2_with_negative,
         "null_score_diff_threshold": FLAGS.null_score_diff_threshold,
-        "aligner": FLAGS.answer_aligner if has_pieces else "words",
+        "aligner": "words" if is_chinese() or not has_pieces else FLAGS.answer_aligner,
+        "is_chinese": is_chinese(),
+    }
+
+
+def is_chinese() -> bool:
+    """Whether questions are read and answers scored as Chinese ones."""
+    return FLAGS.task_name in CHINESE
+
+
+def reading() -> dict[str, bool]:
+    """How files are read, by the names of data_pipeline/squad/files.py."""
+    return {
+        "version_2_with_negative": FLAGS.version_2_with_negative,
+        "at_ideographs": is_chinese(),
     }
 
 
 def check_files() -> None:
     """Raises ValueError, naming the flag, if an action lacks its file."""
     reads = FLAGS.do_predict or FLAGS.evaluate_steps
+    aligner = FLAGS["answer_aligner"]
     command_line.refuse(
+        (
+            is_chinese() and aligner.present and aligner.value == "original",
+            f"--task_name={FLAGS.task_name} has --answer_aligner=words; leave it out",
+        ),
+        (
+            is_chinese() and FLAGS.version_2_with_negative,
+            f"--task_name={FLAGS.task_name} has an answer to each question; leave "
+            "--version_2_with_negative out",
+        ),
         (
             FLAGS.do_train and not FLAGS.train_file,
             "--do_train needs a --train_file, a SQuAD json",

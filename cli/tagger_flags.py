@@ -26,12 +26,13 @@ def define() -> None:
 def _define_words() -> None:
     integer, boolean = flags.DEFINE_integer, flags.DEFINE_bool
     table_flags.define_files("CoNLL, seq.in or JSONL file with the {} set.")
-    forms = ["auto", "conll", "seq", "jsonl"]
+    forms = ["auto", "conll", "seq", "jsonl", "cluener"]
     flags.DEFINE_enum(
         "file_format",
         "auto",
         forms,
-        "Format of the files; auto detects it from the file name or the first line.",
+        "Format of the files; auto detects it from the file name or the first line. "
+        "cluener: as CLUENER2020, a tag for each character.",
     )
     integer(
         "word_column",

@@ -1,7 +1,6 @@
 """How run_generation.py writes texts: one while it is shown, or many in batches."""
 
 import functools
-import sys
 
 from absl import flags
 
@@ -45,13 +44,18 @@ def _end_ids(tokenizer):
 def _stream(tokenizer, texts, detokenizer, model):
     """Shows one text while it is written."""
     (ids,) = texts.ids
-    screen = prompt_files.StreamPrinter(detokenizer, ids, _show)
+    num_shown = 0
+
+    def show(text):
+        nonlocal num_shown
+        print(text[num_shown:], end="", flush=True)
+        num_shown = max(num_shown, len(text))
 
     def stops(_, written):
-        screen.show(written)
+        show(detokenizer.stable_prefix(ids, written))
         return detokenizer.stops(ids, written)
 
-    _show(texts.prompts[0])
+    print(texts.prompts[0], end="", flush=True)
     ((written, _),) = decoding.generate(
         decoding.Decoder(model, rules(tokenizer)),
         [ids],
@@ -61,41 +65,41 @@ def _stream(tokenizer, texts, detokenizer, model):
         piece=1,
         stops=stops,
     )
-    screen.finish(written)
+    show(detokenizer.after(ids, written))
+    print()
     return ()
-
-
-def _show(text):
-    sys.stdout.write(text)
-    sys.stdout.flush()
 
 
 def _write(tokenizer, texts, detokenizer, model):
     """The lines of all texts, in the order of the prompts."""
     decoder = decoding.Decoder(model, rules(tokenizer))
-    lines = {}
+    continuations = {}
     batches = texts.batches(FLAGS.batch_size)
     for batch in progress.track(batches, len(batches), "writing: batch"):
-        for row, *written in _write_batch(texts, detokenizer, decoder, batch):
-            lines[row] = prompt_files.Continuation(
-                texts.prompts[row[0]], row[1], *written
+        prompts = [texts.ids[i] for i, _ in batch]
+
+        def stops(place, ids, prompts=prompts):
+            return detokenizer.stops(prompts[place], ids)
+
+        written = decoding.generate(
+            decoder,
+            prompts,
+            [i for i, _ in batch],
+            max_new_tokens=texts.new_tokens,
+            seed=FLAGS.seed,
+            samples=[sample for _, sample in batch],
+            piece=STOP_TOKENS if FLAGS.stop else None,
+            stops=stops,
+        )
+        for row, prompt, (ids, ended) in zip(batch, prompts, written, strict=True):
+            continuations[row] = prompt_files.Continuation(
+                texts.prompts[row[0]],
+                row[1],
+                detokenizer.after(prompt, ids),
+                len(ids),
+                ended,
             )
     as_json = (FLAGS.output_file or "").endswith(".jsonl")
-    return prompt_files.lines((lines[row] for row in texts.rows), as_json=as_json)
-
-
-def _write_batch(texts, detokenizer, decoder, batch):
-    """Yields of each row of a batch: the row, its text, tokens, whether it ended."""
-    prompts = [texts.ids[i] for i, _ in batch]
-    written = decoding.generate(
-        decoder,
-        prompts,
-        [i for i, _ in batch],
-        max_new_tokens=texts.new_tokens,
-        seed=FLAGS.seed,
-        samples=[sample for _, sample in batch],
-        piece=STOP_TOKENS if FLAGS.stop else None,
-        stops=lambda place, ids: detokenizer.stops(prompts[place], ids),
+    return prompt_files.lines(
+        (continuations[row] for row in texts.rows), as_json=as_json
     )
-    for row, prompt, (ids, ended) in zip(batch, prompts, written, strict=True):
-        yield row, detokenizer.after(prompt, ids), len(ids), ended

@@ -3,6 +3,7 @@
 The original's flags keep name, default and meaning; new defaults change nothing.
 """
 
+import re
 from collections.abc import Sequence
 
 from absl import flags
@@ -38,7 +39,7 @@ require_gpu virtual_cpus jit_compile recompute deterministic
 gradient_accumulation_steps
 
 pretrained init_checkpoint bert_config_file vocab_file allow_missing_weights
-check_case check_tokenizer do_lower_case gpt_tokenizer split_words teacher data_dir
+check_case check_tokenizer do_lower_case split_words teacher data_dir
 unlabelled_file
 task_name xnli_language tfds_name input_file eval_input_file predict_file
 file_format has_header delimiter quote train_file dev_file test_file tfds_train_split
@@ -269,7 +270,8 @@ def log_steps(num_train_steps: int) -> int:
 
 def profile_steps(num_train_steps: int) -> tuple[int, ...]:
     """The steps of --profile_steps, or (); ValueError unless they are in the run."""
-    steps = tuple(int(text) for text in FLAGS.profile_steps if text.strip().isdigit())
+    numbers = (re.fullmatch(r"\s*[0-9]+\s*", text) for text in FLAGS.profile_steps)
+    steps = tuple(int(number[0]) for number in numbers if number)
     if not FLAGS.profile_steps:
         return ()
     typed = f"--profile_steps={','.join(FLAGS.profile_steps)}"

@@ -68,7 +68,7 @@ def explained() -> Iterator[None]:
         raise SystemExit(drop_output()) from None
     except (InputError, OSError) as error:
         logging.debug("traceback", exc_info=True)
-        text = " ".join(str(error).split("\n"))
+        text = " ".join(f"{_output(error)}{error}".split("\n"))
         sys.stderr.write(f"error: {text}\n")
         raise SystemExit(WRONG_INPUT) from None
     except NotFinite as error:
@@ -84,8 +84,20 @@ def explained() -> Iterator[None]:
         raise SystemExit(SIGNALLED + signal.SIGINT) from None
 
 
+def _output(error: Exception) -> str:
+    """The place of an OSError without a file, if standard output is that."""
+    if not isinstance(error, OSError) or not error.errno or error.filename:
+        return ""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        drop_output()
+        return "standard output: "
+    return ""
+
+
 def drop_output() -> int:
-    """After a BrokenPipeError: the interpreter must not flush standard output again.
+    """After a failed write: the interpreter must not flush standard output again.
 
     Returns the exit code of a program that such a signal ends.
     """

@@ -1,6 +1,8 @@
 """The formats of exports, which flags, run directories and exporters share."""
 
-from contract import errors
+import os
+
+from contract import errors, remote_files
 
 SAVED_MODEL = "saved_model"
 FORMATS = (SAVED_MODEL, "litert", "onnx")  # values of --export_format
@@ -12,8 +14,24 @@ def folder(export_format: str) -> str:
     return "export" if export_format == SAVED_MODEL else f"export_{export_format}"
 
 
-def check_quantization(export_format: str, quantization: str) -> None:
-    """Raises InputError where a format does not have these weights."""
+def of_run(output_dir: str) -> list[tuple[str, str]]:
+    """The exports of a run: (folder below its directory, format) of each."""
+    folders = {folder(name): name for name in FORMATS}
+    paths = remote_files.matching(output_dir, "export*/[0-9]*")
+    names = {os.path.basename(os.path.dirname(path)) for path in paths}
+    return [pair for pair in folders.items() if pair[0] in names]
+
+
+def check(export_format: str, quantization: str) -> None:
+    """Raises InputError where there is no such format, or it has no such weights."""
+    for name, value, values in (
+        ("export_format", export_format, FORMATS),
+        ("quantization", quantization, QUANTIZATIONS),
+    ):
+        if value not in values:
+            raise errors.InputError(
+                f"--{name}={value} is not one of {', '.join(values)}; choose one"
+            )
     if quantization != "none" and export_format == SAVED_MODEL:
         raise errors.InputError(
             f"--quantization={quantization} is for LiteRT and ONNX exports; add "

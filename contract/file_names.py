@@ -12,6 +12,15 @@ SQUAD_NULL_ODDS = "null_odds.json"
 TEST_TEXTS = "test_predictions.txt"
 FEW_LABELS = "few_labels.json"
 TEST_VECTORS = "test_vectors.npz"
+# As the sites of GLUE and of CLUE take predictions.
+_GLUE = "CoLA SST-2 MRPC STS-B QQP MNLI-m MNLI-mm QNLI RTE WNLI AX"
+_CLUE = "afqmc tnews10 tnews11 iflytek cmnli ocnli_50k cluewsc10 cluewsc11 csl c310 "
+_CLUE += "c311 chid10 chid11 diagnostics"
+SUBMISSIONS = [f"{name}.tsv" for name in _GLUE.split()]
+SUBMISSIONS += [f"{name}_predict.json" for name in _CLUE.split()]
+CMRC_SUBMISSION = "cmrc2018_predict.json"
+CLUENER_SUBMISSION = "cluener_predict.json"
+SUBMISSIONS += [CMRC_SUBMISSION, CLUENER_SUBMISSION]
 TEST_TAGS = "test_tags"  # and the ending of its format
 RUN = "run.json"
 GRID = "grid.json"
@@ -31,18 +40,14 @@ ALBERT_CONFIG = "albert_config.json"
 GENERATION_CONFIG = "generation_config.json"  # how texts are written
 # In ELMo's releases.
 ELMO_OPTIONS = "options.json"
-# In the releases of GPT-2 and GPT.
-HPARAMS, PARAMETER_SHAPES = "hparams.json", "params_shapes.json"
+# In the releases of GPT-2.
+HPARAMS = "hparams.json"
 VOCAB = "vocab.txt"
 # Vocabularies of byte pairs, and the files of their merges: of GPT-2, of Hugging Face
-# and this project, of GPT.
+# and this project.
 VOCAB_JSON, MERGES_TXT = "vocab.json", "merges.txt"
 ENCODER_JSON, VOCAB_BPE = "encoder.json", "vocab.bpe"
-MERGES = {
-    ENCODER_JSON: VOCAB_BPE,
-    VOCAB_JSON: MERGES_TXT,
-    "encoder_bpe_40000.json": "vocab_40000.bpe",
-}
+MERGES = {ENCODER_JSON: VOCAB_BPE, VOCAB_JSON: MERGES_TXT}
 # Of SentencePiece: of XLM-RoBERTa, and of ALBERT.
 SENTENCEPIECE = "sentencepiece.bpe.model", "spiece.model"
 TOKENIZER_CONFIG = "tokenizer_config.json"

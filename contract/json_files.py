@@ -5,11 +5,47 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from contract import errors, remote_files
+from contract import characters, errors, remote_files
 
 _COPY = "copy it again"
 # An escape of half a surrogate pair; of two that belong together, too.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def check(path: str, value: Any, form: Any, *, remedy: str, name: str = "") -> None:
+    """Raises InputError for the first part of a value that has another form.
+
+    Args:
+        value: read from `path`, where it is called `name`.
+        form: {key: form} of an object, a range of integers, a type, or a tuple of forms
+            and values, of which one fits. An absent key is None.
+    """
+    if isinstance(form, dict) and isinstance(value, dict):
+        for key in {**form, **value}:
+            part = f"{name}.{key:.40}".lstrip(".")
+            check(path, value.get(key), form.get(key), remedy=remedy, name=part)
+    elif not _fits(value, form):
+        wanted = _spell(form)
+        raise errors.InputError(
+            f"{path}: {name}={value!r:.40} is not {wanted}; {remedy}"
+        )
+
+
+def _fits(value, form):
+    if isinstance(form, tuple):
+        return any(_fits(value, each) for each in form)
+    if isinstance(form, range):
+        return type(value) is int and value in form
+    return type(value) is form or value == form
+
+
+def _spell(form):
+    if isinstance(form, tuple):
+        return " or ".join(map(_spell, form))
+    if isinstance(form, range):
+        return f"a whole number from {form[0]} to {form[-1]}"
+    names = {str: "a text", bool: "true or false", None: "absent"}
+    return "an object" if isinstance(form, dict) else names.get(form, f"{form}")
 
 
 def parse(
@@ -42,15 +78,7 @@ def parse(
             "an integer of it has more than 4300 digits; write it as a string"
         ) from None
     if _SURROGATE.search(text):
-        whole = json.dumps(value, ensure_ascii=False)
-        try:
-            whole.encode("utf-8")
-        except UnicodeEncodeError as error:
-            before = whole[max(error.start - 20, 0) : error.start]
-            raise errors.InputError(
-                f"its text has {whole[error.start]!a}, which is half a character, "
-                f"after {before!r}; remove it"
-            ) from None
+        characters.check(json.dumps(value, ensure_ascii=False), "its text")
     return value
 
 

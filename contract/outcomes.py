@@ -14,16 +14,16 @@ class Summary:
     path: str
     count: int
     unit: str  # of `count`, such as "rows"
-    lengths: Sequence[int] | np.ndarray  # [count]
+    lengths: Sequence[int] | np.ndarray = dataclasses.field(repr=False)  # [count]
     length_unit: str  # such as "tokens of a row"
     cut: int  # rows that lost text, or were divided
     cut_means: str = "cut to --max_seq_length"
     # {name: how often it occurs}
-    labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, int] = dataclasses.field(default_factory=dict, repr=False)
     labels_title: str = "Labels"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Decisions:
     """Choices of one of C classes, or of several, for each of M rows or words."""
 
@@ -39,7 +39,7 @@ class Decisions:
         return self.labels.ndim > 1
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Numbers:
     """Gold values and predictions of a regression, float [N] each."""
 
@@ -47,7 +47,7 @@ class Numbers:
     predictions: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Outcomes:
     """N rows of a split: texts, gold answers and predictions."""
 

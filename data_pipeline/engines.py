@@ -6,6 +6,7 @@ Also what is added to errors of work that goes on when it is run again.
 import concurrent.futures
 import contextlib
 import functools
+import io
 import multiprocessing
 import os
 import signal
@@ -101,12 +102,22 @@ def open_beam(options: Sequence[str]) -> Callable[..., None]:
             "--engine=beam needs a package: pip install apache-beam, or its extra for "
             "the runner, such as apache-beam[gcp]"
         ) from error
+    settings = pipeline_options.PipelineOptions
+    try:  # argparse prints its usage, and ends the process
+        with contextlib.redirect_stderr(io.StringIO()) as printed:
+            beam.Pipeline(options=settings(list(options)))
+    except (ValueError, ImportError, AttributeError, SystemExit) as error:
+        is_usage = isinstance(error, SystemExit)
+        reason = printed.getvalue().split("error: ")[-1] if is_usage else str(error)
+        reason = " ".join(reason.split())
+        raise errors.InputError(
+            f"--beam_option={' '.join(options)}: {reason:.300}; correct it"
+        ) from error
 
     def each(function, job, items):
         if not items:
             return
-        settings = pipeline_options.PipelineOptions(list(options))
-        with beam.Pipeline(options=settings) as pipeline:
+        with beam.Pipeline(options=settings(list(options))) as pipeline:
             begun = pipeline | beam.Create(list(items)) | beam.Reshuffle()
             _ = begun | function.__name__ >> beam.Map(functools.partial(function, job))
 

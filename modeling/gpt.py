@@ -6,7 +6,6 @@ finetune-transformer-lm (Radford et al., 2018) and gpt-2 (Radford et al., 2019).
 import keras
 from keras import ops
 
-from contract import errors
 from modeling import bert, kernels
 from modeling.configs import keras_configs
 
@@ -41,17 +40,6 @@ class GptDense(keras_configs.Configured, keras.layers.Layer):
         if columns is not None:
             kernel, bias = kernel[:, columns], bias[columns]
         return bert.affine(inputs, kernel, bias)
-
-    def enable_lora(self, *_, **__):
-        """Refuses what Keras' layers of the same kind have.
-
-        Raises:
-            ValueError: always.
-        """
-        raise errors.InputError(
-            f"{self.name}: GPT's kernels [1, D, units] take no LoRA; train them, or "
-            "freeze some of the layers (layer.trainable = False)"
-        )
 
 
 class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
@@ -100,12 +88,13 @@ class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):
         table = self.table(seed) if table is None else table
         if position_ids is None:
             position_ids = ops.arange(ops.shape(input_ids)[1])  # [S]
+        # A product and a slice have dense gradients, whose norm does not depend on the
+        # packing.
         if config.norm_first:
-            # A product has a dense gradient, whose norm does not depend on the packing.
             table_of_positions = 1.0 * self.position_embeddings
-            positions = ops.take(table_of_positions, position_ids, axis=0)
         else:
-            positions = ops.take(table, position_ids + config.vocab_size, axis=0)
+            table_of_positions = ops.convert_to_tensor(table)[config.vocab_size :]
+        positions = ops.take(table_of_positions, position_ids, axis=0)
         # No id may read a position: beyond the tokens it is beyond the table as well.
         beyond = ops.logical_or(input_ids < 0, input_ids >= config.vocab_size)
         input_ids = ops.where(beyond, table.shape[0], input_ids)

@@ -12,9 +12,32 @@ import keras
 
 from contract import errors
 from contract import features as names
-from modeling import heads, kernels, networks, packed_rows, sequences, token_heads
+from modeling import (
+    bert,
+    bert_family,
+    gpt,
+    heads,
+    kernels,
+    packed_rows,
+    sequences,
+    token_heads,
+)
 from modeling.configs import keras_configs
+from modeling.elmo import network as elmo
+from modeling.encoder_decoder import network as encoder_decoder
 from modeling.features import head_config, source
+
+_NETWORKS = {  # by the kind of their config
+    "BERT": bert.BertEncoder,
+    "DistilBERT": bert.BertEncoder,
+    "RoBERTa": bert.BertEncoder,
+    "ELECTRA": bert.BertEncoder,
+    "ALBERT": bert_family.AlbertEncoder,
+    "GPT": gpt.GptDecoder,
+    "GPT-2": gpt.GptDecoder,
+    "ELMo": elmo.ElmoNetwork,
+    "encoder-decoder": encoder_decoder.EncoderDecoder,
+}
 
 
 class BertModel(keras_configs.ConfiguredModel, keras.Model):
@@ -40,7 +63,9 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
         super().__init__(autocast=False, **kwargs)
         self.config = config
         self.recompute = recompute
-        network = networks.make(config, recompute, self.given_dtype)
+        network = _NETWORKS[config.kind](
+            config, recompute, name=config.network, dtype=self.given_dtype
+        )
         # Keras' files call a part by its attribute, which is the network's name.
         setattr(self, config.network, network)
         # Only `fit` draws from it; the training loop passes seeds of its own.
@@ -104,8 +129,9 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
         return keras.tree.map_structure(lambda x: keras.ops.cast(x, "float32"), outputs)
 
     def learned_mix(self):
-        """{name: number} of what is learned of layers; see features.source."""
-        return self.source.learned_mix() if self.source else {}
+        """As LayerMix.learned; {} where nothing is learned of layers."""
+        layer_mix = self.source and self.source.layer_mix
+        return layer_mix.learned() if layer_mix else {}
 
 
 class BertClassifier(BertModel):
@@ -135,7 +161,19 @@ class BertClassifier(BertModel):
         self.num_classes = num_classes
         self.sequences = sequences
         self.predicts_tokens = predicts_tokens
-        self.classifier = networks.make_classifier(self)
+        is_choice = sequences == "compared"
+        is_dense = config.kind in bert_family.DENSE_CLASSIFIERS and not (
+            is_choice and config.has_pooler  # where a choice is by the pooler
+        )
+        if self.reading.is_plain and is_dense:
+            self.classifier = bert_family.DenseClassifierHead(
+                config, num_classes, is_choice, name="classifier"
+            )
+        else:
+            is_gpt = config.network == "gpt"
+            self.classifier = heads.ClassifierHead(
+                num_classes, is_gpt, name="classifier"
+            )
         is_pooled = isinstance(self.classifier, heads.ClassifierHead)
         self.uses_pooler = self.reading.is_plain and is_pooled
         if predicts_tokens:

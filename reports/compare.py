@@ -7,7 +7,6 @@ them, and have a report.json. The program prints tables.
 """
 
 import dataclasses
-import os
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,10 +23,11 @@ def _define_flags():
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # nothing is computed there
     from cli import command_line
 
-    command_line.parse(_define_flags)
+    command_line.parse(_define_flags, loads_tensorflow=False)
+    if command_line.FLAGS.output_file or "://" in "".join(sys.argv):
+        command_line.expect_tensorflow()  # which writes it, and opens remote files
 
 
 import numpy as np
@@ -219,8 +219,8 @@ def _indent(rows):
     return textwrap.indent(table, "  ").splitlines()
 
 
-def _main(argv: Sequence[str], output_file: str | None) -> int:
-    try:
+def _main(argv: Sequence[str], output_file: str | None) -> None:
+    with errors.explained():
         if len(argv) != 3:
             raise errors.InputError(
                 f"{len(argv) - 1} directories given; give those of two runs"
@@ -235,10 +235,6 @@ def _main(argv: Sequence[str], output_file: str | None) -> int:
             page = run_page.render("comparison.html", comparison=compared)
             atomic_files.write_text(output_file, page)
             print(f"page: {output_file}")
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
 
 
 if __name__ == "__main__":

@@ -3,9 +3,8 @@
 Colours are those of Okabe and Ito and the map "cividis", which all eyes tell apart.
 """
 
-import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,17 +27,18 @@ _COLOURS = (_BLUE, "#e69f00", _GREEN, _ORANGE, "#56b4e9", "#cc79a7", "#7f6d00")
 
 @svg.style()
 def confusion(counts: np.ndarray, names: Sequence[str]) -> "Figure":
-    """A matrix int [C, C] of up to MATRIX_CLASSES classes; else the worst of it.
+    """A matrix int [C, C], of more than MATRIX_CLASSES those with most errors.
 
     A cell's colour is its share of its row, lest a frequent class outshine the others.
     """
     from matplotlib import colors
 
-    if len(names) > MATRIX_CLASSES:
-        return _top_confusions(counts, names)
-    side = 1.7 + 0.36 * len(names)
-    figure, axes = svg.panel(side + 0.9, side)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    errors = counts.sum(axis=0) + counts.sum(axis=1) - 2 * np.diag(counts)
+    chosen = np.sort(diagnostics.largest(errors, MATRIX_CLASSES))
+    counts, shares = (grid[np.ix_(chosen, chosen)] for grid in (counts, shares))
+    side = 1.7 + 0.36 * len(chosen)
+    figure, axes = svg.panel(side + 0.9, side)
     scale = colors.PowerNorm(0.5, 0.0, 1.0)  # small shares are what one looks for
     mesh = axes.pcolormesh(shares, norm=scale, cmap="cividis")
     for (row, column), count in np.ndenumerate(counts):
@@ -48,32 +48,17 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> "Figure":
             form = {"ha": "center", "va": "center", "fontsize": 8}
             form["color"] = "#000000" if is_light else "#ffffff"
             axes.text(column + 0.5, row + 0.5, str(count), **form)
-    places = np.arange(len(names)) + 0.5
-    shown = [short(name) for name in names]
+    places = np.arange(len(chosen)) + 0.5
+    shown = [short(names[index]) for index in chosen]
     axes.set_xticks(places, shown, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(places, shown)
     axes.invert_yaxis()
     axes.set(xlabel="predicted", ylabel="given", aspect="equal")
+    if len(chosen) < len(names):
+        axes.set_title(f"the {len(chosen)} of {len(names)} classes with most errors")
     axes.spines[:].set_visible(False)
     bar = figure.colorbar(mesh, ax=axes, shrink=0.8, label="share of the given class")
     bar.outline.set_visible(False)
-    return figure
-
-
-def _top_confusions(counts: np.ndarray, names: Sequence[str]) -> "Figure":
-    worst = diagnostics.top_confusions(counts, _BARS)
-    errors = int(counts.sum() - np.trace(counts))
-    figure, axes = svg.panel(7.0, 1.6 + 0.24 * max(len(worst), 1))
-    shown = [f"{short(names[i])} → {short(names[j])}" for i, j, _ in worst]
-    values, places = [count for _, _, count in worst], np.arange(len(worst))
-    axes.barh(places, values, color=_BLUE, height=0.7)
-    axes.set_yticks(places, shown)
-    axes.invert_yaxis()
-    axes.bar_label(axes.containers[0], padding=2, fontsize=8, color=svg.INK)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel("times, given → predicted")
-    title = f"{sum(values)} of {errors} errors; {len(names)} classes are too many"
-    axes.set_title(f"{title} for a matrix")
     return figure
 
 
@@ -164,21 +149,11 @@ def scatter(labels: np.ndarray, predictions: np.ndarray) -> "Figure":
 def residuals(labels: np.ndarray, predictions: np.ndarray) -> "Figure":
     """A histogram of predicted minus expected numbers."""
     errors = predictions - labels
-    figure = histogram(errors, "predicted minus given")
+    counts, edges = np.histogram(errors, 30)
+    figure = bars(edges, counts, "predicted minus given")
     axes = figure.axes[0]
     axes.axvline(0.0, color=svg.INK, linewidth=0.8)
     axes.set_title(f"mean {errors.mean():.3f}, standard deviation {errors.std():.3f}")
-    return figure
-
-
-@svg.style()
-def histogram(values: np.ndarray, label: str) -> "Figure":
-    """A histogram of float [K] values."""
-    figure, axes = svg.panel(5.2, 3.2)
-    axes.hist(values, bins=30, color=_BLUE, edgecolor="white", linewidth=0.3)
-    axes.set(xlabel=label, ylabel="count")
-    axes.yaxis.get_major_locator().set_params(integer=True)
-    axes.grid(True)
     return figure
 
 
@@ -199,25 +174,13 @@ def curves(points: Mapping[str, Sequence[Sequence[float]]]) -> "Figure":
 
 
 @svg.style()
-def bars(edges: Sequence[float], counts: Sequence[float], unit: str) -> "Figure":
+def bars(edges: Any, counts: Any, unit: str) -> "Figure":
     """A histogram whose B counts lie between B + 1 edges."""
     figure, axes = svg.panel(*_CHART)
-    widths = [b - a for a, b in itertools.pairwise(edges)]
-    axes.bar(edges[:-1], counts, widths, align="edge", color=_BLUE, linewidth=0)
+    axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=_BLUE, linewidth=0)
     axes.set_xlabel(unit)
     axes.locator_params(axis="x", nbins=6)
     axes.locator_params(axis="y", nbins=4, integer=True)
-    axes.grid(True, axis="y")
-    return figure
-
-
-@svg.style()
-def shares(values: Mapping[str, float], unit: str) -> "Figure":
-    """A bar for each of {name: share of 1}."""
-    figure, axes = svg.panel(*_CHART)
-    drawn = axes.bar(list(values), values.values(), 0.7, color=_BLUE, linewidth=0)
-    axes.bar_label(drawn, [f"{value:.3f}" for value in values.values()], fontsize=7.5)
-    axes.set(xlabel=unit, ylim=(0, 1.15 * max(values.values())))
     axes.grid(True, axis="y")
     return figure
 

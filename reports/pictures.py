@@ -61,7 +61,7 @@ def _decision_pictures(decisions):
         chosen["confusion"] = Picture(
             "Given classes, down, and predicted ones, across. Numbers are counts, "
             "colours shares of a row. Where there are more than "
-            f"{figures.MATRIX_CLASSES} classes, the most frequent errors are shown.",
+            f"{figures.MATRIX_CLASSES} classes, those with most errors are shown.",
             lambda: figures.confusion(matrix, names),
         )
     if decisions.probabilities is not None:
@@ -102,7 +102,7 @@ def summaries(seen: outcomes.Outcomes | None) -> Mapping[str, tuple[Any, str]]:
         for name, picture in choose(seen).items()
     }
     shown["worst_errors"] = (
-        error_table(worst_errors(seen)),
+        error_table(seen),
         f"The {MAX_ROWS} wrong {seen.split} rows with the largest losses.",
     )
     shown["losses"] = np.asarray(seen.losses), "The loss of each row."
@@ -112,41 +112,21 @@ def summaries(seen: outcomes.Outcomes | None) -> Mapping[str, tuple[Any, str]]:
     return shown
 
 
-class Error(NamedTuple):
-    """A row by number, with its texts cut to a sensible length."""
+def error_table(seen: outcomes.Outcomes, limit: int = MAX_ROWS) -> str:
+    """The wrong rows with the largest losses, worst first, as a Markdown table.
 
-    row: int
-    loss: float
-    expected: str
-    predicted: str
-    texts: tuple[str, ...]
-
-
-def worst_errors(seen: outcomes.Outcomes, limit: int = MAX_ROWS) -> list[Error]:
-    """The wrong rows with the largest losses, worst first."""
-    order = diagnostics.worst(seen.losses, seen.is_correct, limit)
-    return [
-        Error(
-            row,
-            float(seen.losses[row]),
-            cut(seen.expected[row], _CELL_LENGTH),
-            cut(seen.predicted[row], _CELL_LENGTH),
-            tuple(cut(text, _TEXT_LENGTH) for text in seen.texts[row]),
-        )
-        for row in order.tolist()
-    ]
-
-
-def error_table(errors: list[Error]) -> str:
-    """The errors as a Markdown table, which shows every character as it is."""
-    if not errors:
+    It shows every character of their texts, which are cut to a sensible length.
+    """
+    worst = diagnostics.worst(seen.losses, seen.is_correct, limit).tolist()
+    if not worst:
         return "No row is wrong."
     lines = ["| loss | expected | predicted | text |", "|---:|---|---|---|"]
-    for error in errors:
-        texts = "<br>".join(_lines(text, _TEXT_WIDTH) for text in error.texts)
-        named = (_lines(t, _CELL_WIDTH) for t in (error.expected, error.predicted))
-        cells = (*named, texts)
-        lines.append(f"| {error.loss:.3f} | " + " | ".join(cells) + " |")
+    for row in worst:
+        named = (seen.expected[row], seen.predicted[row])
+        cells = [_lines(cut(name, _CELL_LENGTH), _CELL_WIDTH) for name in named]
+        texts = (cut(text, _TEXT_LENGTH) for text in seen.texts[row])
+        cells.append("<br>".join(_lines(text, _TEXT_WIDTH) for text in texts))
+        lines.append(f"| {seen.losses[row]:.3f} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from contract import errors
+from contract import characters, errors
 
 Answer = dict[str, Any]
 _ANSWER_OUTPUTS = ("answer", "start", "end", "score", "probability", "null_odds")
@@ -60,11 +60,7 @@ def texts(arguments: Sequence[str]) -> list[list[str]]:
     """
     rows = [argument.split("\t") for argument in arguments]
     for argument, row in zip(arguments, rows, strict=True):
-        # A shell's bytes that are not UTF-8 arrive as lone surrogates.
-        if any("\ud800" <= character <= "\udfff" for character in argument):
-            raise errors.InputError(
-                f"{argument!r:.80} is not UTF-8; convert it, for example with iconv"
-            )
+        characters.check(argument, "an argument")
         if len(row) != len(rows[0]):
             raise errors.InputError(
                 f"{argument!r:.80} has {len(row)} texts, the first argument has "

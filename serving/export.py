@@ -330,12 +330,12 @@ def save(
     _remove(temporary)  # of a process that was killed
     try:
         with progress.waiting(f"exporting {target}"):
+            extra = os.path.join(temporary, tf_serving.EXTRA_DIR)
+            tf.io.gfile.makedirs(extra)
+            for name, text in files.items():
+                with tf.io.gfile.GFile(os.path.join(extra, name), "w") as file:
+                    file.write(text)
             write(module, temporary)
-        extra = os.path.join(temporary, tf_serving.EXTRA_DIR)
-        tf.io.gfile.makedirs(extra)
-        for name, text in files.items():
-            with tf.io.gfile.GFile(os.path.join(extra, name), "w") as file:
-                file.write(text)
         tf.io.gfile.rename(temporary, target)
     except tf.errors.OpError as error:
         raise atomic_files.unwritable(target, error) from error

@@ -74,9 +74,9 @@ def writer(
     """The function with which `export.save` writes a format.
 
     Raises:
-        InputError: the format does not have such weights.
+        InputError: there is no such format, or it does not have such weights.
     """
-    export_formats.check_quantization(export_format, quantization)
+    export_formats.check(export_format, quantization)
     if export_format == export_formats.SAVED_MODEL:
         return export.write_saved_model
     return functools.partial(
@@ -135,12 +135,8 @@ def open_version(directory: str) -> servables.Version:
 
 def _damaged_file(directory):
     """The missing or damaged file of an export that cannot be loaded."""
-    if export_format := runtimes.format_of(directory):
-        try:
-            runtimes.open_network(directory)
-        except Exception:
-            return os.path.join(directory, runtimes.RUNTIMES[export_format].MODEL)
-        directory = os.path.join(directory, runtimes.TEXTS)
+    if runtimes.format_of(directory):  # which has checksums, but of earlier versions
+        return directory
     damaged = graph = os.path.join(directory, "saved_model.pb")
     prefix = os.path.join(directory, "variables", "variables")
     with contextlib.suppress(Exception):

@@ -7,6 +7,7 @@ it is a SavedModel without weights.
 
 import importlib.util
 import os
+import zlib
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from contract import errors, file_names, tf_serving
+from contract import atomic_files, errors, file_names, json_files, tf_serving
 from contract import features as feature_names
 from serving import export, litert, onnx_runtime, plain_texts
 from serving.protocol import servables
@@ -23,6 +24,7 @@ from serving.protocol import servables
 # By --export_format.
 RUNTIMES: Mapping[str, ModuleType] = {"litert": litert, "onnx": onnx_runtime}
 TEXTS = "texts"  # the SavedModel beside the network
+CHECKSUMS = "checksums.json"  # {file: CRC-32 of its bytes}
 _KEPT = "kept_"  # parts of the state of `encode` for `finish`
 
 
@@ -45,6 +47,29 @@ def write(
     content = runtime.convert(module, model, quantization)
     with tf.io.gfile.GFile(os.path.join(directory, runtime.MODEL), "wb") as file:
         file.write(content)
+    checksums = {
+        os.path.relpath(os.path.join(folder, name), directory): _checksum(folder, name)
+        for folder, _, names in tf.io.gfile.walk(directory)
+        for name in names
+    }
+    atomic_files.write_json(os.path.join(directory, CHECKSUMS), checksums)
+
+
+def _checksum(folder, name):
+    with tf.io.gfile.GFile(os.path.join(folder, name), "rb") as file:
+        return zlib.crc32(file.read())
+
+
+def _compare_checksums(directory):
+    """Raises InputError where a file changed; earlier exports have no checksums."""
+    record = os.path.join(directory, CHECKSUMS)
+    remedy, checksums = f"copy {directory} again, or export the model again", {}
+    if tf.io.gfile.exists(record):
+        checksums = json_files.read_object(record, remedy=remedy)
+    for name, checksum in checksums.items():
+        path = os.path.join(directory, name)
+        if not tf.io.gfile.exists(path) or _checksum(directory, name) != checksum:
+            raise errors.InputError(f"{path}: is missing or damaged; {remedy}")
 
 
 def _text_signatures(stages):
@@ -96,6 +121,7 @@ def open_network(directory: str) -> Any:
     export_format = format_of(directory)
     runtime = RUNTIMES[export_format]
     check_installed(export_format, runtime.PACKAGES[0])
+    _compare_checksums(directory)
     return runtime.Network(directory)
 
 

@@ -23,6 +23,7 @@ from contract import errors
 from data_pipeline.classification import encoding
 from data_pipeline.embedding import search
 from serving import search_encoders, search_graph, search_index
+from terminal import progress
 
 _QUERIES = 256  # at a time
 _CANDIDATES = 1 << 15  # vectors in memory at a time
@@ -61,9 +62,12 @@ class Index:
         """
         shards = search_index.Shards(index_dir)
         built = search_encoders.Source(**shards.plan["model"])
-        pooling = source.pooling or built.pooling
-        has_model = source.pretrained or source.export_dir
-        source = (source if has_model else built)._replace(pooling=pooling)
+        if not (source.pretrained or source.export_dir):
+            model = built.pretrained or built.export_dir
+            progress.print_line(f"loading {model}, the model that {index_dir} names")
+            source = built._replace(pooling=source.pooling)
+        pooling, length = source.pooling or built.pooling, built.max_seq_length
+        source = source._replace(pooling=pooling, max_seq_length=length)
         encoder, vectors = search_encoders.open_source(source), shards.plan["vectors"]
         for key in {**encoder.identity, **vectors}:
             if (value := encoder.identity.get(key)) != vectors.get(key):

@@ -23,11 +23,12 @@ _NO_PROMPTS = dict.fromkeys(sentence_transformers.PROMPTS, "")
 
 
 class Source(NamedTuple):
-    """A model by its directory or export; a pooling of None is that of the model."""
+    """A model by its directory or export; what is None is as in the model."""
 
     pretrained: str | None = None
     export_dir: str | None = None
     pooling: str | None = None
+    max_seq_length: int | None = None
 
     def with_absolute_paths(self) -> "Source":
         """The same model from any working directory; ids on a hub stay."""
@@ -35,7 +36,7 @@ class Source(NamedTuple):
             os.path.abspath(path) if path and os.path.isdir(path) else path
             for path in (self.pretrained, self.export_dir)
         )
-        return Source(first, second, self.pooling)
+        return self._replace(pretrained=first, export_dir=second)
 
 
 class Encoder(NamedTuple):
@@ -44,14 +45,19 @@ class Encoder(NamedTuple):
     Attributes:
         identity: what decides about its vectors: digest, width, pooling and others.
         prompts: the texts to put before a "query" and before a "passage".
-        embed: N texts -> vectors float32 [N, W] of length 1.
+        encode: N texts -> vectors float32 [N, W] of length 1, and how many texts are
+            cut. A second argument is called after each batch with the texts done.
         tokenizer: None of an export.
     """
 
     identity: Mapping[str, Any]
     prompts: Mapping[str, str]
-    embed: Callable[[Sequence[str]], np.ndarray]
+    encode: Callable[..., tuple[np.ndarray, int]]
     tokenizer: base.Tokenizer | None = None
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """The vectors [N, W] of texts."""
+        return self.encode(texts)[0]
 
 
 def open_source(source: Source) -> Encoder:
@@ -63,7 +69,10 @@ def open_source(source: Source) -> Encoder:
     if source.export_dir:
         return _open_export(source.export_dir)
     opened, length = loading.open_directory(
-        source.pretrained, head="text_encoder", name="--pretrained"
+        source.pretrained,
+        source.max_seq_length,
+        head="text_encoder",
+        name="--pretrained",
     )
     (files, tokenizer, config), vectors = opened, text_vectors.TextVectors()
     similarity = text_vectors.COSINE
@@ -89,16 +98,17 @@ def open_source(source: Source) -> Encoder:
         **_named(similarity),
     }
     prompts = modules.usual_prompts() if modules else _NO_PROMPTS
-    encode, strategy = encoding.Encoder(tokenizer, length), tf.distribute.get_strategy()
+    pack = encoding.Encoder(tokenizer, length).pack
+    strategy = tf.distribute.get_strategy()
     predict = inference.predict_function(model, strategy, jit_compile=False)
 
-    def embed(texts):
-        options = {"name": "encoding: batch 1", "shows_progress": False}
-        packed = encode.pack(texts)
+    def encode(texts, report=lambda done: None):
+        packed = pack(texts)
+        options = {"name": "encoding: batch 1", "report": report}
         outputs = inference.predict_packed(predict, packed, _BATCH_TEXTS, **options)
-        return _scaled(outputs["vectors"], similarity)
+        return _scaled(outputs["vectors"], similarity), packed.num_truncated
 
-    return Encoder(identity, prompts, embed, tokenizer)
+    return Encoder(identity, prompts, encode, tokenizer)
 
 
 def _open_export(export_dir):
@@ -112,14 +122,15 @@ def _open_export(export_dir):
             "give an export of run_embedding.py"
         )
 
-    def embed(texts):
+    def encode(texts, report=lambda done: None):
         vectors = np.empty([len(texts), len(answer["vector"])], np.float32)
         order = np.argsort([len(text) for text in texts], kind="stable")
         for first in range(0, len(order), _BATCH_TEXTS):
             rows = order[first : first + _BATCH_TEXTS]
             answers = model.predict([texts[row] for row in rows])
             vectors[rows] = [answer["vector"] for answer in answers]
-        return _scaled(vectors, similarity)
+            report(first + len(rows))
+        return _scaled(vectors, similarity), 0
 
     identity = {
         "digest": remote_files.digest_of_tree(model.export_dir),
@@ -127,7 +138,7 @@ def _open_export(export_dir):
         "pooling": None,
         **_named(similarity),
     }
-    return Encoder(identity, _NO_PROMPTS, embed)
+    return Encoder(identity, _NO_PROMPTS, encode)
 
 
 def _scaled(vectors, similarity):

@@ -3,10 +3,12 @@
 A shard has `vectors.npy` float32 [N, W], of length 1; with int8 also `int8.npy`, N
 records of `scale` float32 and `values` int8 [W], whose products are the vectors;
 `rows.npy` int64 [N, 2], the line of a text and the end of its row in `texts.jsonl`,
-which is [id, text]; and `shard.json`, written last, with sizes and checksums. All
-shards but the last have equally many texts.
+which is [id, text]; and `shard.json`, written last, with sizes, checksums and the
+number of texts that are cut. All shards but the last have equally many texts.
 """
 
+import contextlib
+import functools
 import itertools
 import json
 import os
@@ -16,9 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from contract import atomic_files, errors, json_files, remote_files
 from data_pipeline.embedding import corpora
+from data_pipeline.tables import text_rows
 from serving import search_encoders
 from terminal import progress
 
@@ -33,7 +37,33 @@ _BLOCK_ROWS = 4096  # of int8 that become float32 at once
 _LARGEST = np.float32(127)  # of int8
 # What two builds of one index have in common.
 _SAME = ("texts", "vectors", "prompts", "quantization", "texts_per_shard")
-_REMEDY = "build the index again"
+_SHARD_REMEDY = "remove {}, and run the build again, which writes this shard anew"
+_REMEDY = "remove the directory, and build the index again"
+_COUNT = range(1, 1 << 32)
+_SIZE, _CHECKSUM = range(1 << 62), range(1 << 32)
+# The forms of index.json and building.json; see json_files.check.
+_PLAN = {
+    "format_version": range(FORMAT_VERSION, FORMAT_VERSION + 1),
+    "file": str,
+    "model": {
+        "pretrained": (str, None),
+        "export_dir": (str, None),
+        "pooling": (str, None),
+        "max_seq_length": (_COUNT, None),
+    },
+    "texts": {"num_texts": _COUNT, "digest": str},
+    "vectors": {
+        "digest": str,
+        "width": _COUNT,
+        "pooling": (str, None),
+        "is_normalized": (bool, None),
+        "max_seq_length": (_COUNT, None),
+        "similarity": (str, None),
+    },
+    "prompts": {"query": str, "passage": str},
+    "quantization": QUANTIZATIONS,
+    "texts_per_shard": _COUNT,
+}
 
 
 def has_content(text: str) -> bool:
@@ -44,7 +74,10 @@ def has_content(text: str) -> bool:
 def _scan(path):
     """The number and digest of the texts of a file; prints the lines left out."""
     digest = count = left_out = first = 0
-    for line, text_id, text in corpora.read_texts(path):
+    rows = corpora.read_texts(path)
+    if text_rows.is_jsonl(path):
+        rows = corpora.with_own_ids(path, rows)
+    for line, text_id, text in rows:
         if has_content(text):
             count += 1
             digest = zlib.crc32(f"{line}\t{text_id}\t{text}\n".encode(), digest)
@@ -71,12 +104,27 @@ def read_plan(index_dir: str, name: str = INDEX) -> dict[str, Any] | None:
     if not os.path.exists(path):
         return None
     plan = json_files.read_object(path, remedy=_REMEDY)
-    if plan.get("format_version") != FORMAT_VERSION or not {*_SAME} <= plan.keys():
+    if plan.get("format_version") != FORMAT_VERSION:
         raise errors.InputError(
             f"{path}: format_version={plan.get('format_version')!r:.20} is not that of "
-            f"a whole index of this version, {FORMAT_VERSION}; {_REMEDY}"
+            f"an index of this version, {FORMAT_VERSION}; {_REMEDY}"
         )
+    json_files.check(path, plan, _PLAN, remedy=_REMEDY)
+    pretrained, export_dir = map(plan["model"].get, ("pretrained", "export_dir"))
+    if bool(pretrained) == bool(export_dir):
+        reason = "model has not one of pretrained and export_dir"
+        raise errors.InputError(f"{path}: {reason}; {_REMEDY}")
     return plan
+
+
+def _differences(before, plan, place=""):
+    """Descriptions of the fields that differ, as `width=3, not 4`."""
+    if isinstance(before, dict) and isinstance(plan, dict):
+        for key in {**plan, **before}:
+            parts = before.get(key), plan.get(key)
+            yield from _differences(*parts, f"{place}.{key}" if place else key)
+    elif before != plan:
+        yield f"{place}={before!r:.60}, not {plan!r:.60}"
 
 
 def check_directory(index_dir: str) -> None:
@@ -137,31 +185,45 @@ def build(
         "texts_per_shard": texts_per_shard,
     }
     for before in filter(None, (read_plan(index_dir, n) for n in (INDEX, BUILDING))):
-        for key in _SAME:
-            if before[key] != plan[key]:
-                raise errors.InputError(
-                    f"--index_dir={index_dir} holds another index, whose {key} are "
-                    f"{json.dumps(before[key])} and not {json.dumps(plan[key])}; name "
-                    "a new directory"
-                )
+        both = [{key: each[key] for key in _SAME} for each in (before, plan)]
+        if differences := [*_differences(*both)]:
+            raise errors.InputError(
+                f"--index_dir={index_dir} holds another index, of {before['file']}: "
+                f"{'; '.join(differences)}; name a new directory, or remove this one"
+            )
     if not os.path.exists(os.path.join(index_dir, INDEX)):
         atomic_files.write_json(os.path.join(index_dir, BUILDING), plan)
     all_rows = filter(lambda row: has_content(row.text), corpora.read_texts(input_file))
     total, before = texts["num_texts"], plan["prompts"]["passage"]
+    num_cut = 0
     with progress.Progress("encoding: text") as report:
+
+        def report_batch(first, texts):
+            report(first + texts, total)
+
         for done in range(0, total, texts_per_shard):
             number = done // texts_per_shard
             shard = [*itertools.islice(all_rows, texts_per_shard)]
-            if _read_record(index_dir, number) is not None:
+            with contextlib.suppress(errors.InputError):
+                num_cut += _read_record(index_dir, number, plan).get("num_cut") or 0
                 continue
             # Equal texts are encoded once, so that they have equal vectors.
             places = {text: i for i, text in enumerate({row.text: 0 for row in shard})}
-            prompted, parts = [before + text for text in places], []
+            prompted, parts, cut = [before + text for text in places], [], 0
             for first in range(0, len(prompted), _CHUNK_TEXTS):
                 report(done + first, total)
-                parts.append(encoder.embed(prompted[first : first + _CHUNK_TEXTS]))
+                advance = functools.partial(report_batch, done + first)
+                part = prompted[first : first + _CHUNK_TEXTS]
+                vectors, num = encoder.encode(part, advance)
+                parts.append(vectors)
+                cut += num
             vectors = np.concatenate(parts)[[places[row.text] for row in shard]]
-            _write_shard(index_dir, number, shard, vectors, quantization)
+            _write_shard(index_dir, number, shard, vectors, quantization, cut)
+            num_cut += cut
+        report(total, total)
+    if num_cut:
+        length = plan["vectors"]["max_seq_length"]
+        print(f"texts: {num_cut} cut to {length} tokens (--max_seq_length)")
     atomic_files.write_json(os.path.join(index_dir, INDEX), plan)
     atomic_files.remove(os.path.join(index_dir, BUILDING))
     return plan
@@ -171,13 +233,21 @@ def quantize(vectors: np.ndarray) -> np.ndarray:
     """Records [N] of `scale` and int8 `values` [W], near float32 vectors [N, W]."""
     scales = np.abs(vectors).max(axis=1) / _LARGEST
     divisors = np.where(scales > 0, scales, np.float32(1))[:, None]
-    kind = [("scale", "<f4"), ("values", "i1", (vectors.shape[1],))]
-    records: np.ndarray = np.empty(len(vectors), kind)
+    records: np.ndarray = np.empty(len(vectors), _int8_type(vectors.shape[1]))
     records["scale"], records["values"] = scales, np.rint(vectors / divisors)
     return records
 
 
-def _write_shard(index_dir, number, texts, vectors, quantization):
+def _int8_type(width):
+    return np.dtype([("scale", "<f4"), ("values", "i1", (width,))])
+
+
+def _write_shard(index_dir, number, texts, vectors, quantization, num_cut):
+    if not (is_finite := np.isfinite(vectors).all(axis=1)).all():
+        raise errors.InputError(
+            f"line {texts[is_finite.argmin()].line}: its vector is not finite; check "
+            "the weights of the model"
+        )
     lines = [
         json.dumps([row.text_id, row.text], ensure_ascii=False).encode() + b"\n"
         for row in texts
@@ -199,8 +269,9 @@ def _write_shard(index_dir, number, texts, vectors, quantization):
         record = files.pop(_RECORD)
         num_bytes = {name: os.path.getsize(path) for name, path in files.items()}
         checksums = {name: zlib.crc32(array) for name, array in arrays.items()}
+        checksums[TEXTS] = zlib.crc32(b"".join(lines))
+        values = {"num_bytes": num_bytes, "checksums": checksums, "num_cut": num_cut}
         with open(record, "w") as file:
-            values = {"num_bytes": num_bytes, "checksums": checksums}
             json.dump(values, file, sort_keys=True)
 
 
@@ -208,16 +279,35 @@ def _path(index_dir, number, name):
     return os.path.join(index_dir, f"{number:05d}.{name}")
 
 
-def _read_record(index_dir, number):
-    """The record of a shard whose files are all there; else None."""
-    try:
-        record = json_files.read_object(_path(index_dir, number, _RECORD))
-        sizes = record["num_bytes"].items()
-        paths = [(_path(index_dir, number, name), size) for name, size in sizes]
-        is_whole = all(os.path.getsize(path) == size for path, size in paths)
-    except (OSError, ValueError, KeyError):
-        return None
-    return record if is_whole else None
+def _arrays(plan, number):
+    """{file: (dtype, shape)} of the arrays of a shard."""
+    first = number * plan["texts_per_shard"]
+    count = min(plan["texts"]["num_texts"] - first, plan["texts_per_shard"])
+    width = plan["vectors"]["width"]
+    arrays = {VECTORS: ("<f4", (count, width)), ROWS: ("<i8", (count, 2))}
+    if plan["quantization"] == "int8":
+        arrays[QUANTIZED] = (_int8_type(width), (count,))
+    return arrays
+
+
+def _read_record(index_dir, number, plan):
+    """The record of a shard; InputError where one of its files is missing or cut."""
+    path = _path(index_dir, number, _RECORD)
+    arrays, remedy = _arrays(plan, number), _SHARD_REMEDY.format(os.path.basename(path))
+    record = json_files.read_object(path, remedy=remedy)
+    form = {
+        "num_bytes": dict.fromkeys([*arrays, TEXTS], _SIZE),
+        # Earlier versions wrote no checksum of texts, and did not count those cut.
+        "checksums": {**dict.fromkeys(arrays, _CHECKSUM), TEXTS: (_CHECKSUM, None)},
+        "num_cut": (_SIZE, None),
+    }
+    json_files.check(path, record, form, remedy=remedy)
+    for name, wanted in record["num_bytes"].items():
+        file = _path(index_dir, number, name)
+        size = os.path.getsize(file) if os.path.isfile(file) else "no file"
+        if size != wanted:
+            raise errors.InputError(f"{file}: num_bytes={wanted}, but {size}; {remedy}")
+    return record
 
 
 class Shards:
@@ -237,45 +327,64 @@ class Shards:
             )
         self.index_dir, self.plan = index_dir, plan
         self._per_shard = plan["texts_per_shard"]
-        self._records = []
-        for number in range(-(-len(self) // self._per_shard)):
-            if (record := _read_record(index_dir, number)) is None:
-                self._fail(number, _RECORD, "a file of this shard is missing or cut")
-            self._records.append(record)
-        self._checked: set[int] = set()
+        count = -(-len(self) // self._per_shard)
+        self._records = [_read_record(index_dir, n, plan) for n in range(count)]
+        self._checked: set[tuple[int, str]] = set()
+        for number in range(count):
+            for name in _arrays(plan, number):
+                self._map(number, name)
+        if os.path.exists(_path(index_dir, count, _RECORD)):
+            reason = f"texts.num_texts={len(self)}, but there are more; {_REMEDY}"
+            raise errors.InputError(f"{os.path.join(index_dir, INDEX)}: {reason}")
+        if not all(TEXTS in record["checksums"] for record in self._records):
+            reason = "an earlier version wrote no checksums of texts"
+            logging.warning("%s: %s; build it again", index_dir, reason)
 
     def __len__(self) -> int:
         return self.plan["texts"]["num_texts"]
 
     def _fail(self, number, name, reason):
         path = _path(self.index_dir, number, name)
-        record = os.path.basename(_path("", number, _RECORD))
-        raise errors.InputError(
-            f"{path}: {reason}; remove {record}, and run the build again, which writes "
-            "this shard anew"
-        )
+        remedy = _SHARD_REMEDY.format(os.path.basename(_path("", number, _RECORD)))
+        raise errors.InputError(f"{path}: {reason}; {remedy}")
 
     def _map(self, number, name):
-        """An array of a shard as a memory map."""
+        """A file of a shard as a memory map; bytes of texts."""
+        path = _path(self.index_dir, number, name)
         try:
-            return np.load(_path(self.index_dir, number, name), mmap_mode="r")
-        except (OSError, ValueError) as error:
+            if name == TEXTS:
+                return np.memmap(path, np.uint8, "r")
+            array = np.lib.format.open_memmap(path, "r")
+        except (OSError, ValueError, EOFError) as error:
             self._fail(number, name, f"cannot be read ({error})")
+        dtype, shape = _arrays(self.plan, number)[name]
+        if (array.dtype, array.shape) != (dtype, shape) or not array.flags.c_contiguous:
+            kind = f"{array.dtype}"[:20]
+            self._fail(number, name, f"has {kind} of {array.shape}, not {shape}")
+        return array
+
+    def _read(self, number, name):
+        """As `_map`; the checksum is compared once, when a file is first read."""
+        array = self._map(number, name)
+        if (number, name) not in self._checked:
+            checksum = self._records[number]["checksums"].get(name)
+            if checksum is not None and zlib.crc32(array) != checksum:
+                self._fail(number, name, "is damaged, its checksum is wrong")
+            numbers = array["scale"] if name == QUANTIZED else array
+            if name in (VECTORS, QUANTIZED) and not np.isfinite(numbers).all():
+                self._fail(number, name, "has a number that is not finite")
+            self._checked.add((number, name))
+        return array
 
     def blocks(self) -> Iterator[np.ndarray]:
         """Yields all vectors, float32 [B, W]; those of int8 where there are such.
 
         Raises:
-            InputError: the checksum of a shard is wrong; it is compared once.
+            InputError: a file is damaged.
         """
         is_int8 = self.plan["quantization"] == "int8"
-        name = QUANTIZED if is_int8 else VECTORS
-        for number, record in enumerate(self._records):
-            array = self._map(number, name)
-            if number not in self._checked:
-                if zlib.crc32(array) != record["checksums"].get(name):
-                    self._fail(number, name, "is damaged, its checksum is wrong")
-                self._checked.add(number)
+        for number in range(len(self._records)):
+            array = self._read(number, QUANTIZED if is_int8 else VECTORS)
             if not is_int8:
                 yield array
                 continue
@@ -288,21 +397,20 @@ class Shards:
         """The float32 vectors [N, W] of int [N] indices, ascending."""
         numbers, places = np.divmod(indices, self._per_shard)
         shards = ((n, places[numbers == n]) for n in np.unique(numbers).tolist())
-        return np.concatenate([self._map(n, VECTORS)[rows] for n, rows in shards])
+        return np.concatenate([self._read(n, VECTORS)[rows] for n, rows in shards])
 
     def texts(self, indices: Sequence[int]) -> dict[int, corpora.Text]:
         """{index: text} of some texts."""
         texts = {}
         for index in sorted({*indices}):
             number, place = divmod(index, self._per_shard)
-            rows = self._map(number, ROWS)
+            rows = self._read(number, ROWS)
             line, end = rows[place].tolist()
             start = rows[place - 1, 1].item() if place else 0
+            content = self._read(number, TEXTS)[start:end].tobytes()
             try:
-                with open(_path(self.index_dir, number, TEXTS), "rb") as file:
-                    file.seek(start)
-                    text_id, text = json_files.parse(file.read(end - start))
-            except (OSError, ValueError, TypeError) as error:
+                text_id, text = json_files.parse(content)
+            except (ValueError, TypeError) as error:
                 self._fail(number, TEXTS, f"is damaged ({error})")
             texts[index] = corpora.Text(line, text_id, text)
         return texts

@@ -1,4 +1,4 @@
-"""Outputs of bert.py on the backend of Keras that KERAS_BACKEND names.
+"""Outputs of bert_reborn.py on the backend of Keras that KERAS_BACKEND names.
 
 A program of its own, because a process has one backend. As a program it runs where
 TensorFlow cannot be imported, and fails if anything of it was:
@@ -17,7 +17,7 @@ if __name__ == "__main__" and os.environ["KERAS_BACKEND"] != "tensorflow":
 import keras
 import numpy as np
 
-import bert
+import bert_reborn as bert
 from contract import errors
 from data_pipeline.batches import batching
 
@@ -77,7 +77,9 @@ def compute(loaded):
         outputs["predict"] = np.array(shares, np.float32)
         assert more or loaded.predict([]) == []
     if "seconds" in more:
-        places, scores = zip(*loaded.rerank(TEXTS[0], SECONDS), strict=True)
+        places, scores = zip(
+            *loaded.rerank(TEXTS[0], SECONDS, label="good"), strict=True
+        )
         outputs |= {"places": np.array(places), "scores": np.array(scores, np.float32)}
     if network == "bert" and "choices" not in more:
         outputs["embed"] = loaded.embed(TEXTS * 20)

@@ -17,7 +17,9 @@ def of_card(directory):
 def of_page(directory):
     """{title: code} that report.html of a run shows."""
     text = (directory / "report.html").read_text("utf-8")
-    actual = re.findall(r"<h3>([^<]*)</h3>\s*<pre><code>(.*?)</code></pre>", text, re.S)
+    actual = re.findall(
+        r"<h3>([^<]*)</h3>\s*<pre[^>]*><code>(.*?)</code></pre>", text, re.S
+    )
     return {html.unescape(title): html.unescape(code) for title, code in actual}
 
 

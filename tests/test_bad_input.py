@@ -122,6 +122,7 @@ MISTAKES = {
         ),
         "--do_train --profile_steps=1,99": "last step of this run, 72",
         "--do_train --profile_steps=3": "two ascending steps",
+        "--do_train --profile_steps=²,3": "--profile_steps=²,3 are not two ascending",
         "--do_train --write_projector": "add --do_eval",
         **{
             f"--{action} --labels=bad,fine,good": (
@@ -277,9 +278,6 @@ MISTAKES = {
         "--pretrained={d}/gpt2": "lines.txt:2: is a pair of texts, A",
         "--pretrained={d}/gpt2 --pooling=mean --input_file={d}/blank.txt": (
             "blank.txt:3: has no token"
-        ),
-        "--pretrained={d}/gpt2 --carry_states --input_file={d}/blank.txt": (
-            "--carry_states is for ELMo"
         ),
     },
     "generation": {

@@ -1,4 +1,4 @@
-"""bert.py on small models: what it opens, computes, writes and refuses."""
+"""bert_reborn.py on small models: what it opens, computes, writes and refuses."""
 
 import json
 import os
@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-import bert
+import bert_reborn as bert
+from cli import library
+from contract import errors
 from modeling import pretrainers
 from modeling.checkpoints import conversion, sentence_transformers
+from modeling.configs import config
 from modeling.features.text_vectors import Projection, TextVectors
 from terminal import native_log
 from tests import tiny
@@ -58,6 +61,39 @@ def test_texts_that_do_not_belong_together_are_refused(loaded, classifier):
             call(["a", 3])
     with pytest.raises(ValueError, match="choices: 2 are given for a text; give 0"):
         classifier.predict("a", choices=["b", "c"])
+
+
+HALF = "café \ud800x"
+
+
+@pytest.mark.parametrize(
+    ("call", "place"),
+    [
+        (lambda m, c: m.embed(["a", HALF]), r"texts\[1\]"),
+        (lambda m, c: m.embed("a", prompt=HALF), r"prompt\[0\]"),
+        (lambda m, c: m.encode(["a"], [HALF]), r"seconds\[0\]"),
+        (lambda m, c: m.tokens(HALF), r"texts\[0\]"),
+        (lambda m, c: m.attention("a", HALF), r"seconds\[0\]"),
+        (lambda m, c: c.predict(["a", "b", HALF]), r"texts\[2\]"),
+        (lambda m, c: c.rerank(HALF, ["a"], label="bad"), r"texts\[0\]"),
+        (lambda m, c: c.rerank("a", ["b", HALF], label="bad"), r"passages\[1\]"),
+    ],
+)
+def test_half_a_character_is_refused_with_its_place(loaded, classifier, call, place):
+    match = rf"^{place} has '\\ud800', which is half a .* after 'café '; remove it$"
+    with pytest.raises(errors.InputError, match=match):
+        call(loaded, classifier)
+
+
+def test_half_a_character_of_labels_and_rows_is_refused(model_dir):
+    with pytest.raises(errors.InputError, match=r"labels\[1\] has '\\udc00'"):
+        bert.load(model_dir, labels=["a", "\udc00"])
+    rows = [("a", "x"), ("b", "y")]
+    with pytest.raises(errors.InputError, match=r"labels\[0\] has '\\udc00'"):
+        bert.classifier(model_dir, {"train": rows}, labels=["\udc00", "x", "y"])
+    for row, column in (((HALF, "x"), "text"), (("b", [HALF]), "label")):
+        with pytest.raises(errors.InputError, match=rf'"train"\]:2: {column} has'):
+            bert.classifier(model_dir, {"train": [("a", "x"), row]})
 
 
 def test_pairs_of_a_network_of_one_segment_are_refused(tmp_path):
@@ -245,9 +281,17 @@ def test_prompts_that_are_not_there_are_refused(text_encoder, loaded):
             '^quantization="dynamic_int8" is for LiteRT and ONNX exports; add export_f',
         ),
         (
+            lambda m: bert.load(m, labels=[*"ab"]).export(
+                m / "e", export_format="lite"
+            ),
+            '^export_format="lite" is not one of saved_model, litert, onnx; choose one',
+        ),
+        (
             lambda m: bert.load(m, max_seq_length=129),
             "only trained up to sequence length 128",
         ),
+        (lambda m: bert.load(m).embed("a", layers=[True]), "^layers: layer True, and"),
+        (lambda m: bert.load(m).embed("a", layers=[-1.0]), "^layers: layer -1.0, and"),
         (lambda _: bert.load("nowhere"), "^directory=nowhere: no such "),
         (
             lambda _: bert.classifier("nowhere", files={}),
@@ -332,7 +376,7 @@ def test_pairs_and_numbers_in_memory(model_dir):
 
 
 @pytest.mark.parametrize("label", [None, "fine", "good"])
-def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label):
+def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label, tmp_path):
     rows = [(text, text, name) for text, name in ROWS if label or name != "fine"]
     made, _ = bert.classifier(model_dir, {"train": rows})
     passages = ["good", "bad thing", "fine"]
@@ -347,6 +391,13 @@ def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label):
     single, _ = bert.classifier(model_dir, {"train": ROWS})
     with pytest.raises(ValueError, match="made for single texts; leave them out"):
         single.rerank("a", passages, label="good")
+    single.save(tmp_path / "run")
+    again = bert.load(tmp_path / "run")
+    assert len(again.rerank("a", passages, label="good")) == 3  # nothing tells it
+    for more, is_known in (({}, True), ({"text_b_column": "b"}, False)):
+        run = {"flags": {"text_a_column": "a", "choice_columns": [], **more}}
+        (tmp_path / "run" / "run.json").write_text(json.dumps(run))
+        assert bert.load(tmp_path / "run").num_texts == (1 if is_known else None)
 
 
 @pytest.mark.parametrize(
@@ -477,9 +528,16 @@ def test_tagger_is_saved_without_a_pooler_that_it_lacks(model_dir, tmp_path):
     assert bert.load(tmp_path / "classes").predict(TEXTS) == made.predict(TEXTS)
 
 
+def test_names_are_those_of_the_packages():
+    assert all(getattr(bert, name) is not None for name in dir(bert))
+    assert bert.BertConfig is config.BertConfig and bert.Loaded is library.Loaded
+    with pytest.raises(AttributeError, match="'bert_reborn' has no attribute 'np'"):
+        _ = bert.np
+
+
 QUIET = """
 import logging, sys
-import bert
+import bert_reborn as bert
 assert logging.getLogger("tensorflow").level == logging.WARNING
 loaded = bert.load(sys.argv[1])
 assert loaded.embed(["a b"]).shape == (1, 32)

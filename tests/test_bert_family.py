@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-import bert
+import bert_reborn as bert
 from tests import tiny, tiny_family
 
 BRIEF = "--max_seq_length=16 --train_batch_size=8 --learning_rate=2e-3"

@@ -8,7 +8,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
-import bert
+import bert_reborn as bert
 from modeling import pretrainers
 from modeling.checkpoints import google, pretrained, sentence_transformers
 from modeling.configs import config as config_lib
@@ -105,6 +105,30 @@ def test_settings_of_the_tokenizer_are_written(release, tmp_path, split):
             "[SEP]",
         ]
     assert usual != tokens
+
+
+def test_heads_without_values_stay_absent_after_a_keras_file(release, tmp_path):
+    config = config_lib.BertConfig.from_json_file(release / "bert_config.json")
+    model = pretrainers.build("pretraining", None, config)
+    absent = [n for n in google.variables(model) if "pooler" in n or "seq_rel" in n]
+    shutil.copytree(release, tmp_path / "source")
+    google.save(str(tmp_path / "source" / "bert_model.ckpt"), model, absent)
+    source = tmp_path / "source"
+    for number, target in enumerate(("tf_model.h5", "keras", "keras", "hugging_face")):
+        out = convert(source, target, tmp_path / f"{number}_{target}")
+        assert f"missing: {', '.join(absent)}\n" in out
+        source = tmp_path / f"{number}_{target}"
+    assert read_json(source, "config.json")["architectures"] == ["BertForMaskedLM"]
+    weights = safetensors.numpy.load_file(source / "model.safetensors")
+    assert not [name for name in weights if "pooler" in name or "seq_rel" in name]
+    # Loaded from the Keras file, they keep their random values.
+    pooled = [
+        google.variables(bert.load(str(tmp_path / f"{n}_keras")).model)[absent[0]]
+        for n in (1, 1, 2)
+    ]
+    assert np.std(pooled[0]) > 0
+    np.testing.assert_array_equal(pooled[0], pooled[1])
+    np.testing.assert_array_equal(pooled[0], pooled[2])
 
 
 def test_other_tokenizers_are_refused(release, tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import bert
+import bert_reborn as bert
 from tests import tiny
 from tests.elmo_files import GOLDEN, OPTIONS, WEIGHTS, stored, write_training
 from tests.modeling.random_weights import assert_equal

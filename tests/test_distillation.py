@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-import bert
+import bert_reborn as bert
 from contract import errors
 from tests import tiny
 

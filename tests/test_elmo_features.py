@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.text import elmo as elmo_tokenizer
 from modeling import models
 from modeling.checkpoints import checkpoint, pretrained
 from tests import elmo_files, tiny, tiny_gpt
@@ -58,27 +57,6 @@ def opened(directory):
     return model
 
 
-@pytest.fixture(scope="module")
-def one_by_one(elmo):
-    """The original's loop: a sentence a batch, its states going into the next one."""
-    vocab = elmo_tokenizer.read_vocab(str(elmo / "vocab.txt"))
-    model, tokenizer = opened(elmo), elmo_tokenizer.ElmoTokenizer(vocab)
-
-    def read(rows):
-        states = model.network.zero_states(1)
-        for words in rows:
-            tokens = tokenizer.tokenize_words(words).values
-            ids = tf.concat([[tokenizer.start_id], tokens, [tokenizer.end_id]], axis=0)
-            ids = tf.cast(ids, tf.int32)[tf.newaxis]
-            mask = tf.ones(ids.shape[:2], tf.int32)
-            outputs = model.network(ids, mask, 0 * mask, states=states)
-            states = outputs["states"]
-            layers = [outputs["embedding_output"], *outputs["layer_outputs"]]
-            yield np.stack([np.asarray(layer)[0, 1:-1] for layer in layers])
-
-    return read
-
-
 def test_dump_has_the_vectors_of_the_original(elmo, extract):
     """Each line stands for itself; one that is blank has no word."""
     lines = [" ".join(words) for words in LINES]
@@ -93,20 +71,6 @@ def test_dump_has_the_vectors_of_the_original(elmo, extract):
                 assert vectors.dtype == np.float32
                 np.testing.assert_allclose(vectors, row[:, :length], atol=ROUNDING)
     assert not actual
-
-
-@pytest.mark.slow  # test_pretraining_objectives.py carries them every day
-def test_carried_states_are_those_of_one_line_after_another(elmo, extract, one_by_one):
-    rows = [*LINES[:3], [], *LINES[3:]]  # a blank line changes states, too
-    text = "".join(" ".join(words) + "\n" for words in rows)
-    flags = ("--output_format=hdf5", "--carry_states", "--batch_size=4")
-    actual = data_sets(*extract(elmo, text, *flags))
-    for ours, vectors in zip(actual, one_by_one(rows), strict=True):
-        np.testing.assert_allclose(ours, vectors, atol=ROUNDING)
-    # The twins: from zero, and without the blank line.
-    assert np.abs(actual[1] - next(one_by_one(rows[1:]))).max() > 1e-2
-    *_, last = one_by_one(LINES[:4])
-    assert np.abs(actual[4] - last).max() > 1e-3
 
 
 def test_gpt_that_was_never_fine_tuned_reads_texts_alone(gpt, extract):

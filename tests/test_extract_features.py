@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import bert
+import bert_reborn as bert
 from cli import extraction_task
 from tests import tiny
 

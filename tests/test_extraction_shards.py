@@ -14,7 +14,7 @@ import tensorflow as tf
 from cli import extraction_task
 from data_pipeline.extraction import lines as input_lines
 from modeling.features import vectors
-from tests import elmo_files, forked, tiny
+from tests import forked, tiny
 
 BEAM = ("--engine=beam", "--beam_option=--runner=DirectRunner")
 POOLED = ("--layers=-1", "--pooling=mean")
@@ -186,6 +186,8 @@ def test_other_settings_are_another_job(model_dir, tmp_path):
 def test_other_weights_and_input_are_another_job(extract, tmp_path):
     text = "\n".join(TEXTS)
     extract("v.jsonl", text, *POOLED, "--lines_per_shard=10")
+    plan = json.loads((tmp_path / "v.jsonl.plan.json").read_text())
+    assert plan["carry_states"] is False  # a plan of an earlier version goes on
     with pytest.raises(AssertionError, match="input_sha256 was '"):
         extract("v.jsonl", f"{text}.", *POOLED, "--lines_per_shard=10")
     other = tiny.write_model(tmp_path / "other", num_hidden_layers=1, hidden_size=16)
@@ -220,17 +222,6 @@ def test_mistakes_are_refused_before_the_plan(model_dir, tmp_path, case):
     assert [path.name for path in tmp_path.iterdir()] == ["input.txt"]
 
 
-def test_carried_states_are_not_cut(tmp_path):
-    elmo = elmo_files.write_release(tmp_path / "elmo")
-    (tmp_path / "input.txt").write_text("a\nb\n")
-    line = tiny.refuse(
-        "extract_features",
-        f"--pretrained={elmo} --input_file={tmp_path}/input.txt --carry_states",
-        f"--output_file={tmp_path}/v.jsonl --lines_per_shard=1",
-    )
-    assert "--lines_per_shard cuts it; leave out one of them" in line
-
-
 def test_beam_writes_the_same_bytes(extract, tmp_path):
     pytest.importorskip("apache_beam")
     text = "\n".join(TEXTS)
@@ -255,7 +246,7 @@ def test_settings_need_no_flags_in_another_process():
     )  # fmt: skip
     files = extraction_task.pretrained.ModelFiles("c", "v", "w", True)
     settings = extraction_task.Settings(
-        "in", files, spec, 16, 32, "npz", "float32", False, False
+        "in", files, spec, 16, 32, "npz", "float32", False
     )
     assert pickle.loads(pickle.dumps(settings)) == settings
     assert hash(settings) == hash(settings._replace(input_file="in"))

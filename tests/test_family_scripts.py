@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-import bert
+import bert_reborn as bert
 from serving import predictor
 from tests import tiny, tiny_family, whole_runs
 

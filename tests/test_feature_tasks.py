@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-import bert
+import bert_reborn as bert
 from serving import predictor
 from tests import tiny, tiny_tags, whole_runs
 

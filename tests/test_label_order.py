@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-import bert
+import bert_reborn as bert
 from data_pipeline.classification import labels
 from tests import tiny, tiny_gpt, tiny_tags
 

@@ -203,20 +203,6 @@ def test_parts_of_a_batch_of_streams_add_up(data, tmp_path):
     assert np.abs(one["carried/hidden_states"]).max() > 1e-3
 
 
-@pytest.mark.slow
-def test_words_as_input_share_the_softmax(data, tmp_path):
-    options = {k: v for k, v in tiny_elmo.OPTIONS.items() if k != "char_cnn"}
-    options["share_embedding_softmax"] = True
-    (tmp_path / "options.json").write_text(json.dumps(options))
-    files = f"--pretrained= --bert_config_file={tmp_path}/options.json"
-    vocab = f"--vocab_file={data}/model_streams/vocab.txt"
-    run("streams", data, tmp_path / "out", *files.split(), vocab)
-    names = whole_runs.variables(tmp_path / "out", STEPS)
-    assert {"lm/embedding", "lm/softmax/b"} <= names.keys()
-    assert "lm/softmax/W" not in names
-    assert tiny.eval_results(tmp_path / "out")["perplexity"] < 17
-
-
 @pytest.fixture(scope="module")
 def detector(data, tmp_path_factory):
     """The directory of a run of replaced tokens, and what it printed."""

@@ -111,21 +111,28 @@ for name in [name for name in os.environ if name.startswith("TF_")]:
     del os.environ[name]
 if sys.argv[1] == "late":
     sys.modules["tensorflow"] = types.ModuleType("tensorflow")
+if sys.argv[1] == "own":
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
 from cli import environment
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     set_now = environment.prepare_notebook()
-print(json.dumps([[str(w.message) for w in caught], set_now]))
+of_command = environment.prepare(is_quiet=False)
+print(json.dumps([[str(w.message) for w in caught], set_now, of_command]))
 """
 
 
-@pytest.mark.parametrize("when", ["early", "late"])
+@pytest.mark.parametrize("when", ["early", "late", "own"])
 def test_settings_that_come_too_late_are_named(when):
     done = subprocess.run(
         [sys.executable, "-c", LATE, when], capture_output=True, text=True, cwd=ROOT
     )
-    warned, settings = json.loads(done.stdout)
+    warned, settings, of_command = json.loads(done.stdout)
     assert settings["TF_CPU_ALLOCATOR_USE_BFC"] == "1"
+    # A command, whose package sets them first, replaces all but the ones of a user.
+    levels = [each["TF_CPP_MIN_LOG_LEVEL"] for each in (settings, of_command)]
+    assert levels[0] in ("2", "3") or when == "own"
+    assert levels[1] == ("1" if when == "own" else "0")
     assert len(warned) == (when == "late")
     for message in warned:
         assert "too late for" in message and "TF_CPU_ALLOCATOR_USE_BFC=1" in message

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import bert
+import bert_reborn as bert
 from data_pipeline import label_maps
 from data_pipeline.classification import tables
 from data_pipeline.generation import perplexity, scored_files

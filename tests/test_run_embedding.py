@@ -5,9 +5,10 @@ import json
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import sklearn.metrics
 
-import bert
+import bert_reborn as bert
 from serving import search, search_encoders, search_index
 from tests import tiny
 
@@ -339,10 +340,16 @@ def test_pairs_of_0_and_1_are_scored_as_classes(model_dir, data, tmp_path):
 def modules(model_dir, tmp_path):
     """A function of settings to a directory of sentence-transformers: maxima."""
 
-    def make(folder="", width=32, **settings):
+    def make(folder="", width=32, units=0, **settings):
         directory = tmp_path / "modules"
         bert.load(model_dir, max_seq_length=16).save(directory, "hugging_face")
-        kinds = ("Transformer", folder), ("Pooling", "1_Pooling")
+        kinds = [("Transformer", folder), ("Pooling", "1_Pooling")]
+        if units:
+            kinds.append(("Dense", "2_Dense"))
+            (directory / "2_Dense").mkdir()
+            weights = {"linear.weight": np.zeros((8, 32), np.float32)}
+            path = directory / "2_Dense" / "model.safetensors"
+            safetensors.numpy.save_file(weights, path)
         for file, value in {
             "modules.json": [
                 {"type": f"sentence_transformers.models.{kind}", "path": path}
@@ -353,6 +360,11 @@ def modules(model_dir, tmp_path):
                 "word_embedding_dimension": width,
             },
             "config_sentence_transformers.json": settings,
+            "2_Dense/config.json": {
+                "in_features": width,
+                "out_features": units,
+                "bias": False,
+            },
         }.items():
             (directory / file).parent.mkdir(exist_ok=True)
             (directory / file).write_text(json.dumps(value))
@@ -400,6 +412,10 @@ def test_similarity_and_size_of_a_directory_are_followed(modules, data, tmp_path
     ("settings", "message"),
     [
         ({"width": 64}, "reads vectors of 64 numbers, and hidden_size"),
+        (
+            {"units": 2**31},
+            "(8, 32)}, and the modules before want {'linear.weight': (21",
+        ),
         ({"folder": "0_T"}, "0_T; copy the directory"),
         (
             {"similarity_fn_name": "euclidean"},

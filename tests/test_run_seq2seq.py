@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import bert
+import bert_reborn as bert
 from modeling.generation import beam_search
 from tests import tiny
 from tests.serving import exported_ops

@@ -1,4 +1,4 @@
-"""The installed wheel, outside the checkout: `bert`, `bert_reborn` and the commands."""
+"""The installed wheel beside a user's own files: `bert_reborn` and the commands."""
 
 import configparser
 import json
@@ -12,39 +12,62 @@ import zipfile
 
 import pytest
 
+import bert_reborn
 from tests import flags_page, tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CONFIGS = [*(ROOT / "configs").iterdir()]
+FOLDERS = [path.parent.name for path in ROOT.glob("*/__init__.py")]
+SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - {"bert_reborn", "setup"}
 LEFT_OUT = (".*", "build", "dist", "docs", "models", "output", "tests", "__pycache__")
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Path of the wheel, built from a copy: a build leaves files in its source."""
-    directory = tmp_path_factory.mktemp("wheel")
-    source = directory / "source"
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(*LEFT_OUT))
-    options = ["--no-deps", "--no-build-isolation", "--quiet"]
-    options += [f"--wheel-dir={directory}"]
-    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, source], check=True)
-    (path,) = directory.glob("*.whl")
+def build(source, kind, directory):
+    """Path of what the build backend writes to an empty directory."""
+    code = f"from setuptools import build_meta as b; b.build_{kind}({str(directory)!r})"
+    command = [sys.executable, "-c", code]
+    subprocess.run(command, cwd=source, check=True, stdout=subprocess.DEVNULL)
+    (path,) = directory.iterdir()
     return path
 
 
 @pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """The unpacked source archive of a copy: a build leaves files in its source."""
+    copy = tmp_path_factory.mktemp("copy")
+    ignored = shutil.ignore_patterns(*LEFT_OUT)
+    shutil.copytree(ROOT, copy, ignore=ignored, dirs_exist_ok=True)
+    directory = tmp_path_factory.mktemp("source")
+    archive = build(copy, "sdist", tmp_path_factory.mktemp("archive"))
+    shutil.unpack_archive(archive, directory, filter="data")
+    return directory / archive.name.removesuffix(".tar.gz")
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
+    return build(source, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
 def run(wheel, tmp_path_factory):
-    """Runs a command of the wheel, or Python, in an empty directory."""
+    """Runs a command of the wheel, or Python, beside modules of the same names.
+
+    A package `bert` is installed, too, as by bert-tensorflow.
+    """
     installed = tmp_path_factory.mktemp("installed")
     options = ["--no-deps", "--quiet", f"--target={installed}"]
     subprocess.run(
         [sys.executable, "-m", "pip", "install", *options, wheel], check=True
     )
+    (installed / "bert").mkdir()
+    (installed / "bert" / "__init__.py").write_text("is_theirs = True")
     work = tmp_path_factory.mktemp("work")
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    for name in [*FOLDERS, *SCRIPTS]:
+        (work / f"{name}.py").write_text(f"raise SystemExit('{name}.py of a user')")
 
-    def run(program, *arguments):
+    def run(program, *arguments, library=installed):
         path = sys.executable if program == "python" else installed / "bin" / program
+        environment = {**os.environ, "PYTHONPATH": str(library)}
         return subprocess.run(
             [path, *arguments],
             cwd=work,
@@ -56,18 +79,17 @@ def run(wheel, tmp_path_factory):
     return run
 
 
-def test_wheel_has_two_packages_and_rewritten_imports(wheel):
+def test_wheel_has_one_package_and_rewritten_imports(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         sources = [archive.read(n).decode() for n in names if n.endswith(".py")]
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
-    assert tops == {"bert", "bert_reborn"}
-    folders = [path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()]
-    any_folder = "|".join(folders)
-    own_import = re.compile(rf"^\s*(from|import) ({any_folder})\b", re.MULTILINE)
+    assert tops == {"bert_reborn"}
+    own_names = "|".join([*FOLDERS, *SCRIPTS])
+    own_import = re.compile(rf"^\s*(from|import) ({own_names})\b", re.MULTILINE)
     assert not [match for text in sources for match in own_import.findall(text)]
     expected = {f"bert_reborn/{path.relative_to(ROOT)}" for path in CONFIGS}
-    expected |= {"bert/py.typed", "bert_reborn/py.typed", "bert_reborn/run_squad.py"}
+    expected |= {"bert_reborn/py.typed", "bert_reborn/run_squad.py"}
     expected |= {"bert_reborn/reports/pages/templates/base.html.jinja"}
     assert len(CONFIGS) > 10 and expected <= {*names}
 
@@ -84,12 +106,30 @@ def test_every_command_is_an_entry_point(wheel):
     }
 
 
-@pytest.mark.slow
-def test_help_and_version(run):
+def test_editable_wheel_has_the_same_files(source, wheel, tmp_path):
+    names = []
+    for path in (wheel, build(source, "editable", tmp_path)):
+        with zipfile.ZipFile(path) as archive:
+            names.append({*archive.namelist()})
+    assert names[0] == names[1] and not (source / "tests").exists()
+
+
+def test_commands_begin_without_tensorflow(run):
     shown = run("bert-classify", "--help")
     assert "python -m bert_reborn.run_classifier --pretrained" in shown.stdout
-    code = "import sys, bert; print(bert.__version__, 'modeling' in sys.modules)"
-    assert run("python", "-c", code).stdout.split() == ["0.2.0", "False"]
+    code = "import sys, bert_reborn as b; print(b.__version__, 'keras' in sys.modules)"
+    started = run("python", "-c", code)
+    assert started.stdout.split() == [bert_reborn.__version__, "False"]
+
+
+def test_modules_of_a_user_and_bert_tensorflow_are_apart(run):
+    code = (
+        "import bert, bert_reborn; print(bert_reborn.load.__module__, bert.is_theirs)"
+    )
+    apart = run("python", "-c", code)
+    assert apart.stdout.split() == ["bert_reborn.cli.library", "True"], apart.stderr
+    beside = run("python", "-c", code.replace("bert, ", ""), library=ROOT)
+    assert beside.returncode == 1 and "cli.py of a user" in beside.stderr
 
 
 @pytest.mark.slow
@@ -104,7 +144,9 @@ def test_a_model_is_trained_exported_and_asked(run, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "eval_accuracy" in (tmp_path / "out" / "eval_results.txt").read_text()
     asked = run("bert-predict", f"--export_dir={output}/export", "a film")
-    code = f"import bert; print(bert.load({output!r}).predict(['a film']))"
+    code = (
+        f"import bert_reborn as bert; print(bert.load({output!r}).predict(['a film']))"
+    )
     answer = run("python", "-c", code)
     for label in ("bad", "fine", "good"):
         assert label in asked.stdout and label in answer.stdout
@@ -126,59 +168,46 @@ def test_configs_of_the_wheel_are_read_by_their_name(run, tmp_path):
 @pytest.mark.slow
 def test_beam_workers_need_only_the_wheel(run, tmp_path):
     pytest.importorskip("apache_beam")
-    text = tmp_path / "text.txt"
-    text.write_text("the film was great\nand the shop was bad\n\n" * 20)
     model = tiny.write_model(tmp_path / "model", num_hidden_layers=1)
-    flags = [f"--input_file={text}", f"--vocab_file={model / 'vocab.txt'}"]
-    flags += ["--max_seq_length=16", "--max_predictions_per_seq=3"]
-    mode = "--direct_running_mode=multi_processing"  # unpickles our functions
-    beam = ["--engine=beam", "--beam_option=--runner=DirectRunner"]
-    made = {}
-    for name, engine in {
-        "local": ["--num_workers=1"],
-        "beam": [*beam, f"--beam_option={mode}"],
-    }.items():
-        path = tmp_path / f"{name}.tfrecord"
-        done = run("bert-create-data", *flags, *engine, f"--output_file={path}")
-        assert done.returncode == 0, done.stderr
-        made[name] = path.read_bytes()
-    assert made["beam"] == made["local"]
-
-
-@pytest.mark.slow
-def test_beam_workers_of_shards_need_only_the_wheel(run, tmp_path):
-    pytest.importorskip("apache_beam")
-    (tmp_path / "texts.txt").write_text("the film was great\na shop\nawful sea\n" * 4)
-    model = tiny.write_model(tmp_path / "model", num_hidden_layers=1)
-    exported = run(
-        "bert-pretrain",
-        f"--pretrained={model}",
-        "--do_export",
-        "--max_seq_length=16",
-        f"--output_dir={tmp_path / 'run'}",
-    )
+    text, length = tmp_path / "texts.txt", "--max_seq_length=16"
+    text.write_text("the film was great\na shop\n\nawful sea\n" * 4)
+    flags = ["--do_export", length, f"--output_dir={tmp_path / 'run'}"]
+    exported = run("bert-pretrain", f"--pretrained={model}", *flags)
     assert exported.returncode == 0, exported.stderr
-    beam = ["--engine=beam", "--beam_option=--runner=DirectRunner"]
-    beam += ["--beam_option=--direct_running_mode=multi_processing"]
+    records = [f"--vocab_file={model / 'vocab.txt'}", "--max_predictions_per_seq=3"]
+    vectors = [f"--pretrained={model}", "--layers=-1", "--pooling=mean"]
+    answers = [f"--export_dir={tmp_path / 'run' / 'export'}", "--signature=embed"]
     commands = {
-        "bert-features": [f"--pretrained={model}", "--layers=-1", "--pooling=mean"],
-        "bert-predict": [f"--export_dir={tmp_path / 'run' / 'export'}"],
+        "bert-create-data": [*records, length],
+        "bert-features": [*vectors, length, "--lines_per_shard=5"],
+        "bert-predict": [*answers, "--input_format=lines", "--lines_per_shard=5"],
     }
-    commands["bert-features"] += ["--max_seq_length=16"]
-    commands["bert-predict"] += ["--signature=embed", "--input_format=lines"]
+    beam = ["--engine=beam", "--beam_option=--runner=DirectRunner"]
+    beam += ["--beam_option=--direct_running_mode=multi_processing"]  # unpickles ours
     for command, flags in commands.items():
-        shards = {}
+        written = {}
         for name, engine in {"local": [], "beam": beam}.items():
-            output = tmp_path / command / f"{name}.jsonl"
-            done = run(
-                command,
-                *flags,
-                *engine,
-                f"--input_file={tmp_path / 'texts.txt'}",
-                f"--output_file={output}",
-                "--lines_per_shard=5",
-            )
+            output = tmp_path / command / name / "made.jsonl"
+            output.parent.mkdir(parents=True)
+            places = [f"--input_file={text}", f"--output_file={output}"]
+            done = run(command, *flags, *engine, *places)
             assert done.returncode == 0, done.stderr
-            paths = sorted(output.parent.glob(f"{name}-*-of-00003.jsonl"))
-            shards[name] = [path.read_bytes() for path in paths]
-        assert shards["beam"] == shards["local"] and len(shards["beam"]) == 3
+            paths = sorted(output.parent.glob("made*.jsonl"))
+            written[name] = [path.read_bytes() for path in paths]
+        assert written["beam"] == written["local"] and written["beam"]
+
+
+def test_printed_commands_are_of_the_wheel(wheel):
+    code = "from bert_reborn.contract import programs as p; print(p.command({!r}))"
+    names = zipfile.ZipFile(wheel).namelist()
+    for program in ("run_classifier", "serving.predictor", "convert_checkpoint"):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(program)],
+            env={**os.environ, "PYTHONPATH": str(wheel)},
+            capture_output=True,
+            text=True,
+            cwd=wheel.parent,
+        )
+        module = f"bert_reborn.{program}"
+        assert done.stdout == f"python -m {module}\n", done.stderr
+        assert f"{module.replace('.', '/')}.py" in names

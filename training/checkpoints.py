@@ -32,7 +32,6 @@ _WEIGHTS = [
     ".keras",
     ".h5",
     ".hdf5",
-    ".npy",
 ]
 
 
@@ -177,8 +176,6 @@ def identity(path: str) -> dict[str, str]:
     if not path:
         return {"init_checkpoint": "random weights"}
     path = path.removesuffix(".index")
-    if os.path.basename(path) == file_names.PARAMETER_SHAPES:
-        path = os.path.dirname(path) or "."
     if tf.io.gfile.isdir(path):
         path = checkpoint.latest(path) or path
     directory, name = os.path.split(path)

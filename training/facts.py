@@ -13,7 +13,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, file_names, json_files, remote_files
+from contract import (
+    atomic_files,
+    export_formats,
+    file_names,
+    json_files,
+    remote_files,
+)
 from training import inference, tensorboard
 from training.distribution import devices, processor
 
@@ -151,7 +157,7 @@ def collect(
         "training_command": command,
         "flags": {**settings.flags, **trained},
         "has_weights": bool(remote_files.matching(directory, weights)),
-        "has_export": tf.io.gfile.isdir(os.path.join(directory, "export")),
+        "exports": export_formats.of_run(directory),
         "environment": {
             "precision": settings.describe(model),
             "devices": where,

@@ -137,7 +137,7 @@ def predict(
     strategy: tf.distribute.Strategy,
     name: str = "predicting: batch",
     *,
-    shows_progress: bool = True,
+    report: Callable[[int], object] | None = None,
 ) -> dict[str, np.ndarray]:
     """The model's outputs for every example, in the order of the examples.
 
@@ -149,15 +149,18 @@ def predict(
         batches: features, one batch a row of `order`.
         order: int [steps, B] index of each example; -1 marks padding to be dropped.
         name: of the progress.
-        shows_progress: unless the caller does.
+        report: called with the examples done after each batch, in place of progress.
     """
     indices = order.reshape(-1)
     is_real = indices >= 0
     results: dict[str, list[np.ndarray]] = {}
-    count = len(order) if shows_progress else None
-    for outputs in run_batches(function, batches, strategy, name, count):
+    count = None if report else len(order)
+    all_outputs = run_batches(function, batches, strategy, name, count)
+    for step, outputs in enumerate(all_outputs, start=1):
         for output, value in outputs.items():
             results.setdefault(output, []).append(value)
+        if report:
+            report(np.count_nonzero(order[:step] >= 0))
     ordered = {}
     for output, values in results.items():
         shares = np.stack(_pad_equally(values))  # [steps, B / processes, ...]

@@ -1,4 +1,4 @@
-"""Opens a directory as a model with its head; what bert.py returns is made of this."""
+"""Opens a directory as a model with its head, for bert_reborn.py and the scripts."""
 
 import contextlib
 import dataclasses
@@ -109,6 +109,13 @@ def trained_with(directory: str, flag: str) -> Any:
     with contextlib.suppress(ValueError, RecursionError):  # of a damaged file
         return json_files.read_object(path)["flags"].get(flag)
     return None
+
+
+def count_texts(directory: str) -> int | None:
+    """1 for a directory whose run.json names the column of one text; None: unknown."""
+    names = "text_a_column", "text_b_column", "choice_columns"
+    one, *others = (trained_with(directory, name) for name in names)
+    return 1 if one is not None and not any(others) else None
 
 
 def find_head(

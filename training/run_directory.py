@@ -32,6 +32,7 @@ _WRITTEN = (
     file_names.TEST_PREDICTIONS,
     file_names.TEST_TEXTS,
     file_names.TEST_VECTORS,
+    *file_names.SUBMISSIONS,
     file_names.FEW_LABELS,
     *(f"{name}{file_names.TF_RECORD_ENDING}" for name in ("train", "eval", "predict")),
     file_names.LABEL_MAP,

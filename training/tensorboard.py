@@ -69,24 +69,17 @@ class Reporter:
         group: str | None = None,
     ) -> None:
         """Adds numbers to the curves `<group>/<name>`, by default `<kind>/<name>`."""
-        group = group or kind
         if not self._writes:
             return
-        with (
-            _writing(os.path.join(self._directory, kind)),
-            self._writer(kind).as_default(step),
-        ):
+        with self._events(kind, step):
             for name, value in scalars.items():
-                tf.summary.scalar(f"{group}/{name}", float(value))
+                tf.summary.scalar(f"{group or kind}/{name}", float(value))
 
     def show(self, kind: str, step: int, shown: Mapping[str, Any]) -> None:
         """Adds {name: (PNG, Markdown or float [K] for a histogram, description)}."""
         if not (self._writes and shown):
             return
-        with (
-            _writing(os.path.join(self._directory, kind)),
-            self._writer(kind).as_default(step),
-        ):
+        with self._events(kind, step):
             for name, (value, description) in shown.items():
                 tag, about = f"{kind}/{name}", {"description": description}
                 if isinstance(value, bytes):
@@ -97,11 +90,13 @@ class Reporter:
                 else:
                     tf.summary.histogram(tag, value, **about)
 
-    def _writer(self, kind):
-        if kind not in self._writers:
-            path = os.path.join(self._directory, kind)
-            self._writers[kind] = tf.summary.create_file_writer(path)
-        return self._writers[kind]
+    @contextlib.contextmanager
+    def _events(self, kind, step):
+        with _writing(path := os.path.join(self._directory, kind)):
+            if kind not in self._writers:
+                self._writers[kind] = tf.summary.create_file_writer(path)
+            with self._writers[kind].as_default(step):
+                yield
 
     def train(
         self, step: int, results: Mapping[str, float], learning_rate: float

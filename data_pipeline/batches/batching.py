@@ -142,8 +142,14 @@ class Examples:
     digest: Callable[[], str]  # differs where tokens or targets differ
     targets: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    def __init_subclass__(cls) -> None:
+        cls.__repr__ = Examples.__repr__  # type: ignore[method-assign]
+
     def __len__(self) -> int:
         return len(self.packed)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self)} examples>"
 
     @property
     def sequence_lengths(self) -> np.ndarray:

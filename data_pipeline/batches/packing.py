@@ -17,7 +17,7 @@ from contract.tensorflow_later import tf
 _DIGESTED_ROWS = 1 << 12  # at a time; targets may be made of rows that are looked at
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Packed:
     """N examples, each of G packed sequences without padding, end to end."""
 
@@ -42,6 +42,9 @@ class Packed:
 
     def __len__(self):
         return (len(self.splits) - 1) // self.num_sequences
+
+    def __repr__(self):
+        return f"<Packed: {len(self)} examples, {len(self.tokens)} tokens>"
 
 
 def row_splits(lengths):

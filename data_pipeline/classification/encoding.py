@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from contract import errors, tensorflow_later, wording
+from contract import characters, errors, features, tensorflow_later, wording
 from contract.tensorflow_later import tf
 from data_pipeline.batches import packing
-from data_pipeline.classification import labels, tables
+from data_pipeline.classification import choice_forms, labels, tables
+from data_pipeline.tables import clue
 from data_pipeline.text import base
 from terminal import progress
 
@@ -25,7 +26,8 @@ class Encoder:
     returns. An example is one sequence, or several that follow each other:
 
     * pair_input of "both_orders": A before B, then B before A.
-    * choices [B, C]: one sequence per choice, `text_a [SEP] text_b choice`.
+    * choices [B, C]: one sequence per choice, `text_a [SEP] text_b choice`; or in the
+      form of C3 or ChID, by pair_input of "separate" or "cloze".
     """
 
     tokenizer: base.Tokenizer
@@ -34,35 +36,67 @@ class Encoder:
     has_pairs: bool = False  # whether there is a text_b
 
     def __call__(self, text_a: Any, text_b: Any = None, choices: Any = None) -> Any:
-        ids = self._ids(text_a, text_b, choices)
-        return packing.pack(
-            *ids, special=self.tokenizer, max_seq_length=self.max_seq_length
+        ids_a, ids_b, _ = self._ids(text_a, text_b, choices)
+        tokens, first_lengths = packing.pack(
+            ids_a, ids_b, special=self.tokenizer, max_seq_length=self.max_seq_length
         )
+        if self._form == "cloze":  # has one segment
+            first_lengths = tf.cast(tokens.row_lengths(), tf.int32)
+        return tokens, first_lengths
+
+    @property
+    def _form(self) -> str:
+        return self.label_set.pair_input if self.label_set else "joined"
 
     def _ids(self, text_a, text_b=None, choices=None):
-        """Ids of the first and second texts of sequences; None for single texts."""
+        """Ids of first and second texts, or None, and which are cut, if not by `pack`.
+
+        Each is a row for each sequence.
+        """
+        if self._form == "separate":
+            texts = self.tokenizer, text_a, text_b, choices
+            return choice_forms.separate(*texts, self.max_seq_length)
+        if self._form == "cloze":
+            texts = self.tokenizer, text_a, choices
+            return choice_forms.cloze(*texts, self.max_seq_length)
+        return *self._plain_ids(text_a, text_b, choices), None
+
+    def _plain_ids(self, text_a, text_b, choices):
         ids = self.tokenizer.tokenize(text_a)
         if choices is not None:
             return _with_each(self.tokenizer, ids, text_b, choices)
         if text_b is None:
             return ids, None
         both = ids, self.tokenizer.tokenize(text_b)
-        is_twice = self.label_set and self.label_set.pair_input == "both_orders"
-        return _both_orders(*both) if is_twice else both
+        return _both_orders(*both) if self._form == "both_orders" else both
 
     def pack(self, *columns: Any) -> packing.Packed:
         """Packs the rows of lists of texts, or None, and counts those that are cut."""
         if not tensorflow_later.is_backend():
             return self._pack_lists(*columns)
         tensors = (c if c is None else tf.constant(c, tf.string) for c in columns)
-        return packing.pack_ids(
-            *self._ids(*tensors),  # a trace takes longer
+        ids_a, ids_b, is_cut = self._ids(*tensors)  # a trace takes longer
+        packed = packing.pack_ids(
+            ids_a,
+            ids_b,
             special=self.tokenizer,
             max_seq_length=self.max_seq_length,
             num_sequences=self.num_sequences,
         )
+        if is_cut is None:
+            return packed
+        examples = is_cut.numpy().reshape(-1, self.num_sequences).any(axis=1)
+        packed = dataclasses.replace(packed, num_truncated=int(examples.sum()))
+        if self._form == "cloze":
+            lengths = packed.sequence_lengths.astype(features.INTEGER)
+            packed = dataclasses.replace(packed, first_lengths=lengths)
+        return packed
 
     def _pack_lists(self, text_a, text_b=None, choices=None):
+        if self._form in labels.CHOICE_FORMS:
+            raise errors.InputError(
+                f"--pair_input={self._form} is for KERAS_BACKEND=tensorflow; set that"
+            )
         if choices is not None:
             before = [f"{b} " for b in text_b or ()] or [""] * len(text_a)
             rows = [*zip(text_a, before, choices, strict=True)]
@@ -145,8 +179,8 @@ class Encoder:
                 wanted = "single texts; leave them out"
             raise errors.InputError(f"seconds: the model was made for {wanted}")
         count = self.num_sequences if self._is_choice else 0
-        for row in choices or ((),):
-            if len(row) != count:
+        for i, row in enumerate(choices or ((),)):
+            if len(listed(f"choices[{i}]", row)) != count:
                 raise errors.InputError(
                     f"choices: {len(row)} are given for a text; give {count} for each"
                 )
@@ -162,6 +196,24 @@ class Encoder:
                 f"{table.path}: --pair_input=both_orders reads two texts, and the rows "
                 "have one; give --text_b_column, or leave the flag out"
             )
+        form = label_set.pair_input
+        if form in labels.CHOICE_FORMS and table.choices is None:
+            raise errors.InputError(
+                f"{table.path}: --pair_input={form} is for choices; leave it out"
+            )
+        if form == "separate" and table.text_b is None:
+            raise errors.InputError(
+                f"{table.path}: --pair_input=separate has a question before each "
+                "choice; give --text_b_column, or leave the flag out"
+            )
+        if form == "cloze":
+            choice_forms.check_length(self.max_seq_length)
+            for line, text in zip(table.lines, table.text_a, strict=True):
+                if text.count(clue.BLANK) != 1:
+                    raise errors.InputError(
+                        f"{table.path}:{line}: {text!r:.40} has not one {clue.BLANK}, "
+                        "the blank of --pair_input=cloze; correct it"
+                    )
         names = label_set.names
         if table.choices and len(table.choices[0]) != len(names):
             raise errors.InputError(
@@ -173,11 +225,13 @@ class Encoder:
 def listed(name: str, texts: Any) -> list[str]:
     """A list of texts, called `name` in messages; a string is one text."""
     texts = [texts] if isinstance(texts, str) else list(texts)
-    for text in texts:
+    for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise errors.InputError(
                 f"{name}: {text!r:.60} is no string; give a list of texts"
             )
+        if not text.isascii():
+            characters.check(text, f"{name}[{i}]")
     return texts
 
 

@@ -15,6 +15,7 @@ from data_pipeline.tables import label_files
 # The problem types, with the fewest labels of each.
 _FEWEST_LABELS = {"classification": 2, "choice": 2, "multi_label": 1, "regression": 0}
 PROBLEM_TYPES = tuple(_FEWEST_LABELS)
+CHOICE_FORMS = ("separate", "cloze")  # of pair_input
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -28,7 +29,8 @@ class Labels:
     names: tuple[str, ...]
     problem_type: str = "classification"  # one of PROBLEM_TYPES
     separator: str = ","  # of the labels in a multi-label cell; an empty cell has none
-    # How the network reads two texts: "joined", or in "both_orders".
+    # How the network reads two texts: "joined", or in "both_orders"; and a choice:
+    # "separate" question and answer, or a "cloze" that an answer fills.
     pair_input: str = "joined"
 
     def __post_init__(self) -> None:
@@ -134,7 +136,7 @@ class Labels:
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class MultiHot:
     """A float32 matrix [N, C] of zeros and ones, of which rows are made as needed."""
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,17 +34,33 @@ class Scored(NamedTuple):
 
 
 def decide(
-    label_set: labels.Labels, probabilities: np.ndarray, threshold: float
+    label_set: labels.Labels,
+    probabilities: np.ndarray,
+    threshold: float,
+    lines: Sequence[int] = (),
 ) -> np.ndarray:
     """Decides from `Scored.probabilities`, in the form of `Labels.encode`.
 
-    `threshold`, for multi_label, is the least probability of a predicted label.
+    `threshold`, for multi_label, is the least probability of a predicted label. Rows of
+    a "cloze" that stand in one of the `lines` share their choices, and each fills one
+    blank: of all that are left, the most probable one is taken first, as in CLUE.
     """
     if label_set.problem_type == "regression":
         return probabilities[:, 0]
     if label_set.problem_type == "multi_label":
         return (probabilities >= threshold).astype(np.float32)
-    return np.argmax(probabilities, axis=-1).astype(np.int32)
+    decisions = np.argmax(probabilities, axis=-1).astype(np.int32)
+    if label_set.pair_input == "cloze":
+        shared: dict[int, list[int]] = {}
+        for row, line in enumerate(lines):
+            shared.setdefault(line, []).append(row)
+        for rows in shared.values():
+            left = probabilities[rows].astype(np.float64)
+            for _ in range(min(left.shape)):
+                row, column = np.unravel_index(np.argmax(left), left.shape)
+                decisions[rows[row]] = column
+                left[row], left[:, column] = -1.0, -1.0
+    return decisions
 
 
 def write(
@@ -52,16 +69,18 @@ def write(
     scored: Scored,
     *,
     writes_labels: bool = True,
+    others: Mapping[str, Iterable[str]] = types.MappingProxyType({}),
 ) -> None:
-    """Writes test_results.tsv, test_predictions.jsonl and label_map.json, or none."""
+    """Writes test_results.tsv, test_predictions.jsonl and label_map.json, or none.
+
+    `others` are lines of further files, by name.
+    """
     paths = [
         os.path.join(directory, name)
-        for name in (file_names.TEST_RESULTS, file_names.TEST_PREDICTIONS)
+        for name in (file_names.TEST_RESULTS, file_names.TEST_PREDICTIONS, *others)
     ]
-    files: dict[str, Iterable[str]] = {
-        paths[0]: result_lines(scored),
-        paths[1]: prediction_lines(data, scored),
-    }
+    lines = result_lines(scored), prediction_lines(data, scored), *others.values()
+    files: dict[str, Iterable[str]] = dict(zip(paths, lines, strict=True))
     if writes_labels:
         label_map = os.path.join(directory, file_names.LABEL_MAP)
         files[label_map] = [labels.label_map_text(data.label_set)]

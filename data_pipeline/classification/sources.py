@@ -31,7 +31,7 @@ class Source:
     separator: str = ","  # of labels of one row, for multi_label
     allow_empty_text: bool = False
     unlabelled_file: str = ""  # of rows with the logits of a teacher alone
-    pair_input: str = "joined"  # as in labels.Labels
+    pair_input: str = "joined"  # of own files, as in labels.Labels
     dev_share: float = 0.0  # of the training rows of own files, to be the dev rows
 
     @property
@@ -39,6 +39,17 @@ class Source:
         """The task's row, or None for own files."""
         name = self.task_name
         return tasks.task_named(name, self.xnli_language) if name else None
+
+    @property
+    def form(self) -> str:
+        """The pair_input of labels.Labels; some tasks have their own."""
+        own = self.task.pair_input if self.task else None
+        if own and self.pair_input not in ("joined", own):
+            raise errors.InputError(
+                f"--pair_input={self.pair_input}: --task_name={self.task_name} has "
+                f"{own}; leave the flag out"
+            )
+        return own or self.pair_input
 
     @property
     def has_pairs(self) -> bool:
@@ -128,7 +139,7 @@ class Source:
         if train is None and head and has_classes:
             wanted = self._trained(head, names)
         elif names is not None:
-            wanted = labels.Labels(names, self.kind, self.separator, self.pair_input)
+            wanted = labels.Labels(names, self.kind, self.separator, self.form)
         else:
             raise errors.InputError(
                 "nothing says what the labels are, such as a label_map.json beside the "
@@ -166,13 +177,13 @@ class Source:
                 f"{self.kind}; correct --problem_type or --choice_columns"
             )
         stored: Any = head.classes if head.has_map else self
-        if stored.pair_input != self.pair_input:
+        if stored.pair_input != self.form:
             raise errors.InputError(
-                f"--pair_input={self.pair_input}: the model was trained with "
+                f"--pair_input={self.form}: the model was trained with "
                 f"--pair_input={stored.pair_input} ({path}); give that"
             )
         names = head.names if names is None else names
-        return labels.Labels(names, kind, stored.separator, self.pair_input)
+        return labels.Labels(names, kind, stored.separator, self.form)
 
     def _names_in(self, train: tables.Table) -> tuple[str, ...]:
         if not train.choices:

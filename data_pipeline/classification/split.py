@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from contract import errors, features, file_names, outcomes
+from contract import errors, features, file_names, outcomes, wording
 from contract.tensorflow_later import tf
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, splits, tf_records
@@ -20,6 +20,7 @@ from data_pipeline.classification import (
     labels,
     sources,
     tables,
+    tasks,
 )
 from data_pipeline.text import base
 
@@ -66,7 +67,7 @@ class LabelledSplit(splits.Split):
         )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class LabelledData:
     """The rows of a run, read, checked and packed."""
 
@@ -75,6 +76,13 @@ class LabelledData:
     metrics: tuple[str, ...]  # scores that people report for the task
     encode: encoding.Encoder
     asked: tuple[str, ...]  # names as task, flags or rows order them, not the head
+    submission: str = ""  # the file that the site of the task takes; "" for none
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name} {len(rows)}" for name, rows in self.splits.items())
+        names = self.label_set.names
+        labels = f", {len(names)} labels: {wording.first_of(names)}" if names else ""
+        return f"<LabelledData: {self.problem_type}, {sizes} rows{labels}>"
 
     @property
     def problem_type(self) -> str:
@@ -138,7 +146,13 @@ def load(
         metrics=task.metrics if task else default_metrics[label_set.problem_type],
         encode=encode,
         asked=asked,
+        submission=_submission(task, rows.get("test")),
     )
+
+
+def _submission(task: tasks.Task | None, test: tables.Table | None) -> str:
+    name = os.path.basename(test.path) if test else ""
+    return task.submission.get(name, "") if task else ""
 
 
 def pack(

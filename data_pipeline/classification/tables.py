@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from contract import errors, wording
+from contract import characters, errors, wording
 from data_pipeline.tables import published, table_columns, text_rows
 
 # As a file writes it; a tuple is a JSON list (multi-label).
@@ -60,7 +60,7 @@ class Layout(text_rows.Form):
         return () if isinstance(self.label, int | str | None) else tuple(self.label)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Table:
     """The columns of one split, in the file's order; every list has one entry a row."""
 
@@ -73,6 +73,9 @@ class Table:
     lines: list[int]  # where each row begins, from 1, for messages
     header: tuple[str, ...] = ()  # the cells of line 1 if it was read as one
     label_names: tuple[str, ...] = ()  # of columns that stand for one label each
+
+    def __repr__(self) -> str:
+        return f"<Table: {len(self.lines)} rows of {self.path}>"
 
     def texts(self) -> list[tuple[str, ...]]:
         """The one or two texts of each row, and its choices."""
@@ -216,6 +219,10 @@ def _named(place: str, row: Any) -> dict[str, Any]:
         str(key): value.item() if isinstance(value, np.generic) else value
         for key, value in row.items()
     }
+    for key, value in row.items():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str):
+                characters.check(text, f"{place}: {key}")
     # A DataFrame has NaN in cells without a value.
     return {
         key: None if isinstance(value, float) and math.isnan(value) else value

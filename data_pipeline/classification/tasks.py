@@ -1,6 +1,6 @@
 """Published tasks as rows of one table: files, columns, labels, metrics.
 
-GLUE, XNLI, and four with a choice of answers.
+GLUE, CLUE, XNLI, and four with a choice of answers.
 """
 
 import dataclasses
@@ -39,6 +39,9 @@ class Task:
     label_map: Mapping[tables.Label, tables.Label] = dataclasses.field(
         default_factory=dict
     )
+    pair_input: str | None = None  # of labels.Labels, where the task has its own
+    # The file that the task's site takes, by the test file; see submissions.py.
+    submission: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 _with_header = functools.partial(
@@ -54,22 +57,28 @@ def _glue(
     layout: tables.Layout,
     test: tables.Layout | None = None,
     half: str = "",
+    *,
+    submitted: str,
     **options: Any,
 ) -> Task:
-    """train.tsv, dev.tsv and test.tsv; MNLI has two halves of dev and test rows."""
+    """train.tsv, dev.tsv and test.tsv; MNLI has two halves of dev and test rows.
+
+    GLUE's site takes the predictions in a file that is called `submitted`.
+    """
     splits = {
         "train": Split(("train.tsv",), layout, "train"),
         "dev": Split((f"dev{half}.tsv",), layout, f"dev{half}"),
         "test": Split((f"test{half}.tsv",), test or layout, "test"),
     }
-    return Task(name=name, splits=splits, **options)
+    submission = {f"test{half}.tsv": submitted}
+    return Task(name=name, splits=splits, submission=submission, **options)
 
 
-def _mnli(name: str, half: str) -> Task:
+def _mnli(name: str, half: str, submitted: str) -> Task:
     # The original's columns, by number, here and below: published headers differ.
     layout = _with_header(text_a=8, text_b=9, label=-1, example_id=0)
     test = dataclasses.replace(layout, label=None)
-    return _glue(name, layout, test, half, labels=_NLI_LABELS)
+    return _glue(name, layout, test, half, submitted=submitted, labels=_NLI_LABELS)
 
 
 def _xnli(language: str) -> Task:
@@ -113,6 +122,48 @@ def _choice(name: str, labels: str, *files: tuple[str, ...], has_question=True) 
     )
 
 
+def _clue(
+    name: str,
+    labels: tuple[str, ...],
+    *texts: str,
+    file_format: str = "clue",
+    train_files: tuple[str, ...] = ("train.json",),
+    submitted: str = "",
+    **options: Any,
+) -> Task:
+    """A task of CLUE, whose train, dev and test files tables/clue.py reads.
+
+    The test set of four tasks has two versions, and `submitted` a place for theirs.
+    """
+    choices = ("choices",) if options.get("problem_type") == "choice" else ()
+    text_a, text_b = (*texts, None)[:2]
+    layout = tables.Layout(
+        file_format=file_format,
+        text_a=text_a,
+        text_b=text_b,
+        choices=choices,
+        label="label",
+        example_id="id",
+    )
+    # C3's own files are named so, and test files of it have answers.
+    other = tuple(f"d-{split}.json" for split in ("train", "dev", "test"))
+    other = other if name == "c3" else ()
+    tests = {"test.json": "11", "test1.1.json": "11", "test1.0.json": "10"}
+    submitted = submitted or f"{name}_predict.json"
+    return Task(
+        name=name,
+        splits={
+            "train": Split((*other[:1], *train_files), layout, "train"),
+            "dev": Split((*other[1:2], "dev.json"), layout, "dev"),
+            "test": Split((*tests, *other[2:]), layout, "test"),
+        },
+        labels=labels,
+        submission={file: submitted.format(version) for file, version in tests.items()},
+        **options,
+    )
+
+
+_TNEWS_LABELS = tuple(str(n) for n in range(100, 117) if n not in (105, 111))
 _CLOZE_VAL = "cloze_test_val__spring2016 - cloze_test_ALL_val.csv"
 _CLOZE_TEST = "cloze_test_test__spring2016 - cloze_test_ALL_test.csv"
 _ROWS = (
@@ -138,21 +189,28 @@ _ROWS = (
         "cola",
         _with_header(has_header=False, text_a=3, label=1),
         _with_header(text_a=1),
+        submitted="CoLA.tsv",
         metrics=("mcc", "accuracy"),
     ),
-    _mnli("mnli", "_matched"),
-    _mnli("mnli-mm", "_mismatched"),
+    _mnli("mnli", "_matched", "MNLI-m.tsv"),
+    _mnli("mnli-mm", "_mismatched", "MNLI-mm.tsv"),
     _glue(
         "mrpc",
         _with_header(text_a=3, text_b=4, label=0),
         _with_header(text_a=3, text_b=4),
+        submitted="MRPC.tsv",
         metrics=("accuracy", "f1"),
     ),
     _xnli("zh"),
-    _glue("sst-2", _with_header(text_a="sentence", label="label")),
+    _glue(
+        "sst-2",
+        _with_header(text_a="sentence", label="label"),
+        submitted="SST-2.tsv",
+    ),
     _glue(
         "sts-b",
         dataclasses.replace(_SENTENCES, label="score"),
+        submitted="STS-B.tsv",
         labels=(),
         problem_type="regression",
         metrics=("pearson", "spearman"),
@@ -166,19 +224,79 @@ _ROWS = (
             # Some published rows are broken in two by a line feed in a question.
             skip_short_rows=True,
         ),
+        submitted="QQP.tsv",
         metrics=("accuracy", "f1"),
     ),
     _glue(
         "qnli",
         _with_header(text_a="question", text_b="sentence", label="label"),
+        submitted="QNLI.tsv",
         labels=_ENTAILMENT_LABELS,
     ),
-    _glue("rte", _SENTENCES, labels=_ENTAILMENT_LABELS),
-    _glue("wnli", _SENTENCES),
+    _glue("rte", _SENTENCES, submitted="RTE.tsv", labels=_ENTAILMENT_LABELS),
+    _glue("wnli", _SENTENCES, submitted="WNLI.tsv"),
+    _clue("afqmc", ("0", "1"), "sentence1", "sentence2"),
+    _clue("tnews", _TNEWS_LABELS, "sentence", submitted="tnews{}_predict.json"),
+    _clue("iflytek", tuple(map(str, range(119))), "sentence"),
+    _clue("cmnli", _NLI_LABELS, "sentence1", "sentence2"),
+    _clue(
+        "ocnli",
+        _NLI_LABELS,
+        "sentence1",
+        "sentence2",
+        train_files=("train.50k.json", "train.json"),
+        submitted="ocnli_50k_predict.json",
+    ),
+    _clue(
+        "cluewsc",
+        ("true", "false"),
+        "text",
+        file_format="cluewsc",
+        submitted="cluewsc{}_predict.json",
+    ),
+    _clue("csl", ("0", "1"), "keywords", "abst", file_format="csl"),
+    _clue(
+        "c3",
+        tuple("0123"),
+        "context",
+        "question",
+        file_format="c3",
+        problem_type="choice",
+        pair_input="separate",
+        submitted="c3{}_predict.json",
+    ),
+    _clue(
+        "chid",
+        tuple("0123456789"),
+        "context",
+        file_format="chid",
+        problem_type="choice",
+        pair_input="cloze",
+        submitted="chid{}_predict.json",
+    ),
+    Task(
+        name="clue_diagnostics",
+        splits={
+            "test": Split(
+                ("diagnostics_test.json",),
+                tables.Layout(
+                    file_format="clue",
+                    text_a="premise",
+                    text_b="hypothesis",
+                    label="label",
+                    example_id="id",
+                ),
+                "test",
+            )
+        },
+        labels=_NLI_LABELS,
+        submission={"diagnostics_test.json": "diagnostics_predict.json"},
+    ),
     Task(
         name="ax",
         splits={"test": Split(("diagnostic.tsv", "AX.tsv"), _SENTENCES, "test")},
         labels=_NLI_LABELS,
+        submission=dict.fromkeys(("diagnostic.tsv", "AX.tsv"), "AX.tsv"),
     ),
 )
 
@@ -189,6 +307,7 @@ _OTHER_NAMES = {
     "mnlimatched": "mnli",
     "mnlimismatched": "mnli-mm",
     "diagnostic": "ax",
+    "cluewsc2020": "cluewsc",
 }
 
 

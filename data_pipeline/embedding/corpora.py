@@ -7,7 +7,7 @@ queries may also be TSV of id and text. The names of gzip files end in .gz.
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +32,7 @@ class Text(NamedTuple):
     text: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class RetrievalData:
     """All passages, and the queries that have a relevant one, in the order of files."""
 
@@ -129,15 +129,22 @@ def read_texts(path: str, *, has_ids: bool = False) -> Iterator[Text]:
         )
 
 
+def with_own_ids(path: str, rows: Iterable[Text]) -> Iterator[Text]:
+    """Yields the rows of a file; InputError for an id that an earlier one has."""
+    lines: dict[str, int] = {}
+    for row in rows:
+        if (first := lines.setdefault(row.text_id, row.line)) != row.line:
+            raise errors.InputError(
+                f"{path}:{row.line}: id {row.text_id!r:.60} is already that of line "
+                f"{first}; give each row another id"
+            )
+        yield row
+
+
 def _read_by_id(path: str) -> dict[str, str]:
     texts: dict[str, str] = {}
     blank: list[int] = []
-    for line, text_id, text in read_texts(path, has_ids=True):
-        if text_id in texts:
-            raise errors.InputError(
-                f"{path}:{line}: id {text_id!r} is already that of line "
-                f"{list(texts).index(text_id) + 1}; give each row another id"
-            )
+    for line, text_id, text in with_own_ids(path, read_texts(path, has_ids=True)):
         texts[text_id] = text.strip()
         if not texts[text_id]:
             blank.append(line)

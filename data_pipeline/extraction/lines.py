@@ -76,10 +76,9 @@ class TextLines:
         *,
         max_tokens: int,
         pad_to: int | None,
-        by_length: bool = True,
         chunks: Sequence[packing.Packed] = (),
     ) -> tf.data.Dataset:
-        """All lines in full batches; `by_length`, in an order that saves padding.
+        """All lines in full batches, in an order that saves padding.
 
         A pool has at most `max_tokens`. All lines of one come before those of the next,
         so whoever restores the order of lines keeps as many tokens. `pad_to` is the
@@ -96,7 +95,7 @@ class TextLines:
             first_line = self.part.first_line
             for packed in chunks or self._chunks():
                 for rows in _cut(packed.splits, max_tokens):
-                    pool = _pool(packed.splits, rows, batch_size, by_length)
+                    pool = _pool(packed.splits, rows, batch_size)
                     for indices, is_filling in zip(*pool, strict=True):
                         # No network takes inputs [B, 0].
                         longest = packed.lengths[indices].max(initial=1)
@@ -199,10 +198,10 @@ def _cut(splits: np.ndarray, max_tokens: int) -> Iterator[slice]:
         start = end
 
 
-def _pool(splits, rows, batch_size, by_length):
+def _pool(splits, rows, batch_size):
     """Rows of a pool in batches, int64 [steps, B], and which are filling, bool."""
     lengths = np.diff(splits[rows.start : rows.stop + 1])
-    order = batching.evaluation_order(lengths if by_length else 0 * lengths, batch_size)
+    order = batching.evaluation_order(lengths, batch_size)
     # Filling repeats the shortest row, where it costs least.
     order = np.roll(order.ravel(), np.sum(order < 0)).reshape(-1, batch_size)
     is_filling = order < 0

@@ -249,8 +249,14 @@ def _opened(path):
     if "://" not in path:
         with tf.io.gfile.GFile(path, "wb") as file:
             file.write(b"")  # makes it, with the errors of the other formats
-        with open(path, "r+b") as local:
+        local = open(path, "r+b")  # noqa: SIM115 - closed below
+        try:
             yield local
+        finally:
+            try:
+                local.close()
+            except OSError as error:  # without the name of the file
+                raise _of_tensorflow(error) from error
         return
     with tempfile.TemporaryFile() as file:
         yield file

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from contract import errors, wording
+from contract import characters, errors, wording
 from data_pipeline.tables import text_rows
 
 STANDARD_INPUT = "-"
@@ -75,11 +75,7 @@ def read(arguments: Sequence[str], path: str | None) -> list[Prompt]:
         if not prompts:
             raise errors.InputError(f"{path}: has no prompt; {_REMEDY}")
     for prompt in prompts:
-        if any("\ud800" <= character <= "\udfff" for character in prompt.text):
-            raise errors.InputError(
-                f"{prompt.place}: {prompt.text!a:.60} is not UTF-8; set the terminal "
-                "to it, or give a --prompt_file"
-            )
+        characters.check(prompt.text, prompt.place)
         if not prompt.text.strip():
             raise errors.InputError(f"{prompt.place}: the prompt is empty; {_REMEDY}")
     return prompts
@@ -121,8 +117,7 @@ def encode(
         if len(ids) > most and not budget.truncate_left:
             raise errors.InputError(
                 f"{prompt.place}: {len(ids)} tokens and {new_tokens} new ones exceed "
-                f"the network's context of {budget.context}; shorten it, lower "
-                f"--max_new_tokens, or keep its last {most} tokens by --keep_end"
+                f"{budget.context}; lower --max_new_tokens, or add --keep_end"
             )
         encoded.append(ids[-most:])
     return encoded
@@ -224,35 +219,6 @@ class Detokenizer:
     def _end_of(self, text):
         places = (text.find(stop) for stop in self._stops)
         return min((place for place in places if place >= 0), default=len(text))
-
-
-class StreamPrinter:
-    """Prints one text while it grows; `write` takes each addition."""
-
-    def __init__(
-        self,
-        detokenizer: Detokenizer,
-        prompt_ids: Sequence[int],
-        write: Callable[[str], Any],
-    ):
-        self._detokenizer = detokenizer
-        self._prompt_ids = prompt_ids
-        self._write = write
-        self._shown = 0
-
-    def show(self, ids: Sequence[int]) -> None:
-        """Prints the part of the text that further ids do not change."""
-        self._add(self._detokenizer.stable_prefix(self._prompt_ids, ids))
-
-    def finish(self, ids: Sequence[int]) -> None:
-        """Prints the end of the text, and ends the line."""
-        self._add(self._detokenizer.after(self._prompt_ids, ids))
-        self._write("\n")
-
-    def _add(self, text):
-        if len(text) > self._shown:
-            self._write(text[self._shown :])
-            self._shown = len(text)
 
 
 def lines(texts: Iterable[Continuation], *, as_json: bool) -> Iterator[str]:

@@ -24,12 +24,9 @@ from data_pipeline.classification import label_checks, labels, tables, tasks
 from data_pipeline.generation import perplexity
 from data_pipeline.tables import label_files, published
 
-WINOGRAD = "winograd"  # the layout of WSCollection.csv
-_WINOGRAD_COLUMNS = ("txt1", "pron", "txt2", "answer_0", "answer_1")
 # Words that begin an answer with a capital only where it begins a sentence.
 _ARTICLES = {"The", "A", "An", "His", "Her", "Their", "Its", "My", "Our", "Your"}
 _PRONOUNS = {"He", "She", "It", "They", "We", "You"}
-_POSSESSIVES = {"his", "her", "its", "their"}
 _FIELDS = ("text", "text_a", "text_b", "label")  # of a template
 _BETWEEN = "\n\n"  # of filled examples
 
@@ -276,12 +273,10 @@ def read_choices(
 ) -> list[Case]:
     """The cases of a file of choices; ValueError if it is not of the layout.
 
-    `layout` has `choices`, or the `file_format` of a published task of choice, or
-    WINOGRAD. `label_names` are the choices as the label column calls them, in their
-    order; by default their columns' names or their numbers, from 0.
+    `layout` has `choices`, or the `file_format` of a published task of choice.
+    `label_names` are the choices as the label column calls them, in their order; by
+    default their columns' names or their numbers, from 0.
     """
-    if layout.file_format == WINOGRAD:
-        return _winograd(path)
     if task := tasks.TASKS.get(layout.file_format):
         layout = task.splits["train"].layout
         label_names = label_names or task.labels
@@ -337,48 +332,6 @@ def _in_sentence(text: str) -> str:
     return text[:1].lower() + text[1:] if is_common else text
 
 
-def _winograd(path: str) -> list[Case]:
-    wanted = "the table WSCollection.csv, or --score_format and --choice_columns"
-    schemas = [
-        _schema(f"{path}:{line}", cells)
-        for line, cells in published.csv_cells(path, _WINOGRAD_COLUMNS, wanted)
-    ]
-    if not schemas:
-        raise errors.InputError(f"{path}: no rows but the header; give it some")
-    return schemas
-
-
-def _schema(place: str, cells: Mapping[str, Any]) -> Case:
-    """The sentence with each answer for its pronoun; what follows is scored."""
-    label = cells.get("label", "")
-    if label not in ("", "0", "1"):
-        raise errors.InputError(f"{place}: label {label!r} is none of 0, 1; correct it")
-    before = " ".join(cells["txt1"].split())
-    after = " ".join(cells["txt2"].split())
-    if after[:1].isalnum() or after[:1] == '"':
-        after = f" {after}"
-    return Case(
-        place,
-        [
-            Alternative(f"{before} {_named(cells[name], cells['pron'])}", after)
-            for name in ("answer_0", "answer_1")
-        ],
-        int(label) if label else None,
-    )
-
-
-def _named(answer: str, pronoun: str) -> str:
-    """The answer in the place of its pronoun: "The trophy", "it" -> "the trophy"."""
-    answer = " ".join(answer.split())
-    if pronoun[:1].isupper():
-        answer = answer[:1].upper() + answer[1:]
-    elif answer.split()[0] in _ARTICLES:
-        answer = answer[:1].lower() + answer[1:]
-    if pronoun.lower() in _POSSESSIVES:
-        answer += "'" if answer.endswith("s") else "'s"
-    return answer
-
-
 class Template:
     r"""A text with {text} (or {text_a}, {text_b}) and, once, {label}.
 
@@ -392,16 +345,12 @@ class Template:
         except ValueError as error:
             raise errors.InputError(f"--template: {error}; double braces") from error
         fields = [name for _, name, *_ in parts if name is not None]
-        for _, name, form, conversion in parts:
-            if name is not None and (name not in _FIELDS or form or conversion):
-                raise errors.InputError(
-                    f"--template: {{{name}}} has a format, or is none of "
-                    + ", ".join(f"{{{field}}}" for field in _FIELDS)
-                )
-        if fields.count("label") != 1 or len(fields) < 2:
+        is_plain = not any(form or conversion for _, _, form, conversion in parts)
+        is_known = is_plain and {*fields} <= {*_FIELDS}
+        if not is_known or fields.count("label") != 1 or len(fields) < 2:
             raise errors.InputError(
-                f"--template={text!r} needs a text and one {{label}}, for example "
-                "'Review: {text}\\nSentiment: {label}'"
+                f"--template={text!r} needs {{text}}, or {{text_a}} and {{text_b}}, "
+                "and one {label}, and nothing else in braces"
             )
         self._parts = parts
         self.has_pairs = "text_b" in fields

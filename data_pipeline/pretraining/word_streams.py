@@ -133,8 +133,8 @@ class WordIds:
     """Ids of words as lookups in a table of the whole vocabulary.
 
     Args:
-        tokenizer: an ELMo tokenizer, whose `tokenize_words` gives what the network
-            reads of a word, int [50] or an int, 0 being padding.
+        tokenizer: an ELMo tokenizer, whose `tokenize_words` gives the characters of a
+            word, int [50], 0 being padding.
 
     Raises:
         ValueError: the tokenizer has no vocabulary.
@@ -148,7 +148,7 @@ class WordIds:
         self.split_words = tokenizer.split
         self._tokenizer = tokenizer
         self._rows = {word: row for row, word in enumerate(tokenizer.vocab)}
-        self._table = self._read(list(tokenizer.vocab))  # [V, 50] or [V]
+        self._table = self._read(list(tokenizer.vocab))  # [V, 50]
 
     def _read(self, words: Sequence[str]) -> np.ndarray:
         return self._tokenizer.tokenize_words(words).values.numpy()
@@ -168,7 +168,7 @@ class WordIds:
         return np.array([self._rows.get(w, other) for w in words], features.INTEGER)
 
     def input_ids(self, words: Sequence[str]) -> np.ndarray:
-        """The network's input for distinct words, [N, 50] or [N].
+        """The network's input for distinct words, [N, 50].
 
         Words out of the vocabulary have their characters, too.
         """

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from rouge_score import rouge_scorer, scoring, tokenizers
+from rouge_score import rouge_scorer
 from sacrebleu.metrics import BLEU, CHRF
 
 from contract import atomic_files, errors, file_names
@@ -106,8 +106,7 @@ def decide(
 
 def count(targets: Sequence[str], predictions: Sequence[str]) -> RowScores:
     """Compares each prediction with its target, of which there is one each."""
-    words = tokenizers.DefaultTokenizer()
-    rouge = rouge_scorer.RougeScorer(ROUGE[:2], tokenizer=words)
+    rouge = rouge_scorer.RougeScorer(ROUGE)
     # Only counts are taken of each row; the option spares a warning about its score.
     bleu = BLEU(effective_order=True)
     shares: dict[str, list[float]] = {name: [] for name in ROW_NAMES}
@@ -116,8 +115,6 @@ def count(targets: Sequence[str], predictions: Sequence[str]) -> RowScores:
         shares[EXACT_MATCH].append(float(prediction == target))
         for name, score in rouge.score(target, prediction).items():
             shares[name].append(score.fmeasure)
-        both = words.tokenize(target), words.tokenize(prediction)
-        shares["rougeL"].append(_rouge_l(*both))
         counted = bleu.sentence_score(prediction, [target])
         ngrams.append([counted.counts, counted.totals])
         lengths.append([counted.sys_len, counted.ref_len])
@@ -126,26 +123,6 @@ def count(targets: Sequence[str], predictions: Sequence[str]) -> RowScores:
         np.array(ngrams, np.int64).reshape(-1, 2, 4),
         np.array(lengths, np.int64).reshape(-1, 2),
     )
-
-
-def _rouge_l(target: Sequence[str], prediction: Sequence[str]) -> float:
-    """rouge-score's rougeL of words, whose own search is quadratic in plain Python."""
-    if not target or not prediction:
-        return 0.0
-    common = _longest_common(target, prediction)
-    return scoring.fmeasure(common / len(prediction), common / len(target))
-
-
-def _longest_common(first: Sequence[str], second: Sequence[str]) -> int:
-    """Words of the longest common subsequence, 64 places at a time (Hyyro, 2004)."""
-    places: dict[str, int] = {}
-    for index, word in enumerate(first):
-        places[word] = places.get(word, 0) | 1 << index
-    everywhere = unmatched = (1 << len(first)) - 1
-    for word in second:
-        matched = unmatched & places.get(word, 0)
-        unmatched = (unmatched + matched | unmatched - matched) & everywhere
-    return len(first) - unmatched.bit_count()
 
 
 def score(

@@ -55,6 +55,7 @@ class Settings:
     # "original": alignment.align; "words": text from the first to the last token, of
     # which each stands for a whole part of a word.
     aligner: str = "original"
+    is_chinese: bool = False  # whether answers are scored as those of CMRC 2018
 
     def __post_init__(self):
         for name in ("n_best_size", "max_answer_length"):
@@ -148,12 +149,17 @@ def choose(
     return answers
 
 
-def write(directory: str, answers: Answers) -> None:
-    """Writes the files of the original, or raises OSError and writes none."""
+def write(directory: str, answers: Answers, submission: str = "") -> None:
+    """Writes the files of the original, or raises OSError and writes none.
+
+    A site takes the answers in a file that is called `submission`.
+    """
     written = {
         file_names.SQUAD_PREDICTIONS: answers.predictions,
         file_names.SQUAD_NBEST: answers.n_best,
     }
+    if submission:
+        written[submission] = answers.predictions
     if answers.null_score_diffs is not None:
         written[file_names.SQUAD_NULL_ODDS] = answers.null_score_diffs
     atomic_files.write(

@@ -9,6 +9,7 @@ row a question, as the library `datasets` writes them: {id, context, question, a
 import bisect
 import dataclasses
 import functools
+import itertools
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,13 @@ from data_pipeline.tables import text_rows
 from data_pipeline.text import normalization
 
 _WORD = re.compile(f"[^{normalization.CONTEXT_WHITESPACE}]+")
+# An ideograph, or a run of other characters between two; tokens are the same.
+_IDEOGRAPH = "㐀-䶿一-鿿豈-\ufaff\U00020000-\U0003ffff"
+_PART = re.compile(
+    rf"[{_IDEOGRAPH}]|[^{_IDEOGRAPH}{normalization.CONTEXT_WHITESPACE}]+"
+)
+_MOST_EARLIER = 100  # of so many answers, one stands earlier in its words, too
+_MOST_SHIFT = 3  # characters that an answer_start of CMRC2018 may be too large
 _SHUFFLE_SEED = 12345  # of the original
 _ANSWER_KEYS = ("text", "answer_start")
 _TYPE_NAMES: dict[type, str] = {
@@ -32,15 +40,16 @@ _TYPE_NAMES: dict[type, str] = {
 }
 
 
-def split_words(context: str) -> list[str]:
+def split_words(context: str, *, at_ideographs: bool = False) -> list[str]:
     """Splits a context at whitespace: space, tab, carriage return, line feed, U+202F.
 
-    These words are the original's `doc_tokens`; it counts no other whitespace.
+    These words are the original's `doc_tokens`; it counts no other whitespace. Where
+    it is split `at_ideographs`, each of these is a word.
     """
-    return _WORD.findall(context)
+    return (_PART if at_ideographs else _WORD).findall(context)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Questions:
     """The Q questions of a file, in its order, and the distinct contexts they share.
 
@@ -58,13 +67,18 @@ class Questions:
     is_impossible: list[bool]  # whether the context has no answer
     is_version_2: bool  # whether any question has `is_impossible`, as in SQuAD 2.0
     answer_words: np.ndarray | None = None  # int32 [Q, 2]
+    at_ideographs: bool = False  # how contexts are split; see split_words
 
     def __len__(self):
         return len(self.ids)
 
 
-def read_for_prediction(path: str, *, version_2_with_negative: bool) -> Questions:
+def read_for_prediction(
+    path: str, *, version_2_with_negative: bool, at_ideographs: bool = False
+) -> Questions:
     """Reads questions to be answered, with any annotated answers.
+
+    Answers that all begin at -1 hold the places of secret ones, and are left out.
 
     Warns where the file's version and `version_2_with_negative` disagree. A file that
     is not of the layout raises ValueError.
@@ -72,34 +86,57 @@ def read_for_prediction(path: str, *, version_2_with_negative: bool) -> Question
     Differs from google-research/bert: an id that stands there twice is refused, and so
     are a context without words and, in training, an empty answer.
     """
-    questions = _read(path)
+    questions = _read(path, at_ideographs)
     _compare_versions(questions, version_2_with_negative)
+    starts = {*itertools.chain(*questions.answer_starts)}
+    if starts == {-1}:
+        print(f"{path}: answers begin at -1, so they are read as secret")
+        none: list[list[Any]] = [[] for _ in questions.ids]
+        return dataclasses.replace(questions, answer_texts=none, answer_starts=none)
     return questions
 
 
 def read_for_training(
-    path: str, *, version_2_with_negative: bool, multiple_answers: str = ""
+    path: str,
+    *,
+    version_2_with_negative: bool,
+    multiple_answers: str = "",
+    at_ideographs: bool = False,
 ) -> Questions:
     """Reads questions with the one answer that each is trained with.
 
     As in the original, a question whose answer is not at its `answer_start` is left
     out, here with one warning for all. Of several answers, `multiple_answers` "first"
     takes the first, "all" makes one question of each distinct one, and "" refuses them,
-    as the original does.
+    as the original does. Where contexts are split `at_ideographs`, an answer may begin
+    up to 3 characters before its `answer_start`, as some of CMRC2018 do.
     """
-    questions = _read(path)
+    questions = _read(path, at_ideographs)
     examples: list[tuple[int, tuple[str, int] | None, tuple[int, int]]] = []
-    misplaced = []
+    misplaced, moved, earlier = [], 0, 0
     for row, is_impossible in enumerate(questions.is_impossible):
         if is_impossible and version_2_with_negative:
             examples.append((row, None, (-1, -1)))
             continue
         context = questions.contexts[questions.context_index[row]]
         for answer in _training_answers(questions, row, multiple_answers):
-            if words := _locate(context, *answer):
+            if at_ideographs:
+                stated, answer = answer, _moved(context, *answer)
+                moved += answer != stated
+            if words := _locate(context, *answer, at_ideographs):
                 examples.append((row, answer, words))
+                if not at_ideographs:
+                    earlier += _is_earlier(context, answer, words)
             else:
                 misplaced.append(questions.ids[row])
+    if moved:
+        print(f"{path}: {wording.count(moved, 'answer')} moved by up to 3 characters")
+    if earlier * _MOST_EARLIER > len(examples):
+        logging.warning(
+            f"{path}: {earlier} of {len(examples)} answers also stand earlier in their "
+            "words, which are cut at whitespace, and are trained there, as in "
+            "google-research/bert; for Chinese set --task_name=drcd"
+        )
     if misplaced:
         logging.warning(
             f"{path}: left out {len(misplaced)} of {len(misplaced) + len(examples)} "
@@ -160,23 +197,39 @@ def _training_answers(
     )
 
 
-def _locate(context: str, text: str, start: int) -> tuple[int, int] | None:
+def _moved(context: str, text: str, start: int) -> tuple[str, int]:
+    """The answer, up to 3 characters to the left if it stands there and not here."""
+    places = range(start, max(start - _MOST_SHIFT, 0) - 1, -1)
+    return text, next((i for i in places if context.startswith(text, i)), start)
+
+
+def _is_earlier(context: str, answer: tuple[str, int], words: tuple[int, int]) -> bool:
+    """Whether the words of an answer have its text before it."""
+    text, start = answer
+    begin = _words_and_starts(context, False)[1][words[0]]
+    return 0 <= context.find(text, begin) < start
+
+
+def _locate(
+    context: str, text: str, start: int, at_ideographs: bool
+) -> tuple[int, int] | None:
     """First and last word of an answer, runs of whitespace as one space, or None."""
     end = start + len(text)
     if start < 0 or end > len(context):
         return None
-    words, starts = _words_and_starts(context)
+    words, starts = _words_and_starts(context, at_ideographs)
     # -1 before the first word, and then a Python index from the end.
     first = bisect.bisect_right(starts, start) - 1
     last = bisect.bisect_right(starts, end - 1) - 1
-    if " ".join(text.split()) not in " ".join(words[first : last + 1]):
+    space = "" if at_ideographs else " "
+    if space.join(text.split()) not in space.join(words[first : last + 1]):
         return None
     return first % len(words), last % len(words)
 
 
 @functools.lru_cache(maxsize=1)  # questions about one context follow each other
-def _words_and_starts(context: str) -> tuple[list[str], list[int]]:
-    matches = list(_WORD.finditer(context))
+def _words_and_starts(context: str, at_ideographs: bool) -> tuple[list[str], list[int]]:
+    matches = list((_PART if at_ideographs else _WORD).finditer(context))
     return [match.group() for match in matches], [match.start() for match in matches]
 
 
@@ -194,7 +247,7 @@ def _compare_versions(questions: Questions, version_2_with_negative: bool) -> No
         )
 
 
-def _read(path: str) -> Questions:
+def _read(path: str, at_ideographs: bool) -> Questions:
     contexts: dict[str, int] = {}
     rows: dict[str, tuple] = {}
     for context, place, record in _records(path):
@@ -228,6 +281,7 @@ def _read(path: str) -> Questions:
         answer_starts=answer_starts,
         is_impossible=is_impossible,
         is_version_2=any(has_flag),
+        at_ideographs=at_ideographs,
     )
 
 

@@ -2,8 +2,8 @@
 
 The numbers are those of the official evaluate-v1.1.py and evaluate-v2.0.py: compared in
 lower case, without punctuation, English articles and surplus whitespace; F1 counts the
-words in common. A Chinese answer counts as one word, so its F1 is its exact match;
-Chinese data sets have their own scripts, which count characters.
+words in common. A Chinese answer then counts as one word, so its F1 is its exact match;
+chinese_scores.py counts characters.
 """
 
 import collections
@@ -18,7 +18,7 @@ import numpy as np
 
 from contract import errors
 from contract import outcomes as outcomes_lib
-from data_pipeline.squad import choice, files, windows
+from data_pipeline.squad import chinese_scores, choice, files, windows
 from data_pipeline.text import base
 
 _LEAST = 1e-12  # a probability whose logarithm is finite
@@ -33,6 +33,7 @@ class Scored(NamedTuple):
 
     answers: choice.Answers
     scores: dict[str, float]  # official ones; {} without annotated answers
+    is_chinese: bool = False  # whether the scores are those of chinese_scores.py
 
     def results(self, prefix: str) -> dict[str, float]:
         """The scores under their official names, which have no prefix."""
@@ -63,10 +64,13 @@ def decide(
         for name in ("start_logits", "end_logits")
     )
     answers = choice.choose(inputs, start, end, tokenizer, settings)
-    return Scored(answers, score(data, answers))
+    scored = score(data, answers, is_chinese=settings.is_chinese)
+    return Scored(answers, scored, settings.is_chinese)
 
 
-def score(data: windows.QuestionSplit, answers: choice.Answers) -> dict[str, float]:
+def score(
+    data: windows.QuestionSplit, answers: choice.Answers, *, is_chinese: bool = False
+) -> dict[str, float]:
     """The official scores of the file's version; {} without annotated answers.
 
     The best thresholds include withheld answers, which the official script, reading
@@ -76,6 +80,11 @@ def score(data: windows.QuestionSplit, answers: choice.Answers) -> dict[str, flo
     if not _is_annotated(questions):
         return {}
     gold = dict(zip(questions.ids, questions.answer_texts, strict=True))
+    if is_chinese:
+        scores = score_v1(
+            gold, answers.predictions, chinese_scores.exact, chinese_scores.f1
+        )
+        return {**scores, "average": sum(scores.values()) / 2}
     if not questions.is_version_2:
         return score_v1(gold, answers.predictions)
     scores = score_v2(gold, answers.predictions)
@@ -99,6 +108,8 @@ def score_names(
             f"{data.questions.path}: some questions have no answer and are not marked "
             "is_impossible; leave out --evaluate_steps and --grid"
         )
+    if settings.is_chinese:
+        return "average", "f1", "exact_match"
     if not data.questions.is_version_2:
         return "f1", "exact_match"
     if not settings.version_2_with_negative:
@@ -134,7 +145,16 @@ def f1(gold: str, prediction: str, *, both_empty: float = 1.0) -> float:
     return (2 * precision * recall) / (precision + recall)
 
 
-def score_v1(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
+def _f1_v1(gold: str, prediction: str) -> float:
+    return f1(gold, prediction, both_empty=0.0)
+
+
+def score_v1(
+    gold: Gold,
+    predictions: Mapping[str, str],
+    exact: Callable[[str, str], float] = exact,
+    f1: Callable[[str, str], float] = _f1_v1,
+) -> dict[str, float]:
     """Scores of SQuAD 1.1, in percent: exact_match and f1; ValueError without answers.
 
     The right answer closest to the prediction counts; a missing prediction is wrong.
@@ -150,10 +170,7 @@ def score_v1(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
     def percent(score):
         return 100.0 * sum(_best(answered, predictions, score).values()) / len(gold)
 
-    return {
-        "exact_match": percent(exact),
-        "f1": percent(lambda right, answer: f1(right, answer, both_empty=0.0)),
-    }
+    return {"exact_match": percent(exact), "f1": percent(f1)}
 
 
 def score_v2(
@@ -248,14 +265,19 @@ def outcomes(
     if not scored.scores:
         return None
     questions, answers = data.questions, scored.answers
-    is_v2, both_empty = questions.is_version_2, float(questions.is_version_2)
+    is_v2 = questions.is_version_2
+    measures: tuple[Any, Any, Any] = exact, f1 if is_v2 else _f1_v1, normalize
+    if scored.is_chinese:
+        is_v2 = False
+        chinese = chinese_scores
+        measures = chinese.exact, chinese.f1, chinese.normalize
     gold = [texts or [""] for texts in questions.answer_texts]
     predicted = [answers.predictions[key] for key in questions.ids]
     n_best = [answers.n_best[key] for key in questions.ids]
     right = dict(zip(questions.ids, gold, strict=True))
     best = functools.partial(_best, right, answers.predictions)
-    exacts = np.array(list(best(exact).values()))
-    f1s = np.array(list(best(functools.partial(f1, both_empty=both_empty)).values()))
+    exacts, f1s = (np.array(list(best(each).values())) for each in measures[:2])
+    loss = functools.partial(_loss, measures[2])
     exact_name = "exact" if is_v2 else "exact_match"
 
     def rescore(rows: np.ndarray) -> dict[str, float]:
@@ -270,7 +292,7 @@ def outcomes(
         expected=[_shown(texts) for texts in gold],
         predicted=[_shown([text]) for text in predicted],
         is_correct=exacts > 0,
-        losses=np.array(list(map(_loss, gold, n_best)), np.float64),
+        losses=np.array(list(map(loss, gold, n_best)), np.float64),
         scores=dict(scored.scores),
         rescore=rescore,
         shares={exact_name: 100.0},
@@ -302,7 +324,9 @@ def _probability(text: str, entries: list[dict[str, Any]]) -> float:
     return next((e["probability"] for e in entries if e["text"] == text), 0.0)
 
 
-def _loss(gold: list[str], entries: list[dict[str, Any]]) -> float:
+def _loss(
+    normalize: Callable[[str], str], gold: list[str], entries: list[dict[str, Any]]
+) -> float:
     right = {normalize(text) for text in gold}
     share = sum(
         entry["probability"] for entry in entries if normalize(entry["text"]) in right

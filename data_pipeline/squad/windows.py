@@ -30,7 +30,7 @@ FIRST_UNIQUE_ID = 1_000_000_000
 _CHUNK_ROWS = 4096
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class ContextTokens:
     """The tokens of C contexts, end to end; each word is tokenized by itself."""
 
@@ -184,7 +184,12 @@ def make_windows(
     """
     limits = (max_seq_length, doc_stride, max_query_length)
     check_lengths(tokenizer, *limits)
-    contexts = tokenize_contexts(questions.contexts, tokenizer, questions.path)
+    contexts = tokenize_contexts(
+        questions.contexts,
+        tokenizer,
+        questions.path,
+        at_ideographs=questions.at_ideographs,
+    )
     chunks = []
     name = f"cutting {os.path.basename(questions.path)}: question"
     for part in progress.slices(len(questions), _CHUNK_ROWS, name):
@@ -206,13 +211,20 @@ def _concatenated(arrays):
 
 
 def tokenize_contexts(
-    contexts: Sequence[str], tokenizer: base.Tokenizer, path: str = ""
+    contexts: Sequence[str],
+    tokenizer: base.Tokenizer,
+    path: str = "",
+    *,
+    at_ideographs: bool = False,
 ) -> ContextTokens:
     """Tokenizes all words of all contexts; `path` is where they are from."""
     ids, pieces, words = [], [], []
     name = f"tokenizing {os.path.basename(path)}: context"
     for part in progress.slices(len(contexts), _CHUNK_ROWS, name):
-        split = [files.split_words(context) for context in contexts[part]]
+        split = [
+            files.split_words(context, at_ideographs=at_ideographs)
+            for context in contexts[part]
+        ]
         pieces_of_words = tokenizer.tokenize_inside(
             [word for context in split for word in context]
         )

@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from contract import errors, json_files
-from data_pipeline.tables import text_rows
+from data_pipeline.tables import clue, text_rows
 
 # The word before an answer of COPA, by what its premise asks for.
 CONNECTIVES = {"cause": "because", "effect": "so"}
@@ -92,7 +92,7 @@ def _swag_rows(path: str) -> text_rows.NumberedRows:
     """SWAG: sent1, and sent2 continued by one of ending0 to ending3."""
     needed = "sent1", "sent2", "ending0", "ending1"
     files = "SWAG's train.csv, val.csv or test.csv as published"
-    for line, cells in csv_cells(path, needed, files):
+    for line, cells in _csv_cells(path, needed, files):
         row = {
             "context": cells["sent1"],
             "question": cells["sent2"],
@@ -101,7 +101,7 @@ def _swag_rows(path: str) -> text_rows.NumberedRows:
         yield line, {**row, **_labelled(cells.get("label"))}
 
 
-def csv_cells(
+def _csv_cells(
     path: str, needed: Sequence[str], wanted: str
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yields (line, {column: cell}) of the rows of a CSV file with a header.
@@ -175,4 +175,5 @@ LAYOUTS = {
     "story_cloze": _story_rows,
     "swag": _swag_rows,
     "race": _race_rows,
+    **clue.READERS,
 }

@@ -4,7 +4,8 @@ Columns have a word a line and a blank line between sentences. seq.in has a sent
 line and seq.out its tags. JSONL has a sentence a line: {"words": [...], "tags": [...]},
 with numbers for tags (`ner_tags` of the library `datasets`), or a text and its spans of
 characters: [start, end, label] of doccano and spaCy, or objects with start, end and
-label of Prodigy. Characters count from 0, `end` is one past the last.
+label of Prodigy. Characters count from 0, `end` is one past the last. CLUENER2020 has
+{type: {entity: [[start, end], ...]}} beside each text, and `end` is the last character.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ import numpy as np
 from contract import errors, features, json_files, remote_files, wording
 from data_pipeline.tables import text_rows
 
-FORMATS = ("conll", "seq", "jsonl")
+FORMATS = ("conll", "seq", "jsonl", "cluener")
 TAGS_KEY = "tags"
 _TAGS_KEYS = (TAGS_KEY, "ner_tags")
 _WORDS_KEYS = ("words", "tokens", "text")
@@ -50,6 +51,7 @@ class Sentence(NamedTuple):
     words: list[str]
     tags: list[str] | None  # None where the file has none
     lines: list[int]  # of each word, from 1
+    text: str = ""  # whose characters but for whitespace are the words
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,7 +70,7 @@ class Layout:
     tag_names: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Sentences:
     """The N sentences of a file, in its order; none is empty."""
 
@@ -82,6 +84,7 @@ class Sentences:
     separator: str = " "  # of columns, a tab or a space
     header: int = 0  # the line that names columns; 0 for none
     num_skipped: int = 0  # empty sentences, left out
+    texts: list[str] | None = None  # of CLUENER2020, whose words are characters
 
     def __len__(self):
         return len(self.words)
@@ -126,6 +129,8 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
         rows = _lines_of_words(path, tag_path)
     elif file_format == "jsonl":
         rows = _objects(path, layout.tag_names)
+    elif file_format == "cluener":
+        rows = _characters(path)
     else:
         columns = _find_columns(path, layout, tags_required=tags_required)
         separator, header = columns.separator, columns.header
@@ -135,7 +140,7 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
     _check_tags(path, sentences, tags_required)
     if file_format == "conll":
         _check_words(path, sentences, columns)
-    documents, words, tags, lines = map(list, zip(*sentences, strict=True))
+    documents, words, tags, lines, texts = map(list, zip(*sentences, strict=True))
     return Sentences(
         path=path,
         tag_path=tag_path or path,
@@ -147,6 +152,7 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
         separator=separator,
         header=header,
         num_skipped=len(read_rows) - len(sentences),
+        texts=texts if file_format == "cluener" else None,
     )
 
 
@@ -410,12 +416,72 @@ def _objects(path: str, names: Sequence[str]) -> Iterator[Sentence]:
         print(f"{path}: reads {wording.listing(read)}, not {wording.listing(others)}")
 
 
+def _characters(path: str) -> Iterator[Sentence]:
+    """The sentences of CLUENER2020: a word and a tag for each character, BMES."""
+    for number, row in text_rows.file_rows(path, "jsonl"):
+        place, text = (
+            f"{path}:{number}",
+            row.get("text") if isinstance(row, dict) else 0,
+        )
+        if not isinstance(text, str):
+            raise errors.InputError(f"{place}: text is {text!r:.60}; give a text")
+        places = character_places(text)
+        words, tags = [text[i] for i in places], None
+        if "label" in row:
+            tags_at = ["O"] * len(text)
+            for name, start, end in _entities(place, text, row["label"]):
+                if any(tag != "O" for tag in tags_at[start : end + 1]):
+                    raise errors.InputError(
+                        f"{place}: {name} {text[start : end + 1]!r:.40} overlaps "
+                        "another entity; remove one"
+                    )
+                inside = [i for i in places if start <= i <= end]
+                tags_at[inside[0]] = f"{'B' if inside[1:] else 'S'}-{name}"
+                for i in inside[1:]:
+                    tags_at[i] = f"{'M' if i < inside[-1] else 'E'}-{name}"
+            tags = [tags_at[i] for i in places]
+        yield Sentence(0, words, tags, [number] * len(words), text)
+
+
+def character_places(text: str) -> list[int]:
+    """The places of characters that are words: all but whitespace."""
+    return [i for i, character in enumerate(text) if not character.isspace()]
+
+
+def _entities(place: str, text: str, label: Any) -> Iterator[tuple[str, int, int]]:
+    """Yields type, start and end, which is the last character, of each entity."""
+    try:
+        spans = [
+            (str(name), entity, int(start), int(end))
+            for name, entities in label.items()
+            for entity, places in entities.items()
+            for start, end in places
+        ]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise errors.InputError(
+            f"{place}: label is {label!r:.60}; give "
+            "{type: {entity: [[start, end]]}}"
+        ) from error
+    for name, entity, start, end in spans:
+        if start < 0 or text[start : end + 1] != entity or not entity.strip():
+            raise errors.InputError(
+                f"{place}: {name} is {entity!r:.40}, and the text has "
+                f"{text[max(start, 0) : end + 1]!r:.40} at {start} to {end}; correct it"
+            )
+        yield name, start, end
+
+
 def _tags_key(row: Mapping[str, Any]) -> str:
     return next((key for key in _TAGS_KEYS if row.get(key) is not None), "")
 
 
 def spans_key(row: Mapping[str, Any]) -> str:
     """The key of the spans of a row's text; "" where it has none, or tags."""
+    if isinstance(row.get("label"), dict):
+        raise errors.InputError(
+            "label has a key for each type, as in CLUENER2020; set "
+            "--file_format=cluener"
+        )
     if _tags_key(row) or not isinstance(row.get("text"), str):
         return ""
     lists = [key for key in _SPANS_KEYS if isinstance(row.get(key), list)]

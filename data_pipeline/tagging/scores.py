@@ -65,7 +65,50 @@ def decide(
     if not gold:
         return Scored(tags, probabilities, {}, {}, losses)
     type_scores = {} if scheme == schemes.PLAIN else score_types(gold, tags, scheme)
-    return Scored(tags, probabilities, score(gold, tags, scheme), type_scores, losses)
+    scores = score(gold, tags, scheme)
+    if data.sentences.texts:
+        scores["f1_cluener"] = f1_cluener(data.sentences, tags, scheme)
+    return Scored(tags, probabilities, scores, type_scores, losses)
+
+
+def f1_cluener(sentences: files.Sentences, tags: Tags, scheme: str) -> float:
+    """The score of CLUENER2020: the mean over types of the F1 of entities, 0..1.
+
+    An entity is a text of a row, which counts once for a type, wherever it stands.
+    """
+    right, proposed, expected = (collections.Counter[str]() for _ in range(3))
+    pairs = zip(sentences.tags or (), tags, sentences.texts or (), strict=True)
+    for *both, text in pairs:
+        gold, predicted = (
+            {(name, entity) for name, entity, *_ in _entities(text, row, scheme)}
+            for row in both
+        )
+        right.update(name for name, _ in gold & predicted)
+        proposed.update(name for name, _ in predicted)
+        expected.update(name for name, _ in gold)
+    types = {*proposed, *expected}
+    scores = (_span_scores(right[t], proposed[t], expected[t]) for t in types)
+    return sum(score["f1"] for score in scores) / max(len(types), 1)
+
+
+def _entities(
+    text: str, tags: Sequence[str], scheme: str
+) -> Iterator[tuple[str, str, int, int]]:
+    """Yields type, entity, and its first and last character in a text."""
+    places = files.character_places(text)
+    for span in schemes.spans(tags, scheme):
+        start, end = places[span.start], places[span.end - 1]
+        yield span.type, text[start : end + 1], start, end
+
+
+def _submission(sentences: files.Sentences, tags: Tags, scheme: str) -> Iterator[str]:
+    """The lines of cluener_predict.json; rows count from 0."""
+    for index, (text, row) in enumerate(zip(sentences.texts or (), tags, strict=True)):
+        label: dict[str, dict[str, list[list[int]]]] = {}
+        for name, entity, start, end in _entities(text, row, scheme):
+            label.setdefault(name, {}).setdefault(entity, []).append([start, end])
+        row = {"id": index, "label": label}
+        yield json.dumps(row, ensure_ascii=False) + "\n"
 
 
 def score_names(scheme: str) -> tuple[str, ...]:
@@ -199,13 +242,21 @@ def _lone_tag_warning(decisions: outcomes_lib.Decisions) -> str | None:
 def write_all(
     directory: str, sentences: files.Sentences, scored: Scored, scheme: str
 ) -> list[str]:
-    """Writes the files of `tag_lines` and `span_lines`, or neither; returns paths."""
-    ending, _ = _FORMS[sentences.file_format]
-    tags_file = os.path.join(directory, f"{file_names.TEST_TAGS}.{ending}")
+    """Writes the files of `tag_lines` and `span_lines`, or neither; returns paths.
+
+    In the place of the former, CLUENER2020 has the file that its site takes.
+    """
+    if sentences.texts:
+        name = file_names.CLUENER_SUBMISSION
+        lines = _submission(sentences, scored.tags, scheme)
+    else:
+        name = f"{file_names.TEST_TAGS}.{_FORMS[sentences.file_format][0]}"
+        lines = tag_lines(sentences, scored.tags)
+    tags_file = os.path.join(directory, name)
     spans_file = os.path.join(directory, file_names.TEST_PREDICTIONS)
     atomic_files.write(
         {
-            tags_file: tag_lines(sentences, scored.tags),
+            tags_file: lines,
             spans_file: span_lines(
                 sentences, scored.tags, scored.probabilities, scheme
             ),

@@ -73,7 +73,6 @@ class Tokenizer:
         rules: How a text becomes words, as far as they are BERT's.
         refuses_unknown: Whether texts are refused of which most words are unknown.
         in_graph: Whether `tokenize` works in graphs, and so in exports.
-        has_word_offsets: Whether `starts_pretoken` and `pretokenize` are defined.
         start_id, delimiter_ids, end_id: What packing puts before a text, between two
             of them, and after the last; None or () where the vocabulary lacks it.
         document_end_id: The separator of documents of a corpus; None for none.
@@ -87,7 +86,6 @@ class Tokenizer:
 
     refuses_unknown = True
     in_graph = True
-    has_word_offsets = True
     token_shape: tuple[int, ...] = ()
     vocab_size: Any  # int, or None
     start_id: Any  # int, int16 [C] or None, and so are the next two

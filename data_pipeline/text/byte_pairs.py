@@ -10,8 +10,7 @@ import collections
 import functools
 import json
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,10 +36,8 @@ END_OF_TEXT = "<|endoftext|>"
 # without spaces. English has six.
 _BYTES_A_SPACE = 32
 UNKNOWN = "<unk>"
-# How GPT's words are found: as transformers does, or as the original does.
-HUGGING_FACE, ORIGINAL = "hugging_face", "original"
-GPT_TOKENIZERS = (HUGGING_FACE, ORIGINAL)
-SETTING = "gpt_tokenizer"  # key of tokenizer_config.json, and flag
+# How GPT's words are found, as earlier versions wrote it: digests of records have it.
+GPT_WORDS = "hugging_face"
 
 
 class BytePairs(NamedTuple):
@@ -448,42 +445,22 @@ def to_byte_chars(text: str) -> str:
 
 
 class GptTokenizer(BytePairTokenizer):
-    """GPT's byte pairs of lower-cased words, with ids equal to those of `words`.
+    """GPT's byte pairs of BERT's words: lower-cased, no accents, cut at punctuation.
 
-    `hugging_face` finds words as transformers does, which strips accents and splits at
-    punctuation; `original` as openai/finetune-transformer-lm did, with ftfy and spaCy,
-    which the extra `gpt` installs. Both work through Python, and so in no graph.
+    So does transformers where ftfy and spaCy are absent. The library `tokenizers` does
+    it, in no graph.
     """
 
     in_graph = False
 
-    def __init__(
-        self,
-        vocab: Sequence[str],
-        merges: Sequence[tuple[str, str]],
-        words: str = HUGGING_FACE,
-    ):
-        """Builds the tokenizer.
-
-        Raises:
-            ValueError: the vocabulary has no <unk>, `words` is not known, or what
-                "original" needs is not installed.
-        """
+    def __init__(self, vocab: Sequence[str], merges: Sequence[tuple[str, str]]):
         super().__init__(vocab, merges, True)
-        if words not in GPT_TOKENIZERS:
-            raise errors.InputError(
-                f"{SETTING}={words!r} is unknown; choose one of "
-                f"{', '.join(GPT_TOKENIZERS)}"
-            )
         if UNKNOWN not in self._ids:
             raise errors.InputError(
                 f"the vocabulary of {self.vocab_size} tokens lacks {UNKNOWN}; give "
                 "the one of the checkpoint"
             )
         self.unk_id = self._ids[UNKNOWN]
-        self.words = words
-        self.has_word_offsets = words == HUGGING_FACE  # BERT's rules, too
-        self._words = splitter() if words == ORIGINAL else None
         self._pairs = tokenizers.Tokenizer(
             models.BPE(
                 self._ids,
@@ -492,8 +469,7 @@ class GptTokenizer(BytePairTokenizer):
                 end_of_word_suffix=END_OF_WORD,
             )
         )
-        if self._words is None:
-            self._pairs.normalizer, self._pairs.pre_tokenizer = self._steps
+        self._pairs.normalizer, self._pairs.pre_tokenizer = self._steps
 
     def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
         """Which tokens, int32 [T], follow one that ends a word, or none; bool."""
@@ -514,17 +490,13 @@ class GptTokenizer(BytePairTokenizer):
         return normalizer, pre_tokenizers.BertPreTokenizer()
 
     def definition(self) -> list[str]:
-        return [*super().definition(), self.words]
+        return [*super().definition(), GPT_WORDS]
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "tokenizer_class": "OpenAIGPTTokenizer",
-            "unk_token": UNKNOWN,
-            SETTING: self.words,
-        }
+        return {"tokenizer_class": "OpenAIGPTTokenizer", "unk_token": UNKNOWN}
 
     def _with_vocab(self, vocab):
-        return GptTokenizer(vocab, self.merges, self.words)
+        return GptTokenizer(vocab, self.merges)
 
     @functools.cached_property
     def _are_ends(self):
@@ -547,45 +519,3 @@ class GptTokenizer(BytePairTokenizer):
                 "it; tokenize before, and give the graph ids"
             )
         return encode(self, texts)
-
-
-# text_utils.py, text_standardize.
-_SIGNS = str.maketrans({"—": "-", "–": "-", "―": "-", "…": "...", "´": "'"})
-# A backslash was meant to be among them, but the original's pattern lost it.
-_RUN = re.compile(r"(-+|~+|!+|\"+|;+|\?+|\++|,+|\)+|\(+|/+|\*+|\[+|\]+|}+|{+|\|+|_+)")
-_LINE_END = re.compile(r"\s*\n\s*")
-_WHITESPACE = re.compile(r"[^\S\n]+")
-
-
-def standardize(text: str) -> str:
-    """Mends and spaces out a text, before its words are found."""
-    import ftfy
-
-    text = ftfy.fix_text(text).translate(_SIGNS)
-    text = _RUN.sub(r" \1 ", text)
-    text = _LINE_END.sub(" \n ", text)
-    return _WHITESPACE.sub(" ", text).strip()
-
-
-def splitter() -> Callable[[str], list[str]]:
-    """A function from a text to its lower-cased words.
-
-    Raises:
-        ValueError: ftfy or spaCy is not installed.
-    """
-    try:
-        import ftfy  # noqa: F401
-        import spacy
-    except ImportError as error:
-        raise errors.InputError(
-            f"--gpt_tokenizer=original needs a package that is missing ({error}): "
-            "pip install ftfy spacy, or set --gpt_tokenizer=hugging_face"
-        ) from error
-    find_words = spacy.blank("en")
-
-    def split(text):
-        words = (str(word).lower() for word in find_words(standardize(text)))
-        # Only the line feed itself is in the vocabulary.
-        return ["\n" if word == "\n " else word for word in words]
-
-    return split

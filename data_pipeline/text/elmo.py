@@ -62,12 +62,12 @@ def space_words(texts: Sequence[str], split_words: str) -> list[str]:
 
 
 class ElmoTokenizer(base.Tokenizer):
-    """Turns words into ids of their characters, or, for the word-input variant, words.
+    """Turns words into ids of their characters.
 
     A token is int16 [C]: where the word begins, up to C - 2 of its UTF-8 bytes, where
-    it ends, filling. Without characters it is an int32, of a word in the vocabulary or
-    of <UNK>. Ids are the original's and 1. <S> and </S> in a text are the begin and end
-    of a sentence where there is a vocabulary, and else three and four characters.
+    it ends, filling. Ids are the original's and 1. <S> and </S> in a text are the begin
+    and end of a sentence where there is a vocabulary, and else three and four
+    characters.
 
     It consists of TensorFlow operations, so one object serves eager code, tf.data and
     an exported SavedModel. Bytes that are not UTF-8 are ignored.
@@ -77,9 +77,9 @@ class ElmoTokenizer(base.Tokenizer):
         self,
         vocab: Sequence[str] = (),
         split_words: str = normalization.WHITESPACE,
-        max_characters: int | None = MAX_CHARACTERS,
+        max_characters: int = MAX_CHARACTERS,
     ):
-        """Builds the tokenizer; C is `max_characters`, None for ids of words.
+        """Builds the tokenizer; C is `max_characters`.
 
         Raises:
             ValueError: `split_words` is not one of normalization.SPLITS.
@@ -92,15 +92,10 @@ class ElmoTokenizer(base.Tokenizer):
             )
         self.split = split_words
         self.max_characters = max_characters
-        if max_characters is None:
-            ids = {word: index + 1 for index, word in enumerate(self.vocab)}
-            self.start_id, self.unk_id = ids[BEGIN], ids[UNKNOWN]
-            self.end_id = ids[END]
-        else:
-            self.vocab_size = None  # every word has ids
-            self.token_shape = (max_characters,)
-            self.start_id = _special(_BEGIN, max_characters)
-            self.end_id = _special(_END, max_characters)
+        self.vocab_size = None  # every word has ids
+        self.token_shape = (max_characters,)
+        self.start_id = _special(_BEGIN, max_characters)
+        self.end_id = _special(_END, max_characters)
         self.delimiter_ids = (self.end_id,)
         self.document_end_id = None
 
@@ -135,8 +130,7 @@ class ElmoTokenizer(base.Tokenizer):
         return [word.decode("utf-8", "ignore") for word in words.numpy().tolist()]
 
     def definition(self) -> list[str]:
-        words = self.vocab if self.max_characters is None else self.vocab[:3]
-        return [self.split, str(self.max_characters), *words]
+        return [self.split, str(self.max_characters), *self.vocab[:3]]
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -154,17 +148,13 @@ class ElmoTokenizer(base.Tokenizer):
     @functools.cached_property
     def _spelled(self):
         """The text of each id, string, in a word or alone."""
-        if self.max_characters is None:
-            return base.constant(["", *self.vocab])
         table = [b"", *(bytes([byte]) for byte in range(_BYTES)), BEGIN, END]
         return base.constant(table + [b""] * (_FILLING - _END))
 
     def _words(self, ids):
         """The words of tokens, as far as their characters go."""
-        words = tf.gather(self._spelled, tf.cast(ids, tf.int32))
-        if self.max_characters is not None:
-            words = tf.strings.reduce_join(words, axis=-1)
-        return words
+        characters = tf.gather(self._spelled, tf.cast(ids, tf.int32))
+        return tf.strings.reduce_join(characters, axis=-1)
 
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are
@@ -173,8 +163,6 @@ class ElmoTokenizer(base.Tokenizer):
 
     def _ids(self, words):
         """The tokens of words [W], [W, ...]."""
-        if self.max_characters is None:
-            return self._word_ids(words)
         room = self.max_characters - 2
         cut = tf.strings.substr(words, 0, room)
         codes = tf.io.decode_raw(cut, tf.uint8, fixed_length=room + 1)  # [W, room + 1]
@@ -189,24 +177,6 @@ class ElmoTokenizer(base.Tokenizer):
                 codes = tf.where((words == word)[:, tf.newaxis], token, codes)
         return codes
 
-    @functools.cached_property
-    def _table(self):
-        """Hashes of the words, ascending, the words and their ids: constants."""
-        ids = {word: index + 1 for index, word in enumerate(self.vocab)}
-        words = np.array([word.encode("utf-8") for word in ids], object)
-        with tf.init_scope(), tf.device("CPU:0"):
-            hashes = _hashed(tf.constant(words)).numpy()
-        order = np.argsort(hashes)
-        columns = hashes, words, np.array([*ids.values()], np.int32)
-        return [base.constant(column[order]) for column in columns]
-
-    def _word_ids(self, words):
-        hashes, known, ids = self._table
-        place = tf.searchsorted(hashes, _hashed(words))
-        place = tf.minimum(place, tf.size(hashes) - 1)
-        is_known = tf.gather(known, place) == words
-        return tf.where(is_known, tf.gather(ids, place), self.unk_id)
-
 
 def _special(code, size):
     """The token of one code that is no byte, int16 [C]."""
@@ -216,10 +186,6 @@ def _special(code, size):
 
 def _decodable(texts):
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
-
-
-def _hashed(words):
-    return tf.strings.to_hash_bucket_fast(words, (1 << 63) - 1)
 
 
 def _int16(value):

@@ -144,7 +144,6 @@ def open_tokenizer(files: Any) -> base.Tokenizer:
     tokenizer = open_vocabulary(
         files.vocab_file,
         files.do_lower_case is not False,
-        files.gpt_tokenizer,
         files.split_words,
         checks=files.check_tokenizer,
     )
@@ -162,30 +161,22 @@ def _elmo_options(config_file: str) -> dict[str, Any] | None:
 
 
 def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:
-    """Opens the tokenizer of an ELMo; characters do without a vocabulary.
+    """Opens the tokenizer of an ELMo, which does without a vocabulary.
 
     Raises:
-        ValueError: the vocabulary of a network that reads words is missing, or as in
-            `elmo.read_vocab` and ElmoTokenizer.
+        ValueError: as in `elmo.read_vocab` and ElmoTokenizer.
     """
     tensorflow_later.Later("ELMo is computed").check()
     from data_pipeline.text import elmo
 
-    characters = options.get("char_cnn")
-    if characters is None and not files.vocab_file:
-        raise errors.InputError(
-            f"--vocab_file is missing; {files.config_file} describes a network that "
-            "reads words, not characters: set it to the file of its words"
-        )
     vocab = elmo.read_vocab(files.vocab_file) if files.vocab_file else ()
     split = files.split_words or _setting(
         files.vocab_file or files.config_file,
         file_names.SPLIT_WORDS,
         normalization.WHITESPACE,
     )
-    length = None
-    if characters is not None:
-        length = characters.get("max_characters_per_token", elmo.MAX_CHARACTERS)
+    characters = options.get("char_cnn") or {}
+    length = characters.get("max_characters_per_token", elmo.MAX_CHARACTERS)
     return elmo.ElmoTokenizer(vocab, split, length)
 
 
@@ -201,7 +192,6 @@ def check_exports(tokenizer: base.Tokenizer, exports: bool) -> None:
 def open_vocabulary(
     vocab_file: str,
     do_lower_case: bool = True,
-    gpt_tokenizer: str | None = None,
     split_words: str | None = None,
     *,
     checks: bool = True,
@@ -211,16 +201,15 @@ def open_vocabulary(
     Args:
         vocab_file: vocab.txt, a file of SentencePiece, or as in `byte_pairs.read`.
         do_lower_case: of word pieces and ALBERT; GPT's text is, the others' is not.
-        gpt_tokenizer: one of byte_pairs.GPT_TOKENIZERS, and
-        split_words: one of normalization.SPLITS, of word pieces; None for those of the
-            files beside the vocabulary, or else the originals'.
+        split_words: one of normalization.SPLITS, of word pieces; None for that of the
+            files beside the vocabulary, or else the original's.
         checks: whether to refuse settings that are not done, and texts of which most
             words are unknown.
 
     Raises:
         ValueError: as in `byte_pairs.read`, `unigram.open_file` and the tokenizers.
     """
-    tokenizer = _open(vocab_file, do_lower_case, gpt_tokenizer, split_words)
+    tokenizer = _open(vocab_file, do_lower_case, split_words)
     tokenizer.refuses_unknown = checks
     if checks:
         _check_settings(vocab_file, tokenizer, split_words)
@@ -247,7 +236,7 @@ def _check_entries(vocab_file, vocab):
         )
 
 
-def _open(vocab_file, do_lower_case, gpt_tokenizer, split_words):
+def _open(vocab_file, do_lower_case, split_words):
     if unigram.is_unigrams(vocab_file):
         accents = _setting(vocab_file, "keep_accents", False)
         return unigram.open_file(vocab_file, do_lower_case, accents)
@@ -261,10 +250,13 @@ def _open(vocab_file, do_lower_case, gpt_tokenizer, split_words):
             return byte_pairs.RobertaTokenizer(vocab, merges, adds)
         if is_byte_level:
             return byte_pairs.Gpt2Tokenizer(vocab, merges)
-        words = gpt_tokenizer or _setting(
-            vocab_file, byte_pairs.SETTING, byte_pairs.HUGGING_FACE
-        )
-        return byte_pairs.GptTokenizer(vocab, merges, words)
+        words = _setting(vocab_file, "gpt_tokenizer", byte_pairs.GPT_WORDS)
+        if words != byte_pairs.GPT_WORDS:  # of earlier versions
+            raise errors.InputError(
+                f"gpt_tokenizer={words!r} in tokenizer_config.json is no longer done; "
+                "train again from Hugging Face's openai-gpt"
+            )
+        return byte_pairs.GptTokenizer(vocab, merges)
     except ValueError as error:
         raise errors.InputError(f"{vocab_file}: {error}") from error
 
@@ -425,8 +417,7 @@ def _check_json(path, raw, tokenizer, split_words):
         return
     library = _without_vocabulary(path, raw, tokenizer)
     # The latter's were compared when the file was read.
-    is_free = split_words or getattr(tokenizer, "words", None) == byte_pairs.ORIGINAL
-    if not (is_free or isinstance(tokenizer, byte_pairs.Gpt2Tokenizer)):
+    if not (split_words or isinstance(tokenizer, byte_pairs.Gpt2Tokenizer)):
         theirs = base.pretokens(_PROBE, (library.normalizer, library.pre_tokenizer))
         ours = tokenizer.pretokens(_PROBE)
         if not is_bert:  # unigrams are cut in whole texts, too

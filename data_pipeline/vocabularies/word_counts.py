@@ -218,4 +218,4 @@ def learn_words(
     words = sorted(counts.words.keys() - {*_SPECIAL})
     words.sort(key=counts.words.__getitem__, reverse=True)
     vocab = [*_SPECIAL, *words[: vocab_size - len(_SPECIAL)]]
-    return elmo.ElmoTokenizer(vocab, split_words, max_characters=None)
+    return elmo.ElmoTokenizer(vocab, split_words)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from contract import errors, file_names, remote_files, wording
+from contract import errors, remote_files, wording
 from contract.tensorflow_later import tf
 from modeling.checkpoints import (
     google,
@@ -29,10 +29,11 @@ from modeling.elmo import files as elmo_files
 from terminal import progress
 
 _HUGGING_FACE_FILES = (hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE)
+_PICKLED = ".pt", ".pth", ".jl", ".joblib", ".pkl", ".pickle"
 # Endings of files that are not read, often because opening them can run code, and what
 # to do about them; docs/checkpoints.md has the commands.
 _UNREAD = {
-    (".bin", ".bin.index.json", ".pt", ".pth", ".msgpack"): (
+    (*_PICKLED, ".bin", ".bin.index.json", ".msgpack"): (
         "save it as model.safetensors where you trust it: docs/checkpoints.md"
     ),
     (".weights.h5",): (
@@ -43,9 +44,8 @@ _UNREAD = {
         "it is a SavedModel; give the checkpoint of the same model, or the --output_dir"
         " of its run"
     ),
-    (".jl", ".joblib", ".pkl", ".pickle"): (
-        "it is pickled; save its arrays as params_0.npy beside a params_shapes.json "
-        "where you trust it: docs/left_to_right.md"
+    ("params_shapes.json",): (
+        "it is of GPT's release of 2018; give Hugging Face's openai-gpt"
     ),
 }
 _STATE = "checkpoint"  # the file in which TensorFlow names the newest one
@@ -87,7 +87,7 @@ def find(path):
     `path` is a prefix (`bert_model.ckpt`, also followed by .index), a .keras or .hdf5
     file, a tf_model.h5, or the directory of a release, of a run or of such a file.
     The result is a prefix, one of these files, or the directory that holds
-    model.safetensors or its shards, or the params_shapes.json of GPT.
+    model.safetensors or its shards.
 
     Raises:
         ValueError: nothing is there; names what was looked for.
@@ -97,7 +97,6 @@ def find(path):
     if google.is_file(prefix + google.INDEX_ENDING):
         return prefix
     are = keras_files.is_keras, elmo_files.is_elmo, tf_keras_h5.is_file
-    are += (google.is_gpt_release,)
     if google.is_file(path) and any(is_one(path) for is_one in are):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
@@ -129,13 +128,12 @@ def _find_in(directory):
     if _present(directory, _HUGGING_FACE_FILES):
         return directory
     prefixes = google.find_prefixes(directory)
-    known = file_names.PARAMETER_SHAPES, keras_files.MODEL_FILE
-    singles = _present(directory, (*known, *tf_keras_h5.FILES))
+    singles = _present(directory, (keras_files.MODEL_FILE, *tf_keras_h5.FILES))
     if singles and not prefixes:
         return singles[0]
-    paths = (
-        prefixes if len(prefixes) == 1 else [*prefixes, *elmo_files.find_in(directory)]
-    )
+    paths = prefixes
+    if len(prefixes) != 1:
+        paths = prefixes + remote_files.matching(directory, elmo_files.PATTERN)
     if len(paths) == 1:
         return paths[0]
     if paths:
@@ -168,8 +166,7 @@ def _present(directory, files):
 def open_file(path, config=None) -> weights_file.WeightsFile:
     """Opens the checkpoint that `find` finds.
 
-    The config decides whether an ELMo reads words, and to which network names without
-    its prefix belong.
+    The config decides to which network names without its prefix belong.
     """
     place = find(path)
     if "://" in place and not remote_files.exists(place + google.INDEX_ENDING):
@@ -179,9 +176,7 @@ def open_file(path, config=None) -> weights_file.WeightsFile:
     if keras_files.is_keras(place):
         return keras_files.KerasFile(place)
     if elmo_files.is_elmo(place):
-        return elmo_files.ElmoWeights(place, getattr(config, "reads_characters", True))
-    if google.is_gpt_release(place):
-        return google.GptRelease(place)
+        return elmo_files.ElmoWeights(place)
     file = google.GoogleFile(place)
     is_by_objects = model_garden.GRAPH in file.shapes
     return model_garden.ModelGardenFile(place) if is_by_objects else file
@@ -195,11 +190,7 @@ def _copy_here(path):
     else:
         directory, name = os.path.split(path)
         pattern = name
-    if google.is_gpt_release(path):
-        pattern = "params_*"
-    elif elmo_files.is_elmo(path):  # beside which vectors of words may lie
-        pattern = f"*{elmo_files.ENDING}"
-    elif name == tf_keras_h5.INDEX_FILE:
+    if name == tf_keras_h5.INDEX_FILE:
         pattern = "tf_model*.h5*"
     local = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, local, ignore_errors=True)
@@ -290,38 +281,44 @@ def assign(
     Raises:
         ValueError: shapes differ, or a weight is not finite; names the variable.
     """
-    assigned, missing, used = [], [], set()
+    assigned: list[str] = []
+    missing: list[str] = []
+    used = set()
     rows = names.named_variables(model)
-    beside = _read_projections(model, file, path)
+    beside = {}
+    if path is not None and hasattr(model, "projections"):
+        beside = open_projections(sentence_transformers.read(path), model.config, file)
     for name, variable in progress.track(rows, len(rows), "loading weights: variable"):
         key, shape = name.key(file.format), tuple(variable.shape)
         if key in file.shapes:
             used.add(key)
-        is_beside = name.path in beside
         is_new = starts_head and name.path.startswith(names.CLASS_LAYERS)
-        if is_new or (key not in file.shapes and not is_beside):
+        if is_new or (key not in file.shapes and name.path not in beside):
             missing.append(name.google)
             continue
-        value = beside[name.path] if is_beside else file.read(name)
-        value = value.astype(np.float32, copy=False)
-        if name.path in names.TOKEN_TABLES:
-            value = _add_new_tokens(value, variable, model.config)
+        source, row = beside.get(name.path, (file, name))
+        stored = source.shape_of(row)  # compared first: it may not fit into memory
+        if name.path in names.TOKEN_TABLES and _lacks_tokens(stored, shape):
+            stored = shape
         # The head of another task has other classes, or reads other layers.
-        if value.shape != shape and name.path.startswith(names.TASK_PARTS):
+        if stored != shape and name.path.startswith(names.TASK_PARTS):
             missing.append(name.google)
             continue
-        if value.shape != shape:
+        if stored != shape:
             raise errors.InputError(
-                f"{file.source}: {key} is {list(value.shape)}, the model wants "
+                f"{file.source}: {key} is {list(stored)}, the model wants "
                 f"{list(shape)}; this checkpoint belongs to another config file"
             )
+        value = source.read(row).astype(np.float32, copy=False)
+        if name.path in names.TOKEN_TABLES:
+            value = _add_new_tokens(value, variable, model.config)
         if count := np.count_nonzero(~np.isfinite(value)):
             raise errors.InputError(
                 f"{file.source}: {key} has {count} of {value.size} numbers that are nan"
                 " or infinite in float32; copy it again, or take an earlier checkpoint"
             )
         variable.assign(value)
-        assigned.append(name.google)
+        (missing if name.google in file.drawn else assigned).append(name.google)
     unused = sorted(file.shapes.keys() - used - file.states.keys())
     depth = model.config.num_blocks
     if any((names.layer_number(key) or 0) >= depth for key in unused):
@@ -342,29 +339,44 @@ def assign(
     )
 
 
-def _read_projections(model, file, path):
-    """{path of a variable: array} of the projections in the modules around a file."""
-    if path is None or not hasattr(model, "projections"):
-        return {}
-    modules, rows = sentence_transformers.read(path), names.head_rows(model.config)
-    arrays, width = {}, model.config.hidden_size
+def open_projections(modules, config, file=None):
+    """{path of a variable: (open file, its row there)} of the projections in modules.
+
+    `modules` may be None. An open checkpoint that has the projections goes first.
+
+    Raises:
+        InputError: they do not fit each other and the network, before any is built.
+    """
+    rows, places, width = names.head_rows(config), {}, config.hidden_size
     for j, projection in enumerate(modules.text_vectors.projections if modules else ()):
         wanted = {"linear.weight": (projection.units, width)}
         if projection.use_bias:
             wanted["linear.bias"] = (projection.units,)
         width = projection.units
-        if rows[f"projection_{j}/kernel"].key(file.format) in file.shapes:
-            continue
-        dense = open_file(modules.projection_files[j])
-        if dense.shapes != wanted:
+        keys = zip(wanted, ("kernel", "bias"), strict=False)
+        parts = {key: rows[f"projection_{j}/{part}"] for key, part in keys}
+        if file and parts["linear.weight"].key(file.format) in file.shapes:
+            source, shapes = file, {}
+            for key, row in parts.items():
+                if row.key(file.format) in file.shapes:
+                    shapes[key] = file.shape_of(row)[::-1]
+        else:
+            source = open_file(modules.projection_files[j])
+            shapes = dict(source.shapes)
+            for key, row in parts.items():
+                places[row.path] = source, dataclasses.replace(row, hugging_face=key)
+        if shapes != wanted:
             raise errors.InputError(
-                f"{dense.source}: has {dense.shapes}, and the modules before want "
-                f"{wanted}; give the files of one model"
+                f"{source.source}: has {shapes}, and the modules before want {wanted}; "
+                "give the files of one model"
             )
-        for key, part in zip(wanted, ("kernel", "bias"), strict=False):
-            row = rows[f"projection_{j}/{part}"]
-            arrays[row.path] = dense.read(dataclasses.replace(row, hugging_face=key))
-    return arrays
+    return places
+
+
+def _lacks_tokens(stored, shape):
+    """Whether a table in a file has all rows but those of GPT's special tokens."""
+    same = len(stored) == len(shape) and stored[1:] == shape[1:]
+    return same and 0 < shape[0] - stored[0] <= names.NEW_TOKENS
 
 
 def _add_new_tokens(value, variable, config):
@@ -372,8 +384,7 @@ def _add_new_tokens(value, variable, config):
 
     Special tokens come after the others of a table, and before its positions.
     """
-    more = variable.shape[0] - len(value)
-    if not 0 < more <= names.NEW_TOKENS:
+    if not (more := variable.shape[0] - len(value)):
         return value
     known = config.vocab_size - more
     new = np.asarray(variable)[known : config.vocab_size]

@@ -61,7 +61,7 @@ def make_batch(config):
     lengths = np.linspace(length, max(1, length // 4), 4).astype(int)[:, None]
     mask = (np.arange(length)[None] < lengths).astype(np.int32)
     segments = (np.arange(length)[None] >= lengths // 2).astype(np.int32)
-    if config.network == "elmo" and config.reads_characters:
+    if config.network == "elmo":
         shape = (*mask.shape, config.max_characters)
         ids = rng.integers(0, elmo_config.NUM_CHARACTERS, shape, np.int32) + 1
         ids *= mask[..., np.newaxis]

@@ -152,6 +152,7 @@ def read(path, config, head="auto", **settings):
     if head == "text_encoder" and (modules := sentence_transformers.read(path)):
         settings = {"text_vectors": modules.text_vectors, **settings}
         sentence_transformers.check(modules, config, file)
+        checkpoint.open_projections(modules, config, file)
     is_choice = hugging_face.stated_problem_type(config) == "choice"
     if head == "classifier" and config.network == "bert" and is_choice:
         settings = {"sequences": "compared", **settings}
@@ -245,15 +246,27 @@ def find_head(file, config, head="auto", path=""):
             f"--head={head}: {file.source} has no such head (it has: {listed}); leave "
             "--head out to find it"
         )
-    has_classes = head in pretrainers.CLASS_HEADS
-    return head, file.shapes[held[head]][0] if has_classes else None
+    if head not in pretrainers.CLASS_HEADS:
+        return head, None
+    return head, count_classes(file, config, head)
 
 
 def count_classes(file, config, head):
     """C of one of CLASS_HEADS in an open file; None where it has no such head."""
     rows = names.head_rows(config)
-    keys = [rows[p].key(file.format) for p in rows if _HEAD_OF.get(p) == head]
-    return next((file.shapes[key][0] for key in keys if key in file.shapes), None)
+    for path in (path for path in rows if _HEAD_OF.get(path) == head):
+        kernel = rows[path.replace("/bias", "/kernel")].key(file.format)
+        bias = file.shapes.get(rows[path].key(file.format))
+        shape = file.shapes.get(kernel, ())
+        if bias is None:
+            continue
+        if len(bias) != 1 or bias[0] not in shape:
+            raise errors.InputError(
+                f"{file.source}: {kernel} is {list(shape)}, and its bias {list(bias)}; "
+                "copy it again"
+            )
+        return bias[0]
+    return None
 
 
 def read_teacher(path, config):
@@ -337,7 +350,8 @@ def write(directory, model, target, *, left_out=(), **kept):
     """Writes the weights of a model in one format, and config.json for Hugging Face.
 
     `target` is one of `FORMATS`, or the name of a .weights.h5 file; `left_out`, labels
-    and problem type are as in hugging_face.save. Keras' files hold all variables.
+    and problem type are as in hugging_face.save. Keras' files hold all variables, and
+    these names.
 
     Raises:
         OSError: the files cannot be written.
@@ -358,7 +372,7 @@ def write(directory, model, target, *, left_out=(), **kept):
             left_out = *left_out, *apart
             hugging_face.save(directory, model, file=file, left_out=left_out, **kept)
         else:
-            keras_files.save(model, path)
+            keras_files.save(model, path, left_out)
     except (OSError, safetensors.SafetensorError, *tensorflow_later.op_errors()) as e:
         reason = atomic_files.reason(e)
         raise OSError(
@@ -382,7 +396,7 @@ def write_directory(
     texts = pretrained.files(config, tokenizer, for_library=target == "hugging_face")
     if target == "google" and config.kind == "GPT-2":
         texts = _as_released(config, texts)
-    if target == "google" and config.network == "elmo" and config.reads_characters:
+    if target == "google" and config.network == "elmo":
         raw = config.to_dict()  # the original wants another number where it trains
         raw["char_cnn"]["n_characters"] = elmo_config.NUM_CHARACTERS
         texts[config.file_name] = json.dumps(raw, indent=2, sort_keys=True) + "\n"

@@ -1,18 +1,14 @@
-"""Files of the originals: TensorFlow's checkpoints, and the arrays of GPT's release.
+"""TensorFlow's checkpoints, with the names of the originals.
 
 One format resumes a run, initialises the next, and is read by google-research/bert.
 Those of bilm-tf, with ELMo's names, are read and written as well.
 """
 
-import functools
-import itertools
 import math
 import os
 import re
 
-import numpy as np
-
-from contract import atomic_files, errors, file_names, json_files, remote_files
+from contract import atomic_files, remote_files
 from contract.tensorflow_later import tf
 from modeling.checkpoints import names, weights_file
 from modeling.elmo import names as elmo_names
@@ -25,8 +21,6 @@ _STATE = re.compile(
     r"(^|/)(adam_m|adam_v|Adagrad)(_\d+)?$|^(global_step|train_perplexity)$"
     r"|^carried/|^_CHECKPOINTABLE"
 )
-_GPT_PIECE = "params_{}.npy"
-_ARRAYS_OF_LAYER = 12
 
 
 class GoogleFile(weights_file.WeightsFile):
@@ -43,8 +37,13 @@ class GoogleFile(weights_file.WeightsFile):
         self._stored = {elmo_names.number_cells(name): name for name in shapes}
         self.shapes = {key: tuple(shapes[name]) for key, name in self._stored.items()}
         self.states = weights_file.matches(_STATE, self.shapes)
-        if "global_step" in shapes:
-            self.global_step = int(self._tensor("global_step"))
+        directory, name = os.path.split(prefix)
+        data = remote_files.matching(directory, f"{name}.data-*")
+        size = sum(tf.io.gfile.stat(path).length for path in data)
+        weights_file.check_numbers(prefix, self.shapes.values(), size)
+        if math.prod(shapes.get("global_step", (0,))) == 1:
+            with self._readable():
+                self.global_step = int(self._reader.get_tensor("global_step"))
 
     def read(self, name):
         return self._tensor(self._stored[name.google])
@@ -58,80 +57,9 @@ class GoogleFile(weights_file.WeightsFile):
             self.source,
             "TensorFlow checkpoint",
             # An IndexError, where the data are too short.
-            (tf.errors.OpError, ValueError, RuntimeError, IndexError),
+            (tf.errors.OpError, ValueError, TypeError, RuntimeError, IndexError),
             "copy the .index and .data files again",
         )
-
-
-class GptRelease(weights_file.WeightsFile):
-    """GPT's params_shapes.json, and params_0.npy to params_9.npy beside it.
-
-    All arrays, float32, one after the other, are cut into these pieces. Positions and
-    tokens, apart, are the first ones; the order is that of the original's variables.
-    """
-
-    format = "google"
-
-    def __init__(self, path):
-        self.source = path
-        self._stored = _read_gpt_shapes(path)
-        positions, tokens, *others = self._stored
-        rows = names.encoder_rows("GPT", len(others) // _ARRAYS_OF_LAYER)
-        table = positions[0] + tokens[0], tokens[1]
-        keys = [row.google for row in rows]
-        self.shapes = dict(zip(keys, [table, *others], strict=True))
-
-    def read(self, name):
-        return self._arrays[name.google]
-
-    @functools.cached_property
-    def _arrays(self):
-        whole = self._join_pieces()
-        ends = list(itertools.accumulate(map(math.prod, self._stored)))
-        if len(whole) != ends[-1]:
-            raise errors.InputError(
-                f"{self.source}: describes {ends[-1]} numbers, and the .npy files have "
-                f"{len(whole)}; copy the whole release again"
-            )
-        arrays = map(np.reshape, np.split(whole, ends[:-1]), self._stored)
-        positions, tokens, *others = arrays
-        table = np.concatenate([tokens, positions])
-        return dict(zip(self.shapes, [table, *others], strict=True))
-
-    def _join_pieces(self):
-        pieces = []
-        directory = os.path.dirname(self.source)
-        for index in itertools.count():
-            path = os.path.join(directory, _GPT_PIECE.format(index))
-            if not os.path.exists(path):
-                break
-            raised = OSError, ValueError, EOFError
-            with weights_file.readable(path, "NumPy file", raised):
-                pieces.append(np.load(path, allow_pickle=False).ravel())
-        if not pieces:
-            raise errors.InputError(
-                f"{directory}: there is no {_GPT_PIECE.format(0)}; copy the whole "
-                "release again"
-            )
-        return np.concatenate(pieces)
-
-
-def _read_gpt_shapes(path):
-    try:
-        shapes = [tuple(map(int, shape)) for shape in json_files.read(path)]
-    except TypeError as error:
-        raise errors.InputError(f"{path}: no list of shapes; copy it again") from error
-    if len(shapes) < 2 or (len(shapes) - 2) % _ARRAYS_OF_LAYER:
-        raise errors.InputError(
-            f"{path}: has {len(shapes)} shapes, and GPT 2 and {_ARRAYS_OF_LAYER} a "
-            "layer; copy it again"
-        )
-    return shapes
-
-
-def is_gpt_release(path):
-    """Whether a path has the name of GPT's params_shapes.json."""
-    return os.path.basename(path) == file_names.PARAMETER_SHAPES
 
 
 def strip_ending(path):

@@ -192,7 +192,13 @@ class HuggingFaceFile(weights_file.WeightsFile):
 
     def _check_ties(self, tied):
         for copy, original in tied.items():
-            if copy in self.shapes and not np.array_equal(
+            if copy not in self.shapes:
+                continue
+            shape, other = (
+                file.get_slice(key).get_shape()
+                for file, key in (self._stored[copy], self._stored[original])
+            )
+            if list(shape) != list(other) or not np.array_equal(
                 self._array(copy), self._array(original)
             ):
                 raise errors.InputError(

@@ -1,10 +1,12 @@
 """Keras' own files of a model of modeling.models: .keras and .weights.h5.
 
-A .keras file holds config, head and weights. A .weights.h5 holds weights alone, for
-`load_weights` of the same model; as a checkpoint it is written and not read.
+A .keras file holds config, head, weights and the names of those drawn at random. A
+.weights.h5 holds weights alone, for `load_weights` of the same model; as a checkpoint
+it is written and not read.
 """
 
 import functools
+import json
 import operator
 import os
 import shutil
@@ -21,7 +23,7 @@ from modeling.configs import config_files, keras_configs
 MODEL_FILE = "model.keras"
 WEIGHTS_FILE = "model.weights.h5"
 MODEL_ENDING = ".keras"
-_MAX_RATIO = 100  # of sizes unpacked and packed: Keras packs without compression
+_DRAWN = "drawn.json"  # Google names, in a .keras file; Keras does not read it
 _HEAD_BYTES = 4096  # at most, of an array in an .h5 file and the groups that hold it
 _RAISED = (
     OSError,
@@ -49,6 +51,13 @@ class KerasFile(weights_file.WeightsFile):
     def _values(self):
         rows = names.named_variables(load(self.source))
         return {name.path: np.asarray(variable) for name, variable in rows}
+
+    @functools.cached_property
+    def drawn(self):
+        with _readable(self.source), zipfile.ZipFile(self.source) as archive:
+            if _DRAWN not in archive.namelist():
+                return ()
+            return tuple(map(str, json_files.parse(archive.read(_DRAWN))))
 
     @property
     def shapes(self):
@@ -82,14 +91,19 @@ def load(path):
         return keras.models.load_model(path, compile=False)
 
 
-def save(model, path):
+def save(model, path, drawn=()):
     """Writes a model under a name that ends in .keras or .weights.h5.
+
+    `drawn` are the Google names of variables without a trained value.
 
     Raises:
         OSError: there is no room for it.
     """
     if path.endswith(MODEL_ENDING):
         model.save(path)
+        if drawn:
+            with zipfile.ZipFile(path, "a") as archive:
+                archive.writestr(_DRAWN, json.dumps([*drawn]))
         return
     _check_room(path, model)
     model.save_weights(path)
@@ -109,8 +123,9 @@ def stored_config(path):
     with _readable(path):
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
-            if unpacked > _MAX_RATIO * os.path.getsize(path):
+            if unpacked > weights_file.MAX_RATIO * os.path.getsize(path):
                 raise errors.InputError(f"it unpacks to {unpacked:,} bytes")
+            size = archive.getinfo(WEIGHTS_FILE).file_size
             raw = json_files.parse(archive.read("config.json"))
         name = raw["registered_name"] or raw["class_name"]
     classes = {kind.__name__ for kind in pretrainers.HEADS.values()}
@@ -120,4 +135,19 @@ def stored_config(path):
             f"{path}: holds a Keras model {name}; give one of {', '.join(known)}"
         )
     with _readable(path):
-        return config_files.from_values(raw["config"]["config"])
+        config = config_files.from_values(raw["config"]["config"])
+        if (count := _count_numbers(config, raw["config"])) > size // 4:
+            raise errors.InputError(
+                f"its config describes {count:,} numbers, and {size:,} bytes are stored"
+            )
+        return config
+
+
+def _count_numbers(config, values):
+    """Numbers in the network, and in the layers whose sizes the arguments name."""
+    width = config.hidden_size
+    count = config.num_weights() + width * (values.get("num_classes") or 0)
+    for projection in values.get("text_vectors", {}).get("projections", ()):
+        count += width * projection["units"]
+        width = projection["units"]
+    return count

@@ -56,6 +56,12 @@ class Name:
             return value[None]
         return value.T if self.layout == "transposed" else value
 
+    def shape_from_hugging_face(self, shape):
+        """The shape of the variable, from that of a file."""
+        if self.layout == "convolution":
+            return (1, *shape)
+        return shape[::-1] if self.layout == "transposed" else shape
+
     def to_hugging_face(self, value):
         """The array of a file, from that of the variable."""
         if self.layout == "convolution":

@@ -26,7 +26,6 @@ CONFIG_FILES = (
     file_names.HUGGING_FACE_CONFIG,
     file_names.ALBERT_CONFIG,
     file_names.HPARAMS,
-    file_names.PARAMETER_SHAPES,
     file_names.ELMO_OPTIONS,
 )
 # ELMo's releases put sizes and dates into their names.
@@ -44,9 +43,8 @@ class ModelFiles(NamedTuple):
     do_lower_case: bool | None = None  # None where the directory leaves it open
     # Whether init_checkpoint may lack layers; None where nothing is trained.
     allows_missing: bool | None = None
-    # How GPT's and ELMo's words are found; None: as the directory has it.
-    gpt_tokenizer: str | None = None
-    split_words: str | None = None  # and those of word pieces
+    # How words of ELMo and of word pieces are found; None: as the directory has it.
+    split_words: str | None = None
     check_tokenizer: bool = True  # as `checks` of opening.open_vocabulary
     check_case: bool = True  # whether to compare do_lower_case with the vocabulary
 
@@ -293,15 +291,13 @@ def _download(hub_id, name):
 def read_config(path):
     """The config of any network in a local or remote file; see config_files.read.
 
-    It warns of keys without effect. A .keras file holds a config as well.
+    It warns of misspelled keys. A .keras file holds a config as well.
     """
     if keras_files.is_keras(path):
         return keras_files.stored_config(path)
     config = config_files.read(path, remote_files.open_file)
-    if unknown := config.unknown_keys():
-        logging.warning(
-            "%s: unknown keys, kept but without effect: %s", path, ", ".join(unknown)
-        )
+    if keys := config.misspelled_keys():
+        logging.warning("%s: keys without effect: %s", path, ", ".join(keys))
     if config.network == "encoder_decoder":
         beside = os.path.join(os.path.dirname(path), file_names.GENERATION_CONFIG)
         values = json_files.read_object(beside) if remote_files.exists(beside) else {}
@@ -392,8 +388,7 @@ def check_sizes(config, vocab_size, files, max_seq_length):
 
     More than SPARE_ROWS rows without a token are right where the weights have them.
     """
-    has_table = config.network != "elmo" or not config.reads_characters
-    more = config.vocab_size - vocab_size if has_table else 0
+    more = config.vocab_size - vocab_size if config.network != "elmo" else 0
     if not 0 <= more <= SPARE_ROWS:
         sizes = (
             f"{files.vocab_file} has {vocab_size} entries, added ones included, but "

@@ -21,6 +21,10 @@ class _Renamed(weights_file.WeightsFile):
         held = {prefix for file, _ in places.values() for prefix in file.prefixes}
         self.prefixes = tuple(sorted(held))
 
+    def shape_of(self, name):
+        file, row = self._places[name.key(self.format)]
+        return file.shape_of(row)
+
     def read(self, name):
         file, row = self._places[name.key(self.format)]
         return file.read(row)

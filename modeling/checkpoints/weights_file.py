@@ -2,10 +2,11 @@
 
 import contextlib
 import functools
+import math
 import os
 import re
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import h5py
@@ -15,6 +16,7 @@ from contract import errors
 from modeling.checkpoints import names
 
 _MOST_GROUPS = 32  # levels of an HDF5 file; names of weights have fewer than ten
+MAX_RATIO = 100  # of sizes unpacked and packed; weights are random, and hardly shrink
 
 
 class WeightsFile:
@@ -26,6 +28,7 @@ class WeightsFile:
         shapes: {key: shape as stored}.
         states: {key: kind} of moments, buffers and copies, which are no weights of a
             model; a kind is such as adam_m or position_ids.
+        drawn: Google names of variables whose values were drawn at random.
         prefixes: such as module., which the names in the file have and keys have not.
     """
 
@@ -33,12 +36,19 @@ class WeightsFile:
     source: str
     shapes: Mapping[str, tuple[int, ...]]
     states: Mapping[str, str] = types.MappingProxyType({})
+    drawn: Sequence[str] = ()
     global_step: int | None = None
     prefixes: tuple[str, ...] = ()
 
     def sizes(self) -> Mapping[str, Any]:
         """{key of the config: value}, as far as shapes show it; {} if of no network."""
         return names.sizes(self.shapes, self.format)
+
+    def shape_of(self, name: names.Name) -> tuple[int, ...]:
+        """The shape of the array that `read` returns, before it is read."""
+        shape = self.shapes[name.key(self.format)]
+        is_theirs = self.format == "hugging_face"
+        return name.shape_from_hugging_face(shape) if is_theirs else shape
 
     def read(self, name: names.Name) -> np.ndarray:
         """The array of a variable as a model holds it, in the dtype stored."""
@@ -79,6 +89,18 @@ readable_hdf5 = functools.partial(
     raised=(OSError, RuntimeError, KeyError),
     remedy="copy it again, whole",
 )
+
+
+def check_numbers(path: str, shapes: Iterable[tuple[int, ...]], size: int) -> None:
+    """Refuses arrays of more numbers than a file has bytes, before memory is taken.
+
+    Raises:
+        InputError: the `shapes` have more than `size` numbers.
+    """
+    if (count := sum(map(math.prod, shapes))) > size:
+        raise errors.InputError(
+            f"{path}: describes {count:,} numbers in {size:,} bytes; copy it again"
+        )
 
 
 def check_is_file(path: str) -> None:
@@ -123,4 +145,7 @@ def open_hdf5(path: str) -> dict[str, Any]:
         raise errors.InputError(
             f"{path}: {wrong} refers to another place; save the weights in the file"
         )
+    is_packed = any(array.compression for array in arrays.values())
+    size = os.path.getsize(path) * (MAX_RATIO if is_packed else 1)
+    check_numbers(path, (array.shape for array in arrays.values()), size)
     return arrays

@@ -35,8 +35,6 @@ def read(path: str | os.PathLike[str], open_file: Callable[..., Any] = open) -> 
     """
     with config_lib.named(path), open_file(path, "rb") as file:
         raw = json_files.parse(file.read())
-        if isinstance(raw, list) and raw and isinstance(raw[0], list):
-            return gpt_config.GptConfig.from_shapes(raw)
         if not isinstance(raw, dict):
             raise errors.InputError("the file holds no JSON object; copy it again")
         if "registered_name" in raw:
@@ -82,6 +80,7 @@ def _check_classes(classes: str) -> None:
 def from_values(values: dict[str, Any]) -> Config:
     """The config whose dataclasses.asdict is `values`."""
     if "lstm_dim" in values:
+        values.pop("share_embedding_softmax", None)  # of earlier versions
         return elmo_config.ElmoConfig(**values)
     if "decoder" in values:
         sides = encoder_decoder_config.SIDES

@@ -8,7 +8,6 @@ from contract import errors, file_names
 from modeling.configs import config as config_lib
 
 MODEL_TYPES = ("openai-gpt", "gpt2")  # Hugging Face's, of both networks
-HEAD_SIZE = 64  # K of every release
 # Hugging Face's keys.
 _KEYS = {
     "vocab_size": "vocab_size",
@@ -144,41 +143,6 @@ class GptConfig(config_lib.TransformerConfig):
             intermediate_size=_inner_size(raw["n_embd"]),
             norm_first=True,
             extra={key: raw[key] for key in raw if key not in _HPARAMS},
-        )
-
-    @classmethod
-    def from_shapes(cls, shapes: Sequence[Any]) -> "GptConfig":
-        """GPT as released, from params_shapes.json: [P, D], [V, D], 12 shapes a layer.
-
-        The number of heads is in no file; it is D / 64, as in the release.
-
-        Raises:
-            ValueError: these are no such shapes, or D is no multiple of 64.
-        """
-        try:
-            (length, width), (vocab, _) = shapes[:2]
-            inner = shapes[2 + 7][0]  # the bias of the first c_fc
-            is_whole = all(type(n) is int for n in (length, width, vocab, inner))
-        except (IndexError, TypeError, ValueError):
-            is_whole = False
-        if not is_whole or (len(shapes) - 2) % 12:
-            raise errors.InputError(
-                "these are not the shapes of GPT, of positions, tokens and 12 arrays a "
-                "layer; give the params_shapes.json of the release"
-            )
-        if width % HEAD_SIZE:
-            raise errors.InputError(
-                f"the width {width} is no multiple of {HEAD_SIZE}, that of a head; put "
-                "a config.json with n_head beside it"
-            )
-        return cls(
-            vocab_size=vocab,
-            max_position_embeddings=length,
-            hidden_size=width,
-            num_attention_heads=width // HEAD_SIZE,
-            num_hidden_layers=(len(shapes) - 2) // 12,
-            intermediate_size=inner,
-            joined_table=True,
         )
 
     def num_weights(self) -> int:

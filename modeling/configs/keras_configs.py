@@ -105,7 +105,7 @@ class ConfiguredModel(Configured):
     def features_spec(self):
         """{name: keras.Input} of a call; int32 of any length."""
         ids = (None, None)
-        if self.config.network == "elmo" and self.config.reads_characters:
+        if self.config.network == "elmo":
             ids = (None, None, self.config.max_characters)
         shapes = dict.fromkeys(names.ENCODER_INPUTS, (None, None))
         return specs({**shapes, names.INPUT_IDS: ids})

@@ -1,4 +1,4 @@
-"""Vectors of words, from their characters or from a table; what ELMo begins with."""
+"""Vectors of words, from their characters; what ELMo begins with."""
 
 import math
 
@@ -187,29 +187,3 @@ def _groups(words, widest):
     short, long = (tf.cumsum(tf.cast(x, tf.int32)) for x in (is_short, ~is_short))
     places = tf.where(is_short, short, tf.shape(groups[0])[0] + long)
     return [groups[0][:, :length], groups[1]], tf.gather(places, index)
-
-
-class Words(keras_configs.Configured, keras.layers.Layer):
-    """Words from a table.
-
-    Call shapes: input_ids [...] int, words' ids + 1 and 0 for padding -> [..., P]. The
-    row of padding, zeros, is no part of the table.
-    """
-
-    def __init__(self, config, **kwargs):
-        super().__init__(**kwargs)
-        self.config = config
-
-    def build(self, input_shape):
-        self.embedding = self.add_weight(
-            shape=(self.config.vocab_size, self.config.projection_dim),
-            initializer=uniform(1.0),
-            name="embedding",
-            autocast=False,
-        )
-
-    def call(self, input_ids):
-        ids = kernels.as_integers(input_ids)
-        words = ops.take(self.embedding, ops.maximum(ids - 1, 0), axis=0)
-        words = ops.where((ids > 0)[..., None], words, 0.0)
-        return ops.cast(words, self.compute_dtype)

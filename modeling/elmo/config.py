@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 from contract import errors, file_names
 from modeling.configs import config as config_lib
 
-# Settings of the original's training.
-_TRAINING_KEYS = "all_clip_norm_val batch_size learning_rate n_epochs n_train_tokens"
 NUM_CHARACTERS = 261  # bytes and five marks; ids are one more, for 0 is padding
 # Keys of the file, from outside in.
 _KEYS = {
@@ -29,7 +27,6 @@ _KEYS = {
     "unroll_steps": "unroll_steps",
     "n_negative_samples_batch": "num_negative_samples",
     "sample_softmax": "sample_softmax",
-    "share_embedding_softmax": "share_embedding_softmax",
 }
 
 
@@ -37,7 +34,7 @@ _KEYS = {
 class ElmoConfig(config_lib.NetworkConfig):
     """Sizes, clipping and dropout of an ELMo network; bilm's options.
 
-    It reads the characters of words, or, where it has no `filters`, their ids.
+    It reads the characters of words.
     """
 
     projection_dim: int  # P, of a token's vector and of a direction's output
@@ -51,13 +48,11 @@ class ElmoConfig(config_lib.NetworkConfig):
     activation: str = "relu"  # of the convolutions: relu or tanh
     num_highway: int = 0
     max_characters: int = 50  # of a word, its two marks included
-    # V, words of the softmax or of the table of words; 0 where that is not known.
-    vocab_size: int = 0
+    vocab_size: int = 0  # V, words of the softmax; 0 where that is not known
     dropout: float = 0.0  # of each layer's input and of the softmax's; below 1
     unroll_steps: int = 20  # tokens of a stream in a batch
     num_negative_samples: int = 8192  # of a sampled softmax
     sample_softmax: bool = True
-    share_embedding_softmax: bool = False
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     network: ClassVar[str] = "elmo"
     kind: ClassVar[str] = "ELMo"
@@ -72,8 +67,8 @@ class ElmoConfig(config_lib.NetworkConfig):
     required: ClassVar[Mapping[str, Sequence[Any]]] = {
         "bidirectional": (True,),
         "char_cnn.n_characters": (NUM_CHARACTERS, NUM_CHARACTERS + 1),
+        "share_embedding_softmax": (False,),
     }
-    tolerated = frozenset(_TRAINING_KEYS.split())
 
     def __post_init__(self) -> None:
         try:  # JSON has lists for tuples
@@ -99,16 +94,11 @@ class ElmoConfig(config_lib.NetworkConfig):
                     f"filters: a width of {width} exceeds max_characters_per_token="
                     f"{self.max_characters}; correct the config"
                 )
-        if not self.reads_characters and not self.vocab_size:
+        if not self.filters:
             raise errors.InputError(
-                "without char_cnn the network reads ids of words, and n_tokens_vocab "
-                "says how many there are; add one of them"
+                "an ELMo without char_cnn reads ids of words, which is not done here; "
+                "give one that reads characters"
             )
-
-    @property
-    def reads_characters(self) -> bool:
-        """Whether input_ids are characters [B, S, 50]; otherwise words [B, S]."""
-        return bool(self.filters)
 
     @property
     def hidden_size(self) -> int:
@@ -128,13 +118,10 @@ class ElmoConfig(config_lib.NetworkConfig):
     def num_weights(self) -> int:
         """Numbers in all variables of the network."""
         width, inner, between = self.projection_dim, self.lstm_dim, self.num_filters
-        if self.reads_characters:
-            vectors = NUM_CHARACTERS * self.char_dim
-            vectors += sum((w * self.char_dim + 1) * n for w, n in self.filters)
-            vectors += self.num_highway * 2 * (between + 1) * between
-            vectors += (between != width) * (between + 1) * width
-        else:
-            vectors = self.vocab_size * width
+        vectors = NUM_CHARACTERS * self.char_dim
+        vectors += sum((w * self.char_dim + 1) * n for w, n in self.filters)
+        vectors += self.num_highway * 2 * (between + 1) * between
+        vectors += (between != width) * (between + 1) * width
         layer = (2 * width + 1) * 4 * inner + self.has_projection * inner * width
         return vectors + 2 * self.num_hidden_layers * layer
 
@@ -151,11 +138,6 @@ class ElmoConfig(config_lib.NetworkConfig):
         extra = {k: v for k, v in config.extra.items() if k not in cls.required}
         return dataclasses.replace(config, extra=extra)
 
-    def key_in_file(self, field: str) -> str:
-        """Returns the key of options.json for a field or property."""
-        is_property = field == "reads_characters"
-        return "char_cnn" if is_property else super().key_in_file(field)
-
     def to_dict(self) -> dict[str, Any]:
         """The keys of options.json; where there is no limit or number it has none."""
         flat = self._to_keys()
@@ -166,8 +148,6 @@ class ElmoConfig(config_lib.NetworkConfig):
         flat |= {key: allowed[-1] for key, allowed in self.required.items()}
         raw: dict[str, Any] = {}
         for key, value in flat.items():
-            if key.startswith("char_cnn.") and not self.reads_characters:
-                continue
             *outer, last = key.split(".")
             inner = raw
             for name in outer:

@@ -1,7 +1,6 @@
 """HDF5 files of ELMo's weights, as bilm-tf releases, dumps and reads them.
 
-Their names are `hdf5` of names.Name. Vectors of words may lie in a separate file,
-beside the other weights.
+Their names are `hdf5` of names.Name.
 """
 
 import io
@@ -10,15 +9,13 @@ import os
 import h5py
 import numpy as np
 
-from contract import atomic_files, errors, remote_files
+from contract import atomic_files, errors
 from modeling.checkpoints import names, weights_file
 from modeling.elmo import names as elmo_names
 
 ENDING = ".hdf5"
 WEIGHTS_FILE = "weights.hdf5"
 PATTERN = f"*{WEIGHTS_FILE}"  # of releases, which put their sizes before it
-WORDS_PATTERN = "*token_embeddings.hdf5"  # as bilm-tf's example calls its dump
-_WORDS = "embedding"
 
 
 class ElmoWeights(weights_file.WeightsFile):
@@ -26,13 +23,10 @@ class ElmoWeights(weights_file.WeightsFile):
 
     format = "hdf5"
 
-    def __init__(self, path, reads_characters=True):
+    def __init__(self, path):
         self.source = path
-        self._stored = _open_arrays(path)
-        if not reads_characters and _WORDS not in self._stored:
-            directory = os.path.dirname(path)
-            for beside in remote_files.matching(directory, WORDS_PATTERN)[:1]:
-                self._stored |= _open_arrays(beside)
+        arrays = weights_file.open_hdf5(path)
+        self._stored = {elmo_names.number_cells(key): arrays[key] for key in arrays}
         self.shapes = {key: array.shape for key, array in self._stored.items()}
 
     def read(self, name):
@@ -49,11 +43,6 @@ class ElmoWeights(weights_file.WeightsFile):
 def is_elmo(path):
     """Whether a path has the ending of such a file."""
     return os.fspath(path).endswith(ENDING)
-
-
-def find_in(directory):
-    """The files of weights in a directory, without those of words alone."""
-    return remote_files.matching(directory, PATTERN)
 
 
 def save(path, model):
@@ -74,9 +63,3 @@ def save(path, model):
                 )
             file[name.hdf5] = np.asarray(variable, np.float32)
     atomic_files.write_bytes(os.fspath(path), whole.getvalue())
-
-
-def _open_arrays(path):
-    """{name, as in stacked cells: array} of a file, which stays open for them."""
-    arrays = weights_file.open_hdf5(path)
-    return {elmo_names.number_cells(key): array for key, array in arrays.items()}

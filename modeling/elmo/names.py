@@ -9,7 +9,6 @@ import re
 
 # By path here, in HDF5 files; {} is a number.
 _HDF5 = {
-    "elmo/words/embedding": "embedding",
     "elmo/characters/embedding": "char_embed",
     "elmo/characters/convolution_{}/kernel": "CNN/W_cnn_{}",
     "elmo/characters/convolution_{}/bias": "CNN/b_cnn_{}",
@@ -41,7 +40,6 @@ _ALONE = re.compile(r"^((?:lm/)?RNN_[01]/)(rnn|RNN)/(?=lstm_cell/|LSTMCell/)")
 _CELLS = {"rnn": "rnn/multi_rnn_cell/cell_0/", "RNN": "RNN/MultiRNNCell/Cell0/"}
 # Keys of the config that the network's variables follow from, and its depth.
 SIZES = (
-    "reads_characters",
     "char_dim",
     "filters",
     "num_highway",
@@ -76,17 +74,14 @@ def number_cells(key):
 
 def list_paths(config):
     """The variables of the network that a config.ElmoConfig describes."""
-    if not config.reads_characters:
-        yield "elmo/words/embedding"
-    else:
-        yield "elmo/characters/embedding"
-        parts = [f"convolution_{k}" for k in range(len(config.filters))]
-        for k in range(config.num_highway):
-            parts += [f"highway_{k}/carry", f"highway_{k}/transform"]
-        if sum(count for _, count in config.filters) != config.projection_dim:
-            parts.append("projection")
-        for part in parts:
-            yield from (f"elmo/characters/{part}/{end}" for end in ("kernel", "bias"))
+    yield "elmo/characters/embedding"
+    parts = [f"convolution_{k}" for k in range(len(config.filters))]
+    for k in range(config.num_highway):
+        parts += [f"highway_{k}/carry", f"highway_{k}/transform"]
+    if sum(count for _, count in config.filters) != config.projection_dim:
+        parts.append("projection")
+    for part in parts:
+        yield from (f"elmo/characters/{part}/{end}" for end in ("kernel", "bias"))
     for j in range(config.num_hidden_layers):
         for direction in ("forward", "backward"):
             yield from (f"elmo/{direction}_{j}/{end}" for end in ("kernel", "bias"))
@@ -105,12 +100,9 @@ def sizes(shape):
         return list(itertools.takewhile(bool, each))
 
     values = {}
-    if table := shape("elmo/words/embedding"):  # beside which characters are not read
-        values |= {"reads_characters": False, "vocab_size": table[0]}
-    elif table := shape("elmo/characters/embedding"):
+    if table := shape("elmo/characters/embedding"):
         kernels = shapes_of("elmo/characters/convolution_{}/kernel")
         values |= {
-            "reads_characters": True,
             "char_dim": table[-1],
             "filters": tuple((kernel[1], kernel[-1]) for kernel in kernels),
             "num_highway": len(shapes_of("elmo/characters/highway_{}/carry/bias")),

@@ -51,8 +51,8 @@ class ElmoNetwork(keras_configs.NetworkLayer):
     """Vectors of words and L layers of both directions.
 
     Call shapes:
-        input_ids [B, S, 50] int (characters' ids + 1), or [B, S] (words' ids + 1), 0 at
-        padding, input_mask, segment_ids [B, S] int -> dict of
+        input_ids [B, S, 50] int (characters' ids + 1, 0 at padding), input_mask,
+        segment_ids [B, S] int -> dict of
             embedding_output [B, S, 2 P] (each word twice),
             layer_outputs L x [B, S, 2 P] (forward and backward side by side),
             sequence_output [B, S, 2 P] (the last layer),
@@ -61,6 +61,9 @@ class ElmoNetwork(keras_configs.NetworkLayer):
     `seed` and `positions` as in `bert.Network`. With `states`, an `lstm.States` of
     [L, 2, B, D] and [L, 2, B, P], each sequence begins with those of its row, and the
     dict has the "states" that follow. `zero_states` gives the first ones.
+
+    Differs from bilm-tf: without `states` each sequence begins with states of zero;
+    there they go on from one sequence to the next.
     """
 
     text_place = "mean"  # as in `kernels.pool_tokens`
@@ -68,12 +71,7 @@ class ElmoNetwork(keras_configs.NetworkLayer):
     def __init__(self, config, recompute=False, **kwargs):
         super().__init__(config, recompute, **kwargs)
         dtype = self.given_dtype
-        if config.reads_characters:
-            self.characters = characters.Characters(
-                config, name="characters", dtype=dtype
-            )
-        else:
-            self.words = characters.Words(config, name="words", dtype=dtype)
+        self.characters = characters.Characters(config, name="characters", dtype=dtype)
         self.forward, self.backward = (
             [self._cell(f"{name}_{j}") for j in range(config.num_hidden_layers)]
             for name in ("forward", "backward")
@@ -84,18 +82,14 @@ class ElmoNetwork(keras_configs.NetworkLayer):
         units, dtype = self.config.lstm_dim, self.given_dtype
         return LstmWeights(units, width, name=name, dtype=dtype)
 
-    @property
-    def _words(self):
-        return self.characters if self.config.reads_characters else self.words
-
     def build(self, input_shape, *_):
-        self._words.build(input_shape)
+        self.characters.build(input_shape)
         for cell in (*self.forward, *self.backward):
             cell.build((None, self.config.projection_dim))
 
     def token_vectors(self, input_ids, seed=None):
-        """[..., 50] or, of words, [...] int -> [..., P]."""
-        return self._words(input_ids)
+        """[..., 50] int -> [..., P]."""
+        return self.characters(input_ids)
 
     def zero_states(self, batch_size):
         """The states before a text begins."""

@@ -102,9 +102,8 @@ def expected_counts(ids, tries, num_classes):
 class WordSoftmax(keras_configs.Configured, keras.layers.Layer):
     """Losses of the words that follow, by a table of words for both directions.
 
-    Call shapes: for each direction hidden [B, T, P] and targets int [B, T]; `table`
-    [V, P], where it is the network's; for each direction `candidates`, or None for all
-    words -> for each direction [B, T] float32.
+    Call shapes: for each direction hidden [B, T, P] and targets int [B, T]; for each
+    direction `candidates`, or None for all words -> for each direction [B, T] float32.
     """
 
     def __init__(self, config, **kwargs):
@@ -113,16 +112,15 @@ class WordSoftmax(keras_configs.Configured, keras.layers.Layer):
 
     def build(self, input_shape=None, *_):
         size, width = self.config.vocab_size, self.config.projection_dim
-        if not self.config.share_embedding_softmax:
-            self.kernel = self.add_weight(
-                shape=(size, width),
-                initializer=keras.initializers.RandomNormal(0.0, width**-0.5),
-                name="kernel",
-            )
+        self.kernel = self.add_weight(
+            shape=(size, width),
+            initializer=keras.initializers.RandomNormal(0.0, width**-0.5),
+            name="kernel",
+        )
         self.bias = self.add_weight(shape=(size,), initializer="zeros", name="bias")
 
-    def call(self, hidden, targets, table=None, candidates=None):
-        table = ops.convert_to_tensor(self.kernel if table is None else table)
+    def call(self, hidden, targets, candidates=None):
+        table = ops.convert_to_tensor(self.kernel)
         rows = [ops.reshape(x, (-1, x.shape[-1])) for x in hidden]  # [B * T, P]
         rows = [ops.cast(x, self.compute_dtype) for x in rows]
         labels = [ops.reshape(x, (-1,)) for x in targets]  # [B * T]
@@ -176,7 +174,7 @@ class BidirectionalLM(models.BertModel):
     rows. The two streams are different texts; the backward one comes in the order in
     which it is read, each sentence from its end.
 
-    Call shapes: distinct_words [U, 50] or [U], words [B, T] of each direction, which
+    Call shapes: distinct_words [U, 50], words [B, T] of each direction, which
     are rows of it, targets [B, T], states [B, ...] -> {"forward_losses",
     "backward_losses"} [B, T] float32 and the states that follow. In training
     sampling_seed [B, 2] decides what a sampled softmax compares with.
@@ -217,7 +215,6 @@ class BidirectionalLM(models.BertModel):
         losses = self.bidirectional_lm(
             (forward, keras.ops.flip(backward, axis=1)),
             [features[f"{name}_targets"] for name in DIRECTIONS],
-            table=self._table(),
             candidates=self._candidates(features, training),
         )
         after = (keras.ops.moveaxis(state, 2, 0) for state in after)
@@ -225,12 +222,6 @@ class BidirectionalLM(models.BertModel):
             **dict(zip(("forward_losses", "backward_losses"), losses, strict=True)),
             **dict(zip(self.states, after, strict=True)),
         }
-
-    def _table(self):
-        """The network's words, where the softmax has no other table."""
-        if self.config.share_embedding_softmax:
-            return self.network.words.embedding
-        return None
 
     def _candidates(self, features, training):
         """The words that each direction is compared with; None for all words."""

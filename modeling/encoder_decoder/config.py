@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -20,6 +21,8 @@ SETTINGS = {
     "max_target_length": "max_new_tokens",
 }
 _KEYS = (*SETTINGS.values(), "min_new_tokens", "max_length")
+_LEAST = {"num_beams": 1, "max_new_tokens": 1, "max_length": 2}  # others 0
+_MOST = 1 << 31
 # Keys that change the texts there and have no effect here, with the library's defaults.
 _OTHER_GENERATION = {
     **dict.fromkeys(("bad_words_ids", "suppress_tokens", "begin_suppress_tokens")),
@@ -56,16 +59,13 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
     def __post_init__(self) -> None:
         if self.encoder.is_left_to_right or not self.decoder.is_left_to_right:
             raise errors.InputError(
-                f"the encoder's attention is {self.encoder.attention} and the decoder's"
-                f" {self.decoder.attention}, but an encoder looks to both sides, and "
-                "only a decoder writes: is_decoder is true for the decoder alone; "
-                "correct the config"
+                f"the encoder's attention is {self.encoder.attention}, the decoder's "
+                f"{self.decoder.attention}; set is_decoder for the decoder alone"
             )
         if self.encoder.hidden_size != self.decoder.hidden_size:
             raise errors.InputError(
-                f"the encoder is {self.encoder.hidden_size} wide and the decoder "
-                f"{self.decoder.hidden_size} (hidden_size): the projection between the "
-                "two (enc_to_dec_proj) is not built here; give both one width"
+                f"hidden_size is {self.encoder.hidden_size} of the encoder and "
+                f"{self.decoder.hidden_size} of the decoder; give both one width"
             )
         for name in _IDS:
             value, limit = getattr(self, name), self.decoder.vocab_size
@@ -173,11 +173,11 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         more = self.decoder.num_hidden_layers * cross_attention
         return self.encoder.num_weights() + self.decoder.num_weights() + more
 
-    def unknown_keys(self) -> list[str]:
-        """Keys without effect in no released config; those of a side with its name."""
-        keys = super().unknown_keys()
+    def misspelled_keys(self) -> list[str]:
+        """As of NetworkConfig; those of a side with its name."""
+        keys = super().misspelled_keys()
         for side in SIDES:
-            keys += [f"{side}.{key}" for key in getattr(self, side).unknown_keys()]
+            keys += [f"{side}.{key}" for key in getattr(self, side).misspelled_keys()]
         return keys
 
     def with_generation(self, beside: Mapping[str, Any]) -> "EncoderDecoderConfig":
@@ -192,24 +192,44 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         if not beside and not stated:
             return self
         stated.setdefault("early_stopping", False)
-        for key in filter(stated.get, _KEYS):
-            value = stated[key]
-            fits = isinstance(value, int) and value > 0
-            fits |= key == "length_penalty" and isinstance(value, (int, float))
-            if not fits and (key, value) != ("early_stopping", "never"):
-                raise errors.InputError(f"{key} is {value!r}; correct it")
+        for key in stated.keys() & {*_KEYS}:
+            _check_setting(key, key, stated[key])
         if (least := stated.pop("min_new_tokens", None)) is not None:
             stated["min_length"] = least + 1
         if most := stated.get("max_new_tokens", stated.pop("max_length", 1) - 1):
             positions = self.decoder.max_position_embeddings
             stated["max_new_tokens"] = min(most, positions)
+        self.check_lengths(stated)
         return dataclasses.replace(self, generation=stated)
 
     def settings(self, **passed: Any) -> dict[str, Any]:
-        """How texts are written, by library keys: as `passed`, or else as stated."""
+        """How texts are written, by library keys: as `passed`, or else as stated.
+
+        Raises:
+            InputError: a value is wrong, or no text can be that long.
+        """
         keys = SETTINGS.values() & self.generation.keys()
-        changes = {SETTINGS[k]: v for k, v in passed.items() if v is not None}
-        return {key: self.generation[key] for key in keys} | changes
+        named = {key: (key, self.generation[key]) for key in keys}
+        named |= {SETTINGS[k]: (k, v) for k, v in passed.items() if v is not None}
+        for key, (name, value) in named.items():
+            _check_setting(name, key, value)
+        values = {key: value for key, (_, value) in named.items()}
+        self.check_lengths(values)
+        return values
+
+    def check_lengths(self, values: Mapping[str, Any]) -> None:
+        """Refuses a least length above the most, and n-grams longer than any text."""
+        positions = self.decoder.max_position_embeddings
+        most = min(values.get("max_new_tokens", positions), positions)
+        # The library's includes the start token.
+        for key, limit in (
+            ("min_length", most + 1),
+            ("no_repeat_ngram_size", positions),
+        ):
+            if (value := values.get(key, 0)) > limit:
+                raise errors.InputError(
+                    f"{key} is {value}, and a text has at most {most} tokens; lower it"
+                )
 
     def generation_json(self, for_library: bool = False) -> str:
         """The text of generation_config.json, complete where it is `for_library`."""
@@ -242,8 +262,7 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         if self.vocab_size != self.num_outputs:
             raise errors.InputError(
                 f"the encoder has {self.vocab_size} tokens and the decoder "
-                f"{self.num_outputs}, so they have two vocabularies, to which no "
-                "tokens can be added; keep their sizes"
+                f"{self.num_outputs}: no tokens can be added; keep their sizes"
             )
         sides = {side: getattr(self, side).with_vocab_size(size) for side in SIDES}
         return dataclasses.replace(self, **sides)
@@ -271,6 +290,24 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         }
 
     to_hugging_face = to_dict
+
+
+def _check_setting(name: str, key: str, value: Any) -> None:
+    """Refuses a wrong value of a library's key, which messages call `name`."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if key == "early_stopping":
+        fits, wanted = isinstance(value, bool) or value == "never", "true, false, never"
+    elif key == "length_penalty":
+        fits, wanted = is_number and abs(value) < _MOST, "a finite number"
+    else:
+        least = _LEAST.get(key, 0)
+        fits = isinstance(value, numbers.Integral) and is_number
+        fits, wanted = (
+            fits and least <= value < _MOST,
+            f"{least} or more, a whole number",
+        )
+    if not fits:
+        raise errors.InputError(f"{name} is {value!r}; give {wanted}")
 
 
 def _read_side(side: str, raw: Any) -> config_lib.BertConfig:

@@ -11,6 +11,7 @@ def token_weights(model: models.BertModel, features, training=False):
 
     To first order, by how much the highest logit would fall without the token's word
     embedding; that of a regression is its number. Padding has weights, too: drop it.
+    The model's network is BERT or a relative.
 
     Call shapes: the three features [B, S] -> {"weights": [B, S], "logits": [B, C]}
     float32.
@@ -21,11 +22,8 @@ def token_weights(model: models.BertModel, features, training=False):
         tape.watch(table)  # that of a frozen network as well
         logits = model(features, training=training)["logits"]
         highest = tf.reduce_sum(tf.reduce_max(logits, axis=-1))
-    # One row for each place in the texts: one gather reads them. GPT's positions are
-    # rows of the same table, behind its tokens.
-    slices = tape.gradient(highest, table)
-    is_token = slices.indices < model.config.vocab_size
-    rows = tf.boolean_mask(slices.values, is_token)  # [B * S, D]
+    # One row for each place in the texts, [B * S, D]: one gather reads them.
+    rows = tape.gradient(highest, table).values
     words = tf.gather(table, tf.reshape(ids, [-1]))
     weights = tf.reduce_sum(rows * words, axis=-1)
     return {"weights": tf.reshape(weights, tf.shape(ids)), "logits": logits}

@@ -1,5 +1,6 @@
 """Which layers of a network are read, and what becomes of several of them."""
 
+import numbers
 from typing import Any
 
 from keras import ops
@@ -36,11 +37,11 @@ def choose_layers(layers, depth, flag):
     if layers == _ALL:
         layers = tuple(range(-1, -depth - 1, -1))
     for layer in layers:
-        if not -depth <= layer < depth:
+        is_whole = isinstance(layer, numbers.Integral) and not isinstance(layer, bool)
+        if not is_whole or not -depth <= layer < depth:
             raise errors.InputError(
-                f"{flag} layer {layer}, and the network has {depth} (num_hidden_layers "
-                f"in its config): {-depth}..-1 from the last to the first, or "
-                f"0..{depth - 1}; choose among these"
+                f"{flag} layer {layer!r}, and the network has {depth}; choose "
+                f"0..{depth - 1}, or {-depth}..-1 from the first to the last"
             )
     return tuple(1 + layer % depth for layer in layers)
 

@@ -4,8 +4,6 @@ ELMo's use of a language model (Peters et al., 2018), and BERT as a fixed source
 features (BERT section 5.3), for any network.
 """
 
-import dataclasses
-
 import keras
 from keras import ops
 
@@ -122,15 +120,20 @@ class FeatureSource:
         """Whether the head needs the vector of the text alone."""
         return self.model.pools_tokens and not self.bilstm
 
+    @property
+    def states_shape(self):
+        """K and W of `layer_states`."""
+        separate, joined = self.merge == "separate", self.merge == "concat"
+        width = self.model.config.hidden_size * (len(self.states) if joined else 1)
+        return len(self.states) if separate else 1, width
+
     def width_before(self, part):
         """The width of what a part beside the network reads."""
-        width = self.model.config.hidden_size
         if not isinstance(part, BiLstm | heads.ClassifierHead | heads.SpanHead):
-            return width
+            return self.model.config.hidden_size
         if self.bilstm and part is not self.bilstm:
             return 2 * self.bilstm.units * (4 if self.reading.joins_pairs else 1)
-        if self.merge == "concat":
-            width *= len(self.states)
+        _, width = self.states_shape
         return width + (part is self.bilstm and self.adds_segments)
 
     def layer_states(self, features):
@@ -142,15 +145,6 @@ class FeatureSource:
         """
         states = self._states(sequences.as_rows(features), None)
         return sequences.by_example(states, features)
-
-    def states_identity(self):
-        """JSON that differs where `layer_states` of equal features and weights may."""
-        return {
-            "config": dataclasses.asdict(self.model.config),
-            "layer_mix": self.reading.layer_mix,
-            "reads_texts": self.reads_texts,
-            "dtype": self.model.dtype_policy.name,
-        }
 
     def token_vectors(self, features, seed=None, outputs=None):
         """The vectors of tokens, float32 [B, S, W]; S = 1 where texts alone are read.
@@ -174,10 +168,6 @@ class FeatureSource:
         if self.reads_texts:
             return vectors[:, 0]
         return largest_of_segments(vectors, features, self.reading.joins_pairs)
-
-    def learned_mix(self):
-        """As LayerMix.learned; {} where nothing is learned of layers."""
-        return self.layer_mix.learned() if self.layer_mix else {}
 
     def _states(self, features, seed, outputs=None):
         if names.LAYER_STATES in features:

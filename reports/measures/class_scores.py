@@ -12,6 +12,7 @@ from reports.measures import diagnostics
 SHOWN = 20  # classes on a terminal; of more than these the FEWER worst
 FEWER = 10
 _NAME_LENGTH = 30
+_NONE = (None, None, None)
 _COLUMNS = ("rows", "predicted", "precision", "recall", "F1")
 
 
@@ -21,9 +22,10 @@ def collect(
     """Rows of name, rows, predicted, precision, recall, f1; and averages of these.
 
     `rows` have the class, `predicted` get it. Division by zero gives 0, as in
-    scikit-learn. The averages are "macro", which leaves out classes that neither occur
-    nor are predicted, as f1_macro of training/metrics.py, unless a row may
-    have several; and "weighted" by given rows. Arguments: see outcomes.Decisions.
+    scikit-learn, but a class that neither occurs nor is predicted has None. The
+    averages are "macro", which leaves these out, as f1_macro of training/metrics.py,
+    unless a row may have several; and "weighted" by given rows. Arguments: see
+    outcomes.Decisions.
     """
     if labels.ndim > 1:
         counts = diagnostics.label_counts(labels, predictions)
@@ -44,7 +46,7 @@ def collect(
     )  # [C, 3]
     columns = class_names, expected.tolist(), predicted.tolist(), scores.tolist()
     rows = [
-        {"name": name, "rows": n, "predicted": m, **_named(row)}
+        {"name": name, "rows": n, "predicted": m, **_named(row if n + m else _NONE)}
         for name, n, m, row in zip(*columns, strict=True)
     ]
     occurs = (expected + predicted > 0) | (labels.ndim > 1)
@@ -65,7 +67,7 @@ def lines(
     """The table for a terminal; of many classes those with the lowest F1."""
     shown = list(rows)
     if len(rows) > SHOWN:
-        shown = sorted(rows, key=lambda row: row["f1"])[:FEWER]
+        shown = worst(rows, FEWER)
         yield f"  the {FEWER} of {len(rows)} classes with the lowest F1:"
     table = [("class", *_COLUMNS)]
     table += [
@@ -82,6 +84,12 @@ def lines(
     yield from textwrap.indent(text, "  ").splitlines()
 
 
+def worst(rows: Sequence[Mapping[str, Any]], limit: int) -> list[Mapping[str, Any]]:
+    """The classes with the lowest F1, lowest first; those without one are the last."""
+    return sorted(rows, key=lambda row: (row["f1"] is None, row["f1"] or 0.0))[:limit]
+
+
 def _cells(row):
     counts = [str(row.get(name, "")) for name in ("rows", "predicted")]
-    return *counts, *(f"{row[name]:.4f}" for name in ("precision", "recall", "f1"))
+    scores = [row[name] for name in ("precision", "recall", "f1")]
+    return *counts, *("-" if score is None else f"{score:.4f}" for score in scores)

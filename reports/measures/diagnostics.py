@@ -50,15 +50,6 @@ def confusion(
     return counts.reshape(num_classes, num_classes)
 
 
-def top_confusions(counts: np.ndarray, limit: int) -> list[tuple[int, int, int]]:
-    """(expected, predicted, count) of the commonest errors; ties in order of ids."""
-    errors = counts - np.diag(np.diag(counts))
-    order = np.argsort(-errors, axis=None, kind="stable")[:limit]
-    expected, predicted = np.unravel_index(order, errors.shape)
-    pairs = zip(expected.tolist(), predicted.tolist(), strict=True)
-    return [(i, j, int(errors[i, j])) for i, j in pairs if errors[i, j]]
-
-
 def precision_recall(is_positive: np.ndarray, probabilities: np.ndarray) -> Curve:
     """The curve of one class, from bool [M] and float [M]; at least one is positive."""
     precision, recall, _ = sklearn.metrics.precision_recall_curve(

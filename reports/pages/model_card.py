@@ -7,16 +7,12 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-import jinja2
-import tensorflow as tf
-import yaml
-
-from contract import file_names
-from reports.pages import usage
+from contract import file_names, remote_files
+from reports.pages import run_page, usage
 
 # Follows the front matter; its digest is that of all other text.
 _MARK = (
-    "<!-- Written by {script}, digest {digest}. It is not replaced once changed. -->"
+    "<!-- Written by {program}, digest {digest}. It is not replaced once changed. -->"
 )
 _MARKED = re.compile(r"<!-- Written by \S+, digest (\w+)\. .*? -->\n")
 
@@ -24,8 +20,8 @@ _MARKED = re.compile(r"<!-- Written by \S+, digest (\w+)\. .*? -->\n")
 def file(record: Mapping[str, Any], directory: str) -> dict[str, list[str]]:
     """{path: [text]} of the card; {} where a person has written the README.md there."""
     path = os.path.join(directory, file_names.MODEL_CARD)
-    if tf.io.gfile.exists(path):
-        with tf.io.gfile.GFile(path) as opened:
+    if remote_files.exists(path):
+        with remote_files.open_file(path, "r") as opened:
             if not is_ours(opened.read()):
                 print(f"model card: {path} is not ours, so it stays as it is")
                 return {}
@@ -40,94 +36,43 @@ def is_ours(text: str) -> bool:
 
 def make_text(record: Mapping[str, Any]) -> str:
     """The card: metadata as YAML between dashes, then Markdown."""
-    front = yaml.safe_dump(metadata(record), sort_keys=False, allow_unicode=True)
-    head, body = f"---\n{front}---\n", _body(record)
-    script = usage.KINDS[record["kind"]].script
-    mark = _MARK.format(script=script, digest=_digest(head + body))
-    return f"{head}{mark}\n{body}"
+    kind, held_out = usage.KINDS[record["kind"]], record["evaluation"] or {}
+    classes: list[dict[str, Any]] = []
+    labels: set[str] = set()
+    if record["kind"] in ("text-classification", "token-classification"):
+        classes = held_out.get("classes", [])
+        if not classes:  # no rows were scored
+            for data in record["data"].values():
+                labels |= {*data.get("labels", ())}
+    text = run_page.render(
+        "card.md",
+        record=record,
+        kind=kind,
+        origin=usage.origin(record),
+        held_out=held_out,
+        tested=record.get("test_evaluation"),
+        classes=classes,
+        labels=sorted(labels),
+        uses=usage.uses(record, f"path/to/{record['name']}"),
+        command=_without_places(record["training_command"]),
+        page=file_names.REPORT_PAGE,
+    )
+    mark = _MARK.format(program=kind.program, digest=_digest(text))
+    return text.replace("\n---\n", f"\n---\n{mark}\n", 1)
 
 
 def _digest(text):
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def metadata(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The front matter for the hub; neither license nor language is known."""
-    front: dict[str, Any] = {
-        "library_name": "keras",
-        "pipeline_tag": record["kind"],
-        "tags": ["bert", "tensorflow", "keras"],
-    }
-    held_out = record["evaluation"]
-    if not held_out:
-        return front
-    scores = {
-        n: s["value"] for n, s in held_out["scores"].items() if s["value"] is not None
-    }
-    data = record["data"].get(held_out["split"], {})
-    name = os.path.basename(data.get("path", "")) or held_out["split"]
-    result = {
-        "task": {"type": record["kind"]},
-        "dataset": {"name": name, "type": name, "split": held_out["split"]},
-        "metrics": [
-            {"type": metric, "value": round(value, 4), "name": metric.replace("_", " ")}
-            for metric, value in scores.items()
-        ],
-    }
-    front["metrics"] = sorted(set(scores) - {"loss"})
-    front["model-index"] = [{"name": record["name"], "results": [result]}]
-    return front
-
-
-def _body(record: Mapping[str, Any]) -> str:
-    kind = usage.KINDS[record["kind"]]
-    evaluations = [record["evaluation"], record.get("test_evaluation")]
-    classes: list[dict[str, Any]] = []
-    labels: set[str] = set()
-    if record["kind"] in ("text-classification", "token-classification"):
-        classes = (record["evaluation"] or {}).get("classes", [])
-        if not classes:  # no rows were scored
-            for data in record["data"].values():
-                labels |= {*data.get("labels", ())}
-    words = map(shlex.quote, _without_places(record["training_command"]))
-    command = " \\\n  ".join([f"{next(words)} {next(words)}", *words])
-    return _TEMPLATES.get_template("card.md.jinja").render(
-        record=record,
-        kind=kind,
-        verb="pretrained" if kind.script == "run_pretraining.py" else "fine-tuned",
-        origin=usage.origin(record),
-        evaluations=[each for each in evaluations if each] if evaluations[0] else [],
-        classes=classes,
-        labels=sorted(labels),
-        uses=usage.uses(record, f"path/to/{record['name']}"),
-        command=command,
-        page=file_names.REPORT_PAGE,
-    )
-
-
-def _cell(name: str) -> str:
-    """A label as a table of Markdown has it, whatever its letters."""
-    return " ".join(name.split()).replace("\\", "\\\\").replace("|", "\\|")
-
-
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader(__package__),
-    undefined=jinja2.StrictUndefined,
-    keep_trailing_newline=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_TEMPLATES.filters |= {"cell": _cell, "name": os.path.basename}
-
-
 def _without_places(command):
-    """The words of the command; of absolute paths the last part."""
+    """The command; of absolute paths the last part."""
     words = []
     for word in shlex.split(command):
         flag, equals, value = word.partition("=")
         places = [_name(place) for place in value.split(",")]
         words.append(f"{flag}{equals}{','.join(places)}")
-    return words
+    return shlex.join(words)
 
 
 def _name(place):

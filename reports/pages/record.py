@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from tensorboard.backend.event_processing import event_file_loader, io_wrapper
-from tensorboard.util import tensor_util
 
 from contract import errors, file_names, json_files
 from reports.measures import class_scores, confidence, diagnostics
@@ -44,10 +42,11 @@ def build(
         directory: of the run, with its event files.
         flags, defaults: {flag: value} of all flags of the script.
         facts: other facts of the page: kind, script, command, step, seconds,
-            environment, results, explanations, has_weights, has_export; pictures,
-            [{title, description, svg}]; data, {split: facts}, among them lengths [N];
-            and, if any, layer_mix, {gamma and s_j: number}, and tested, an
-            outcomes.Outcomes of test rows beside those of `rows`.
+            environment, results, explanations, has_weights; exports, as
+            export_formats.of_run has them; pictures, [{title, description, svg}];
+            data, {split: facts}, among them lengths [N]; and, if any, layer_mix,
+            {gamma and s_j: number}, and tested, an outcomes.Outcomes of test rows
+            beside those of `rows`.
     """
     data, tested = facts.pop("data"), facts.pop("tested", None)
     changed = sorted(name for name in flags if flags[name] != defaults.get(name))
@@ -207,6 +206,8 @@ def read_curves(directory: str) -> dict[str, list[list[float]]]:
     A step has its last value, since a resumed run repeats steps. A longer curve keeps
     CURVE_POINTS of its points, the first and the last among them.
     """
+    from tensorboard.util import tensor_util  # and TensorFlow, which reading has not
+
     curves: dict[str, dict[int, float]] = {}
     for kind in _CURVE_FOLDERS:
         for event in _events(os.path.join(directory, kind)):
@@ -219,6 +220,8 @@ def read_curves(directory: str) -> dict[str, list[list[float]]]:
 
 def _events(directory):
     """All events of a directory, in the order in which they were written."""
+    from tensorboard.backend.event_processing import event_file_loader, io_wrapper
+
     files = io_wrapper.tf.io.gfile
     if not files.isdir(directory):
         return

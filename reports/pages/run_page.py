@@ -1,7 +1,9 @@
 """report.html of a run, or of several, from their records."""
 
 import collections
+import html
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,11 +11,11 @@ import jinja2
 import numpy as np
 
 from reports import figures, svg
+from reports.measures import class_scores
 from reports.pages import usage
 
 SHOWN_ERRORS = 25
 SHOWN_LABELS = 30
-SHOWN_MATRIX = 15  # classes, beyond which a table is wider than a screen
 # Flags in which the runs of a grid differ without a difference.
 _PLACES = frozenset({"output_dir"})
 # Curves of the page: its title, and the names of what it shows.
@@ -45,13 +47,40 @@ _MEANINGS = {
     "spearman": "correlation of their ranks",
     "loss": "mean over the rows; less is better",
 }
+
+
+def _cell(name: str) -> str:
+    """A name as a line or table of Markdown has it, whatever its letters."""
+    text = html.escape(" ".join(name.split()), quote=False)
+    return re.sub(r"[\\|`\[]", r"\\\g<0>", text)
+
+
+def _code(name: str) -> str:
+    """A name within backticks, in a line or table."""
+    return " ".join(name.split()).replace("`", "'").replace("|", "\\|")
+
+
+def _fence(code: str) -> str:
+    """The backticks around a block of code, more than it has in a row."""
+    return "`" * max(3, *(len(run) + 1 for run in re.findall("`+", code)), 3)
+
+
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader(__package__),
-    autoescape=True,
+    autoescape=lambda name: name != "card.md.jinja",
     undefined=jinja2.StrictUndefined,
+    keep_trailing_newline=True,
     trim_blocks=True,
     lstrip_blocks=True,
 )
+_TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False}  # YAML's letters
+_TEMPLATES.filters |= {
+    "cell": _cell,
+    "code": _code,
+    "fence": _fence,
+    "name": os.path.basename,
+    "on_lines": usage.on_lines,
+}
 
 
 def page_of_runs(records: Mapping[str, Mapping[str, Any]], directory: str) -> str:
@@ -157,7 +186,7 @@ def page(record: Mapping[str, Any], where: str) -> str:
             if each and each["classes"]
         ],
         pictures=pictures,
-        mix=_mix(record.get("layer_mix")),
+        mix=record.get("layer_mix"),
         errors=held_out.get("errors", ())[:SHOWN_ERRORS],
         explanations=[_colour(each) for each in record["explanations"]],
         explained=_explain_choice(record["explanations"], held_out),
@@ -188,7 +217,7 @@ def _classes(kind, classes):
         return []
     if len(classes) <= SHOWN_LABELS:
         return classes
-    return sorted(classes, key=lambda row: row["f1"])[:SHOWN_LABELS]
+    return class_scores.worst(classes, SHOWN_LABELS)
 
 
 def _explain_choice(explanations, held_out):
@@ -205,7 +234,7 @@ def _explain_choice(explanations, held_out):
 
 
 def render(template: str, **values: Any) -> str:
-    """A page of templates/, in the style of all."""
+    """A page or card of templates/."""
     return _TEMPLATES.get_template(f"{template}.jinja").render(**values)
 
 
@@ -268,30 +297,16 @@ def _confusion(confusion):
     """The rows of the table: name, and of each cell count and share of its row."""
     if not confusion:
         return None
-    matrix, names = confusion["matrix"], confusion["names"]
-    shown = sorted(range(len(names)), key=lambda i: -sum(matrix[i]))[:SHOWN_MATRIX]
-    shown.sort()
     rows = []
-    for i in shown:
-        total = sum(matrix[i]) or 1
-        cells = [(matrix[i][j], round(matrix[i][j] / total, 3), i == j) for j in shown]
-        rows.append((names[i], sum(matrix[i]), cells))
-    left_out = confusion["left_out"] + len(names) - len(shown)
-    return {"names": [names[i] for i in shown], "rows": rows, "left_out": left_out}
-
-
-def _mix(layer_mix):
-    """The factor of a learned mix of layers, and a chart of their shares, if any."""
-    if not layer_mix:
-        return None
-    shares = {n.removeprefix("s_"): s for n, s in layer_mix.items() if n != "gamma"}
-    if not shares:
-        return {"gamma": layer_mix["gamma"], "chart": ""}
-    title, unit = "Share of each layer", "layer, 0 being the embeddings"
-    each = ", ".join(f"{name} {share:.3f}" for name, share in shares.items())
-    figure = figures.shares(shares, unit)
-    chart = _chart(title, f"{title}, by {unit}: {each}", figure)
-    return {"gamma": layer_mix["gamma"], "chart": chart}
+    pairs = zip(confusion["names"], confusion["matrix"], strict=True)
+    for place, (name, counts) in enumerate(pairs):
+        total = sum(counts)
+        cells = [
+            (count, round(count / (total or 1), 3), place == column)
+            for column, count in enumerate(counts)
+        ]
+        rows.append((name, total, cells))
+    return {**confusion, "rows": rows}
 
 
 def _colour(explanation):

@@ -1,50 +1,52 @@
 """Commands that load, use and serve the files of a run."""
 
+import itertools
 import json
 import os
 import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from contract import tf_serving
+from contract import export_formats, programs, tf_serving
 
 
 class Kind(NamedTuple):
     """A kind of task."""
 
-    script: str
+    program: str  # that trains it
     rows_flag: str  # of the script, for the file to predict, or ""
     example: str  # a text for the exported model, or two with a tab between them
     title: str
 
 
+_PREDICTOR = "serving.predictor"
 _FEATURES = "feature-extraction"  # of an ELMo, which transformers does not have
 _VECTORS = "sentence-similarity"
-_TEXT_TO_TEXT = "text2text-generation"  # which bert.py does not open
+_TEXT_TO_TEXT = "text2text-generation"  # which bert_reborn.py does not open
 # By the name that the hub has for it.
 KINDS = {
     "text-classification": Kind(
-        "run_classifier.py", "test_file=rows.tsv", "A text.", "Text classification"
+        "run_classifier", "test_file=rows.tsv", "A text.", "Text classification"
     ),
     "multiple-choice": Kind(
-        "run_classifier.py", "test_file=rows.tsv", "A context.", "Choice of answers"
+        "run_classifier", "test_file=rows.tsv", "A context.", "Choice of answers"
     ),
     "token-classification": Kind(
-        "run_tagger.py", "test_file=rows.conll", "A sentence.", "Tagging of words"
+        "run_tagger", "test_file=rows.conll", "A sentence.", "Tagging of words"
     ),
     "question-answering": Kind(
-        "run_squad.py",
+        "run_squad",
         "predict_file=questions.json",
         "When does it open?\tThe fair opens on Monday.",
         "Question answering",
     ),
-    _VECTORS: Kind("run_embedding.py", "", "A text.", "Vectors of texts"),
+    _VECTORS: Kind("run_embedding", "", "A text.", "Vectors of texts"),
     _TEXT_TO_TEXT: Kind(
-        "run_seq2seq.py", "test_file=rows.tsv", "A text.", "Sequence to sequence"
+        "run_seq2seq", "test_file=rows.tsv", "A text.", "Sequence to sequence"
     ),
-    "fill-mask": Kind("run_pretraining.py", "", "The sea is [MASK].", "Pretraining"),
-    "text-generation": Kind("run_pretraining.py", "", "The sea is", "Pretraining"),
-    _FEATURES: Kind("run_pretraining.py", "", "A text.", "Pretraining"),
+    "fill-mask": Kind("run_pretraining", "", "The sea is [MASK].", "Pretraining"),
+    "text-generation": Kind("run_pretraining", "", "The sea is", "Pretraining"),
+    _FEATURES: Kind("run_pretraining", "", "A text.", "Pretraining"),
 }
 # Flags of reading and cutting text; a prediction needs the values of training.
 _SHAPES = [
@@ -125,27 +127,39 @@ def uses(record: Mapping[str, Any], directory: str) -> list[Use]:
         ]
         arguments = [f"--pretrained={where}", "--do_predict", f"--{kind.rows_flag}"]
         arguments += [*repeated, f"--output_dir={where}/predictions"]
-        usable.append(Use("Predict rows of a file", _command(kind.script, arguments)))
-    if record["has_export"]:
+        usable.append(_use("Predict rows of a file", kind.program, arguments))
+    for folder, export_format in record["exports"]:
+        export = f"--export_dir={where}/{folder}"
         example = _example(record)
         quoted = "$" + repr(example) if "\t" in example else f'"{example}"'
-        arguments = [f"--export_dir={where}/export", quoted]
-        answer = _command("-m serving.predictor", arguments)
-        usable.append(Use("Ask the export", answer))
-        if "://" not in directory:  # docker mounts directories of the machine
+        is_default = export_format == export_formats.SAVED_MODEL
+        of_format = "" if is_default else f" in {export_format}"
+        asked = [export, quoted]
+        usable.append(_use(f"Ask the export{of_format}", _PREDICTOR, asked))
+        if not is_default:
+            served = [export, "--serve"]
+            usable.append(_use(f"Serve the export{of_format}", _PREDICTOR, served))
+        elif "://" not in directory:  # docker mounts directories of the machine
             serving = _serving(record, where)
             usable.append(Use("Serve it with TensorFlow Serving", serving))
     if record["has_weights"] and record["kind"] == _FEATURES:
         arguments = [f"--pretrained={where}", "--input_file=texts.txt"]
         arguments += ["--output_file=features.hdf5", "--output_format=hdf5"]
-        extract = _command("extract_features.py", arguments)
-        usable.append(Use("Extract features", extract))
+        usable.append(_use("Extract features", "extract_features", arguments))
     elif record["has_weights"]:
         arguments = [f"--input={where}", "--to=hugging_face"]
         arguments.append(f"--output_dir={where}/hugging_face")
-        convert = _command("convert_checkpoint.py", arguments)
-        usable.append(Use("Convert it for transformers", convert))
+        title = "Convert it for transformers"
+        usable.append(_use(title, "convert_checkpoint", arguments))
     return usable
+
+
+def on_lines(command: str) -> str:
+    """A command with a line for each flag, to be read, and typed as it is."""
+    words = shlex.split(command)
+    first = sum(1 for _ in itertools.takewhile(lambda w: w[:2] != "--", words))
+    quoted = [shlex.quote(word) for word in words]
+    return " \\\n  ".join([" ".join(quoted[:first]), *quoted[first:]])
 
 
 def _example(record):
@@ -187,5 +201,5 @@ def _flag(name, value):
     return f"--{name}" if value is True else f"--{name}={shlex.quote(str(value))}"
 
 
-def _command(program, arguments):
-    return " \\\n  ".join([f"python {program}", *arguments])
+def _use(title, program, arguments):
+    return Use(title, " \\\n  ".join([programs.command(program), *arguments]))

@@ -1,12 +1,17 @@
 """Tests of cli/environment.py."""
 
 import os
+import pathlib
 import platform
+import shlex
+import subprocess
+import sys
 
 import pytest
 
 from cli import environment
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 AVX2 = "processor : 0\nflags\t\t: fpu sse2 avx avx2 fma\nbugs\t: none\n"
 OLDER = AVX2.replace("avx2", "f16c")
 KERNELS = "TF_ENABLE_ONEDNN_OPTS"
@@ -80,3 +85,47 @@ def test_import_keeps_errors_alone(capfd):
         raise ImportError
     os.write(2, b"after\n")
     assert capfd.readouterr().err.splitlines() == [*lines[3:], "after"]
+
+
+def run_closed(closed, *command):
+    """Runs Python as a shell does whose redirection closes standard streams."""
+    line = f"exec {shlex.join([sys.executable, *command])} {closed}"
+    return subprocess.run(["bash", "-c", line], capture_output=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_take_lines_and_give_no_descriptor_to_a_file(closed, tmp_path):
+    code = f"""if True:
+      import os, subprocess, sys
+      from cli import environment
+      environment.open_closed_streams()
+      from terminal import progress
+      with open({str(tmp_path / "data")!r}, "w") as file:
+        assert file.fileno() > 2, file.fileno()
+        print("a line"), progress.print_line("a line")
+        list(progress.track("ab", 2, "work"))
+        child = [sys.executable, "-c", "import sys; assert sys.stdin and sys.stderr"]
+        subprocess.run(child, check=True)
+      raise SystemExit(7)"""
+    done = run_closed(closed, "-c", code)
+    assert done.returncode == 7 and not (tmp_path / "data").read_text()
+
+
+def test_program_works_with_closed_streams(tmp_path):
+    text, vocabulary = tmp_path / "text.txt", tmp_path / "vocab.txt"
+    text.write_text("the sea is green\n" * 9)
+    flags = [f"--input_file={text}", f"--output_file={vocabulary}", "--vocab_size=130"]
+    done = run_closed("<&- >&- 2>&-", "build_vocab.py", *flags)
+    assert done.returncode == 0 and "[MASK]\n" in vocabulary.read_text()
+
+
+def test_closed_standard_input_is_refused_where_it_is_read(tmp_path):
+    for program in (
+        ["-m", "serving.predictor", f"--export_dir={tmp_path}", "--input_file=-"],
+        ["run_generation.py", f"--pretrained={tmp_path}", "--prompt_file=-"],
+        ["-m", "data_pipeline.tokenization", f"--vocab_file={tmp_path}", "-"],
+    ):
+        done = run_closed("<&-", *program)
+        assert done.returncode == 2, done
+        assert done.stderr.decode().startswith("error: -: standard input is closed")
+        assert len(done.stderr.splitlines()) == 1

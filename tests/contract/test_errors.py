@@ -1,6 +1,10 @@
 """Tests of contract/errors.py."""
 
+import os
+import pathlib
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -70,3 +74,21 @@ def test_ctrl_c_is_one_line(capsys, text, line):
         raise KeyboardInterrupt(text)
     assert caught.value.code == 130
     assert capsys.readouterr().err == f"\ninterrupted{line}\n"
+
+
+@pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="Linux alone")
+@pytest.mark.parametrize("flushes", [True, False])
+def test_full_standard_output_is_named(flushes):
+    text = "from contract import errors\nwith errors.explained():\n print('a')\n"
+    text += f" print('a', flush={flushes})\n raise OSError(28, 'No space')"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", text],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
+        )
+    line = "error: standard output: [Errno 28] No space"
+    assert done.stderr.startswith(line) and done.stderr.count("\n") == 1
+    assert done.returncode == 2

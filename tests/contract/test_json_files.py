@@ -2,7 +2,7 @@
 
 import pytest
 
-from contract import json_files
+from contract import errors, json_files
 
 REFUSED = {
     "deep": (b"[" * 50_000, "its brackets are nested too deeply"),
@@ -40,3 +40,24 @@ def test_a_file_of_something_else_holds_no_object(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ValueError, match=f"^{path}: the file holds no JSON object"):
         json_files.read_object(str(path))
+
+
+def test_form_of_a_value_is_checked():
+    form = {"a": range(1, 3), "b": {"c": (str, None)}, "d": ("x", "y"), "e": bool}
+    value = {"a": 1, "b": {}, "d": "y", "e": False}
+    json_files.check("p", value, form, remedy="copy it")
+    for change, message in (
+        ({"a": 3}, "p: a=3 is not a whole number from 1 to 2; copy it"),
+        ({"a": True}, "a=True is not a whole number"),
+        ({"a": 1.0}, "a=1.0 is not a whole number"),
+        ({"b": None}, "b=None is not an object"),
+        ({"b": {"c": 5}}, "b.c=5 is not a text or absent"),
+        ({"b": {"z": 5}}, "b.z=5 is not absent"),
+        ({"d": "z"}, "d='z' is not x or y"),
+        ({"e": 0}, "e=0 is not true or false"),
+        ({"e": None}, "e=None is not true or false"),
+    ):
+        with pytest.raises(errors.InputError, match=message):
+            json_files.check("p", {**value, **change}, form, remedy="copy it")
+    with pytest.raises(errors.InputError, match=r"p: =\[\] is not an object"):
+        json_files.check("p", [], form, remedy="copy it")

@@ -234,3 +234,19 @@ def test_absent_beam_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(errors.InputError, match=r"--engine=beam needs a package: pip"):
         engines.open_beam([])
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("--runner=Nope", "Unexpected pipeline runner: Nope. Valid"),
+        ("--runner=a_module.Runner", "No module named 'a_module'"),
+        ("--runner", "argument --runner: expected one argument"),
+    ],
+)
+def test_wrong_options_of_beam_are_refused_at_once(option, reason, capfd):
+    pytest.importorskip("apache_beam")
+    match = rf"^--beam_option={option}: {reason}[^\n]*; correct it$"
+    with pytest.raises(errors.InputError, match=match):
+        engines.open_beam([option])
+    assert "usage" not in capfd.readouterr().err

@@ -100,18 +100,7 @@ def test_layers_computed_again_give_the_same_gradients(features, trained):
         np.testing.assert_allclose(ours, theirs, atol=1e-5 * np.abs(theirs).max())
 
 
-def test_words_of_a_table_are_a_network_too(features):
-    model = build(filters=(), vocab_size=20)
-    ids = np.where(
-        features["input_mask"] > 0, features["input_ids"][..., 0] % 19 + 1, 0
-    )
-    outputs = model.encode({**features, "input_ids": ids}, None)
-    table = np.asarray(model.network.words.embedding)
-    real = ids > 0
-    np.testing.assert_array_equal(
-        np.asarray(outputs["embedding_output"])[real], np.tile(table[ids[real] - 1], 2)
-    )
-    np.testing.assert_array_equal(np.asarray(outputs["sequence_output"])[~real], 0.0)
-    for each in (model, build()):
-        counted = sum(int(np.prod(w.shape)) for w in each.trainable_variables)
-        assert each.config.num_weights() == counted
+def test_weights_are_counted():
+    model = build()
+    counted = sum(int(np.prod(w.shape)) for w in model.trainable_variables)
+    assert model.config.num_weights() == counted

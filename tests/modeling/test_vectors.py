@@ -68,7 +68,7 @@ def test_texts_are_means_of_their_tokens_or_the_first(net, outputs):
 
 def test_what_the_network_does_not_have_is_refused(net):
     for wanted, message in (
-        ({"layers": (5,)}, r"--layers: layer 5, and the network has 5 .*0\.\.4"),
+        ({"layers": (5,)}, r"--layers: layer 5, and the network has 5; .*0\.\.4"),
         ({"layers": (-1, -6)}, r"--layers: layer -6, .*-5\.\.-1"),
         ({"layers": ()}, "--layers is empty"),
         ({"weights": (1.0,)}, "no meaning with --combine=none"),

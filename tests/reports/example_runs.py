@@ -60,7 +60,7 @@ def facts(**changes):
         "results": {"eval_accuracy": 0.8, "global_step": 30},
         "trains": True,
         "has_weights": True,
-        "has_export": True,
+        "exports": [("export", "saved_model")],
         "explanations": [],
         "environment": {"precision": "float32"},
         "data": {

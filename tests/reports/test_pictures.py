@@ -90,6 +90,15 @@ def test_svg_takes_the_ink_of_the_page_and_repeats():
     assert text.startswith("<svg") and "<metadata" not in text
 
 
+def test_matrix_of_many_classes_has_those_with_errors():
+    counts = np.diag(np.full(40, 9))
+    counts[30, 2] = counts[39, 31] = 1
+    shown = drawn_texts(figures.confusion(counts, [f"class {i}" for i in range(40)]))
+    assert {"class 2", "class 30", "class 31", "class 39"} <= set(shown)
+    assert "class 38" not in shown and shown.count("9") == 20 and shown.count("1") == 2
+    assert "the 20 of 40 classes with most errors" in shown
+
+
 def test_names_are_text_whatever_they_hold():
     """Dollars are no formula, line ends no lines; missing letters bring no warning."""
     names = ["$x^2$ & <b>", "a\nb", "体育", "n" * 40]
@@ -128,17 +137,18 @@ def wrong(texts, losses, is_correct):
 
 def test_wrong_rows_come_worst_first_and_long_texts_are_cut():
     rows = wrong(["a", "b", "c " * 300, "d"], [1.0, 9.0, 3.0, 2.0], [0, 1, 0, 0])
-    errors = pictures.worst_errors(rows, 2)
-    assert [(error.row, error.loss) for error in errors] == [(2, 3.0), (3, 2.0)]
-    assert errors[0].predicted == "no|2" and errors[1].texts == ("d",)
-    assert errors[0].texts[0] == "c " * 99 + "c…"
+    long, short = pictures.error_table(rows, 2).splitlines()[2:]
+    assert long.startswith("| 3.000 | yes | no&#124;2 | c c ")
+    assert html.unescape(long).replace("<br>", " ").endswith(" " + "c " * 99 + "c… |")
+    assert short == "| 2.000 | yes | no&#124;3 | d |"
     assert pictures.cut("x" * 200, 200) == "x" * 200
-    assert pictures.error_table([]) == "No row is wrong."
+    right = wrong(["a"], [1.0], [1])
+    assert pictures.error_table(right) == "No row is wrong."
 
 
 def test_text_of_an_error_is_shown_as_it_is():
     """TensorBoard's Markdown makes one cell of it, with this text."""
-    table = pictures.error_table(pictures.worst_errors(wrong([NASTY], [1.0], [0])))
+    table = pictures.error_table(wrong([NASTY], [1.0], [0]))
     page = plugin_util.markdown_to_safe_html(table)
     cells = [
         html.unescape(re.sub(r"<[^>]*>", "", re.sub("<br */?>", " ", cell)))

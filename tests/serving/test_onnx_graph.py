@@ -119,10 +119,11 @@ def test_relatives_have_the_outputs_of_their_models(network, kind):
     model, arrays = build(kind, config=relative(network)), features()
     onnx_runtime.check(model.config, model.reading, "single")
     expected = model(arrays, training=False)
-    actual = run(model, arrays)
-    assert actual.keys() == expected.keys()
-    for name, values in expected.items():
-        np.testing.assert_allclose(actual[name], values, atol=ROUNDING)
+    for engine in (onnx_runtime.open_openvino, onnx_runtime.open_onnxruntime):
+        actual = run(model, arrays, engine=engine)
+        assert actual.keys() == expected.keys()
+        for name, values in expected.items():
+            np.testing.assert_allclose(actual[name], values, atol=ROUNDING)
     assert_inputs_move(model, arrays, actual)
 
 

@@ -140,7 +140,9 @@ def test_damaged_export_is_one_line(name, change, export_dir, tmp_path, capsys):
         with pytest.raises(errors.InputError) as caught:
             answer()
         text = str(caught.value)
-        assert text.startswith(f"{damaged}: cannot be loaded (") and "\n" not in text
+        # Files for another runtime have checksums, but for those of earlier versions.
+        named = version if name == "model.tflite" else damaged
+        assert text.startswith(f"{named}: cannot be loaded (") and "\n" not in text
         assert text.endswith(f"); copy {version} again, or export the model again")
     assert capsys.readouterr().out == ""
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from contract import tf_serving
+from contract import errors, tf_serving
 from data_pipeline.classification import encoding
 from data_pipeline.text import wordpiece
 from modeling import losses, models
@@ -82,17 +82,38 @@ def test_classifier_answers_as_its_saved_model(classifier):
         predictor.Predictor(str(path.parent), "ids")
 
 
-def test_damaged_file_is_named(classifier, tmp_path):
+def test_damaged_export_of_an_earlier_version_is_one_line(classifier, tmp_path):
     for name in (
         runtimes.RUNTIMES[runtimes.format_of(classifier[1])].MODEL,
         "tokenizer",
     ):
         version = pathlib.Path(shutil.copytree(classifier[1], tmp_path / name))
+        (version / runtimes.CHECKSUMS).unlink()  # earlier exports have none
         (damaged,) = version.glob(f"{name}*")
         damaged.write_bytes(damaged.read_bytes()[:99])
-        with pytest.raises(ValueError, match="again, or export the model ag") as caught:
+        with pytest.raises(ValueError, match=r"cannot be loaded \(.*again, or export"):
             predictor.Predictor(str(version))
-        assert str(caught.value).startswith(f"{damaged}: cannot be loaded (")
+
+
+def test_changed_bit_of_any_file_is_refused(classifier, tmp_path):
+    version = pathlib.Path(shutil.copytree(classifier[1], tmp_path / "version"))
+    model = runtimes.RUNTIMES[runtimes.format_of(str(version))].MODEL
+    names = [model, "tokenizer.json", "assets.extra/label_map.json"]
+    for name in (*names, "texts/saved_model.pb"):
+        content = (version / name).read_bytes()
+        changed = bytearray(content)
+        changed[len(content) // 2] ^= 1
+        for damaged in (bytes(changed), content + b"\n"):
+            (version / name).write_bytes(damaged)
+            with pytest.raises(errors.InputError) as caught:
+                predictor.Predictor(str(version))
+            assert str(caught.value).startswith(f"{version / name}: is missing or dam")
+            assert "export the model again" in str(caught.value)
+        (version / name).write_bytes(content)
+    assert predictor.Predictor(str(version)).predict("a")
+    (version / "tokenizer.json").unlink()
+    with pytest.raises(errors.InputError, match=r"tokenizer.json: is missing or dam"):
+        predictor.Predictor(str(version))
 
 
 def test_network_takes_slices_of_the_rows_in_their_order(classifier, monkeypatch):

@@ -4,14 +4,16 @@ import gzip
 import json
 import pathlib
 import shutil
+import zlib
 
 import numpy as np
 import pytest
 
-import bert
+import bert_reborn as bert
 from contract import errors
 from data_pipeline.text import wordpiece
 from serving import search, search_encoders, search_index
+from terminal import progress
 from tests import search_runs, tiny
 
 TEXTS = [text for text, _ in tiny.rows(24)]
@@ -56,12 +58,14 @@ def table(monkeypatch):
         width = len(next(iter(vectors.values())))
         calls = []
 
-        def embed(texts):
+        def encode(texts, report=lambda done: None):
             calls.append(texts)
-            return unit(np.array([vectors[text] for text in texts], np.float32))
+            rows = np.array([vectors[text] for text in texts], np.float32)
+            report(len(texts))
+            return unit(rows), 0
 
         identity = {"digest": "0", "width": width, "pooling": None}
-        encoder = search_encoders.Encoder(identity, prompts, embed)
+        encoder = search_encoders.Encoder(identity, prompts, encode)
         monkeypatch.setattr(search_encoders, "open_source", lambda source: encoder)
         return calls
 
@@ -330,8 +334,7 @@ def test_killed_build_goes_on_with_the_same_bytes(
     assert "building.json" in names and "index.json" not in names
     with pytest.raises(errors.InputError, match="there is no whole index; build it"):
         search.Index.open(str(path))
-    with pytest.raises(errors.InputError, match="holds another index, whose texts_per"):
-        build_again(texts_per_shard=5)
+    refuse("texts.txt: texts_per_shard=10, not 5; ", build_again, texts_per_shard=5)
     (path / "00001.vectors.npy.incomplete").write_bytes(b"half")
 
     dies_at.clear()
@@ -405,19 +408,16 @@ def test_index_of_another_model_is_refused(built, model_dir, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
-        (
-            "00001.vectors.npy",
-            None,
-            "00001.shard.json: a file of this shard is missing",
-        ),
+        ("00001.vectors.npy", None, "00001.vectors.npy: num_bytes=1408, but no file"),
         (
             "00001.shard.json",
             b"{}",
-            "00001.shard.json: a file of this shard is missing",
+            "00001.shard.json: num_bytes=None is not an obj",
         ),
-        ("00002.texts.jsonl", b"[]\n", "a file of this shard is missing or cut"),
+        ("00002.texts.jsonl", b"[]\n", "but 3; remove 00002.shard.json"),
         ("00000.vectors.npy", "flip", "00000.vectors.npy: is damaged, its checksum"),
-        ("00000.rows.npy", "flip", "00000.texts.jsonl: is damaged ("),
+        ("00000.rows.npy", "flip", "00000.rows.npy: is damaged, its checksum"),
+        ("00000.texts.jsonl", "flip", "00000.texts.jsonl: is damaged, its checksum"),
         ("index.json", b"{", "index.json: cannot be read ("),
         ("index.json", b'{"format_version": 9}', "format_version=9 is not that of a"),
         ("index.json", None, "there is no whole index; build it by --input_file"),
@@ -430,12 +430,171 @@ def test_damaged_file_is_one_line(name, content, text, built, tmp_path):
         (path / "building.json").write_text("{}")
     elif content == "flip":
         raw = bytearray((path / name).read_bytes())
-        raw[-2 if "rows" in name else -20] ^= 64
-        raw[136] ^= 4
+        raw[-20] ^= 1
         (path / name).write_bytes(raw)
     else:
         (path / name).write_bytes(content)
     refuse(text, lambda: search.Index.open(str(path)).query(TEXTS[:2], 24))
+
+
+NUMBERS = (None, [], {}, "600", -5, 600.0, 1e30, True, 1 << 40)
+OTHER = (5, [], {})
+DAMAGES = [
+    ("index.json", "texts", (None, [], {}, "a", 5)),
+    ("index.json", "texts.num_texts", (*NUMBERS, 0, 10, 20, 25, 31)),
+    ("index.json", "texts.digest", (None, *OTHER)),
+    ("index.json", "texts_per_shard", (*NUMBERS, 0, 9, 16384.5, "a")),
+    ("index.json", "model", (None, {}, {"another": "a"}, "a", [])),
+    ("index.json", "model.another", ("a", {})),
+    ("index.json", "model.pretrained", (None, *OTHER)),
+    ("index.json", "model.export_dir", ("a", *OTHER)),
+    ("index.json", "model.max_seq_length", ("a", 0, 1.5)),
+    ("index.json", "prompts", (None, 5, {}, {"query": "", "passage": "", "a": ""})),
+    ("index.json", "prompts.query", (None, *OTHER)),
+    ("index.json", "vectors", (None, [], {}, 5)),
+    ("index.json", "vectors.width", (*NUMBERS, 15)),
+    ("index.json", "quantization", (None, "int4", "int8", [], {})),
+    ("index.json", "format_version", (None, 2, 1.0, "1")),
+    ("index.json", "file", (None, 5)),
+    ("00001.shard.json", "num_bytes", (None, [], 5, {})),
+    ("00001.shard.json", "num_bytes.rows.npy", (None, -1, 5, "288", 288.0)),
+    ("00001.shard.json", "checksums", (None, [], 5, {})),
+    ("00001.shard.json", "checksums.vectors.npy", (None, -1, 5, "5", 1 << 32)),
+    ("00001.shard.json", "checksums.texts.jsonl", (-1, 5, "5")),
+    ("00001.shard.json", "num_cut", (-1, 0.5, "5")),
+]
+
+
+def read_all(path):
+    shards = search_index.Shards(str(path))
+    return np.concatenate([*shards.blocks()]), shards.texts(range(len(shards)))
+
+
+@pytest.mark.parametrize(("name", "field", "values"), DAMAGES)
+def test_every_field_of_an_index_is_checked(name, field, values, built, tmp_path):
+    path = shutil.copytree(built, tmp_path / "index")
+    assert len(read_all(path)[1]) == 24
+    content = json.loads((path / name).read_text())
+    keys = field.split(".", maxsplit=1)
+    for value in values:
+        damaged = json.loads(json.dumps(content))
+        part = damaged[keys[0]] if len(keys) == 2 else damaged
+        part[keys[-1]] = value
+        (path / name).write_text(json.dumps(damaged))
+        # A number that fits may disagree with the files.
+        refuse(f"{path}/", read_all, path)
+    if None in values:
+        part.pop(keys[-1])  # absent
+        (path / name).write_text(json.dumps(damaged))
+        refuse(f"{name}: ", read_all, path)
+
+
+def test_arrays_of_another_form_are_refused(built, tmp_path):
+    path = shutil.copytree(built, tmp_path / "index")
+    record = json.loads((path / "00001.shard.json").read_text())
+
+    def replace(name, array):
+        np.save(path / name, array)
+        key = name.removeprefix("00001.")
+        record["num_bytes"][key] = (path / name).stat().st_size
+        record["checksums"][key] = zlib.crc32(np.ascontiguousarray(array))
+        (path / "00001.shard.json").write_text(json.dumps(record))
+
+    rows, vectors = (np.load(path / f"00001.{n}.npy") for n in ("rows", "vectors"))
+    replace("00001.rows.npy", rows)
+    assert len(read_all(path)[1]) == 24
+    for name, array, text in (
+        (
+            "rows",
+            rows.T.copy(),
+            "has int64 of (2, 10), not (10, 2); remove 00001",
+        ),
+        (
+            "rows",
+            rows[:, 0],
+            "has int64 of (10,), not (10, 2); ",
+        ),
+        ("rows", rows.astype(np.int32), "has int32 of (10, 2), not "),
+        ("vectors", np.asfortranarray(vectors), "has float32 of (10, 32), not "),
+        ("vectors", vectors * np.nan, "vectors.npy: has a number that is not finite; "),
+    ):
+        replace(f"00001.{name}.npy", array)
+        refuse(text, read_all, path)
+        replace(f"00001.{name}.npy", vectors if name == "vectors" else rows)
+    replace("00001.rows.npy", np.array([[{}] * 2] * 10, object))
+    refuse("00001.rows.npy: cannot be read (", read_all, path)
+
+
+def test_int8_index_compares_both_kinds_of_vectors(random_index, tmp_path):
+    make, names, *_ = random_index
+    make("index", quantization="int8")
+    for file in ("vectors", "int8"):
+        path = shutil.copytree(tmp_path / "index", tmp_path / file)
+        raw = (path / f"00002.{file}.npy").read_bytes()
+        (path / f"00002.{file}.npy").write_bytes(raw[:128] + bytes(len(raw) - 128))
+        index = search.Index.open(str(path))
+        refuse(f"00002.{file}.npy: is damaged, its checksum", index.query, names, 10)
+
+
+def test_index_without_checksums_of_texts_opens_with_a_line(built, tmp_path, caplog):
+    path = shutil.copytree(built, tmp_path / "index")
+    expected = read_all(path)[1]
+    assert "no checksums of texts" not in caplog.text
+    record = json.loads((path / "00001.shard.json").read_text())
+    del record["num_cut"], record["checksums"]["texts.jsonl"]
+    (path / "00001.shard.json").write_text(json.dumps(record))
+    assert read_all(path)[1] == expected
+    assert f"{path}: an earlier version wrote no checksums of texts; " in caplog.text
+
+
+def test_build_reports_batches_and_counts_cut_texts(
+    model_dir, texts_file, tmp_path, monkeypatch, capsys
+):
+    reports = []
+
+    class Recorded(progress.Progress):
+        def __call__(self, done, total, *texts, **counts):
+            reports.append((self._name, done, total))
+
+    monkeypatch.setattr(progress, "Progress", Recorded)
+    monkeypatch.setattr(search_encoders, "_BATCH_TEXTS", 4)
+    source = search_encoders.Source(model_dir, max_seq_length=4)
+    path = tmp_path / "index"
+    search_index.build(str(path), texts_file, source, texts_per_shard=10)
+    assert capsys.readouterr().out == "texts: 24 cut to 4 tokens (--max_seq_length)\n"
+    done = [done for name, done, total in reports if (name, total) == _ENCODING]
+    assert done == [0, 4, 8, 10, 10, 14, 18, 20, 20, 24, 24]
+    (path / "00002.texts.jsonl").unlink()
+    search_index.build(str(path), texts_file, source, texts_per_shard=10)
+    assert "texts: 24 cut to 4 " in capsys.readouterr().out
+    assert search.Index.open(str(path))._encoder.identity["max_seq_length"] == 4
+    err = capsys.readouterr().err
+    assert f"loading {model_dir}, the model that {path} names\n" in err
+
+
+_ENCODING = ("encoding: text", 24)
+
+
+def test_double_ids_and_vectors_that_are_not_finite_are_refused(table, tmp_path):
+    table({"a": [1, 0], "b": [0, 1], "nan": [np.nan, 1]})
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"_id": "x", "text": "a"}\n{"_id": "x", "text": "b"}\n')
+    message = "texts.jsonl:2: id 'x' is already that of line 1; give each row another"
+    refuse(message, build, tmp_path / "index", texts, "any")
+    texts.write_text('{"text": "a"}\n{"_id": 1, "text": "b"}\n')
+    refuse("2: id '1' is already that", build, tmp_path / "index", texts, "any")
+    texts.write_text('{"text": "a"}\n{"text": "nan"}\n')
+    refuse("line 2: its vector is not finite; ", build, tmp_path / "i", texts, "any")
+    texts.write_text('{"text": "a"}\n{"text": "b"}\n')
+    assert build(tmp_path / "index", texts, "any")["texts"]["num_texts"] == 2
+
+
+def test_queries_file_without_lines_is_refused(built, tmp_path):
+    (tmp_path / "queries.txt").write_text("")
+    queries = f"--queries_file={tmp_path}/queries.txt"
+    done = search_runs.run(f"--index_dir={built}", queries)
+    assert (done.code, done.out) == (2, "")
+    assert "queries.txt: write a query on a line\n" in done.err
 
 
 def test_wrong_places_and_inputs_are_refused(model_dir, texts_file, tmp_path):
@@ -475,9 +634,9 @@ def test_other_texts_or_model_do_not_continue_an_index(
     path = shutil.copytree(built, tmp_path / "index")
     texts = tmp_path / "texts.txt"
     texts.write_text(pathlib.Path(texts_file).read_text() + "a\n")
-    refuse("another index, whose texts are", build, path, texts, model_dir)
+    refuse(": texts.num_texts=24, not 25; texts.", build, path, texts, model_dir)
     refuse(
-        "another index, whose quantization are",
+        "texts.txt: quantization='none', not 'int8'; name a new directory, or remove",
         build,
         path,
         texts_file,

@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from contract import errors
 from data_pipeline.batches import batching, packing
 from modeling import models
 from modeling.features import head_config
 from training import driver, feature_cache, run
 
 ROWS = 11
-GB = 10**9
 
 
 def rows(seed=0, num_sequences=1, label=0):
@@ -32,15 +30,16 @@ def rows(seed=0, num_sequences=1, label=0):
 
 class Model:
     reads_texts = False
+    states_shape = 2, 1
 
-    def __init__(self, weight=2.0, trainable=False, identity="last"):
+    config = "tiny"
+    dtype_policy = types.SimpleNamespace(name="float32")
+
+    def __init__(self, weight=2.0, trainable=False, layer_mix="last"):
         weights = [np.array([weight], np.float32)]
         self.network = types.SimpleNamespace(trainable=trainable, variables=weights)
-        self.weight, self.identity = weight, identity
-        self.source = self
-
-    def states_identity(self):
-        return {"layer_mix": self.identity}
+        self.weight, self.source = weight, self
+        self.reading = types.SimpleNamespace(layer_mix=layer_mix)
 
     def layer_states(self, batch):
         ids = tf.cast(batch["input_ids"], tf.float32)[..., None, None]  # [B, S, 1, 1]
@@ -71,16 +70,16 @@ class Work:
 
 @pytest.fixture
 def work(monkeypatch):
-    collect = feature_cache._FrozenNetwork.batches
+    compute = feature_cache.compute
 
     def start(kind="auto"):
         work = Work(kind)
 
-        def counted(self, examples, name):
-            work.computed.append(name.split()[-3])
-            return collect(self, examples, name)
+        def counted(model, settings, split, rows):
+            work.computed.append(split)
+            return compute(model, settings, split, rows)
 
-        monkeypatch.setattr(feature_cache._FrozenNetwork, "batches", counted)
+        monkeypatch.setattr(feature_cache, "compute", counted)
         return work
 
     return start
@@ -142,40 +141,27 @@ def test_states_serve_equal_rows_and_weights(work):
     # As of another seed: labels, and rows that are read anew.
     assert computed(Model(), train=rows(label=1), dev=rows(seed=1)) == []
     assert computed(Model(), train=rows(seed=2)) == ["train"]
-    assert computed(Model(identity="top"), train=first) == ["train"]
+    assert computed(Model(layer_mix="top"), train=first) == ["train"]
     assert computed(Model(weight=3.0), train=first) == ["train"]
     # The same rows are scored and predicted.
     assert len(computed(Model(weight=4.0), dev=first, test=first)) == 1
 
 
-@pytest.mark.parametrize(("free", "fits"), [(8, True), (7, False)])
-def test_auto_takes_a_quarter_of_free_memory_for_all_splits(
-    work, monkeypatch, capsys, free, fits
+@pytest.mark.parametrize(("room", "fits"), [(0, True), (-1, False)])
+def test_auto_keeps_states_up_to_a_limit_for_all_splits(
+    work, monkeypatch, capsys, room, fits
 ):
     total = 4 * 2 * (rows().packed.lengths.sum() + rows(seed=1).packed.lengths.sum())
-    monkeypatch.setattr(feature_cache, "free_memory", lambda: free * total // 2)
-    actual = work().batches(Model(), train=rows(), dev=rows(seed=1))
+    monkeypatch.setattr(feature_cache, "_AUTO_BYTES", total + room)
+    splits = {"train": rows(), "dev": rows(seed=1)}
+    splits["test"] = splits["dev"]  # which counts once
+    actual = work().batches(Model(), **splits)
     has_states = {
         "layer_states" in batch for split in actual.values() for batch in split
     }
     assert has_states == {fits}
     out = capsys.readouterr().out
     assert out.count("numbers of the frozen network, 0.00 GB in memory\n") == 2 * fits
-    assert out.count("; the network runs in each step\n") == (not fits)
-    monkeypatch.setattr(feature_cache, "free_memory", lambda: 100)
-    with pytest.raises(errors.InputError, match=r"=memory: .* of memory are free"):
-        work("memory").batches(Model(), train=rows())
-
-
-def test_free_memory_is_that_of_the_container(tmp_path, monkeypatch):
-    for name, text in (("max", f"{2 * GB}\n"), ("current", f"{GB // 2}\n")):
-        (tmp_path / name).write_text(text)
-    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:  4000000 kB\n")
-    paths = tmp_path / "max", tmp_path / "current"
-    monkeypatch.setattr(feature_cache, "_CGROUP", paths)
-    monkeypatch.setattr(feature_cache, "_MEMORY", tmp_path / "meminfo")
-    assert feature_cache.free_memory() == 3 * GB // 2
-    (tmp_path / "max").write_text("max\n")  # no limit
-    assert feature_cache.free_memory() == 4_096_000_000
-    monkeypatch.setattr(feature_cache, "_MEMORY", tmp_path / "none")
-    assert feature_cache.free_memory() > GB // 2
+    assert out.count("runs in each step; --feature_cache=memory") == (not fits)
+    batches = work("memory").batches(Model(), train=rows())["train"]
+    assert all("layer_states" in batch for batch in batches)

@@ -54,8 +54,7 @@ class Job:
     output_files: tuple[str, ...]
     vocab_file: str
     settings: metadata.Metadata  # its counts are 0
-    gpt_tokenizer: str | None = None  # as in opening.open_vocabulary, and so is
-    split_words: str | None = None
+    split_words: str | None = None  # as in opening.open_vocabulary
     refuses_unknown: bool = True  # texts of which most tokens are [UNK]
 
     @property
@@ -69,7 +68,6 @@ class Job:
         return load_tokenizer(
             self.vocab_file,
             self.settings.do_lower_case,
-            self.gpt_tokenizer,
             self.split_words,
         )
 
@@ -162,13 +160,10 @@ def load_plan(job: Job) -> UnitPlan:
 def load_tokenizer(
     vocab_file: str,
     lower: bool,
-    gpt_tokenizer: str | None = None,
     split_words: str | None = None,
 ) -> base.Tokenizer:
     """The tokenizer of a vocabulary, made and warmed up once in a process."""
-    tokenizer = opening.open_vocabulary(
-        vocab_file, lower, gpt_tokenizer, split_words, checks=False
-    )
+    tokenizer = opening.open_vocabulary(vocab_file, lower, split_words, checks=False)
     tokenizer.tokenize(["first"])  # which takes longer than the second
     return tokenizer
 
@@ -183,6 +178,7 @@ def begin(job: Job) -> list[int]:
         **dataclasses.asdict(job),
         "input_sizes": file_patterns.sizes(job.input_files),
         "work_format": _FORMAT,
+        "gpt_tokenizer": None,  # of earlier versions, whose jobs go on
     }
     record = json.loads(json.dumps(record))
     path = job.path(_JOB)

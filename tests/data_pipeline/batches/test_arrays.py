@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import bert
+import bert_reborn as bert
 from contract import features, tensorflow_later
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, labels

@@ -1,5 +1,6 @@
 import collections
 import dataclasses
+import importlib
 import pathlib
 import re
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from data_pipeline.batches import batching, splits
 from data_pipeline.classification import encoding, labels, sources, tables
 from data_pipeline.classification import split as row_splits
 from data_pipeline.text import wordpiece
@@ -17,6 +19,15 @@ VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "##s", 
 TOKENIZER = wordpiece.BertTokenizer(VOCAB)
 METRICS = {"classification": ("accuracy",), "multi_label": ("f1_micro",)}
 HEADER = ("text", "label")
+TASKS = (
+    "data_pipeline.classification.soft_labels",
+    "data_pipeline.embedding.batch_orders",
+    "data_pipeline.embedding.split",
+    "data_pipeline.seq2seq.split",
+    "data_pipeline.squad.windows",
+    "data_pipeline.tagging.windows",
+    "training.feature_cache",
+)
 ROWS = [("a good film", "pos"), ("bad films .", "neg"), ("good good good", "pos")]
 
 
@@ -271,3 +282,34 @@ def test_sets_of_labels_are_kept_as_their_labels(source):
     assert dense.digest() == data.splits["train"].digest()
     (other,) = dense.examples().batches(np.array([[7]], np.int32), None)
     assert (other["label_ids"].numpy() == label_ids[:1].numpy()).all()
+
+
+def test_repr_is_one_line_without_texts(source):
+    """Notebooks show it, and are passed on."""
+    rows = [(f"a good film {i}", f"class {i % 6}") for i in range(60)]
+    data = load(source(train=rows, dev=rows[:7]), ["train", "dev"])
+    kind = "LabelledData: classification, train 60, dev 7 rows, 6 labels"
+    assert repr(data) == f"<{kind}: class 0, class 1, class 2, class 3 and 2 more>"
+    train = data.splits["train"]
+    assert repr(train) == f"<LabelledSplit: 60 examples of {train.path}>"
+    assert repr(train.table) == f"<Table: 60 rows of {train.path}>"
+    assert repr(data.examples("dev")) == "<Examples: 7 examples>"
+    assert repr(train.packed) == "<Packed: 60 examples, 360 tokens>"
+    summary = repr(train.summary())
+    assert "count=60" in summary and "class 0" not in summary and "[" not in summary
+
+
+def subclasses(base):
+    """All of them that this project's modules define."""
+    for kind in base.__subclasses__():
+        yield kind
+        yield from subclasses(kind)
+
+
+def test_no_split_or_examples_of_any_task_has_another_repr():
+    for module in TASKS:
+        importlib.import_module(module)
+    for base in (splits.Split, batching.Examples):
+        kinds = [*subclasses(base)]
+        assert len(kinds) >= 4
+        assert {kind.__repr__ for kind in kinds} == {base.__repr__}, kinds

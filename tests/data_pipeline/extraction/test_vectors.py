@@ -66,10 +66,11 @@ def test_hdf5_has_a_data_set_a_line(tmp_path):
         np.testing.assert_array_equal(vectors["1"], lines[1].values)
 
 
-def test_full_disk_ends_hdf5_quietly(tmp_path):
-    lines, layout = make([3, 60, 2], (-1, 0), 500)
+@pytest.mark.parametrize(("after", "width"), [(9000, 500), (100, 5)])
+def test_full_disk_ends_hdf5_quietly(tmp_path, after, width):
+    lines, layout = make([3, 60, 2], (-1, 0), width)
     message = r"/a: cannot be written \(File too large\); make room there"
-    with full_disk.full_disk(after=9000), pytest.raises(OSError, match=message):
+    with full_disk.full_disk(after=after), pytest.raises(OSError, match=message):
         write(tmp_path / "a", "hdf5", lines, layout)
     assert list(tmp_path.iterdir()) == []
     write(tmp_path / "a", "hdf5", lines, layout)

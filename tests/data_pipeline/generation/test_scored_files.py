@@ -163,37 +163,6 @@ def test_copa_is_one_sentence_with_a_connective(tmp_path):
     assert texts(case) == [("It rains. he", " Swims."), ("It rains. he", " The end.")]
 
 
-SCHEMAS = """,txt1,pron,txt2,answer_0,answer_1,label
-0,The cup does not fit the box because,it,is large.,The cup,the box,0
-1,"Ann met Sue. ",She,"left.",Ann,the other,1
-2,Tom gave Jess,his,hat.,Tom,Jess,
-3,They kept,it,.,The dog,Rex,1
-"""
-
-
-def test_schemas_have_each_answer_in_the_place_of_the_pronoun(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text(SCHEMAS)
-    layout = tables.Layout(file_format=scored_files.WINOGRAD)
-    schemas = scored_files.read_choices(str(path), layout)
-    assert [case.label for case in schemas] == [0, 1, None, 1]
-    before = "The cup does not fit the box because the"
-    ends = [f"{before} cup", f"{before} box"]
-    assert texts(schemas[0]) == [(end, " is large.") for end in ends]
-    assert texts(schemas[1])[1] == ("Ann met Sue. The other", " left.")
-    assert [before for before, _ in texts(schemas[2])] == [
-        "Tom gave Jess Tom's",
-        "Tom gave Jess Jess'",
-    ]
-    assert texts(schemas[3])[0] == ("They kept the dog", ".")
-    path.write_text(SCHEMAS.replace(",0\n", ",2\n"))
-    with pytest.raises(ValueError, match=r"a.csv:2: label '2' is none of 0, 1"):
-        scored_files.read_choices(str(path), layout)
-    path.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="no column txt1; give the table WSColl"):
-        scored_files.read_choices(str(path), layout)
-
-
 LABELS = labels.Labels(("bad", "good"))
 FORM = r"Review: {text}\nSentiment: {label}"
 
@@ -243,18 +212,14 @@ def test_examples_have_all_labels_and_follow_from_the_seed(table):
 
 
 @pytest.mark.parametrize(
-    ("form", "expected"),
+    "form",
     [
-        ("{text}", "needs a text and one {label}"),
-        ("{text} {label} {label}", "needs a text and one {label}"),
-        ("{words} {label}", r"{words} has a format, or is none of {text}, {text_a}"),
-        ("{text {label}", "double braces"),
-        ("{text!r} {label}", "--template: {text} has a format"),
-        ("{text} {label!s}", "--template: {label} has a format"),
+        *("{text}", "{text} {label} {label}", "{words} {label}", "{text {label}"),
+        *("{text!r} {label}", "{text} {label!s}", "{text:5} {label}", "{label}"),
     ],
 )
-def test_wrong_templates_are_refused(form, expected):
-    with pytest.raises(ValueError, match=expected):
+def test_wrong_templates_are_refused(form):
+    with pytest.raises(ValueError, match=r"--template.*(one {label}|double braces)"):
         scored_files.Template(form)
 
 

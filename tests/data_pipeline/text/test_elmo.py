@@ -22,7 +22,6 @@ VOCAB = elmo.read_vocab(str(GOLDEN / "vocab.txt"))
 # As the original has them, with one more: after padding come bytes, then these.
 BEGIN_SENTENCE, END_SENTENCE, BEGIN, END, FILLING = range(257, 262)
 CHARACTERS = {"char_cnn": {"n_characters": 262}, "lstm": {}}
-WORDS = {"lstm": {}}
 
 
 def by_the_rules(word, codes=None):
@@ -110,20 +109,6 @@ def test_ends_of_sentences_in_a_text_are_those_of_the_vocabulary(tokenizer):
     assert [begin, end] == [by_the_rules("<S>"), by_the_rules("</S>")]
 
 
-def test_words_as_ids(tokenizer):
-    words = elmo.ElmoTokenizer(VOCAB, max_characters=None)
-    texts = ["the <S> Every sea", "", "河 !!!MAXTERMID"]
-    wanted = [
-        [VOCAB.index(w) + 1 if w in VOCAB else 3 for w in t.split()] for t in texts
-    ]
-    assert words.tokenize(texts).to_list() == wanted
-    assert (words.start_id, words.end_id, words.unk_id) == (1, 2, 3)
-    assert words.vocab_size == len(VOCAB) and tokenizer.vocab_size is None
-    ids = words.tokenize(texts)
-    assert words.decode_rows(ids)[0].numpy() == b"the <S> <UNK> sea"
-    assert words.tokenize_words(["the", ""]).to_list() == [[4], [3]]
-
-
 def files(directory, options=None, vocab=None, **settings):
     """A stand-in for cli.opening.ModelFiles."""
     (directory / "options.json").write_text(json.dumps(options))
@@ -134,7 +119,6 @@ def files(directory, options=None, vocab=None, **settings):
         vocab_file="" if vocab is None else str(directory / "words.txt"),
         init_checkpoint="",
         do_lower_case=True,
-        gpt_tokenizer=None,
         **{"split_words": None, **settings},
     )
 
@@ -145,29 +129,22 @@ def opened(*arguments, **settings):
 
 
 def test_options_say_what_is_read(tmp_path):
-    begin = "<S>\n</S>\n<UNK>\n"
     short = {"char_cnn": {"max_characters_per_token": 12}, "lstm": {}}
     assert opened(tmp_path, CHARACTERS).token_shape == (50,)
     assert opened(tmp_path, short).tokenize("a" * 20).shape == (1, 12)
-    actual = opened(tmp_path, WORDS, f"{begin}a\n!!!MAXTERMID\nb\na\n")
-    assert actual.tokenize("a b").numpy().tolist() == [6, 5]
-    assert actual.token_shape == ()
-    with pytest.raises(ValueError, match=r"--vocab_file is missing; .*options\.json"):
-        opened(tmp_path, WORDS)
     with pytest.raises(ValueError, match="--vocab_file is missing; set it, or"):
         opened(tmp_path, [["not", "an", "ELMo"]])
 
 
-@pytest.mark.parametrize("options", [CHARACTERS, WORDS])
 @pytest.mark.parametrize("split", normalization.SPLITS)
-def test_stored_files_open_the_same_tokenizer(tmp_path, options, split):
+def test_stored_files_open_the_same_tokenizer(tmp_path, split):
     vocab = (GOLDEN / "vocab.txt").read_text("utf-8")
-    first = opened(tmp_path, options, vocab, split_words=split)
+    first = opened(tmp_path, CHARACTERS, vocab, split_words=split)
     again = tmp_path / "again"
     again.mkdir()
     for name, text in first.files().items():
         (again / name).write_text(text, encoding="utf-8")
-    actual = files(again, options)
+    actual = files(again, CHARACTERS)
     actual.vocab_file = str(again / file_names.VOCAB)
     second = opening.open_tokenizer(actual)
     assert second.definition() == first.definition()

@@ -2,7 +2,7 @@
 
 import json
 import random
-import sys
+import shutil
 
 import pytest
 import tensorflow as tf
@@ -28,8 +28,17 @@ def tiny_gpt2(shared_file):
 
 
 @pytest.fixture(scope="module")
-def gpt_file(shared_file):
-    return str(shared_file("data/others/gpt_vocab/encoder_bpe_40000.json"))
+def gpt(shared_file, tmp_path_factory):
+    source = shared_file("data/others/gpt_vocab/encoder_bpe_40000.json")
+    folder = tmp_path_factory.mktemp("gpt")
+    shutil.copyfile(source, folder / "vocab.json")
+    shutil.copyfile(source.parent / "vocab_40000.bpe", folder / "merges.txt")
+    return OPEN(str(folder / "vocab.json"))
+
+
+@pytest.fixture(scope="module")
+def tiny_gpt(shared_file):
+    return OPEN(str(shared_file("golden/gpt/tiny_model/vocab.json")))
 
 
 def in_graph(tokenizer, texts):
@@ -63,21 +72,10 @@ def test_gpt2_gives_the_ids_of_the_original(shared_file, gpt2):
     assert gpt2.tokenize(["日本語" * 99]).to_list() == in_graph(gpt2, ["日本語" * 99])
 
 
-def test_gpt_gives_the_ids_of_transformers(shared_file, gpt_file):
+def test_gpt_gives_the_ids_of_transformers(shared_file, gpt):
     rows = recorded(shared_file, "gpt/bpe.json")["rows"]
-    assert ids_of(OPEN(gpt_file), rows, "ids_hugging_face") == []
-    assert len(ids_of(OPEN(gpt_file), rows)) == 62  # those of the original differ
-
-
-def test_gpt_gives_the_ids_of_the_original(shared_file, gpt_file, monkeypatch):
-    pytest.importorskip("ftfy")
-    pytest.importorskip("spacy")
-    rows = recorded(shared_file, "gpt/bpe.json")["rows"]
-    assert ids_of(OPEN(gpt_file, gpt_tokenizer="original"), rows) == []
-    monkeypatch.setitem(sys.modules, "ftfy", None)
-    with pytest.raises(ValueError, match="pip install ftfy spacy, or set --gpt_token"):
-        OPEN(gpt_file, gpt_tokenizer="original")
-    assert OPEN(gpt_file).words == "hugging_face"
+    assert ids_of(gpt, rows, "ids_hugging_face") == []
+    assert len(ids_of(gpt, rows)) == 62  # those of the original differ
 
 
 def test_end_of_text_may_be_the_first_id(shared_file):
@@ -252,9 +250,8 @@ def test_gpt2_decodes_as_the_original(shared_file, gpt2):
     assert any("\ufffd" in row["text"] for row in rows)
 
 
-def test_words_are_decoded(shared_file):
-    path = shared_file("golden/gpt/tiny_model/encoder_bpe_40000.json")
-    tokenizer = OPEN(str(path)).with_special_tokens()
+def test_words_are_decoded(tiny_gpt):
+    tokenizer = tiny_gpt.with_special_tokens()
     ids = tokenizer.tokenize("The thing, in the bath.").numpy().tolist()
     ends = [tokenizer.start_id, *ids, tokenizer.end_id]
     assert tokenizer.decode(ends) == "_start_ the thing , in the bath . _classify_"
@@ -268,11 +265,9 @@ def test_words_are_decoded(shared_file):
 # Special tokens, files, graphs.
 
 
-@pytest.mark.parametrize("name", ["gpt/tiny_model/encoder_bpe_40000.json", "gpt2"])
-def test_special_tokens_are_appended_once_and_not_found_in_text(shared_file, name):
-    directory = shared_file(f"golden/{name}")
-    path = directory / "tiny_model/encoder.json" if name == "gpt2" else directory
-    plain = OPEN(str(path))
+@pytest.mark.parametrize("kind", ["gpt", "gpt2"])
+def test_special_tokens_are_appended_once_and_not_found_in_text(request, kind):
+    plain = request.getfixturevalue(f"tiny_{kind}")
     assert (plain.start_id, plain.delimiter_ids, plain.end_id) == (None, (), None)
     longer = plain.with_special_tokens()
     size = plain.vocab_size
@@ -285,14 +280,12 @@ def test_special_tokens_are_appended_once_and_not_found_in_text(shared_file, nam
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt", "gpt2"])
-def test_files_give_the_same_tokenizer(shared_file, tmp_path, kind):
+def test_files_give_the_same_tokenizer(request, tmp_path, kind):
     if kind == "bert":
         vocab = ["[UNK]", "[CLS]", "[SEP]", "The", "##re", "the"]
         written = wordpiece.BertTokenizer(vocab, False)
     else:
-        name = {"gpt": "encoder_bpe_40000.json", "gpt2": "encoder.json"}[kind]
-        path = shared_file(f"golden/{kind}/tiny_model/{name}")
-        written = OPEN(str(path)).with_special_tokens()
+        written = request.getfixturevalue(f"tiny_{kind}").with_special_tokens()
     for name, text in written.files().items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     name = "vocab.txt" if kind == "bert" else "vocab.json"
@@ -336,9 +329,8 @@ def test_words_of_gpt2_are_cut_as_inside_a_text(gpt2):
     assert ["".join(part for part, _ in row) for row in parts_of(gpt2, words)] == words
 
 
-def test_parts_of_gpt_end_where_its_words_end(gpt_file):
-    tokenizer = OPEN(gpt_file)
-    (row,) = parts_of(tokenizer, ["Zqxville,"])
+def test_parts_of_gpt_end_where_its_words_end(gpt):
+    (row,) = parts_of(gpt, ["Zqxville,"])
     assert [part for part, _ in row] == ["zqxville", ","]
     assert all(tokens[-1].endswith("</w>") for _, tokens in row)
-    assert len(row[0][1]) > 1 and tokenizer.has_word_offsets
+    assert len(row[0][1]) > 1

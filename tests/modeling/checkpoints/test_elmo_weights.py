@@ -71,30 +71,6 @@ def test_single_lstm_is_read_under_its_own_names(tmp_path, config):
         assert_equal(values(read.model), values(model))
 
 
-@pytest.mark.parametrize("is_beside", [False, True])
-def test_words_are_read_from_either_place(tmp_path, config, is_beside):
-    word_config = dataclasses.replace(config, filters=(), vocab_size=9)
-    model = random_model(word_config, "none")
-    files.save(tmp_path / "weights.hdf5", model)
-    arrays, unused = stored(tmp_path / "weights.hdf5"), ()
-    assert arrays["embedding"].shape == (9, 12) and "char_embed" not in arrays
-    if is_beside:
-        words = {"embedding": arrays.pop("embedding")}
-        write(tmp_path / "elmo_token_embeddings.hdf5", words)
-        arrays["char_embed"] = np.zeros((261, 4), np.float32)
-        write(tmp_path / "weights.hdf5", arrays)
-        unused = ("char_embed",)
-    read = conversion.read(tmp_path, word_config, "none")
-    assert read.report.missing == () and read.report.unused == unused
-    assert_equal(values(read.model), values(model))
-    with pytest.raises(ValueError, match=r"n_tokens_vocab=8 \(the file has 9\)"):
-        checkpoint.check(dataclasses.replace(word_config, vocab_size=8), tmp_path)
-    if is_beside:
-        (tmp_path / "elmo_token_embeddings.hdf5").unlink()
-        with pytest.raises(ValueError, match=r"char_cnn=False \(the file has True\)"):
-            checkpoint.check(word_config, tmp_path)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import bert
+import bert_reborn as bert
 from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint, names, pretrained
 from tests import tiny

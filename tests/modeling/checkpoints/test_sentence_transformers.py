@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-import bert
+import bert_reborn as bert
 from modeling import pretrainers
 from modeling.checkpoints import conversion, google, pretrained, sentence_transformers
 from modeling.configs import config as config_lib
@@ -474,6 +474,11 @@ def test_case_is_that_of_the_modules(write):
             "2_Dense/config.json",
             {"out_features": 17},
             r"'linear.weight': \(16, 32\).* want \{'linear.weight': \(17, 32\)",
+        ),
+        (
+            "2_Dense/config.json",
+            {"out_features": 2**31},
+            r"'linear.weight': \(16, 32\).* want \{'linear.weight': \(2147483648, 32\)",
         ),
         (
             "2_Dense/config.json",

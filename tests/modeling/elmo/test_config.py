@@ -1,5 +1,6 @@
 """The options of an ELMo: how they are read, and what is refused."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -60,15 +61,16 @@ def test_options_are_read_and_written(read):
     assert (config.lstm_dim, config.projection_dim, config.hidden_size) == (6, 4, 8)
     assert config.filters == ((1, 3), (2, 4)) and config.num_filters == 7
     assert (config.cell_clip, config.proj_clip) == (3, 0.0)
-    assert config.reads_characters and config.has_projection
+    assert config.has_projection
     assert not config.is_left_to_right
     raw = config.to_dict()
     assert raw["of_another_program"] == {"a": [1]} and raw["n_epochs"] == 10
     assert raw["char_cnn"]["n_characters"] == 262
     assert "proj_clip" not in raw["lstm"] and "n_tokens_vocab" not in raw
     assert read(raw) == config
-    assert config.unknown_keys() == ["of_another_program.a"]
-    assert not read({"lstm": OPTIONS["lstm"], "n_tokens_vocab": 9}).reads_characters
+    assert config.misspelled_keys() == []
+    stored = {**dataclasses.asdict(config), "share_embedding_softmax": False}
+    assert config_files.from_values(stored) == config  # of an earlier version
 
 
 @pytest.mark.parametrize(
@@ -86,8 +88,9 @@ def test_options_are_read_and_written(read):
         ("char_cnn.filters", [[0, 2]], "width of filters=0"),
         ("char_cnn.filters", [3], r"filters=\[3\] are not pairs of a width and a"),
         ("bidirectional", False, "bidirectional is False, and only True"),
+        ("share_embedding_softmax", True, "softmax is True, and only False"),
         ("dropout", 1.0, "dropout=1.0"),
-        ("char_cnn", None, "n_tokens_vocab says how many"),
+        ("char_cnn", None, "without char_cnn reads ids of words"),
     ],
 )
 def test_contradictions_name_key_and_value(read, key, value, message):

@@ -38,11 +38,11 @@ def test_file_says_both_networks():
     assert config.decoder.hidden_act == "gelu_tanh"  # gelu_new
     assert (config.decoder_start_token_id, config.eos_token_id) == (2, 3)
     assert (config.num_hidden_layers, config.num_outputs) == (4, 67)
-    assert config.unknown_keys() == []
+    assert config.misspelled_keys() == []
     older = read(eos_token_id=None, decoder__eos_token_id=5, pad_token_id=None)
     assert (older.eos_token_id, older.pad_token_id) == (5, 0)
-    more = read(colour="red", encoder__size=1, decoder__top_k=5)
-    assert more.unknown_keys() == ["colour", "encoder.size"]
+    more = read(colour="red", encoder__hiden_size=1, decoder__top_k=5)
+    assert more.misspelled_keys() == ["encoder.hiden_size (hidden_size?)"]
 
 
 def test_two_berts_become_a_pair():
@@ -68,9 +68,9 @@ def test_two_berts_become_a_pair():
             "decoder: model_type is 'gpt2', and only 'bert'",
         ),
         ({"decoder__add_cross_attention": False}, "add_cross_attention is not true"),
-        ({"decoder__is_decoder": False}, "the decoder's bidirectional, but"),
+        ({"decoder__is_decoder": False}, "the decoder's bidirectional; set is_decoder"),
         ({"encoder__is_decoder": True}, "the encoder's attention is causal"),
-        ({"decoder__hidden_size": 64}, r"32 wide and the decoder 64 .*enc_to_dec_proj"),
+        ({"decoder__hidden_size": 64}, r"32 of the encoder and 64 of the decoder"),
         ({"encoder__vocab_size": "67"}, "encoder: vocab_size='67' is not a whole"),
         ({"decoder": None}, "decoder: the key is missing"),
         ({"decoder_start_token_id": None}, r"start_token_id is missing.*\[CLS\]"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from contract import errors
 from modeling import pretrainers
 from modeling.checkpoints import (
     checkpoint,
@@ -114,24 +115,73 @@ def test_settings_of_generate_are_read_and_written(
     assert raw == {**ids, "max_new_tokens": 40}
 
 
+WANTED = {
+    "num_beams": "1 or more, a whole number",
+    "max_new_tokens": "1 or more, a whole number",
+    "max_length": "2 or more, a whole number",
+    "min_new_tokens": "0 or more, a whole number",
+    "no_repeat_ngram_size": "0 or more, a whole number",
+    "length_penalty": "a finite number",
+    "early_stopping": "true, false, never",
+}
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         ("num_beams", "4"),
         ("num_beams", 2.0),
+        ("num_beams", True),
+        ("num_beams", 0),
+        ("max_new_tokens", 0),
+        ("max_length", 1),
+        ("min_new_tokens", 2**31),
         ("no_repeat_ngram_size", -1),
+        ("length_penalty", float("nan")),
+        ("length_penalty", True),
         ("length_penalty", "long"),
         ("early_stopping", "sometimes"),
+        ("early_stopping", 1),
         ("max_length", [20]),
     ],
 )
-def test_settings_with_wrong_values_are_refused(seq2seq_dir, tmp_path, key, value):
+def test_settings_with_wrong_values_are_refused(
+    seq2seq_dir, seq2seq_config, tmp_path, key, value
+):
     shutil.copy(seq2seq_dir / "config.json", tmp_path)
     beside = tmp_path / "generation_config.json"
     beside.write_text(json.dumps({key: value}), "utf-8")
     with pytest.raises(ValueError) as raised:
         pretrained.read_config(f"{tmp_path}/config.json")
-    assert str(raised.value) == f"{beside}: {key} is {value!r}; correct it"
+    assert str(raised.value) == f"{beside}: {key} is {value!r}; give {WANTED[key]}"
+    passed = {
+        ours: value
+        for ours, theirs in encoder_decoder_config.SETTINGS.items()
+        if theirs == key
+    }
+    for name in passed:  # one rule for the arguments of bert.write, too
+        with pytest.raises(
+            errors.InputError, match=rf"^{name} is .*; give {WANTED[key]}"
+        ):
+            seq2seq_config.settings(**passed)
+
+
+def test_lengths_that_no_text_has_are_refused(seq2seq_config):
+    read = seq2seq_config.with_generation
+    # In the library the least length has the start token.
+    assert read({"min_length": 7, "max_length": 7}).generation["min_length"] == 7
+    assert read({"no_repeat_ngram_size": 40}).generation["no_repeat_ngram_size"] == 40
+    for stated in (
+        {"min_new_tokens": 7, "max_new_tokens": 6},
+        {"min_length": 8, "max_new_tokens": 6},
+        {"no_repeat_ngram_size": 41, "max_new_tokens": 6},
+    ):
+        with pytest.raises(
+            ValueError, match=r"(8|41), and a text has at most 6 tokens"
+        ):
+            read(stated)
+    with pytest.raises(ValueError, match=r"min_length is 9, and .* at most 3 tokens"):
+        seq2seq_config.settings(min_target_length=9, max_target_length=3)
 
 
 def test_run_of_ours_has_names_of_both_sides(seq2seq_model, tmp_path):

@@ -26,7 +26,8 @@ def test_scores_and_averages_are_those_of_scikit_learn(several):
         )
 
     every = expected(**({} if several else {"labels": range(4)}))
-    columns = [[row[name] for row in rows] for name in ("precision", "recall", "f1")]
+    scores = ("precision", "recall", "f1")
+    columns = [[row[name] or 0.0 for row in rows] for name in scores]
     np.testing.assert_allclose([*columns, [row["rows"] for row in rows]], every)
     for name in ("macro", "weighted"):
         actual = [means[name][score] for score in ("precision", "recall", "f1")]
@@ -34,8 +35,20 @@ def test_scores_and_averages_are_those_of_scikit_learn(several):
     assert means["macro"]["f1"] == pytest.approx(metrics.f1_macro(labels, predictions))
     assert rows[3] == {
         **{"name": "never", "rows": 0, "predicted": 0},
-        **{"precision": 0.0, "recall": 0.0, "f1": 0.0},
+        **{"precision": None, "recall": None, "f1": None},
     }
+
+
+def test_class_without_rows_and_predictions_has_dashes():
+    """It is no class that the model gets wrong: of many classes the last."""
+    names = [f"class {i}" for i in range(24)]
+    labels = np.arange(23)
+    rows, means = class_scores.collect(names, labels, (labels + (labels == 7)) % 24)
+    lines = list(class_scores.lines(rows[-4:], means))
+    assert lines[4].split() == ["class", "23", "0", "0", "-", "-", "-"]
+    worst = class_scores.worst(rows, 24)
+    assert [row["name"] for row in worst[:2]] == ["class 7", "class 8"]
+    assert (worst[0]["f1"], worst[-1]["name"]) == (0.0, "class 23")
 
 
 def test_table_for_a_terminal_has_four_digits():

@@ -14,13 +14,6 @@ def test_confusion_counts_what_was_given_down_and_predicted_across():
     assert swapped.tolist() == counts.T.tolist() != counts.tolist()
 
 
-def test_top_confusions_are_errors_only_most_frequent_first():
-    counts = np.array([[9, 2, 0], [3, 8, 2], [0, 0, 7]])
-    assert diagnostics.top_confusions(counts, 2) == [(1, 0, 3), (0, 1, 2)]
-    assert diagnostics.top_confusions(counts, 9)[2:] == [(1, 2, 2)]
-    assert diagnostics.top_confusions(np.diag([3, 4]), 5) == []
-
-
 def test_precision_and_recall_by_hand():
     """Falling thresholds take in a hit, a miss, a hit and a miss."""
     is_positive = np.array([True, False, True, False])

@@ -35,6 +35,33 @@ def test_metadata_is_yaml_whatever_the_names(tmp_path):
     assert model["results"][0]["dataset"]["name"] == "né: [dev].tsv"
 
 
+def test_names_are_no_html_or_markdown(tmp_path):
+    evil = '"><script>alert(5)</script>'
+    run = record.build(
+        example_runs.rows(), directory=str(tmp_path / "out"), **example_runs.facts()
+    )
+    usual = model_card.make_text(run)
+    run["name"] = f"out{evil}"
+    run["evaluation"]["classes"][0]["name"] = f"a|b{evil}[x](javascript:1)"
+    run["data"]["train"]["path"] = f"x/`{evil}`|.tsv"
+    run["training_command"] = f"python run.py '--a=\n```\n{evil}'"
+    text = model_card.make_text(run).split("---\n", 2)[2]
+    lines = text.splitlines()
+    assert '# out"&gt;&lt;script&gt;alert(5)&lt;/script&gt;' in lines
+    assert any(line.startswith('| a\\|b"&gt;&lt;script') for line in lines)
+    assert "\\[x](javascript" in text
+    assert r"| `script>'\|.tsv` |" in text
+    start = lines.index("````bash")
+    assert lines.index("````", start) > lines.index("```", start) > start
+    fence = ""
+    for line in lines:
+        run_of = line[: len(line) - len(line.lstrip("`"))]
+        if len(run_of) > 2 and (not fence or line == fence):
+            fence = "" if fence else run_of
+        assert fence or "<script" not in line
+    assert "```bash" in usual and "````" not in usual
+
+
 def test_card_names_no_place_of_ones_own_machine(tmp_path):
     text = written(tmp_path / "mine").read_text()
     assert "--train_file=t.tsv" in text and "/Users/me" not in text

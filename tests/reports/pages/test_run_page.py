@@ -74,13 +74,45 @@ def page(page_text):
     return _Page(page_text)
 
 
+def test_page_prints_whole_and_fits_a_phone(page_text):
+    """The rules by which browsers do it; a look at the pictures set them."""
+    style = re.search(r"<style>(.*?)</style>", page_text, re.S)[1]
+    screen, phone, paper = re.split(r"@media \(max-width: 40rem\)|@media print", style)
+    assert ".wide { overflow: visible; }" in paper and "@page { margin" in phone
+    assert "h1, h2, h3, .note, summary, thead { break-after: avoid; }" in paper
+    for rules in (screen, paper):  # more classes, smaller cells
+        assert re.search(r"\.matrix \{[^}]*font-size: min\(.*var\(--n\)\)\)", rules)
+    assert "white-space: pre-wrap" in screen and "table, .matrix { font-size" in phone
+    assert ".bash { word-break: break-all; }" in screen  # not after "--"
+    assert '<pre class="bash"><code>python run_classifier.py \\\n  --' in page_text
+
+
+def test_matrix_of_thirty_classes_is_whole(tmp_path):
+    names = [f"class {i}" for i in range(30)]
+    labels = np.arange(60) % 30
+    decisions = outcomes.Decisions(
+        class_names=names, labels=labels, predictions=(labels + (labels == 7)) % 30
+    )
+    text = written(
+        tmp_path, dataclasses.replace(example_runs.rows(), decisions=decisions)
+    )
+    (matrix,) = re.findall(
+        r'<table [^>]*class="matrix" style="--n:30">.*?</table>', text, re.S
+    )
+    columns, *rows = re.findall(r"<tr>(.*?)</tr>", matrix, re.S)
+    assert re.findall(r"<span>(.*?)</span>", columns) == names and len(rows) == 30
+    cells = re.findall(r'<td( class="off")? style="--s:([\d.]+)">(\d*)</td>', rows[7])
+    assert [cell for cell in cells if cell[2]] == [(' class="off"', "1.0", "2")]
+    assert len(cells) == 30 and "left out" not in matrix
+
+
 def test_page_says_what_was_run_and_how_good_it_is(page):
     for printed in (
         "accuracy share that is right 0.8000",
         "with 95 %",
         "1,000 resamples",
         "--learning_rate 2e-05",
-        "python run_classifier.py --train_file=/Users/me/t.tsv",
+        "python run_classifier.py \\ --train_file=/Users/me/t.tsv",
         "1 (25.0 %) cut to --max_seq_length",
         "Confusion matrix",
         "good 3 (75.0 %)",
@@ -198,7 +230,7 @@ def test_test_rows_beside_dev_rows_have_intervals_and_classes(tmp_path):
     page = _Page(written(tmp_path, tested=tested))
     assert "On 30 test rows, with 95 % intervals" in page.text
     assert "Test rows Precision is the share" in page.text
-    assert "all bad 8 2 0 10" in page.text  # of its matrix
+    assert "all bad 8 2 10" in page.text  # of its matrix
     ids = [a["id"] for _, a in page.tags if "id" in a]
     assert len(ids) == len(set(ids))
     actual = record.read(str(tmp_path))["test_evaluation"]
@@ -258,17 +290,12 @@ def test_runs_below_a_directory_are_one_table(tmp_path):
     assert 'href="learning_rate%3D1e-05/report.html"' in text
 
 
-def test_learned_mix_of_layers_is_a_chart(tmp_path):
+def test_learned_mix_of_layers_is_a_table(tmp_path):
     mix = {"gamma": 1.25, "s_0": 0.125, "s_1": 0.625, "s_2": 0.25}
     actual = _Page(written(tmp_path, layer_mix=mix))
     assert "times a learned factor: 1.2500" in actual.text
-    (chart,) = (
-        svg["aria-label"]
-        for svg in actual.of("svg")
-        if svg["aria-label"].startswith("Share of each layer")
-    )
-    printed = "by layer, 0 being the embeddings: 0 0.125, 1 0.625, 2 0.250"
-    assert chart == f"Share of each layer, {printed}"
+    shares = "Layer Share From 0 to 1 0 0.1250 1 0.6250 2 0.2500"
+    assert f"Share of each layer, 0 being the embeddings. {shares}" in actual.text
     assert record.read(str(tmp_path))["layer_mix"] == mix
 
 

@@ -1,11 +1,15 @@
 """Commands that a shell reads as they are meant, whatever the directory is called."""
 
+import pathlib
+
 import pytest
 
+from contract import programs
 from reports.pages import usage
 from tests import printed_uses
 from tests.reports import example_runs
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 FACTS = {"name": "mine", "changed_flags": [], **example_runs.facts()}
 
 
@@ -53,6 +57,38 @@ def test_rows_are_read_as_those_of_training():
         *("--text_a_column=the text", "--has_header=false"),
         *("--max_seq_length=32", "--version_2_with_negative"),
     ]
+
+
+def test_exports_of_all_formats_are_asked_and_served():
+    assert "Ask the export" not in uses("mine", exports=[])
+    code = uses("mine", exports=[["export_onnx", "onnx"], ["export_litert", "litert"]])
+    assert "docker" not in str(code) and "Ask the export" not in code
+    for name in ("onnx", "litert"):
+        asked = printed_uses.words(code[f"Ask the export in {name}"])
+        served = printed_uses.words(code[f"Serve the export in {name}"])
+        export = f"--export_dir=mine/export_{name}"
+        assert asked == ["python", "-m", "serving.predictor", export, "A text."]
+        assert served == [*asked[:-1], "--serve"]
+
+
+def test_installed_programs_are_modules_of_the_wheel(monkeypatch):
+    in_checkout = uses("mine")
+    monkeypatch.setattr(programs, "PACKAGE", "bert_reborn")
+    for title, code in uses("mine").items():
+        if code.startswith("python "):
+            python, option, module, *words = printed_uses.words(code)
+            assert words == printed_uses.words(in_checkout[title])[-len(words) :]
+            assert (python, option, module[:12]) == ("python", "-m", "bert_reborn.")
+            path = module.removeprefix("bert_reborn.").replace(".", "/") + ".py"
+            assert (ROOT / path).is_file()
+
+
+def test_command_has_a_line_for_each_flag():
+    command = "python -m serving.predictor --a=1 '--b=x --y' --c"
+    lines = usage.on_lines(command).split(" \\\n  ")
+    assert lines == ["python -m serving.predictor", "--a=1", "'--b=x --y'", "--c"]
+    assert printed_uses.words(usage.on_lines(command)) == printed_uses.words(command)
+    assert usage.on_lines("python a.py one two") == "python a.py one two"
 
 
 def test_docker_mounts_no_bucket():

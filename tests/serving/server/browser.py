@@ -59,6 +59,11 @@ class Page:
         while not any(e["method"] == "Page.loadEventFired" for e in self.events):
             self._next()
 
+    def resize(self, width, height):
+        """Sets the size of the window in pixels of CSS."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1}
+        self._call("Emulation.setDeviceMetricsOverride", mobile=False, **size)
+
     def run(self, script):
         result = self._call(
             "Runtime.evaluate",

@@ -125,8 +125,16 @@ def test_key_is_sent(tab):
 
 
 def test_index_is_searched(tab):
+    passage = "a near text " * 60 + "x" * 300
+
     def search(queries, count):
-        texts = [{"text": "a near text", "cosine": 0.9, "id": "7", "line": 7}]
+        texts = [
+            {"text": text, "cosine": cosine, "id": text_id, "line": line}
+            for text, cosine, text_id, line in (
+                ("a near text", 0.9, "7", 7),
+                (passage, 0.25, "<b>Parcels</b>", 9),
+            )
+        ]
         return [{"query": query, "texts": texts} for query in queries]
 
     def answers(server):
@@ -134,5 +142,17 @@ def test_index_is_searched(tab):
 
     with running.running(load=lambda: None, answers=answers) as server:
         running.until(lambda: server.service.state == "ready")
-        tab.open(server.address)
-        assert send(tab, "search", query="a")["lines"] == ["a near text0.900"]
+        for width in (390, 1600):
+            tab.resize(width, 800)
+            tab.open(server.address)
+            assert send(tab, "search", query="a")["lines"] == [
+                *("line 70.900", "a near text"),
+                *("<b>Parcels</b>0.250", passage),
+            ]
+            # A text is as wide as the form, and nothing is wider than the window.
+            widths = tab.run("""[
+              document.documentElement.scrollWidth,
+              ...["#answer p:last-child", "form"].map(
+                (name) => document.querySelector(name).getBoundingClientRect().width)
+            ]""")
+            assert widths[0] <= width and widths[1] == widths[2] > 0.4 * width

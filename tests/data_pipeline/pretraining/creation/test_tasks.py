@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from contract import json_files
 from data_pipeline.pretraining import metadata
 from data_pipeline.pretraining.creation import job as creation_job
 from data_pipeline.pretraining.creation import tasks as creation_tasks
@@ -355,6 +356,8 @@ def test_other_settings_are_refused_while_a_job_is_unfinished(source, tmp_path):
     tf.io.gfile.remove(job.path("job.json"))
     creation_job.begin(job_of(source, tmp_path, dupe_factor=7))
     assert tf.io.gfile.listdir(job.work_dir) == ["job.json"]
+    record = json_files.read_object(job.path("job.json"))
+    assert record["gpt_tokenizer"] is None  # a job of an earlier version goes on
 
 
 def test_records_made_elsewhere_are_those_made_here(source, tmp_path):

@@ -1,13 +1,6 @@
-"""BERT in a notebook, and in Keras' way; docs/python.md shows how.
-
-    vectors = bert.load("models/minilm").embed(["a text"])
-
-Import it before TensorFlow, which reads variables that it sets.
-"""
+"""The functions of bert_reborn.py: `load`, `classifier` and what they return."""
 
 from cli import environment
-
-environment.prepare_notebook()
 
 with environment.quiet_import():
     import keras  # and with it TensorFlow, unless KERAS_BACKEND is another
@@ -23,11 +16,11 @@ import numpy as np
 from cli import argument_names
 from contract import errors, features, file_names, tensorflow_later
 from data_pipeline import label_maps
-from data_pipeline.batches import packing
+from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, labels, predictions, sources, tables
 from data_pipeline.classification import split as labelled_rows
-from data_pipeline.text import base
-from modeling import losses, text_encoder
+from data_pipeline.text import base, wordpiece
+from modeling import losses, models, text_encoder
 from modeling.checkpoints import (
     conversion,
     hugging_face,
@@ -35,6 +28,7 @@ from modeling.checkpoints import (
     pretrained,
     sentence_transformers,
 )
+from modeling.configs import config
 from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.features import attention_maps, text_vectors, vectors
 from training import loading, metrics, optimizers, packed_outputs
@@ -44,18 +38,18 @@ if tensorflow_later.is_backend():
     from data_pipeline.seq2seq import graph
     from modeling import kernels_tf
     from modeling.generation import beam_search
-    from serving import export, formats
+    from serving import export, formats, predictor, search
 
+    Predictor, SearchIndex = predictor.Predictor, search.Index
     tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
-
-__version__ = "0.2.0"
-__all__ = ["Loaded", "classifier", "load", "optimizer"]
 
 _PAIR = "encoder_decoder"
 
-
-def __dir__():
-    return __all__
+# The names of other modules that pages use.
+BertAdam, LinearWithWarmup = optimizers.BertAdam, optimizers.LinearWithWarmup
+BertClassifier, BertModel = models.BertClassifier, models.BertModel
+BertConfig, BertTokenizer = config.BertConfig, wordpiece.BertTokenizer
+keras_in_order, keras_training = batching.keras_in_order, batching.keras_training
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -107,7 +101,8 @@ class Loaded:
     def tokens(self, text, second=None) -> list[str]:
         """The tokens that the model reads of a text, [CLS] and [SEP] among them."""
         encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
-        packed = encode.pack([text], None if second is None else [second])
+        seconds = None if second is None else [second]
+        packed = encode.pack(*encode.checked([text], seconds))
         return self.tokenizer.ids_to_tokens(packed.tokens)
 
     def predict(self, texts, seconds=None, choices=None) -> list[dict[str, Any]]:
@@ -132,7 +127,8 @@ class Loaded:
 
         A score is the number of a regression, else the probability of `label`, by
         default the last of two. ValueError is raised for more labels without `label`,
-        and for a model that is no classifier, or made for single texts.
+        and for a model that is no classifier, or known to be made for single texts: by
+        `classifier`, or by a run with --text_a_column alone.
         """
         column = self._label_set("rerank").ranking_column(label)
         passages = encoding.listed("passages", passages)
@@ -194,6 +190,7 @@ class Loaded:
         before = sentence_transformers.choose_prompt(
             self.modules, prompt_name, prompt, has_default=is_encoder
         )
+        encoding.listed("prompt", before)
         encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
         rows = self._checked(texts, seconds, encode=encode)
         if not rows[0]:
@@ -311,14 +308,15 @@ class Loaded:
 
     @functools.cached_property
     def _pack(self):
-        is_set = isinstance(self.classes, labels.Labels)
-        label_set = self.classes if is_set else None
+        classes = self.classes
+        label_set = classes if isinstance(classes, labels.Labels) else None
         length, has_pairs = self.max_seq_length, self.num_texts == 2
         return encoding.Encoder(self.tokenizer, length, label_set, has_pairs)
 
     def _shares(self, rows):
         logits = self._forward(self._pack.pack(*rows))["logits"]
-        shares = losses.probabilities(self.classes.problem_type, logits)
+        kind = self._label_set("predict").problem_type
+        shares = losses.probabilities(kind, logits)
         return keras.ops.convert_to_numpy(shares)
 
     @functools.cached_property
@@ -347,8 +345,11 @@ class Loaded:
         def compile_for(rules, most):
             @tf.function(autograph=False, input_signature=[spec])
             def search(source):
-                start = self.model.start(tf.shape(source[features.INPUT_IDS])[0])
-                best = beam_search.search(self.model, rules, *start, most, (source,))
+                num_texts = tf.shape(source[features.INPUT_IDS])[0]
+                ids, lengths = self.model.start(num_texts)
+                best = beam_search.search(
+                    self.model, rules, ids, lengths, most, (source,)
+                )
                 return tf.where(best.is_text[:, 0], best.ids[:, 0], -1)
 
             return search
@@ -410,6 +411,7 @@ def load(
     """
     if isinstance(labels, str):
         raise errors.InputError(f"labels={labels!r} is a string; give a list of names")
+    labels = encoding.listed("labels", labels)
     opened, length = loading.open_directory(
         directory,
         max_seq_length,
@@ -419,7 +421,10 @@ def load(
         check_tokenizer=check_tokenizer,
     )
     if not labels:
-        return _loaded(loading.with_stored_head(opened, head), opened, length)
+        made = _loaded(loading.with_stored_head(opened, head), opened, length)
+        is_labels = isinstance(made.classes, label_maps.labels.Labels)
+        count = loading.count_texts(directory) if is_labels else None
+        return dataclasses.replace(made, num_texts=made.num_texts or count)
     wanted = "tagger" if head == "tagger" else "classifier"
     stored = loading.find_head(opened.files.init_checkpoint, opened.config, wanted)
     kind = hugging_face.stated_problem_type(opened.config)
@@ -475,6 +480,8 @@ def classifier(
         for split, rows in files.items()
     }
     layout = tables.Layout(**(columns or {}))
+    if not isinstance(labels, str):
+        labels = tuple(encoding.listed("labels", labels))
     source = sources.Source(
         files=files, layout=layout, problem_type=problem_type, label_spec=labels
     )
