@@ -121,7 +121,7 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Called every tenth of a second."""
         for connection in [*self.server_state.connections]:
-            connection.end_late()
+            connection.end_late()  # type: ignore[union-attr]  # a Protocol of below
         if self._service.state == "draining" and not self.should_exit:
             if self.server_state.connections:
                 await asyncio.sleep(_LINGER_SECONDS)

@@ -32,7 +32,7 @@ with process.listen("127.0.0.1", 0) as listener:
 def application():
     """An app with all answers that there are."""
     bounds = limits.Limits(
-        max_body_bytes=2**20, header_seconds=0.5, body_seconds=0.5, max_connections=300
+        max_body_bytes=2**20, header_seconds=0.5, body_seconds=2, max_connections=300
     )
     one = service.Service(bounds)
     names = {name for name in vars(tasks) if name.startswith("of_")}

@@ -127,7 +127,7 @@ def test_key_is_sent(tab):
 def test_index_is_searched(tab):
     passage = "a near text " * 60 + "x" * 300
 
-    def search(queries, count):
+    def search(queries, count, is_wanted):
         texts = [
             {"text": text, "cosine": cosine, "id": text_id, "line": line}
             for text, cosine, text_id, line in (
