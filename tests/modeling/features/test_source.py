@@ -73,6 +73,7 @@ def test_layer_states_are_those_that_a_mix_names(config, tiny_features):
         model.source.states, model.source.merge = layer_choices.choose_mix(config, name)
         actual = np.asarray(model.source.layer_states(tiny_features))
         assert actual.dtype == np.float32
+        assert actual.shape[2:] == model.source.states_shape
         np.testing.assert_allclose(
             actual, np.stack(expected, axis=2), atol=ROUNDING, err_msg=name
         )
