@@ -124,10 +124,14 @@ class GptRelease(weights_file.WeightsFile):
 
 
 def _read_gpt_shapes(path):
-    try:
-        shapes = [tuple(map(int, shape)) for shape in json_files.read(path)]
-    except TypeError as error:
-        raise errors.InputError(f"{path}: no list of shapes; copy it again") from error
+    shapes = json_files.read(path)
+    is_list = isinstance(shapes, list)
+    lists = [shape for shape in shapes if isinstance(shape, list)] if is_list else []
+    sizes = itertools.chain(*lists)
+    is_whole = lists == shapes and all(type(n) is int and n > 0 for n in sizes)
+    if not is_whole or any(len(shape) != 2 for shape in shapes[:2]):
+        raise errors.InputError(f"{path}: no list of shapes; copy it again")
+    shapes = [tuple(shape) for shape in shapes]
     if len(shapes) < 2 or (len(shapes) - 2) % _ARRAYS_OF_LAYER:
         raise errors.InputError(
             f"{path}: has {len(shapes)} shapes, and GPT 2 and {_ARRAYS_OF_LAYER} a "
