@@ -152,10 +152,10 @@ def parse(
     with errors.explained():
         typed = {f"--{own.name}": own.value for own in own_flags()}
         for place, value in {**typed, "an argument": _arguments[1:]}.items():
-            for text in value if isinstance(value, list) else [value]:
+            for word in value if isinstance(value, list) else [value]:
                 # The name of a file that is there may have any bytes.
-                if isinstance(text, str) and not all(map(is_there, text.split(","))):
-                    characters.check(text, place)
+                if isinstance(word, str) and not all(map(is_there, word.split(","))):
+                    characters.check(word, place)
         for own in own_flags():
             if isinstance(own.value, int) and abs(own.value) > _LARGEST:
                 raise errors.InputError(

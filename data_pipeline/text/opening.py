@@ -50,6 +50,7 @@ _UNCASED_SHARE = 0.005
 # With fewer such entries a vocabulary is cased where most have capitals.
 _ENOUGH_ENTRIES = 500
 _CASED_SHARE_OF_FEW = 0.5
+_MOST_CHARACTERS = 1 << 12  # of a word
 _SHARE_OF_OTHERS = 0.1  # of tokens that are no word pieces; released ones have none
 _WAY_ROUND = "give another tokenizer, or --nocheck_tokenizer to go on without this"
 # BERT's own, those that inherit all from it, and those of the other networks.
@@ -183,7 +184,14 @@ def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:
         normalization.WHITESPACE,
     )
     characters = options.get("char_cnn") or {}
-    length = characters.get("max_characters_per_token", elmo.MAX_CHARACTERS)
+    key, usual = "max_characters_per_token", elmo.MAX_CHARACTERS
+    is_object = isinstance(characters, dict)
+    length = characters.get(key, usual) if is_object else characters
+    if not isinstance(length, int) or not 3 <= length <= _MOST_CHARACTERS:
+        raise errors.InputError(
+            f"{files.config_file}: {key} is {length!r:.60}; give {usual}, or the number "
+            "of the release"
+        )
     return elmo.ElmoTokenizer(vocab, split, length)
 
 

@@ -31,6 +31,7 @@ from data_pipeline.text import base, normalization, plain
 
 CONTINUATION = "##"  # begins a piece that continues a word
 MASK = "[MASK]"  # stands for a hidden token
+_MOST_BYTES = 256  # of a token, in the operation
 
 
 def is_continuation(token: str) -> bool:
@@ -342,6 +343,14 @@ def _distinct(
             f"none of the {len(vocab)} tokens of the vocabulary can stand in a text; "
             "give the vocab.txt of the checkpoint"
         )
+    for index in np.flatnonzero(are_pieces):
+        if (
+            size := len(vocab[index].removeprefix(CONTINUATION).encode())
+        ) > _MOST_BYTES:
+            raise errors.InputError(
+                f"the token of line {index + 1} has {size} bytes, and the limit is "
+                f"{_MOST_BYTES}; correct it"
+            )
     hidden = {*added, *matching.SPECIAL}  # a word may be "[MASK]" where "[7]" may
     return [
         token

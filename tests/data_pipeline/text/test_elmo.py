@@ -169,3 +169,13 @@ def test_vocabulary_that_begins_otherwise_is_refused(tmp_path, vocab, place):
         opened(tmp_path, CHARACTERS, vocab)
     assert f"words.txt: begins with {place}, and" in str(caught.value)
     assert "<S>, </S> and <UNK>" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["x", -1, 10**9])
+def test_odd_numbers_of_characters_are_refused(value, tmp_path):
+    odd = {"char_cnn": {"max_characters_per_token": value}, "lstm": {}}
+    for options in (odd, {"char_cnn": "x", "lstm": {}}):
+        with pytest.raises(
+            ValueError, match=r"max_characters_per_token is .*; give 50"
+        ):
+            opened(tmp_path, options)

@@ -254,6 +254,10 @@ def test_entries_that_no_text_contains_do_no_harm(entries, lower):
         ),
         (b"[UNK]\na\n", r"vocab.txt: .* 2 tokens lacks \[CLS\], \[SEP\]; give"),
         (b"[UNK]\n[CLS]\n[SEP]\n", "vocab.txt: none of the 3 tokens"),
+        (
+            b"[UNK]\n[CLS]\n[SEP]\n" + b"x" * 257,
+            "vocab.txt: the token of line 4 has 257 bytes, and the limit is 256",
+        ),
     ],
 )
 def test_wrong_vocabulary_is_named(write_vocab, content, message):
