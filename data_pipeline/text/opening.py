@@ -189,8 +189,8 @@ def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:
     length = characters.get(key, usual) if is_object else characters
     if not isinstance(length, int) or not 3 <= length <= _MOST_CHARACTERS:
         raise errors.InputError(
-            f"{files.config_file}: {key} is {length!r:.60}; give {usual}, or the number "
-            "of the release"
+            f"{files.config_file}: {key} is {length!r:.60}; give {usual}, or the "
+            "number of the release"
         )
     return elmo.ElmoTokenizer(vocab, split, length)
 

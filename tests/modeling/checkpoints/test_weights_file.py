@@ -158,14 +158,3 @@ def test_classes_are_those_of_kernel_and_bias(tiny_config, tmp_path):
         file = hugging_face.HuggingFaceFile(str(tmp_path))
         with pytest.raises(errors.InputError, match=r"\[.*\], and its bias \[300\]"):
             conversion.find_head(file, tiny_config, "classifier")
-
-
-@pytest.mark.parametrize(
-    "odd", [None, 5, {"a": 1}, [[True, 4]], [[4], [5]], [["true"]], [[2, -1], [2, 2]]]
-)
-def test_odd_shapes_of_gpt_are_refused(odd, tmp_path):
-    (tmp_path / "params_shapes.json").write_text(json.dumps(odd))
-    with pytest.raises(
-        errors.InputError, match=r"shapes.json: no list of shapes; copy"
-    ):
-        google.GptRelease(str(tmp_path / "params_shapes.json"))
