@@ -54,11 +54,13 @@ class Encoder:
         Each is a row for each sequence.
         """
         if self._form == "separate":
-            texts = self.tokenizer, text_a, text_b, choices
-            return choice_forms.separate(*texts, self.max_seq_length)
+            return choice_forms.separate(
+                self.tokenizer, text_a, text_b, choices, self.max_seq_length
+            )
         if self._form == "cloze":
-            texts = self.tokenizer, text_a, choices
-            return choice_forms.cloze(*texts, self.max_seq_length)
+            return choice_forms.cloze(
+                self.tokenizer, text_a, choices, self.max_seq_length
+            )
         return *self._plain_ids(text_a, text_b, choices), None
 
     def _plain_ids(self, text_a, text_b, choices):

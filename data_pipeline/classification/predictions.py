@@ -57,9 +57,9 @@ def decide(
         for rows in shared.values():
             left = probabilities[rows].astype(np.float64)
             for _ in range(min(left.shape)):
-                row, column = np.unravel_index(np.argmax(left), left.shape)
-                decisions[rows[row]] = column
-                left[row], left[:, column] = -1.0, -1.0
+                place, column = divmod(int(np.argmax(left)), left.shape[1])
+                decisions[rows[place]] = column
+                left[place], left[:, column] = -1.0, -1.0
     return decisions
 
 

@@ -5,7 +5,7 @@ Each reader takes a file in the published form, and yields rows as published.py 
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from contract import errors, json_files, remote_files, wording
@@ -29,7 +29,7 @@ def _get(place: str, row: Any, key: str, kind: type) -> Any:
     return value
 
 
-def _rows(path: str) -> text_rows.NumberedRows:
+def _rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Lines of JSON as published, with the row's number where it has no id.
 
     Rows on whose label the annotators do not agree ("-") are left out and counted.

@@ -419,10 +419,8 @@ def _objects(path: str, names: Sequence[str]) -> Iterator[Sentence]:
 def _characters(path: str) -> Iterator[Sentence]:
     """The sentences of CLUENER2020: a word and a tag for each character, BMES."""
     for number, row in text_rows.file_rows(path, "jsonl"):
-        place, text = (
-            f"{path}:{number}",
-            row.get("text") if isinstance(row, dict) else 0,
-        )
+        assert isinstance(row, dict)
+        place, text = f"{path}:{number}", row.get("text")
         if not isinstance(text, str):
             raise errors.InputError(f"{place}: text is {text!r:.60}; give a text")
         places = character_places(text)

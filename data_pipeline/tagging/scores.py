@@ -107,8 +107,8 @@ def _submission(sentences: files.Sentences, tags: Tags, scheme: str) -> Iterator
         label: dict[str, dict[str, list[list[int]]]] = {}
         for name, entity, start, end in _entities(text, row, scheme):
             label.setdefault(name, {}).setdefault(entity, []).append([start, end])
-        row = {"id": index, "label": label}
-        yield json.dumps(row, ensure_ascii=False) + "\n"
+        submitted = {"id": index, "label": label}
+        yield json.dumps(submitted, ensure_ascii=False) + "\n"
 
 
 def score_names(scheme: str) -> tuple[str, ...]:
