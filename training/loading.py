@@ -96,8 +96,10 @@ def open_directory(
         if head in ("auto", "text_encoder"):
             modules = sentence_transformers.read(files.init_checkpoint)
             length = (modules.max_seq_length or positions) if modules else None
-        length = length or trained_with(directory, "max_seq_length")
-        length = min(length or _USUAL_TOKENS, positions)
+        trained = trained_with(directory, "max_seq_length")
+        is_known = type(trained) is int and trained >= _LEAST_TOKENS
+        length = length or (trained if is_known else _USUAL_TOKENS)
+        length = min(length, positions)
     return opened, length
 
 
@@ -107,7 +109,8 @@ def trained_with(directory: str, flag: str) -> Any:
     if not remote_files.exists(path):
         return None
     with contextlib.suppress(ValueError, RecursionError):  # of a damaged file
-        return json_files.read_object(path)["flags"].get(flag)
+        values = json_files.read_object(path).get("flags")
+        return values.get(flag) if isinstance(values, dict) else None
     return None
 
 

@@ -28,7 +28,7 @@ _RAISED = (
     TypeError,
     ValueError,
     AttributeError,
-    RecursionError,
+    RuntimeError,  # RecursionError, too
     zipfile.BadZipFile,
 )
 _readable = functools.partial(
