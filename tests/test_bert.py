@@ -404,6 +404,9 @@ def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label, tmp
     single.save(tmp_path / "run")
     again = bert.load(tmp_path / "run")
     assert len(again.rerank("a", passages, label="good")) == 3  # nothing tells it
+    for odd in ({}, {"flags": 5}, {"flags": {"max_seq_length": {"a": 1}}}):
+        (tmp_path / "run" / "run.json").write_text(json.dumps(odd))
+        assert bert.load(tmp_path / "run").max_seq_length == 128
     for more, is_known in (({}, True), ({"text_b_column": "b"}, False)):
         run = {"flags": {"text_a_column": "a", "choice_columns": [], **more}}
         (tmp_path / "run" / "run.json").write_text(json.dumps(run))

@@ -211,8 +211,10 @@ def open_directory(
         positions = opened.config.max_position_embeddings
         if head in ("auto", "text_encoder") and (modules := opened.modules):
             length = modules.max_seq_length or positions
-        length = length or trained_with(directory, "max_seq_length")
-        length = min(length or _USUAL_TOKENS, positions)
+        trained = trained_with(directory, "max_seq_length")
+        is_known = type(trained) is int and trained >= _LEAST_TOKENS
+        length = length or (trained if is_known else _USUAL_TOKENS)
+        length = min(length, positions)
     return opened, length
 
 
@@ -222,7 +224,8 @@ def trained_with(directory: str, flag: str) -> Any:
     if not remote_files.exists(path):
         return None
     with contextlib.suppress(ValueError, RecursionError):  # of a damaged file
-        return json_files.read_object(path)["flags"].get(flag)
+        values = json_files.read_object(path).get("flags")
+        return values.get(flag) if isinstance(values, dict) else None
     return None
 
 

@@ -31,7 +31,7 @@ _RAISED = (
     TypeError,
     ValueError,
     AttributeError,
-    RecursionError,
+    RuntimeError,  # RecursionError, too
     zipfile.BadZipFile,
 )
 _readable = functools.partial(
