@@ -285,13 +285,15 @@ def _download(hub_id, name):
 def read_config(path):
     """The config of any network in a local or remote file; see config_files.read.
 
-    It warns of misspelled keys. A .keras file holds a config as well.
+    It warns of keys without effect. A .keras file holds a config as well.
     """
     if keras_files.is_keras(path):
         return keras_files.stored_config(path)
     config = config_files.read(path, remote_files.open_file)
-    if keys := config.misspelled_keys():
-        logging.warning("%s: keys without effect: %s", path, ", ".join(keys))
+    if unknown := config.unknown_keys():
+        logging.warning(
+            "%s: unknown keys, kept but without effect: %s", path, ", ".join(unknown)
+        )
     if config.network == "encoder_decoder":
         beside = os.path.join(os.path.dirname(path), file_names.GENERATION_CONFIG)
         values = json_files.read_object(beside) if remote_files.exists(beside) else {}

@@ -6,7 +6,6 @@ gpt_config.py, ../elmo/config.py and ../encoder_decoder/config.py.
 
 import contextlib
 import dataclasses
-import difflib
 import json
 import math
 import numbers
@@ -16,13 +15,35 @@ from typing import Any, ClassVar, TypeVar
 
 from contract import errors, file_names, json_files
 
+# Keys of released configurations that change nothing in the networks built here.
+_WITHOUT_EFFECT = """
+    _name_or_path add_cross_attention architectures bad_words_ids bos_token_id
+    chunk_size_feed_forward classifier_dropout classifier_dropout_prob
+    cross_attention_hidden_size decoder_start_token_id directionality
+    diversity_penalty do_sample down_scale_factor dtype early_stopping
+    encoder_no_repeat_ngram_size eos_token_id finetuning_task forced_bos_token_id
+    forced_eos_token_id gap_size gradient_checkpointing id2label inner_group_num
+    is_decoder is_encoder_decoder label2id length_penalty line_by_line max_length
+    min_length model_type n_ctx n_special net_structure_type no_repeat_ngram_size
+    num_beam_groups num_beams num_memory_blocks num_return_sequences
+    output_attentions output_hidden_states output_past output_scores pad_token_id
+    pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
+    pooler_size_per_head pooler_type position_embedding_type predict_special_tokens
+    prefix problem_type pruned_heads qa_dropout remove_invalid_values
+    reorder_and_upcast_attn repetition_penalty return_dict return_dict_in_generate
+    scale_attn_by_inverse_layer_idx scale_attn_weights sep_token_id
+    seq_classif_dropout sinusoidal_pos_embds summary_activation
+    summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type
+    summary_use_proj task_specific_params temperature tie_encoder_decoder
+    tie_weights_ tie_word_embeddings tokenizer_class top_k top_p torch_dtype
+    torchscript transformers_version typical_p use_bfloat16 use_cache vocab_size
+"""
 # Keys that only the library of Hugging Face writes.
 _LIBRARY_KEYS = {"architectures", "transformers_version", "_name_or_path"}
 # Functions that both worlds call by one name.
 _COMMON = "linear", "relu", "relu2", "tanh", "silu", "mish", "quick_gelu", "gelu_10"
 _COMMON_ACTIVATIONS = {name: name for name in _COMMON}
 ATTENTIONS = ("bidirectional", "causal")
-_ALIKE = 0.85  # of keys; no two keys of released configs are
 # google-research/bert calls the tanh form "gelu"; Hugging Face calls the exact form so.
 # The last of several names of a function is written.
 _GOOGLE_ACTIVATIONS = {
@@ -54,6 +75,7 @@ class NetworkConfig:
         may_be_0: fields of numbers for which 0 means none.
         needed: keys of the file that have no default.
         required: {key of the file: values}; another value means another network.
+        tolerated: keys that have no effect and are not reported.
         extra: further keys of the file, kept so that writing it loses nothing.
     """
 
@@ -63,6 +85,7 @@ class NetworkConfig:
     may_be_0: ClassVar[Collection[str]] = ()
     needed: ClassVar[Sequence[str]] = ("vocab_size",)
     required: ClassVar[Mapping[str, Sequence[Any]]] = {}
+    tolerated: ClassVar[frozenset[str]] = frozenset(_WITHOUT_EFFECT.split())
     extra: dict[str, Any]
 
     def __post_init__(self) -> None:
@@ -147,11 +170,9 @@ class NetworkConfig:
         """Layers with weights of their own."""
         return int(getattr(self, self.blocks_field))
 
-    def misspelled_keys(self) -> list[str]:
-        """Keys without effect that nearly have one: ["hiden_size (hidden_size?)"]."""
-        known = self.keys()
-        near = {k: difflib.get_close_matches(k, known, 1, _ALIKE) for k in self.extra}
-        return [f"{key} ({names[0]}?)" for key, names in sorted(near.items()) if names]
+    def unknown_keys(self) -> list[str]:
+        """Keys of the file that have no effect here and are in no released config."""
+        return sorted(self.extra.keys() - self.tolerated)
 
     def network_alone(self: _Config) -> _Config:
         """The config without the keys that change nothing here."""

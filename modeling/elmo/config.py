@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from contract import errors, file_names
 from modeling.configs import config as config_lib
 
+# Settings of the original's training.
+_TRAINING_KEYS = "all_clip_norm_val batch_size learning_rate n_epochs n_train_tokens"
 NUM_CHARACTERS = 261  # bytes and five marks; ids are one more, for 0 is padding
 # Keys of the file, from outside in.
 _KEYS = {
@@ -69,6 +71,7 @@ class ElmoConfig(config_lib.NetworkConfig):
         "char_cnn.n_characters": (NUM_CHARACTERS, NUM_CHARACTERS + 1),
         "share_embedding_softmax": (False,),
     }
+    tolerated = frozenset(_TRAINING_KEYS.split())
 
     def __post_init__(self) -> None:
         try:  # JSON has lists for tuples

@@ -173,11 +173,11 @@ class EncoderDecoderConfig(config_lib.NetworkConfig):
         more = self.decoder.num_hidden_layers * cross_attention
         return self.encoder.num_weights() + self.decoder.num_weights() + more
 
-    def misspelled_keys(self) -> list[str]:
-        """As of NetworkConfig; those of a side with its name."""
-        keys = super().misspelled_keys()
+    def unknown_keys(self) -> list[str]:
+        """Keys without effect in no released config; those of a side with its name."""
+        keys = super().unknown_keys()
         for side in SIDES:
-            keys += [f"{side}.{key}" for key in getattr(self, side).misspelled_keys()]
+            keys += [f"{side}.{key}" for key in getattr(self, side).unknown_keys()]
         return keys
 
     def with_generation(self, beside: Mapping[str, Any]) -> "EncoderDecoderConfig":

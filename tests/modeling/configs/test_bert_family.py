@@ -43,7 +43,7 @@ def write(folder, raw, name="config.json"):
 def test_all_keys_are_kept(tmp_path, name):
     raw = CASES[name].config
     config = config_files.read(write(tmp_path, raw))
-    assert config.misspelled_keys() == []
+    assert config.unknown_keys() == []
     assert config.to_dict().items() >= raw.items()
     assert config.to_hugging_face() == config.to_dict()
     again = config_files.read(write(tmp_path, config.to_dict()))
@@ -67,7 +67,7 @@ def test_albert_of_google(tmp_path):
     config = config_files.read(write(tmp_path, ALBERT, "albert_config.json"))
     assert (config.kind, config.hidden_act) == ("ALBERT", "gelu_tanh")
     assert (config.num_hidden_layers, config.num_blocks) == (12, 1)
-    assert config.misspelled_keys() == []
+    assert config.unknown_keys() == []
     theirs = {**ALBERT, "model_type": "albert"}
     for raw in (theirs, ALBERT):
         config = config_files.read(write(tmp_path, raw))

@@ -46,7 +46,7 @@ def test_what_is_written_is_read_again(read, model_type):
     config = read(raw)
     assert (config.embedding_dropout_prob, config.hidden_dropout_prob) == (0.3, 0.2)
     assert config.attention_probs_dropout_prob == 0.4
-    assert config.intermediate_size == 32 and config.extra == {"note": "kept"}
+    assert config.intermediate_size == 32 and config.unknown_keys() == ["note"]
     written = config.to_dict()
     assert read(written) == config
     assert {key: written[key] for key in raw} == raw

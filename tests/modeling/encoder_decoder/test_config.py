@@ -38,11 +38,11 @@ def test_file_says_both_networks():
     assert config.decoder.hidden_act == "gelu_tanh"  # gelu_new
     assert (config.decoder_start_token_id, config.eos_token_id) == (2, 3)
     assert (config.num_hidden_layers, config.num_outputs) == (4, 67)
-    assert config.misspelled_keys() == []
+    assert config.unknown_keys() == []
     older = read(eos_token_id=None, decoder__eos_token_id=5, pad_token_id=None)
     assert (older.eos_token_id, older.pad_token_id) == (5, 0)
-    more = read(colour="red", encoder__hiden_size=1, decoder__top_k=5)
-    assert more.misspelled_keys() == ["encoder.hiden_size (hidden_size?)"]
+    more = read(colour="red", encoder__size=1, decoder__top_k=5)
+    assert more.unknown_keys() == ["colour", "encoder.size"]
 
 
 def test_two_berts_become_a_pair():
