@@ -137,7 +137,8 @@ def local_tables() -> dict[str, str]:
 
 
 def _has_named_task() -> bool:
-    return "task_name" in FLAGS and bool(FLAGS.task_name or FLAGS.tfds_name)
+    has_tasks = {"task_name", "tfds_name"} <= {*FLAGS}  # not of questions alone
+    return has_tasks and bool(FLAGS.task_name or FLAGS.tfds_name)
 
 
 def check_run() -> None:

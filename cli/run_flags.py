@@ -60,13 +60,13 @@ def plan(num_examples: int, metrics: Sequence[str]) -> loop.Plan:
     command_line.refuse(
         (
             num_train_steps == 0,
-            f"{num_examples} examples make no step in --num_train_epochs="
-            f"{FLAGS.num_train_epochs}; lower --train_batch_size or train longer",
+            f"{num_examples} training examples make no step of --train_batch_size="
+            f"{FLAGS.train_batch_size}; lower the batch size or train longer",
         ),
         (
             num_train_steps * FLAGS.train_batch_size > _MOST_EXAMPLES,
-            f"--num_train_epochs={FLAGS.num_train_epochs} of {num_examples} rows are "
-            f"more than {_MOST_EXAMPLES:,}, whose order is held in memory; lower it",
+            f"--num_train_epochs={FLAGS.num_train_epochs} of {num_examples} training "
+            f"rows are more than {_MOST_EXAMPLES:,}, whose order is held; lower it",
         ),
         (
             metrics and best_metric not in metrics,

@@ -339,7 +339,7 @@ def run_again(directory, *more, **settings):
     command = json.loads((directory / "run.json").read_text())["command"]
     program, script, *arguments = shlex.split(command)
     assert program == "python" and f"--output_dir={directory}" in arguments
-    return run_script(script, *arguments, *more, **settings)
+    return run_script(script.removesuffix(".py"), *arguments, *more, **settings)
 
 
 def run_classifier(*arguments, **settings):

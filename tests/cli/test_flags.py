@@ -204,7 +204,7 @@ WRONG = {
         "--train_file=a.csv --delimiter=; --quote=none": None,
     },
     ("run_classifier", lambda: run_flags.plan(10, SCORES)): {
-        "": "10 examples make no step in --num_train_epochs=",
+        "": "10 training examples make no step of --train_",
     },
     ("run_classifier", lambda: run_flags.plan(3668, SCORES)): {
         "--best_metric=f1": None,
