@@ -107,7 +107,7 @@ def open_beam(options: Sequence[str]) -> Callable[..., None]:
 @contextlib.contextmanager
 def failures_explained(place: str) -> Iterator[None]:
     """Adds to errors about files, and to Ctrl-C, how to go on."""
-    remedy = f"{place} keeps what is done: run the same command again to go on"
+    remedy = f"what is done stays in {place}: run the same command again to go on"
     try:
         yield
     except (tf.errors.OpError, OSError) as error:

@@ -95,15 +95,15 @@ def begin(
     if before is not None and (differing := wording.differences(before, record)):
         raise errors.InputError(
             f"{plan} is the plan of another job: {differing[:1000]}; give its flags, "
-            "another --output_file, or delete it and its shards"
+            "or name another --output_file, or delete the plan and its shards"
         )
     atomic_files.check_writable(plan)
     stem, ending = os.path.splitext(output_file)
     present = _listing(stem, ending)
     if before is None and present:
         raise errors.InputError(
-            f"{min(present)} has no plan {plan}; delete it, or name another "
-            "--output_file"
+            f"{min(present)} is there, but not its plan {plan}; delete these shards, "
+            "or name another --output_file"
         )
     atomic_files.write_json(plan, record)
     for path in present:

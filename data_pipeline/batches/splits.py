@@ -40,19 +40,44 @@ class Split:
 
     def summary(self) -> outcomes.Summary:
         """Counts and lengths of the rows, for reports."""
-        raise NotImplementedError
+        return outcomes.Summary(
+            path=self.path,
+            count=len(self),
+            unit=self.unit,
+            lengths=self.packed.lengths,
+            length_unit="tokens of a row",
+            cut=self.packed.num_truncated,
+        )
 
     def examples(self) -> batching.Examples:
         """The examples as training/driver.py takes them."""
         return batching.Examples(self.packed, self.names, self.digest, self.targets())
 
 
-def window_names(owners: np.ndarray, indices: np.ndarray) -> list[str]:
-    """Names windows of texts `owners`, int [N], ascending, such as "window 2 of 3"."""
-    first = np.searchsorted(owners, owners[indices], side="left")
-    end = np.searchsorted(owners, owners[indices], side="right")
-    numbers = zip(indices - first + 1, end - first, strict=True)
-    return [f"window {number} of {count}" for number, count in numbers]
+class WindowSplit(Split):
+    """A split whose examples are windows of longer texts, one text after another."""
+
+    unit: ClassVar[str] = "windows"
+
+    @property
+    def owners(self) -> np.ndarray:
+        """The text of each window, int [N], ascending."""
+        raise NotImplementedError
+
+    def owner_name(self, owner: int) -> str:
+        """The place of a text in the file, after its path: ":17"."""
+        raise NotImplementedError
+
+    def names(self, indices: np.ndarray) -> list[str]:
+        """Such as "train.conll:17 (window 1 of 2)"."""
+        owners = self.owners[indices]
+        first = np.searchsorted(self.owners, owners, side="left")
+        end = np.searchsorted(self.owners, owners, side="right")
+        columns = owners, indices - first + 1, end - first
+        return [
+            f"{self.path}{self.owner_name(owner)} (window {number} of {count})"
+            for owner, number, count in zip(*columns, strict=True)
+        ]
 
 
 def best_windows(scores: Any, items: Any, windows: Any, count: Any) -> "tf.Tensor":

@@ -117,9 +117,8 @@ def write(
 ) -> None:
     """Writes a record for each example; the file is whole under its name or absent.
 
-    Each has input_ids, input_mask and segment_ids, padded to `max_seq_length` as by
-    `packing.pad`, and the features of `columns`, [N] or [N, L] as in `records`. The
-    sequences of an example lie end to end, so that it has G * max_seq_length numbers.
+    Records have input_ids, input_mask and segment_ids, padded by `packing.pad`, with
+    the G sequences of an example end to end; and `columns`, [N] or [N, L].
     """
     count = packed.num_sequences
     with (

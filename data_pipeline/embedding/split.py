@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from contract import errors, features, outcomes
+from contract import errors, features
 from data_pipeline.batches import batching, packing, splits
 from data_pipeline.classification import encoding, label_checks, tables
 from data_pipeline.embedding import batch_orders, corpora
@@ -16,20 +16,7 @@ _PROBLEM_TYPES = {corpora.SCORED: "regression", corpora.LABELLED: "classificatio
 
 
 @dataclasses.dataclass(frozen=True)
-class _Split(splits.Split):
-    def summary(self) -> outcomes.Summary:
-        return outcomes.Summary(
-            path=self.path,
-            count=len(self),
-            unit=self.unit,
-            lengths=self.packed.lengths,
-            length_unit="tokens of the longest text of a row",
-            cut=self.packed.num_truncated,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class TextSplit(_Split):
+class TextSplit(splits.Split):
     """The rows of a split, each of G texts."""
 
     table: tables.Table
@@ -43,7 +30,7 @@ class TextSplit(_Split):
 
     @property
     def is_binary(self) -> bool:
-        """True for pairs with the scores 0 and 1, of which 1 belong together."""
+        """Whether these are pairs with the scores 0 and 1."""
         scores = np.unique(np.asarray(self.labels))
         return self.kind == corpora.SCORED and {*scores} == {0, 1}
 
@@ -60,7 +47,7 @@ class TextSplit(_Split):
         return [f"{self.path}:{self.table.lines[index]}" for index in indices]
 
     def examples(self) -> batching.Examples:
-        """The rows as training/driver.py takes them; no batch has a text twice."""
+        """As `Split.examples`; no batch of pairs or triplets has a text twice."""
         values = self.packed, self.names, self.digest, self.targets()
         if self.kind in (corpora.PAIRS, corpora.TRIPLETS):
             return batch_orders.DistinctExamples(*values)
@@ -70,7 +57,7 @@ class TextSplit(_Split):
 
 
 @dataclasses.dataclass(frozen=True)
-class RetrievalSplit(_Split):
+class RetrievalSplit(splits.Split):
     """Queries, then the passages among which they look for those that answer them."""
 
     data: corpora.RetrievalData
@@ -121,13 +108,10 @@ def load(
     label_names: tuple[str, ...] = (),
     has_teacher: bool = False,
 ) -> TextSplit:
-    """Checks and packs the rows of a split, and prints how many there are.
+    """Checks and packs the rows of the split `name`, and prints how many there are.
 
-    Args:
-        name: of the split, for messages.
-        prompts: put before the first text of a row, and before the others.
-        label_names: of labelled rows, where a split before had some.
-        has_teacher: whether rows may be texts alone.
+    `prompts` stand before the first text of a row, and before the others. `label_names`
+    are those of a split before. With `has_teacher` rows may be texts alone.
     """
     kind = corpora.kind_of(table, has_teacher=has_teacher)
     if name != "test":
@@ -136,7 +120,7 @@ def load(
     size = len(each[0])
     if kind == corpora.LABELLED and len(each) < 2:
         raise errors.InputError(
-            f"{table.path}: has one row, and rows are compared; give two or more"
+            f"{table.path}: rows are compared, and there is one; give two or more"
         )
     before = prompts[:1] + prompts[1:] * (size - 1)
     texts = [p + text for row in each for p, text in zip(before, row, strict=True)]
@@ -149,7 +133,7 @@ def load(
     if not has_token.all():  # such as of format characters alone
         raise errors.InputError(
             f"{table.path}:{table.lines[int(np.argmin(has_token)) // size]}: a text "
-            "has no token for this tokenizer; remove the row"
+            "has no token; remove the row"
         )
     labels: np.ndarray | None = None
     if kind == corpora.SCORED:

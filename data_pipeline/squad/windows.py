@@ -14,7 +14,7 @@ import collections
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -42,7 +42,7 @@ class ContextTokens:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuestionSplit(splits.Split):
+class QuestionSplit(splits.WindowSplit):
     """The Q questions of a file and their N windows, in the order of the questions.
 
     Segment 1 is the excerpt and the last [SEP]; `packed.num_truncated` counts questions
@@ -57,7 +57,6 @@ class QuestionSplit(splits.Split):
     excerpt_starts: np.ndarray  # int64 [N], indices into `contexts.tokens`
     start_positions: np.ndarray | None  # int32 [N]
     end_positions: np.ndarray | None  # int32 [N]
-    unit: ClassVar[str] = "windows"
 
     @property
     def unique_ids(self) -> np.ndarray:
@@ -76,17 +75,14 @@ class QuestionSplit(splits.Split):
             return {}
         return {features.START_POSITIONS: start, features.END_POSITIONS: end}
 
-    def names(self, indices: np.ndarray) -> list[str]:
-        """Such as "train.json: question 5733be (window 2 of 3)"."""
-        owners = self.question_index
-        numbers = splits.window_names(owners, indices)
-        return [
-            f"{self.path}: question {self.questions.ids[owner]} ({number})"
-            for owner, number in zip(owners[indices], numbers, strict=True)
-        ]
+    @property
+    def owners(self) -> np.ndarray:
+        return self.question_index
+
+    def owner_name(self, owner: int) -> str:
+        return f": question {self.questions.ids[owner]}"
 
     def summary(self) -> outcomes.Summary:
-        owners = self.question_index
         kinds = (
             "no answer" if none else "answer" for none in self.questions.is_impossible
         )
@@ -94,7 +90,7 @@ class QuestionSplit(splits.Split):
             path=self.path,
             count=len(self.questions),
             unit="questions",
-            lengths=np.bincount(owners, minlength=len(self.questions)),
+            lengths=np.bincount(self.owners, minlength=len(self.questions)),
             length_unit="windows of a question",
             cut=self.packed.num_truncated,
             cut_means="cut to --max_query_length",

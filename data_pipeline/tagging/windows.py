@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -28,7 +28,7 @@ _CHUNK_WORDS = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SentenceSplit(splits.Split):
+class SentenceSplit(splits.WindowSplit):
     """The sentences of a file, with W words in all, and their N windows.
 
     Windows are [CLS] words [SEP], all of segment 0. `packed.num_truncated` counts words
@@ -41,7 +41,6 @@ class SentenceSplit(splits.Split):
     word_places: np.ndarray  # int64 [W]
     word_splits: np.ndarray  # int64 [sentences + 1], the words of each sentence
     tag_ids: np.ndarray | None = None  # int32 [W]; None where unknown
-    unit: ClassVar[str] = "windows"
 
     def targets(self) -> dict[str, tf.RaggedTensor]:
         """label_ids, ragged int32 [N, (S)], IGNORED but at words; {} without tags."""
@@ -56,14 +55,12 @@ class SentenceSplit(splits.Split):
     def target_arrays(self) -> list[Any]:
         return [self.word_places, self.tag_ids]
 
-    def names(self, indices: np.ndarray) -> list[str]:
-        """Such as "train.conll:17 (window 1 of 2)"."""
-        owners = self.sentence_index
-        parts = splits.window_names(owners, indices)
-        return [
-            f"{self.path}:{self.sentences.lines[owner][0]} ({part})"
-            for owner, part in zip(owners[indices], parts, strict=True)
-        ]
+    @property
+    def owners(self) -> np.ndarray:
+        return self.sentence_index
+
+    def owner_name(self, owner: int) -> str:
+        return f":{self.sentences.lines[owner][0]}"
 
     def summary(self) -> outcomes.Summary:
         sentences = self.sentences

@@ -65,8 +65,8 @@ def learn(
         fitting = _fitting_frequency(counts, vocab_size - len(fixed))
         rarer = f", or set --min_character_frequency={fitting}" if fitting else ""
         raise errors.InputError(
-            f"--vocab_size={vocab_size} has no room for {len(alphabet)} characters; "
-            f"raise it above {len(fixed) + len(alphabet)}{rarer}"
+            f"--vocab_size={vocab_size} has no room for {len(alphabet)} characters and "
+            f"{len(fixed)} special; raise it above {len(fixed) + len(alphabet)}{rarer}"
         )
     words = sorted(
         (

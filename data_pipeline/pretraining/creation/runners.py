@@ -95,8 +95,8 @@ def _check(job: creation_job.Job, totals: Totals, *, is_whole: bool) -> None:
         summary.check(job, totals)
         if is_whole and not totals["instances"]:
             raise errors.InputError(
-                f"--input_file: no document with a token in {len(job.input_files)} "
-                "files; give UTF-8 text, a sentence a line, blank lines between texts"
+                f"--input_file: {len(job.input_files)} files hold no document with a "
+                "token; give UTF-8 text, one sentence a line, blank lines between texts"
             )
     except errors.InputError as error:
         creation_job.end(job)

@@ -42,8 +42,8 @@ def check(job: creation_job.Job, totals: Mapping[str, int]) -> None:
     unknown = shares(job, totals).get("unknown_token_share", 0)
     if unknown > base.UNKNOWN_REFUSED and job.refuses_unknown:
         raise errors.InputError(
-            f"{unknown:.1%} of the tokens of --input_file are [UNK]; give another "
-            "--vocab_file (build_vocab.py), or --nocheck_tokenizer"
+            f"{unknown:.1%} of the tokens of --input_file are [UNK]; give a "
+            "--vocab_file for this text (build_vocab.py), or --nocheck_tokenizer"
         )
 
 
@@ -59,22 +59,22 @@ def warnings(job: creation_job.Job, totals: Mapping[str, int]) -> list[str]:
         is_cut = totals["ranges"] > len(job.input_files)
         if documents == 1 or (is_cut and documents <= totals["ranges"]):
             lines.append(
-                "no blank line separates documents: random next sentences are of the "
-                "same text; separate documents, or set --sentence_task=none"
+                "no blank line separates documents, so random next sentences come from "
+                "the same text; put one between documents, or set --sentence_task=none"
             )
         if not least <= random <= most and totals["instances"] >= _FEW_INSTANCES:
             lines.append(
-                f"random_next_share={random:.3f} is far from a half; put a sentence on "
-                "each line, and blank lines between documents alone"
+                f"random_next_share={random:.3f} is far from a half; put a sentence a "
+                "line, blank lines between documents alone, and see --max_seq_length"
             )
     if share.get("used_token_share", 1) < _LEAST_USED:
         lines.append(
-            f"used_token_share={share['used_token_share']:.3f}: most text is cut; put a"
-            f" sentence on each line, or raise --max_seq_length={length}"
+            f"used_token_share={share['used_token_share']:.3f}: most of the text is cut"
+            f" to --max_seq_length={length}; put a sentence a line, or raise it"
         )
     if unknown and unknown > base.UNKNOWN_WARNED:
         lines.append(
-            f"unknown_token_share={unknown:.3f}; give a --vocab_file that spells the "
-            "text, such as one of build_vocab.py"
+            f"unknown_token_share={unknown:.3f}: the vocabulary does not spell the "
+            "text; give another --vocab_file, or make one with build_vocab.py"
         )
     return [line for line in lines if line]
