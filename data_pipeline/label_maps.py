@@ -23,7 +23,7 @@ class Head(NamedTuple):
         names: by row; LABEL_0, LABEL_1, ... where they have no others.
         is_named: whether they have others.
         classes: None where no file has them.
-        goes_on: whether the run resumes with this head, so that it starts no other.
+        goes_on: whether the run resumes with this head.
     """
 
     source: str
@@ -36,7 +36,6 @@ class Head(NamedTuple):
 
     @property
     def has_map(self) -> bool:
-        """Whether it has a label_map.json, and not only a config.json with names."""
         return os.path.basename(self.source) == file_names.LABEL_MAP
 
     def arrange(self, wanted: Classes) -> tuple[str, ...] | None:
@@ -78,10 +77,7 @@ def follow(head: Head | None, wanted: Wanted, origin: str, *, trains: bool) -> W
     """The classes wanted in the order of the rows of a head, if it has these.
 
     Prints if that is not the order or spelling of `origin`, or is assumed, or if the
-    head has other classes, so that a new one has to be trained.
-
-    Raises:
-        ValueError: it has others, and the run does not train or does not begin.
+    head has other classes: then a new one is trained, or the run refused.
 
     Differs from google-research/bert: a stored head keeps its classes; there its rows
     are of those of the task, in their order, whatever they were trained for.
@@ -95,8 +91,7 @@ def follow(head: Head | None, wanted: Wanted, origin: str, *, trains: bool) -> W
     if names is None and (head.goes_on or not trains):
         raise errors.InputError(
             f"{origin}: {ours} are not the labels that the model was trained with, "
-            f"{theirs} ({head.source}); leave the flag out, or train in another "
-            "--output_dir"
+            f"{theirs} ({head.source}); leave the flag out, or set another --output_dir"
         )
     if names is None:
         print(
@@ -121,10 +116,7 @@ def find(weights: str, name: str = file_names.LABEL_MAP) -> str:
 
 
 def find_head(path: str, head: str = "auto") -> str:
-    """The head of a network with the label_map.json `path`, where `head` is "auto".
-
-    Without such a file, or with a classifier's, "auto" remains.
-    """
+    """The head of a network with the label_map.json `path`, where `head` is "auto"."""
     return "tagger" if head == "auto" and path and _has_tags(path) else head
 
 
@@ -137,11 +129,7 @@ def _has_tags(path: str) -> bool:
 
 
 def read_classes(path: str, num_classes: int | None) -> Classes:
-    """The classes in a label_map.json; `num_classes` is None where it is not known.
-
-    Raises:
-        FileNotFoundError, ValueError: no such file, or not that of this head.
-    """
+    """The classes in a label_map.json; `num_classes` is None where it is not known."""
     read = schemes.read_map if _has_tags(path) else labels.read_label_map
     classes: Classes = read(path)
     if num_classes not in (None, classes.num_outputs):
@@ -153,11 +141,7 @@ def read_classes(path: str, num_classes: int | None) -> Classes:
 
 
 def named(names: Sequence[str], problem_type: str) -> Classes:
-    """Builds the classes of a head from nothing but their names, in the order of ids.
-
-    Raises:
-        ValueError: the names do not suit `problem_type`, which is "" for tags.
-    """
+    """The classes of a head by their names; `problem_type` is "" for tags."""
     try:
         if problem_type:
             return labels.Labels(tuple(names), problem_type)

@@ -20,22 +20,18 @@ def read_labels(spec: str) -> tuple[str, ...]:
         text = read_text(spec).replace("\r\n", "\n").rstrip("\n")
         names = text.split("\n")
     elif "," not in spec and (os.sep in spec or spec.endswith(".txt")):
-        raise FileNotFoundError(
-            f"--labels={spec}: no such file; correct the path, or give names"
-        )
+        raise FileNotFoundError(f"--labels={spec}: no such file; correct the path")
     else:
         names = [part.strip() for part in spec.split(",")]
-    seen: dict[str, int] = {}
     for number, name in enumerate(names, start=1):
         place = f"{spec}:{number}" if is_file else f"--labels={spec}"
         if not name:
             raise errors.InputError(f"{place}: label {number} is empty; remove it")
-        if name in seen:
+        if (first := names.index(name) + 1) < number:
             raise errors.InputError(
-                f"{place}: label {name!r} is already label {seen[name]}; remove one"
+                f"{place}: label {name!r} is already label {first}; remove one"
             )
-        seen[name] = number
-    return tuple(seen)
+    return tuple(names)
 
 
 def read_text(path: str) -> str:
@@ -62,10 +58,7 @@ def map_text(names: Iterable[str], **settings: str) -> str:
 def read_map(
     path: str, make: Callable[..., Classes], kind: str, settings: str
 ) -> Classes:
-    """Makes classes of a label_map.json: make(names, **settings).
-
-    Messages call the file a `kind` and name its `settings`.
-    """
+    """Makes classes of a label_map.json, make(names, **settings), a `kind` of file."""
     try:
         content = json_files.parse(read_text(path))
         others = {key: content.pop(key) for key in list(content) if not key.isdecimal()}

@@ -92,10 +92,13 @@ def test_regression_keeps_finite_numbers():
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        ((("a", "b"), "ranking"), ("--problem_type=ranking", "classification, choice")),
+        (
+            (("a", "b"), "ranking"),
+            ("--problem_type=ranking", "'classification', 'choice'"),
+        ),
         ((("a",),), ("classification needs 2 labels or more, not ['a']", "--labels")),
         (((), "multi_label"), ("multi_label needs 1 labels or more, not []",)),
-        ((("a",), "regression"), ("regression has no labels, but ['a'] are given",)),
+        ((("a",), "regression"), ("regression has no ['a']; leave --labels out",)),
         ((("a", "b", "a"),), ("label 'a' is named more than once",)),
         ((("a",), "multi_label", ""), ("set --label_separator",)),
     ],
@@ -173,18 +176,18 @@ def test_class_weights(spec, weights):
 @pytest.mark.parametrize(
     ("spec", "parts"),
     [
-        ("balanced", ("class 'positive' has no training example", "--labels")),
+        ("balanced", ("class 'positive'", "give numbers")),
         ("1,2,3", ("--class_weights=1,2,3 has 3 numbers for 2", "['negative', 'pos")),
-        ("1,x", ("--class_weights=1,x: 'x' is not a positive number",)),
-        ("1,1e300", ("--class_weights=1,1e300: '1e300' is not a positive number",)),
-        ("1,1e-50", ("--class_weights=1,1e-50: '1e-50' is not a positive number",)),
-        ("1,0", ("--class_weights=1,0: '0' is not a positive number",)),
+        ("1,x", ("--class_weights=1,x: 'x' is no positive float32",)),
+        ("1,1e300", ("--class_weights=1,1e300: '1e300' is no positive float32",)),
+        ("1,1e-50", ("--class_weights=1,1e-50: '1e-50' is no positive float32",)),
+        ("1,0", ("--class_weights=1,0: '0' is no positive float32",)),
     ],
 )
 def test_bad_class_weights(spec, parts):
     with refused(*parts):
         labels.class_weights(spec, np.zeros(3, np.int32), SENTIMENT)
-    with refused(f"--class_weights={spec} needs a classification, not regression"):
+    with refused(f"--class_weights={spec} is not for regression; leave it out"):
         labels.class_weights(spec, np.zeros(3), labels.Labels((), "regression"))
 
 

@@ -379,6 +379,6 @@ def test_an_empty_label_column_is_none(read):
 def test_columns_that_are_not_there_are_refused_and_not_shown_as_others(read, capsys):
     with refused("the first text's column is not given"):
         read("a b\tx\nc d\tx\n", label=1, has_header=False)
-    with refused("t.tsv:1: 2 columns, column 5 (text_a) is needed"):
+    with refused("t.tsv:1: 2 columns, and the text_a is in column 5"):
         read("a b\tx\nc d\tx\n", text_a=5, label=1)
     assert "reads 5 (text_a), 1 (label); not read: 0\n" in capsys.readouterr().out
