@@ -1,8 +1,4 @@
-"""Orders of training rows for losses that compare the texts of a batch.
-
-They are pure functions of seed and rows, so that a resumed run goes on with the batch
-it would have seen.
-"""
+"""Orders of training rows for losses that compare the texts of a batch."""
 
 import collections
 import dataclasses
@@ -23,10 +19,9 @@ class DistinctExamples(batching.Examples):
     """Examples of which no batch has a text twice, by the ids in their `targets`."""
 
     def training_order(self, **settings: Any) -> np.ndarray:
-        """As `batching.training_order`; rows that a batch has no place for wait.
+        """As `batching.training_order`, not by length; rows without a place wait.
 
-        Texts are not grouped by length, whatever the settings. Prints how many rows
-        still wait for their first batch after an epoch or more.
+        Prints how many wait for their first batch after an epoch or more.
         """
         size, steps = settings["batch_size"], settings["num_steps"]
         # Negatives may come twice: the loss compares no texts of equal ids.
@@ -55,8 +50,7 @@ def without_repeats(
 ) -> np.ndarray:
     """Batches int32 [num_steps, batch_size] of rows of a stream, in its order.
 
-    Their texts are all different, by `text_ids` int32 [N, G]; where no row is left that
-    fits, ValueError is raised.
+    Their texts are all different, by `text_ids` int32 [N, G].
     """
     rows = iter(stream)
     ids = [frozenset(row) for row in text_ids.tolist()]
@@ -90,18 +84,15 @@ def without_repeats(
 
 @dataclasses.dataclass(frozen=True)
 class GroupedExamples(batching.Examples):
-    """Examples whose `targets` have labels, `rows_per_label` or more next to another.
+    """Examples whose `targets` have labels, `rows_per_label` next to another.
 
-    A label with fewer rows has all of its rows together.
+    A label with fewer rows has all of them together, and the last group takes the rest.
     """
 
     rows_per_label: int = 2
 
     def training_order(self, **settings: Any) -> np.ndarray:
-        """As `batching.training_order`; an epoch leaves out rows that fill no batch.
-
-        Texts are not grouped by length, whatever the settings.
-        """
+        """As `batching.training_order`, not by length; an epoch has whole batches."""
         size, steps = settings["batch_size"], settings["num_steps"]
         if len(self) < size:
             return super().training_order(**settings)

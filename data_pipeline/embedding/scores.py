@@ -137,8 +137,8 @@ def few_labels(
 ) -> dict[str, dict[str, float]]:
     """Accuracies on test texts if `num_labelled` texts of each class had labels.
 
-    A draw of them is a function of the labels, the seed and its number, so that all
-    models get the same texts. Vectors have the length 1.
+    A draw is a function of labels, seed and its number, so that all models get the same
+    texts. Vectors have the length 1.
 
     Returns:
         "mean" and sample "deviation" over draws of "logistic_regression" and of

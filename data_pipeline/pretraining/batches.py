@@ -27,8 +27,8 @@ class RecordSets(source.PretrainingData):
 
     Batches are dicts: input_ids, input_mask, segment_ids int32 [B, S];
     masked_lm_positions and masked_lm_ids int32, masked_lm_weights float32, each [B, P];
-    next_sentence_labels int32 [B]; generator_draws float32 [B, P] where the sets have
-    them. B is `batch_size` divided by the hosts. Hosts parse their own rows alone.
+    next_sentence_labels int32 [B]; generator_draws float32 [B, P] where `has_draws`. B
+    is `batch_size` divided by the hosts, which parse their own rows alone.
     """
 
     train: source.RecordSource
@@ -44,14 +44,7 @@ class RecordSets(source.PretrainingData):
         num_steps: int,
         context: tf.distribute.InputContext = source.ONE_HOST,
     ) -> tf.data.Dataset:
-        """The batches of a run, in the order of `shuffling.windows`.
-
-        Batches are full, and may hold the end of one epoch and the start of the next.
-
-        Raises:
-            ValueError: the records are not masked, and there is no `mask`; or the hosts
-                do not divide `batch_size`.
-        """
+        """The batches of a run, in the order of `windows`, across ends of epochs."""
         read = shuffling.records_of(self.train.files)
         records = _in_order(read, self.train, batch_size, seed, start_step)
         records = records.take(max(num_steps - start_step, 0))
@@ -85,17 +78,15 @@ class RecordSets(source.PretrainingData):
 
         Where `num_batches` is None, each record counts once: further rows of the last
         batch have input_mask and masked_lm_weights 0, and the label IGNORED. Left to
-        right, no record is ever repeated: rows whose input_mask is 0 fill the last
-        batch up.
+        right, no record is repeated, and rows of input_mask 0 fill the last batch.
         """
         records = tf.data.TFRecordDataset(self.held_out.files)
         rows = source.rows_of_host(batch_size, context)
         if not self.held_out.is_masked:
-            batches = _filled_batches(self.held_out, records, rows, batch_size)
-            batches = self._with_noise(
-                self.held_out, batches, rows, batch_size, EVALUATION_SEED, 0
-            )
-            return batches.take(num_batches or -1)
+            filled = _filled_batches(self.held_out, records, rows, batch_size)
+            seed = EVALUATION_SEED
+            noisy = self._with_noise(self.held_out, filled, rows, batch_size, seed, 0)
+            return noisy.take(num_batches or -1)
         count = num_batches or self.num_evaluation_batches(batch_size, None)
         records = records.repeat().batch(batch_size, drop_remainder=True).take(count)
         batches = self._parsed(
@@ -122,10 +113,8 @@ class RecordSets(source.PretrainingData):
 
     def explain(self, error: Exception) -> str | None:
         """Names the damaged file, which TensorFlow does not; reads the files again."""
-        for records in dict.fromkeys((self.train, self.held_out)):
-            if damage := records.explain(error):
-                return damage
-        return None
+        both = dict.fromkeys((self.train, self.held_out))
+        return next(filter(None, (records.explain(error) for records in both)), None)
 
     def _parsed(self, records, dataset, rows, batch_size, seed, start_step):
         """These rows of batches of serialized records, parsed and masked."""
@@ -218,14 +207,10 @@ def load(
 ) -> RecordSets:
     """Opens the records to train on, and those to evaluate on.
 
-    `specs` are {flag: its value}, the records to train on first and those to evaluate
-    on second, if they are others. `rule` masks those that are not masked, for which a
-    tokenizer is needed; None is for texts that are read as they are. Sizes are those of
-    source.check_records.
-
-    Raises:
-        ValueError: as there; or masks are needed and there is no vocabulary, or there
-            are masks, but `has_mask_flags`: flags name others.
+    `specs` are {flag: its value}, the records to train on first, and others to evaluate
+    on second. `rule` masks those that are not masked, by the tokenizer; None reads them
+    as they are. Sizes are those of source.check_records. Flags that name masks
+    (`has_mask_flags`) are for unmasked records.
     """
     sources = {
         flag: source.check_records(

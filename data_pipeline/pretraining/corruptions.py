@@ -1,7 +1,6 @@
 """Texts with noise, and what restores them (T5 section 3.3, BART section 2.2).
 
-For N texts at a time. Chance comes in as numbers 0..1, so whoever draws them decides
-what noise follows from; a row depends on its own numbers alone.
+For N texts at a time. Chance comes in as numbers 0..1; a row depends on its own alone.
 """
 
 import dataclasses
@@ -38,6 +37,23 @@ class Rule:
     mean_noise_span_length: float
     roll_noise: bool = False
 
+    def __post_init__(self) -> None:
+        if not 0 < self.noise_density < 1:
+            raise errors.InputError(
+                f"--noise_density={self.noise_density} makes noise of nothing or of "
+                f"all; give a share such as {NOISE_DENSITY[self.corruption]}"
+            )
+        if self.roll_noise and self.corruption != RANDOM_SPANS:
+            raise errors.InputError(
+                f"--roll_noise is for --corruption={RANDOM_SPANS}, but it is "
+                f"{self.corruption}"
+            )
+        if self.mean_noise_span_length < 1:
+            raise errors.InputError(
+                f"--mean_noise_span_length={self.mean_noise_span_length} is below 1 "
+                f"token; {MEAN_NOISE_SPAN_LENGTH} is usual"
+            )
+
 
 def rule(
     corruption: str,
@@ -45,30 +61,11 @@ def rule(
     mean_noise_span_length: float | None = None,
     roll_noise: bool = False,
 ) -> Rule:
-    """Makes a Rule; None stands for the value of the corruption's paper.
-
-    Raises:
-        ValueError: noise is everything or nothing, or spans are too short.
-    """
-    usual = NOISE_DENSITY[corruption]
+    """Makes a Rule; None stands for the value of the corruption's paper."""
     if noise_density is None:
-        noise_density = usual
+        noise_density = NOISE_DENSITY[corruption]
     if mean_noise_span_length is None:
         mean_noise_span_length = MEAN_NOISE_SPAN_LENGTH
-    if not 0 < noise_density < 1:
-        raise errors.InputError(
-            f"--noise_density={noise_density} makes noise of nothing or of all; give "
-            f"a share between 0 and 1, such as {usual}"
-        )
-    if roll_noise and corruption != RANDOM_SPANS:
-        raise errors.InputError(
-            f"--roll_noise is for --corruption={RANDOM_SPANS}, but it is {corruption}"
-        )
-    if mean_noise_span_length < 1:
-        raise errors.InputError(
-            f"--mean_noise_span_length={mean_noise_span_length} is below 1 token; "
-            f"{MEAN_NOISE_SPAN_LENGTH} is usual"
-        )
     return Rule(corruption, noise_density, mean_noise_span_length, roll_noise)
 
 
@@ -108,11 +105,7 @@ def keep(ids: np.ndarray, is_kept: np.ndarray) -> Texts:
 
 
 def replace_spans(texts: Texts, is_noise: np.ndarray, sentinels: np.ndarray) -> Texts:
-    """Texts in which one token is in place of each run of noise.
-
-    The first run of a text becomes the first of the sentinels, int [K], and so on;
-    no text has more than K runs.
-    """
+    """Texts in which each run of noise is one token, the next of sentinels, int [K]."""
     is_noise = is_noise & texts.is_real
     begins = is_noise.copy()
     begins[:, 1:] &= ~is_noise[:, :-1]
@@ -125,8 +118,7 @@ def replace_spans(texts: Texts, is_noise: np.ndarray, sentinels: np.ndarray) -> 
 def span_counts(lengths, density, mean_length):
     """How many tokens are noise, and in how many spans: int64, as `lengths`.
 
-    T5's random_spans_noise_mask: at least one token is noise and one is none, unless
-    there is but one.
+    As T5's random_spans_noise_mask; a single token is none.
     """
     lengths = np.asarray(lengths, np.int64)
     is_divisible = lengths > 1
@@ -147,12 +139,12 @@ def random_spans(
     *,
     rolls: bool = False,
 ) -> np.ndarray:
-    """As many tokens and spans as `span_counts` says, at random places; bool [N, W].
+    """As many tokens and spans as `span_counts`, at random places; bool [N, W].
 
     A text begins with tokens that are no noise and ends with noise, unless it `rolls`:
     then each text is shifted by a random number of tokens, its end to its beginning, as
-    by random_roll of T5's random_spans_noise_mask; a span may be cut in two. `uniform`
-    is float [N, 2, W]: where the text between the spans is cut, and where the noise.
+    by T5's random_roll; a span may be cut in two. `uniform` is float [N, 2, W]: where
+    the text between the spans is cut, and where the noise.
     """
     rows, _, width = uniform.shape
     noise, spans = span_counts(lengths, density, mean_length)
@@ -176,7 +168,7 @@ def random_spans(
 def _ends_of_parts(totals, parts, uniform):
     """Cuts rows of `totals` tokens into `parts` that are not empty; ends, [N, parts].
 
-    All ways to do it are as likely. Beyond the parts of a row there are totals.
+    All ways are as likely. Beyond the parts of a row there are totals.
     """
     is_cut = choose(uniform, np.maximum(totals - 1, 0), np.maximum(parts - 1, 0))
     ends = np.repeat(totals[:, None], max(parts.max(initial=0), 1), axis=1)
@@ -199,16 +191,10 @@ def infilling(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Spans of Poisson lengths that one token each stands for (BART's text infilling).
 
-    Spans are drawn until they hold as many tokens as `span_counts` says, the last one
-    being cut, and lie between the other tokens at random places. A span of no token is
-    a place where nothing is missing. There are at most as many spans as tokens to hide,
-    the last of which takes what is left: so no source is longer than its text.
-
-    Args:
-        lengths: int [N], in tokens.
-        density: share of tokens to hide.
-        mean_length: of a span, in tokens.
-        uniform: float [N, 2, W]: lengths of spans, and their places.
+    Spans are drawn until they hold as many tokens as `span_counts`, the last one being
+    cut, and lie between the other tokens at random places; one may be empty. There are
+    at most as many spans as tokens to hide: so no source is longer than its text.
+    `uniform` is float [N, 2, W]: lengths of spans, and their places.
 
     Returns:
         int64 [N, W], which token of the text stands at each place of the source, or -1
@@ -237,11 +223,6 @@ def _poisson(mean, uniform):
     factors = mean / np.arange(1, most + 1)
     shares = np.cumsum(np.exp(-mean) * np.cumprod(np.r_[1.0, factors]))
     return np.searchsorted(shares, uniform, side="right")
-
-
-def draw(rows: int, width: int, random: np.random.Generator) -> np.ndarray:
-    """The `uniform` of `corrupt`, float64 [rows, 2, width]."""
-    return random.random((rows, 2, width))
 
 
 def corrupt(
@@ -296,8 +277,7 @@ def longest_text(
 ) -> int:
     """Tokens of the longest text whose source and target have at most `most`.
 
-    Both get so many tokens besides. T5's random_spans_helper gives one token more where
-    it counts no span, in a text whose noise is shorter than half a span.
+    T5's random_spans_helper gives one token more where it counts no span.
     """
     widths = np.arange(_TIMES_LONGER * most + 1)
     lengths = _max_lengths(widths, rule)

@@ -36,7 +36,6 @@ class Corruptor:
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """The most tokens of a source and of a target, with those around them."""
         return _lengths(self.width, self.rule)
 
     def features(
@@ -44,9 +43,8 @@ class Corruptor:
     ) -> dict[str, np.ndarray]:
         """Sources and targets of records, int32 [N, W + 2], whose tokens have mask 1.
 
-        [CLS] and [SEP] are none of a text, not even those between documents: so the end
-        of a target is the end of all. A record without a token gives padding alone.
-        `uniform` is that of corruptions.draw.
+        [CLS] and [SEP] are none of a text: so the end of a target is the end of all. A
+        record without a token gives padding alone. `uniform` is float [N, 2, W].
 
         Returns:
             int32: input_ids, input_mask, segment_ids [N, S]; decoder_mask, labels
@@ -103,15 +101,14 @@ class DenoisingSets(record_batches.RecordSets):
     def _with_noise(self, records, batches, rows, batch_size, seed, start_step):
         """Sources and targets; rows that fill the last batch are padding alone.
 
-        Noise follows from seed, step and row, and is drawn for all rows of a batch: all
-        hosts together have the batches that one would have.
+        Noise follows from seed, step and row, and is drawn for all rows of a batch.
         """
         is_train = records == self.train
         corruptor = self.train_corruptor if is_train else self.held_out_corruptor
 
         def add_noise(step, input_ids, input_mask):
             random = np.random.default_rng([seed, int(step)])
-            uniform = corruptions.draw(batch_size, corruptor.width, random)
+            uniform = random.random((batch_size, 2, corruptor.width))
             arrays = corruptor.features(input_ids, input_mask, uniform[rows])
             return [arrays[name] for name in _NAMES]
 
@@ -163,12 +160,8 @@ def load(
 ) -> DenoisingSets:
     """Opens the records to train on, and those to evaluate on; as batches.load.
 
-    Sources and targets have at most `max_seq_length` tokens; records may be of any
-    length that fits. `tokens` are those of the decoder, None for the tokenizer's.
-
-    Raises:
-        ValueError: as in source.check_records; the vocabulary is not of word pieces, or
-            lacks [MASK] or sentinels; or records are pairs of segments, or too long.
+    Sources and targets have at most `max_seq_length` tokens. `tokens` are those of the
+    decoder, None for the tokenizer's.
     """
     if not isinstance(tokenizer, wordpiece.BertTokenizer):
         raise errors.InputError(
@@ -203,11 +196,7 @@ def load(
 def noise_tokens(
     tokenizer: base.Tokenizer, rule: corruptions.Rule, width: int
 ) -> corruptions.NoiseTokens:
-    """The tokens that replace noise in texts of at most `width` tokens.
-
-    Raises:
-        ValueError: the vocabulary has no [MASK], or too few sentinels.
-    """
+    """The tokens that replace noise in texts of at most `width` tokens."""
     if rule.corruption == corruptions.INFILLING and tokenizer.mask_id is None:
         raise errors.InputError(
             f"the vocabulary of {tokenizer.vocab_size} tokens lacks {wordpiece.MASK}; "
@@ -240,9 +229,9 @@ def _checked_width(records, rule, max_seq_length):
         fitting = longest + corruptions.AROUND_SOURCE
         least = max(_lengths(width, rule))
         raise errors.InputError(
-            f"the records of {first_file} have max_seq_length="
-            f"{records.max_seq_length}, too long for --max_seq_length={max_seq_length};"
-            f" set it to {least}, or make records of {fitting}"
+            f"the records of {first_file} have max_seq_length={records.max_seq_length},"
+            f" too long for --max_seq_length={max_seq_length}; set it to {least}, or "
+            f"make records of {fitting}"
         )
     return width
 

@@ -1,8 +1,7 @@
 """The order in which the records of many files are trained on.
 
-It is a pure function of files, counts and seed; nothing that grows with the corpus is
-kept. A resumed run finds its place by the counts and skips whole groups of files
-without opening them.
+It is a pure function of files, counts and seed. A resumed run finds its place by the
+counts and skips whole groups of files without opening them.
 """
 
 import numpy as np
@@ -44,7 +43,7 @@ def windows(read, counts, seed, start):
     In each epoch the files are shuffled and read in groups of four, one record of each
     after another; of this stream, each window of 4,096 records is shuffled. An epoch
     has every record once, and its last window ends with it. `read` is `records_of` or
-    `numbers_of` the files; `counts`, the records in each, do not sum to 0.
+    `numbers_of` the files; `counts` are the records in each.
 
     Returns:
         tf.data.Dataset of [WINDOW_RECORDS] values, fewer where an epoch begins or ends.

@@ -1,7 +1,4 @@
-"""Batches of a forward and a reversed stream of sentences, for ELMo's objective.
-
-Each distinct word of both streams is in a batch once.
-"""
+"""Batches of a forward and a reversed stream of sentences, for ELMo's objective."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -21,15 +18,12 @@ _SEED_BOUND = 2**31  # of TensorFlow's int32 seeds
 
 
 class Shape(NamedTuple):
-    """Sizes of a batch: rows, steps, and equal parts that are computed on their own.
-
-    `wanted` are the rows of this host, and `parts` theirs.
-    """
+    """Sizes of a batch: rows, steps, and equal parts that are computed on their own."""
 
     rows: int
     steps: int
-    parts: int
-    wanted: slice
+    parts: int  # of the rows of this host
+    wanted: slice  # the rows of this host
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,14 +93,10 @@ class StreamSets(source.PretrainingData):
 
     def _shape(self, batch_size, micro_batches, context):
         """A host computes its rows in parts, each with distinct words of its own."""
-        return Shape(
-            batch_size,
-            self.steps_per_batch,
-            parts=context.num_replicas_in_sync
-            // context.num_input_pipelines
-            * micro_batches,
-            wanted=source.rows_of_host(batch_size, context),
-        )
+        replicas = context.num_replicas_in_sync // context.num_input_pipelines
+        rows = source.rows_of_host(batch_size, context)
+        parts = replicas * micro_batches
+        return Shape(batch_size, self.steps_per_batch, parts, rows)
 
     def _dataset(self, batches, more, shape):
         def generate():
@@ -132,10 +122,8 @@ class StreamSets(source.PretrainingData):
     def describe(self) -> str:
         """One line on the sentences to train on, for the log."""
         train = self.train
-        line = (
-            f"sentences: {train.count:,} of {train.num_words:,} words in "
-            f"{len(train.files):,} file(s)"
-        )
+        line = f"sentences: {train.count:,} of {train.num_words:,} words in "
+        line += f"{len(train.files):,} file(s)"
         if train.num_empty:
             line += f"; {train.num_empty:,} lines without a word are passed over"
         return line
@@ -152,14 +140,7 @@ def load(
     steps_per_batch: int,
     micro_batches: int = 1,
 ) -> StreamSets:
-    """Opens the sentences to train on, and those to evaluate on.
-
-    `specs` are {flag: its value}, the sentences to train on first and those to evaluate
-    on second, if they are others.
-
-    Raises:
-        ValueError, OSError: as in word_streams.open_files.
-    """
+    """Opens the sentences to train on, and those to evaluate on, as batches.load."""
     opened = [
         word_streams.open_files(spec, flag, words.split_words)
         for flag, spec in specs.items()
@@ -192,14 +173,8 @@ def _streams(orders, num_rows, steps, first_batch, read):
 def _training(sentences, words, shape, seed, steps):
     """Features of consecutive steps of a run."""
     first = steps[0] if steps else 0
-    streams = _training_streams(
-        sentences,
-        shape.rows,
-        shape.steps,
-        seed,
-        first,
-        word_streams.Reader(sentences).words,
-    )
+    read = word_streams.Reader(sentences).words
+    streams = _training_streams(sentences, shape.rows, shape.steps, seed, first, read)
     for step in steps:
         batch = _batch(streams, step, words, shape)
         drawn = np.array([seed % _SEED_BOUND, step], features.INTEGER)

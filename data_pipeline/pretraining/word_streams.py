@@ -1,9 +1,8 @@
 """Sentences end to end in rows that go on from batch to batch, for ELMo's objective.
 
-Files have a sentence a line. A batch is filled row by row by the rule of
-allenai/bilm-tf, and a row whose sentence has ended takes the next one, whichever row
-that is. So where a sentence goes follows from the lengths of those before it, and a run
-finds its place without reading them.
+Files have a sentence a line. By the rule of allenai/bilm-tf, a row whose sentence has
+ended takes the next one, whichever row that is. So where a sentence goes follows from
+the lengths of those before it, and a run finds its place without reading them.
 """
 
 import collections
@@ -30,8 +29,7 @@ _CHUNK_LINES = 1 << 13  # of a file, as text; a string takes twice what its byte
 class SentenceFiles:
     """Files of sentences; `lengths` are the words of their lines, int32 [lines] each.
 
-    Words are found by `split_words`, one of normalization.SPLITS. A line without a word
-    is no sentence, and is passed over.
+    Words are found by `split_words`, one of normalization.SPLITS.
 
     Differs from bilm-tf: a line without a word is passed over; there it is begin and
     end of a sentence.
@@ -43,17 +41,14 @@ class SentenceFiles:
 
     @property
     def count(self) -> int:
-        """Sentences: lines that have a word."""
         return sum(int(np.count_nonzero(lengths)) for lengths in self.lengths)
 
     @property
     def num_words(self) -> int:
-        """Words, without begin and end of sentences."""
         return sum(int(lengths.sum()) for lengths in self.lengths)
 
     @property
     def num_empty(self) -> int:
-        """Lines that have no word."""
         return sum(map(len, self.lengths)) - self.count
 
     def name(self, file: int, line: int) -> str:
@@ -80,11 +75,7 @@ class Reader:
         return b"".join(parts), np.cumsum(lengths)
 
     def words(self, file: int, line: int) -> list[str]:
-        """The words of a line, both counted from 0.
-
-        Raises:
-            ValueError, OSError: the file cannot be read, or is not what it was.
-        """
+        """The words of a line; refuses a file that is not what it was."""
         text, ends = self._text(file)
         words = []
         if line < len(ends) - 1:
@@ -92,19 +83,14 @@ class Reader:
         expected = int(self._sentences.lengths[file][line])
         if len(words) != expected:
             raise errors.InputError(
-                f"{self._sentences.name(file, line)}: {len(words)} words, where there "
-                f"were {expected}; run the command again with the files from before"
+                f"{self._sentences.name(file, line)}: {len(words)} words, not "
+                f"{expected}; run the command again with the files from before"
             )
         return words
 
 
 def open_files(spec: str, flag: str, split_words: str) -> SentenceFiles:
-    """Finds the files of a flag and counts their words, for which each is read once.
-
-    Raises:
-        ValueError, OSError: there is no such file, it cannot be read or is not UTF-8
-            (file and line are named), or no line has a word.
-    """
+    """Finds the files of a flag and counts their words, for which each is read once."""
     wanted = "files of sentences, one a line, or globs such as text/*.txt"
     files = file_patterns.find(spec, flag=flag, wanted=wanted)
     lengths = [_count(_read_lines(file, split_words)) for file in files]
@@ -132,12 +118,7 @@ def _count(chunks: Iterable[list[str]]) -> np.ndarray:
 class WordIds:
     """Ids of words as lookups in a table of the whole vocabulary.
 
-    Args:
-        tokenizer: an ELMo tokenizer, whose `tokenize_words` gives what the network
-            reads of a word, int [50] or an int, 0 being padding.
-
-    Raises:
-        ValueError: the tokenizer has no vocabulary.
+    The network reads `tokenize_words` of a word, int [50] or an int, 0 being padding.
     """
 
     def __init__(self, tokenizer: elmo.ElmoTokenizer | None) -> None:
@@ -155,8 +136,7 @@ class WordIds:
 
     @property
     def count(self) -> int:
-        """Lines of the vocabulary, a word's repetitions included."""
-        return len(self._tokenizer.vocab)
+        return len(self._tokenizer.vocab)  # a word's repetitions included
 
     def digest(self) -> str:
         """16 hexadecimal digits of the words."""
@@ -255,10 +235,7 @@ def count_batches(lengths: Sequence[np.ndarray], rows: int, steps: int) -> int:
 
 
 class Row(NamedTuple):
-    """A row of a batch: its words, and of each the one that follows it.
-
-    There are as many as the batch has steps, fewer where the data end.
-    """
+    """A row of a batch: its words, and those that follow them; fewer at the end."""
 
     words: list[str]
     targets: list[str]

@@ -1,9 +1,7 @@
 """Finds the text of the context that predicted tokens came from.
 
-Tokens are lower-cased, stripped of accents and cut at punctuation; an answer should
-read as it was written. This is the rule of google-research/bert. The aligner "words" of
-choice.py cuts by text/offsets.py instead: better for writing without spaces and for
-vocabularies that lack characters.
+Tokens are normalized; an answer should read as it was written. This is the rule of
+google-research/bert; the aligner "words" of choice.py cuts by text/offsets.py instead.
 
 The *words* of a context are separated by whitespace (`doc_tokens` of the original); the
 *parts* of a word are the input of the word-piece step: each punctuation mark and each
@@ -46,19 +44,15 @@ def spell(tokens: Iterable[str]) -> str:
 def align(spelled: str, words: Sequence[str], parts: Mapping[str, list[str]]) -> str:
     """Finds the piece of a span that a prediction covers, as google-research/bert does.
 
-    Takes the first occurrence of `spelled` (from `spell`) in the normalized span, and
-    assumes that its n-th character other than space is the n-th of the span. Where that
-    fails ([UNK], combining accents), the piece is the whole span. `words` are the
-    span's; `parts` come from `split_all`.
+    Takes the first occurrence of `spelled` (from `spell`) in the normalized span of
+    `words`, and assumes that its n-th character other than space is the n-th of the
+    span. Where that fails ([UNK], combining accents), the piece is the whole span.
     """
     span = " ".join(words)
     normalized = " ".join(part for word in words for part in parts[word])
     start = normalized.find(spelled)
-    if (
-        start == -1
-        or not spelled
-        or len(_without_spaces(span)) != len(_without_spaces(normalized))
-    ):
+    has_places = len(_without_spaces(span)) == len(_without_spaces(normalized))
+    if start == -1 or not spelled or not has_places:
         logging.debug("unable to find text: %r in %r", spelled, span)
         return span
     before = len(_without_spaces(normalized[:start]))

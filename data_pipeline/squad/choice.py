@@ -52,8 +52,7 @@ class Settings:
     max_answer_length: int = 30  # in tokens
     version_2_with_negative: bool = False  # whether a question may have no answer
     null_score_diff_threshold: float = 0.0  # above it the prediction is ""
-    # "original": alignment.align; "words": text from the first to the last token, of
-    # which each stands for a whole part of a word.
+    # "original": alignment.align; "words": from the first to the last token as written.
     aligner: str = "original"
 
     def __post_init__(self):
@@ -69,8 +68,7 @@ class Answers(NamedTuple):
 
     predictions: dict[str, str]  # "" for none
     best: dict[str, str]  # the same, but with withheld answers
-    # of text, probability, start_logit, end_logit
-    n_best: dict[str, list[dict[str, Any]]]
+    n_best: dict[str, list[dict[str, Any]]]  # text, probability and the two logits
     null_score_diffs: dict[str, float] | None  # no answer minus best; None in 1.1
 
 
@@ -149,19 +147,18 @@ def choose(
 
 
 def write(directory: str, answers: Answers) -> None:
-    """Writes the files of the original, or raises OSError and writes none."""
+    """Writes the files of the original, or none."""
     written = {
         file_names.SQUAD_PREDICTIONS: answers.predictions,
         file_names.SQUAD_NBEST: answers.n_best,
+        file_names.SQUAD_NULL_ODDS: answers.null_score_diffs,
     }
-    if answers.null_score_diffs is not None:
-        written[file_names.SQUAD_NULL_ODDS] = answers.null_score_diffs
-    atomic_files.write(
-        {
-            os.path.join(directory, name): [json.dumps(values, indent=4) + "\n"]
-            for name, values in written.items()
-        }
-    )
+    files = {
+        os.path.join(directory, name): [json.dumps(values, indent=4) + "\n"]
+        for name, values in written.items()
+        if values is not None
+    }
+    atomic_files.write(files)
 
 
 def _check(inputs, start_logits, end_logits):
@@ -247,12 +244,9 @@ def _text_finder(inputs, tokenizer, settings):
             return " ".join(files.split_words(text)).strip()
 
         return cut
-    words_of = {
-        text: files.split_words(text) for text in dict.fromkeys(inputs.contexts)
-    }
-    parts = alignment.split_all(
-        itertools.chain.from_iterable(words_of.values()), tokenizer
-    )
+    words_of = {text: files.split_words(text) for text in {*inputs.contexts}}
+    words = itertools.chain.from_iterable(words_of.values())
+    parts = alignment.split_all(words, tokenizer)
 
     def align(question, rows, window, first, last):
         row = rows[window]

@@ -1,7 +1,7 @@
 """Questions to windows, and logits to answers, as TensorFlow operations for serving.
 
-Inside a SavedModel, for a batch of texts: the windows of windows.py and the answers of
-choice.py with its aligner "words", cut from the context as written.
+The windows of windows.py and the answers of choice.py with its aligner "words", cut
+from the context as written.
 """
 
 import math
@@ -39,8 +39,7 @@ def encoder(
     """Returns a function that cuts windows as windows.make_windows does.
 
     It takes question [B] and context [B], UTF-8 strings whose invalid bytes are
-    ignored. A context without tokens has no window. Lengths are in tokens; one that
-    leaves no room raises ValueError.
+    ignored. A context without tokens has no window.
     """
     limits = max_seq_length, doc_stride, max_query_length
     max_tokens = context_windows.check_lengths(tokenizer, *limits)
@@ -106,8 +105,8 @@ def chooser(
 ) -> Callable[[QuestionWindows, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
     """Returns a function that chooses as choice.choose does by "words".
 
-    Texts are cut from the context as written. Padding never competes. The function
-    takes windows and their start and end logits, float32 [N, S], and returns [B] each:
+    The function takes windows and their start and end logits, float32 [N, S], and
+    returns [B] each; padding never competes:
 
     * answer: string; "" for none.
     * start, end: int32, its characters in the context; -1 for none.
@@ -201,15 +200,13 @@ def _n_best(entries, settings):
     order = tf.argsort(entries.score, direction="DESCENDING", stable=True)
     by_question = tf.argsort(tf.gather(entries.question, order), stable=True)
     entries = _pick(entries, tf.gather(order, by_question))
-    plain = tf.strings.regex_replace(
-        entries.text, f"[{normalization.CONTEXT_WHITESPACE}]+", " "
-    )
+    spaces = f"[{normalization.CONTEXT_WHITESPACE}]+"
+    plain = tf.strings.regex_replace(entries.text, spaces, " ")
     keys = tf.strings.join([tf.strings.as_string(entries.question), plain], " ")
     distinct, index = tf.unique(keys)
     place = tf.range(tf.size(keys))
-    entries = _pick(
-        entries, tf.math.unsorted_segment_min(place, index, tf.size(distinct))
-    )
+    firsts = tf.math.unsorted_segment_min(place, index, tf.size(distinct))
+    entries = _pick(entries, firsts)
     # A question's first entry has rank 0.
     place = tf.range(tf.size(distinct))
     rank = place - tf.searchsorted(entries.question, entries.question)

@@ -2,8 +2,7 @@
 
 The numbers are those of the official evaluate-v1.1.py and evaluate-v2.0.py: compared in
 lower case, without punctuation, English articles and surplus whitespace; F1 counts the
-words in common. A Chinese answer counts as one word, so its F1 is its exact match;
-Chinese data sets have their own scripts, which count characters.
+words in common. A Chinese answer is one word, so its F1 is its exact match.
 """
 
 import collections
@@ -35,8 +34,7 @@ class Scored(NamedTuple):
     scores: dict[str, float]  # official ones; {} without annotated answers
 
     def results(self, prefix: str) -> dict[str, float]:
-        """The scores under their official names, which have no prefix."""
-        return self.scores
+        return self.scores  # whose official names have no prefix
 
 
 def decide(
@@ -69,8 +67,7 @@ def decide(
 def score(data: windows.QuestionSplit, answers: choice.Answers) -> dict[str, float]:
     """The official scores of the file's version; {} without annotated answers.
 
-    The best thresholds include withheld answers, which the official script, reading
-    predictions.json, cannot see: it finds no threshold above the present one.
+    The best thresholds include withheld answers, which the official script cannot see.
     """
     questions = data.questions
     if not _is_annotated(questions):
@@ -93,7 +90,7 @@ def _is_annotated(questions: files.Questions) -> bool:
 def score_names(
     data: windows.QuestionSplit, settings: choice.Settings
 ) -> tuple[str, ...]:
-    """Scores by which a checkpoint can be best, default first; ValueError if none."""
+    """Scores by which a checkpoint can be best, default first."""
     if not _is_annotated(data.questions):
         raise errors.InputError(
             f"{data.questions.path}: some questions have no answer and are not marked "
@@ -120,8 +117,7 @@ def exact(gold: str, prediction: str) -> float:
 def f1(gold: str, prediction: str, *, both_empty: float = 1.0) -> float:
     """Harmonic mean of precision and recall of the words in common.
 
-    `both_empty` is the score where neither text has words left: 1 since SQuAD 2.0, 0 in
-    SQuAD 1.1, although the two match exactly.
+    Neither text may have words left: that is 1 since SQuAD 2.0 and 0 in SQuAD 1.1.
     """
     wanted, written = normalize(gold).split(), normalize(prediction).split()
     if not wanted and not written:
@@ -135,7 +131,7 @@ def f1(gold: str, prediction: str, *, both_empty: float = 1.0) -> float:
 
 
 def score_v1(gold: Gold, predictions: Mapping[str, str]) -> dict[str, float]:
-    """Scores of SQuAD 1.1, in percent: exact_match and f1; ValueError without answers.
+    """Scores of SQuAD 1.1, in percent: exact_match and f1.
 
     The right answer closest to the prediction counts; a missing prediction is wrong.
     """
@@ -164,10 +160,9 @@ def score_v2(
     """Scores of SQuAD 2.0, in percent, and thresholds.
 
     exact, f1 and total are followed by the same for questions with an answer (HasAns_)
-    and without (NoAns_), if there are any. The higher `null_score_diffs`, the likelier
-    there is no answer; they add the best scores that a threshold on them gives,
-    best_exact and best_f1, and the thresholds, although what `predictions` withholds
-    stays withheld.
+    and without (NoAns_). `null_score_diffs`, the higher the likelier is no answer, add
+    the best scores that a threshold on them gives, best_exact and best_f1, and the
+    thresholds; what `predictions` withholds stays withheld.
     """
     _check(gold)
     for name, values in (("predictions", predictions), ("null odds", null_score_diffs)):
@@ -179,8 +174,8 @@ def score_v2(
             )
     right = {key: [a for a in gold[key] if normalize(a)] or [""] for key in gold}
     scores = {
-        name: _best(right, predictions, score)
-        for name, score in (("exact", exact), ("f1", f1))
+        "exact": _best(right, predictions, exact),
+        "f1": _best(right, predictions, f1),
     }
     results = {}
     groups = {
@@ -243,7 +238,7 @@ def outcomes(
     """The outcomes of the split `name`; None where the right answers are unknown.
 
     Rows are questions. The loss is -log of the probability that the n best answers give
-    to right ones or, where none of them is right, to the last of them.
+    to right ones or, where none is, to the last of them.
     """
     if not scored.scores:
         return None
@@ -277,9 +272,9 @@ def outcomes(
         warning=_lone_answer_warning(predicted, exacts),
         confidences=np.array(list(confidences)),
         histograms=_histograms(data, answers, predicted),
-        decisions=None
-        if answers.null_score_diffs is None
-        else _decisions(data, predicted, n_best),
+        decisions=_decisions(data, predicted, n_best)
+        if answers.null_score_diffs is not None
+        else None,
     )
 
 

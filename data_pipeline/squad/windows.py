@@ -46,8 +46,8 @@ class QuestionSplit(splits.WindowSplit):
     """The Q questions of a file and their N windows, in the order of the questions.
 
     Segment 1 is the excerpt and the last [SEP]; `packed.num_truncated` counts questions
-    that were cut. Positions, of the answer's first and last token in the window, are 0,
-    the [CLS], where the window lacks part of the answer, and None for prediction.
+    that were cut. Positions of the answer's first and last token are 0, the [CLS],
+    where the window lacks part of it, and None for prediction.
     """
 
     questions: files.Questions
@@ -150,7 +150,7 @@ def check_lengths(
     doc_stride: int,
     max_query_length: int,
 ) -> int:
-    """Tokens of a window that are not special; ValueError without any for a context."""
+    """Tokens of a window that are not special; some are left for a context."""
     if doc_stride < 1:
         raise errors.InputError(
             f"--doc_stride={doc_stride} is not positive; give one such as 128"
@@ -160,7 +160,7 @@ def check_lengths(
     if not 0 <= max_query_length <= limit:
         raise errors.InputError(
             f"--max_query_length={max_query_length} is outside 0..{limit}; lower it, "
-            f"or raise --max_seq_length={max_seq_length} ({num_special} are special)"
+            f"or raise --max_seq_length={max_seq_length}"
         )
     return max_seq_length - num_special
 
@@ -175,8 +175,8 @@ def make_windows(
 ) -> QuestionSplit:
     """Cuts the contexts of all questions; one without tokens has no window.
 
-    Lengths are in tokens: of a window with its special tokens, from one window to the
-    next (at most an excerpt), and of a question after truncation.
+    Lengths are in tokens: of a window, from one window to the next (at most an
+    excerpt), and of a question after truncation.
     """
     limits = (max_seq_length, doc_stride, max_query_length)
     check_lengths(tokenizer, *limits)
@@ -187,7 +187,10 @@ def make_windows(
         rows = np.arange(part.start, part.stop)
         chunks.append(_windows_of(rows, questions, contexts, tokenizer, limits))
     packed = packing.concatenate([chunk.pop("packed") for chunk in chunks])
-    columns = {name: _concatenated([c[name] for c in chunks]) for name in chunks[0]}
+    columns = {
+        name: None if first is None else np.concatenate([c[name] for c in chunks])
+        for name, first in chunks[0].items()
+    }
     return QuestionSplit(
         path=questions.path,
         packed=packed,
@@ -195,10 +198,6 @@ def make_windows(
         contexts=contexts,
         **columns,
     )
-
-
-def _concatenated(arrays):
-    return None if arrays[0] is None else np.concatenate(arrays)
 
 
 def tokenize_contexts(
@@ -233,8 +232,7 @@ def cut(query_lengths, context_starts, context_ends, max_tokens, doc_stride):
     """Cuts windows as TensorFlow operations, for training and serving alike.
 
     `query_lengths`, int64 [B], are tokens of questions; a question's context is tokens
-    `context_starts` to `context_ends`, int64 [B]. `max_tokens` are as `check_lengths`
-    returns them.
+    `context_starts` to `context_ends`, int64 [B]; `max_tokens` are of `check_lengths`.
 
     Returns:
         int64 [N] each: question and number in it of each window, and its excerpt's
@@ -260,16 +258,14 @@ def _windows_of(rows, questions, contexts, tokenizer, limits) -> dict[str, Any]:
     full_lengths = query.row_lengths().numpy()
     query_lengths = np.minimum(full_lengths, max_query_length)
     context_index = questions.context_index[rows]
-    question, window_index, starts, stops = (
-        each.numpy()
-        for each in cut(
-            query_lengths,
-            contexts.splits[context_index],
-            contexts.splits[context_index + 1],
-            max_seq_length - packing.num_special(tokenizer, is_pair=True),
-            doc_stride,
-        )
+    cuts = cut(
+        query_lengths,
+        contexts.splits[context_index],
+        contexts.splits[context_index + 1],
+        max_seq_length - packing.num_special(tokenizer, is_pair=True),
+        doc_stride,
     )
+    question, window_index, starts, stops = (each.numpy() for each in cuts)
     packed = packing.unpad(
         *packing.pack(
             tf.gather(query[:, :max_query_length], question),
@@ -355,8 +351,7 @@ def load(
 def write_records(directory: str, data: QuestionSplit, max_seq_length: int) -> None:
     """Writes train.tf_record where there are targets, else eval.tf_record.
 
-    They are those of the original's FeatureWriter, which has no place for tokens that
-    are rows of characters: then there is no file.
+    They are the original's; rows of characters have no place in them.
     """
     if data.packed.tokens.ndim > 1:
         return

@@ -198,8 +198,8 @@ def _check_words(path: str, sentences: list[Sentence], columns: "_Columns") -> N
         others = enumerate(first[columns.word + 1 :], start=columns.word + 1)
         likely = next((i for i, cell in others if not cell.isdecimal()), 1)
         raise errors.InputError(
-            f"{path}: the words are numbers or all the same, of the columns {cells}; "
-            f"set --word_column={likely}, and --tag_column to that of the tags"
+            f"{path}: the words are numbers or all the same; columns begin with "
+            f"{cells}: set --word_column={likely}, and --tag_column to that of the tags"
         )
     tag = "none" if columns.tag is None else columns.tag
     print(f"{path}: columns {cells}; words: {columns.word}, tags: {tag}")
@@ -249,8 +249,8 @@ def _find_columns(path: str, layout: Layout, *, tags_required: bool) -> _Columns
     tag = None if tag == word else tag
     if tag is None and tags_required:
         raise errors.InputError(
-            f"{place}: {num_columns} columns, and not --tag_column={layout.tag_column} "
-            "besides the words'; give each line a word and its tag"
+            f"{place}: {num_columns} columns; besides the words' there is no "
+            f"--tag_column={layout.tag_column}; give each line a word and its tag"
         )
     is_conllu = num_columns >= _CONLLU_COLUMNS and bool(_CONLLU_ROW.match(line))
     columns = _Columns(separator, num_columns, number, word, tag, set(), is_conllu)
@@ -510,5 +510,5 @@ def _parse(place: str, span: Any, length: int) -> tuple[int, int, str]:
             return start, end, label
     raise errors.InputError(
         f"{place} has {span!r:.60}, and the text {length} characters; write [start, "
-        "end, label], end one past the last, or an object of these"
+        "end, label], end one past the last, or an object with start, end, label"
     )

@@ -306,7 +306,7 @@ DAMAGED = ": damaged between records 0 and 1023 ("
         (write_record(b"\xff\xfe\xff\xff" * 9), UnicodeDecodeError, DAMAGED),
         (write_record(b"plain text"), tf.errors.InvalidArgumentError, DAMAGED),
         (write_record(b""), tf.errors.InvalidArgumentError, DAMAGED),
-        (pathlib.Path.unlink, tf.errors.NotFoundError, ": is not there any more; copy"),
+        (pathlib.Path.unlink, tf.errors.NotFoundError, ": is gone; copy"),
     ],
 )
 def test_file_that_cannot_be_read_is_named(tmp_path, source, damage, kind, message):

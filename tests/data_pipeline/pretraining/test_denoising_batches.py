@@ -97,7 +97,7 @@ def test_features_are_what_is_written_out(load):
     batches = read(sets.training_batches(4, 3, 2, 10))
     assert len(batches) == 8
     for step, batch in enumerate(batches, 2):
-        drawn = corruptions.draw(4, 18, np.random.default_rng([3, step]))
+        drawn = np.random.default_rng([3, step]).random((4, 2, 18))
         for i, number in enumerate(numbers(batch)):
             text = [] if number is None else text_records.words(number)
             places, counts = corruptions.infilling(

@@ -153,7 +153,7 @@ def test_no_record_at_all_is_refused(tmp_path):
         for name, count in (("a", 0), ("b", 1))
     )
     text = refusal([empty, empty])
-    assert text.startswith(f"--input_file: there is no record in {empty} and 1 more;")
+    assert text.startswith(f"--input_file: no record in {empty} and 1 more;")
     assert source_lib.check_records([empty, full], **GIVEN).counts == (0, 1)
     text = refusal([full], is_masked=False)
     assert f"but the records of {full} are masked; make them again" in text

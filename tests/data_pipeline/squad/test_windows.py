@@ -210,7 +210,7 @@ def test_context_without_tokens_has_no_window():
     ("limits", "message"),
     [
         ((16, 0, 3), "--doc_stride=0 is not positive; give"),
-        ((16, 4, 13), r"--max_query_length=13 is outside 0..12; .*_length=16 "),
+        ((16, 4, 13), r"--max_query_length=13 is outside 0..12; .*_length=16"),
         ((16, 4, -1), "--max_query_length=-1 is outside"),
     ],
 )
