@@ -12,10 +12,8 @@ from data_pipeline.extraction import lines
 from data_pipeline.pretraining import batches as record_batches
 from data_pipeline.pretraining import (
     cloze,
-    corruptions,
     denoising_batches,
     masking,
-    stream_batches,
     word_streams,
 )
 from modeling import losses, models, pretrainers, replaced
@@ -93,7 +91,7 @@ def bidirectional_lm(config, tokenizer, files):
     """Each word from those before it, and apart from that from those after it."""
     words = word_streams.WordIds(tokenizer)
     config = pretraining_flags.streams_config(config, words.count)
-    sentences = stream_batches.load(
+    sentences = word_streams.load(
         pretraining_flags.files(),
         words,
         steps_per_batch=config.unroll_steps,
@@ -115,7 +113,7 @@ def bidirectional_lm(config, tokenizer, files):
 
 def denoising(config, tokenizer, files):
     """A text without its noise to what the noise replaced, by an encoder-decoder."""
-    rule = corruptions.rule(**pretraining_flags.noise_rule())
+    rule = denoising_batches.rule(**pretraining_flags.noise_rule())
     texts = denoising_batches.load(
         pretraining_flags.files(),
         tokenizer,

@@ -13,7 +13,7 @@ from absl import logging
 from contract import errors, features, file_names, outcomes
 from contract.tensorflow_later import tf
 from data_pipeline import label_maps
-from data_pipeline.batches import batching, splits, tf_records
+from data_pipeline.batches import batching, tf_records
 from data_pipeline.classification import (
     encoding,
     label_checks,
@@ -28,7 +28,7 @@ _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 
 
 @dataclasses.dataclass(frozen=True)
-class LabelledSplit(splits.Split):
+class LabelledSplit(batching.Split):
     """The rows of one split."""
 
     table: tables.Table

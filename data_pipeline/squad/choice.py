@@ -12,17 +12,18 @@ import json
 import math
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from contract import atomic_files, errors, features, file_names
 from data_pipeline.batches import packing
-from data_pipeline.squad import alignment, files
+from data_pipeline.squad import files
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import base, offsets
+from data_pipeline.text import base, offsets, wordpiece
 
 # In null_odds.json where nothing but "no answer" was proposed: above every threshold.
 NO_PROPOSAL_SCORE_DIFF = 1e6
@@ -52,7 +53,7 @@ class Settings:
     max_answer_length: int = 30  # in tokens
     version_2_with_negative: bool = False  # whether a question may have no answer
     null_score_diff_threshold: float = 0.0  # above it the prediction is ""
-    # "original": alignment.align; "words": from the first to the last token as written.
+    # "original": align; "words": from the first to the last token as written.
     aligner: str = "original"
 
     def __post_init__(self):
@@ -246,14 +247,63 @@ def _text_finder(inputs, tokenizer, settings):
         return cut
     words_of = {text: files.split_words(text) for text in {*inputs.contexts}}
     words = itertools.chain.from_iterable(words_of.values())
-    parts = alignment.split_all(words, tokenizer)
+    parts = split_all(words, tokenizer)
 
     def align(question, rows, window, first, last):
         row = rows[window]
         begin, end = inputs.grids.word_index[row, [first, last]]
         words = words_of[inputs.contexts[question]][begin : end + 1]
         ids = inputs.input_ids[row, first : last + 1].tolist()
-        spelled = alignment.spell(tokenizer.vocab[index] for index in ids)
-        return alignment.align(spelled, words, parts)
+        spelled = spell(tokenizer.vocab[index] for index in ids)
+        return align(spelled, words, parts)
 
     return align
+
+
+def split_all(texts: Iterable[str], tokenizer: base.Tokenizer) -> dict[str, list[str]]:
+    """Maps each distinct text to its normalized parts; invalid UTF-8 has none.
+
+    Normalization never crosses whitespace: a span's parts are those of its words.
+
+    Differs from google-research/bert: a part of more than 200 characters is left out,
+    so that `align` answers with the whole span where only another part of the same word
+    was predicted.
+    """
+    distinct = list(dict.fromkeys(texts))
+    encoded = tf.constant([t.encode("utf-8", "ignore") for t in distinct], tf.string)
+    rows = tokenizer.pretokenize(encoded).to_list()
+    return {
+        text: [part.decode("utf-8") for part in row]
+        for text, row in zip(distinct, rows, strict=True)
+    }
+
+
+def spell(tokens: Iterable[str]) -> str:
+    """Joins word pieces to normalized text, with single spaces between the parts."""
+    mark = wordpiece.CONTINUATION
+    joined = " ".join(tokens).replace(f" {mark}", "").replace(mark, "")
+    return " ".join(joined.split())
+
+
+def align(spelled: str, words: Sequence[str], parts: Mapping[str, list[str]]) -> str:
+    """Finds the piece of a span that a prediction covers, as google-research/bert does.
+
+    Takes the first occurrence of `spelled` (from `spell`) in the normalized span of
+    `words`, and assumes that its n-th character other than space is the n-th of the
+    span. Where that fails ([UNK], combining accents), the piece is the whole span.
+    """
+    span = " ".join(words)
+    normalized = " ".join(part for word in words for part in parts[word])
+    start = normalized.find(spelled)
+    has_places = len(_without_spaces(span)) == len(_without_spaces(normalized))
+    if start == -1 or not spelled or not has_places:
+        logging.debug("unable to find text: %r in %r", spelled, span)
+        return span
+    before = len(_without_spaces(normalized[:start]))
+    places = [place for place, char in enumerate(span) if char != " "]
+    first, last = places[before], places[before + len(_without_spaces(spelled)) - 1]
+    return span[first : last + 1]
+
+
+def _without_spaces(text):
+    return text.replace(" ", "")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import packing, splits
+from data_pipeline.batches import batching, packing
 from data_pipeline.squad import choice
 from data_pipeline.squad import windows as context_windows
 from data_pipeline.text import base, normalization, offsets
@@ -84,7 +84,7 @@ def _cut(contexts, query, tokenizer, max_tokens, doc_stride):
     scores = tf.cast(tf.minimum(before, after), tf.float64)
     scores += 0.01 * tf.cast(stops - starts, tf.float64)[:, tf.newaxis]
     window = tf.range(tf.shape(scores, tf.int64)[0])[:, tf.newaxis]  # [N, 1]
-    best = splits.best_windows(
+    best = batching.best_windows(
         scores[is_context],
         token_index[is_context],
         tf.broadcast_to(window, tf.shape(scores))[is_context],

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, file_names, outcomes
-from data_pipeline.batches import packing, splits, tf_records
+from data_pipeline.batches import batching, packing, tf_records
 from data_pipeline.squad import files
 from data_pipeline.text import base
 from terminal import progress
@@ -42,7 +42,7 @@ class ContextTokens:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuestionSplit(splits.WindowSplit):
+class QuestionSplit(batching.WindowSplit):
     """The Q questions of a file and their N windows, in the order of the questions.
 
     Segment 1 is the excerpt and the last [SEP]; `packed.num_truncated` counts questions
@@ -123,7 +123,7 @@ def token_grids(windows: QuestionSplit, length: int) -> TokenGrids:
     context_starts = windows.excerpt_starts[first_window]
     place = token + (packing.row_splits(lengths)[first_window] - context_starts)[window]
     scores = np.minimum(before, lengths[window] - 1 - before) + 0.01 * lengths[window]
-    best_window = splits.best_windows(scores, place, window, len(place)).numpy()
+    best_window = batching.best_windows(scores, place, window, len(place)).numpy()
 
     def grid(values, default):
         cells = np.full(is_context.shape, default, values.dtype)

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from contract import errors, features, outcomes, wording
 from data_pipeline import label_maps
-from data_pipeline.batches import packing, splits
+from data_pipeline.batches import batching, packing
 from data_pipeline.tagging import files, schemes
 from data_pipeline.text import base
 from terminal import progress
@@ -27,7 +27,7 @@ _CHUNK_WORDS = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SentenceSplit(splits.WindowSplit):
+class SentenceSplit(batching.WindowSplit):
     """The sentences of a file, with W words in all, and their N windows.
 
     Windows are [CLS] words [SEP], of segment 0; each predicts at least one word.
@@ -254,7 +254,7 @@ def _best_windows(word_tokens, begin, end):
     after = tf.gather(word_tokens, tf.gather(end, window)) - 1 - before
     before -= tf.gather(word_tokens, tf.gather(begin, window))
     count = tf.size(word_tokens, tf.int64) - 1
-    return splits.best_windows(tf.minimum(before, after), word, window, count)
+    return batching.best_windows(tf.minimum(before, after), word, window, count)
 
 
 def pack(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import batching, packing, splits
+from data_pipeline.batches import batching, packing
 
 LENGTHS = np.random.default_rng(0).integers(3, 60, size=103)
 
@@ -88,7 +88,7 @@ def test_evaluation_order_has_every_example_once():
     assert batching.evaluation_order(LENGTHS, 103).shape == (1, 103)
 
 
-class Windows(splits.WindowSplit):
+class Windows(batching.WindowSplit):
     owners = np.array([0, 2, 2, 2, 5, 5])  # texts 1, 3 and 4 have none
 
     def owner_name(self, owner):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from data_pipeline.batches import packing
-from data_pipeline.embedding import batch_orders
+from data_pipeline.embedding import split
 
 # Rows 0, 3 and 5 share their second text; row 4 has the first text of row 1 second.
 IDS = np.array([[0, 9], [1, 10], [2, 11], [3, 9], [4, 1], [5, 9], [6, 12], [7, 13]])
@@ -18,7 +18,7 @@ def examples():
         lengths.astype(np.int32),
         num_sequences=2,
     )
-    return batch_orders.DistinctExamples(packed, list, str, {"text_ids": IDS})
+    return split.DistinctExamples(packed, list, str, {"text_ids": IDS})
 
 
 def order(steps, seed=1):
@@ -43,7 +43,7 @@ def test_order_follows_from_the_seed_and_begins_that_of_more_steps():
 
 def test_rows_that_wait_come_with_the_next_batch():
     stream = np.array([0, 3, 1, 2, 6, 7])
-    batches = batch_orders.without_repeats(stream, IDS, 2, 3)
+    batches = split.without_repeats(stream, IDS, 2, 3)
     assert batches.tolist() == [[0, 1], [3, 2], [6, 7]]
 
 
@@ -52,7 +52,7 @@ def test_too_few_different_texts_are_refused():
     with pytest.raises(
         ValueError, match=r"has 1 rows, and all 4 others .* --train_batch_size=2"
     ):
-        batch_orders.without_repeats(np.arange(5), ids, 2, 1)
+        split.without_repeats(np.arange(5), ids, 2, 1)
 
 
 def frequent(share, count=1000):
@@ -69,7 +69,7 @@ def batches_of(ids, size, steps):
         np.ones(len(ids), np.int32),
         num_sequences=1,
     )
-    rows = batch_orders.DistinctExamples(packed, list, str, {"text_ids": ids})
+    rows = split.DistinctExamples(packed, list, str, {"text_ids": ids})
     return rows.training_order(batch_size=size, num_steps=steps, seed=1)
 
 

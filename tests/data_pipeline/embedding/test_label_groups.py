@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from data_pipeline.batches import batching, packing
-from data_pipeline.embedding import batch_orders
+from data_pipeline.embedding import split
 
 CLINC = np.repeat(
     np.arange(150), 20
@@ -19,7 +19,7 @@ def order(labels, rows_per_label, size, steps, seed=1):
     values = packed, list, str, {"label_ids": np.asarray(labels)}
     examples = batching.Examples(*values)
     if rows_per_label:
-        examples = batch_orders.GroupedExamples(*values, rows_per_label)
+        examples = split.GroupedExamples(*values, rows_per_label)
     return examples.training_order(batch_size=size, num_steps=steps, seed=seed)
 
 

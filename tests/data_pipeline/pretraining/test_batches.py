@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.pretraining import batches as record_batches
-from data_pipeline.pretraining import masking, shuffling
+from data_pipeline.pretraining import masking
 from data_pipeline.pretraining import source as source_lib
 from data_pipeline.text import wordpiece
 from tests.data_pipeline import tiny_records
@@ -38,7 +38,7 @@ def evaluation_batches(source, *sizes, mask=None, context=source_lib.ONE_HOST):
 
 @pytest.fixture(autouse=True)
 def _small_windows(monkeypatch):
-    monkeypatch.setattr(shuffling, "WINDOW_RECORDS", 8)
+    monkeypatch.setattr(record_batches, "WINDOW_RECORDS", 8)
 
 
 def write_source(directory, about=None, has_masks=True):
@@ -89,7 +89,7 @@ def assert_equal(batches, wanted):
 @pytest.fixture(scope="module")
 def thirty(source):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shuffling, "WINDOW_RECORDS", 8)
+        patch.setattr(record_batches, "WINDOW_RECORDS", 8)
         return train(source, 30)
 
 

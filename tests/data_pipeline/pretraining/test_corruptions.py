@@ -1,4 +1,4 @@
-"""Tests of data_pipeline/pretraining/corruptions.py."""
+"""Tests of data_pipeline/pretraining/denoising_batches.py."""
 
 import dataclasses
 import json
@@ -7,12 +7,12 @@ import pathlib
 import numpy as np
 import pytest
 
-from data_pipeline.pretraining import corruptions
+from data_pipeline.pretraining import denoising_batches
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 RECORDED = json.loads((ROOT / "tests/golden/seq2seq/t5_corruption.json").read_text())
 MASK, FIRST_WORD = 4, 200
-ENTRIES = corruptions.NoiseTokens(MASK, np.arange(199, 99, -1, dtype=np.int32))
+ENTRIES = denoising_batches.NoiseTokens(MASK, np.arange(199, 99, -1, dtype=np.int32))
 WIDTH = 40
 
 
@@ -20,14 +20,14 @@ def texts_of(lengths, width=WIDTH):
     """Texts of words that tell their place; no two are equal."""
     lengths = np.asarray(lengths)
     ids = FIRST_WORD + np.arange(lengths.size * width).reshape(-1, width) % 800
-    return corruptions.Texts(ids.astype(np.int32), lengths)
+    return denoising_batches.Texts(ids.astype(np.int32), lengths)
 
 
 def corrupted(name, texts, seed=0, **settings):
-    rule = corruptions.rule(name, **settings)
+    rule = denoising_batches.rule(name, **settings)
     random = np.random.default_rng(seed)
     drawn = random.random((len(texts.ids), 2, texts.ids.shape[1]))
-    return corruptions.corrupt(texts, rule, ENTRIES, drawn)
+    return denoising_batches.corrupt(texts, rule, ENTRIES, drawn)
 
 
 def rows(texts):
@@ -48,17 +48,22 @@ def test_infilling_has_a_mask_for_each_span(texts):
     for row, text in zip(rows(source), rows(target), strict=True):
         words = [word for word in row if word != MASK]
         assert words == [word for word in text if word in set(words)]
-        assert len(text) - len(words) == corruptions.span_counts(len(text), 0.3, 3.0)[0]
+        assert (
+            len(text) - len(words)
+            == denoising_batches.span_counts(len(text), 0.3, 3.0)[0]
+        )
     assert max(masks) > 5
 
 
-@pytest.mark.parametrize("name", corruptions.NOISE_DENSITY)
+@pytest.mark.parametrize("name", denoising_batches.NOISE_DENSITY)
 @pytest.mark.parametrize("density", [0.15, 0.8])
 def test_no_text_is_larger_than_the_sizes_say(name, density):
     for width in (1, 2, 9, WIDTH):
         texts = texts_of([*range(width + 1), *[width] * 200], width)
         source, target = corrupted(name, texts, noise_density=density)
-        most = corruptions.max_lengths(width, corruptions.rule(name, density))
+        most = denoising_batches.max_lengths(
+            width, denoising_batches.rule(name, density)
+        )
         assert source.lengths.max() <= most.source
         assert target.lengths.max() <= most.target
         sentinels = [
@@ -78,9 +83,9 @@ def test_rolled_spans_have_one_run_more(density):
         texts = texts_of([*range(width + 1), *[width] * 200], width)
         settings = {"noise_density": density, "roll_noise": True}
         both = corrupted("random_spans", texts, **settings)
-        rule = corruptions.rule("random_spans", **settings)
-        source, target, sentinels = corruptions.max_lengths(width, rule)
-        still = corruptions.max_lengths(
+        rule = denoising_batches.rule("random_spans", **settings)
+        source, target, sentinels = denoising_batches.max_lengths(width, rule)
+        still = denoising_batches.max_lengths(
             width, dataclasses.replace(rule, roll_noise=False)
         )
         for rolled, most in zip(both, (source, target), strict=True):
@@ -92,31 +97,37 @@ def test_rolled_spans_have_one_run_more(density):
 def test_full_inputs_are_those_of_t5():
     others = 0
     for known in RECORDED["span_lengths_for_full_inputs"]:
-        rule = corruptions.rule("random_spans", known["density"], known["mean_span"])
+        rule = denoising_batches.rule(
+            "random_spans", known["density"], known["mean_span"]
+        )
         around = {
             "around_source": known["extra_inputs"],
             "after_target": known["extra_targets"],
         }
-        actual = corruptions.longest_text(known["inputs_length"], rule, **around)
-        target = corruptions.max_lengths(actual, rule).target + known["extra_targets"]
+        actual = denoising_batches.longest_text(known["inputs_length"], rule, **around)
+        target = (
+            denoising_batches.max_lengths(actual, rule).target + known["extra_targets"]
+        )
         if (actual, target) == (known["tokens_length"], known["targets_length"]):
             continue
         assert actual == known["tokens_length"] - 1
-        there = corruptions.max_lengths(known["tokens_length"], rule)
+        there = denoising_batches.max_lengths(known["tokens_length"], rule)
         assert there.source + known["extra_inputs"] == known["inputs_length"] + 1
         assert there.sentinels == 1
         others += 1
     assert others == 4
 
 
-@pytest.mark.parametrize("name", corruptions.NOISE_DENSITY)
+@pytest.mark.parametrize("name", denoising_batches.NOISE_DENSITY)
 def test_longest_text_fits_and_a_longer_one_does_not(name):
-    rule = corruptions.rule(name)
+    rule = denoising_batches.rule(name)
     for most in (8, 64, 512):
-        longest = corruptions.longest_text(most, rule)
+        longest = denoising_batches.longest_text(most, rule)
         fits = [
             actual.source + 2 <= most and actual.target + 1 <= most
-            for actual in (corruptions.max_lengths(longest + i, rule) for i in (0, 1))
+            for actual in (
+                denoising_batches.max_lengths(longest + i, rule) for i in (0, 1)
+            )
         ]
         assert fits == [True, False]
     assert longest == (567 if name == "random_spans" else 510)
@@ -139,8 +150,10 @@ def test_longest_text_fits_and_a_longer_one_does_not(name):
 )
 def test_rule_that_cannot_be_is_refused(given, message):
     with pytest.raises(ValueError, match=message):
-        corruptions.rule(*given)
-    rule = corruptions.Rule
-    assert corruptions.rule("infilling") == rule("infilling", 0.3, 3.0)
-    assert corruptions.rule("random_spans", 0.5, 10.0) == rule("random_spans", 0.5, 10)
-    assert corruptions.rule("random_spans") == rule("random_spans", 0.15, 3.0)
+        denoising_batches.rule(*given)
+    rule = denoising_batches.Rule
+    assert denoising_batches.rule("infilling") == rule("infilling", 0.3, 3.0)
+    assert denoising_batches.rule("random_spans", 0.5, 10.0) == rule(
+        "random_spans", 0.5, 10
+    )
+    assert denoising_batches.rule("random_spans") == rule("random_spans", 0.15, 3.0)

@@ -7,11 +7,10 @@ import pytest
 import tensorflow as tf
 
 from contract import features
+from data_pipeline.pretraining import batches as record_batches
 from data_pipeline.pretraining import (
-    corruptions,
     denoising_batches,
     metadata,
-    shuffling,
 )
 from tests import byte_tokenizer
 from tests.data_pipeline import tiny_records
@@ -25,7 +24,7 @@ NAMES = (*features.ENCODER_INPUTS, *features.DECODER_INPUTS)
 
 @pytest.fixture(autouse=True)
 def _small_windows(monkeypatch):
-    monkeypatch.setattr(shuffling, "WINDOW_RECORDS", 8)
+    monkeypatch.setattr(record_batches, "WINDOW_RECORDS", 8)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +48,7 @@ def load(directory, tokenizer):
             "input_file": f"{directory}/train-*",
             "eval_input_file": f"{directory}/held_out",
         }
-        rule = corruptions.rule(*([name] if isinstance(name, str) else name))
+        rule = denoising_batches.rule(*([name] if isinstance(name, str) else name))
         return denoising_batches.load(
             specs,
             given,
@@ -100,7 +99,7 @@ def test_features_are_what_is_written_out(load):
         drawn = np.random.default_rng([3, step]).random((4, 2, 18))
         for i, number in enumerate(numbers(batch)):
             text = [] if number is None else text_records.words(number)
-            places, counts = corruptions.infilling(
+            places, counts = denoising_batches.infilling(
                 np.array([len(text)]), 0.3, 3.0, drawn[i : i + 1]
             )
             left = places[0, : counts[0]]
@@ -248,7 +247,7 @@ def test_vocabulary_has_to_be_that_of_the_records(load):
 
 
 def noise_tokens(vocab, name="random_spans", width=100, **settings):
-    rule = corruptions.rule(name, **settings)
+    rule = denoising_batches.rule(name, **settings)
     tokenizer = text_records.tokenizer_of(vocab)
     return denoising_batches.noise_tokens(tokenizer, rule, width)
 

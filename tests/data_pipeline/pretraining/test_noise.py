@@ -1,4 +1,4 @@
-"""The noise of data_pipeline/pretraining/corruptions.py."""
+"""The noise of data_pipeline/pretraining/denoising_batches.py."""
 
 import itertools
 import json
@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from data_pipeline.pretraining import corruptions as noise
+from data_pipeline.pretraining import denoising_batches as noise
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 RECORDED = json.loads((ROOT / "tests/golden/seq2seq/t5_corruption.json").read_text())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.pretraining import stream_batches, word_streams
+from data_pipeline.pretraining import word_streams
 from data_pipeline.text import elmo
 from tests import elmo_streams, tiny_elmo
 
@@ -33,7 +33,7 @@ def text_dir(tmp_path_factory):
 @pytest.fixture(scope="module")
 def sets(text_dir, words):
     specs = {"input_file": f"{text_dir}/part-*.txt"}
-    return stream_batches.load(specs, words, steps_per_batch=UNROLL)
+    return word_streams.load(specs, words, steps_per_batch=UNROLL)
 
 
 def arrays(dataset):
@@ -58,7 +58,7 @@ def test_batches_are_the_originals():
     vocab = elmo.read_vocab(str(GOLDEN / "vocab.txt"))
     words = word_streams.WordIds(elmo.ElmoTokenizer(vocab))
     specs = {"input_file": str(GOLDEN / "train_text.txt")}
-    sets = stream_batches.load(specs, words, steps_per_batch=6)
+    sets = word_streams.load(specs, words, steps_per_batch=6)
     for number, actual in enumerate(arrays(sets.evaluation_batches(2, 3))):
         assert actual["input_mask"].all()
         for name, ending in DIRECTIONS:
@@ -142,7 +142,7 @@ def test_parts_have_their_own_words(sets):
 def test_long_sentence_goes_on_and_empty_lines_are_counted(tmp_path, words):
     long = " ".join(["boat"] * 23)
     (tmp_path / "a.txt").write_text(f"\n{long}\n   \n\u3000\nit rains\n", "utf-8")
-    sets = stream_batches.load(
+    sets = word_streams.load(
         {"input_file": str(tmp_path / "a.txt")}, words, steps_per_batch=5
     )
     assert sets.describe() == (
@@ -157,7 +157,7 @@ def test_words_are_found_as_the_tokenizer_finds_them(tmp_path):
     (tmp_path / "a.txt").write_text("It rains, often.\n\nBoats\n", "utf-8")
     tokenizer = elmo.ElmoTokenizer(["<S>", "</S>", "<UNK>"], "punctuation")
     words = word_streams.WordIds(tokenizer)
-    sets = stream_batches.load(
+    sets = word_streams.load(
         {"input_file": str(tmp_path / "a.txt")}, words, steps_per_batch=10
     )
     (batch,) = arrays(sets.evaluation_batches(1, 1))
@@ -187,14 +187,14 @@ def test_batches_are_named_by_their_sentences(sets, text_dir):
 def test_bad_text_is_named(tmp_path, words, content, message):
     (tmp_path / "bad.txt").write_bytes(content)
     with pytest.raises(ValueError, match=message):
-        stream_batches.load(
+        word_streams.load(
             {"input_file": f"{tmp_path}/bad.txt"}, words, steps_per_batch=5
         )
 
 
 def test_changed_text_is_explained(tmp_path, words):
     path = tiny_elmo.write_sentences(tmp_path / "a.txt", 10)
-    sets = stream_batches.load({"input_file": str(path)}, words, steps_per_batch=5)
+    sets = word_streams.load({"input_file": str(path)}, words, steps_per_batch=5)
     path.write_text("gone\n")
     with pytest.raises(tf.errors.OpError) as caught:
         training(sets, 0, 1)

@@ -1,6 +1,6 @@
 import pytest
 
-from data_pipeline.squad import alignment
+from data_pipeline.squad import choice
 from data_pipeline.text import wordpiece
 
 TOKENIZERS = {
@@ -11,13 +11,13 @@ TOKENIZERS = {
 
 def test_part_that_no_vocabulary_spells_is_left_out():
     word = "a" * 201
-    assert alignment.split_all([f"{word}-b"], TOKENIZERS[True]) == {
+    assert choice.split_all([f"{word}-b"], TOKENIZERS[True]) == {
         f"{word}-b": ["-", "b"]
     }
-    assert alignment.split_all([word[1:]], TOKENIZERS[True]) == {word[1:]: [word[1:]]}
+    assert choice.split_all([word[1:]], TOKENIZERS[True]) == {word[1:]: [word[1:]]}
     nothing = {"\u200b": [], "\ud800": []}
-    assert alignment.split_all(nothing, TOKENIZERS[True]) == nothing
-    assert alignment.split_all([], TOKENIZERS[True]) == {}
+    assert choice.split_all(nothing, TOKENIZERS[True]) == nothing
+    assert choice.split_all([], TOKENIZERS[True]) == {}
 
 
 @pytest.mark.parametrize(
@@ -38,5 +38,5 @@ def test_part_that_no_vocabulary_spells_is_left_out():
 )
 def test_alignment_is_the_one_of_the_original(spelled, span, lower, answer):
     words = span.split(" ")
-    parts = alignment.split_all(words, TOKENIZERS[lower])
-    assert alignment.align(spelled, words, parts) == answer
+    parts = choice.split_all(words, TOKENIZERS[lower])
+    assert choice.align(spelled, words, parts) == answer
