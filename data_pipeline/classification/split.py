@@ -14,13 +14,7 @@ from contract import errors, features, file_names, outcomes
 from contract.tensorflow_later import tf
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, tf_records
-from data_pipeline.classification import (
-    encoding,
-    label_checks,
-    labels,
-    sources,
-    tables,
-)
+from data_pipeline.classification import encoding, label_checks, labels, sources, tables
 from data_pipeline.text import base
 
 # The original's names of the splits' files.

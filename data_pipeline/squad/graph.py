@@ -62,11 +62,7 @@ def _cut(contexts, query, tokenizer, max_tokens, doc_stride):
     """The windows of contexts after their queries, ragged [B, (S)] or [B, (S), C]."""
     ids = contexts.ids
     question, _, starts, stops = context_windows.cut(
-        query.row_lengths(),
-        ids.row_starts(),
-        ids.row_limits(),
-        max_tokens,
-        doc_stride,
+        query.row_lengths(), ids.row_starts(), ids.row_limits(), max_tokens, doc_stride
     )
     tokens, first_lengths = packing.pack(
         tf.gather(query, question),

@@ -203,9 +203,7 @@ def _check(gold):
 
 
 def _best(
-    gold: Gold,
-    predictions: Mapping[str, str],
-    score: Callable[[str, str], float],
+    gold: Gold, predictions: Mapping[str, str], score: Callable[[str, str], float]
 ) -> dict[str, float]:
     """The score of each question against the right answer closest to it."""
     return {

@@ -326,10 +326,7 @@ def _answer_tokens(rows, questions, contexts, tokenizer):
 
 
 def load(
-    name: str,
-    questions: files.Questions,
-    tokenizer: base.Tokenizer,
-    **limits: int,
+    name: str, questions: files.Questions, tokenizer: base.Tokenizer, **limits: int
 ) -> QuestionSplit:
     """Cuts the split `name` as windows.make_windows, and prints how much there is."""
     windows = make_windows(questions, tokenizer, **limits)

@@ -8,10 +8,7 @@ import tensorflow as tf
 
 from contract import features
 from data_pipeline.pretraining import batches as record_batches
-from data_pipeline.pretraining import (
-    denoising_batches,
-    metadata,
-)
+from data_pipeline.pretraining import denoising_batches, metadata
 from tests import byte_tokenizer
 from tests.data_pipeline import tiny_records
 from tests.data_pipeline.pretraining import text_records

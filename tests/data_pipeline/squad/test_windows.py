@@ -68,10 +68,9 @@ def golden(name, shared_file):
     expected = json.loads(
         shared_file(f"golden/squad/features-{name}.json").read_text("utf-8")
     )
-    read = {
-        "train": files.read_for_training,
-        "predict": files.read_for_prediction,
-    }[name]
+    read = {"train": files.read_for_training, "predict": files.read_for_prediction}[
+        name
+    ]
     path = shared_file("golden/squad/dev-small-v2.json")
     questions = read(str(path), version_2_with_negative=True)
     assert expected["qas_ids"] == questions.ids

@@ -58,24 +58,14 @@ FILMS = (
             "['', '0', '1'] may be the numbers of columns",
         ),
         # Usual names of columns that may be texts or labels.
-        (
-            "t.tsv",
-            "content\tpos\nbad\tneg\ngood\tpos\n",
-            TEXT_FIRST,
-            "a value, 'pos'",
-        ),
+        ("t.tsv", "content\tpos\nbad\tneg\ngood\tpos\n", TEXT_FIRST, "a value, 'pos'"),
         (
             "t.tsv",
             "The sum is odd\tscore\nBad film\tplot\nSum?\tscore\n",
             TEXT_FIRST,
             "a value, 'score'",
         ),
-        (
-            "t.tsv",
-            "question\t1\nfine\t0\n",
-            TEXT_FIRST,
-            "a value, '1'",
-        ),
+        ("t.tsv", "question\t1\nfine\t0\n", TEXT_FIRST, "a value, '1'"),
         # Files that were put one below the other.
         (
             "t.csv",

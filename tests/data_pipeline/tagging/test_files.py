@@ -238,10 +238,7 @@ def test_formats_are_recognised(read_text):
 
 @pytest.mark.parametrize(
     ("path", "count", "num_words"),
-    [
-        ("wnut17/emerging.dev.conll", 1009, 15733),
-        ("snips/test", 700, 6354),
-    ],
+    [("wnut17/emerging.dev.conll", 1009, 15733), ("snips/test", 700, 6354)],
 )
 def test_published_files(path, count, num_words, shared_file):
     sentences = read(shared_file(f"data/{path}"))
