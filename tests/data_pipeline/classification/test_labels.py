@@ -92,10 +92,7 @@ def test_regression_keeps_finite_numbers():
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (
-            (("a", "b"), "ranking"),
-            ("--problem_type=ranking", "'classification', 'choice'"),
-        ),
+        ((("a", "b"), "ranking"), ("--problem_type=ranking", "'classification',")),
         ((("a",),), ("classification needs 2 labels or more, not ['a']", "--labels")),
         (((), "multi_label"), ("multi_label needs 1 labels or more, not []",)),
         ((("a",), "regression"), ("regression has no ['a']; leave --labels out",)),

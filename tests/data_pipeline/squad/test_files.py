@@ -257,10 +257,7 @@ def test_rows_without_any_answer_are_to_be_answered(tmp_path):
     ("changes", "message"),
     [
         ({"answers": {"text": ["3"]}}, ":3: 'answer_start' is missing among"),
-        (
-            {"answers": {"text": ["3"], "answer_start": [18, 18]}},
-            ":3: 1 texts and 2 answer_start; give each",
-        ),
+        ({"answers": {"text": ["3"], "answer_start": [18, 18]}}, ":3: 1 texts and 2"),
         ({"answers": {"text": "3", "answer_start": 18}}, ":3: 'text' is '3', and must"),
         ({"id": None}, ":3: 'id' is missing among"),
         ({"id": "a"}, "'a' stands there twice"),
@@ -277,11 +274,7 @@ def test_wrong_row_is_refused_by_line(tmp_path, changes, message):
     [
         ("a", ["what?"], r"data\[0\].paragraphs\[0\].qas\[0\]: 'id' is missing"),
         ("a", [{"id": "x"}], "question 'x': 'question' is missing"),
-        (
-            "a",
-            [question("x") | {"answers": {}}],
-            "question 'x': 'answers' is {}, and must be a list",
-        ),
+        ("a", [question("x") | {"answers": {}}], "question 'x': 'answers' is {}, and"),
         ("a", [question("x") | {"answers": [{}]}], "'x': 'text' is missing"),
         ("a", [question("x", ("a", "0"))], "'x': 'answer_start' is '0', and must be"),
         ("a", [question("x", is_impossible="no")], "'is_impossible' is 'no', and"),

@@ -42,12 +42,7 @@ FILMS = (
     ("name", "content", "columns", "reason"),
     [
         # A rare class hides nothing, nor do sets of labels that occur once.
-        (
-            "t.tsv",
-            f"sentiment\ttweet\n{MOODS}",
-            LABEL_FIRST,
-            "'sentiment' is the label",
-        ),
+        ("t.tsv", f"sentiment\ttweet\n{MOODS}", LABEL_FIRST, "'sentiment' is the"),
         ("t.csv", f"genres,plot\n{FILMS}", LABEL_FIRST, "'genres' is the label of no"),
         # Names of pandas for columns without one, and beside its index.
         ("t.csv", "0,1\nI like it,1\nI do not,0\n", TEXT_FIRST, "numbers of columns"),
@@ -67,12 +62,7 @@ FILMS = (
         ),
         ("t.tsv", "question\t1\nfine\t0\n", TEXT_FIRST, "a value, '1'"),
         # Files that were put one below the other.
-        (
-            "t.csv",
-            "text,label\na,1\ntext,label\nb,0\n",
-            {},
-            "another row repeats line 1",
-        ),
+        ("t.csv", "text,label\na,1\ntext,label\nb,0\n", {}, "another row repeats line"),
     ],
 )
 def test_what_may_be_a_header_or_a_row_is_refused(read, name, content, columns, reason):
@@ -101,12 +91,7 @@ def test_a_flag_decides_what_is_doubted(read, capsys, content, columns, num_rows
     [
         (MOODS, LABEL_FIRST, 5, "line 1 is an example: ['pos', 'I like it']"),
         ("a\t1\nb\t0\n", TEXT_FIRST, 2, "line 1 is an example: ['a', '1']"),
-        (
-            "Tweet\tlabel\na\tx\nb\ty\nc\tx\n",
-            TEXT_FIRST,
-            3,
-            "line 1 is the header: ['Tweet', 'label']",
-        ),
+        ("Tweet\tlabel\na\tx\nb\ty\nc\tx\n", TEXT_FIRST, 3, "the header: ['Tweet', 'l"),
         # Names that choose the columns are no guess.
         ("text\tlabel\na\tx\nb\ty\n", {}, 2, ""),
     ],
