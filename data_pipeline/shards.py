@@ -102,8 +102,7 @@ def begin(
     present = _listing(stem, ending)
     if before is None and present:
         raise errors.InputError(
-            f"{min(present)} is there, but not its plan {plan}; delete these shards, "
-            "or name another --output_file"
+            f"{min(present)} has no plan {plan}; delete it or change --output_file"
         )
     atomic_files.write_json(plan, record)
     for path in present:

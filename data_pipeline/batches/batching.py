@@ -316,16 +316,10 @@ class WindowSplit(Split):
 
 
 def best_windows(scores: Any, items: Any, windows: Any, count: Any) -> "tf.Tensor":
-    """The window that decides on each item: of the highest score, the first.
+    """The window that decides on each item, int64 [count]: the first of highest score.
 
-    Args:
-        scores: [K], of K pairs of an item and a window that shows it.
-        items: int64 [K], below `count`.
-        windows: int64 [K].
-        count: number of items, each of which some window shows.
-
-    Returns:
-        int64 [count].
+    `scores`, `items` and `windows`, [K], are of K pairs of an item and a window that
+    shows it; some window shows each item.
     """
     highest = tf.math.unsorted_segment_max(scores, items, count)
     best = tf.where(scores == tf.gather(highest, items))[:, 0]

@@ -51,8 +51,7 @@ class _Columns:
         for value in (np.min(values, initial=0), np.max(values, initial=0)):
             if not 0 <= value < 1 << 32:
                 raise errors.InputError(
-                    f"{value} is outside 0..{(1 << 32) - 1}, which a record can hold; "
-                    "give other ids"
+                    f"{value} is outside 0..{(1 << 32) - 1}; give other ids"
                 )
         values = np.asarray(values, np.uint32)
         width = max(-(-int(values.max(initial=0)).bit_length() // 7), 1)

@@ -53,8 +53,7 @@ class Rule:
             )
         if self.roll_noise and self.corruption != RANDOM_SPANS:
             raise errors.InputError(
-                f"--roll_noise is for --corruption={RANDOM_SPANS}, but it is "
-                f"{self.corruption}"
+                f"--roll_noise is for --corruption={RANDOM_SPANS}; leave it out"
             )
         if self.mean_noise_span_length < 1:
             raise errors.InputError(

@@ -93,8 +93,7 @@ def read(records_file: str) -> Metadata | None:
             return Metadata(**json_files.parse(file.read()))
     except (ValueError, TypeError) as error:
         raise errors.InputError(
-            f"{path}: cannot be read ({error}); make the records again, or delete it "
-            "to read them without a check"
+            f"{path}: cannot be read ({error}); make the records again, or delete it"
         ) from error
 
 
@@ -236,8 +235,7 @@ def _measure(serialized, where):
         values = getattr(held[name], f"{kind}_list").value
         if not values:
             raise errors.InputError(
-                f"{where} has no {name} of kind {kind}; give files of "
-                "create_pretraining_data.py"
+                f"{where} has no {name} of kind {kind}; give pretraining records"
             )
         if len(values) != length:
             raise errors.InputError(

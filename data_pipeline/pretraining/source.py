@@ -81,8 +81,7 @@ def rows_of_host(batch_size: int, context: tf.distribute.InputContext) -> slice:
     hosts = context.num_input_pipelines
     if batch_size % hosts:
         raise errors.InputError(
-            f"a batch of {batch_size} rows has no equal shares of {hosts} hosts; choose"
-            f" a multiple of {hosts}"
+            f"batch of {batch_size} rows: no equal shares for {hosts} hosts; change it"
         )
     count = batch_size // hosts
     first = context.input_pipeline_id * count

@@ -210,9 +210,7 @@ def is_header(
     is a number or that other rows have, too. Both, or neither, is refused.
 
     Args:
-        path: of the file.
         first: the cells of line 1; `others` are the rows after it.
-        has_header: of the flag.
         columns: the column of each role.
         usual: usual names, in small letters, of LABEL and of the roles of texts.
         names: the usual names in line 1, where they choose the columns of texts.

@@ -188,8 +188,7 @@ def _csv_rows(
             number = reader.line_num + 1
     except csv.Error as error:
         raise errors.InputError(
-            f"{path}:{number}: not a row of CSV ({error}); double the quotes inside of "
-            "quotes, or pass --quote"
+            f"{path}:{number}: not a row of CSV ({error}); double quotes or see --quote"
         ) from None
 
 
@@ -351,7 +350,6 @@ def _character(
     is_right = len(character) == 1 and character not in "\r\n"
     if file_format == "jsonl" or not (is_right or (flag == "quote" and not character)):
         raise errors.InputError(
-            f"{path}: --{flag}={spelled} is not one character, or the file is JSONL; "
-            "leave it out"
+            f"{path}: --{flag}={spelled} is not one character of CSV, TSV; leave it out"
         )
     return character

@@ -236,8 +236,7 @@ class TagNames:
             place = f"{sentences.tag_path}:{line}"
             if is_known:
                 raise errors.InputError(
-                    f"{place}: --labels lacks {name!r:.80} of {self.scheme}; add it, or"
-                    " leave the flag out"
+                    f"{place}: --labels lacks {name!r:.80} of {self.scheme}; add it"
                 )
             raise errors.InputError(
                 f"{place}: tag {name!r:.80} is not one of {wording.listing(self.names)}"

@@ -95,8 +95,7 @@ def unpack(path: str, destination: str) -> None:
                 sink.write(block)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise errors.InputError(
-            f"{path}: not a whole gzip file ({error}); copy it again, or rename plain "
-            "text"
+            f"{path}: not a whole gzip file ({error}); copy it again"
         ) from error
 
 

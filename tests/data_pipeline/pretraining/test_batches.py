@@ -145,7 +145,7 @@ def test_shares_of_all_hosts_are_the_batches_of_one(unmasked):
         """Draws for the rows of one host as if they were the batch."""
         return real_mask(input_ids, lengths, slice(0, len(lengths)), len(lengths), rng)
 
-    with pytest.raises(ValueError, match="batch of 7 rows cannot be cut into equal sh"):
+    with pytest.raises(ValueError, match="batch of 7 rows: no equal shares for 2"):
         training_batches(unmasked, 7, 1, 0, 1, context=host(0, 2))
     for make in (
         functools.partial(training_batches, unmasked, 64, 1, 3, 5),
