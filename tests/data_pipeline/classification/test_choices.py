@@ -1,5 +1,4 @@
 import json
-import re
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ from data_pipeline.classification import labels, sources, tables
 from data_pipeline.classification import split as row_splits
 from data_pipeline.text import wordpiece
 from tests import tiny
+from tests.refusals import refused
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"]
 CLS, SEP = 2, 3
@@ -51,10 +51,6 @@ def sequences(packed):
         packed.tokens[a:b].tolist()
         for a, b in zip(packed.splits, packed.splits[1:], strict=False)
     ]
-
-
-def refused(*parts):
-    return pytest.raises(ValueError, match=".*".join(map(re.escape, parts)))
 
 
 def test_each_choice_is_a_sequence_after_the_context(load):

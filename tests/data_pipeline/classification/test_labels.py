@@ -7,6 +7,7 @@ import pytest
 
 from data_pipeline.classification import labels, tables
 from data_pipeline.tables import label_files
+from tests.refusals import refused
 
 
 def table(*values, lines=None, path="dev.tsv"):
@@ -17,12 +18,6 @@ def table(*values, lines=None, path="dev.tsv"):
         labels=list(values),
         example_ids=[str(n) for n in range(len(values))],
         lines=lines or list(range(2, len(values) + 2)),
-    )
-
-
-def refused(*parts):
-    return pytest.raises(
-        ValueError, match="^[^\n]*" + "[^\n]*".join(map(re.escape, parts)) + "[^\n]*$"
     )
 
 

@@ -1,12 +1,12 @@
 import gzip
 import json
-import re
 
 import numpy as np
 import pytest
 
 from data_pipeline.classification import tables
 from data_pipeline.tables import text_rows
+from tests.refusals import refused
 
 Layout = tables.Layout
 
@@ -26,12 +26,6 @@ def read(tmp_path):
         )
 
     return write_and_read
-
-
-def refused(*parts):
-    return pytest.raises(
-        ValueError, match="^[^\n]*" + "[^\n]*".join(map(re.escape, parts)) + "[^\n]*$"
-    )
 
 
 def test_tsv_with_usual_names(read):

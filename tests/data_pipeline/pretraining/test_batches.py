@@ -13,6 +13,7 @@ from data_pipeline.pretraining import masking
 from data_pipeline.pretraining import source as source_lib
 from data_pipeline.text import wordpiece
 from tests.data_pipeline import tiny_records
+from tests.data_pipeline.pretraining.batch_arrays import assert_equal, of_hosts, read
 
 COUNTS = (9, 4, 7, 3, 6)
 TOTAL = sum(COUNTS)
@@ -63,11 +64,6 @@ def unmasked(tmp_path_factory):
     return write_source(tmp_path_factory.mktemp("unmasked"), has_masks=False)
 
 
-def read(dataset):
-    """Batches as {name: array}."""
-    return [{k: v.numpy() for k, v in batch.items()} for batch in dataset]
-
-
 def train(source, num_steps, *, seed=1, start_step=0, batch_size=4, mask=None):
     order = batch_size, seed, start_step, num_steps
     return read(training_batches(source, *order, mask=mask))
@@ -76,14 +72,6 @@ def train(source, num_steps, *, seed=1, start_step=0, batch_size=4, mask=None):
 def numbers(batches):
     actual = [tiny_records.number_of(batch["input_ids"]) for batch in batches]
     return np.concatenate(actual).tolist()
-
-
-def assert_equal(batches, wanted):
-    assert len(batches) == len(wanted) > 0
-    for batch, other in zip(batches, wanted, strict=True):
-        assert batch.keys() == other.keys()
-        for name, value in batch.items():
-            np.testing.assert_array_equal(value, other[name], err_msg=name)
 
 
 @pytest.fixture(scope="module")
@@ -120,15 +108,6 @@ def test_resuming_continues_with_the_same_batches(source, thirty, step):
 
 def host(number, hosts):
     return tf.distribute.InputContext(hosts, number, num_replicas_in_sync=hosts)
-
-
-def of_hosts(make, hosts):
-    """Batches put together from the shares of all hosts, in their order."""
-    shares = [read(make(context=host(number, hosts))) for number in range(hosts)]
-    return [
-        {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        for parts in zip(*shares, strict=True)
-    ]
 
 
 def real_mask(input_ids, lengths, rows, batch_size, rng):

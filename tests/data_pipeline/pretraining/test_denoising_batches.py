@@ -4,7 +4,6 @@ import functools
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from contract import features
 from data_pipeline.pretraining import batches as record_batches
@@ -12,6 +11,7 @@ from data_pipeline.pretraining import denoising_batches, metadata
 from tests import byte_tokenizer
 from tests.data_pipeline import tiny_records
 from tests.data_pipeline.pretraining import text_records
+from tests.data_pipeline.pretraining.batch_arrays import assert_equal, of_hosts, read
 
 CLS, SEP, MASK = text_records.CLS, text_records.SEP, text_records.MASK
 FIRST_WORD = text_records.FIRST_WORD
@@ -59,18 +59,6 @@ def load(directory, tokenizer):
     return load
 
 
-def read(dataset):
-    return [{k: v.numpy() for k, v in batch.items()} for batch in dataset]
-
-
-def assert_equal(batches, wanted):
-    assert len(batches) == len(wanted) > 0
-    for batch, other in zip(batches, wanted, strict=True):
-        assert set(batch) == set(other) == set(NAMES)
-        for name, value in batch.items():
-            np.testing.assert_array_equal(value, other[name], err_msg=name)
-
-
 def numbers(batch):
     """Which record each row is of, by the first word of its target, or None."""
     first = batch["labels"][:, 0]
@@ -93,6 +81,7 @@ def test_features_are_what_is_written_out(load):
     batches = read(sets.training_batches(4, 3, 2, 10))
     assert len(batches) == 8
     for step, batch in enumerate(batches, 2):
+        assert set(batch) == set(NAMES)
         drawn = np.random.default_rng([3, step]).random((4, 2, 18))
         for i, number in enumerate(numbers(batch)):
             text = [] if number is None else text_records.words(number)
@@ -126,18 +115,6 @@ def test_resuming_continues_with_the_same_batches(load):
 
 
 # The shares of hosts.
-
-
-def of_hosts(make, hosts):
-    """Batches put together from the shares of all hosts, in their order."""
-    shares = [
-        read(make(context=tf.distribute.InputContext(hosts, i, hosts)))
-        for i in range(hosts)
-    ]
-    return [
-        {name: np.concatenate([part[name] for part in parts]) for name in NAMES}
-        for parts in zip(*shares, strict=True)
-    ]
 
 
 def test_shares_of_two_hosts_are_the_batches_of_one(load):

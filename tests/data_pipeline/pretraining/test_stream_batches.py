@@ -10,6 +10,7 @@ import tensorflow as tf
 from data_pipeline.pretraining import word_streams
 from data_pipeline.text import elmo
 from tests import elmo_streams, tiny_elmo
+from tests.data_pipeline.pretraining.batch_arrays import assert_equal, read
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "elmo"
 DIRECTIONS = (("forward", ""), ("backward", "_reverse"))
@@ -36,21 +37,9 @@ def sets(text_dir, words):
     return word_streams.load(specs, words, steps_per_batch=UNROLL)
 
 
-def arrays(dataset):
-    return [{k: v.numpy() for k, v in features.items()} for features in dataset]
-
-
 def training(sets, first, last, seed=3, **context):
     context = {"context": tf.distribute.InputContext(**context)} if context else {}
-    return arrays(sets.training_batches(ROWS, seed, first, last, **context))
-
-
-def assert_equal(actual, expected):
-    assert len(actual) == len(expected) > 0
-    for one, other in zip(actual, expected, strict=True):
-        assert one.keys() == other.keys()
-        for name, value in other.items():
-            np.testing.assert_array_equal(one[name], value, err_msg=name)
+    return read(sets.training_batches(ROWS, seed, first, last, **context))
 
 
 def test_batches_are_the_originals():
@@ -59,7 +48,7 @@ def test_batches_are_the_originals():
     words = word_streams.WordIds(elmo.ElmoTokenizer(vocab))
     specs = {"input_file": str(GOLDEN / "train_text.txt")}
     sets = word_streams.load(specs, words, steps_per_batch=6)
-    for number, actual in enumerate(arrays(sets.evaluation_batches(2, 3))):
+    for number, actual in enumerate(read(sets.evaluation_batches(2, 3))):
         assert actual["input_mask"].all()
         for name, ending in DIRECTIONS:
             ids = actual["distinct_words"][actual[f"{name}_words"]] - 1
@@ -102,7 +91,7 @@ def test_epoch_has_each_sentence_once_in_each_direction(sets):
 def test_evaluation_has_each_word_once_and_ends(sets, words):
     count = sets.num_evaluation_batches(ROWS, None)
     assert sets.num_evaluation_batches(ROWS, 2) == 2
-    batches = arrays(sets.evaluation_batches(ROWS, count))
+    batches = read(sets.evaluation_batches(ROWS, count))
     real = sum(int(features["input_mask"].sum()) for features in batches)
     source = sets.held_out
     assert real == source.num_words + source.count
@@ -148,7 +137,7 @@ def test_long_sentence_goes_on_and_empty_lines_are_counted(tmp_path, words):
     assert sets.describe() == (
         "sentences: 2 of 25 words in 1 file(s); 3 lines without a word are passed over"
     )
-    actual = arrays(sets.evaluation_batches(1, sets.num_evaluation_batches(1, None)))
+    actual = read(sets.evaluation_batches(1, sets.num_evaluation_batches(1, None)))
     text = " ".join(spelled(f, "forward")[0] for f in actual).split()
     assert text[:27] == ["<S>", *long.split(), "<S>", "it", "rains"]
 
@@ -160,7 +149,7 @@ def test_words_are_found_as_the_tokenizer_finds_them(tmp_path):
     sets = word_streams.load(
         {"input_file": str(tmp_path / "a.txt")}, words, steps_per_batch=10
     )
-    (batch,) = arrays(sets.evaluation_batches(1, 1))
+    (batch,) = read(sets.evaluation_batches(1, 1))
     (text,) = spelled(batch, "forward")
     assert text.startswith("<S> It rains , often . <S> Boats")
 

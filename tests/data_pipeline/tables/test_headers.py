@@ -1,16 +1,11 @@
 """Which line is a header, and what is read, in tables in the form of published ones."""
 
-import re
-
 import pytest
 
 from data_pipeline.classification import tables, tasks
 from data_pipeline.embedding import corpora
 from data_pipeline.seq2seq import pairs
-
-
-def refused(*parts):
-    return pytest.raises(ValueError, match=".*".join(map(re.escape, parts)))
+from tests.refusals import refused
 
 
 @pytest.fixture
