@@ -81,8 +81,8 @@ class Labels:
             return -1
         if label not in self.names:
             raise errors.InputError(
-                f"{label!r:.80} is no label of {wording.listing(self.names)} to rank "
-                "passages by; set --reranker_label"
+                f"passages are ranked by one label of {wording.listing(self.names)}, "
+                f"and not by {label!r:.80}; set --reranker_label"
             )
         return self.names.index(label)
 

@@ -229,6 +229,11 @@ def test_few_labels_depend_on_their_number_and_the_seed():
         assert few(2)[name]["deviation"] > 0
 
 
+def test_few_labels_are_those_of_a_regularized_regression():
+    # Recorded; with half or twice the weight decay it is .0217 or .0333.
+    assert few(5)["logistic_regression"]["deviation"] == pytest.approx(0.03205897)
+
+
 def test_deviation_of_few_labels_is_that_of_a_sample():
     # A draw is the same, however many follow: the means of 2, 3 and 4 give two.
     first, second, third = (few(2, draws=n)["nearest_label"] for n in (2, 3, 4))
