@@ -60,7 +60,7 @@ class MaskingVocab:
         if tokenizer.mask_id is None:
             raise errors.InputError(
                 f"the vocabulary of {tokenizer.vocab_size} tokens lacks "
-                f"{tokenizer.mask_token}; give a pretrained one, or one of build_vocab.py"
+                f"{tokenizer.mask_token}; give another, such as one of build_vocab.py"
             )
         return cls(
             tokenizer.cls_id,
