@@ -11,6 +11,7 @@ import functools
 from absl import flags
 
 from cli import classifier_flags, command_line, fine_tuning_flags
+from data_pipeline import label_maps
 from data_pipeline.classification import tables
 
 FLAGS = flags.FLAGS
@@ -34,7 +35,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 from cli import classifier_task, networks, run_flags, training_flags
 from contract import file_names
-from data_pipeline.classification import labels, predictions, soft_labels
+from data_pipeline.classification import predictions, soft_labels
 from data_pipeline.classification import split as row_splits
 from modeling import losses, models, sequences
 from modeling.checkpoints import checkpoint, pretrained
@@ -85,7 +86,7 @@ def make_task(config, tokenizer, data, soft, reading):
         splits |= soft.training_examples(*taught)
         objective = losses.distillation(data.problem_type, *taught, weights)
     objective = losses.with_next_tokens(objective, FLAGS.lm_loss_weight)
-    label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
+    label_map = {file_names.LABEL_MAP: label_maps.text(label_set)}
     kind = sequences.choose_kind(data.problem_type, label_set.pair_input)
     formats.check(FLAGS.export_format, config, reading, kind)
     training_flags.check_packing(config.network, reads_plainly=not reading.chosen())

@@ -26,9 +26,10 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 from cli import networks, run_flags, training_flags
 from contract import features, file_names
+from data_pipeline import label_maps
 from data_pipeline.tables import label_files
 from data_pipeline.tagging import files as tagged_files
-from data_pipeline.tagging import graph, schemes, scores, windows
+from data_pipeline.tagging import graph, scores, windows
 from data_pipeline.text import offsets, opening
 from modeling import losses, models
 from modeling.checkpoints import pretrained
@@ -71,7 +72,7 @@ def prepare():
 
 def make_task(config, tokenizer, tag_set, data, reading):
     """The driver.FineTuningTask of tagging words."""
-    label_map = {file_names.LABEL_MAP: schemes.map_text(tag_set)}
+    label_map = {file_names.LABEL_MAP: label_maps.text(tag_set)}
     formats.check(FLAGS.export_format, config, reading)
     training_flags.check_packing(config.network, reads_plainly=not reading.chosen())
     return run_flags.make_task(

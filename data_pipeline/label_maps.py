@@ -1,12 +1,14 @@
 """Classes of a trained head, a classifier's labels or a tagger's tags, and its rows."""
 
 import dataclasses
+import json
 import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from contract import errors, file_names, json_files, remote_files, wording
 from data_pipeline.classification import labels
+from data_pipeline.tables import label_files
 from data_pipeline.tagging import schemes
 
 Classes = labels.Labels | schemes.TagNames
@@ -128,16 +130,36 @@ def _has_tags(path: str) -> bool:
         return False
 
 
-def read_classes(path: str, num_classes: int | None) -> Classes:
+def read_classes(path: str, num_classes: int | None = None) -> Classes:
     """The classes in a label_map.json; `num_classes` is None where it is not known."""
-    read = schemes.read_map if _has_tags(path) else labels.read_label_map
-    classes: Classes = read(path)
+    try:
+        content = json_files.parse(label_files.read_text(path))
+        settings = {key: content.pop(key) for key in [*content] if not key.isdecimal()}
+        names = tuple(str(content[str(index)]) for index in range(len(content)))
+        make = _tags if "tag_scheme" in settings else _labels
+        classes: Classes = make(names, **settings)
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise errors.InputError(
+            f"{path}: not a label map ({type(error).__name__}: {error}); restore it or "
+            "train again to write it"
+        ) from None
     if num_classes not in (None, classes.num_outputs):
         raise errors.InputError(
             f"{path}: has {len(classes.names)} labels, but the head has "
             f"{num_classes} classes; give the files of one model"
         )
     return classes
+
+
+def _labels(names, label_separator=",", **settings):
+    return labels.Labels(names, separator=label_separator, **settings)
+
+
+# Files of earlier versions may have a "file_scheme", and IOB1 for BIO.
+def _tags(names, tag_scheme, problem_type="", file_scheme=""):
+    if problem_type != TAGGING:
+        raise errors.InputError(f"its problem_type is {problem_type!r}")
+    return schemes.TagNames(names, "BIO" if tag_scheme == "IOB1" else tag_scheme)
 
 
 def named(names: Sequence[str], problem_type: str) -> Classes:
@@ -170,7 +192,14 @@ def written(classes: Classes | None) -> dict[str, Any]:
 
 
 def text(classes: Classes) -> str:
-    """The text of label_map.json."""
+    """The text of label_map.json: {"0": "negative", ...}, then the settings."""
     if isinstance(classes, schemes.TagNames):
-        return schemes.map_text(classes)
-    return labels.label_map_text(classes)
+        settings = {"problem_type": TAGGING, "tag_scheme": classes.scheme}
+    else:
+        settings = {"problem_type": classes.problem_type}
+        if classes.pair_input != "joined":
+            settings["pair_input"] = classes.pair_input
+        if classes.problem_type == "multi_label":
+            settings["label_separator"] = classes.separator
+    content = {str(index): name for index, name in enumerate(classes.names)} | settings
+    return json.dumps(content, ensure_ascii=False, indent=2) + "\n"

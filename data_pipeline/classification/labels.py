@@ -203,25 +203,6 @@ def choice_names(
     return tuple(map(str, range(num_choices)))
 
 
-def label_map_text(label_set: Labels) -> str:
-    """The label of each id, as JSON: {"0": "negative", ...}, and settings."""
-    settings = {"problem_type": label_set.problem_type}
-    if label_set.pair_input != "joined":
-        settings["pair_input"] = label_set.pair_input
-    if label_set.problem_type == "multi_label":
-        settings["label_separator"] = label_set.separator
-    return label_files.map_text(label_set.names, **settings)
-
-
-def read_label_map(path: str) -> Labels:
-    """Reads the text of `label_map_text`."""
-
-    def make(names, label_separator=",", **settings):
-        return Labels(names, separator=label_separator, **settings)
-
-    return label_files.read_map(path, make, "label map", ' and "problem_type"')
-
-
 def class_weights(spec: str, label_ids: np.ndarray, label_set: Labels) -> np.ndarray:
     """The weight of an example of each class in the loss: float32 [C].
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from contract import atomic_files, file_names
 from contract import outcomes as outcomes_lib
+from data_pipeline import label_maps
 from data_pipeline.classification import labels, split, tables
 from data_pipeline.text import wordpiece
 
@@ -61,7 +62,7 @@ def write(
     files: dict[str, Iterable[str]] = dict(zip(paths, contents, strict=True))
     if writes_labels:
         label_map = os.path.join(directory, file_names.LABEL_MAP)
-        files[label_map] = [labels.label_map_text(data.label_set)]
+        files[label_map] = [label_maps.text(data.label_set)]
     atomic_files.write(files)
     print("\n".join(f"predictions: {path}" for path in paths))
     # Labelled rows get the warning beside their scores.

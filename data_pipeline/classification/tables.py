@@ -278,9 +278,9 @@ def _choose_columns(
                 f"{wording.listing(names)}; pass --text_a_column"
             )
         if not layout.choices:
-            chosen = [*texts, *filter(None, others)]
+            read = [*texts, *filter(None, others)]
             flags = "--text_a_column, --text_b_column and --label_column"
-            table_columns.check_unread(path, names, chosen, layout.usual_texts, flags)
+            table_columns.check_unread(path, names, read, layout.usual_texts, flags)
         roles = ["text_a", "text_b"]
         if len(texts) > 2:
             roles = ["text_a", *(f"choice {i}" for i in range(len(texts) - 1))]

@@ -249,7 +249,7 @@ def _text_finder(inputs, tokenizer, settings):
     words = itertools.chain.from_iterable(words_of.values())
     parts = split_all(words, tokenizer)
 
-    def align(question, rows, window, first, last):
+    def find(question, rows, window, first, last):
         row = rows[window]
         begin, end = inputs.grids.word_index[row, [first, last]]
         words = words_of[inputs.contexts[question]][begin : end + 1]
@@ -257,7 +257,7 @@ def _text_finder(inputs, tokenizer, settings):
         spelled = spell(tokenizer.vocab[index] for index in ids)
         return align(spelled, words, parts)
 
-    return align
+    return find
 
 
 def split_all(texts: Iterable[str], tokenizer: base.Tokenizer) -> dict[str, list[str]]:

@@ -187,7 +187,7 @@ def make_windows(
         rows = np.arange(part.start, part.stop)
         chunks.append(_windows_of(rows, questions, contexts, tokenizer, limits))
     packed = packing.concatenate([chunk.pop("packed") for chunk in chunks])
-    columns = {
+    columns: dict[str, Any] = {
         name: None if first is None else np.concatenate([c[name] for c in chunks])
         for name, first in chunks[0].items()
     }

@@ -2,14 +2,10 @@
 
 import collections
 import difflib
-import json
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
-from contract import errors, json_files, remote_files
-
-Classes = TypeVar("Classes")
+from contract import errors, remote_files
 
 
 def read_labels(spec: str) -> tuple[str, ...]:
@@ -46,28 +42,6 @@ def read_text(path: str) -> str:
     except UnicodeDecodeError as error:
         raise errors.InputError(
             f"{path}: byte {error.start + 1} is not UTF-8; convert the file to UTF-8"
-        ) from None
-
-
-def map_text(names: Iterable[str], **settings: str) -> str:
-    """The text of a label_map.json: {"0": "negative", ...}, then the settings."""
-    content = {str(index): name for index, name in enumerate(names)} | settings
-    return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
-
-
-def read_map(
-    path: str, make: Callable[..., Classes], kind: str, settings: str
-) -> Classes:
-    """Makes classes of a label_map.json, make(names, **settings), a `kind` of file."""
-    try:
-        content = json_files.parse(read_text(path))
-        others = {key: content.pop(key) for key in list(content) if not key.isdecimal()}
-        names = tuple(str(content[str(index)]) for index in range(len(content)))
-        return make(names, **others)
-    except (ValueError, AttributeError, TypeError, KeyError) as error:
-        raise errors.InputError(
-            f"{path}: not a {kind} ({type(error).__name__}: {error}); its keys are "
-            f'"0", "1", ...{settings}; restore it, or train again to write it'
         ) from None
 
 

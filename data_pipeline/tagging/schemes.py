@@ -269,22 +269,3 @@ def find_tags(sentences: files.Sentences, scheme: str) -> TagNames:
             "--tag_column, or name the tags with --labels"
         )
     return TagNames(names, scheme)
-
-
-def map_text(tag_set: TagNames) -> str:
-    """The text of file_names.LABEL_MAP: {"0": "O", ..., "tag_scheme": "BIO"}."""
-    settings = {"problem_type": PROBLEM_TYPE, "tag_scheme": tag_set.scheme}
-    return label_files.map_text(tag_set.names, **settings)
-
-
-def read_map(path: str) -> TagNames:
-    """Reads the text of `map_text`."""
-
-    # Files of earlier versions may have a "file_scheme", and IOB1 for BIO.
-    def make(names, problem_type="classification", tag_scheme="", file_scheme=""):
-        if problem_type != PROBLEM_TYPE:
-            raise errors.InputError("it is a classifier's")
-        return TagNames(names, "BIO" if tag_scheme == "IOB1" else tag_scheme)
-
-    settings = ', "problem_type" and "tag_scheme"'
-    return label_files.read_map(path, make, "map of tags", settings)

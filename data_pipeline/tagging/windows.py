@@ -412,7 +412,8 @@ def find_tags(
         return label_maps.follow(head, tag_set, origin, trains=True)
     stored: Any = head.classes if head else None
     if head and head.has_map:
-        stored = schemes.read_map(head.source)  # no classifier's
+        if not isinstance(stored, schemes.TagNames):
+            raise errors.InputError(f"{head.source}: has no tags; give a tagger's")
         if scheme not in ("auto", stored.scheme):
             raise errors.InputError(
                 f"--tag_scheme={scheme} is not what the model was trained with, "

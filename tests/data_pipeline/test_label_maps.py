@@ -39,7 +39,7 @@ def test_what_is_no_label_map(tmp_path, text):
     with pytest.raises(ValueError, match="not a label map"):
         label_maps.read_classes(path, 2)
     path.write_text(json.dumps({"0": "O", "1": "B-X", "tag_scheme": "none"}))
-    with pytest.raises(ValueError, match="not a map of tags"):
+    with pytest.raises(ValueError, match="not a label map"):
         label_maps.read_classes(path, 2)
 
 

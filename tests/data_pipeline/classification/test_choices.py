@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from data_pipeline import label_maps
 from data_pipeline.classification import labels, sources, tables
 from data_pipeline.classification import split as row_splits
 from data_pipeline.text import wordpiece
@@ -145,8 +146,8 @@ def test_rows_of_another_form_than_the_model_are_refused(load, tmp_path):
         load(TABLE, split="test", known=labels.Labels(("x", "y")))
     both = labels.Labels(COLUMNS, pair_input="both_orders")
     known = tmp_path / "label_map.json"
-    known.write_text(labels.label_map_text(both))
-    assert labels.read_label_map(str(known)) == both
+    known.write_text(label_maps.text(both))
+    assert label_maps.read_classes(str(known)) == both
     with refused("trained with --pair_input=both_orders", "give that"):
         load(TABLE, split="test", known=both, layout={"choices": ()})
 
