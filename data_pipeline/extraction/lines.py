@@ -60,8 +60,8 @@ class TextLines:
             chunks = [*chunks, packed] if num_bytes <= _KEPT_BYTES else []
             counts = self.tokenizer.count_unknown(packed.tokens)
             totals += len(packed), len(packed.tokens), packed.num_truncated, *counts
-        num_lines, num_tokens, num_truncated, *counts = totals.tolist()
-        unknown, kept = (counts[0], counts[1]), tuple(chunks)
+        num_lines, num_tokens, num_truncated, *of_words = totals.tolist()
+        unknown, kept = (of_words[0], of_words[1]), tuple(chunks)
         return Size(num_lines, num_tokens, num_truncated, unknown, kept)
 
     def batches(
