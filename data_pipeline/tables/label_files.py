@@ -19,11 +19,12 @@ def read_labels(spec: str) -> tuple[str, ...]:
         raise FileNotFoundError(f"--labels={spec}: no such file; correct the path")
     else:
         names = [part.strip() for part in spec.split(",")]
+    seen: dict[str, int] = {}
     for number, name in enumerate(names, start=1):
         place = f"{spec}:{number}" if is_file else f"--labels={spec}"
         if not name:
             raise errors.InputError(f"{place}: label {number} is empty; remove it")
-        if (first := names.index(name) + 1) < number:
+        if (first := seen.setdefault(name, number)) < number:
             raise errors.InputError(
                 f"{place}: label {name!r} is already label {first}; remove one"
             )
