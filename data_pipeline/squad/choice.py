@@ -154,12 +154,12 @@ def write(directory: str, answers: Answers) -> None:
         file_names.SQUAD_NBEST: answers.n_best,
         file_names.SQUAD_NULL_ODDS: answers.null_score_diffs,
     }
-    files = {
+    contents = {
         os.path.join(directory, name): [json.dumps(values, indent=4) + "\n"]
         for name, values in written.items()
         if values is not None
     }
-    atomic_files.write(files)
+    atomic_files.write(contents)
 
 
 def _check(inputs, start_logits, end_logits):

@@ -117,7 +117,7 @@ def exact(gold: str, prediction: str) -> float:
 def f1(gold: str, prediction: str, *, both_empty: float = 1.0) -> float:
     """Harmonic mean of precision and recall of the words in common.
 
-    Neither text may have words left: that is 1 since SQuAD 2.0 and 0 in SQuAD 1.1.
+    `both_empty` counts where neither text has words left: 0 in SQuAD 1.1.
     """
     wanted, written = normalize(gold).split(), normalize(prediction).split()
     if not wanted and not written:
