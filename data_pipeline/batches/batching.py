@@ -252,6 +252,7 @@ class Split:
     path: str
     packed: packing.Packed
     unit: ClassVar[str] = "examples"  # of `packed`, for messages
+    length_unit: ClassVar[str] = "tokens of a row"
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -280,7 +281,7 @@ class Split:
             count=len(self),
             unit=self.unit,
             lengths=self.packed.lengths,
-            length_unit="tokens of a row",
+            length_unit=self.length_unit,
             cut=self.packed.num_truncated,
         )
 

@@ -136,6 +136,7 @@ class TextSplit(batching.Split):
     teacher_vectors: np.ndarray | None = None  # float32 [N, G, W], or [N, W]
     rows_per_label: int = 0  # that a batch has next to one another, or 0 for any
     unit: ClassVar[str] = "rows"
+    length_unit: ClassVar[str] = "tokens of the longest text of a row"
 
     @property
     def is_binary(self) -> bool:
@@ -173,6 +174,7 @@ class RetrievalSplit(batching.Split):
     kind: ClassVar[str] = corpora.RETRIEVAL
     is_binary: ClassVar[bool] = False
     unit: ClassVar[str] = "texts"
+    length_unit: ClassVar[str] = "tokens of the longest text of a row"
 
     def targets(self) -> dict[str, Any]:
         return {}

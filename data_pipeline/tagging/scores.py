@@ -55,10 +55,9 @@ def decide(
     "losses" where the right ones are known, [N, S] each.
     """
     scheme = tag_set.scheme
-    by_word = {name: data.by_word(values) for name, values in outputs.items()}
-    tags = tag_set.decode(data.by_sentence(by_word["ids"]))
-    probabilities = data.by_sentence(by_word["probabilities"])
-    losses = by_word.get("losses")
+    tags = tag_set.decode(data.by_sentence(data.by_word(outputs["ids"])))
+    probabilities = data.by_sentence(data.by_word(outputs["probabilities"]))
+    losses = data.by_word(outputs["losses"]) if "losses" in outputs else None
     gold = data.sentences.tags
     if not gold:
         return Scored(tags, probabilities, {}, {}, losses)
