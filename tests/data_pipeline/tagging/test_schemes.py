@@ -199,7 +199,7 @@ def test_map_is_read_as_written(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        '{"0": "a", "1": "b", "problem_type": "classification", "tag_scheme": "BIO"}',
+        '{"0": "O", "1": "B-x", "problem_type": "regression", "tag_scheme": "BIO"}',
         '{"0": "O", "2": "B-x", "problem_type": "tagging", "tag_scheme": "BIO"}',
         '{"0": "O", "1": "B-x", "problem_type": "tagging"}',
         '{"0": "O", "1": "B-x", "problem_type": "tagging", "tag_scheme": "BIO", '
