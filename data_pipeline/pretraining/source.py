@@ -139,8 +139,9 @@ class RecordSource:
         if not self.layout.has_labels:
             labels = tf.zeros_like(parsed[features.INPUT_IDS][:, 0])
             parsed[features.NEXT_SENTENCE_LABELS] = labels
-        if (weights := parsed.get(features.MASKED_LM_WEIGHTS)) is not None:
-            parsed[features.MASKED_LM_WEIGHTS] = tf.cast(weights, tf.float32)
+        if features.MASKED_LM_WEIGHTS in parsed:  # AutoGraph would warn of :=
+            weights = tf.cast(parsed[features.MASKED_LM_WEIGHTS], tf.float32)
+            parsed[features.MASKED_LM_WEIGHTS] = weights
         return parsed
 
     def parse_checked(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
