@@ -25,6 +25,7 @@ def read(tmp_path):
 
 
 TEXT_FIRST = {"text_a": 0, "label": 1}
+LABEL_LAST = {"text_a": -2, "label": -1}
 LABEL_FIRST = {"text_a": 1, "label": 0}
 MOODS = "pos\tI like it\nneg\tI do not\npos\tSo good\nneg\tBad\nodd\tWhat?\n"
 FILMS = (
@@ -86,6 +87,12 @@ def test_a_flag_decides_what_is_doubted(read, capsys, content, columns, num_rows
     [
         (MOODS, LABEL_FIRST, 5, "line 1 is an example: ['pos', 'I like it']"),
         ("a\t1\nb\t0\n", TEXT_FIRST, 2, "line 1 is an example: ['a', '1']"),
+        (
+            "A b.\tx,y\nC.\tx,z\nD.\tx,z\n",
+            LABEL_LAST,
+            3,
+            "line 1 is an example: ['A b.'",
+        ),
         ("Tweet\tlabel\na\tx\nb\ty\nc\tx\n", TEXT_FIRST, 3, "the header: ['Tweet', 'l"),
         # Names that choose the columns are no guess.
         ("text\tlabel\na\tx\nb\ty\n", {}, 2, ""),
