@@ -45,10 +45,8 @@ from data_pipeline.extraction import lines
 from data_pipeline.pretraining import batches as record_batches
 from data_pipeline.pretraining import (
     cloze,
-    corruptions,
     denoising_batches,
     masking,
-    stream_batches,
     word_streams,
 )
 from modeling import losses, models, pretrainers, replaced
@@ -250,7 +248,7 @@ class BidirectionalLM(Objective):
         words = word_streams.WordIds(self.tokenizer)
         self.config = pretraining_flags.streams_config(self.config, words.count)
         parts = FLAGS.gradient_accumulation_steps
-        self.records = stream_batches.load(
+        self.records = word_streams.load(
             pretraining_flags.files(),
             words,
             steps_per_batch=self.config.unroll_steps,
@@ -275,7 +273,7 @@ class Denoising(Objective):
     objective = losses.target_token()
 
     def load(self, files):
-        rule = corruptions.rule(**pretraining_flags.noise_rule())
+        rule = denoising_batches.rule(**pretraining_flags.noise_rule())
         self.records = denoising_batches.load(
             pretraining_flags.files(),
             self.tokenizer,

@@ -295,7 +295,7 @@ class Loaded:
         label_set, model = self._label_set("export"), self.model
         write = formats.writer(export_format, quantization, model)
         formats.check(export_format, model.config, model.reading, model.sequences)
-        label_map = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
+        label_map = {file_names.LABEL_MAP: label_maps.text(label_set)}
         with kernels_tf.joined_projections(model) as variables:
             module = export.TextClassifier(
                 self._pack,

@@ -354,7 +354,7 @@ def masking_identity(masks: Any) -> dict[str, Any]:
 
 
 def noise_rule() -> dict[str, Any]:
-    """How texts are corrupted, as data_pipeline's corruptions.rule takes it."""
+    """How texts are corrupted, as data_pipeline's denoising_batches.rule takes it."""
     return {name: FLAGS[name].value for name in _OF_NOISE}
 
 

@@ -1,7 +1,4 @@
-"""Where work runs: processes of this machine, or pipelines of Apache Beam.
-
-Also what is added to errors of work that goes on when it is run again.
-"""
+"""Where work runs: processes of this machine, or pipelines of Apache Beam."""
 
 import concurrent.futures
 import contextlib
@@ -39,24 +36,18 @@ def start_workers(
 ) -> Iterator[concurrent.futures.Executor]:
     """Starts workers; enter it before TensorFlow does anything in this process.
 
-    On Linux they are forked, which takes no time and shares the memory of the
-    libraries; a process whose TensorFlow has threads already cannot be forked. A single
-    worker works in this process. Others call `warm_up` first, while this process goes
-    on; its ValueError is ignored, since the work will raise it again. After an
-    exception, work that has not begun is dropped.
-
-    Raises:
-        OSError: a worker was killed.
+    On Linux they are forked: a process whose TensorFlow has threads cannot be. A single
+    worker works in this process. Others call `warm_up` first, whose ValueError is
+    ignored: the work will raise it again. A killed worker raises OSError, and after an
+    exception work that has not begun is dropped.
     """
     if count == 1:
         yield InThisProcess()
         return
     method = "fork" if sys.platform == "linux" else "spawn"
+    context = multiprocessing.get_context(method)
     executor = concurrent.futures.ProcessPoolExecutor(
-        count,
-        multiprocessing.get_context(method),
-        _begin,
-        (os.getpid(), warm_up),
+        count, context, _begin, (os.getpid(), warm_up)
     )
     try:
         executor.submit(os.getpid)  # forks all of them now
@@ -91,8 +82,8 @@ def _end_with(parent: int) -> None:
 def open_beam(options: Sequence[str]) -> Callable[..., None]:
     """Returns each(function, job, items), which calls function(job, item) for items.
 
-    A runner, which the options name as in --runner=DataflowRunner, chooses the process
-    of each call; all are pickled. Without apache-beam, this raises ValueError.
+    The runner, as in --runner=DataflowRunner, chooses the process of each call; all
+    arguments are pickled.
     """
     try:
         import apache_beam as beam
@@ -126,10 +117,8 @@ def open_beam(options: Sequence[str]) -> Callable[..., None]:
 
 @contextlib.contextmanager
 def failures_explained(place: str) -> Iterator[None]:
-    """Adds to TensorFlow's errors about files, and to Ctrl-C, how to go on."""
-    remedy = (
-        f"what is done stays in {place}: run the same command again to go on from there"
-    )
+    """Adds to errors about files, and to Ctrl-C, how to go on."""
+    remedy = f"what is done stays in {place}: run the same command again to go on"
     try:
         yield
     except (tf.errors.OpError, OSError) as error:

@@ -1,12 +1,14 @@
 """Classes of a trained head, a classifier's labels or a tagger's tags, and its rows."""
 
 import dataclasses
+import json
 import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from contract import errors, file_names, json_files, remote_files, wording
 from data_pipeline.classification import labels
+from data_pipeline.tables import label_files
 from data_pipeline.tagging import schemes
 
 Classes = labels.Labels | schemes.TagNames
@@ -23,7 +25,7 @@ class Head(NamedTuple):
         names: by row; LABEL_0, LABEL_1, ... where they have no others.
         is_named: whether they have others.
         classes: None where no file has them.
-        goes_on: whether the run resumes with this head, so that it starts no other.
+        goes_on: whether the run resumes with this head.
     """
 
     source: str
@@ -36,7 +38,6 @@ class Head(NamedTuple):
 
     @property
     def has_map(self) -> bool:
-        """Whether it has a label_map.json, and not only a config.json with names."""
         return os.path.basename(self.source) == file_names.LABEL_MAP
 
     def arrange(self, wanted: Classes) -> tuple[str, ...] | None:
@@ -78,10 +79,7 @@ def follow(head: Head | None, wanted: Wanted, origin: str, *, trains: bool) -> W
     """The classes wanted in the order of the rows of a head, if it has these.
 
     Prints if that is not the order or spelling of `origin`, or is assumed, or if the
-    head has other classes, so that a new one has to be trained.
-
-    Raises:
-        ValueError: it has others, and the run does not train or does not begin.
+    head has other classes: then a new one is trained, or the run refused.
 
     Differs from google-research/bert: a stored head keeps its classes; there its rows
     are of those of the task, in their order, whatever they were trained for.
@@ -95,8 +93,7 @@ def follow(head: Head | None, wanted: Wanted, origin: str, *, trains: bool) -> W
     if names is None and (head.goes_on or not trains):
         raise errors.InputError(
             f"{origin}: {ours} are not the labels that the model was trained with, "
-            f"{theirs} ({head.source}); leave the flag out, or train in another "
-            "--output_dir"
+            f"{theirs} ({head.source}); leave the flag out, or set another --output_dir"
         )
     if names is None:
         print(
@@ -121,10 +118,7 @@ def find(weights: str, name: str = file_names.LABEL_MAP) -> str:
 
 
 def find_head(path: str, head: str = "auto") -> str:
-    """The head of a network with the label_map.json `path`, where `head` is "auto".
-
-    Without such a file, or with a classifier's, "auto" remains.
-    """
+    """The head of a network with the label_map.json `path`, where `head` is "auto"."""
     return "tagger" if head == "auto" and path and _has_tags(path) else head
 
 
@@ -136,14 +130,19 @@ def _has_tags(path: str) -> bool:
         return False
 
 
-def read_classes(path: str, num_classes: int | None) -> Classes:
-    """The classes in a label_map.json; `num_classes` is None where it is not known.
-
-    Raises:
-        FileNotFoundError, ValueError: no such file, or not that of this head.
-    """
-    read = schemes.read_map if _has_tags(path) else labels.read_label_map
-    classes: Classes = read(path)
+def read_classes(path: str, num_classes: int | None = None) -> Classes:
+    """The classes in a label_map.json; `num_classes` is None where it is not known."""
+    try:
+        content = json_files.parse(label_files.read_text(path))
+        settings = {key: content.pop(key) for key in [*content] if not key.isdecimal()}
+        names = tuple(str(content[str(index)]) for index in range(len(content)))
+        make = _tags if "tag_scheme" in settings else _labels
+        classes: Classes = make(names, **settings)
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise errors.InputError(
+            f"{path}: not a label map ({type(error).__name__}: {error}); restore it or "
+            "train again to write it"
+        ) from None
     if num_classes not in (None, classes.num_outputs):
         raise errors.InputError(
             f"{path}: has {len(classes.names)} labels, but the head has "
@@ -152,12 +151,19 @@ def read_classes(path: str, num_classes: int | None) -> Classes:
     return classes
 
 
-def named(names: Sequence[str], problem_type: str) -> Classes:
-    """Builds the classes of a head from nothing but their names, in the order of ids.
+def _labels(names, label_separator=",", **settings):
+    return labels.Labels(names, separator=label_separator, **settings)
 
-    Raises:
-        ValueError: the names do not suit `problem_type`, which is "" for tags.
-    """
+
+# Files of earlier versions may have a "file_scheme", and IOB1 for BIO.
+def _tags(names, tag_scheme, problem_type="", file_scheme=""):
+    if problem_type != TAGGING:
+        raise errors.InputError(f"its problem_type is {problem_type!r}")
+    return schemes.TagNames(names, "BIO" if tag_scheme == "IOB1" else tag_scheme)
+
+
+def named(names: Sequence[str], problem_type: str) -> Classes:
+    """The classes of a head by their names; `problem_type` is "" for tags."""
     try:
         if problem_type:
             return labels.Labels(tuple(names), problem_type)
@@ -186,7 +192,14 @@ def written(classes: Classes | None) -> dict[str, Any]:
 
 
 def text(classes: Classes) -> str:
-    """The text of label_map.json."""
+    """The text of label_map.json: {"0": "negative", ...}, then the settings."""
     if isinstance(classes, schemes.TagNames):
-        return schemes.map_text(classes)
-    return labels.label_map_text(classes)
+        settings = {"problem_type": TAGGING, "tag_scheme": classes.scheme}
+    else:
+        settings = {"problem_type": classes.problem_type}
+        if classes.pair_input != "joined":
+            settings["pair_input"] = classes.pair_input
+        if classes.problem_type == "multi_label":
+            settings["label_separator"] = classes.separator
+    content = {str(index): name for index, name in enumerate(classes.names)} | settings
+    return json.dumps(content, ensure_ascii=False, indent=2) + "\n"

@@ -50,9 +50,8 @@ class Job(NamedTuple):
     ) -> None:
         """Calls write(settings, shard, report) for each waiting shard, in their order.
 
-        It calls `report` with the number of lines done, and returns that of all. `each`
-        of engines.open_beam calls it without a report, where the runner chooses: there
-        the input and the model can be read, and the shards can be written.
+        `write` calls `report` with the number of lines done, and returns that of all.
+        `each` of engines.open_beam calls it elsewhere, without a report.
         """
         total, lines = len(self.shards), 0
         explained = engines.failures_explained(self.pattern)
@@ -81,8 +80,7 @@ def begin(
 ) -> Job:
     """Reads the input once, cuts it, and writes the plan.
 
-    The rule has what decides about the output beside the input, as values of JSON.
-    Where the plan or the shards of another job are there, this raises InputError.
+    `rule` holds, as values of JSON, what else decides about the output.
     """
     starts, size, digest = _cut(input_file, lines_per_shard)
     record = {
@@ -104,8 +102,7 @@ def begin(
     present = _listing(stem, ending)
     if before is None and present:
         raise errors.InputError(
-            f"{min(present)} is there, but not its plan {plan}; delete these shards, "
-            "or name another --output_file"
+            f"{min(present)} has no plan {plan}; delete it or change --output_file"
         )
     atomic_files.write_json(plan, record)
     for path in present:
@@ -139,7 +136,7 @@ def _cut(path: str, lines_per_shard: int) -> tuple[list[int], int, str]:
 
 
 def _listing(stem: str, ending: str) -> set[str]:
-    """Paths of shards, whole or not, by the beginning and the end of their names."""
+    """Paths of shards, whole or not."""
     folder, name = os.path.split(stem)
     pattern = re.compile(
         rf"{re.escape(name)}-\d+-of-\d+{re.escape(ending)}({atomic_files.SUFFIX}-\w+)?"

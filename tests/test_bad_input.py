@@ -138,7 +138,7 @@ MISTAKES = {
         "--write_projector": "--write_projector is for labels|leave it out",
         "--pair_input=both_orders": "these rows have choices|leave it out",
         "--problem_type=multi_label": "stands beside --choice_columns|leave one",
-        "--class_weights=balanced": "needs a classification, not choice|leave it out",
+        "--class_weights=balanced": "is not for choice|leave it out",
         "--lm_loss_weight=0.5": (
             "=0.5 predicts each token|bert_config.json sees both sides; leave it out"
         ),
@@ -232,7 +232,7 @@ MISTAKES = {
     },
     "denoising": {
         "--masking=span": "for --objective=masked_lm",
-        "--roll_noise": "is for --corruption=random_spans, but it is infilling",
+        "--roll_noise": "is for --corruption=random_spans; leave it out",
         "--do_export": "run_seq2seq.py --do_export",
     },
     "convert": {
@@ -272,10 +272,10 @@ MISTAKES = {
         "--bert_config_file=no.json": "no.json",
         "--vocab_file=no.txt": "no.txt: no such file; give the file that",
         "--init_checkpoint=no.ckpt": "no.ckpt: no such file; give a prefix such",
-        "--pretrained={d}/one_segment": "lines.txt:2: is a pair of texts, and type_voc",
+        "--pretrained={d}/one_segment": "lines.txt:2: is a pair of texts|type_voc",
         "--input_file={d}/empty": "empty: is empty",
         "--pretrained= --bert_config_file={d}/one.conll": "--init_checkpoint is miss",
-        "--pretrained={d}/gpt2": "lines.txt:2: is a pair of texts, A",
+        "--pretrained={d}/gpt2": "lines.txt:2: is a pair of texts|GPT",
         "--pretrained={d}/gpt2 --pooling=mean --input_file={d}/blank.txt": (
             "blank.txt:3: has no token"
         ),

@@ -65,11 +65,11 @@ def test_a_string_is_one_text(loaded, classifier):
 
 def test_texts_that_do_not_belong_together_are_refused(loaded, classifier):
     for call in (loaded.encode, loaded.embed, classifier.predict):
-        with pytest.raises(ValueError, match="seconds: 1 are given for 2 texts; give"):
+        with pytest.raises(ValueError, match="seconds: 1 for 2 texts; give"):
             call(["a", "b"], ["c"])
         with pytest.raises(ValueError, match="texts: 3 is no string; give a list"):
             call(["a", 3])
-    with pytest.raises(ValueError, match="choices: 2 are given for a text; give 0"):
+    with pytest.raises(ValueError, match="choices: 2 for a text; give 0"):
         classifier.predict("a", choices=["b", "c"])
 
 

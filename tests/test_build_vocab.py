@@ -230,7 +230,7 @@ CONFIG = "--output_config_file={d}/c"
 # Flags beside a good --input_file, with {d} for its directory.
 WRONG = {
     "--input_file={d}/none*": "none*: there is no such file",
-    "--input_file={d}/empty.txt": "no word in 1 files of 3 bytes",
+    "--input_file={d}/empty.txt": "no word in 1 files; give UTF-8",
     "--input_file={d}/short.gz": "short.gz: cannot be read (Compressed file ended",
     "--output_file={d}/out/../good.txt": "is one of --input_file; choose another",
     "--vocab_size=120": "--vocab_size=120 has no room for",
@@ -249,7 +249,7 @@ WRONG = {
     ),
     "--split_words=punctuation": "--split_words belongs to --kind=word",
     "--kind=byte_pair --vocab_size=256 --output_file={d}/out/vocab.json": (
-        "--vocab_size=256 has no room for 256 bytes and <|endoftext|>; raise it to"
+        "--vocab_size=256 has no room for bytes; raise it to 257"
     ),
     f"{BASE.replace('bert', 'encoder_decoder')} --kind=word {CONFIG}": (
         "tiny.json is of an encoder-decoder, whose texts stand between [CLS] and "

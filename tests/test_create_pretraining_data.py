@@ -124,7 +124,7 @@ def test_segmented_words_are_refused_where_none_are(chinese):
     (place / "text.txt").write_text(text.replace(" ", ""))
     supplied = tiny_corpus.arguments(place, segmented_words="true", masking="span")
     error = tiny.refuse(tiny_corpus.SCRIPT, *supplied)
-    assert "text.txt: spaces separate words of 19.5 tokens, on average" in error
+    assert "text.txt: words have 19.5 tokens on average" in error
 
 
 # --- What it makes.

@@ -2,6 +2,7 @@
 
 import pytest
 
+from data_pipeline import label_maps
 from data_pipeline.batches import tf_records
 from data_pipeline.tagging import schemes, scores
 from modeling import models
@@ -32,7 +33,7 @@ def save_weights(place, model_type, num_classes, path):
 def test_predictions_are_whole_or_absent(place, tmp_path, monkeypatch):
     weights, out = tmp_path / "trained.ckpt", tmp_path / "out"
     save_weights(place, models.BertTagger, len(TAGS), weights)
-    names = schemes.map_text(schemes.TagNames(tuple(TAGS), "BIO"))
+    names = label_maps.text(schemes.TagNames(tuple(TAGS), "BIO"))
     (tmp_path / "label_map.json").write_text(names)
     before = fill_disk(monkeypatch, scores, "write_all", out)
     done = tiny.run_script(

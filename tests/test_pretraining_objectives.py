@@ -14,10 +14,8 @@ import tensorflow as tf
 
 from data_pipeline.pretraining import batches as record_batches
 from data_pipeline.pretraining import (
-    corruptions,
     denoising_batches,
     masking,
-    stream_batches,
     word_streams,
 )
 from data_pipeline.text import elmo, wordpiece
@@ -111,7 +109,7 @@ def test_scores_of_denoised_texts_are_means_over_their_targets(data, tmp_path):
     texts = denoising_batches.load(
         {"input_file": f"{data}/full.tfrecord", "eval_input_file": f"{data}/held-out"},
         wordpiece.BertTokenizer.from_file(vocab_file, do_lower_case=True),
-        corruptions.rule("random_spans"),
+        denoising_batches.rule("random_spans"),
         **{"max_seq_length": 16, "vocab_size": config.vocab_size, "spare_rows": 0},
         tokens=config.decoder_tokens,
     )
@@ -141,7 +139,7 @@ def expected_stream_scores(data, directory):
     vocab = elmo.read_vocab(str(directory / "vocab.txt"))
     words = word_streams.WordIds(elmo.ElmoTokenizer(vocab))
     specs = {"eval_input_file": str(data / "held-out.txt")}
-    sets = stream_batches.load(specs, words, steps_per_batch=5)
+    sets = word_streams.load(specs, words, steps_per_batch=5)
     states = {n: np.zeros((4, *s), np.float32) for n, s in model.states.items()}
     totals, count = np.zeros(2), 0
     for features in sets.evaluation_batches(4, sets.num_evaluation_batches(4, None)):

@@ -147,5 +147,5 @@ def test_epochs_differ_and_follow_from_the_seed(names):
 
     first = epochs(1)
     assert first[0] != first[1] and first == epochs(1) and first != epochs(2)
-    with pytest.raises(ValueError, match="batch_size=541 is more than the 540"):
+    with pytest.raises(ValueError, match="batch_size=541 exceeds 540"):
         batching.keras_training(examples, 541)

@@ -290,7 +290,7 @@ MISTAKES = {
     ("short", "", (*COLUMNS, "--negative_columns=not")): "short.tsv:3: ",
     ("copies", "", COLUMNS): "a batch has 1 rows, and all",
     ("single", "", ("--text_a_column=text",)): "rows of one text need a label",
-    ("labelled", "one", ()): "one.tsv: has one row",
+    ("labelled", "one", ()): "one.tsv: rows are compared, and there is one",
     ("pairs", "", (*COLUMNS, "--loss=cosent")): "--loss=cosent is not for pairs rows",
     ("pairs", "", (*COLUMNS, "--triplet_margin=1")): "is for --loss=triplet",
     ("pairs", "", (*COLUMNS, "--matryoshka_dims=8,900")): "900 is not one of 1 to",

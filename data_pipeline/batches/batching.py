@@ -1,18 +1,18 @@
 """Which examples make which batch, and the batches as a tf.data pipeline.
 
-The order is a pure function of seed and lengths, so a resumed run goes on with the
-batch it would have seen, by skipping to a row of a table. Batches hold texts of
-similar length and are padded to their longest, so little is spent on padding.
+The order is a pure function of seed and lengths, so a resumed run goes on with the next
+batch by skipping to a row of a table. Batches hold texts of similar length and are
+padded to their longest, so little is spent on padding.
 """
 
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from contract import errors, features, tensorflow_later
+from contract import errors, features, outcomes, tensorflow_later
 from contract.tensorflow_later import tf
 from data_pipeline.batches import packing
 
@@ -31,13 +31,11 @@ def training_order(
 ) -> np.ndarray:
     """Orders the examples of all training batches, int32 [num_steps, batch_size].
 
-    `lengths` are int [N], in tokens; equal seeds give equal orders. Each epoch is a new
-    permutation, and a batch is full: the rows that fill none are the first of the next
-    epoch. No batch has a row twice, unless there are fewer rows than `batch_size`. With
-    `group_by_length`, pools of consecutive rows of an epoch are sorted by length and
-    cut into batches, which are shuffled.
-
-    The order of fewer steps begins that of more, so a run can be made longer.
+    `lengths` are int [N], in tokens. Each epoch is a new permutation; rows that fill no
+    batch are the first of the next epoch, and no batch has a row twice unless there are
+    fewer rows than `batch_size`. With `group_by_length`, pools of consecutive rows are
+    sorted by length and cut into batches, which are shuffled. The order of fewer steps
+    begins that of more, so a run can be made longer.
     """
     num_epochs = -(-num_steps * batch_size // len(lengths))
     batches = [np.zeros((0, batch_size), np.int32)]
@@ -76,14 +74,14 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None, others=
     """Makes a tf.data.Dataset of padded batches in an order, int32 [steps, B].
 
     The order may be a Dataset of int32 [B], too. An index of -1 stands for any example.
-    `targets` are {feature name: array [N, ...]} or, where every token has its own, a
-    tf.RaggedTensor [N, (S)], filled up with IGNORED, or where they are too many to
-    hold, a function from indices [B] to their targets. `pad_to` is the length of every
-    batch, None for its longest. `others`: indices [B] -> features of another length.
+    `targets` are {feature name: array [N, ...]}; or a tf.RaggedTensor [N, (S)] of
+    tokens, filled up with IGNORED; or a function from indices [B] to the targets.
+    `pad_to` is the length of every batch, None for its longest. `others`: indices [B]
+    -> features of another length.
 
     Returns:
-        Dicts: input_ids, input_mask, segment_ids int32 [B, S], the targets and the
-        others. Where an example has G sequences, the inputs are [B, G, S].
+        Dicts: input_ids, input_mask, segment_ids int32 [B, S] ([B, G, S] of G sequences
+        an example), the targets and the others.
     """
     tokens = tf.RaggedTensor.from_row_splits(packed.tokens, packed.splits)
     first_lengths = tf.constant(packed.first_lengths)
@@ -125,8 +123,8 @@ def batches(packed: packing.Packed, order, *, targets=None, pad_to=None, others=
 def without_autotuning(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
     """The dataset without the thread that tunes numbers of parallel calls.
 
-    That thread sleeps ever longer, up to a minute, and may miss that its iterator has
-    ended, which then waits for it: runs stood still for 20 or 40 seconds at their end.
+    It sleeps up to a minute, and may miss that its iterator has ended, which waits for
+    it: runs stood still for 20 or 40 seconds at their end.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -181,16 +179,12 @@ def keras_training(
     """Pairs of features and labels; each time through is an epoch in an order anew.
 
     They are a tf.data.Dataset, or a PyDataset on other backends of Keras. All batches
-    are full, so an epoch leaves out less than a batch, others each time. Otherwise as
-    `training_order`; pass `shuffle=False` to `fit`, which has no part in the order.
-
-    Raises:
-        ValueError: there are fewer examples than a batch has.
+    are full, so an epoch leaves out less than a batch, others each time. Pass
+    `shuffle=False` to `fit`, which has no part in the order.
     """
     if len(examples) < batch_size:
         raise errors.InputError(
-            f"batch_size={batch_size} is more than the {len(examples)} examples; lower "
-            "it"
+            f"batch_size={batch_size} exceeds {len(examples)} examples; lower it"
         )
     num_steps = len(examples) // batch_size
     orders = (
@@ -255,3 +249,87 @@ def _pairs(dataset):
 
     has_labels = features.LABEL_IDS in dataset.element_spec
     return dataset.map(split) if has_labels else dataset
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """The N examples of one file or table, packed for the network."""
+
+    path: str
+    packed: packing.Packed
+    unit: ClassVar[str] = "examples"  # of `packed`, for messages
+    length_unit: ClassVar[str] = "tokens of a row"
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    def targets(self) -> dict[str, Any]:
+        """{feature: values [N, ...]} as batching.batches takes them; {} without."""
+        raise NotImplementedError
+
+    def target_arrays(self) -> list[Any]:
+        """The arrays that a digest covers besides the tokens."""
+        return list(self.targets().values())
+
+    def digest(self) -> str:
+        """A short text that differs where tokens or targets differ."""
+        digest = packing.digest(self.packed, *self.target_arrays())
+        return f"{len(self.packed)} {self.unit}, digest {digest}"
+
+    def names(self, indices: np.ndarray) -> list[str]:
+        """Names int [B] examples by file and line, for messages."""
+        raise NotImplementedError
+
+    def summary(self) -> outcomes.Summary:
+        """Counts and lengths of the rows, for reports."""
+        return outcomes.Summary(
+            path=self.path,
+            count=len(self),
+            unit=self.unit,
+            lengths=self.packed.lengths,
+            length_unit=self.length_unit,
+            cut=self.packed.num_truncated,
+        )
+
+    def examples(self) -> Examples:
+        """The examples as training/driver.py takes them."""
+        return Examples(self.packed, self.names, self.digest, self.targets())
+
+
+class WindowSplit(Split):
+    """A split whose examples are windows of longer texts, one text after another."""
+
+    unit: ClassVar[str] = "windows"
+
+    @property
+    def owners(self) -> np.ndarray:
+        """The text of each window, int [N], ascending."""
+        raise NotImplementedError
+
+    def owner_name(self, owner: int) -> str:
+        """The place of a text in the file, after its path: ":17"."""
+        raise NotImplementedError
+
+    def names(self, indices: np.ndarray) -> list[str]:
+        """Such as "train.conll:17 (window 1 of 2)"."""
+        owners = self.owners[indices]
+        first = np.searchsorted(self.owners, owners, side="left")
+        end = np.searchsorted(self.owners, owners, side="right")
+        columns = owners, indices - first + 1, end - first
+        return [
+            f"{self.path}{self.owner_name(owner)} (window {number} of {count})"
+            for owner, number, count in zip(*columns, strict=True)
+        ]
+
+
+def best_windows(scores: Any, items: Any, windows: Any, count: Any) -> "tf.Tensor":
+    """The window that decides on each item, int64 [count]: the first of highest score.
+
+    `scores`, `items` and `windows`, [K], are of K pairs of an item and a window that
+    shows it; some window shows each item.
+    """
+    highest = tf.math.unsorted_segment_max(scores, items, count)
+    best = tf.where(scores == tf.gather(highest, items))[:, 0]
+    return tf.math.unsorted_segment_min(
+        tf.gather(windows, best), tf.gather(items, best), count
+    )

@@ -1,7 +1,6 @@
 """Token ids of one or two texts to what the encoder reads: rows end to end, and grids.
 
-The packing rule of the original (convert_single_example, _truncate_seq_pair), for
-thousands of texts at a time.
+The packing rule of the original (convert_single_example, _truncate_seq_pair).
 """
 
 import dataclasses
@@ -73,8 +72,7 @@ def budgets(length_a, length_b, limit, module=tf):
     """The numbers of tokens that A and B keep when together they may have `limit`.
 
     Equal to _truncate_seq_pair, which pops one token at a time from the longer text
-    and, of two equally long ones, from B. Lengths are int [N], arrays or tensors, and
-    `module` is what computes with them.
+    and, of two equally long ones, from B. Lengths are int [N] of `module`, tf or np.
     """
     half = limit - limit // 2  # the larger half goes to A
     keep_a = module.minimum(length_a, module.maximum(limit - length_b, half))
@@ -97,13 +95,17 @@ def num_special(special, is_pair) -> int:
 def pack(ids_a, ids_b, *, special, max_seq_length):
     """[CLS] A [SEP] or [CLS] A [SEP] B [SEP] (BERT Figure 2), as TensorFlow operations.
 
-    `special`, such as a tokenizer, has start_id, delimiter_ids (two </s> for RoBERTa)
-    and end_id, for GPT those of _start_, _delimiter_ and _classify_. Ids and result are
-    ragged int32 [B, (S)], or [B, (S), C] where a token is a row, as special ones then
-    are, too; `ids_b` is None for single texts. The lengths of segment 0, which is what
-    stands before B, int32 [B], come second. `max_seq_length` counts the special tokens.
     A single text keeps its beginning; of a pair, the longer text loses tokens first.
-    Where `special` has None, single texts stand alone.
+
+    Args:
+        ids_a: ragged int32 [B, (S)], or [B, (S), C] where a token is a row.
+        ids_b: likewise, or None for single texts.
+        special: has start_id, delimiter_ids (two </s> for RoBERTa) and end_id, as a
+            tokenizer; where they are None, single texts stand alone.
+        max_seq_length: counts the special tokens.
+
+    Returns:
+        Tokens like `ids_a`; int32 [B], lengths of segment 0, which stands before B.
     """
     length_a = tf.cast(ids_a.row_lengths(), tf.int32)
     if special.start_id is None:
@@ -160,11 +162,7 @@ def pack_lists(text_a, text_b, tokenizer, max_seq_length, num_sequences) -> Pack
 
 
 def grids(packed: Packed, length: int, rows: Any = slice(None)):
-    """Like pad, in arrays [N, length].
-
-    Of examples with G sequences, `rows`, a slice or int [N * G], are those of
-    sequences, in arrays [N * G, ...].
-    """
+    """As `pad`, in arrays [N, length], of sequences chosen by a slice or int [N]."""
     lengths = np.minimum(packed.sequence_lengths[rows], length)[:, np.newaxis]  # [N, 1]
     places = ranges(packed.splits[:-1][rows], lengths[:, 0])
     positions = np.arange(length)
@@ -240,11 +238,9 @@ def concatenate(parts: Sequence[Packed]) -> Packed:
 def pad(tokens, first_lengths, length: int | None = None, num_sequences=1):
     """The three inputs of the encoder, each int32 [B, S], from the results of `pack`.
 
-    Where a token is a row of C characters, input_ids are [B, S, C].
-
     Rows are filled up with 0 as in the original, whatever the id of [PAD], to `length`
-    tokens or the longest row. Since input_mask is 0 there, no real token depends on it.
-    Of examples with G = `num_sequences` the inputs are [B, G, S].
+    tokens or the longest row. Examples of G = `num_sequences` have [B, G, S]; where a
+    token is a row of C characters, input_ids have [..., C].
     """
     whole = [None, length, *tokens.shape[2:]]
     input_ids = tf.cast(tokens.to_tensor(0, shape=whole), tf.int32)  # [B, S]
@@ -279,15 +275,10 @@ def at_least_one_column(grids):
 def shift_right(
     labels: "tf.Tensor", is_real: "tf.Tensor", tokens: features.DecoderTokens
 ) -> "tf.Tensor":
-    """The decoder_input_ids of targets: each token is read where the next is written.
+    """The decoder_input_ids of targets: the start token, and all but their last one.
 
-    Args:
-        labels: int32 [B, T], targets with their end tokens, padded.
-        is_real: bool [B, T], where a target is.
-        tokens: of the decoder.
-
-    Returns:
-        int32 [B, T]: the start token and the target but for its last token, padded.
+    Labels are int32 [B, T], with end tokens, padded; `is_real` is bool [B, T]. Returns
+    int32 [B, T], padded.
     """
     start = tf.fill([tf.shape(labels)[0], 1], tf.cast(tokens.start, labels.dtype))
     read = tf.concat([start, labels[:, :-1]], axis=1)  # [B, T]

@@ -31,8 +31,8 @@ def first_fit(lengths: np.ndarray, width: int) -> tuple[np.ndarray, int]:
 def lay_out(lengths, width, shares, num_rows=None):
     """The features of a batch of B sequences of `lengths`, int [B], padded to `width`.
 
-    Each of the equal `shares` of a batch, which are computed apart, has rows of its own
-    and equally many of them: `num_rows`, or as many as the fullest needs.
+    Each of the equal `shares` of a batch, which are computed apart, has `num_rows`
+    rows of its own, or as many as the fullest needs.
 
     Returns:
         packed_sources int32 [shares * R, width], packed_starts int32 [B].

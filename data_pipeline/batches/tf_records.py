@@ -51,8 +51,7 @@ class _Columns:
         for value in (np.min(values, initial=0), np.max(values, initial=0)):
             if not 0 <= value < 1 << 32:
                 raise errors.InputError(
-                    f"{value} is outside 0..{(1 << 32) - 1}, which a record can hold; "
-                    "give other ids"
+                    f"{value} is outside 0..{(1 << 32) - 1}; give other ids"
                 )
         values = np.asarray(values, np.uint32)
         width = max(-(-int(values.max(initial=0)).bit_length() // 7), 1)
@@ -117,9 +116,8 @@ def write(
 ) -> None:
     """Writes a record for each example; the file is whole under its name or absent.
 
-    Each has input_ids, input_mask and segment_ids, padded to `max_seq_length` as by
-    `packing.pad`, and the features of `columns`, [N] or [N, L] as in `records`. The
-    sequences of an example lie end to end, so that it has G * max_seq_length numbers.
+    Records have input_ids, input_mask and segment_ids, padded by `packing.pad`, with
+    the G sequences of an example end to end; and `columns`, [N] or [N, L].
     """
     count = packed.num_sequences
     with (

@@ -22,12 +22,11 @@ _CHUNK_ROWS = 8192
 class Encoder:
     """Text to packed tokens by TensorFlow functions, for training and serving alike.
 
-    Called with text_a [B] string and text_b [B] or None, it returns what packing.pack
-    returns. An example is one sequence, or several that follow each other:
-
-    * pair_input of "both_orders": A before B, then B before A.
-    * choices [B, C]: one sequence per choice, `text_a [SEP] text_b choice`; or in the
-      form of C3 or ChID, by pair_input of "separate" or "cloze".
+    Called with text_a [B] string and text_b [B] or None, it returns the results of
+    packing.pack. An example is one sequence, or several that follow each other: A
+    before B, then B before A (pair_input of "both_orders"); or for each of choices
+    [B, C], `text_a [SEP] text_b choice`, or the form of C3 or ChID (pair_input of
+    "separate" or "cloze").
     """
 
     tokenizer: base.Tokenizer
@@ -113,7 +112,6 @@ class Encoder:
 
     @property
     def num_sequences(self) -> int:
-        """Sequences of an example."""
         return self.label_set.num_sequences if self.label_set else 1
 
     @property
@@ -128,7 +126,6 @@ class Encoder:
 
     @property
     def task(self) -> str:
-        """The hub's name of this task."""
         return "multiple-choice" if self._is_choice else "text-classification"
 
     @property
@@ -161,10 +158,7 @@ class Encoder:
         *,
         num_texts: int | None = None,
     ) -> tuple[list[str], list[str] | None, Any]:
-        """The arguments of `__call__` as lists; ValueError where they do not fit.
-
-        `num_texts` is 1, or 2 for pairs; None allows both.
-        """
+        """The arguments of `__call__` as lists; `num_texts` is 1, 2 or either."""
         if isinstance(texts, str) and choices is not None:
             choices = [choices]
         texts = listed("texts", texts)
@@ -172,43 +166,49 @@ class Encoder:
         for name, values in (("seconds", seconds), ("choices", choices)):
             if values is not None and len(values) != len(texts):
                 raise errors.InputError(
-                    f"{name}: {len(values)} are given for {len(texts)} texts; give one "
-                    "for each text"
+                    f"{name}: {len(values)} for {len(texts)} texts; give each text one"
                 )
         if num_texts not in (None, 1 if seconds is None else 2):
-            wanted = "pairs of texts; give one for each text"
-            if num_texts == 1:
-                wanted = "single texts; leave them out"
+            wanted = "single texts; leave them out"
+            if num_texts == 2:
+                wanted = "pairs of texts; give one for each text"
             raise errors.InputError(f"seconds: the model was made for {wanted}")
         count = self.num_sequences if self._is_choice else 0
         for i, row in enumerate(choices or ((),)):
             if len(listed(f"choices[{i}]", row)) != count:
                 raise errors.InputError(
-                    f"choices: {len(row)} are given for a text; give {count} for each"
+                    f"choices: {len(row)} for a text; give {count} for each"
                 )
         return texts, seconds, choices
 
     def check(self, table: tables.Table) -> None:
-        """Raises ValueError where the rows do not suit the labels and pair_input."""
-        label_set = self.label_set
-        if not label_set:
-            return
-        if label_set.pair_input == "both_orders" and table.text_b is None:
+        """Refuses rows that do not suit the labels and pair_input."""
+        names = self.label_set.names if self.label_set else ()
+        is_twice = self.label_set and self.label_set.pair_input == "both_orders"
+        if is_twice and table.text_b is None:
             raise errors.InputError(
-                f"{table.path}: --pair_input=both_orders reads two texts, and the rows "
-                "have one; give --text_b_column, or leave the flag out"
+                f"{table.path}: --pair_input=both_orders reads two texts; give "
+                "--text_b_column, or leave the flag out"
             )
-        form = label_set.pair_input
-        if form in labels.CHOICE_FORMS and table.choices is None:
+        if self.label_set and self.label_set.pair_input in labels.CHOICE_FORMS:
+            self._check_form(table)
+        if self.label_set and table.choices and len(table.choices[0]) != len(names):
             raise errors.InputError(
-                f"{table.path}: --pair_input={form} is for choices; leave it out"
+                f"{table.path}:{table.lines[0]}: {len(table.choices[0])} choices; give "
+                f"{len(names)}, {wording.listing(names)}"
             )
-        if form == "separate" and table.text_b is None:
+
+    def _check_form(self, table: tables.Table) -> None:
+        if table.choices is None:
+            raise errors.InputError(
+                f"{table.path}: --pair_input={self._form} is for choices; leave it out"
+            )
+        if self._form == "separate" and table.text_b is None:
             raise errors.InputError(
                 f"{table.path}: --pair_input=separate has a question before each "
                 "choice; give --text_b_column, or leave the flag out"
             )
-        if form == "cloze":
+        if self._form == "cloze":
             choice_forms.check_length(self.max_seq_length)
             for line, text in zip(table.lines, table.text_a, strict=True):
                 if text.count(clue.BLANK) != 1:
@@ -216,12 +216,6 @@ class Encoder:
                         f"{table.path}:{line}: {text!r:.40} has not one {clue.BLANK}, "
                         "the blank of --pair_input=cloze; correct it"
                     )
-        names = label_set.names
-        if table.choices and len(table.choices[0]) != len(names):
-            raise errors.InputError(
-                f"{table.path}:{table.lines[0]}: {len(table.choices[0])} choices; give "
-                f"{len(names)}, {wording.listing(names)}"
-            )
 
 
 def listed(name: str, texts: Any) -> list[str]:
@@ -230,7 +224,7 @@ def listed(name: str, texts: Any) -> list[str]:
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise errors.InputError(
-                f"{name}: {text!r:.60} is no string; give a list of texts"
+                f"{name}: {text!r:.60} is no string; give a list of strings"
             )
         if not text.isascii():
             characters.check(text, f"{name}[{i}]")

@@ -41,11 +41,11 @@ class Finding(NamedTuple):
 def labelled(
     table: tables.Table, problem_type: str, names: Collection[str] = ()
 ) -> tables.Table:
-    """The rows of a table that have a label; ValueError without any.
+    """The rows of a table that have a label; prints how many have a placeholder.
 
-    Prints how many have a placeholder. Where the `names` of the classes are known, all
-    other placeholders stand for no label. Else "-1" does beside the classes 0, 1, 2,
-    ..., if it is rare, and "-" beside words; what may name a class does not.
+    Where the `names` of the classes are known, every other placeholder is one. Else
+    "-1" is beside the classes 0, 1, 2, ..., if rare, and "-" beside words; what may
+    name a class is not.
     """
     cells = table.labels or []
     counts = collections.Counter(cells)
@@ -70,7 +70,6 @@ def labelled(
 def _placeholders(
     counts: Mapping[Any, int], problem_type: str, names: Collection[str]
 ) -> list[str]:
-    """The labels that stand for no label, the commonest first."""
     there = _suspects(counts, problem_type)
     others = counts.keys() - there
     if names or problem_type == "choice":
@@ -104,7 +103,7 @@ def inspect(
     *,
     has_names: bool = False,
 ) -> list[Finding]:
-    """The findings in the splits of a run; `has_names` where it states the classes."""
+    """What is odd in the splits of a run, which may state the classes' names."""
     train = rows.get("train")
     if train is None or train.labels is None:
         return []
@@ -141,12 +140,11 @@ def _of_cells(
     table: tables.Table, cells: Mapping[Any, int], separator: str
 ) -> Iterator[Finding]:
     """Faults of cells that hold a printed list, or a 0 or 1 for each label."""
-    cells_of_rows = zip(table.labels or (), table.lines, strict=True)
-    place_of = {cell: line for cell, line in reversed([*cells_of_rows])}
     printed = [c for c in cells if isinstance(c, str) and _PRINTED.fullmatch(c)]
     if printed:
         count = wording.count(sum(cells[cell] for cell in printed), "row")
-        text = f"{table.path}:{place_of[printed[0]]}: label {printed[0]!r:.60} is a "
+        line = table.lines[(table.labels or []).index(printed[0])]
+        text = f"{table.path}:{line}: label {printed[0]!r:.60} is a "
         text += f"printed list ({count}); write a{separator}b with "
         yield Finding("fault", text + "--problem_type=multi_label, or a list in JSONL")
     lists = [labels.split_labels(cell, separator) for cell in cells]
@@ -201,8 +199,7 @@ def repeats(
     if not (train := rows.get("train")):
         return []
     findings, texts = [], train.texts()
-    cells = train.labels or [""] * len(texts)
-    known = set(texts)
+    cells, known = train.labels or [""] * len(texts), set(texts)
     if len(known) < len(texts):
         label_of = dict(zip(texts, cells, strict=True))
         lines = {
@@ -243,17 +240,13 @@ def choose(
     head: label_maps.Head | None,
     show: Callable[[Iterable[Finding]], None] = report,
 ) -> tuple[labels.Labels, tuple[str, ...]]:
-    """Labels and names as of Source.label_set; rows without a label leave `rows`.
-
-    Published tasks keep all rows, and their labels and texts are as published.
-    """
+    """As Source.label_set; rows without a label leave `rows`, save published ones."""
     train, task = rows.get("train"), source.task
     names = source.stated_names
     if train and not task:
         rows["train"] = labelled(train, source.kind, names or train.label_names)
-    findings = inspect(
-        rows, source.kind, source.separator, has_names=bool(names or task)
-    )
+    has_names = bool(names or task)
+    findings = inspect(rows, source.kind, source.separator, has_names=has_names)
     show(finding for finding in findings if not task or finding.kind == "note")
     label_set, asked = source.label_set(rows.get("train"), head)
     if "dev" in rows and not task:
@@ -262,15 +255,12 @@ def choose(
 
 
 def look(source: sources.Source, splits: Iterable[str]) -> int:
-    """Prints all that a run would print or refuse of the splits; the number of faults.
-
-    A split that cannot be read is a fault, and the others are still looked at.
-    """
+    """Prints all that a run would print or refuse of the splits; counts the faults."""
     rows: dict[str, tables.Table] = {}
     faults: list[str] = []
 
     @contextlib.contextmanager
-    def collected() -> Iterator[None]:
+    def collected() -> Iterator[None]:  # the other splits are still looked at
         try:
             yield
         except (errors.InputError, OSError) as error:

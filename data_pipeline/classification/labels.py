@@ -23,7 +23,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 class Labels:
     """The names of a head's outputs, in the order of their ids; none for regression.
 
-    For a choice they name the answers by place; every row has answers.
+    Those of a choice name the answers by place.
     """
 
     names: tuple[str, ...]
@@ -36,8 +36,7 @@ class Labels:
     def __post_init__(self) -> None:
         if self.problem_type not in PROBLEM_TYPES:
             raise errors.InputError(
-                f"--problem_type={self.problem_type} is not one of "
-                f"{', '.join(PROBLEM_TYPES)}"
+                f"--problem_type={self.problem_type} is none of {list(PROBLEM_TYPES)}"
             )
         fewest = _FEWEST_LABELS[self.problem_type]
         if len(self.names) < fewest:
@@ -47,8 +46,7 @@ class Labels:
             )
         if self.problem_type == "regression" and self.names:
             raise errors.InputError(
-                f"regression has no labels, but {wording.listing(self.names)} are "
-                "given; leave --labels out"
+                f"regression has no {wording.listing(self.names)}; leave --labels out"
             )
         if self.problem_type == "multi_label" and not self.separator:
             raise errors.InputError(
@@ -58,7 +56,7 @@ class Labels:
 
     @property
     def num_outputs(self) -> int:
-        """Classes of the head: 1 for regression, and for each answer to choose from."""
+        """Classes of the head; 1 where it gives each row or answer a number."""
         is_one = self.problem_type in ("regression", "choice")
         return 1 if is_one else len(self.names)
 
@@ -70,7 +68,6 @@ class Labels:
 
     @property
     def num_sequences(self) -> int:
-        """Sequences that the network reads of an example: of each choice or order."""
         if self.problem_type == "choice":
             return len(self.names)
         return 2 if self.pair_input == "both_orders" else 1
@@ -92,10 +89,7 @@ class Labels:
         return self.names.index(label)
 
     def encode(self, table: tables.Table) -> np.ndarray:
-        """Labels as ids int32 [N], numbers float32 [N], or multi-hot float32 [N, C].
-
-        A label that is not in the set, or no finite float32, raises ValueError.
-        """
+        """Labels as ids int32 [N], numbers float32 [N], or multi-hot float32 [N, C]."""
         rows = zip(table.lines, _label_cells(table), strict=True)
         if self.problem_type == "regression":
             values = [_number(table.path, line, label) for line, label in rows]
@@ -106,13 +100,10 @@ class Labels:
         return self.encode_sets(table)[:]
 
     def encode_sets(self, table: tables.Table) -> "MultiHot":
-        """As `encode`, for multi_label, in the memory of the labels that rows have."""
+        """As `encode` of multi_label, in the memory of the labels that rows have."""
         rows = [
-            [
-                self._id(table.path, line, name)
-                for name in split_labels(label, self.separator)
-            ]
-            for line, label in zip(table.lines, _label_cells(table), strict=True)
+            [self._id(table.path, line, n) for n in split_labels(cell, self.separator)]
+            for line, cell in zip(table.lines, _label_cells(table), strict=True)
         ]
         columns = np.array([*itertools.chain(*rows)], np.int32)
         return MultiHot(columns, np.cumsum([0, *map(len, rows)]), len(self.names))
@@ -138,7 +129,7 @@ class Labels:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class MultiHot:
-    """A float32 matrix [N, C] of zeros and ones, of which rows are made as needed."""
+    """A float32 matrix [N, C] of zeros and ones, whose rows are made as needed."""
 
     ids: np.ndarray  # int32, columns of the ones, row by row
     splits: np.ndarray  # int64 [N + 1], where the ids of each row begin and end
@@ -147,7 +138,6 @@ class MultiHot:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """N and C."""
         return len(self), self.num_columns
 
     def __len__(self) -> int:
@@ -185,7 +175,7 @@ def _label_cells(table: tables.Table) -> list[tables.Label]:
 def find_labels(
     table: tables.Table, problem_type: str, separator: str = ","
 ) -> tuple[str, ...]:
-    """The labels that occur, sorted, numbers by value; ValueError without any."""
+    """The labels that occur, sorted, numbers by value."""
     if problem_type == "regression":
         return ()
     is_set = problem_type == "multi_label"
@@ -215,35 +205,15 @@ def choice_names(
     return tuple(map(str, range(num_choices)))
 
 
-def label_map_text(label_set: Labels) -> str:
-    """The label of each id, as JSON: {"0": "negative", ...}, and settings."""
-    settings = {"problem_type": label_set.problem_type}
-    if label_set.pair_input != "joined":
-        settings["pair_input"] = label_set.pair_input
-    if label_set.problem_type == "multi_label":
-        settings["label_separator"] = label_set.separator
-    return label_files.map_text(label_set.names, **settings)
-
-
-def read_label_map(path: str) -> Labels:
-    """Reads the text of `label_map_text`; ValueError for any other."""
-
-    def make(names, label_separator=",", **settings):
-        return Labels(names, separator=label_separator, **settings)
-
-    return label_files.read_map(path, make, "label map", ' and "problem_type"')
-
-
 def class_weights(spec: str, label_ids: np.ndarray, label_set: Labels) -> np.ndarray:
     """The weight of an example of each class in the loss: float32 [C].
 
-    `spec` is "balanced", which is N / (C * examples of the class) as scikit-learn
-    defines it, or one positive number a class, in id order. `label_ids` are int [N].
+    `spec` is "balanced", which is N / (C * examples of the class) as in scikit-learn,
+    or one positive number a class, in id order. `label_ids` are int [N].
     """
     if label_set.problem_type != "classification":
         raise errors.InputError(
-            f"--class_weights={spec} needs a classification, not "
-            f"{label_set.problem_type}; leave it out"
+            f"--class_weights={spec} is not for {label_set.problem_type}; leave it out"
         )
     names = label_set.names
     if spec == "balanced":
@@ -251,22 +221,20 @@ def class_weights(spec: str, label_ids: np.ndarray, label_set: Labels) -> np.nda
         for name, count in zip(names, counts, strict=True):
             if not count:
                 raise errors.InputError(
-                    f"--class_weights=balanced: class {name!r} has no training example;"
-                    " give numbers, or leave it out of --labels"
+                    f"--class_weights=balanced: no row of class {name!r}; give numbers"
                 )
         return (len(label_ids) / (len(names) * counts)).astype(np.float32)
     parts = spec.split(",")
     if len(parts) != len(names):
         raise errors.InputError(
             f"--class_weights={spec} has {len(parts)} numbers for {len(names)} classes;"
-            f" give one for each of {wording.listing(names)}, in this order"
+            f" give one for each of {wording.listing(names)}"
         )
     for part in parts:
         # Beyond float32 it would become 0 or infinite.
         if not tables.is_number(part) or not 1 / _LARGEST <= float(part) <= _LARGEST:
             raise errors.InputError(
-                f"--class_weights={spec}: {part!r} is not a positive number of "
-                "float32; correct it"
+                f"--class_weights={spec}: {part!r} is no positive float32; correct it"
             )
     return np.array([float(part) for part in parts], np.float32)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from contract import atomic_files, file_names
 from contract import outcomes as outcomes_lib
+from data_pipeline import label_maps
 from data_pipeline.classification import labels, split, tables
 from data_pipeline.text import wordpiece
 
@@ -23,7 +24,6 @@ class Scored(NamedTuple):
     losses: np.ndarray | None = None  # float32 [N], likewise
 
     def results(self, prefix: str) -> dict[str, Any]:
-        """The scores under names such as eval_accuracy."""
         return {f"{prefix}_{name}": value for name, value in self.scores.items()}
 
     def eval_results(self) -> dict[str, Any]:
@@ -79,17 +79,16 @@ def write(
         os.path.join(directory, name)
         for name in (file_names.TEST_RESULTS, file_names.TEST_PREDICTIONS, *others)
     ]
-    lines = result_lines(scored), prediction_lines(data, scored), *others.values()
-    files: dict[str, Iterable[str]] = dict(zip(paths, lines, strict=True))
+    contents = result_lines(scored), prediction_lines(data, scored), *others.values()
+    files: dict[str, Iterable[str]] = dict(zip(paths, contents, strict=True))
     if writes_labels:
         label_map = os.path.join(directory, file_names.LABEL_MAP)
-        files[label_map] = [labels.label_map_text(data.label_set)]
+        files[label_map] = [label_maps.text(data.label_set)]
     atomic_files.write(files)
     print("\n".join(f"predictions: {path}" for path in paths))
     # Labelled rows get the warning beside their scores.
-    if scored.losses is None and (
-        warning := lone_class_warning(data.label_set, scored)
-    ):
+    warning = lone_class_warning(data.label_set, scored)
+    if warning and scored.losses is None:
         print(f"warning: test rows: {warning}")
 
 
@@ -103,7 +102,7 @@ def result_lines(scored: Scored) -> Iterator[str]:
 def prediction_lines(data: split.LabelledSplit, scored: Scored) -> Iterator[str]:
     """One JSON object an example: id, texts, prediction, probabilities, given label.
 
-    `correct`, where labels are known and are no numbers: all of an example are right.
+    Where labels are known and no numbers, `correct` is whether all are right.
     """
     table, label_set = data.table, data.label_set
     is_correct = None
@@ -142,9 +141,9 @@ def outcomes(
     scored: Scored,
     compute: Callable[[np.ndarray, np.ndarray], Mapping[str, Any]],
 ) -> outcomes_lib.Outcomes | None:
-    """The outcome of each row of the split `name`; None where labels are not known.
+    """The outcomes of the split `name`; None where labels are not known.
 
-    `compute` scores labels and predictions, both in the form of `Labels.encode`.
+    `compute` scores labels and predictions, in the form of `Labels.encode`.
     """
     if scored.losses is None:
         return None
@@ -283,8 +282,7 @@ def word_weights(
 ) -> list[list[Any]]:
     """[[word, weight], ...] of packed tokens: pieces are joined and their weights sum.
 
-    [CLS] and [SEP] are left out, which stand at the ends and before the place `second`,
-    where the second of two texts begins.
+    [CLS] and [SEP] are left out; the second of two texts begins at the place `second`.
     """
     special = {tokens[0], tokens[second - 1], tokens[-1]}  # which no text becomes
     words: list[list[Any]] = []

@@ -20,10 +20,7 @@ TRAINED = ("train", UNLABELLED)  # the splits that a student learns from
 def with_unlabelled(
     data: split.LabelledData, source: sources.Source
 ) -> split.LabelledData:
-    """Adds the table source.unlabelled_file to training rows, as the split UNLABELLED.
-
-    Its labels are not read. Pairs where the others have none raise ValueError.
-    """
+    """Adds the rows of source.unlabelled_file, without labels, as UNLABELLED."""
     path = source.unlabelled_file
     if not path or "train" not in data.splits:
         return data
@@ -72,12 +69,11 @@ def order_classes(directory: str, theirs: Any, ours: labels.Labels) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _DistillationExamples(batching.Examples):
-    """Examples with a target that is computed when the first batches are wanted."""
+    """Examples with a target that the first batches compute."""
 
     teacher_logits: Callable[[], np.ndarray] = lambda: np.zeros(0)
 
     def batches(self, order: np.ndarray, pad_to: int | None) -> Any:
-        """As `batching.batches`."""
         targets = {**self.targets, features.TEACHER_LOGITS: self.teacher_logits()}
         return batching.batches(self.packed, order, targets=targets, pad_to=pad_to)
 
@@ -85,9 +81,9 @@ class _DistillationExamples(batching.Examples):
 class SoftLabels:
     """The logits of a teacher for the rows of a student, once for the whole run.
 
-    `encode` is of the teacher, and so is `predict`: batching.Examples, name of the
-    progress -> "logits", float32 [N, C]. `identity` differs where its weights do, and
-    `columns` are of `order_classes`.
+    `encode` and `predict` are the teacher's: (batching.Examples, name) -> "logits",
+    float32 [N, C]. `identity` differs where its weights do; `columns` are of
+    `order_classes`.
     """
 
     def __init__(
@@ -101,8 +97,7 @@ class SoftLabels:
         self._data = data
         self._encode = encode
         self._predict, self._identity, self._columns = predict, identity, columns
-        # Returns float32 [N, C] for a split; works at the first call.
-        self.logits = functools.cache(self._logits)
+        self.logits = functools.cache(self._logits)  # of a split, float32 [N, C]
 
     def _logits(self, name: str) -> np.ndarray:
         rows = self._data.splits[name]
@@ -116,7 +111,7 @@ class SoftLabels:
     ) -> dict[str, batching.Examples]:
         """The split "train" of a student, with the unlabelled rows; {} without it.
 
-        The numbers are those of its objective, and part of the digest.
+        The digest covers the numbers of its objective.
         """
         splits = self._data.splits
         if "train" not in splits:

@@ -36,7 +36,6 @@ class Source:
 
     @property
     def task(self) -> tasks.Task | None:
-        """The task's row, or None for own files."""
         name = self.task_name
         return tasks.task_named(name, self.xnli_language) if name else None
 
@@ -53,15 +52,14 @@ class Source:
 
     @property
     def has_pairs(self) -> bool:
-        """Whether examples are two texts, as the layouts have them."""
         splits = self.task.splits.values() if self.task else ()
         layouts = [self.layout, *(split.layout for split in splits)]
         return any(layout.text_b is not None for layout in layouts)
 
     def read(self, split: str, like: tables.Table | None = None) -> tables.Table:
-        """Reads "train", "dev" or "test", which need not have labels.
+        """Reads "train", "dev" or "test", whose header may be that of the split `like`.
 
-        `like` is a split that was read before, whose header this one may have, too.
+        "test" needs no labels.
         """
         if self.task:
             if not self.data_dir:
@@ -78,9 +76,9 @@ class Source:
         return self._read_file(split, like)
 
     def _held_out(self, table: tables.Table) -> np.ndarray:
-        """Which rows of the training file are dev rows, bool [N], for all seeds.
+        """Which training rows are dev rows, bool [N]: a share of each class, not all.
 
-        They are the share of each class, but never all of its rows.
+        All seeds have the same.
         """
         gold = table.labels if self.kind == "classification" else None
         classes: dict[Any, list[int]] = collections.defaultdict(list)
@@ -123,8 +121,7 @@ class Source:
     ) -> tuple[labels.Labels, tuple[str, ...]]:
         """The labels in the order of the head's rows, and their names as asked for.
 
-        They are those of the task, of --labels, of the training rows, or of the `head`
-        that the run begins with. Raises as label_maps.follow.
+        They are those of the task, of --labels, of the training rows, or of the head.
         """
         origin, names = "", None
         if self.task:
@@ -150,7 +147,6 @@ class Source:
 
     @property
     def stated_names(self) -> tuple[str, ...]:
-        """The labels that the user names; () where the training rows show them."""
         spec = self.label_spec
         if isinstance(spec, str) and spec:
             return label_files.read_labels(spec)
@@ -158,7 +154,6 @@ class Source:
 
     @property
     def kind(self) -> str:
-        """The problem type of the rows, as flags and layout have it."""
         if self.task:
             return self.task.problem_type
         if self.layout.label_columns:
@@ -168,7 +163,6 @@ class Source:
     def _trained(
         self, head: label_maps.Head, names: tuple[str, ...] | None
     ) -> labels.Labels:
-        """Labels as of a head; refuses rows of another form than it was trained on."""
         kind, path = head.problem_type or self.kind, head.source
         is_fixed = self.task or "choice" in (kind, self.kind) or kind == "tagging"
         if kind != self.kind and (is_fixed or self.kind != "classification"):

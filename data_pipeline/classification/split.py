@@ -13,7 +13,7 @@ from absl import logging
 from contract import errors, features, file_names, outcomes, wording
 from contract.tensorflow_later import tf
 from data_pipeline import label_maps
-from data_pipeline.batches import batching, splits, tf_records
+from data_pipeline.batches import batching, tf_records
 from data_pipeline.classification import (
     encoding,
     label_checks,
@@ -29,7 +29,7 @@ _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 
 
 @dataclasses.dataclass(frozen=True)
-class LabelledSplit(splits.Split):
+class LabelledSplit(batching.Split):
     """The rows of one split."""
 
     table: tables.Table
@@ -47,7 +47,7 @@ class LabelledSplit(splits.Split):
         return [] if self.label_ids is None else [self.label_ids]
 
     def names(self, indices: np.ndarray) -> list[str]:
-        """Names int [B] examples by their lines, such as "train.tsv:17 (id 42)"."""
+        """Such as "train.tsv:17 (id 42)"."""
         lines, ids = self.table.lines, self.table.example_ids
         return [f"{self.path}:{lines[i]} (id {ids[i]})" for i in indices]
 
@@ -56,15 +56,7 @@ class LabelledSplit(splits.Split):
         if self.label_set.problem_type != "regression":
             for label in self.table.labels or ():
                 counts.update(label if isinstance(label, (list, tuple)) else [label])
-        return outcomes.Summary(
-            path=self.path,
-            count=len(self.packed),
-            unit="rows",
-            lengths=self.packed.lengths,
-            length_unit="tokens of a row",
-            cut=self.packed.num_truncated,
-            labels=dict(counts),
-        )
+        return dataclasses.replace(super().summary(), unit="rows", labels=dict(counts))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -86,11 +78,9 @@ class LabelledData:
 
     @property
     def problem_type(self) -> str:
-        """classification, choice, multi_label or regression."""
         return self.label_set.problem_type
 
     def examples(self, split: str) -> batching.Examples:
-        """The rows of a split as training/driver.py takes them."""
         return self.splits[split].examples()
 
     def class_weights(self, spec: str | None) -> np.ndarray | None:
@@ -100,8 +90,8 @@ class LabelledData:
         names = self.label_set.names
         if spec != "balanced" and self.asked != names:
             raise errors.InputError(
-                f"--class_weights={spec} has numbers in an order that is not that of "
-                f"the head's rows; give them with --labels={','.join(names)}"
+                f"--class_weights={spec}: the model has labels in another order; give "
+                f"--labels={','.join(names)}"
             )
         label_ids = self.splits["train"].label_ids
         return labels.class_weights(spec, label_ids, self.label_set)
@@ -118,8 +108,8 @@ def load(
 ) -> LabelledData:
     """Reads, checks and packs the splits `names`, of "train", "dev" and "test".
 
-    `head` is that of the weights that the run begins with; `default_metrics`, by
-    problem type, serve rows of no published task.
+    `head` is that of the weights that the run begins with. `default_metrics`, by
+    problem type, are those of rows of no published task.
     """
     rows: dict[str, tables.Table] = {}
     for name in names:
@@ -127,8 +117,8 @@ def load(
     pairs = {table.text_b is not None for table in rows.values()}
     if len(pairs) > 1:
         raise errors.InputError(
-            f"{', '.join(table.path for table in rows.values())}: some have pairs of "
-            "texts and some have single texts; check --text_b_column"
+            f"{', '.join(table.path for table in rows.values())}: give all pairs of "
+            "texts, or all single ones; check --text_b_column"
         )
     label_set, asked = label_checks.choose(rows, source, head)
     label_ids = {name: _label_ids(name, rows[name], label_set) for name in rows}
@@ -136,14 +126,14 @@ def load(
     encode = encoding.Encoder(tokenizer, max_seq_length, label_set, has_pairs)
     for table in rows.values():
         encode.check(table)
-    task = source.task
+    task, metrics = source.task, default_metrics[label_set.problem_type]
     return LabelledData(
         splits={
             name: pack(name, table, label_ids[name], encode, label_set)
             for name, table in rows.items()
         },
         label_set=label_set,
-        metrics=task.metrics if task else default_metrics[label_set.problem_type],
+        metrics=task.metrics if task else metrics,
         encode=encode,
         asked=asked,
         submission=_submission(task, rows.get("test")),
@@ -204,8 +194,7 @@ def write_records(directory: str, data: LabelledData, max_seq_length: int) -> No
     """Writes train.tf_record, eval.tf_record and predict.tf_record, one for each split.
 
     As file_based_convert_examples_to_features: the three inputs, label_ids (0 for rows
-    without labels) and is_real_example. None is written where a token is a row of
-    characters: most of it would be filling.
+    without labels) and is_real_example. Rows of characters, mostly filling, get none.
     """
     if data.encode.tokenizer.token_shape:
         return

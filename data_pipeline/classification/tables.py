@@ -33,9 +33,8 @@ _NO_LABEL = "null"  # of a row that has null in the place of a label
 class Layout(text_rows.Form):
     """Where the texts, labels and ids stand in a file.
 
-    A column is a header's name (JSONL: a key; TensorFlow Datasets: a feature) or a
-    number counted from 0, also as a digit string; the number -1 is the last. The format
-    may also be one of published.LAYOUTS.
+    A column is a name (of a header, JSONL key or TFDS feature) or a number from 0, also
+    as a digit string; -1 is the last. `file_format` may be one of published.LAYOUTS.
     """
 
     text_a: Key | None = None  # None takes all texts from `usual_texts`
@@ -43,12 +42,11 @@ class Layout(text_rows.Form):
     # The answers to choose from, a column each, or one column of JSON lists; text_a is
     # then their context, and text_b what stands before each answer.
     choices: tuple[Key, ...] = ()
-    # None takes it from USUAL_LABELS, if there; several have 0 or 1, each for the
-    # label that it is named after, and a row then has several labels.
+    # None takes it from USUAL_LABELS, if there; several have 0 or 1 each, and a row has
+    # the labels that they are named after.
     label: Key | Sequence[Key] | None = None
     example_id: Key | None = None  # None takes it from USUAL_IDS
-    # Names of the columns of texts, where text_a is None; those after a second one are
-    # of choices.
+    # Columns of texts, where text_a is None; those after a second one are of choices.
     usual_texts: tuple[tuple[str, ...], ...] = table_columns.USUAL_TEXTS
     keep_rows: tuple[Key, str] | None = None  # (column, value); others are left out
     skip_short_rows: bool = False  # with one warning, instead of raising
@@ -62,7 +60,7 @@ class Layout(text_rows.Form):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Table:
-    """The columns of one split, in the file's order; every list has one entry a row."""
+    """The columns of one split; every list has one entry a row, in the file's order."""
 
     path: str
     text_a: list[str]
@@ -95,10 +93,10 @@ def read_table(
     allow_empty_text: bool,
     other_header: Sequence[str] = (),
 ) -> Table:
-    """Reads one file; one that lacks a column, labels or texts raises ValueError.
+    """Reads one file; one that lacks a column, labels or texts is refused.
 
-    TSV is read as the original's `DataProcessor._read_tsv` read it: a quote is an
-    ordinary character, only a line feed ends a line, and carriage returns are dropped.
+    TSV is read as by the original's `DataProcessor._read_tsv`: a quote is an ordinary
+    character, only a line feed ends a line, and carriage returns are dropped.
     """
     path = str(path)
     rows, keys, header = _begin(
@@ -108,7 +106,7 @@ def read_table(
 
 
 def check_columns(files: Mapping[str, str], layout: Layout) -> None:
-    """Raises the errors of `read_table` for the first rows of each split's file."""
+    """Checks the first rows of each split's file as `read_table` does."""
     header: tuple[str, ...] = ()
     for split, path in files.items():
         with contextlib.redirect_stdout(None):  # what is printed comes with all rows
@@ -132,11 +130,9 @@ def _begin(
         rows = text_rows.file_rows(
             path, layout, is_ragged=is_ragged, skips_empty=skips_empty
         )
+    is_header = functools.partial(_is_header, path, layout, other_header)
     names, first, rows = table_columns.take_header(
-        path,
-        rows,
-        functools.partial(_is_header, path, layout, other_header),
-        compares=not is_published,
+        path, rows, is_header, compares=not is_published
     )
     keys = _choose_columns(path, layout, names, first, labels_required)
     if not is_published:
@@ -153,10 +149,7 @@ def read_tfds(
     labels_required: bool,
     allow_empty_text: bool,
 ) -> Table:
-    """Reads a split such as "validation[:10%]" of a data set such as "glue/sst2".
-
-    Columns are names of features; `lines` number the examples from 1.
-    """
+    """Reads a split such as "validation[:10%]" of a data set such as "glue/sst2"."""
     path = f"tfds:{name}:{split}"
     names, rows = text_rows.tfds_rows(path, name, split, data_dir)
     return _from_objects(path, names, rows, layout, labels_required, allow_empty_text)
@@ -181,7 +174,7 @@ def from_memory(
     labels_required: bool,
     allow_empty_text: bool,
 ) -> Table:
-    """A table of rows in memory, whose `lines` count from 1; messages call it `name`.
+    """A table of rows in memory, called `name` in messages, with `lines` from 1.
 
     Rows are dicts {column: value}, a DataFrame of pandas, or as in `_UNNAMED`.
     """
@@ -207,7 +200,7 @@ def _from_objects(path, names, rows, layout, labels_required, allow_empty_text):
 
 
 def _named(place: str, row: Any) -> dict[str, Any]:
-    """A row as {column: value}, with Python's numbers in the place of numpy's."""
+    """A row as {column: value}: Python's numbers for NumPy's, None for NaN (pandas)."""
     if not isinstance(row, Mapping):
         values = (row,) if isinstance(row, str) else tuple(row)
         if len(values) not in _UNNAMED:
@@ -223,7 +216,6 @@ def _named(place: str, row: Any) -> dict[str, Any]:
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str):
                 characters.check(text, f"{place}: {key}")
-    # A DataFrame has NaN in cells without a value.
     return {
         key: None if isinstance(value, float) and math.isnan(value) else value
         for key, value in row.items()
@@ -256,13 +248,14 @@ def _is_header(
     names = table_columns.choose_usual(first, layout.usual_texts)
     texts = {*itertools.chain(*layout.usual_texts)}
     roles = [role for role in columns if role.startswith(("text", "choice"))]
+    usual = dict.fromkeys(roles, texts) | {"label": {*table_columns.USUAL_LABELS}}
     return table_columns.is_header(
         path,
         first,
         others,
         has_header=layout.has_header,
         columns=columns,
-        usual=dict.fromkeys(roles, texts) | {"label": {*table_columns.USUAL_LABELS}},
+        usual=usual,
         names=names if columns["text_a"] is None else None,
         earlier=other_header,
     )
@@ -292,17 +285,12 @@ def _choose_columns(
                 f"{wording.listing(names)}; pass --text_a_column"
             )
         if not layout.choices:
-            table_columns.check_unread(
-                path,
-                names,
-                [*texts, *filter(None, others)],
-                layout.usual_texts,
-                "--text_a_column, --text_b_column and --label_column",
-            )
+            read = [*texts, *filter(None, others)]
+            flags = "--text_a_column, --text_b_column and --label_column"
+            table_columns.check_unread(path, names, read, layout.usual_texts, flags)
         roles = ["text_a", "text_b"]
         if len(texts) > 2:
-            choices = [f"choice {i}" for i in range(len(texts) - 1)]
-            roles = ["text_a", *choices]
+            roles = ["text_a", *(f"choice {i}" for i in range(len(texts) - 1))]
         for role, name in zip(roles, texts, strict=False):
             if columns.get(role) is None:
                 columns[role] = name
@@ -321,12 +309,9 @@ def _choose_columns(
         )
 
     def is_absent(column: Key | None) -> bool:
-        by_name = isinstance(column, str) and not keyed
-        return (
-            not (column and column in names)
-            if by_name
-            else table_columns.cell(first, column) is None
-        )
+        if isinstance(column, str) and not keyed:
+            return column not in names or not column
+        return table_columns.cell(first, column) is None
 
     if not labels_required and all(map(is_absent, label_columns.values())):
         columns |= dict.fromkeys(label_columns)
@@ -430,7 +415,7 @@ def _collect(
 
 
 def _marked(place: str, names: list[str], marks: list[Any]) -> Any:
-    """The names whose marks are 1 or true; `_NO_LABEL` where nobody set the marks."""
+    """The names whose marks are 1 or true; `_NO_LABEL` where none has a mark."""
     texts = [str(mark).lower() for mark in marks]
     if set(texts) in ({""}, {"-1"}):
         return _NO_LABEL
@@ -475,8 +460,7 @@ def _choices(place: str, values: Any, count: int) -> tuple[str, ...]:
     expected = count or max(len(row), 2)
     if len(row) != expected:
         raise errors.InputError(
-            f"{place}: {len(row)} choices, not {expected}; give all rows as many, 2 at "
-            "least"
+            f"{place}: {len(row)} choices, not {expected}; give all rows as many"
         )
     return row
 
@@ -485,18 +469,13 @@ def _value(place: str, role: str, value: Any) -> Any:
     """A JSON value as the text or label that it stands for."""
     if isinstance(value, str):
         return value
+    wanted = "a string, number, true or false"
     if role.startswith("text"):
-        raise errors.InputError(
-            f"{place}: {role} is {value!r:.40}, no string; quote it"
-        )
-    if isinstance(value, float) and not math.isfinite(value):
-        raise errors.InputError(
-            f"{place}: {role} is {value}, no finite number; correct or quote it"
-        )
-    if isinstance(value, bool | int | float):
+        wanted = "a string"
+    elif isinstance(value, float) and not math.isfinite(value):
+        wanted = "a finite number"
+    elif isinstance(value, bool | int | float):
         return json.dumps(value)
-    if isinstance(value, list) and role == "label":
+    elif isinstance(value, list) and role == "label":
         return tuple(_value(place, "an item of label", item) for item in value)
-    raise errors.InputError(
-        f"{place}: {role} is {value!r:.40}; write a string, number, true or false"
-    )
+    raise errors.InputError(f"{place}: {role} is {value!r:.40}; write {wanted}")

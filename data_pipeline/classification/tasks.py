@@ -20,8 +20,7 @@ from data_pipeline.tables import text_rows
 class Split:
     """One split of a task."""
 
-    # paths below the data directory; the first that exists is read
-    files: tuple[str, ...]
+    files: tuple[str, ...]  # below the data directory; the first that exists is read
     layout: tables.Layout
     prefix: str  # of guids, before "-" and the id, or the row's number from 0
 
@@ -35,10 +34,8 @@ class Task:
     labels: tuple[str, ...] = ("0", "1")  # by id; empty for regression
     problem_type: str = "classification"  # or "regression", "choice"
     metrics: tuple[str, ...] = ("accuracy",)  # scores that people report
-    # from the files' spellings to those of `labels`
-    label_map: Mapping[tables.Label, tables.Label] = dataclasses.field(
-        default_factory=dict
-    )
+    # From the files' spellings to those of `labels`.
+    label_map: Mapping[Any, tables.Label] = dataclasses.field(default_factory=dict)
     pair_input: str | None = None  # of labels.Labels, where the task has its own
     # The file that the task's site takes, by the test file; see submissions.py.
     submission: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -340,24 +337,18 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
     paths = [os.path.join(data_dir, name) for name in row.files]
     path = next((path for path in paths if remote_files.exists(path)), None)
     if path is None:
-        raise FileNotFoundError(
-            f"{' or '.join(paths)}: no such file; correct --data_dir"
-        )
-    layout = dataclasses.replace(
-        row.layout, has_header=_has_header(task, path, row.layout)
-    )
+        raise FileNotFoundError(f"{' or '.join(paths)}: no such file; see --data_dir")
+    has_header = _has_header(task, path, row.layout)
+    layout = dataclasses.replace(row.layout, has_header=has_header)
     table = tables.read_table(
         path, layout, labels_required=split != "test", allow_empty_text=True
     )
     ids = table.example_ids
     if row.layout.example_id is None:
         ids = [str(line - 1) for line in table.lines]
-    return dataclasses.replace(
-        table,
-        labels=table.labels
-        and [task.label_map.get(label, label) for label in table.labels],
-        example_ids=[f"{row.prefix}-{name}" for name in ids],
-    )
+    names = table.labels and [task.label_map.get(name, name) for name in table.labels]
+    ids = [f"{row.prefix}-{name}" for name in ids]
+    return dataclasses.replace(table, labels=names, example_ids=ids)
 
 
 def _has_header(task: Task, path: str, layout: tables.Layout) -> bool | None:

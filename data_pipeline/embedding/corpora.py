@@ -1,8 +1,8 @@
 """Files of texts: rows that belong together, corpora, and data sets of retrieval.
 
 The latter have BEIR's layout: corpus.jsonl ("_id", "title", "text"), queries.jsonl
-("_id", "text"), and a TSV of judgements (query-id, corpus-id, score). Corpus and
-queries may also be TSV of id and text. The names of gzip files end in .gz.
+("_id", "text"), or TSV of id and text, and a TSV of judgements (query-id, corpus-id,
+score).
 """
 
 import dataclasses
@@ -45,8 +45,8 @@ class RetrievalData:
     def own_passages(self) -> np.ndarray | None:
         """The passages with the ids of queries, int [Q], or -1; None without any.
 
-        Such a query is a passage itself, as in ArguAna and Quora. A passage that is
-        relevant to the query is another text, whose id is equal by chance.
+        Such a query is a passage itself, as in ArguAna and Quora, unless the passage is
+        relevant to it: then their ids are equal by chance.
         """
         indices = {name: index for index, name in enumerate(self.passage_ids)}
         own = np.array([indices.get(query_id, -1) for query_id in self.query_ids])
@@ -59,9 +59,8 @@ class RetrievalData:
 def read(corpus_path: str, queries_path: str, judgements_path: str) -> RetrievalData:
     """Reads a data set; queries without a relevant passage are left out.
 
-    So are passages and queries without text, and judgements of others than the files
-    have; a line has their numbers. Judgements are between tabs, or spaces as TREC's.
-    Other rows, and an id that occurs twice, raise ValueError.
+    So are texts without words, and judgements of others than the files have, with a
+    line of their numbers. Judgements are between tabs, or spaces as TREC's.
     """
     passages, queries = _read_by_id(corpus_path), _read_by_id(queries_path)
     indices = {passage_id: index for index, passage_id in enumerate(passages)}
@@ -79,8 +78,7 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
             )
         if not tables.is_number(row[-1]):
             raise errors.InputError(
-                f"{place}: score {row[-1]!r:.40} is not a finite number; correct it, or"
-                " call the column score in line 1"
+                f"{place}: score {row[-1]!r:.40} is not a finite number; correct it"
             )
         if row[0] not in queries or row[-2] not in indices:
             unknown.append(line)
@@ -104,7 +102,7 @@ def read(corpus_path: str, queries_path: str, judgements_path: str) -> Retrieval
 def read_texts(path: str, *, has_ids: bool = False) -> Iterator[Text]:
     """Yields the rows of a JSONL file, title before text, or the lines of another one.
 
-    A file that `has_ids` has an id in each row; another file than JSONL is then TSV.
+    With `has_ids` each row has an id, and another file than JSONL is TSV.
     """
     is_jsonl = text_rows.is_jsonl(path)
     if not is_jsonl and not has_ids:
@@ -169,7 +167,7 @@ def read_rows(
 
 
 def kind_of(table: tables.Table, *, has_teacher: bool = False) -> str:
-    """The kind of the rows, by their columns; ValueError for texts with nothing."""
+    """The kind of the rows, by their columns."""
     if table.choices is not None:
         return TRIPLETS
     if table.text_b is not None:

@@ -33,15 +33,11 @@ def nearest(
         queries: float32 [Q, W].
         corpus: float32 [N, W], or blocks [B, W] of any sizes; N is at most 2**32.
         count: neighbours of a query, at least 1.
-        left_out: int [Q], for each query an index that is not its neighbour, such as
-            its place in the corpus; -1 for none.
+        left_out: int [Q], for each query an index that is no neighbour; -1 for none.
 
     Returns:
         Indices int64 and products float32, both [Q, min(count, N)], or [Q, min(count,
         N - 1)] where each query has one left out. If some have, it is the last of N.
-
-    Raises:
-        ValueError: a vector has another width, or a number that is not finite.
     """
     queries, size = np.asarray(queries, np.float32), 0
     _check("query", queries, 0, queries.shape[1])

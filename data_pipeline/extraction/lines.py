@@ -1,8 +1,8 @@
 """Lines of text, one example each, to batches of what the encoder reads.
 
-A line `A ||| B` is a pair of texts, any other line one text, and a blank line a text
-without a token; as in the original's extract_features.py. The file is read and
-tokenized in chunks, which are cut into pools, and these into batches by length.
+A line `A ||| B` is a pair of texts and a blank line a text without a token, as in the
+original's extract_features.py. The file is tokenized in chunks, which are cut into
+pools, and these into batches by length.
 """
 
 import dataclasses
@@ -48,27 +48,21 @@ class TextLines:
     part: text_rows.Part = text_rows.WHOLE  # of the file, which lines are numbered in
 
     def check(self) -> None:
-        """Reads all lines without tokenizing; raises what `measure` would find."""
+        """Reads all lines without tokenizing, and refuses as `measure` does."""
         for _ in self._texts():
             pass
 
     def measure(self) -> Size:
-        """Reads the file once; ValueError without lines, or for an empty one."""
         num_bytes, totals = 0, np.zeros(5, np.int64)
         chunks: list[packing.Packed] = []
         for packed in self._chunks():
             num_bytes += packed.tokens.nbytes
             chunks = [*chunks, packed] if num_bytes <= _KEPT_BYTES else []
-            unknown = self.tokenizer.count_unknown(packed.tokens)
-            totals += len(packed), len(packed.tokens), packed.num_truncated, *unknown
-        num_lines, num_tokens, num_truncated, num_unknown, num_words = totals.tolist()
-        return Size(
-            num_lines,
-            num_tokens,
-            num_truncated,
-            (num_unknown, num_words),
-            tuple(chunks),
-        )
+            counts = self.tokenizer.count_unknown(packed.tokens)
+            totals += len(packed), len(packed.tokens), packed.num_truncated, *counts
+        num_lines, num_tokens, num_truncated, *of_words = totals.tolist()
+        unknown, kept = (of_words[0], of_words[1]), tuple(chunks)
+        return Size(num_lines, num_tokens, num_truncated, unknown, kept)
 
     def batches(
         self,
@@ -80,10 +74,9 @@ class TextLines:
     ) -> tf.data.Dataset:
         """All lines in full batches, in an order that saves padding.
 
-        A pool has at most `max_tokens`. All lines of one come before those of the next,
-        so whoever restores the order of lines keeps as many tokens. `pad_to` is the
-        length of every batch in tokens, or None for its longest line. `chunks` are
-        those of `measure`; without them the file is read again.
+        A pool has at most `max_tokens`, and comes before the next, so whoever restores
+        the order of lines keeps as many. `pad_to` is the length of every batch, None
+        for its longest line. Without `chunks` of `measure` the file is read again.
 
         Returns:
             Dicts: input_ids, input_mask, segment_ids int32 [B, S], and unique_ids int64
@@ -122,14 +115,13 @@ class TextLines:
             texts = split(line)
             if texts[1] and not self.takes_pairs:
                 raise errors.InputError(
-                    f"{self.path}:{number}: is a pair of texts, and type_vocab_size is "
-                    "1, so the network has one segment; give a text a line"
+                    f"{self.path}:{number}: is a pair of texts, and the network has one"
+                    " segment (type_vocab_size=1); give a text a line"
                 )
             if texts[1] and self.tokenizer.start_id is None:
                 raise errors.InputError(
-                    f"{self.path}:{number}: is a pair of texts, A{SEPARATOR}B, and the "
-                    "vocabulary has no special tokens; give a text a line, or a "
-                    "fine-tuned GPT"
+                    f"{self.path}:{number}: is a pair of texts, and the vocabulary has "
+                    "no special tokens; give a text a line, or a fine-tuned GPT"
                 )
             yield number, line, texts
         if not number:
@@ -164,8 +156,8 @@ class TextLines:
 def split(line: str) -> tuple[str, str]:
     """The two texts of a line; the second is "" where it is one text.
 
-    Carriage returns vanish wherever they stand, as in the file reader of TensorFlow
-    that the original uses; of several separators the last one counts.
+    As in the original, carriage returns vanish wherever they stand, and of several
+    separators the last one counts.
     """
     text = line.replace("\r", "").strip()
     first, separator, second = text.rpartition(SEPARATOR)

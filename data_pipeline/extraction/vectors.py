@@ -61,8 +61,8 @@ def writer(
 
     Yields a function that takes the next lines, and writes them while the caller goes
     on: objects with unique_id, the number of the line, input_ids int32 [S] or [S, C],
-    and values float32 [S, K, W] or, of lines, [K, W]. Other lines than the layout has
-    raise ValueError, and nothing stays.
+    and values float32 [S, K, W] or, of lines, [K, W]. Other numbers of lines or tokens
+    than the layout has are refused, and nothing stays.
     """
     num_lines = num_tokens = 0
     callers: BaseException | None = None
@@ -90,9 +90,9 @@ def writer(
                     raise
             if (num_lines, num_tokens) != (layout.num_lines, layout.num_tokens):
                 raise errors.InputError(
-                    f"{path}: {num_lines} lines with {num_tokens} tokens came, "
-                    f"{layout.num_lines} with {layout.num_tokens} were counted before; "
-                    "the input has changed meanwhile: run the command again"
+                    f"{path}: {num_lines} lines of {num_tokens} tokens, not "
+                    f"{layout.num_lines} of {layout.num_tokens}: the input has changed;"
+                    " run the command again"
                 )
     except OSError as error:
         if callers and error.__cause__ is callers:  # of a device, not of this file
@@ -268,8 +268,8 @@ def _opened(path):
 class _Stream:
     """A file for HDF5 that keeps the first error, after which it writes no more.
 
-    HDF5 fails again with every object that it lets go of, and at the end of the process
-    with a segmentation fault; so whoever writes calls `check`.
+    HDF5 fails again with every object that it closes, and crashes at the end of the
+    process; so whoever writes calls `check`.
     """
 
     def __init__(self, file):
@@ -281,7 +281,6 @@ class _Stream:
         )
 
     def check(self):
-        """Raises the error that was kept, if any."""
         if self._error is not None:
             raise _of_tensorflow(self._error) from self._error
 

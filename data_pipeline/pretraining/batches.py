@@ -9,8 +9,99 @@ import tensorflow as tf
 
 from contract import errors, features, wording
 from data_pipeline.batches import packing
-from data_pipeline.pretraining import masking, metadata, shuffling, source
+from data_pipeline.pretraining import masking, metadata, source
 from data_pipeline.text import base
+
+# Files read at the same time; the original's number of parallel readers.
+GROUP_FILES = 4
+# Records that are shuffled together: some megabytes.
+WINDOW_RECORDS = 4096
+# Read from each of these files at once; object stores take long to answer.
+_READ_BYTES = 1 << 22
+
+
+def records_of(files):
+    """For `windows`: the serialized records of each TFRecord file, strings."""
+    files = tf.constant(files)
+
+    def read(index):
+        return tf.data.TFRecordDataset(files[index], buffer_size=_READ_BYTES)
+
+    return read
+
+
+def numbers_of(counts):
+    """For `windows`: record numbers from 0, int64, across files; opens none of them."""
+    begins = tf.constant(packing.row_splits(counts))
+
+    def number(index):
+        return tf.data.Dataset.range(begins[index], begins[index + 1])
+
+    return number
+
+
+def windows(read, counts, seed, start):
+    """Windows of records, for ever, from a position on; epoch after epoch.
+
+    In each epoch the files are shuffled and read in groups of four, one record of each
+    after another; of this stream, each window of 4,096 records is shuffled. An epoch
+    has every record once, and its last window ends with it. `read` is `records_of` or
+    `numbers_of` the files; `counts` are the records in each.
+
+    Returns:
+        tf.data.Dataset of [WINDOW_RECORDS] values, fewer where an epoch begins or ends.
+
+    Differs from google-research/bert: training records are shuffled within windows of
+    4,096 instead of a buffer of 100, and in an order that follows from the seed, so
+    that a resumed run goes on with the records it would have seen.
+    """
+    counts = np.asarray(counts)
+    epoch, position = divmod(start, int(counts.sum()))
+    later = tf.data.Dataset.range(epoch + 1, np.iinfo(np.int64).max)
+    return _epoch(read, counts, seed, epoch, position).concatenate(
+        later.flat_map(lambda number: _epoch(read, counts, seed, number, 0))
+    )
+
+
+def _epoch(read, counts, seed, epoch, position):
+    """Windows of an epoch, an int or a graph's int64, from an int position on."""
+    epoch_seed = tf.stack([tf.constant(seed, tf.int64), tf.cast(epoch, tf.int64)])
+    with tf.device("CPU"):
+        order = _shuffled(tf.range(len(counts)), epoch_seed)
+    window = position // WINDOW_RECORDS
+    passed = surplus = 0
+    if window:
+        before = window * WINDOW_RECORDS
+        passed, surplus = _passed_groups(counts[order.numpy()], before)
+    groups = tf.data.Dataset.from_tensor_slices(order).batch(GROUP_FILES).skip(passed)
+    records = groups.flat_map(lambda group: _in_turn(read, group)).skip(surplus)
+
+    def shuffle(number, records):
+        number_seed = tf.random.experimental.stateless_fold_in(epoch_seed, number)
+        shuffled = _shuffled(records, number_seed)
+        return shuffled[tf.maximum(position - number * WINDOW_RECORDS, 0) :]
+
+    return records.batch(WINDOW_RECORDS).enumerate(window).map(shuffle)
+
+
+def _shuffled(values, seed):
+    # The algorithm is named because the default one depends on the device.
+    return tf.random.experimental.stateless_shuffle(values, seed, alg="philox")
+
+
+def _passed_groups(counts, position):
+    """How many groups end at or before a position, and how far after them it is."""
+    ends = np.cumsum(np.add.reduceat(counts, np.arange(0, len(counts), GROUP_FILES)))
+    passed = int(np.searchsorted(ends, position, side="right"))
+    return passed, position - (int(ends[passed - 1]) if passed else 0)
+
+
+def _in_turn(read, group):
+    """One record of each file after another; longer files go on alone."""
+    # Without parallel calls, which take three times as long for records that small.
+    files = tf.data.Dataset.from_tensor_slices(group)
+    return files.interleave(read, cycle_length=GROUP_FILES)
+
 
 # Hides tokens: input_ids int32 [N, S] and their lengths int32 [N], which are some rows
 # of a batch; these rows, the size of the whole batch, and a source of randomness, drawn
@@ -27,8 +118,8 @@ class RecordSets(source.PretrainingData):
 
     Batches are dicts: input_ids, input_mask, segment_ids int32 [B, S];
     masked_lm_positions and masked_lm_ids int32, masked_lm_weights float32, each [B, P];
-    next_sentence_labels int32 [B]; generator_draws float32 [B, P] where the sets have
-    them. B is `batch_size` divided by the hosts. Hosts parse their own rows alone.
+    next_sentence_labels int32 [B]; generator_draws float32 [B, P] where `has_draws`. B
+    is `batch_size` divided by the hosts, which parse their own rows alone.
     """
 
     train: source.RecordSource
@@ -44,22 +135,15 @@ class RecordSets(source.PretrainingData):
         num_steps: int,
         context: tf.distribute.InputContext = source.ONE_HOST,
     ) -> tf.data.Dataset:
-        """The batches of a run, in the order of `shuffling.windows`.
-
-        Batches are full, and may hold the end of one epoch and the start of the next.
-
-        Raises:
-            ValueError: the records are not masked, and there is no `mask`; or the hosts
-                do not divide `batch_size`.
-        """
-        read = shuffling.records_of(self.train.files)
+        """The batches of a run, in the order of `windows`, across ends of epochs."""
+        read = records_of(self.train.files)
         records = _in_order(read, self.train, batch_size, seed, start_step)
         records = records.take(max(num_steps - start_step, 0))
         rows = source.rows_of_host(batch_size, context)
         return self._parsed(self.train, records, rows, batch_size, seed, start_step)
 
     def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
-        read = shuffling.numbers_of(self.train.counts)
+        read = numbers_of(self.train.counts)
         (batch,) = _in_order(read, self.train, batch_size, seed, step).take(1)
         begins = packing.row_splits(self.train.counts)
         files = np.searchsorted(begins, batch, side="right") - 1
@@ -85,17 +169,15 @@ class RecordSets(source.PretrainingData):
 
         Where `num_batches` is None, each record counts once: further rows of the last
         batch have input_mask and masked_lm_weights 0, and the label IGNORED. Left to
-        right, no record is ever repeated: rows whose input_mask is 0 fill the last
-        batch up.
+        right, no record is repeated, and rows of input_mask 0 fill the last batch.
         """
         records = tf.data.TFRecordDataset(self.held_out.files)
         rows = source.rows_of_host(batch_size, context)
         if not self.held_out.is_masked:
-            batches = _filled_batches(self.held_out, records, rows, batch_size)
-            batches = self._with_noise(
-                self.held_out, batches, rows, batch_size, EVALUATION_SEED, 0
-            )
-            return batches.take(num_batches or -1)
+            filled = _filled_batches(self.held_out, records, rows, batch_size)
+            seed = EVALUATION_SEED
+            noisy = self._with_noise(self.held_out, filled, rows, batch_size, seed, 0)
+            return noisy.take(num_batches or -1)
         count = num_batches or self.num_evaluation_batches(batch_size, None)
         records = records.repeat().batch(batch_size, drop_remainder=True).take(count)
         batches = self._parsed(
@@ -122,10 +204,8 @@ class RecordSets(source.PretrainingData):
 
     def explain(self, error: Exception) -> str | None:
         """Names the damaged file, which TensorFlow does not; reads the files again."""
-        for records in dict.fromkeys((self.train, self.held_out)):
-            if damage := records.explain(error):
-                return damage
-        return None
+        both = dict.fromkeys((self.train, self.held_out))
+        return next(filter(None, (records.explain(error) for records in both)), None)
 
     def _parsed(self, records, dataset, rows, batch_size, seed, start_step):
         """These rows of batches of serialized records, parsed and masked."""
@@ -168,8 +248,8 @@ class RecordSets(source.PretrainingData):
 def _in_order(read, records, batch_size, seed, start_step):
     """Batches for ever, from a step on, of what `read` gives of each record."""
     start = start_step * batch_size
-    windows = shuffling.windows(read, records.counts, seed, start)
-    return windows.rebatch(batch_size, drop_remainder=True)
+    records_in_order = windows(read, records.counts, seed, start)
+    return records_in_order.rebatch(batch_size, drop_remainder=True)
 
 
 def _filled_batches(records, dataset, rows, batch_size):
@@ -218,14 +298,10 @@ def load(
 ) -> RecordSets:
     """Opens the records to train on, and those to evaluate on.
 
-    `specs` are {flag: its value}, the records to train on first and those to evaluate
-    on second, if they are others. `rule` masks those that are not masked, for which a
-    tokenizer is needed; None is for texts that are read as they are. Sizes are those of
-    source.check_records.
-
-    Raises:
-        ValueError: as there; or masks are needed and there is no vocabulary, or there
-            are masks, but `has_mask_flags`: flags name others.
+    `specs` are {flag: its value}, the records to train on first, and others to evaluate
+    on second. `rule` masks those that are not masked, by the tokenizer; None reads them
+    as they are. Sizes are those of source.check_records. Flags that name masks
+    (`has_mask_flags`) are for unmasked records.
     """
     sources = {
         flag: source.check_records(

@@ -1,7 +1,6 @@
 """Texts with [MASK] to features, and logits to tokens, as TensorFlow operations.
 
-Inside a SavedModel, for a batch of texts: each [MASK] that stands in a text as written
-is the token, what stands between is tokenized as any text. RoBERTa's <mask> takes the
+Each [MASK] that stands in a text as written is the token; RoBERTa's <mask> takes the
 whitespace before it.
 """
 
@@ -30,7 +29,7 @@ class Clozes(NamedTuple):
 
 
 def check(tokenizer: base.Tokenizer, top_k: int) -> None:
-    """Raises ValueError where so many tokens cannot be chosen for a mask."""
+    """Refuses a vocabulary from which so many tokens cannot be chosen for a mask."""
     if tokenizer.mask_id is None:
         raise errors.InputError(
             f"the vocabulary of {tokenizer.vocab_size} tokens has no "
@@ -38,8 +37,7 @@ def check(tokenizer: base.Tokenizer, top_k: int) -> None:
         )
     if top_k > tokenizer.vocab_size:
         raise errors.InputError(
-            f"--top_k={top_k} exceeds the {tokenizer.vocab_size} tokens of the "
-            "vocabulary; lower it"
+            f"--top_k={top_k} exceeds the {tokenizer.vocab_size} tokens; lower it"
         )
 
 
@@ -48,19 +46,16 @@ def encoder(
 ) -> Callable[[tf.Tensor], Clozes]:
     """A function of texts, string [B], that finds their masks.
 
-    Masks that are cut off with the end of a text, and those after the first
-    `max_predictions` of a text, are not among the K.
+    Masks beyond the length, or the first `max_predictions` of a text, are left out.
     """
     assert tokenizer.mask_id is not None  # as `check` has seen
-    mask = tokenizer.mask_token
-    mask_ids = {mask: tokenizer.mask_id}
+    mask, mask_ids = tokenizer.mask_token, {tokenizer.mask_token: tokenizer.mask_id}
 
     def encode(texts):
         with tf.device("CPU:0"):  # where string operations are
-            texts = tf.strings.unicode_transcode(
+            plain = texts = tf.strings.unicode_transcode(
                 texts, "UTF-8", "UTF-8", errors="ignore"
             )
-            plain = texts
             if tokenizer.mask_takes_space:
                 plain = tf.strings.regex_replace(texts, _SPACES + re.escape(mask), mask)
             tokens, lengths = packing.pack(
@@ -74,7 +69,7 @@ def encoder(
                 tokens.with_values(tokens.values == tokenizer.mask_id),
             )[:, :max_predictions]  # [B, (M)]
             counts = positions.row_lengths()
-            numbers = tf.ragged.range(counts).values
+            columns = positions.value_rowids(), tf.ragged.range(counts).values
             byte_starts, starts = _starts(texts, counts, mask)
             return Clozes(
                 features={
@@ -82,7 +77,7 @@ def encoder(
                     features.MASKED_LM_POSITIONS: positions.to_tensor(0),
                 },
                 texts=texts,
-                places=tf.stack([positions.value_rowids(), numbers], axis=1),
+                places=tf.stack(columns, axis=1),
                 byte_starts=byte_starts,
                 starts=starts,
             )

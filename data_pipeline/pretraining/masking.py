@@ -1,9 +1,9 @@
 """Hides tokens for the masked-LM task (BERT section 3.1, Task #1).
 
-create_pretraining_data.py, create_masked_lm_predictions, for thousands of sequences
-at a time. Tokens are chosen in groups: single word pieces, the pieces of a word, or
-runs of words. Groups are taken in random order; a word that exceeds what is left of the
-number to predict is skipped, so the last run is cut.
+As create_masked_lm_predictions of the original, for thousands of sequences at a time.
+Tokens are chosen in groups: single word pieces, the pieces of a word, or runs of words.
+Groups are taken in random order; a word that exceeds what is left of the number to
+predict is skipped, so the last run is cut.
 """
 
 import dataclasses
@@ -57,12 +57,10 @@ class MaskingVocab:
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Any) -> "MaskingVocab":
-        """That of a tokenizer; ValueError where the vocabulary has no [MASK]."""
         if tokenizer.mask_id is None:
             raise errors.InputError(
                 f"the vocabulary of {tokenizer.vocab_size} tokens lacks "
-                f"{tokenizer.mask_token}; give that of a pretrained model, make one by "
-                "build_vocab.py, or set --objective=left_to_right"
+                f"{tokenizer.mask_token}; give another, such as one of build_vocab.py"
             )
         return cls(
             tokenizer.cls_id,
@@ -95,7 +93,6 @@ class Draws(NamedTuple):
     entries: np.ndarray  # int32 [N, P], of the vocabulary
 
     def take(self, rows: slice) -> "Draws":
-        """Those of some of the sequences."""
         runs = None if self.run_lengths is None else self.run_lengths[rows]
         return Draws(runs, self.order[rows], self.replacement[rows], self.entries[rows])
 
@@ -103,10 +100,7 @@ class Draws(NamedTuple):
 def draw(
     shape: tuple[int, int], rule: Rule, vocab: MaskingVocab, rng: np.random.Generator
 ) -> Draws:
-    """Draws for sequences [N, S].
-
-    Do not reorder these calls: resumed runs depend on the order of draws.
-    """
+    """Draws for sequences [N, S]; resumed runs depend on the order of these calls."""
     predictions = (shape[0], rule.max_predictions_per_seq)
     num_entries = vocab.vocab_size - len(vocab.special_ids)
     draws = Draws(
@@ -134,10 +128,10 @@ def mask(
 ) -> dict[str, np.ndarray]:
     """Hides part of each sequence: packed int32 [N, S], with int [N] tokens each.
 
-    Of the chosen positions, never of [CLS] or [SEP], as many as the rule's proportions
-    say become [MASK] or any vocabulary entry; the others keep their token. A row
-    depends on its own draws alone. `continues_word`, bool [N, S], are the tokens that
-    belong to the word before; None for those of the vocabulary.
+    Of the chosen positions, never of [CLS] or [SEP], the rule's proportions become
+    [MASK] or any vocabulary entry; the others keep their token. A row depends on its
+    own draws alone. `continues_word`, bool [N, S], are the tokens that belong to the
+    word before; None for those of the vocabulary.
 
     Returns:
         {input_ids int32 [N, S], masked_lm_positions int32 [N, P], ascending,

@@ -1,7 +1,7 @@
 """Metadata of a file of pretraining records: its settings, counts, and how to parse it.
 
-create_pretraining_data.py writes them as JSON beside the file, so run_pretraining.py
-can check the flags. Files without, such as those of the original, are probed.
+create_pretraining_data.py writes them as JSON beside the file. Files without, such as
+those of the original, are probed.
 """
 
 import dataclasses
@@ -93,8 +93,7 @@ def read(records_file: str) -> Metadata | None:
             return Metadata(**json_files.parse(file.read()))
     except (ValueError, TypeError) as error:
         raise errors.InputError(
-            f"{path}: cannot be read ({error}); make the records again, or delete it "
-            "to read them without a check"
+            f"{path}: cannot be read ({error}); make the records again, or delete it"
         ) from error
 
 
@@ -145,32 +144,27 @@ class Contents:
 
 
 def describe(file: str) -> Contents:
-    """Reads the metadata of a file, or else counts and probes its records.
-
-    Raises:
-        ValueError: it is unreadable, truncated, changed, or holds no such records.
-    """
+    """Reads the metadata of a file, or else counts and probes its records."""
     try:
         size = tf.io.gfile.stat(file).length
         if recorded := read(file):
             return _from_metadata(file, size, recorded)
         return _from_records(file, size)
     except tf.errors.OpError as error:
-        raise errors.InputError(
-            f"{file}: cannot be read ({reason_of(error)})"
-        ) from error
+        reason = reason_of(error.message)
+        raise errors.InputError(f"{file}: cannot be read ({reason})") from error
 
 
-def reason_of(error: tf.errors.OpError) -> str:
+def reason_of(message: str) -> str:
     """The message of a kernel, on one line."""
-    return " ".join(_WRAPPING.sub("", error.message).split())
+    return " ".join(_WRAPPING.sub("", message).split())
 
 
 def _from_metadata(file, size, recorded):
     if size != recorded.num_bytes:
         raise errors.InputError(
-            f"{file}: has {size} bytes, but {file}{SUFFIX} says "
-            f"{recorded.num_bytes}; copy both files again, or make them again"
+            f"{file}: has {size} bytes, not {recorded.num_bytes} as in {file}{SUFFIX}; "
+            "copy both files again, or make them again"
         )
     return Contents(file, recorded.num_instances, vars(recorded))
 
@@ -183,8 +177,8 @@ def _from_records(file, size):
         next(iter(records), None)
     except tf.errors.DataLossError as error:
         raise errors.InputError(
-            f"{file}: is no TFRecord file, or its first record is damaged; give files "
-            "of create_pretraining_data.py, uncompressed, or copy it again"
+            f"{file}: is no TFRecord file, or its first record is damaged; give "
+            f"uncompressed files of create_pretraining_data.py, or {AGAIN}"
         ) from error
     count = count_records(file, size)
     probed = [
@@ -241,19 +235,17 @@ def _measure(serialized, where):
         values = getattr(held[name], f"{kind}_list").value
         if not values:
             raise errors.InputError(
-                f"{where} has no {name} of kind {kind}, so it is no pretraining "
-                "record; give files of create_pretraining_data.py"
+                f"{where} has no {name} of kind {kind}; give pretraining records"
             )
         if len(values) != length:
             raise errors.InputError(
-                f"{where} has {len(values)} values of {name} where there should be "
-                f"{length}; make the file again"
+                f"{where} has {len(values)} values of {name}, not {length}; {AGAIN}"
             )
     return tokens, predictions, layout
 
 
 def count_records(file: str, size: int) -> int:
-    """Counts records by their lengths; ValueError where the file ends within one."""
+    """Counts records by their lengths; refuses a file that ends within one."""
     count = position = begin = 0
     block = b""
     with tf.io.gfile.GFile(file, "rb") as source:

@@ -1,7 +1,4 @@
-"""The data of a pretraining run: what is trained on and held out; files of records.
-
-Files are checked against each other, the flags and the network before the work starts.
-"""
+"""The data of a pretraining run: what is trained on and held out; files of records."""
 
 import abc
 import concurrent.futures
@@ -27,8 +24,8 @@ _OUT_OF_RANGE = "a feature of a record is out of range"
 class PretrainingData(abc.ABC):
     """Training and held-out data, as batches that follow from seed and step.
 
-    Seeds are not negative. Each host of a `context` gets equally many consecutive rows
-    of every batch; all hosts together have the batches that one would have.
+    Each host of a `context` gets equally many consecutive rows of every batch; all
+    hosts together have the batches that one would have.
     """
 
     train: Any  # has `files` and `count`
@@ -72,24 +69,19 @@ class PretrainingData(abc.ABC):
         sources = {"train": self.train}
         if self.held_out is not self.train:
             sources["eval"] = self.held_out
+        same = {"unit": self.unit, "cut": None}
         return {
-            name: {
-                "path": wording.first_of(source.files),
-                "count": source.count,
-                "unit": self.unit,
-                "cut": None,
-            }
-            for name, source in sources.items()
+            name: {"path": wording.first_of(each.files), "count": each.count} | same
+            for name, each in sources.items()
         }
 
 
 def rows_of_host(batch_size: int, context: tf.distribute.InputContext) -> slice:
-    """Which rows of a batch a host gets; ValueError where hosts do not divide it."""
+    """Which rows of a batch a host gets."""
     hosts = context.num_input_pipelines
     if batch_size % hosts:
         raise errors.InputError(
-            f"a batch of {batch_size} rows cannot be cut into equal shares of "
-            f"{hosts} hosts; choose a multiple of {hosts}"
+            f"batch of {batch_size} rows: no equal shares for {hosts} hosts; change it"
         )
     count = batch_size // hosts
     first = context.input_pipeline_id * count
@@ -110,8 +102,7 @@ class RecordSource:
     type_vocab_size: int = 0  # of its table of segments; 0: it has none
     layout: metadata.Layout = metadata.ORIGINAL
     is_masked: bool = True  # whether tokens are hidden at all, not left to right
-    # Of all files: the tokens predicted left to right, and the text that they are; or
-    # 0 where a file has no such count.
+    # Tokens predicted left to right, and their text; 0 where a file lacks the count.
     num_predictions: int = 0
     num_words: int = 0
     num_text_bytes: int = 0
@@ -148,8 +139,9 @@ class RecordSource:
         if not self.layout.has_labels:
             labels = tf.zeros_like(parsed[features.INPUT_IDS][:, 0])
             parsed[features.NEXT_SENTENCE_LABELS] = labels
-        if (weights := parsed.get(features.MASKED_LM_WEIGHTS)) is not None:
-            parsed[features.MASKED_LM_WEIGHTS] = tf.cast(weights, tf.float32)
+        if features.MASKED_LM_WEIGHTS in parsed:  # AutoGraph would warn of :=
+            weights = tf.cast(parsed[features.MASKED_LM_WEIGHTS], tf.float32)
+            parsed[features.MASKED_LM_WEIGHTS] = weights
         return parsed
 
     def parse_checked(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -174,16 +166,12 @@ class RecordSource:
         """The damage that reading raised an error for; reads the files again."""
         if isinstance(error, tf.errors.NotFoundError):
             gone = [file for file in self.files if not tf.io.gfile.exists(file)]
-            return (
-                f"{gone[0]}: is not there any more; {metadata.AGAIN}" if gone else None
-            )
+            return f"{gone[0]}: is gone; {metadata.AGAIN}" if gone else None
         # Python decodes messages, which quote damaged records.
         is_of_records = isinstance(error, tf.errors.DataLossError | UnicodeDecodeError)
         if isinstance(error, tf.errors.InvalidArgumentError):
-            parts = [
-                f"{word}: {name}" for word in ("Key", "Feature") for name in self.spec
-            ]
-            parts += [_NO_EXAMPLE, _OUT_OF_RANGE]
+            names = [f"{w}: {name}" for w in ("Key", "Feature") for name in self.spec]
+            parts = [*names, _NO_EXAMPLE, _OUT_OF_RANGE]
             is_of_records = any(part in error.message for part in parts)
         if not is_of_records:
             return None  # of the network, say
@@ -207,11 +195,9 @@ class RecordSource:
                 number += _SCANNED_RECORDS
         except (tf.errors.OpError, UnicodeDecodeError) as error:
             reason = "one is no tf.train.Example"
-            if (
-                isinstance(error, tf.errors.OpError)
-                and _NO_EXAMPLE not in error.message
-            ):
-                reason = metadata.reason_of(error)
+            text = getattr(error, "message", _NO_EXAMPLE)
+            if _NO_EXAMPLE not in text:
+                reason = metadata.reason_of(text)
             text = f"records {number} and {number + _SCANNED_RECORDS - 1} ({reason})"
             return f"{file}: damaged between {text}; {metadata.AGAIN}"
         return None
@@ -225,10 +211,7 @@ def find(spec: str, flag: str = "input_file") -> list[str]:
         is_metadata = name.endswith(metadata.SUFFIX)
         return not is_metadata and atomic_files.SUFFIX not in name
 
-    wanted = (
-        "files of create_pretraining_data.py, separated by commas, or globs such as "
-        "records/*.tfrecord"
-    )
+    wanted = "files of create_pretraining_data.py, or globs such as records/*.tfrecord"
     return file_patterns.find(spec, flag=flag, wanted=wanted, accepts=is_whole)
 
 
@@ -249,12 +232,9 @@ def check_records(
 
     Records without metadata are counted, for which their file is read once. The
     network's table has `vocab_size` rows, at most `spare_rows` more than the
-    vocabulary, and that of segments `type_vocab_size`, 0 for none. Where `vocab`
-    (Tokenizer.definition), `do_lower_case` or `max_seq_length` is None, it is not
-    checked. Records that are not `is_masked` are read as they are, left to right, say.
-
-    Raises:
-        ValueError: something does not fit; names file, flag and both values.
+    vocabulary, and that of segments `type_vocab_size`, 0 for none. `vocab`
+    (Tokenizer.definition), `do_lower_case` and `max_seq_length` may be None, unchecked.
+    Records that are not `is_masked` are read as they are, left to right, say.
     """
     with concurrent.futures.ThreadPoolExecutor(file_patterns.READERS) as pool:
         contents = list(pool.map(metadata.describe, files))
@@ -280,8 +260,7 @@ def check_records(
     counts = tuple(content.count for content in contents)
     if not sum(counts):
         raise errors.InputError(
-            f"--{flag}: there is no record in {wording.first_of(files, 1)}; make "
-            "records of more text"
+            f"--{flag}: no record in {wording.first_of(files, 1)}; make some"
         )
     text_counts = {}
     for name in metadata.TEXT_COUNTS:

@@ -1,9 +1,8 @@
 """Sentences end to end in rows that go on from batch to batch, for ELMo's objective.
 
-Files have a sentence a line. A batch is filled row by row by the rule of
-allenai/bilm-tf, and a row whose sentence has ended takes the next one, whichever row
-that is. So where a sentence goes follows from the lengths of those before it, and a run
-finds its place without reading them.
+Files have a sentence a line. By the rule of allenai/bilm-tf, a row whose sentence has
+ended takes the next one, whichever row that is. So where a sentence goes follows from
+the lengths of those before it, and a run finds its place without reading them.
 """
 
 import collections
@@ -12,12 +11,14 @@ import functools
 import hashlib
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from contract import errors, features, wording
+from data_pipeline.pretraining import source
 from data_pipeline.tables import file_patterns, text_rows
 from data_pipeline.text import elmo, normalization
 
@@ -30,8 +31,7 @@ _CHUNK_LINES = 1 << 13  # of a file, as text; a string takes twice what its byte
 class SentenceFiles:
     """Files of sentences; `lengths` are the words of their lines, int32 [lines] each.
 
-    Words are found by `split_words`, one of normalization.SPLITS. A line without a word
-    is no sentence, and is passed over.
+    Words are found by `split_words`, one of normalization.SPLITS.
 
     Differs from bilm-tf: a line without a word is passed over; there it is begin and
     end of a sentence.
@@ -43,17 +43,14 @@ class SentenceFiles:
 
     @property
     def count(self) -> int:
-        """Sentences: lines that have a word."""
         return sum(int(np.count_nonzero(lengths)) for lengths in self.lengths)
 
     @property
     def num_words(self) -> int:
-        """Words, without begin and end of sentences."""
         return sum(int(lengths.sum()) for lengths in self.lengths)
 
     @property
     def num_empty(self) -> int:
-        """Lines that have no word."""
         return sum(map(len, self.lengths)) - self.count
 
     def name(self, file: int, line: int) -> str:
@@ -80,11 +77,7 @@ class Reader:
         return b"".join(parts), np.cumsum(lengths)
 
     def words(self, file: int, line: int) -> list[str]:
-        """The words of a line, both counted from 0.
-
-        Raises:
-            ValueError, OSError: the file cannot be read, or is not what it was.
-        """
+        """The words of a line; refuses a file that is not what it was."""
         text, ends = self._text(file)
         words = []
         if line < len(ends) - 1:
@@ -92,19 +85,14 @@ class Reader:
         expected = int(self._sentences.lengths[file][line])
         if len(words) != expected:
             raise errors.InputError(
-                f"{self._sentences.name(file, line)}: {len(words)} words, where there "
-                f"were {expected}; run the command again with the files from before"
+                f"{self._sentences.name(file, line)}: {len(words)} words, not "
+                f"{expected}; run the command again with the files from before"
             )
         return words
 
 
 def open_files(spec: str, flag: str, split_words: str) -> SentenceFiles:
-    """Finds the files of a flag and counts their words, for which each is read once.
-
-    Raises:
-        ValueError, OSError: there is no such file, it cannot be read or is not UTF-8
-            (file and line are named), or no line has a word.
-    """
+    """Finds the files of a flag and counts their words, for which each is read once."""
     wanted = "files of sentences, one a line, or globs such as text/*.txt"
     files = file_patterns.find(spec, flag=flag, wanted=wanted)
     lengths = [_count(_read_lines(file, split_words)) for file in files]
@@ -132,12 +120,7 @@ def _count(chunks: Iterable[list[str]]) -> np.ndarray:
 class WordIds:
     """Ids of words as lookups in a table of the whole vocabulary.
 
-    Args:
-        tokenizer: an ELMo tokenizer, whose `tokenize_words` gives the characters of a
-            word, int [50], 0 being padding.
-
-    Raises:
-        ValueError: the tokenizer has no vocabulary.
+    The network reads `tokenize_words` of a word, int [50], 0 being padding.
     """
 
     def __init__(self, tokenizer: elmo.ElmoTokenizer | None) -> None:
@@ -155,8 +138,7 @@ class WordIds:
 
     @property
     def count(self) -> int:
-        """Lines of the vocabulary, a word's repetitions included."""
-        return len(self._tokenizer.vocab)
+        return len(self._tokenizer.vocab)  # a word's repetitions included
 
     def digest(self) -> str:
         """16 hexadecimal digits of the words."""
@@ -255,10 +237,7 @@ def count_batches(lengths: Sequence[np.ndarray], rows: int, steps: int) -> int:
 
 
 class Row(NamedTuple):
-    """A row of a batch: its words, and of each the one that follows it.
-
-    There are as many as the batch has steps, fewer where the data end.
-    """
+    """A row of a batch: its words, and those that follow them; fewer at the end."""
 
     words: list[str]
     targets: list[str]
@@ -335,3 +314,233 @@ class WordStream:
                 with_ends[::-1] if self._is_reversed else with_ends
             )
         return self._with_ends[segment]
+
+
+# Numbers of distinct words are rounded up to these leading bits, at most 1 in 16 more,
+# so that XLA compiles few graphs.
+_SIZE_BITS = 5
+_SEED_BOUND = 2**31  # of TensorFlow's int32 seeds
+
+
+class Shape(NamedTuple):
+    """Sizes of a batch: rows, steps, and equal parts that are computed on their own."""
+
+    rows: int
+    steps: int
+    parts: int  # of the rows of this host
+    wanted: slice  # the rows of this host
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamSets(source.PretrainingData):
+    """Sentences as batches of two streams.
+
+    Attributes:
+        steps_per_batch: after them a row goes on in the next batch.
+        micro_batches: of a training batch on a replica.
+        faults: why reading failed.
+    """
+
+    train: SentenceFiles
+    held_out: SentenceFiles
+    words: WordIds
+    steps_per_batch: int
+    micro_batches: int = 1
+    faults: list[str] = dataclasses.field(default_factory=list)
+    unit: ClassVar[str] = "sentences"
+
+    def training_batches(
+        self,
+        batch_size: int,
+        seed: int,
+        start_step: int,
+        num_steps: int,
+        context: tf.distribute.InputContext = source.ONE_HOST,
+    ) -> tf.data.Dataset:
+        """The batches of a run; features.py names and shapes them."""
+        shape = self._shape(batch_size, self.micro_batches, context)
+        steps = range(start_step, num_steps)
+        return self._dataset(
+            lambda: _training(self.train, self.words, shape, seed, steps),
+            [features.SAMPLING_SEED],
+            shape,
+        )
+
+    def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
+        streams = _training_streams(
+            self.train, batch_size, self.steps_per_batch, seed, step
+        )
+        names = [
+            self.train.name(segment.sentence.file, segment.sentence.line)
+            for stream in streams
+            for row in stream.seek(step)
+            for segment in row
+        ]
+        return list(dict.fromkeys(names))
+
+    def num_evaluation_batches(self, batch_size: int, most: int | None) -> int:
+        every = count_batches(self.held_out.lengths, batch_size, self.steps_per_batch)
+        return every if most is None else min(most, every)
+
+    def evaluation_batches(
+        self,
+        batch_size: int,
+        num_batches: int | None,
+        context: tf.distribute.InputContext = source.ONE_HOST,
+    ) -> tf.data.Dataset:
+        shape = self._shape(batch_size, 1, context)
+        count = num_batches or self.num_evaluation_batches(batch_size, None)
+        return self._dataset(
+            lambda: _evaluation(self.held_out, self.words, shape, count), [], shape
+        )
+
+    def _shape(self, batch_size, micro_batches, context):
+        """A host computes its rows in parts, each with distinct words of its own."""
+        replicas = context.num_replicas_in_sync // context.num_input_pipelines
+        rows = source.rows_of_host(batch_size, context)
+        parts = replicas * micro_batches
+        return Shape(batch_size, self.steps_per_batch, parts, rows)
+
+    def _dataset(self, batches, more, shape):
+        def generate():
+            try:
+                yield from batches()
+            except (ValueError, OSError) as error:  # TensorFlow hides the reason
+                self.faults.append(str(error))
+                raise
+
+        count = shape.wanted.stop - shape.wanted.start
+        word_shape = self.words.input_ids([elmo.BEGIN]).shape[1:]
+        shapes = {features.DISTINCT_WORDS: [None, *word_shape]}
+        for name in (features.INPUT_MASK, *features.BILM_FEATURES):
+            shapes[name] = [count, shape.steps]
+        shapes |= {name: [count, 2] for name in more}
+        return tf.data.Dataset.from_generator(
+            generate,
+            output_signature={
+                name: tf.TensorSpec(sizes, tf.int32) for name, sizes in shapes.items()
+            },
+        ).prefetch(2)
+
+    def describe(self) -> str:
+        """One line on the sentences to train on, for the log."""
+        train = self.train
+        line = f"sentences: {train.count:,} of {train.num_words:,} words in "
+        line += f"{len(train.files):,} file(s)"
+        if train.num_empty:
+            line += f"; {train.num_empty:,} lines without a word are passed over"
+        return line
+
+    def explain(self, error: Exception) -> str | None:
+        is_of_reading = isinstance(error, tf.errors.OpError) and self.faults
+        return self.faults[0] if is_of_reading else None
+
+
+def load(
+    specs: Mapping[str, str],
+    words: WordIds,
+    *,
+    steps_per_batch: int,
+    micro_batches: int = 1,
+) -> StreamSets:
+    """Opens the sentences to train on, and those to evaluate on, as batches.load."""
+    opened = [open_files(spec, flag, words.split_words) for flag, spec in specs.items()]
+    return StreamSets(opened[0], opened[-1], words, steps_per_batch, micro_batches)
+
+
+def _training_streams(sentences, num_rows, steps, seed, first_batch, read=None):
+    """The forward and the reversed stream of a run, each in an order of its own."""
+    orders = [shuffle(sentences.lengths, seed, number) for number in (1, 2)]
+    return _streams(orders, num_rows, steps, first_batch, read)
+
+
+def _streams(orders, num_rows, steps, first_batch, read):
+    """A forward stream of the first order, and a reversed one of the second."""
+    return [
+        WordStream(
+            assign_rows(order, num_rows, steps, first_batch),
+            num_rows,
+            steps,
+            read=read,
+            is_reversed=is_reversed,
+        )
+        for order, is_reversed in zip(orders, (False, True), strict=True)
+    ]
+
+
+def _training(sentences, words, shape, seed, steps):
+    """Features of consecutive steps of a run."""
+    first = steps[0] if steps else 0
+    read = Reader(sentences).words
+    streams = _training_streams(sentences, shape.rows, shape.steps, seed, first, read)
+    for step in steps:
+        batch = _batch(streams, step, words, shape)
+        drawn = np.array([seed % _SEED_BOUND, step], features.INTEGER)
+        count = len(batch[features.INPUT_MASK])
+        yield batch | {features.SAMPLING_SEED: np.tile(drawn, (count, 1))}
+
+
+def _evaluation(sentences, words, shape, num_batches):
+    """Features of all sentences in their order.
+
+    input_mask is 0 where the sentences of a row have ended.
+
+    Differs from bilm-tf: every word is scored, once; there the last batches are left
+    out, and reaching the end is an error from Python 3.7 on.
+    """
+    orders = [in_order(sentences.lengths) for _ in range(2)]
+    read = Reader(sentences).words
+    streams = _streams(orders, shape.rows, shape.steps, 0, read)
+    for number in range(num_batches):
+        yield _batch(streams, number, words, shape)
+
+
+def _batch(streams, number, words, shape):
+    rows_of_streams = [stream.rows(number, shape.wanted) for stream in streams]
+    # The other stream has rows of the same lengths.
+    lengths = [len(row.words) for row in rows_of_streams[0]]
+    mask = np.arange(shape.steps) < np.array(lengths)[:, np.newaxis]
+    read, following = (
+        [_fill([row[column] for row in each], shape.steps) for each in rows_of_streams]
+        for column in (0, 1)
+    )
+    parts, places = _distinct(read, len(mask) // shape.parts * shape.steps)
+    grids = [np.array(each, features.INTEGER) for each in places]
+    grids += [words.target_ids(each) for each in following]
+    return {
+        features.DISTINCT_WORDS: _table([words.input_ids(part) for part in parts]),
+        features.INPUT_MASK: mask.astype(features.INTEGER),
+        **{
+            name: grid.reshape(mask.shape)
+            for name, grid in zip(features.BILM_FEATURES, grids, strict=True)
+        },
+    }
+
+
+def _fill(word_rows, length):
+    """The words of all rows, each of them filled up to a length."""
+    filling = [elmo.BEGIN] * length
+    return [word for row in word_rows for word in (row + filling)[:length]]
+
+
+def _distinct(directions, size):
+    """The distinct words of each part, and the place there of each word."""
+    parts: list[list[str]] = []
+    places: list[list[int]] = [[] for _ in directions]
+    for first in range(0, len(directions[0]), size):
+        place_of: dict[str, int] = {}
+        for words, places_of_words in zip(directions, places, strict=True):
+            part = words[first : first + size]
+            places_of_words += [place_of.setdefault(w, len(place_of)) for w in part]
+        parts.append(list(place_of))
+    return parts, places
+
+
+def _table(parts):
+    """Rows of all parts, each filled up with 0 to the same number of rows."""
+    longest = max(map(len, parts))
+    step = 2 ** max(longest.bit_length() - _SIZE_BITS, 0)
+    table = np.zeros((len(parts), -(-longest // step) * step, *parts[0].shape[1:]))
+    for filled, part in zip(table, parts, strict=True):
+        filled[: len(part)] = part
+    return table.reshape(-1, *table.shape[2:]).astype(features.INTEGER)

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, outcomes
-from data_pipeline.batches import batching, packing, splits
+from data_pipeline.batches import batching, packing
 from data_pipeline.seq2seq import graph
 from data_pipeline.seq2seq import pairs as text_pairs
 from data_pipeline.text import base
@@ -57,7 +57,7 @@ class Limits(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PairSplit(splits.Split):
+class PairSplit(batching.Split):
     """The N pairs of a split as ids, `packed` being [CLS] source [SEP], and as texts.
 
     Texts are () for training rows, which may be many; those of targets without them.

@@ -12,17 +12,18 @@ import json
 import math
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from contract import atomic_files, errors, features, file_names
 from data_pipeline.batches import packing
-from data_pipeline.squad import alignment, files
+from data_pipeline.squad import files
 from data_pipeline.squad import windows as context_windows
-from data_pipeline.text import base, offsets
+from data_pipeline.text import base, offsets, wordpiece
 
 # In null_odds.json where nothing but "no answer" was proposed: above every threshold.
 NO_PROPOSAL_SCORE_DIFF = 1e6
@@ -52,8 +53,7 @@ class Settings:
     max_answer_length: int = 30  # in tokens
     version_2_with_negative: bool = False  # whether a question may have no answer
     null_score_diff_threshold: float = 0.0  # above it the prediction is ""
-    # "original": alignment.align; "words": text from the first to the last token, of
-    # which each stands for a whole part of a word.
+    # "original": align; "words": from the first to the last token as written.
     aligner: str = "original"
     is_chinese: bool = False  # whether answers are scored as those of CMRC 2018
 
@@ -70,8 +70,7 @@ class Answers(NamedTuple):
 
     predictions: dict[str, str]  # "" for none
     best: dict[str, str]  # the same, but with withheld answers
-    # of text, probability, start_logit, end_logit
-    n_best: dict[str, list[dict[str, Any]]]
+    n_best: dict[str, list[dict[str, Any]]]  # text, probability and the two logits
     null_score_diffs: dict[str, float] | None  # no answer minus best; None in 1.1
 
 
@@ -150,24 +149,23 @@ def choose(
 
 
 def write(directory: str, answers: Answers, submission: str = "") -> None:
-    """Writes the files of the original, or raises OSError and writes none.
+    """Writes the files of the original, or none.
 
     A site takes the answers in a file that is called `submission`.
     """
     written = {
         file_names.SQUAD_PREDICTIONS: answers.predictions,
         file_names.SQUAD_NBEST: answers.n_best,
+        file_names.SQUAD_NULL_ODDS: answers.null_score_diffs,
     }
     if submission:
         written[submission] = answers.predictions
-    if answers.null_score_diffs is not None:
-        written[file_names.SQUAD_NULL_ODDS] = answers.null_score_diffs
-    atomic_files.write(
-        {
-            os.path.join(directory, name): [json.dumps(values, indent=4) + "\n"]
-            for name, values in written.items()
-        }
-    )
+    contents = {
+        os.path.join(directory, name): [json.dumps(values, indent=4) + "\n"]
+        for name, values in written.items()
+        if values is not None
+    }
+    atomic_files.write(contents)
 
 
 def _check(inputs, start_logits, end_logits):
@@ -253,19 +251,65 @@ def _text_finder(inputs, tokenizer, settings):
             return " ".join(files.split_words(text)).strip()
 
         return cut
-    words_of = {
-        text: files.split_words(text) for text in dict.fromkeys(inputs.contexts)
-    }
-    parts = alignment.split_all(
-        itertools.chain.from_iterable(words_of.values()), tokenizer
-    )
+    words_of = {text: files.split_words(text) for text in {*inputs.contexts}}
+    words = itertools.chain.from_iterable(words_of.values())
+    parts = split_all(words, tokenizer)
 
-    def align(question, rows, window, first, last):
+    def find(question, rows, window, first, last):
         row = rows[window]
         begin, end = inputs.grids.word_index[row, [first, last]]
         words = words_of[inputs.contexts[question]][begin : end + 1]
         ids = inputs.input_ids[row, first : last + 1].tolist()
-        spelled = alignment.spell(tokenizer.vocab[index] for index in ids)
-        return alignment.align(spelled, words, parts)
+        spelled = spell(tokenizer.vocab[index] for index in ids)
+        return align(spelled, words, parts)
 
-    return align
+    return find
+
+
+def split_all(texts: Iterable[str], tokenizer: base.Tokenizer) -> dict[str, list[str]]:
+    """Maps each distinct text to its normalized parts; invalid UTF-8 has none.
+
+    Normalization never crosses whitespace: a span's parts are those of its words.
+
+    Differs from google-research/bert: a part of more than 200 characters is left out,
+    so that `align` answers with the whole span where only another part of the same word
+    was predicted.
+    """
+    distinct = list(dict.fromkeys(texts))
+    encoded = tf.constant([t.encode("utf-8", "ignore") for t in distinct], tf.string)
+    rows = tokenizer.pretokenize(encoded).to_list()
+    return {
+        text: [part.decode("utf-8") for part in row]
+        for text, row in zip(distinct, rows, strict=True)
+    }
+
+
+def spell(tokens: Iterable[str]) -> str:
+    """Joins word pieces to normalized text, with single spaces between the parts."""
+    mark = wordpiece.CONTINUATION
+    joined = " ".join(tokens).replace(f" {mark}", "").replace(mark, "")
+    return " ".join(joined.split())
+
+
+def align(spelled: str, words: Sequence[str], parts: Mapping[str, list[str]]) -> str:
+    """Finds the piece of a span that a prediction covers, as google-research/bert does.
+
+    Takes the first occurrence of `spelled` (from `spell`) in the normalized span of
+    `words`, and assumes that its n-th character other than space is the n-th of the
+    span. Where that fails ([UNK], combining accents), the piece is the whole span.
+    """
+    span = " ".join(words)
+    normalized = " ".join(part for word in words for part in parts[word])
+    start = normalized.find(spelled)
+    has_places = len(_without_spaces(span)) == len(_without_spaces(normalized))
+    if start == -1 or not spelled or not has_places:
+        logging.debug("unable to find text: %r in %r", spelled, span)
+        return span
+    before = len(_without_spaces(normalized[:start]))
+    places = [place for place, char in enumerate(span) if char != " "]
+    first, last = places[before], places[before + len(_without_spaces(spelled)) - 1]
+    return span[first : last + 1]
+
+
+def _without_spaces(text):
+    return text.replace(" ", "")

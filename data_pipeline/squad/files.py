@@ -1,9 +1,9 @@
 """Reads questions about contexts: SQuAD 1.1 and 2.0 (arXiv 1606.05250, 1806.03822).
 
 The layout is data[].paragraphs[].{context, qas[].{id, question, is_impossible,
-answers[].{text, answer_start}}}; answer_start counts Unicode characters. Or there is a
-row a question, as the library `datasets` writes them: {id, context, question, answers:
-{text: [], answer_start: []}}, in lines of JSON, in a list, or in `data`.
+answers[].{text, answer_start}}}; answer_start counts Unicode characters. Or a row a
+question, as of the library `datasets`: {id, context, question, answers: {text: [],
+answer_start: []}}, in lines of JSON, in a list, or in `data`.
 """
 
 import bisect
@@ -32,30 +32,20 @@ _MOST_EARLIER = 100  # of so many answers, one stands earlier in its words, too
 _MOST_SHIFT = 3  # characters that an answer_start of CMRC2018 may be too large
 _SHUFFLE_SEED = 12345  # of the original
 _ANSWER_KEYS = ("text", "answer_start")
-_TYPE_NAMES: dict[type, str] = {
-    bool: "true or false",
-    list: "a list",
-    str: "text",
-    int: "a whole number",
-}
+_TYPE_NAMES = {bool: "true or false", list: "a list", str: "text", int: "an integer"}
 
 
 def split_words(context: str, *, at_ideographs: bool = False) -> list[str]:
-    """Splits a context at whitespace: space, tab, carriage return, line feed, U+202F.
+    """The original's `doc_tokens`: split at space, tab, CR, LF and U+202F alone.
 
-    These words are the original's `doc_tokens`; it counts no other whitespace. Where
-    it is split `at_ideographs`, each of these is a word.
+    Where it is split `at_ideographs`, each of these is a word.
     """
     return (_PART if at_ideographs else _WORD).findall(context)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Questions:
-    """The Q questions of a file, in its order, and the distinct contexts they share.
-
-    `answer_words`, first and last of the answer in training, index `split_words`; they
-    are -1 where `is_impossible`, and None for prediction.
-    """
+    """The Q questions of a file, in its order, and the distinct contexts they share."""
 
     path: str  # for messages
     contexts: list[str]
@@ -66,7 +56,8 @@ class Questions:
     answer_starts: list[list[int]]  # in characters of the context, from 0
     is_impossible: list[bool]  # whether the context has no answer
     is_version_2: bool  # whether any question has `is_impossible`, as in SQuAD 2.0
-    answer_words: np.ndarray | None = None  # int32 [Q, 2]
+    # int32 [Q, 2], first and last of `split_words` in training; -1 where is_impossible
+    answer_words: np.ndarray | None = None
     at_ideographs: bool = False  # how contexts are split; see split_words
 
     def __len__(self):
@@ -79,9 +70,7 @@ def read_for_prediction(
     """Reads questions to be answered, with any annotated answers.
 
     Answers that all begin at -1 hold the places of secret ones, and are left out.
-
-    Warns where the file's version and `version_2_with_negative` disagree. A file that
-    is not of the layout raises ValueError.
+    Warns where the file's version and `version_2_with_negative` disagree.
 
     Differs from google-research/bert: an id that stands there twice is refused, and so
     are a context without words and, in training, an empty answer.
@@ -105,11 +94,11 @@ def read_for_training(
 ) -> Questions:
     """Reads questions with the one answer that each is trained with.
 
-    As in the original, a question whose answer is not at its `answer_start` is left
-    out, here with one warning for all. Of several answers, `multiple_answers` "first"
-    takes the first, "all" makes one question of each distinct one, and "" refuses them,
-    as the original does. Where contexts are split `at_ideographs`, an answer may begin
-    up to 3 characters before its `answer_start`, as some of CMRC2018 do.
+    As in the original, questions whose answer is not at its `answer_start` are left
+    out, with one warning. Of several answers, `multiple_answers` "first" takes one,
+    "all" makes a question of each, and "" refuses them, as the original does. Where
+    contexts are split `at_ideographs`, an answer may begin up to 3 characters before
+    its `answer_start`, as some of CMRC2018 do.
     """
     questions = _read(path, at_ideographs)
     examples: list[tuple[int, tuple[str, int] | None, tuple[int, int]]] = []
@@ -140,13 +129,11 @@ def read_for_training(
     if misplaced:
         logging.warning(
             f"{path}: left out {len(misplaced)} of {len(misplaced) + len(examples)} "
-            "answers, which are not at their answer_start in the context; the first is "
-            f"that of question {misplaced[0]!r}"
+            f"answers, not at their answer_start; the first is of {misplaced[0]!r}"
         )
     if not examples:
         raise errors.InputError(
-            f"{path}: none of {len(questions)} questions is left for training; correct "
-            "answer_start"
+            f"{path}: none of {len(questions)} questions is left; correct answer_start"
         )
     _compare_versions(questions, version_2_with_negative)
     rows, answers, answer_words = zip(*examples, strict=True)
@@ -241,9 +228,8 @@ def _compare_versions(questions: Questions, version_2_with_negative: bool) -> No
         version = "2.0"
     if version:
         logging.warning(
-            f"{questions.path}: {count} of {len(questions)} questions are marked "
-            f"is_impossible, so this is SQuAD {version}; without "
-            "--version_2_with_negative every question gets an answer"
+            f"{questions.path}: this is SQuAD {version}, {count} of {len(questions)} "
+            "is_impossible; without --version_2_with_negative all get an answer"
         )
 
 
@@ -355,7 +341,6 @@ def _get(record: Any, key: str, expected: type, place: str) -> Any:
             lack += f" among {wording.listing(list(record))}"
         raise errors.InputError(
             f"{place}: {key!r} {lack}, and must be {_TYPE_NAMES[expected]}; give "
-            "SQuAD's data[].paragraphs[].{context, qas[].{id, question, answers}}, or "
-            "rows {id, context, question, answers: {text: [], answer_start: []}}"
+            "paragraphs[].{context, qas[]}, or rows {id, context, question, answers}"
         )
     return value

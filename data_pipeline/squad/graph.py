@@ -1,7 +1,7 @@
 """Questions to windows, and logits to answers, as TensorFlow operations for serving.
 
-Inside a SavedModel, for a batch of texts: the windows of windows.py and the answers of
-choice.py with its aligner "words", cut from the context as written.
+The windows of windows.py and the answers of choice.py with its aligner "words", cut
+from the context as written.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from contract import features
-from data_pipeline.batches import packing, splits
+from data_pipeline.batches import batching, packing
 from data_pipeline.squad import choice
 from data_pipeline.squad import windows as context_windows
 from data_pipeline.text import base, normalization, offsets
@@ -39,8 +39,7 @@ def encoder(
     """Returns a function that cuts windows as windows.make_windows does.
 
     It takes question [B] and context [B], UTF-8 strings whose invalid bytes are
-    ignored. A context without tokens has no window. Lengths are in tokens; one that
-    leaves no room raises ValueError.
+    ignored. A context without tokens has no window.
     """
     limits = max_seq_length, doc_stride, max_query_length
     max_tokens = context_windows.check_lengths(tokenizer, *limits)
@@ -63,11 +62,7 @@ def _cut(contexts, query, tokenizer, max_tokens, doc_stride):
     """The windows of contexts after their queries, ragged [B, (S)] or [B, (S), C]."""
     ids = contexts.ids
     question, _, starts, stops = context_windows.cut(
-        query.row_lengths(),
-        ids.row_starts(),
-        ids.row_limits(),
-        max_tokens,
-        doc_stride,
+        query.row_lengths(), ids.row_starts(), ids.row_limits(), max_tokens, doc_stride
     )
     tokens, first_lengths = packing.pack(
         tf.gather(query, question),
@@ -85,7 +80,7 @@ def _cut(contexts, query, tokenizer, max_tokens, doc_stride):
     scores = tf.cast(tf.minimum(before, after), tf.float64)
     scores += 0.01 * tf.cast(stops - starts, tf.float64)[:, tf.newaxis]
     window = tf.range(tf.shape(scores, tf.int64)[0])[:, tf.newaxis]  # [N, 1]
-    best = splits.best_windows(
+    best = batching.best_windows(
         scores[is_context],
         token_index[is_context],
         tf.broadcast_to(window, tf.shape(scores))[is_context],
@@ -106,8 +101,8 @@ def chooser(
 ) -> Callable[[QuestionWindows, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
     """Returns a function that chooses as choice.choose does by "words".
 
-    Texts are cut from the context as written. Padding never competes. The function
-    takes windows and their start and end logits, float32 [N, S], and returns [B] each:
+    The function takes windows and their start and end logits, float32 [N, S], and
+    returns [B] each; padding never competes:
 
     * answer: string; "" for none.
     * start, end: int32, its characters in the context; -1 for none.
@@ -201,15 +196,13 @@ def _n_best(entries, settings):
     order = tf.argsort(entries.score, direction="DESCENDING", stable=True)
     by_question = tf.argsort(tf.gather(entries.question, order), stable=True)
     entries = _pick(entries, tf.gather(order, by_question))
-    plain = tf.strings.regex_replace(
-        entries.text, f"[{normalization.CONTEXT_WHITESPACE}]+", " "
-    )
+    spaces = f"[{normalization.CONTEXT_WHITESPACE}]+"
+    plain = tf.strings.regex_replace(entries.text, spaces, " ")
     keys = tf.strings.join([tf.strings.as_string(entries.question), plain], " ")
     distinct, index = tf.unique(keys)
     place = tf.range(tf.size(keys))
-    entries = _pick(
-        entries, tf.math.unsorted_segment_min(place, index, tf.size(distinct))
-    )
+    firsts = tf.math.unsorted_segment_min(place, index, tf.size(distinct))
+    entries = _pick(entries, firsts)
     # A question's first entry has rank 0.
     place = tf.range(tf.size(distinct))
     rank = place - tf.searchsorted(entries.question, entries.question)

@@ -36,8 +36,7 @@ class Scored(NamedTuple):
     is_chinese: bool = False  # whether the scores are those of chinese_scores.py
 
     def results(self, prefix: str) -> dict[str, float]:
-        """The scores under their official names, which have no prefix."""
-        return self.scores
+        return self.scores  # whose official names have no prefix
 
 
 def decide(
@@ -73,8 +72,7 @@ def score(
 ) -> dict[str, float]:
     """The official scores of the file's version; {} without annotated answers.
 
-    The best thresholds include withheld answers, which the official script, reading
-    predictions.json, cannot see: it finds no threshold above the present one.
+    The best thresholds include withheld answers, which the official script cannot see.
     """
     questions = data.questions
     if not _is_annotated(questions):
@@ -102,7 +100,7 @@ def _is_annotated(questions: files.Questions) -> bool:
 def score_names(
     data: windows.QuestionSplit, settings: choice.Settings
 ) -> tuple[str, ...]:
-    """Scores by which a checkpoint can be best, default first; ValueError if none."""
+    """Scores by which a checkpoint can be best, default first."""
     if not _is_annotated(data.questions):
         raise errors.InputError(
             f"{data.questions.path}: some questions have no answer and are not marked "
@@ -131,8 +129,7 @@ def exact(gold: str, prediction: str) -> float:
 def f1(gold: str, prediction: str, *, both_empty: float = 1.0) -> float:
     """Harmonic mean of precision and recall of the words in common.
 
-    `both_empty` is the score where neither text has words left: 1 since SQuAD 2.0, 0 in
-    SQuAD 1.1, although the two match exactly.
+    `both_empty` counts where neither text has words left: 0 in SQuAD 1.1.
     """
     wanted, written = normalize(gold).split(), normalize(prediction).split()
     if not wanted and not written:
@@ -155,7 +152,7 @@ def score_v1(
     exact: Callable[[str, str], float] = exact,
     f1: Callable[[str, str], float] = _f1_v1,
 ) -> dict[str, float]:
-    """Scores of SQuAD 1.1, in percent: exact_match and f1; ValueError without answers.
+    """Scores of SQuAD 1.1, in percent: exact_match and f1.
 
     The right answer closest to the prediction counts; a missing prediction is wrong.
     """
@@ -181,10 +178,9 @@ def score_v2(
     """Scores of SQuAD 2.0, in percent, and thresholds.
 
     exact, f1 and total are followed by the same for questions with an answer (HasAns_)
-    and without (NoAns_), if there are any. The higher `null_score_diffs`, the likelier
-    there is no answer; they add the best scores that a threshold on them gives,
-    best_exact and best_f1, and the thresholds, although what `predictions` withholds
-    stays withheld.
+    and without (NoAns_). `null_score_diffs`, the higher the likelier is no answer, add
+    the best scores that a threshold on them gives, best_exact and best_f1, and the
+    thresholds; what `predictions` withholds stays withheld.
     """
     _check(gold)
     for name, values in (("predictions", predictions), ("null odds", null_score_diffs)):
@@ -196,8 +192,8 @@ def score_v2(
             )
     right = {key: [a for a in gold[key] if normalize(a)] or [""] for key in gold}
     scores = {
-        name: _best(right, predictions, score)
-        for name, score in (("exact", exact), ("f1", f1))
+        "exact": _best(right, predictions, exact),
+        "f1": _best(right, predictions, f1),
     }
     results = {}
     groups = {
@@ -225,9 +221,7 @@ def _check(gold):
 
 
 def _best(
-    gold: Gold,
-    predictions: Mapping[str, str],
-    score: Callable[[str, str], float],
+    gold: Gold, predictions: Mapping[str, str], score: Callable[[str, str], float]
 ) -> dict[str, float]:
     """The score of each question against the right answer closest to it."""
     return {
@@ -260,7 +254,7 @@ def outcomes(
     """The outcomes of the split `name`; None where the right answers are unknown.
 
     Rows are questions. The loss is -log of the probability that the n best answers give
-    to right ones or, where none of them is right, to the last of them.
+    to right ones or, where none is, to the last of them.
     """
     if not scored.scores:
         return None
@@ -299,9 +293,9 @@ def outcomes(
         warning=_lone_answer_warning(predicted, exacts),
         confidences=np.array(list(confidences)),
         histograms=_histograms(data, answers, predicted),
-        decisions=None
-        if answers.null_score_diffs is None
-        else _decisions(data, predicted, n_best),
+        decisions=_decisions(data, predicted, n_best)
+        if answers.null_score_diffs is not None
+        else None,
     )
 
 

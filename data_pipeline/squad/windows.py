@@ -14,13 +14,13 @@ import collections
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, file_names, outcomes
-from data_pipeline.batches import packing, splits, tf_records
+from data_pipeline.batches import batching, packing, tf_records
 from data_pipeline.squad import files
 from data_pipeline.text import base
 from terminal import progress
@@ -42,12 +42,12 @@ class ContextTokens:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuestionSplit(splits.Split):
+class QuestionSplit(batching.WindowSplit):
     """The Q questions of a file and their N windows, in the order of the questions.
 
     Segment 1 is the excerpt and the last [SEP]; `packed.num_truncated` counts questions
-    that were cut. Positions, of the answer's first and last token in the window, are 0,
-    the [CLS], where the window lacks part of the answer, and None for prediction.
+    that were cut. Positions of the answer's first and last token are 0, the [CLS],
+    where the window lacks part of it, and None for prediction.
     """
 
     questions: files.Questions
@@ -57,7 +57,6 @@ class QuestionSplit(splits.Split):
     excerpt_starts: np.ndarray  # int64 [N], indices into `contexts.tokens`
     start_positions: np.ndarray | None  # int32 [N]
     end_positions: np.ndarray | None  # int32 [N]
-    unit: ClassVar[str] = "windows"
 
     @property
     def unique_ids(self) -> np.ndarray:
@@ -76,17 +75,14 @@ class QuestionSplit(splits.Split):
             return {}
         return {features.START_POSITIONS: start, features.END_POSITIONS: end}
 
-    def names(self, indices: np.ndarray) -> list[str]:
-        """Such as "train.json: question 5733be (window 2 of 3)"."""
-        owners = self.question_index
-        numbers = splits.window_names(owners, indices)
-        return [
-            f"{self.path}: question {self.questions.ids[owner]} ({number})"
-            for owner, number in zip(owners[indices], numbers, strict=True)
-        ]
+    @property
+    def owners(self) -> np.ndarray:
+        return self.question_index
+
+    def owner_name(self, owner: int) -> str:
+        return f": question {self.questions.ids[owner]}"
 
     def summary(self) -> outcomes.Summary:
-        owners = self.question_index
         kinds = (
             "no answer" if none else "answer" for none in self.questions.is_impossible
         )
@@ -94,7 +90,7 @@ class QuestionSplit(splits.Split):
             path=self.path,
             count=len(self.questions),
             unit="questions",
-            lengths=np.bincount(owners, minlength=len(self.questions)),
+            lengths=np.bincount(self.owners, minlength=len(self.questions)),
             length_unit="windows of a question",
             cut=self.packed.num_truncated,
             cut_means="cut to --max_query_length",
@@ -127,7 +123,7 @@ def token_grids(windows: QuestionSplit, length: int) -> TokenGrids:
     context_starts = windows.excerpt_starts[first_window]
     place = token + (packing.row_splits(lengths)[first_window] - context_starts)[window]
     scores = np.minimum(before, lengths[window] - 1 - before) + 0.01 * lengths[window]
-    best_window = splits.best_windows(scores, place, window, len(place)).numpy()
+    best_window = batching.best_windows(scores, place, window, len(place)).numpy()
 
     def grid(values, default):
         cells = np.full(is_context.shape, default, values.dtype)
@@ -154,7 +150,7 @@ def check_lengths(
     doc_stride: int,
     max_query_length: int,
 ) -> int:
-    """Tokens of a window that are not special; ValueError without any for a context."""
+    """Tokens of a window that are not special; some are left for a context."""
     if doc_stride < 1:
         raise errors.InputError(
             f"--doc_stride={doc_stride} is not positive; give one such as 128"
@@ -164,7 +160,7 @@ def check_lengths(
     if not 0 <= max_query_length <= limit:
         raise errors.InputError(
             f"--max_query_length={max_query_length} is outside 0..{limit}; lower it, "
-            f"or raise --max_seq_length={max_seq_length} ({num_special} are special)"
+            f"or raise --max_seq_length={max_seq_length}"
         )
     return max_seq_length - num_special
 
@@ -179,8 +175,8 @@ def make_windows(
 ) -> QuestionSplit:
     """Cuts the contexts of all questions; one without tokens has no window.
 
-    Lengths are in tokens: of a window with its special tokens, from one window to the
-    next (at most an excerpt), and of a question after truncation.
+    Lengths are in tokens: of a window, from one window to the next (at most an
+    excerpt), and of a question after truncation.
     """
     limits = (max_seq_length, doc_stride, max_query_length)
     check_lengths(tokenizer, *limits)
@@ -196,7 +192,10 @@ def make_windows(
         rows = np.arange(part.start, part.stop)
         chunks.append(_windows_of(rows, questions, contexts, tokenizer, limits))
     packed = packing.concatenate([chunk.pop("packed") for chunk in chunks])
-    columns = {name: _concatenated([c[name] for c in chunks]) for name in chunks[0]}
+    columns: dict[str, Any] = {
+        name: None if first is None else np.concatenate([c[name] for c in chunks])
+        for name, first in chunks[0].items()
+    }
     return QuestionSplit(
         path=questions.path,
         packed=packed,
@@ -204,10 +203,6 @@ def make_windows(
         contexts=contexts,
         **columns,
     )
-
-
-def _concatenated(arrays):
-    return None if arrays[0] is None else np.concatenate(arrays)
 
 
 def tokenize_contexts(
@@ -249,8 +244,7 @@ def cut(query_lengths, context_starts, context_ends, max_tokens, doc_stride):
     """Cuts windows as TensorFlow operations, for training and serving alike.
 
     `query_lengths`, int64 [B], are tokens of questions; a question's context is tokens
-    `context_starts` to `context_ends`, int64 [B]. `max_tokens` are as `check_lengths`
-    returns them.
+    `context_starts` to `context_ends`, int64 [B]; `max_tokens` are of `check_lengths`.
 
     Returns:
         int64 [N] each: question and number in it of each window, and its excerpt's
@@ -276,16 +270,14 @@ def _windows_of(rows, questions, contexts, tokenizer, limits) -> dict[str, Any]:
     full_lengths = query.row_lengths().numpy()
     query_lengths = np.minimum(full_lengths, max_query_length)
     context_index = questions.context_index[rows]
-    question, window_index, starts, stops = (
-        each.numpy()
-        for each in cut(
-            query_lengths,
-            contexts.splits[context_index],
-            contexts.splits[context_index + 1],
-            max_seq_length - packing.num_special(tokenizer, is_pair=True),
-            doc_stride,
-        )
+    cuts = cut(
+        query_lengths,
+        contexts.splits[context_index],
+        contexts.splits[context_index + 1],
+        max_seq_length - packing.num_special(tokenizer, is_pair=True),
+        doc_stride,
     )
+    question, window_index, starts, stops = (each.numpy() for each in cuts)
     packed = packing.unpad(
         *packing.pack(
             tf.gather(query[:, :max_query_length], question),
@@ -346,10 +338,7 @@ def _answer_tokens(rows, questions, contexts, tokenizer):
 
 
 def load(
-    name: str,
-    questions: files.Questions,
-    tokenizer: base.Tokenizer,
-    **limits: int,
+    name: str, questions: files.Questions, tokenizer: base.Tokenizer, **limits: int
 ) -> QuestionSplit:
     """Cuts the split `name` as windows.make_windows, and prints how much there is."""
     windows = make_windows(questions, tokenizer, **limits)
@@ -371,8 +360,7 @@ def load(
 def write_records(directory: str, data: QuestionSplit, max_seq_length: int) -> None:
     """Writes train.tf_record where there are targets, else eval.tf_record.
 
-    They are those of the original's FeatureWriter, which has no place for tokens that
-    are rows of characters: then there is no file.
+    They are the original's; rows of characters have no place in them.
     """
     if data.packed.tokens.ndim > 1:
         return

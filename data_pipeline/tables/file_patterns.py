@@ -21,9 +21,9 @@ def find(
 ) -> list[str]:
     """Lists accepted files by comma-separated names and globs, sorted within each.
 
-    Differs from google-research/bert: a file that several of them name is listed once.
+    Messages have the `flag` and what is `wanted`.
 
-    A pattern without a file raises ValueError, with `flag` and what is `wanted`.
+    Differs from google-research/bert: a file that several of them name is listed once.
     """
     files: list[str] = []
     for pattern in filter(None, map(str.strip, patterns.split(","))):
@@ -36,10 +36,8 @@ def find(
         if not matches and tf.io.gfile.exists(pattern):
             matches = [pattern]  # a name with brackets, say, that is no glob
         matches = list(filter(accepts, matches))
-        are_directories = _each(tf.io.gfile.isdir, matches)
-        matches = [
-            p for p, is_one in zip(matches, are_directories, strict=True) if not is_one
-        ]
+        is_dir = dict(zip(matches, _each(tf.io.gfile.isdir, matches), strict=True))
+        matches = [path for path in matches if not is_dir[path]]
         if not matches:
             raise errors.InputError(
                 f"--{flag}={pattern}: there is no such file; give {wanted}"

@@ -2,14 +2,10 @@
 
 import collections
 import difflib
-import json
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
-from contract import errors, json_files, remote_files
-
-Classes = TypeVar("Classes")
+from contract import errors, remote_files
 
 
 def read_labels(spec: str) -> tuple[str, ...]:
@@ -20,9 +16,7 @@ def read_labels(spec: str) -> tuple[str, ...]:
         text = read_text(spec).replace("\r\n", "\n").rstrip("\n")
         names = text.split("\n")
     elif "," not in spec and (os.sep in spec or spec.endswith(".txt")):
-        raise FileNotFoundError(
-            f"--labels={spec}: no such file; correct the path, or give names"
-        )
+        raise FileNotFoundError(f"--labels={spec}: no such file; correct the path")
     else:
         names = [part.strip() for part in spec.split(",")]
     seen: dict[str, int] = {}
@@ -30,12 +24,11 @@ def read_labels(spec: str) -> tuple[str, ...]:
         place = f"{spec}:{number}" if is_file else f"--labels={spec}"
         if not name:
             raise errors.InputError(f"{place}: label {number} is empty; remove it")
-        if name in seen:
+        if (first := seen.setdefault(name, number)) < number:
             raise errors.InputError(
-                f"{place}: label {name!r} is already label {seen[name]}; remove one"
+                f"{place}: label {name!r} is already label {first}; remove one"
             )
-        seen[name] = number
-    return tuple(seen)
+    return tuple(names)
 
 
 def read_text(path: str) -> str:
@@ -50,31 +43,6 @@ def read_text(path: str) -> str:
     except UnicodeDecodeError as error:
         raise errors.InputError(
             f"{path}: byte {error.start + 1} is not UTF-8; convert the file to UTF-8"
-        ) from None
-
-
-def map_text(names: Iterable[str], **settings: str) -> str:
-    """The text of a label_map.json: {"0": "negative", ...}, then the settings."""
-    content = {str(index): name for index, name in enumerate(names)} | settings
-    return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
-
-
-def read_map(
-    path: str, make: Callable[..., Classes], kind: str, settings: str
-) -> Classes:
-    """Makes classes of a label_map.json: make(names, **settings).
-
-    Messages call the file a `kind` and name its `settings`.
-    """
-    try:
-        content = json_files.parse(read_text(path))
-        others = {key: content.pop(key) for key in list(content) if not key.isdecimal()}
-        names = tuple(str(content[str(index)]) for index in range(len(content)))
-        return make(names, **others)
-    except (ValueError, AttributeError, TypeError, KeyError) as error:
-        raise errors.InputError(
-            f"{path}: not a {kind} ({type(error).__name__}: {error}); its keys are "
-            f'"0", "1", ...{settings}; restore it, or train again to write it'
         ) from None
 
 

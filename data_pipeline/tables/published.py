@@ -1,7 +1,6 @@
 """Rows of published tasks with a choice of answers, each in its own layout.
 
-A row has the keys context, question (where the task asks one), choices and label, and
-id where there is one. `label` is missing where the file does not tell it.
+A row has the keys context, choices, and where the file has them question, label, id.
 """
 
 import os
@@ -32,12 +31,13 @@ def _copa_rows(path: str) -> text_rows.NumberedRows:
                 f"{path}:{line}: asks for {row['question']!r:.40}, which is none of "
                 f"{', '.join(CONNECTIVES)}; correct the row"
             )
-        answers = {
+        item = {
             "context": row["premise"],
+            "question": CONNECTIVES[row["question"]],
             "choices": [row["choice1"], row["choice2"]],
+            "id": row["id"],
         }
-        asked = {"question": CONNECTIVES[row["question"]], **_labelled(row["label"])}
-        yield line, answers | asked | {"id": row["id"]}
+        yield line, item | _labelled(row["label"])
 
 
 def _labelled(label: Any) -> dict[str, Any]:
@@ -104,9 +104,9 @@ def _swag_rows(path: str) -> text_rows.NumberedRows:
 def _csv_cells(
     path: str, needed: Sequence[str], wanted: str
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yields (line, {column: cell}) of the rows of a CSV file with a header.
+    """Yields (line, {column: cell}) of a CSV file with a header and `needed` columns.
 
-    Where a `needed` column is missing, the message names the files that are `wanted`.
+    Otherwise the message names the files that are `wanted`.
     """
     rows = text_rows.file_rows(path, "csv")
     line, header = next(rows, (1, []))
@@ -157,7 +157,7 @@ def _race_questions(file: str) -> Iterator[dict[str, Any]]:
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise errors.InputError(
             f"{file}: not an article of RACE ({type(error).__name__}: {error}); write "
-            "article, questions, options and answers as one JSON object"
+            "an object of article, questions, options, answers"
         ) from error
     for index, (question, options, answer) in enumerate(questions):
         row = {"context": context, "question": question, "choices": options}

@@ -1,7 +1,4 @@
-"""Which columns of a table are meant, and whether line 1 of a file names them.
-
-One rule for all readers of tables and pairs.
-"""
+"""Which columns of a table are meant, and whether line 1 of a file names them."""
 
 import collections
 import itertools
@@ -88,7 +85,7 @@ def is_number(text: Any) -> bool:
 def summary(keys: Mapping[str, Key], names: Sequence[str], count: int) -> str:
     """The columns that are read, by the `keys` of roles, and those that are not.
 
-    They have `names`, or numbers below `count` where there are none.
+    They have `names`, or numbers below `count`.
     """
     shown = [repr(name) for name in names] or [*map(str, range(count))]
     parts = []
@@ -102,19 +99,15 @@ def summary(keys: Mapping[str, Key], names: Sequence[str], count: int) -> str:
 
 
 def key(path: str, role: str, column: Key, names: Sequence[str], *, keyed: bool) -> Key:
-    """The key of a column, as `parse` returns it, in rows with `names`, or InputError.
-
-    `role` is what messages call the column.
-    """
+    """The key of a column, as `parse` returns it, in rows with `names`."""
     if isinstance(column, int):
         return column
     names = list(names)
     remedy = f"its columns are {wording.listing(names)}; choose one"
     remedy += "" if keyed else ", or a number from 0"
-    if names.count(column) > 1:
+    if (count := names.count(column)) > 1:
         raise errors.InputError(
-            f"{path}: {names.count(column)} columns are called {column!r} ({role}); "
-            + remedy
+            f"{path}: {count} columns are called {column!r} ({role}); {remedy}"
         )
     if column not in names:
         alike = [name for name in names if name.lower() == column.lower()]
@@ -135,7 +128,7 @@ def _separator_hint(names: Sequence[str]) -> str:
 
 
 def cell(row: Any, key: Key | None) -> Any:
-    """The cell of a row; None where the row lacks it, or no key is given."""
+    """The cell of a row, or None."""
     try:
         return None if key is None else row[key]
     except (IndexError, KeyError):
@@ -146,10 +139,7 @@ def missing_cell_message(row: text_rows.Row, role: str, key: Key) -> str:
     """A message on a row without that cell, with the remedy."""
     if isinstance(row, dict):
         return f"no value under {key!r} ({role}); give the row one"
-    return (
-        f"{len(row)} columns, column {key} ({role}) is needed, counted from 0; correct "
-        "the row, or the column"
-    )
+    return f"{len(row)} columns, and the {role} is in column {key}; correct either"
 
 
 def choose_usual(
@@ -188,13 +178,11 @@ def take_header(
     """The names of columns, the first row, which may be the header, and all other rows.
 
     Names are those of the header, keys of objects, or none. `is_header` gets the cells
-    of line 1, and the rows with which it `compares` them. No row raises ValueError.
+    of line 1, and the rows with which it `compares` them.
     """
     line, first = next(rows, (0, None))
     if first is None:
-        raise errors.InputError(
-            f"{path}: the file is empty; give it one row per example"
-        )
+        raise errors.InputError(f"{path}: the file is empty; give it rows")
     names = list(first) if isinstance(first, dict) else []
     if isinstance(first, list):
         others = list(itertools.islice(rows, _COMPARED_ROWS)) if compares else []
@@ -219,7 +207,7 @@ def is_header(
 
     `has_header` decides, or a column that is given by name. Otherwise a header has
     usual names, names in `earlier`, or names of languages; an example has a label that
-    is a number or that other rows have, too. Both, or neither, raises ValueError.
+    is a number or that other rows have, too. Both, or neither, is refused.
 
     Args:
         first: the cells of line 1; `others` are the rows after it.
@@ -320,17 +308,11 @@ def _guess(path, first, others, columns, usual, names, earlier) -> bool:
 
 
 def _repeated(first, others, label_column, every) -> list[str]:
-    """Cells of line 1 that other rows have in their column, too: no numbers or names.
-
-    A label may also be one of several in a cell.
-    """
+    """Cells of line 1, no numbers or names, that others have in their column, too."""
     repeated = []
     for place, values in enumerate(zip(*others, strict=True)):
         text, parts = first[place], {first[place]}
-        if isinstance(label_column, int) and label_column in (
-            place,
-            place - len(first),
-        ):
+        if label_column in (place, place - len(first)):
             parts = _label_parts(text)
             values = (*itertools.chain(*map(_label_parts, values)),)
         elif text.lower() in every or is_number(text):

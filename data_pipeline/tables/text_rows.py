@@ -86,10 +86,7 @@ WHOLE = Part()
 
 
 def blocks(path: str, part: Part = WHOLE) -> Iterator[bytes]:
-    """Yields the bytes of a file that `tf.io.gfile` opens, plain or gzip, in pieces.
-
-    gzip has no places, so it is unpacked from its beginning.
-    """
+    """Yields the bytes of a file, local or remote, plain or gzip, in pieces."""
     left = part.stop - part.start
     try:
         with remote_files.open_file(path) as raw:
@@ -110,7 +107,7 @@ def blocks(path: str, part: Part = WHOLE) -> Iterator[bytes]:
 def lines(path: str, part: Part = WHOLE) -> Iterator[tuple[int, str]]:
     """Yields number, from 1, and text of each line; only LF ends a line.
 
-    A leading byte-order mark is dropped. What is not UTF-8 raises ValueError.
+    A leading byte-order mark is dropped, and what is not UTF-8 is refused.
     """
     number = part.first_line
     begun: list[bytes] = []  # pieces of a line whose end is not read yet
@@ -191,16 +188,15 @@ def _csv_rows(
             number = reader.line_num + 1
     except csv.Error as error:
         raise errors.InputError(
-            f"{path}:{number}: not a row of CSV ({error}); double the quotes inside of "
-            "quotes, or pass --quote"
+            f"{path}:{number}: not a row of CSV ({error}); double quotes or see --quote"
         ) from None
 
 
 def _delimiter(path: str, sample: list[str], quotes: Mapping[str, Any]) -> str:
     """The delimiter that cuts the first rows into as many cells, at least two.
 
-    It is a comma where none does. Where several do, those count that are not followed
-    by a space in every row, as a comma within a text is.
+    It is a comma where none does; of several, those count that no space follows in some
+    row, as one follows a comma within a text.
     """
     fitting: dict[str, list[list[str]]] = {}
     for delimiter in _DELIMITERS:
@@ -277,8 +273,7 @@ def texts(path: str, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
         text = next((row[key] for key in keys if isinstance(row.get(key), str)), None)
         if text is None:
             raise errors.InputError(
-                f"{path}:{number}: no text under {' or '.join(map(repr, keys))}; give "
-                "the row one"
+                f"{path}:{number}: no text under {' or '.join(keys)}; give it one"
             )
         yield text, f"{path}:{number}"
 
@@ -286,13 +281,11 @@ def texts(path: str, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
 def file_rows(
     path: str, form: Form | str, *, is_ragged: bool = False, skips_empty: bool = False
 ) -> NumberedRows:
-    """Yields (line that it begins in, row) of each row of a file, as `lines` reads it.
+    """Yields (line that it begins in, row) of each row; the form may be a format.
 
-    The form is a Form or its format alone.
-
-    `skips_empty` leaves out rows of empty cells alone, and prints their number. A blank
-    line between rows raises ValueError, and a row with another number of cells than the
-    first one, unless rows are `is_ragged`.
+    `skips_empty` leaves out rows of empty cells alone, and prints their number. Blank
+    lines between rows are refused, and so are rows with another number of cells than
+    the first one, unless rows are `is_ragged`.
     """
     if isinstance(form, str):
         form = Form(file_format=form)
@@ -306,8 +299,7 @@ def file_rows(
         )
     if file_format not in FORMATS:
         raise errors.InputError(
-            f"{path}: format {file_format!r} is not one of {sorted(FORMATS)}; pass "
-            "--file_format"
+            f"{path}: format {file_format!r} is none of {[*FORMATS]}; see --file_format"
         )
     width, first_line, blank = 0, 0, None
     has_cells = file_format != "jsonl"
@@ -328,9 +320,7 @@ def file_rows(
             if not width:
                 width, first_line = len(row), line
         if blank:
-            raise errors.InputError(
-                f"{path}:{blank}: blank line between rows; remove it"
-            )
+            raise errors.InputError(f"{path}:{blank}: is blank; remove the line")
         yield line, row
     if empty:
         print(
@@ -360,7 +350,6 @@ def _character(
     is_right = len(character) == 1 and character not in "\r\n"
     if file_format == "jsonl" or not (is_right or (flag == "quote" and not character)):
         raise errors.InputError(
-            f"{path}: --{flag}={spelled} is not one character, or the file is JSONL; "
-            "leave it out"
+            f"{path}: --{flag}={spelled} is not one character of CSV, TSV; leave it out"
         )
     return character

@@ -58,10 +58,9 @@ class Sentence(NamedTuple):
 class Layout:
     """How a file holds its words and tags.
 
-    `file_format` is one of `FORMATS`, or "auto" to go by the file's name, else by its
-    first line. Columns count from 0, or from -1 at the end; a file that lacks the tag
-    column, or has the words there, has no tags. `tag_names` are those that numbers
-    stand for in JSONL, from 0.
+    `file_format` is one of `FORMATS`, or "auto". Columns count from 0, or from -1 at
+    the end; a file that lacks the tag column, or has the words there, has no tags.
+    `tag_names` are those that numbers stand for in JSONL, from 0.
     """
 
     file_format: str = "auto"
@@ -91,11 +90,10 @@ class Sentences:
 
     @property
     def num_words(self) -> int:
-        """Words of all sentences, W."""
         return sum(map(len, self.words))
 
     def tagged_words(self) -> Iterator[tuple[int, str]]:
-        """Yields line and tag of each word; raises ValueError without tags."""
+        """Yields line and tag of each word; refuses sentences without tags."""
         if self.tags is None:
             raise errors.InputError(f"{self.path}: has no tags; give it some")
         for lines, tags in zip(self.lines, self.tags, strict=True):
@@ -103,7 +101,7 @@ class Sentences:
 
 
 def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
-    """Reads one file: local or remote, plain or gzip (`.gz`), UTF-8.
+    """Reads one file; prints the columns, keys and header that are read or not.
 
     Columns are separated by tabs if the first row has one, else by spaces. Blank lines
     and lines of -DOCSTART- end a sentence, the latter a document as well, as do CoNLL-U
@@ -111,11 +109,10 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
     columns of a row; if the word is "#" alone and the first of a sentence, other rows
     must have its tag as well. Rows of ten columns between tabs whose first is a number
     are CoNLL-U: multiword tokens (3-4) and empty nodes (5.1) are no words. A first row
-    such as "word tag" names the columns. Prints it, and the columns or keys that are
-    not read.
+    such as "word tag" names the columns.
 
     For seq.in and seq.out, `path` is the former or their directory; without a seq.out
-    there are no tags. A file that lacks a column or required tags raises ValueError.
+    there are no tags.
     """
     path = str(path)
     file_format = _format(path, layout.file_format)
@@ -197,7 +194,7 @@ def _check_tags(path: str, sentences: list[Sentence], tags_required: bool) -> No
 
 
 def _check_words(path: str, sentences: list[Sentence], columns: "_Columns") -> None:
-    """Refuses words that are none, such as their numbers; prints the columns."""
+    """Refuses a column of numbers or of one word; prints the columns."""
     words = [word for sentence in sentences for word in sentence.words]
     if columns.num_columns < 3 or len(words) < 2:
         return
@@ -228,7 +225,7 @@ class _Columns(NamedTuple):
 
 
 def _cells(line: str, separator: str = " ") -> list[str]:
-    """The cells of a line. U+3000, a word of Chinese texts, separates nothing."""
+    """The cells of a line; U+3000, a word of Chinese texts, separates nothing."""
     line = line.rstrip("\r")
     if separator == "\t":
         return [cell.strip(" ") for cell in line.split("\t")]
@@ -236,10 +233,7 @@ def _cells(line: str, separator: str = " ") -> list[str]:
 
 
 def _find_columns(path: str, layout: Layout, *, tags_required: bool) -> _Columns:
-    """Reads a whole file to find its columns: only its end decides on "#".
-
-    A tag column that is missing, or is the words', means that there are no tags.
-    """
+    """Reads a whole file to find its columns: only its end decides on "#"."""
     no_row = ("#", _DOCUMENT_MARK)
     numbered = (
         (number, line)
@@ -256,8 +250,7 @@ def _find_columns(path: str, layout: Layout, *, tags_required: bool) -> _Columns
     tag = _position(layout.tag_column, num_columns)
     if word is None:
         raise errors.InputError(
-            f"{place}: {num_columns} columns; there is no "
-            f"--word_column={layout.word_column}"
+            f"{place}: {num_columns} columns; lower --word_column={layout.word_column}"
         )
     tag = None if tag == word else tag
     if tag is None and tags_required:
@@ -316,7 +309,6 @@ def _is_comment(line: str, row: list[str], columns: _Columns, at_start: bool) ->
 
 
 def _column_sentences(path: str, columns: _Columns) -> Iterator[Sentence]:
-    """Yields the sentences of a file; ValueError for a row with other columns."""
     document = 0
     words: list[str] = []
     tags: list[str] = []
@@ -346,8 +338,8 @@ def _check_row(place: str, row: list[str], columns: _Columns) -> None:
     if len(row) != columns.num_columns:
         raise errors.InputError(
             f"{place}: {len(row)} columns, line {columns.line} has "
-            f"{columns.num_columns}; give both as many, between tabs if the first row "
-            "has one (serving.predictor --input_format=lines tags plain text)"
+            f"{columns.num_columns}; give both as many (or plain text to "
+            "serving.predictor --input_format=lines)"
         )
     for role, column in (("word", columns.word), ("tag", columns.tag)):
         if column is not None and not row[column]:
@@ -361,7 +353,7 @@ def _tag_path(path: str, tags_required: bool) -> str | None:
     tag_path = f"{plain.removesuffix('in')}out{path[len(plain) :]}"
     if not plain.endswith(".in"):
         raise errors.InputError(
-            f"{path}: does not end in seq.in; rename it, or set another --file_format"
+            f"{path}: does not end in seq.in; rename it, or see --file_format"
         )
     if remote_files.exists(tag_path):
         return tag_path
@@ -490,8 +482,7 @@ def spans_key(row: Mapping[str, Any]) -> str:
 def _words(place: str, row: dict[str, Any]) -> tuple[str, list[str]]:
     key = next((key for key in _WORDS_KEYS if row.get(key) is not None), None)
     if key is None:
-        known = ", ".join(_WORDS_KEYS)
-        raise errors.InputError(f"{place}: none of {known}; give it one")
+        raise errors.InputError(f"{place}: has none of {_WORDS_KEYS}; give it one")
     value = row[key]
     if key == "text":
         if not isinstance(value, str):
@@ -544,11 +535,9 @@ def cut(texts: Sequence[str]) -> Iterator[list[Word]]:
 def tags_of_spans(
     place: str, row: Mapping[str, Any], words: Sequence[Word]
 ) -> list[str]:
-    """The tags of the words of a text with spans, BIO.
+    """The tags of the words of a text with spans, BIO; refuses unaccepted rows.
 
-    Raises:
-        ValueError: a span is none, overlaps another, or does not begin and end with a
-            word; whitespace at its ends does not count. Or the row is not accepted.
+    Spans begin and end with a word, but for whitespace, and do not overlap.
     """
     if row.get("answer", "accept") != "accept":  # Prodigy's
         raise errors.InputError(
@@ -562,11 +551,8 @@ def tags_of_spans(
         end -= len(text[start:end]) - len(text[start:end].rstrip())
         start += len(text[start:end]) - len(text[start:end].lstrip())
         inside = [i for i, w in enumerate(words) if w.start < end and start < w.end]
-        if (
-            not inside
-            or words[inside[0]].start != start
-            or words[inside[-1]].end != end
-        ):
+        ends = inside and (words[inside[0]].start, words[inside[-1]].end)
+        if ends != (start, end):
             around = " ".join(words[i].text for i in inside)
             raise errors.InputError(
                 f"{name} is a part of {around!r:.60} and not whole words; correct it"

@@ -1,7 +1,7 @@
 """Words to windows, and logits to tags, as TensorFlow operations for serving.
 
-Inside a SavedModel, for a batch of sentences: the windows of training, without the
-context of documents, and the tags that scores.decide decides on.
+The windows of training, without the context of documents, and the tags that
+scores.decide decides on.
 """
 
 from collections.abc import Callable

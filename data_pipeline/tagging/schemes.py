@@ -1,10 +1,9 @@
 """Tags of words, and how they spell spans: BIO, BIOES, BILOU and BMES; or plain tags.
 
-A tag is a letter, a hyphen and a type ("B-place"), the letter alone, or "O" for a word
-outside all spans. Spans are read by the rule of conlleval, the script of the CoNLL
-tasks: a word begins a span if its letter does, or if the word before it is outside,
-ends its span, or has another type. By this rule the tags of IOB1, with I where a span
-begins, are tags of BIO that `respell` repairs.
+A tag is a letter, a hyphen and a type ("B-place"), the letter alone, or "O" outside all
+spans. Spans are read by the rule of conlleval, the script of the CoNLL tasks: a word
+begins a span if its letter does, or if the word before it is outside, ends its span, or
+has another type. So the tags of IOB1 are tags of BIO that `respell` repairs.
 """
 
 import dataclasses
@@ -23,13 +22,8 @@ from data_pipeline.tagging import files
 OUTSIDE = "O"
 PLAIN = "plain"  # each tag for itself, such as parts of speech
 # The letters of a word that begins a span, is inside it, ends it, and is a span alone;
-# schemes of two letters do not mark the end.
-_LETTERS = {
-    "BIO": "BI",  # IOB2
-    "BIOES": "BIES",
-    "BILOU": "BILU",
-    "BMES": "BMES",
-}
+# BIO (IOB2) does not mark the end.
+_LETTERS = {"BIO": "BI", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES"}
 SPAN_SCHEMES = tuple(_LETTERS)
 SCHEMES = (*SPAN_SCHEMES, PLAIN)
 _ROLES = "BIES"
@@ -113,8 +107,8 @@ def _usual_spelling(tag: str) -> str:
 def odd_tags(counts: Mapping[str, int]) -> tuple[str, list[str]]:
     """The scheme that most words' tags mean, and the tags that are not of it.
 
-    `counts` are those of each tag; ("", []) where most mean none. The commonest of the
-    others may stand for "O", and does not count.
+    `counts` are those of each tag; ("", []) where most mean none. The commonest other
+    tag may stand for "O", and does not count.
     """
     spelled = {tag: _usual_spelling(tag) for tag in counts if tag != OUTSIDE}
     # Letters alone may be parts of speech, unless nearly all fit.
@@ -179,8 +173,8 @@ def respell(tags: Sequence[str], scheme: str) -> list[str]:
 class TagNames:
     """The C tags that a tagger predicts, in the order of their ids.
 
-    Lists of tags that other programs have written may begin with PAD and UNK. Such
-    placeholders keep their ids; where one is predicted, "O" is written.
+    Lists of other programs may begin with PAD and UNK. Such placeholders keep their
+    ids; where one is predicted, "O" is written.
     """
 
     names: tuple[str, ...]
@@ -194,8 +188,8 @@ class TagNames:
         placeholders = self.placeholders()
         if len(self.names) - len(placeholders) < 2:
             raise errors.InputError(
-                f"a tagger needs 2 tags or more, not "
-                f"{wording.listing(self.names)}; check --tag_column and --labels"
+                f"a tagger needs 2 tags or more, not {wording.listing(self.names)}; "
+                "check --tag_column and --labels"
             )
         label_files.check_distinct(self.names, "tag")
         if self.scheme != PLAIN:
@@ -205,7 +199,6 @@ class TagNames:
 
     @property
     def num_outputs(self) -> int:
-        """C."""
         return len(self.names)
 
     def placeholders(self) -> tuple[str, ...]:
@@ -228,14 +221,11 @@ class TagNames:
     ) -> np.ndarray:
         """The id of each word's tag, sentence after sentence: int32 [words].
 
-        Where the sentences are only scored, tags that the model cannot predict have
-        features.IGNORED: those of a known type, and with `accepts_unknown` of any type.
-        Other tags raise ValueError.
+        Unless `is_training`, unknown tags of known types are features.IGNORED, and with
+        `accepts_unknown` all unknown ones.
         """
         ids = {name: index for index, name in enumerate(self.names)}
-        known_types = types_of(
-            set(self.names).difference(self.placeholders()), self.scheme
-        )
+        known_types = types_of({*self.names} - {*self.placeholders()}, self.scheme)
 
         def tag_id(line: int, name: str) -> int:
             if name in ids:
@@ -246,8 +236,7 @@ class TagNames:
             place = f"{sentences.tag_path}:{line}"
             if is_known:
                 raise errors.InputError(
-                    f"{place}: --labels lacks {name!r:.80} of {self.scheme}; add it, "
-                    "or leave the flag out to have every tag of each type"
+                    f"{place}: --labels lacks {name!r:.80} of {self.scheme}; add it"
                 )
             raise errors.InputError(
                 f"{place}: tag {name!r:.80} is not one of {wording.listing(self.names)}"
@@ -280,22 +269,3 @@ def find_tags(sentences: files.Sentences, scheme: str) -> TagNames:
             "--tag_column, or name the tags with --labels"
         )
     return TagNames(names, scheme)
-
-
-def map_text(tag_set: TagNames) -> str:
-    """The text of file_names.LABEL_MAP: {"0": "O", ..., "tag_scheme": "BIO"}."""
-    settings = {"problem_type": PROBLEM_TYPE, "tag_scheme": tag_set.scheme}
-    return label_files.map_text(tag_set.names, **settings)
-
-
-def read_map(path: str) -> TagNames:
-    """Reads the text of `map_text`; ValueError for any other."""
-
-    # Files of earlier versions may have a "file_scheme", and IOB1 for BIO.
-    def make(names, problem_type="classification", tag_scheme="", file_scheme=""):
-        if problem_type != PROBLEM_TYPE:
-            raise errors.InputError("it is a classifier's")
-        return TagNames(names, "BIO" if tag_scheme == "IOB1" else tag_scheme)
-
-    settings = ', "problem_type" and "tag_scheme"'
-    return label_files.read_map(path, make, "map of tags", settings)

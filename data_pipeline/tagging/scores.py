@@ -1,8 +1,7 @@
 """Predicted tags: scored, and written in the form of the input file and as spans.
 
-Scores are precision, recall and F1 of spans, and the share of right tags.
-A span is right if its first word, its last word and its type are. Spans are read by the
-rule of conlleval, the script of the CoNLL tasks.
+A span is right if its first word, its last word and its type are; the rule of conlleval
+reads spans.
 """
 
 import collections
@@ -37,14 +36,12 @@ class Scored:
 
     def results(self, prefix: str) -> dict[str, float]:
         """All scores under names such as eval_f1 and eval_f1_person."""
-        return {
-            **{f"{prefix}_{name}": value for name, value in self.scores.items()},
-            **{
-                f"{prefix}_{name}_{span_type}": value
-                for span_type, scores in self.type_scores.items()
-                for name, value in scores.items()
-            },
+        by_type = {
+            f"{name}_{span_type}": value
+            for span_type, scores in self.type_scores.items()
+            for name, value in scores.items()
         }
+        return {f"{prefix}_{k}": v for k, v in (self.scores | by_type).items()}
 
 
 def decide(
@@ -54,8 +51,8 @@ def decide(
 ) -> Scored:
     """Decides on a tag for each word, and scores them where the right ones are known.
 
-    `outputs` holds "ids", int, and "probabilities", float, both [N, S], of the
-    likeliest tag of each token; and "losses", float, where the right ones are known.
+    `outputs` are "ids" and "probabilities" of the likeliest tag of each token, and
+    "losses" where the right ones are known, [N, S] each.
     """
     scheme = tag_set.scheme
     tags = tag_set.decode(data.by_sentence(data.by_word(outputs["ids"])))
@@ -121,7 +118,7 @@ def score_names(scheme: str) -> tuple[str, ...]:
 def score(gold: Tags, predicted: Tags, scheme: str) -> dict[str, float]:
     """f1, precision, recall (micro averages over spans) and accuracy of tags, 0..1.
 
-    The scheme "plain" has accuracy alone. Division by zero gives 0.
+    Plain tags have accuracy alone. Division by zero gives 0.
     """
     if list(map(len, gold)) != list(map(len, predicted)):
         raise errors.InputError("given and predicted tags differ in number of words")
@@ -254,14 +251,8 @@ def write_all(
         lines = tag_lines(sentences, scored.tags)
     tags_file = os.path.join(directory, name)
     spans_file = os.path.join(directory, file_names.TEST_PREDICTIONS)
-    atomic_files.write(
-        {
-            tags_file: lines,
-            spans_file: span_lines(
-                sentences, scored.tags, scored.probabilities, scheme
-            ),
-        }
-    )
+    spans = span_lines(sentences, scored.tags, scored.probabilities, scheme)
+    atomic_files.write({tags_file: lines, spans_file: spans})
     return [tags_file, spans_file]
 
 
@@ -269,8 +260,7 @@ def tag_lines(sentences: files.Sentences, tags: Tags) -> Iterator[str]:
     """Rereads the file of the sentences, and puts the predicted tags in.
 
     Rows of columns get them as the last one; seq.in becomes a seq.out; JSONL gets them
-    as "tags" and keeps those of the file as "given", and where it has spans gets the
-    "words" as well. Nothing else changes.
+    as "tags", keeps "given" ones, and has the "words" where it has spans.
     """
     _, lines = _FORMS[sentences.file_format]
     for line in lines(sentences, tags):
@@ -332,26 +322,22 @@ def span_lines(
 ) -> Iterator[str]:
     """One JSON object a sentence: its words, their tags, and the spans.
 
-    A span is words[start:end], its probability the product of its words'; "plain" tags
-    have none. "given" are the tags of the file, as split.load respells them, "correct"
-    is whether all of them are predicted.
+    A span is words[start:end], and its probability the product of its words'. "given"
+    are the tags of the file, as windows.load respells them.
     """
     for index, words in enumerate(sentences.words):
+        shares = probabilities[index]
         row: dict[str, Any] = {
             "words": words,
             "tags": list(tags[index]),
-            "probabilities": [round(float(p), 6) for p in probabilities[index]],
+            "probabilities": [round(float(share), 6) for share in shares],
         }
         if scheme != schemes.PLAIN:
             row["spans"] = [
-                {
-                    "start": span.start,
-                    "end": span.end,
-                    "type": span.type,
+                span._asdict()
+                | {
                     "text": " ".join(words[span.start : span.end]),
-                    "probability": round(
-                        math.prod(probabilities[index][span.start : span.end]), 6
-                    ),
+                    "probability": round(math.prod(shares[span.start : span.end]), 6),
                 }
                 for span in schemes.spans(tags[index], scheme)
             ]

@@ -1,9 +1,8 @@
 """Sentences to windows of tokens that predict a tag for each word, and back.
 
 A word is predicted from its first word piece (BERT section 5.3). A sentence longer than
-a window is cut into several overlapping ones, without loss. `cut` and `pack` are
-TensorFlow operations, so that training and the exported graph share them. `find_tags`
-and `load` prepare the splits of a run.
+a window is cut into several overlapping ones. `cut` and `pack` are TensorFlow
+operations, which training and the exported graph share.
 """
 
 import collections
@@ -11,14 +10,14 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from contract import errors, features, outcomes, wording
 from data_pipeline import label_maps
-from data_pipeline.batches import packing, splits
+from data_pipeline.batches import batching, packing
 from data_pipeline.tagging import files, schemes
 from data_pipeline.text import base
 from terminal import progress
@@ -28,20 +27,18 @@ _CHUNK_WORDS = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SentenceSplit(splits.Split):
+class SentenceSplit(batching.WindowSplit):
     """The sentences of a file, with W words in all, and their N windows.
 
-    Windows are [CLS] words [SEP], all of segment 0. `packed.num_truncated` counts words
-    with more pieces than a window; each fills one of its own. Each word is predicted
-    from the token at its place in `packed.tokens`; every window has at least one.
+    Windows are [CLS] words [SEP], of segment 0; each predicts at least one word.
+    `packed.num_truncated` counts words with more pieces than a window.
     """
 
     sentences: files.Sentences
     sentence_index: np.ndarray  # int32 [N], of each window
-    word_places: np.ndarray  # int64 [W]
+    word_places: np.ndarray  # int64 [W], in `packed.tokens`, where it is predicted
     word_splits: np.ndarray  # int64 [sentences + 1], the words of each sentence
     tag_ids: np.ndarray | None = None  # int32 [W]; None where unknown
-    unit: ClassVar[str] = "windows"
 
     def targets(self) -> dict[str, tf.RaggedTensor]:
         """label_ids, ragged int32 [N, (S)], IGNORED but at words; {} without tags."""
@@ -56,14 +53,12 @@ class SentenceSplit(splits.Split):
     def target_arrays(self) -> list[Any]:
         return [self.word_places, self.tag_ids]
 
-    def names(self, indices: np.ndarray) -> list[str]:
-        """Such as "train.conll:17 (window 1 of 2)"."""
-        owners = self.sentence_index
-        parts = splits.window_names(owners, indices)
-        return [
-            f"{self.path}:{self.sentences.lines[owner][0]} ({part})"
-            for owner, part in zip(owners[indices], parts, strict=True)
-        ]
+    @property
+    def owners(self) -> np.ndarray:
+        return self.sentence_index
+
+    def owner_name(self, owner: int) -> str:
+        return f":{self.sentences.lines[owner][0]}"
 
     def summary(self) -> outcomes.Summary:
         sentences = self.sentences
@@ -119,8 +114,8 @@ def make_windows(
 ) -> SentenceSplit:
     """Tokenizes words and cuts their sentences into windows, by the rules of `cut`.
 
-    `tag_ids` are int32 [W]. With `document_context` each window is filled on both sides
-    with the words around it in the document, up to max_seq_length.
+    With `document_context` each window is filled on both sides with the words around it
+    in the document, up to max_seq_length.
     """
     room, step = limits(max_seq_length, stride)
     counts = [len(words) for words in sentences.words]
@@ -150,18 +145,16 @@ def make_windows(
 def limits(max_seq_length: int, stride: int) -> tuple[int, int]:
     """Tokens of a window without the special ones, and from one window to the next.
 
-    `stride` 0 means half a window; one that skips tokens raises ValueError.
+    A stride of 0 means half a window.
     """
     room = max_seq_length - 2  # [CLS] and [SEP]
     if room < 1:
         raise errors.InputError(
-            f"--max_seq_length={max_seq_length} leaves no token beside [CLS] and [SEP];"
-            " give 3 or more"
+            f"--max_seq_length={max_seq_length} leaves no token; give 3 or more"
         )
     if not 0 <= stride <= room:
         raise errors.InputError(
-            f"--window_stride={stride} is outside 0..{room} (--max_seq_length less 2); "
-            "give 0 for half a window"
+            f"--window_stride={stride} is outside 0..{room}; give 0 for half a window"
         )
     return room, stride or (room + 1) // 2
 
@@ -261,7 +254,7 @@ def _best_windows(word_tokens, begin, end):
     after = tf.gather(word_tokens, tf.gather(end, window)) - 1 - before
     before -= tf.gather(word_tokens, tf.gather(begin, window))
     count = tf.size(word_tokens, tf.int64) - 1
-    return splits.best_windows(tf.minimum(before, after), word, window, count)
+    return batching.best_windows(tf.minimum(before, after), word, window, count)
 
 
 def pack(
@@ -317,10 +310,10 @@ def load(
     accepts_unknown: bool,
     **limits: Any,
 ) -> dict[str, SentenceSplit]:
-    """Cuts the results of `read` into windows; prints how many, and the scheme.
+    """Cuts the results of `read` into windows, with the limits of `make_windows`.
 
-    With `accepts_unknown`, tags outside the set may be scored, but not trained on. The
-    limits are those of windows.make_windows.
+    Prints how many, and the scheme. With `accepts_unknown`, tags outside the set may be
+    scored, but not trained on.
     """
     tags = f"{len(tag_set.names)} tags: {wording.first_of(tag_set.names, 9)}"
     print(f"labels: scheme {tag_set.scheme}, {tags}")
@@ -371,10 +364,7 @@ def respell(sentences: files.Sentences, scheme: str) -> tuple[files.Sentences, i
 
 
 def _check_plain(train: files.Sentences) -> None:
-    """Refuses tags that mean a scheme of spans; names a first tag that may be a header.
-
-    The scheme of `train` was not given, and its tags are together of none.
-    """
+    """Refuses plain tags that mean spans; names a first tag that may be a header."""
     counts = collections.Counter(tag for _, tag in train.tagged_words())
     scheme, odd = schemes.odd_tags(counts)
     if odd:
@@ -403,7 +393,7 @@ def find_tags(
     """The tags of --labels, of training sentences, or of the stored `head`.
 
     They are in the order of the head's rows. `names` and `scheme` come from --labels
-    and --tag_scheme, () and "auto" where absent. Raises as label_maps.follow.
+    and --tag_scheme, () and "auto" where absent.
     """
     if train is not None:
         if scheme == "auto":
@@ -411,11 +401,8 @@ def find_tags(
             if scheme == schemes.PLAIN:
                 _check_plain(train)
         train, _ = respell(train, scheme)
-        tag_set = (
-            schemes.TagNames(tuple(names), scheme)
-            if names
-            else schemes.find_tags(train, scheme)
-        )
+        tag_set = schemes.TagNames(tuple(names), scheme) if names else None
+        tag_set = tag_set or schemes.find_tags(train, scheme)
         if placeholders := tag_set.placeholders():
             print(
                 f"labels: {wording.listing(placeholders)} are not of the scheme "
@@ -425,7 +412,8 @@ def find_tags(
         return label_maps.follow(head, tag_set, origin, trains=True)
     stored: Any = head.classes if head else None
     if head and head.has_map:
-        stored = schemes.read_map(head.source)  # no classifier's
+        if not isinstance(stored, schemes.TagNames):
+            raise errors.InputError(f"{head.source}: has no tags; give a tagger's")
         if scheme not in ("auto", stored.scheme):
             raise errors.InputError(
                 f"--tag_scheme={scheme} is not what the model was trained with, "
@@ -433,8 +421,7 @@ def find_tags(
             )
     if not (names or stored):
         raise errors.InputError(
-            "neither training sentences nor a label_map.json beside the checkpoint "
-            "name the tags; give --labels"
+            "no training sentences or label_map.json name the tags; give --labels"
         )
     stored = stored or label_maps.named(names, "")
     scheme = stored.scheme if scheme == "auto" else scheme

@@ -1,9 +1,9 @@
 """A text corpus: UTF-8 files, one sentence a line, a blank line between documents.
 
 A corpus is cut into ranges of 256 KB, which move to the next beginning of a document
-when they are read: no file is read as a whole, and any worker can read any range. Where
-files are the documents, ranges have 4 MB, so that most files are one. A group is a
-sequence of ranges. A file of long documents is read once before, for their beginnings.
+when they are read: any worker can read any range. Where files are the documents, ranges
+have 4 MB, so that most files are one. A file of long documents is read once before, for
+their beginnings.
 """
 
 import concurrent.futures
@@ -34,7 +34,7 @@ MAX_INVALID_SHARE = 0.01  # of lines
 
 
 def find_files(patterns: str) -> list[str]:
-    """The text files that --input_file names; ValueError for none, and for UTF-16."""
+    """The text files that --input_file names; InputError for none, and for UTF-16."""
     wanted = "text files, separated by commas, or globs such as corpus/*.txt"
     files = file_patterns.find(patterns, flag="input_file", wanted=wanted)
     with concurrent.futures.ThreadPoolExecutor(file_patterns.READERS) as pool:
@@ -82,7 +82,7 @@ def is_packed(path: str) -> bool:
 
 
 def unpack(path: str, destination: str) -> None:
-    """Unpacks a gzip file, whole or not at all; ValueError where it is damaged."""
+    """Unpacks a gzip file, whole or not at all; InputError where it is damaged."""
     try:
         with (
             atomic_files.replacing(destination, shared=True) as (temporary,),
@@ -95,8 +95,7 @@ def unpack(path: str, destination: str) -> None:
                 sink.write(block)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise errors.InputError(
-            f"{path}: not a whole gzip file ({error}); copy it again, or rename it if "
-            "it is plain text"
+            f"{path}: not a whole gzip file ({error}); copy it again"
         ) from error
 
 
@@ -121,10 +120,7 @@ class Corpus:
         *,
         whole_files: bool = False,
     ) -> "Corpus":
-        """Cuts files without reading them; `sizes` spares looking theirs up.
-
-        `boundaries` are those of `find_boundaries`, if they are known.
-        """
+        """Cuts files without reading them; `boundaries` are of `find_boundaries`."""
         sizes = file_patterns.sizes(files) if sizes is None else sizes
         step = MAX_DOCUMENT_BYTES if whole_files else RANGE_BYTES
         counts = [-(-size // step) for size in sizes]
@@ -145,7 +141,7 @@ class Corpus:
         )
 
     def part(self, chosen: np.ndarray) -> "Corpus":
-        """The ranges chosen, int [K], with their files alone: little to send."""
+        """The ranges chosen, int [K], with their files alone, to send to a worker."""
         numbers, files = np.unique(self.range_files[chosen], return_inverse=True)
         return dataclasses.replace(
             self,
@@ -233,7 +229,7 @@ def find_boundaries(files: Sequence[str], sizes: Sequence[int]) -> dict[str, lis
 
 
 def _boundaries(path: str, size: int) -> list[int]:
-    """Those of `find_boundaries`; [] where blank lines lie near all places tried."""
+    """Of one file; [] where blank lines lie near all places tried."""
     with remote_files.open_file(path) as file:
         probes = 1 + min(size // _PROBED_BYTES, 3)
         places = (size * (2 * probe + 1) // (2 * probes) for probe in range(probes))

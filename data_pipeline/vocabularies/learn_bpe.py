@@ -24,18 +24,14 @@ def learn(
 ) -> byte_pairs.Gpt2Tokenizer:
     """The tokenizer of at most `vocab_size` tokens: bytes, merges, <|endoftext|>.
 
-    Any text can be spelled, because all 256 bytes are tokens. If the words have more
-    than MAX_CHARS characters, their counts are divided by the same number.
-
-    Raises:
-        ValueError: `vocab_size` has no room for the bytes.
+    All 256 bytes are tokens, so any text can be spelled. The counts of words with more
+    than MAX_CHARS characters are divided by one number.
     """
     alphabet = byte_pairs.BYTE_CHARS
     least = len(alphabet) + 1
     if vocab_size < least:
         raise errors.InputError(
-            f"--vocab_size={vocab_size} has no room for {len(alphabet)} bytes and "
-            f"{byte_pairs.END_OF_TEXT}; raise it to {least} or more"
+            f"--vocab_size={vocab_size} has no room for bytes; raise it to {least}"
         )
     learned = tokenizers.Tokenizer(models.BPE())
     learned.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -59,8 +55,7 @@ def learn(
 def _at_most(words: Mapping[str, int], max_chars: int) -> dict[str, int]:
     """Counts, divided so that the running text has about `max_chars` characters.
 
-    What rounding takes from a count goes to the next, so that the counts of a pair in
-    many rare words stay in proportion.
+    The rest of a division goes to the next count: pairs in rare words keep their share.
     """
     divisor = -(-sum((len(word) + 1) * n for word, n in words.items()) // max_chars)
     sums = itertools.accumulate(words.values(), initial=0)

@@ -6,9 +6,9 @@ prefixes. In the first pass substrings begin anywhere; in later ones, only where
 begins when words are cut with the pieces of the pass before. The threshold decides the
 size of the vocabulary, so it is searched.
 
-The code of TensorFlow Text for this also subtracts the occurrences of substrings that
-become no piece, so hardly any prefix of a word stays. On other English text than that
-of training, its 8,000 entries need 1.369 pieces a word, those learned here 1.314.
+TensorFlow Text also subtracts the occurrences of substrings that become no piece, so
+hardly any prefix of a word stays: its 8,000 entries need 1.369 pieces a word of other
+English text, those learned here 1.314.
 """
 
 import bisect
@@ -47,11 +47,8 @@ def learn(
 
     [PAD] is 0; then come up to 99 unused tokens, [UNK], [CLS], [SEP], [MASK], further
     unused tokens, all characters by code point, first as the beginning of a word and
-    then as its continuation, and last the pieces, the most frequent first. All entries
-    differ. Words with a character below the minimum frequency are [UNK].
-
-    Raises:
-        ValueError: `vocab_size` has no room for the characters, or all are too rare.
+    then as its continuation, and last the pieces, the most frequent first. Words with a
+    character below the minimum frequency are [UNK].
     """
     unused = [f"[unused{number}]" for number in range(num_unused_tokens)]
     before, after = unused[:UNUSED_BEFORE_UNK], unused[UNUSED_BEFORE_UNK:]
@@ -69,8 +66,7 @@ def learn(
         rarer = f", or set --min_character_frequency={fitting}" if fitting else ""
         raise errors.InputError(
             f"--vocab_size={vocab_size} has no room for {len(alphabet)} characters and "
-            f"{len(fixed)} special tokens (--num_unused_tokens); raise it above "
-            f"{len(fixed) + len(alphabet)}{rarer}"
+            f"{len(fixed)} special; raise it above {len(fixed) + len(alphabet)}{rarer}"
         )
     words = sorted(
         (

@@ -25,12 +25,11 @@ MAX_WORDS = 4_000_000
 # These are sent to workers, and equal ones share a compiled function.
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """Splits a content into the words that `BertTokenizer` spells with word pieces."""
+    """Splits a text, a string scalar, into the words of BertTokenizer, [W]."""
 
     do_lower_case: bool
 
     def __call__(self, content: tf.Tensor) -> tf.Tensor:
-        """The words [W] of a scalar; too long ones have more than MAX_WORD_BYTES."""
         lines = tf.strings.split(content, "\n")
         rules = normalization.WordRules.usual(self.do_lower_case)
         normalized = normalization.normalize(lines, rules)
@@ -39,21 +38,19 @@ class Words:
 
 @dataclasses.dataclass(frozen=True)
 class Pieces:
-    """Splits a content into the pieces that `Gpt2Tokenizer` spells with byte pairs."""
+    """Splits a text into the pieces that Gpt2Tokenizer spells with byte pairs."""
 
     def __call__(self, content: tf.Tensor) -> tf.Tensor:
-        """The pieces [P] of a scalar."""
         return bpe_graph.split(bpe_graph.clean(content[tf.newaxis]))[0]
 
 
 @dataclasses.dataclass(frozen=True)
 class Spaced:
-    """Splits a content into the words of which `ElmoTokenizer` takes characters."""
+    """Splits a text into the words of ElmoTokenizer."""
 
-    split_words: str  # one of elmo_tokenizer.SPLITS
+    split_words: str  # one of normalization.SPLITS
 
     def __call__(self, content: tf.Tensor) -> tf.Tensor:
-        """The words [W] of a scalar."""
         return elmo.separate_words(content[tf.newaxis], self.split_words)[0]
 
 
@@ -99,14 +96,10 @@ def count(
 ) -> WordCounts:
     """Counts the words of a corpus on all workers; the result does not depend on them.
 
-    Memory is bounded: when there are more than MAX_WORDS different words, the rarest
-    are dropped until at most half as many are left, as in lossy counting. So rare words
-    hardly influence a vocabulary; their characters stay counted. Each of `num_workers`
-    has two groups of ranges at most. `report` is called with ranges done, of how many,
-    MB=... and words=....
-
-    Raises:
-        ValueError: there is no word in the corpus.
+    Memory is bounded: of more than MAX_WORDS different words, the rarest are dropped
+    until at most half as many are left, as in lossy counting; their characters stay
+    counted. Each of `num_workers` has two groups of ranges at most. `report` is called
+    with ranges done, of how many, MB=... and words=....
     """
     table: collections.Counter[bytes] = collections.Counter()
     rare: collections.Counter[str] = collections.Counter()
@@ -130,8 +123,7 @@ def count(
         report(num_ranges, total, MB=num_bytes // 10**6, words=num_words)
     if not num_words:
         raise errors.InputError(
-            f"--input_file: no word in {len(corpus.files)} files of "
-            f"{corpus.num_bytes} bytes; give UTF-8 text"
+            f"--input_file: no word in {len(corpus.files)} files; give UTF-8 text"
         )
     decoded = {word.decode("utf-8"): number for word, number in table.items()}
     characters = rare + characters_of(decoded)
@@ -154,10 +146,7 @@ def _ahead(submitted: Iterable[futures.Future], count: int) -> Iterator[Any]:
 def count_ranges(
     corpus: byte_ranges.Corpus, split: Split
 ) -> tuple[collections.Counter[bytes], tuple[int, int, int]]:
-    """The different words in all ranges of a corpus, and how often each occurs.
-
-    Also the numbers of words that are too long, of lines, and of invalid lines.
-    """
+    """How often each word occurs in a corpus; too long words, lines, invalid lines."""
     counts: collections.Counter[bytes] = collections.Counter()
     count_text = _counter(split)
     num_too_long = num_lines = num_invalid = 0
@@ -210,10 +199,9 @@ _SPECIAL = (elmo.BEGIN, elmo.END, elmo.UNKNOWN)
 def learn_words(
     counts: WordCounts, vocab_size: int, split_words: str
 ) -> elmo.ElmoTokenizer:
-    """The tokenizer of <S>, </S>, <UNK> and words, the most frequent first.
+    """The tokenizer of <S>, </S>, <UNK> and words, at most `vocab_size` together.
 
-    A sampled softmax draws words by their place in the list, and so wants that order;
-    equally frequent words are in that of their characters. `vocab_size` counts all.
+    The most frequent come first, as a sampled softmax wants; of equals, by characters.
     """
     words = sorted(counts.words.keys() - {*_SPECIAL})
     words.sort(key=counts.words.__getitem__, reverse=True)

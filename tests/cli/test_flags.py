@@ -27,7 +27,7 @@ from cli import (
 )
 from data_pipeline.classification import labels
 from data_pipeline.extraction import vectors as vector_files
-from data_pipeline.pretraining import corruptions, masking, metadata
+from data_pipeline.pretraining import denoising_batches, masking, metadata
 from data_pipeline.pretraining.creation import sentence_pairs
 from data_pipeline.squad import choice
 from data_pipeline.tagging import files, schemes
@@ -82,7 +82,7 @@ CHOICES = {
     },
     "run_pretraining": {
         "masking": masking.GROUP_LENGTHS,
-        "corruption": corruptions.NOISE_DENSITY,
+        "corruption": denoising_batches.NOISE_DENSITY,
     },
     "run_squad": {"answer_aligner": choice.ALIGNERS},
     "run_embedding": {"pooling": vectors.TEXT_POOLINGS},

@@ -40,7 +40,7 @@ def test_what_is_no_label_map(tmp_path, text):
     with pytest.raises(ValueError, match="not a label map"):
         label_maps.read_classes(path, 2)
     path.write_text(json.dumps({"0": "O", "1": "B-X", "tag_scheme": "none"}))
-    with pytest.raises(ValueError, match="not a map of tags"):
+    with pytest.raises(ValueError, match="not a label map"):
         label_maps.read_classes(path, 2)
 
 
@@ -141,12 +141,7 @@ NEW = "a new head for classification "
         (UNNAMED, "LABEL_1 LABEL_0", "LABEL_0 LABEL_1", "['LABEL_0', 'LABEL_1'], in"),
         (UNNAMED, "a b c", "a b c", f"{NEW}['a', 'b', 'c']; that of w is for classes"),
         (LISTED, "neg pos", "pos neg", "['pos', 'neg'], in the order of"),
-        (
-            LISTED,
-            "0 1",
-            "0 1",
-            "['pos', 'neg'] of hf/config.json are assumed to be ['0",
-        ),
+        (LISTED, "0 1", "0 1", "['pos', 'neg'] of hf/config.json are assumed to be"),
         (LISTED, "1 0", "1 0", f"{NEW}['1', '0']; that of hf/config.json"),
         (LISTED._replace(names=("0", "1")), "b a", "b a", "are assumed to be ['b', 'a"),
     ],

@@ -196,7 +196,7 @@ def test_shards_without_a_plan_are_refused(begin, tmp_path):
     stranger = tmp_path / "out" / "v-00000-of-00007.jsonl"
     stranger.parent.mkdir()
     stranger.write_text("x")
-    with pytest.raises(errors.InputError, match=f"{stranger} is there, but not its pl"):
+    with pytest.raises(errors.InputError, match=f"{stranger} has no plan"):
         begin(b"a")
     stranger.rename(tmp_path / "out" / "w-00000-of-00007.jsonl")  # of another output
     assert len(begin(b"a").waiting) == 1

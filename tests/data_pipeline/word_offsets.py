@@ -3,7 +3,7 @@
 import bisect
 import itertools
 
-from data_pipeline.squad import alignment
+from data_pipeline.squad import choice
 from data_pipeline.text import wordpiece
 
 
@@ -12,13 +12,13 @@ class Offsets:
 
     How many characters one becomes by normalization does not depend on its neighbours
     (the two small sigmas are equally long), so each is measured once. `parts` comes
-    from alignment.split_all with the same tokenizer.
+    from choice.split_all with the same tokenizer.
     """
 
     def __init__(self, parts, do_lower_case):
         vocab = ["[UNK]", "[CLS]", "[SEP]", "a"]
         plain = wordpiece.BertTokenizer(vocab, do_lower_case)
-        alone = alignment.split_all(itertools.chain.from_iterable(parts), plain)
+        alone = choice.split_all(itertools.chain.from_iterable(parts), plain)
         self._widths = {char: len("".join(row)) for char, row in alone.items()}
         self._parts = parts
 

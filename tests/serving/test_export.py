@@ -14,6 +14,7 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 from contract import atomic_files, file_names
+from data_pipeline import label_maps
 from data_pipeline.batches import packing
 from data_pipeline.classification import encoding, labels
 from data_pipeline.text import wordpiece
@@ -69,7 +70,7 @@ def make(problem_type, num_texts, export_dir):
         label_set.names if problem_type == "classification" else (),
         CONFIG,
     )
-    files = {file_names.LABEL_MAP: labels.label_map_text(label_set)}
+    files = {file_names.LABEL_MAP: label_maps.text(label_set)}
     path = export.save(module, str(export_dir), files)
     return Exported(model, encode, problem_type, pathlib.Path(path)), module
 
@@ -231,7 +232,7 @@ def test_answers_name_labels_or_are_a_number(single, pair, number):
             np.testing.assert_allclose([*values.values()], row, atol=ROUNDING)
         assert np.ptp(expected, axis=0).min() > 1e-3
     path = pair.version_dir / "assets.extra" / "label_map.json"
-    assert labels.read_label_map(str(path)) == LABEL_SETS["multi_label"]
+    assert label_maps.read_classes(str(path)) == LABEL_SETS["multi_label"]
     _, swapped = pair.probabilities(OTHERS, TEXTS)
     assert np.abs(swapped - pair.probabilities(TEXTS, OTHERS)[1]).max() > 1e-3
     with pytest.raises(ValueError, match="takes text for each example, 2 given"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from data_pipeline import label_maps
 from data_pipeline.batches import packing
 from data_pipeline.tagging import files as tagged_files
 from data_pipeline.tagging import graph, schemes, scores
@@ -75,7 +76,7 @@ def make(model, tag_set=TAG_SET, **limits):
 @pytest.fixture(scope="module")
 def version_dir(model, tmp_path_factory):
     """The network takes the windows of SENTENCES in many slices."""
-    files = {"label_map.json": schemes.map_text(TAG_SET)}
+    files = {"label_map.json": label_maps.text(TAG_SET)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "SLICE_TOKENS", SLICE_TOKENS)
         assert export.slice_rows(LIMITS["max_seq_length"]) == SLICE_ROWS
@@ -217,7 +218,7 @@ def test_ids_give_the_logits(model, version_dir):
 
 def test_tags_lie_beside_the_model(version_dir):
     path = f"{version_dir}/assets.extra/label_map.json"
-    assert schemes.read_map(str(path)) == TAG_SET
+    assert label_maps.read_classes(str(path)) == TAG_SET
 
 
 def test_tags_as_lines():

@@ -1,15 +1,13 @@
 """Blocks of the text of a unit, one after another, for left-to-right models.
 
-The documents of a unit follow one another, each closed by the token that ends
-documents, and are cut into blocks of --max_seq_length tokens. Only the last one of a
-unit is padded, so no token is lost.
-
-Each token is predicted once: a block begins with the last token of the one before.
-Word pieces stand between [CLS] and [SEP], as in BERT; there [CLS] is what the first
-token is predicted from.
+The documents of a unit follow one another, each with its end token, and are cut into
+blocks of --max_seq_length tokens; the last one is padded. Each token is predicted once:
+a block begins with the last token of the one before. Word pieces stand between [CLS]
+and [SEP], and [CLS] is what the first of them is predicted from.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -28,20 +26,14 @@ IN_METADATA = metadata.TEXT_COUNTS
 def split_documents(text: bytes, document_end: str) -> list[str]:
     """The documents of a range; invalid bytes are ignored.
 
-    With blank lines between documents a line is a sentence, as for BERT: a space takes
-    the place of its line feed. A file is one document, as it is.
+    Between blank lines a line is a sentence, and a space takes the place of its LF.
     """
     decoded = text.decode("utf-8", "ignore")
     if document_end == metadata.FILE:
         return [decoded] if decoded.strip() else []
-    documents, sentences = [], []
-    for line in [*decoded.split("\n"), ""]:
-        if sentence := line.strip():
-            sentences.append(sentence)
-        elif sentences:
-            documents.append(" ".join(sentences))
-            sentences = []
-    return documents
+    lines = (line.strip() for line in decoded.split("\n"))
+    groups = itertools.groupby(lines, key=bool)
+    return [" ".join(sentences) for has_text, sentences in groups if has_text]
 
 
 def cut(
@@ -111,10 +103,10 @@ class Unit:
         return len(self.numbers)
 
     def in_metadata(self, chosen: np.ndarray, first: int) -> tuple[int, ...]:
-        """The values of IN_METADATA, of blocks of which `first` come before.
+        """The values of IN_METADATA for `chosen` blocks, after `first` others.
 
-        Words and bytes are dealt out evenly, for a block may begin within a word:
-        they are exact for all files of a job together.
+        Words and bytes are dealt out evenly, as a block may begin within a word: only
+        their sums over all files of a job are exact.
         """
         predictions = int((self.lengths(self.numbers[chosen]) - 1).sum())
         whole, end = max(len(self), 1), first + len(chosen)
@@ -132,7 +124,7 @@ class Unit:
     def records(
         self, job: creation_job.Job, chosen: np.ndarray, rng: np.random.Generator
     ) -> tuple[Iterator[bytes], tuple[int, ...]]:
-        """Serialized tf.train.Examples of some blocks, in order, and RECORD_COUNTS."""
+        """Serialized tf.train.Examples of chosen blocks, and RECORD_COUNTS."""
         numbers, special = self.numbers[chosen], self.special
         lengths = self.lengths(numbers)[:, None]
         column = np.arange(self.max_seq_length)

@@ -27,7 +27,6 @@ import glob
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -59,17 +58,12 @@ class Job:
 
     @property
     def work_dir(self) -> str:
-        """The directory described above."""
         return self.output_files[0] + atomic_files.SUFFIX
 
     @property
     def tokenizer(self) -> base.Tokenizer:
-        """The tokenizer of the text; see `load_tokenizer`."""
-        return load_tokenizer(
-            self.vocab_file,
-            self.settings.do_lower_case,
-            self.split_words,
-        )
+        lower = self.settings.do_lower_case
+        return load_tokenizer(self.vocab_file, lower, self.split_words)
 
     @property
     def num_tasks(self) -> int:
@@ -85,7 +79,7 @@ class Job:
         return [task % files], task // files, self.num_tasks // files
 
     def seed(self, *numbers: int) -> list[int]:
-        """For np.random.default_rng: the job's seed and what else tells tasks apart."""
+        """A seed for np.random.default_rng: the job's, and the numbers of a task."""
         return [self.settings.random_seed % (1 << 64), *numbers]
 
     def path(self, *names: str) -> str:
@@ -100,13 +94,13 @@ class Job:
         return self.path(f"unit-{unit:07}-lane-{task:03}.json")
 
     def shards_dir(self, file: int) -> str:
-        """The shards of an output file, whose order is that of their names."""
+        """The shards of an output file, ordered by their names."""
         return self.path(f"file-{file:05}")
 
     def shard_path(
         self, file: int, unit: int, shard: int, counts: Sequence[int]
     ) -> str:
-        """One of them, of which `shard_counts` gives the counts: first, of records."""
+        """A shard; `shard_counts` reads the counts, the first of records."""
         numbers = "-".join(map(str, counts))
         name = f"{unit:07}-{shard}-{numbers}{SHARD_SUFFIX}"
         return os.path.join(self.shards_dir(file), name)
@@ -140,8 +134,7 @@ class UnitPlan:
     text: byte_ranges.Corpus
     units: list[np.ndarray]
 
-    def chunks(self, unit: int) -> list[np.ndarray]:
-        """The ranges of each chunk; not kept, for a terabyte has millions."""
+    def chunks(self, unit: int) -> list[np.ndarray]:  # a terabyte has millions
         return self.text.groups(self.units[unit], CHUNK_BYTES)
 
 
@@ -169,11 +162,7 @@ def load_tokenizer(
 
 
 def begin(job: Job) -> list[int]:
-    """Makes or finds the work directory; returns indices of input files to unpack.
-
-    Raises:
-        ValueError: the directory holds another unfinished job.
-    """
+    """Makes or finds the work directory; returns indices of input files to unpack."""
     record = {
         **dataclasses.asdict(job),
         "input_sizes": file_patterns.sizes(job.input_files),
@@ -185,7 +174,12 @@ def begin(job: Job) -> list[int]:
     before = json_files.read_object(path) if tf.io.gfile.exists(path) else None
     if before != record:
         if before and tf.io.gfile.exists(job.path(_CORPUS)):
-            raise errors.InputError(_difference(job, before, record))
+            # Settings one by one, so that only those that differ are shown.
+            old, new = ({**each.pop("settings"), **each} for each in (before, record))
+            raise errors.InputError(
+                f"{job.work_dir} holds an unfinished job: "
+                f"{wording.differences(old, new)[:1000]}; give its flags, or delete it"
+            )
         if tf.io.gfile.isdir(job.work_dir):
             # Half removed by a killed `end`, or holds nothing but unpacked input.
             tf.io.gfile.rmtree(job.work_dir)
@@ -201,16 +195,6 @@ def begin(job: Job) -> list[int]:
     ]
 
 
-def _difference(job: Job, before: dict[str, Any], now: dict[str, Any]) -> str:
-    before = {**before.pop("settings"), **before}
-    now = {**now.pop("settings"), **now}
-    return (
-        f"{job.work_dir} holds an unfinished job with other settings: "
-        f"{wording.differences(before, now)[:1000]}; finish that with its own flags, "
-        "or delete the directory to start anew"
-    )
-
-
 def unpack(job: Job, index: int) -> None:
     """Unpacks one gzip file of the input into the work directory."""
     byte_ranges.unpack(job.input_files[index], job.unpacked_path(index))
@@ -224,10 +208,10 @@ def write_plan(job: Job) -> UnitPlan:
     ]
     sizes = json_files.read_object(job.path(_JOB))["input_sizes"]
     unpacked = [i for i, file in enumerate(job.input_files) if file != files[i]]
-    for index, size in zip(
+    for i, size in zip(
         unpacked, file_patterns.sizes([files[i] for i in unpacked]), strict=True
     ):
-        sizes[index] = size
+        sizes[i] = size
     corpus = {"files": files, "sizes": sizes}
     if job.settings.document_end != metadata.FILE:
         corpus["boundaries"] = byte_ranges.find_boundaries(files, sizes)

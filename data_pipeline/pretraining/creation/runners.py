@@ -24,13 +24,8 @@ def run_local(
 ) -> Totals:
     """Does what is left of a job, on the `num_workers` of `engines.start_workers`.
 
-    Returns the counts, or {} where another process has ended the job meanwhile.
-
-    `report` is called as report(done, total, instances=n), also before the first task.
-
-    Raises:
-        OSError, ValueError: a file cannot be read or written, another unfinished job is
-            in the way, or the corpus holds nothing.
+    Returns the counts, or {} where another process has ended the job meanwhile. Calls
+    report(done, total, instances=n), also before the first task.
     """
     totals: collections.Counter[str] = collections.Counter()
     with _done_elsewhere(job), engines.failures_explained(job.work_dir):
@@ -68,7 +63,7 @@ def _done_elsewhere(job: creation_job.Job) -> Iterator[None]:
 def _written(
     job: creation_job.Job, executor: futures.Executor, num_workers: int
 ) -> Iterator[Totals]:
-    plan = creation_job.load_plan(job)
+    plan, submit = creation_job.load_plan(job), executor.submit
     # Enough units are begun to keep all workers busy while one unit ends.
     ahead = 1 + num_workers // job.num_tasks
     cuts: collections.deque[list[futures.Future]] = collections.deque()
@@ -77,16 +72,12 @@ def _written(
     while finished < len(plan.units):
         while begun < len(plan.units) and len(cuts) + len(writes) <= ahead:
             chunks = range(len(plan.chunks(begun)))
-            cuts.append(
-                [executor.submit(creation_tasks.cut, job, begun, n) for n in chunks]
-            )
+            cuts.append([submit(creation_tasks.cut, job, begun, n) for n in chunks])
             begun += 1
         if cuts and len(writes) < ahead:
             _results(cuts.popleft())
             unit, tasks = finished + len(writes), range(job.num_tasks)
-            writes.append(
-                [executor.submit(creation_tasks.write, job, unit, n) for n in tasks]
-            )
+            writes.append([submit(creation_tasks.write, job, unit, n) for n in tasks])
             continue
         for task in writes.popleft():
             yield task.result()
@@ -99,7 +90,7 @@ def _results(submitted: Iterable[futures.Future]) -> list[Any]:
 
 
 def _check(job: creation_job.Job, totals: Totals, *, is_whole: bool) -> None:
-    """Ends a job whose first unit, a sample of the corpus, or whole is refused."""
+    """Ends a job whose text is refused, by its first unit (a sample) or as a whole."""
     try:
         summary.check(job, totals)
         if is_whole and not totals["instances"]:
@@ -117,13 +108,7 @@ class _Refused(errors.InputError):
 
 
 def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
-    """Does the same as Apache Beam pipelines; the records are equal, byte for byte.
-
-    All workers must be able to read and write all paths, as with gs://.
-
-    Raises:
-        OSError, ValueError: as in `run_local` and `engines.open_beam`.
-    """
+    """As `run_local`, by pipelines of Apache Beam, whose workers reach all paths."""
     each = engines.open_beam(options)
     with _done_elsewhere(job), engines.failures_explained(job.work_dir):
         each(creation_job.unpack, job, creation_job.begin(job))

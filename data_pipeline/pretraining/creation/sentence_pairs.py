@@ -1,7 +1,7 @@
 """Documents to pairs of segments for pretraining (BERT section 3.1, Task #2).
 
-create_pretraining_data.py, create_instances_from_document. Pairs are ranges of a flat
-array of tokens, gathered when written: some bytes each, whatever their length.
+As create_instances_from_document of the original. Pairs are ranges of a flat array of
+tokens, gathered when written: some bytes each, whatever their length.
 """
 
 import bisect
@@ -81,9 +81,9 @@ class Pairs:
 def read_documents(lines, tokenizer, segmented_words=False):
     """Tokenizes lines of UTF-8 bytes: a sentence each, blank ones between documents.
 
-    Ignores invalid bytes; as the original, drops sentences and documents without a
-    token. With `segmented_words` a token that goes on with what spaces separate is its
-    id plus V, the size of the vocabulary.
+    Ignores invalid bytes and, as the original, sentences and documents without a token.
+    With `segmented_words`, V (the size of the vocabulary) is added to a token that goes
+    on with a word, as spaces separate them.
     """
     if segmented_words:
         ids = _mark_words(lines, tokenizer)
@@ -120,11 +120,7 @@ def _mark_words(lines, tokenizer):
 
 
 def check_words(path, tokenizer, settings):
-    """Looks at the beginning of a file for words that masking will not find.
-
-    Warns of Chinese characters that are words by themselves; raises ValueError where
-    spaces do not separate words.
-    """
+    """Refuses or warns of words at the beginning of a file that masking won't find."""
     is_segmented = settings.segmented_words
     if not is_segmented and settings.masking != "whole_word":
         return
@@ -134,8 +130,11 @@ def check_words(path, tokenizer, settings):
     if not is_segmented:
         masking.warn_of_characters(tokens, tokenizer)
     elif not isinstance(tokenizer, wordpiece.BertTokenizer):
+        raise errors.InputError("--segmented_words needs word pieces; leave it out")
+    elif len(tokens) > _LONGEST_WORDS * num_words:
         raise errors.InputError(
-            "--segmented_words is for vocabularies of word pieces; leave it out"
+            f"{path}: words have {len(tokens) / num_words:.1f} tokens on average; put "
+            "spaces between words, or leave out --segmented_words"
         )
     elif len(tokens) > _LONGEST_WORDS * num_words:
         raise errors.InputError(
@@ -145,7 +144,7 @@ def check_words(path, tokenizer, settings):
 
 
 def join_parts(parts):
-    """One Documents and one Pairs of several (Documents, Pairs), in order."""
+    """Joins several (Documents, Pairs)."""
     sentences, documents, moved = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)], []
     num_tokens = num_sentences = num_documents = 0
     for part, pairs in parts:
@@ -169,11 +168,10 @@ def join_parts(parts):
 def cut_pairs(documents, *, sentence_task, max_tokens, short_seq_prob, passes, seed):
     """Cuts documents into Pairs, by passes and documents; a random B is left open.
 
-    The sentence task is next (half of the pairs get a random B), order (half of the
-    pairs are swapped; ALBERT section 3.1) or none (one segment, as many whole sentences
-    as fit; RoBERTa section 4.2). `max_tokens` are those beside the special ones. With
-    probability `short_seq_prob` a pass over a document has a shorter target. Equal
-    seeds give equal pairs.
+    The task `next` gives half of the pairs a random B, `order` swaps half of them
+    (ALBERT section 3.1), and `none` has one segment, as many whole sentences as fit
+    (RoBERTa section 4.2). `max_tokens` leaves out special ones. With probability
+    `short_seq_prob` a pass over a document has a shorter target.
     """
     rng = random.Random(seed)
     cut_one = {"next": _cut_next, "order": _cut_order, "none": _cut_single}
@@ -352,13 +350,12 @@ class Unit:
         return len(self.pairs)
 
     def in_metadata(self, chosen: np.ndarray, first: int) -> tuple[int, ...]:
-        """The values of IN_METADATA: none."""
         return ()
 
     def records(
         self, job: creation_job.Job, chosen: np.ndarray, rng: np.random.Generator
     ) -> tuple[Iterator[bytes], tuple[int, ...]]:
-        """Serialized tf.train.Examples of some pairs, in order, and RECORD_COUNTS."""
+        """Serialized tf.train.Examples of chosen pairs, and RECORD_COUNTS."""
         settings, tokenizer, pairs = job.settings, job.tokenizer, self.pairs
         pairs = fill(pairs.take(chosen), self.documents, rng)
         whole = pairs.num_tokens

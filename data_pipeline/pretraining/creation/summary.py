@@ -20,11 +20,7 @@ _FEW_INSTANCES = 20  # whose share of random next sentences is chance
 
 
 def shares(job: creation_job.Job, totals: Mapping[str, int]) -> dict[str, float]:
-    """The shares of a job, 0 to 1: those that its objective and sentence task have.
-
-    random_next_share is of instances. used_token_share is what --max_seq_length left of
-    the segments. unknown_token_share is the share of [UNK] in the text.
-    """
+    """The shares of a job, 0 to 1, that its objective and sentence task have."""
     is_next = job.settings.sentence_task == "next"
     return {
         name: totals[part] / totals[whole]

@@ -1,14 +1,13 @@
 """Pretraining records from a corpus, in tasks that any process can do in any order.
 
-A unit is what the original holds in memory: second segments are drawn from its
-documents, and its instances are shuffled. Its chunks are tokenized and cut (`cut`), the
-shuffled instances are written as shards (`write`), and last the shards of a file are
-joined (`assemble`); job.py has the picture. What an instance is depends on the
-objective: sentence_pairs.py or blocks.py.
+A unit is what the original holds in memory: its documents give second segments, and its
+instances are shuffled. Its chunks are tokenized and cut (`cut`), the instances written
+as shards (`write`), and the shards of a file joined (`assemble`); job.py has the
+picture. An objective's instances are those of sentence_pairs.py or blocks.py.
 
-What a task writes follows from the job and the task's numbers alone, and appears under
-its name when it is complete. So any number of workers gives the same records, and a
-killed job goes on with the tasks whose results are missing.
+A task's result follows from the job and the task's numbers alone, and appears under its
+name when it is complete. So any number of workers gives the same records, and a killed
+job goes on with the tasks whose results are missing.
 
 Differs from google-research/bert: document order and random second segments come from
 units of about 16 MB of text, each drawn from all over the corpus, not from all of it; a
@@ -109,7 +108,7 @@ def _share(job, count, file, shard, shards):
 
 
 def write_unit(job: creation_job.Job, unit: int) -> None:
-    """All of one unit, for engines that give every task to another machine."""
+    """All of one unit, for engines that give every item to another machine."""
     for chunk in range(len(creation_job.load_plan(job).chunks(unit))):
         cut(job, unit, chunk)
     for task in range(job.num_tasks):
@@ -124,7 +123,7 @@ def count_names(job: creation_job.Job) -> tuple[str, ...]:
 
 
 def totals(job: creation_job.Job, unit: int | str = "*") -> dict[str, int]:
-    """The sums of all counts over everything that is written, or one unit."""
+    """Sums of all counts over what is written, or one unit."""
     number = unit if isinstance(unit, str) else f"{unit:07}"
     paths = remote_files.matching(job.work_dir, f"unit-{number}-lane-*.json")
     counts = [json_files.read_object(path) for path in paths]
@@ -146,7 +145,7 @@ def is_written(job: creation_job.Job, unit: int) -> bool:
 def assemble(job: creation_job.Job, file: int) -> None:
     """Joins the shards of one output file, and writes its metadata.
 
-    Another process may do the same: what it has begun to remove is not joined again.
+    Another process may do the same: shards that it has begun to remove are not joined.
     """
     try:
         if not _is_assembled(job, file):

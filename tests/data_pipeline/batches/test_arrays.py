@@ -171,5 +171,5 @@ def test_fit_takes_the_batches_of_every_epoch(model_dir, elsewhere):
 
 
 def test_fewer_examples_than_a_batch_are_refused(model_dir, elsewhere):
-    with pytest.raises(ValueError, match="batch_size=7 is more than the 6 examples"):
+    with pytest.raises(ValueError, match="batch_size=7 exceeds 6 examples"):
         elsewhere(batching.keras_training, choices(model_dir), 7)

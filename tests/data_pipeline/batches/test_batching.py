@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import batching, packing, splits
+from data_pipeline.batches import batching, packing
 
 LENGTHS = np.random.default_rng(0).integers(3, 60, size=103)
 
@@ -88,13 +88,19 @@ def test_evaluation_order_has_every_example_once():
     assert batching.evaluation_order(LENGTHS, 103).shape == (1, 103)
 
 
-def test_windows_are_counted_within_their_text():
+class Windows(batching.WindowSplit):
     owners = np.array([0, 2, 2, 2, 5, 5])  # texts 1, 3 and 4 have none
-    assert splits.window_names(owners, np.array([3, 0, 5, 1])) == [
-        "window 3 of 3",
-        "window 1 of 1",
-        "window 2 of 2",
-        "window 1 of 3",
+
+    def owner_name(self, owner):
+        return f":{owner}"
+
+
+def test_windows_are_counted_within_their_text(packed):
+    assert Windows("a", packed).names(np.array([3, 0, 5, 1])) == [
+        "a:2 (window 3 of 3)",
+        "a:0 (window 1 of 1)",
+        "a:5 (window 2 of 2)",
+        "a:2 (window 1 of 3)",
     ]
 
 

@@ -74,11 +74,7 @@ def test_other_special_tokens_stand_around_and_between_texts():
 
 def test_single_texts_keep_their_beginning():
     tokens, first_lengths = packed_rows(ragged([1, 2], [], [1, 2, 3, 4, 5, 6, 7]))
-    assert tokens == [
-        [CLS, 1, 2, SEP],
-        [CLS, SEP],
-        [CLS, 1, 2, 3, 4, 5, 6, SEP],
-    ]
+    assert tokens == [[CLS, 1, 2, SEP], [CLS, SEP], [CLS, 1, 2, 3, 4, 5, 6, SEP]]
     assert first_lengths == [4, 2, 8]
 
 

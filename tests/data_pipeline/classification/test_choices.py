@@ -1,14 +1,15 @@
 import json
-import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from data_pipeline import label_maps
 from data_pipeline.classification import labels, sources, tables
 from data_pipeline.classification import split as row_splits
 from data_pipeline.text import wordpiece
 from tests import tiny
+from tests.refusals import refused
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"]
 CLS, SEP = 2, 3
@@ -51,10 +52,6 @@ def sequences(packed):
         packed.tokens[a:b].tolist()
         for a, b in zip(packed.splits, packed.splits[1:], strict=False)
     ]
-
-
-def refused(*parts):
-    return pytest.raises(ValueError, match=".*".join(map(re.escape, parts)))
 
 
 def test_each_choice_is_a_sequence_after_the_context(load):
@@ -149,8 +146,8 @@ def test_rows_of_another_form_than_the_model_are_refused(load, tmp_path):
         load(TABLE, split="test", known=labels.Labels(("x", "y")))
     both = labels.Labels(COLUMNS, pair_input="both_orders")
     known = tmp_path / "label_map.json"
-    known.write_text(labels.label_map_text(both))
-    assert labels.read_label_map(str(known)) == both
+    known.write_text(label_maps.text(both))
+    assert label_maps.read_classes(str(known)) == both
     with refused("trained with --pair_input=both_orders", "give that"):
         load(TABLE, split="test", known=both, layout={"choices": ()})
 
@@ -166,5 +163,5 @@ def test_a_pair_in_both_orders(load):
     assert data.encode.text_names == ("text_a", "text_b")
     joined = load(text, layout={"choices": ()})
     assert sequences(joined.splits["train"].packed) == [ids("a b | c"), ids("d | e f")]
-    with refused("--pair_input=both_orders", "the rows have one", "--text_b_column"):
+    with refused("--pair_input=both_orders", "--text_b_column"):
         load("text,label\na,0\nb,1\n", layout={"choices": ()}, pair_input="both_orders")

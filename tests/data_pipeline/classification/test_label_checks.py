@@ -1,10 +1,9 @@
 """What is printed and refused of labels before training."""
 
-import re
-
 import pytest
 
 from data_pipeline.classification import label_checks, sources, tables
+from tests.refusals import refused
 
 
 def table(*values, texts=None, seconds=None, path="train.csv"):
@@ -26,12 +25,6 @@ def findings(*values, problem_type="classification", **options):
 
 def texts_of(kind, *values, **options):
     return [text for k, text in findings(*values, **options) if k == kind]
-
-
-def refused(*parts):
-    return pytest.raises(
-        ValueError, match="^" + "[^\n]*".join(map(re.escape, parts)) + "[^\n]*$"
-    )
 
 
 GOOD = ["good"] * 8 + ["bad"] * 6

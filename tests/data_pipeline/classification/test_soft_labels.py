@@ -1,13 +1,7 @@
 import numpy as np
 import pytest
 
-from data_pipeline.classification import (
-    encoding,
-    labels,
-    soft_labels,
-    sources,
-    split,
-)
+from data_pipeline.classification import encoding, labels, soft_labels, sources, split
 from data_pipeline.text import wordpiece
 from tests import tiny
 

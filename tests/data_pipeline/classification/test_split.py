@@ -243,7 +243,7 @@ def test_other_forms_and_labels_stop_a_run_but_not_a_prediction(source):
     pairs = pathlib.Path(made.files["train"]).with_name("pairs.tsv")
     header = ("text_a", "text_b", "label")
     made.files["dev"] = str(tiny.write_tsv(pairs, header, [("a", "b", "pos")]))
-    with pytest.raises(ValueError, match="some have pairs of texts and some have sing"):
+    with pytest.raises(ValueError, match="give all pairs of texts, or all single ones"):
         load(made, ["train", "dev"])
     strange = [("good", "odd"), ("bad", "neg"), ("a", "pos")]
     with pytest.raises(ValueError, match="label 'odd' is not one of"):

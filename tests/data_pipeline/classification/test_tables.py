@@ -1,12 +1,12 @@
 import gzip
 import json
-import re
 
 import numpy as np
 import pytest
 
 from data_pipeline.classification import tables
 from data_pipeline.tables import text_rows
+from tests.refusals import refused
 
 Layout = tables.Layout
 
@@ -26,12 +26,6 @@ def read(tmp_path):
         )
 
     return write_and_read
-
-
-def refused(*parts):
-    return pytest.raises(
-        ValueError, match="^[^\n]*" + "[^\n]*".join(map(re.escape, parts)) + "[^\n]*$"
-    )
 
 
 def test_tsv_with_usual_names(read):
@@ -221,7 +215,7 @@ def test_a_semicolon_in_a_text_separates_nothing(read):
             '{"text": "a", "label": ["a"]}\n{"text": "a", "label": ["b", true]}',
             ("label true is true or false, and that of ",),
         ),
-        ('{"text": "a", "label": NaN}', ("label is nan, no finite number; correct",)),
+        ('{"text": "a", "label": NaN}', ("label is nan; write a finite",)),
         (
             '{"text": "a", "label": 1}\n{"text": "b"}\n',
             ("t.jsonl:2:", "no value under 'label' (label)"),
@@ -230,7 +224,7 @@ def test_a_semicolon_in_a_text_separates_nothing(read):
             '{"text": "a", "label": 1}\n{"text": null, "label": 1}\n',
             ("t.jsonl:2:", "no value under 'text' (text_a)"),
         ),
-        ('{"text": 12, "label": 1}', ("t.jsonl:1: text_a is 12", "quote it")),
+        ('{"text": 12, "label": 1}', ("t.jsonl:1: text_a is 12", "write a string")),
         ('{"text": "a", "label": {"b": 1}}', ("t.jsonl:1: label is {'b': 1};",)),
         ('{"text": "a", "label": [[1]]}', ("t.jsonl:1:", "item of label is [1];")),
     ],
@@ -301,26 +295,10 @@ def test_rows_are_kept_by_value(read):
 @pytest.mark.parametrize(
     ("content", "layout", "parts"),
     [
-        (
-            "x\ta\ny\tc\n",
-            {"text_a": "1", "label": "-1"},
-            ("column -1: give the column",),
-        ),
-        (
-            "TEXT\tLABEL\nx\ta\n",
-            {"text_a": "text"},
-            ("no column 'text' (text_a); there is 'TEXT' (capitals count); its ",),
-        ),
-        (
-            "text\tlabel\na\t1\n",
-            {"text_a": "tweet"},
-            ("no column 'tweet' (text_a); its columns are ['text', 'label']",),
-        ),
-        (
-            "text\ttext\tlabel\na\tb\t1\n",
-            {"text_a": "text"},
-            ("2 columns are called 'text' (text_a); its columns are",),
-        ),
+        ("x\ta\ny\tc\n", {"text_a": "1", "label": "-1"}, ("column -1: give the",)),
+        ("TEXT\tLABEL\nx\ta\n", {"text_a": "text"}, ("there is 'TEXT' (capitals",)),
+        ("text\tlabel\na\t1\n", {"text_a": "tweet"}, ("'tweet' (text_a); its",)),
+        ("text\ttext\tlabel\na\tb\t1\n", {"text_a": "text"}, ("are called 'text'",)),
         (
             "text\tlabel\na\t1\n",
             {"text_a": "text", "has_header": False},
@@ -337,10 +315,10 @@ def test_rows_are_kept_by_value(read):
             ("t.tsv:2: 2 cells, line 1 has 4; quote", "--delimiter"),
         ),
         ("text\tlabel\na\t1\nb\n", {}, ("t.tsv:3: 1 cells, line 1 has 2",)),
-        ("a\tb\n", {"text_a": -3, "label": 0}, ("t.tsv:1: 2 columns, column -3",)),
+        ("a\tb\n", {"text_a": -3, "label": 0}, ("t.tsv:1: 2 columns", "column -3")),
         ("text\tlabel\n", {}, ("t.tsv: no rows but a header; give one per example",)),
-        ("text\tlabel\na\t1\n\nb\t0\n", {}, ("t.tsv:3: blank line between rows; rem",)),
-        ("\ufeff\n\n", {}, ("t.tsv: the file is empty; give it one row per",)),
+        ("text\tlabel\na\t1\n\nb\t0\n", {}, ("t.tsv:3: is blank; remove",)),
+        ("\ufeff\n\n", {}, ("t.tsv: the file is empty; give",)),
     ],
 )
 def test_tables_that_lack_something_are_refused(read, content, layout, parts):
@@ -352,7 +330,7 @@ def test_tables_that_lack_something_are_refused(read, content, layout, parts):
     ("name", "content", "parts"),
     [
         ("t.xlsx", "a", ('t.xlsx: is a workbook; save its table as "CSV UTF-8" and',)),
-        ("t.dat", "text\n", ("t.dat: format 'dat' is not one of ['csv'", "--file")),
+        ("t.dat", "text\n", ("t.dat: format 'dat'", "'csv'", "--file")),
         (
             "t.csv",
             'text,label\nfine,1\n"never closed,1\nmore,0\n',

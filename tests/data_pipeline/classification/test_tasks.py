@@ -148,7 +148,7 @@ def test_missing_files_and_columns_are_named(tmp_path):
         return tasks.read_split(tasks.task_named(name), str(tmp_path), split)
 
     with pytest.raises(
-        FileNotFoundError, match=r"train\.tsv: no such file; correct --data_dir"
+        FileNotFoundError, match=r"train\.tsv: no such file; see --data_dir"
     ):
         read("rte", "train")
     with pytest.raises(FileNotFoundError, match=r"diagnostic\.tsv or .*AX\.tsv: no su"):

@@ -83,6 +83,10 @@ def test_gzip(read, tmp_path):
     assert corpora.read(*map(str, paths)) == data
 
 
+def judged(cells):
+    return {"judgements": JUDGEMENTS.replace("p1\t2", cells)}
+
+
 def changed(rows, place, **values):
     return jsonl([row | values if i == place else row for i, row in enumerate(rows)])
 
@@ -90,40 +94,19 @@ def changed(rows, place, **values):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        (
-            {"corpus": changed(CORPUS, 2, _id="p1")},
-            r"corpus.jsonl:3: id 'p1' is already that of line 1; give each row another",
-        ),
-        (
-            {"queries": changed(QUERIES, 1, _id="q1")},
-            r"queries.jsonl:2: id 'q1' is already that of line 1; ",
-        ),
+        ({"corpus": changed(CORPUS, 2, _id="p1")}, r"corpus.jsonl:3: .* of line 1;"),
+        ({"queries": changed(QUERIES, 1, _id="q1")}, r"queries.jsonl:2: id 'q1'"),
         ({"corpus": changed(CORPUS, 2, text=None)}, r"corpus.jsonl:3: .* or no text"),
         ({"corpus": changed(CORPUS, 0, title=4)}, r"corpus.jsonl:1: .* or no text"),
         ({"queries": changed(QUERIES, 0, _id="")}, r"queries.jsonl:1: .* has no id"),
         ({"queries": changed(QUERIES, 0, _id=True)}, r"queries.jsonl:1: .* has no id"),
         ({"queries": changed(QUERIES, 0, _id=[1])}, r"queries.jsonl:1: .* has no id"),
         ({"queries": '"q1"\n'}, r"queries.jsonl:1: .* is not a JSON object"),
-        (
-            {"judgements": JUDGEMENTS.replace("p1\t2", "p1\thigh")},
-            r"test.tsv:3: score 'high' is not a finite number; correct it, or call",
-        ),
-        (
-            {"judgements": JUDGEMENTS.replace("p1\t2", "p1\tnan")},
-            r"test.tsv:3: score 'nan' is not a finite number",
-        ),
-        (
-            {"judgements": JUDGEMENTS.replace("p1\t2", "p1\tinf")},
-            r"test.tsv:3: score 'inf' is not a finite number",
-        ),
-        (
-            {"judgements": JUDGEMENTS.replace("p1\t2", "p1\tscore")},
-            r"test.tsv:3: score 'score' is not a finite number",
-        ),
-        (
-            {"judgements": JUDGEMENTS.replace("p1\t2", "p1 2")},
-            r"test.tsv:3: 2 cells, line 1 has 3; quote",
-        ),
+        (judged("p1\thigh"), r"test.tsv:3: score 'high' is not a finite number;"),
+        (judged("p1\tnan"), r"test.tsv:3: score 'nan' is not a finite"),
+        (judged("p1\tinf"), r"test.tsv:3: score 'inf' is not a finite"),
+        (judged("p1\tscore"), r"test.tsv:3: score 'score' is not a finite number"),
+        (judged("p1 2"), r"test.tsv:3: 2 cells,"),
         (
             {"judgements": "query-id\tcorpus-id\tscore\nq1\tp1\t0\n"},
             r"test.tsv: no query has a passage with a score above 0; give one",

@@ -18,11 +18,7 @@ def read(tmp_path):
         path = tmp_path / name
         path.write_text("".join("\t".join(row) + "\n" for row in (header, cells)))
         table = corpora.read_rows(str(path), layout)
-        return (
-            corpora.kind_of(table, has_teacher=True),
-            table.texts()[0],
-            table,
-        )
+        return (corpora.kind_of(table, has_teacher=True), table.texts()[0], table)
 
     return write_and_read
 

@@ -35,7 +35,7 @@ def test_prompts_are_those_of_arguments_or_of_a_file(tmp_path, monkeypatch):
         (["a"], "b\n", "either --prompt or --prompt_file"),
         ([], "", "has no prompt"),
         ([], "a\n \n", ":2: the prompt is empty; write one, or leave --prompt"),
-        ([], '{"prompt": "a"}\n{"x": 1}\n', ":2: no text under 'prompt' or 'text'"),
+        ([], '{"prompt": "a"}\n{"x": 1}\n', ":2: no text under prompt or text"),
         (["", "b"], None, "--prompt number 1: the prompt is empty"),
         (
             ["caf\udce9"],

@@ -9,10 +9,11 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.pretraining import batches as record_batches
-from data_pipeline.pretraining import masking, shuffling
+from data_pipeline.pretraining import masking
 from data_pipeline.pretraining import source as source_lib
 from data_pipeline.text import wordpiece
 from tests.data_pipeline import tiny_records
+from tests.data_pipeline.pretraining.batch_arrays import assert_equal, of_hosts, read
 
 COUNTS = (9, 4, 7, 3, 6)
 TOTAL = sum(COUNTS)
@@ -38,7 +39,7 @@ def evaluation_batches(source, *sizes, mask=None, context=source_lib.ONE_HOST):
 
 @pytest.fixture(autouse=True)
 def _small_windows(monkeypatch):
-    monkeypatch.setattr(shuffling, "WINDOW_RECORDS", 8)
+    monkeypatch.setattr(record_batches, "WINDOW_RECORDS", 8)
 
 
 def write_source(directory, about=None, has_masks=True):
@@ -63,11 +64,6 @@ def unmasked(tmp_path_factory):
     return write_source(tmp_path_factory.mktemp("unmasked"), has_masks=False)
 
 
-def read(dataset):
-    """Batches as {name: array}."""
-    return [{k: v.numpy() for k, v in batch.items()} for batch in dataset]
-
-
 def train(source, num_steps, *, seed=1, start_step=0, batch_size=4, mask=None):
     order = batch_size, seed, start_step, num_steps
     return read(training_batches(source, *order, mask=mask))
@@ -78,18 +74,10 @@ def numbers(batches):
     return np.concatenate(actual).tolist()
 
 
-def assert_equal(batches, wanted):
-    assert len(batches) == len(wanted) > 0
-    for batch, other in zip(batches, wanted, strict=True):
-        assert batch.keys() == other.keys()
-        for name, value in batch.items():
-            np.testing.assert_array_equal(value, other[name], err_msg=name)
-
-
 @pytest.fixture(scope="module")
 def thirty(source):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shuffling, "WINDOW_RECORDS", 8)
+        patch.setattr(record_batches, "WINDOW_RECORDS", 8)
         return train(source, 30)
 
 
@@ -122,15 +110,6 @@ def host(number, hosts):
     return tf.distribute.InputContext(hosts, number, num_replicas_in_sync=hosts)
 
 
-def of_hosts(make, hosts):
-    """Batches put together from the shares of all hosts, in their order."""
-    shares = [read(make(context=host(number, hosts))) for number in range(hosts)]
-    return [
-        {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        for parts in zip(*shares, strict=True)
-    ]
-
-
 def real_mask(input_ids, lengths, rows, batch_size, rng):
     """As RecordSets masks, words in runs."""
     rule = masking.Rule("span", 0.3, tiny_records.PREDICTIONS)
@@ -145,7 +124,7 @@ def test_shares_of_all_hosts_are_the_batches_of_one(unmasked):
         """Draws for the rows of one host as if they were the batch."""
         return real_mask(input_ids, lengths, slice(0, len(lengths)), len(lengths), rng)
 
-    with pytest.raises(ValueError, match="batch of 7 rows cannot be cut into equal sh"):
+    with pytest.raises(ValueError, match="batch of 7 rows: no equal shares for 2"):
         training_batches(unmasked, 7, 1, 0, 1, context=host(0, 2))
     for make in (
         functools.partial(training_batches, unmasked, 64, 1, 3, 5),
@@ -306,7 +285,7 @@ DAMAGED = ": damaged between records 0 and 1023 ("
         (write_record(b"\xff\xfe\xff\xff" * 9), UnicodeDecodeError, DAMAGED),
         (write_record(b"plain text"), tf.errors.InvalidArgumentError, DAMAGED),
         (write_record(b""), tf.errors.InvalidArgumentError, DAMAGED),
-        (pathlib.Path.unlink, tf.errors.NotFoundError, ": is not there any more; copy"),
+        (pathlib.Path.unlink, tf.errors.NotFoundError, ": is gone; copy"),
     ],
 )
 def test_file_that_cannot_be_read_is_named(tmp_path, source, damage, kind, message):

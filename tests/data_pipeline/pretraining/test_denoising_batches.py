@@ -4,18 +4,14 @@ import functools
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from contract import features
-from data_pipeline.pretraining import (
-    corruptions,
-    denoising_batches,
-    metadata,
-    shuffling,
-)
+from data_pipeline.pretraining import batches as record_batches
+from data_pipeline.pretraining import denoising_batches, metadata
 from tests import byte_tokenizer
 from tests.data_pipeline import tiny_records
 from tests.data_pipeline.pretraining import text_records
+from tests.data_pipeline.pretraining.batch_arrays import assert_equal, of_hosts, read
 
 CLS, SEP, MASK = text_records.CLS, text_records.SEP, text_records.MASK
 FIRST_WORD = text_records.FIRST_WORD
@@ -25,7 +21,7 @@ NAMES = (*features.ENCODER_INPUTS, *features.DECODER_INPUTS)
 
 @pytest.fixture(autouse=True)
 def _small_windows(monkeypatch):
-    monkeypatch.setattr(shuffling, "WINDOW_RECORDS", 8)
+    monkeypatch.setattr(record_batches, "WINDOW_RECORDS", 8)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +45,7 @@ def load(directory, tokenizer):
             "input_file": f"{directory}/train-*",
             "eval_input_file": f"{directory}/held_out",
         }
-        rule = corruptions.rule(*([name] if isinstance(name, str) else name))
+        rule = denoising_batches.rule(*([name] if isinstance(name, str) else name))
         return denoising_batches.load(
             specs,
             given,
@@ -61,18 +57,6 @@ def load(directory, tokenizer):
         )
 
     return load
-
-
-def read(dataset):
-    return [{k: v.numpy() for k, v in batch.items()} for batch in dataset]
-
-
-def assert_equal(batches, wanted):
-    assert len(batches) == len(wanted) > 0
-    for batch, other in zip(batches, wanted, strict=True):
-        assert set(batch) == set(other) == set(NAMES)
-        for name, value in batch.items():
-            np.testing.assert_array_equal(value, other[name], err_msg=name)
 
 
 def numbers(batch):
@@ -97,10 +81,11 @@ def test_features_are_what_is_written_out(load):
     batches = read(sets.training_batches(4, 3, 2, 10))
     assert len(batches) == 8
     for step, batch in enumerate(batches, 2):
-        drawn = corruptions.draw(4, 18, np.random.default_rng([3, step]))
+        assert set(batch) == set(NAMES)
+        drawn = np.random.default_rng([3, step]).random((4, 2, 18))
         for i, number in enumerate(numbers(batch)):
             text = [] if number is None else text_records.words(number)
-            places, counts = corruptions.infilling(
+            places, counts = denoising_batches.infilling(
                 np.array([len(text)]), 0.3, 3.0, drawn[i : i + 1]
             )
             left = places[0, : counts[0]]
@@ -130,18 +115,6 @@ def test_resuming_continues_with_the_same_batches(load):
 
 
 # The shares of hosts.
-
-
-def of_hosts(make, hosts):
-    """Batches put together from the shares of all hosts, in their order."""
-    shares = [
-        read(make(context=tf.distribute.InputContext(hosts, i, hosts)))
-        for i in range(hosts)
-    ]
-    return [
-        {name: np.concatenate([part[name] for part in parts]) for name in NAMES}
-        for parts in zip(*shares, strict=True)
-    ]
 
 
 def test_shares_of_two_hosts_are_the_batches_of_one(load):
@@ -248,7 +221,7 @@ def test_vocabulary_has_to_be_that_of_the_records(load):
 
 
 def noise_tokens(vocab, name="random_spans", width=100, **settings):
-    rule = corruptions.rule(name, **settings)
+    rule = denoising_batches.rule(name, **settings)
     tokenizer = text_records.tokenizer_of(vocab)
     return denoising_batches.noise_tokens(tokenizer, rule, width)
 

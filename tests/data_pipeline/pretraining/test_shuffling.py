@@ -1,4 +1,4 @@
-"""Tests of data_pipeline/pretraining/shuffling.py."""
+"""The order in which records are trained on."""
 
 import itertools
 import pathlib
@@ -6,7 +6,7 @@ import pathlib
 import pytest
 import tensorflow as tf
 
-from data_pipeline.pretraining import shuffling
+from data_pipeline.pretraining import batches
 
 COUNTS = (5, 3, 8, 0, 6, 1, 2)
 TOTAL = sum(COUNTS)
@@ -24,7 +24,7 @@ EARLIER = (
 
 @pytest.fixture(autouse=True)
 def _small_windows(monkeypatch):
-    monkeypatch.setattr(shuffling, "WINDOW_RECORDS", 7)
+    monkeypatch.setattr(batches, "WINDOW_RECORDS", 7)
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,8 @@ def write_files(directory):
 
 
 def windows(files, seed=1, start=0):
-    read = shuffling.records_of(files)
-    for window in shuffling.windows(read, COUNTS, seed, start):
+    read = batches.records_of(files)
+    for window in batches.windows(read, COUNTS, seed, start):
         yield [record.decode() for record in window.numpy()]
 
 
@@ -57,7 +57,7 @@ def stream(files, length, seed=1, start=0):
 @pytest.fixture(scope="module")
 def four_epochs(files):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shuffling, "WINDOW_RECORDS", 7)
+        patch.setattr(batches, "WINDOW_RECORDS", 7)
         return stream(files, 4 * TOTAL)
 
 
@@ -82,9 +82,9 @@ def test_resuming_continues_the_stream(files, four_epochs, start):
     assert later == wanted
     assert later[:-1] != four_epochs[start + 1 :]
     # Records are numbered through all files, also where one of them is empty.
-    read = shuffling.numbers_of(COUNTS)
+    read = batches.numbers_of(COUNTS)
     numbers = itertools.chain.from_iterable(
-        window.numpy() for window in shuffling.windows(read, COUNTS, 1, start)
+        window.numpy() for window in batches.windows(read, COUNTS, 1, start)
     )
     assert [RECORDS[n] for n in itertools.islice(numbers, len(wanted))] == wanted
 
@@ -96,7 +96,7 @@ def test_resuming_reaches_an_epoch_far_away(files):
 
 
 def test_windows_are_shuffled(files, four_epochs, monkeypatch):
-    monkeypatch.setattr(shuffling, "_shuffled", lambda values, seed: values)
+    monkeypatch.setattr(batches, "_shuffled", lambda values, seed: values)
     plain = stream(files, TOTAL)
     assert plain[:6] == ["a0", "b0", "c0", "a1", "b1", "c1"]
     assert plain != four_epochs[:TOTAL]
@@ -117,5 +117,5 @@ def test_passed_groups_are_not_opened(tmp_path):
 
 
 def _first_group(files, seed):
-    order = shuffling._shuffled(files, tf.constant([seed, 0], tf.int64)).numpy()
+    order = batches._shuffled(files, tf.constant([seed, 0], tf.int64)).numpy()
     return [path.decode() for path in order[:4]]

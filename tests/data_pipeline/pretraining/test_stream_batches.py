@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.pretraining import stream_batches, word_streams
+from data_pipeline.pretraining import word_streams
 from data_pipeline.text import elmo
 from tests import elmo_streams, tiny_elmo
+from tests.data_pipeline.pretraining.batch_arrays import assert_equal, read
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "elmo"
 DIRECTIONS = (("forward", ""), ("backward", "_reverse"))
@@ -33,24 +34,12 @@ def text_dir(tmp_path_factory):
 @pytest.fixture(scope="module")
 def sets(text_dir, words):
     specs = {"input_file": f"{text_dir}/part-*.txt"}
-    return stream_batches.load(specs, words, steps_per_batch=UNROLL)
-
-
-def arrays(dataset):
-    return [{k: v.numpy() for k, v in features.items()} for features in dataset]
+    return word_streams.load(specs, words, steps_per_batch=UNROLL)
 
 
 def training(sets, first, last, seed=3, **context):
     context = {"context": tf.distribute.InputContext(**context)} if context else {}
-    return arrays(sets.training_batches(ROWS, seed, first, last, **context))
-
-
-def assert_equal(actual, expected):
-    assert len(actual) == len(expected) > 0
-    for one, other in zip(actual, expected, strict=True):
-        assert one.keys() == other.keys()
-        for name, value in other.items():
-            np.testing.assert_array_equal(one[name], value, err_msg=name)
+    return read(sets.training_batches(ROWS, seed, first, last, **context))
 
 
 def test_batches_are_the_originals():
@@ -58,8 +47,8 @@ def test_batches_are_the_originals():
     vocab = elmo.read_vocab(str(GOLDEN / "vocab.txt"))
     words = word_streams.WordIds(elmo.ElmoTokenizer(vocab))
     specs = {"input_file": str(GOLDEN / "train_text.txt")}
-    sets = stream_batches.load(specs, words, steps_per_batch=6)
-    for number, actual in enumerate(arrays(sets.evaluation_batches(2, 3))):
+    sets = word_streams.load(specs, words, steps_per_batch=6)
+    for number, actual in enumerate(read(sets.evaluation_batches(2, 3))):
         assert actual["input_mask"].all()
         for name, ending in DIRECTIONS:
             ids = actual["distinct_words"][actual[f"{name}_words"]] - 1
@@ -102,7 +91,7 @@ def test_epoch_has_each_sentence_once_in_each_direction(sets):
 def test_evaluation_has_each_word_once_and_ends(sets, words):
     count = sets.num_evaluation_batches(ROWS, None)
     assert sets.num_evaluation_batches(ROWS, 2) == 2
-    batches = arrays(sets.evaluation_batches(ROWS, count))
+    batches = read(sets.evaluation_batches(ROWS, count))
     real = sum(int(features["input_mask"].sum()) for features in batches)
     source = sets.held_out
     assert real == source.num_words + source.count
@@ -142,13 +131,13 @@ def test_parts_have_their_own_words(sets):
 def test_long_sentence_goes_on_and_empty_lines_are_counted(tmp_path, words):
     long = " ".join(["boat"] * 23)
     (tmp_path / "a.txt").write_text(f"\n{long}\n   \n\u3000\nit rains\n", "utf-8")
-    sets = stream_batches.load(
+    sets = word_streams.load(
         {"input_file": str(tmp_path / "a.txt")}, words, steps_per_batch=5
     )
     assert sets.describe() == (
         "sentences: 2 of 25 words in 1 file(s); 3 lines without a word are passed over"
     )
-    actual = arrays(sets.evaluation_batches(1, sets.num_evaluation_batches(1, None)))
+    actual = read(sets.evaluation_batches(1, sets.num_evaluation_batches(1, None)))
     text = " ".join(spelled(f, "forward")[0] for f in actual).split()
     assert text[:27] == ["<S>", *long.split(), "<S>", "it", "rains"]
 
@@ -157,10 +146,10 @@ def test_words_are_found_as_the_tokenizer_finds_them(tmp_path):
     (tmp_path / "a.txt").write_text("It rains, often.\n\nBoats\n", "utf-8")
     tokenizer = elmo.ElmoTokenizer(["<S>", "</S>", "<UNK>"], "punctuation")
     words = word_streams.WordIds(tokenizer)
-    sets = stream_batches.load(
+    sets = word_streams.load(
         {"input_file": str(tmp_path / "a.txt")}, words, steps_per_batch=10
     )
-    (batch,) = arrays(sets.evaluation_batches(1, 1))
+    (batch,) = read(sets.evaluation_batches(1, 1))
     (text,) = spelled(batch, "forward")
     assert text.startswith("<S> It rains , often . <S> Boats")
 
@@ -187,18 +176,18 @@ def test_batches_are_named_by_their_sentences(sets, text_dir):
 def test_bad_text_is_named(tmp_path, words, content, message):
     (tmp_path / "bad.txt").write_bytes(content)
     with pytest.raises(ValueError, match=message):
-        stream_batches.load(
+        word_streams.load(
             {"input_file": f"{tmp_path}/bad.txt"}, words, steps_per_batch=5
         )
 
 
 def test_changed_text_is_explained(tmp_path, words):
     path = tiny_elmo.write_sentences(tmp_path / "a.txt", 10)
-    sets = stream_batches.load({"input_file": str(path)}, words, steps_per_batch=5)
+    sets = word_streams.load({"input_file": str(path)}, words, steps_per_batch=5)
     path.write_text("gone\n")
     with pytest.raises(tf.errors.OpError) as caught:
         training(sets, 0, 1)
-    assert "words, where there were" in sets.explain(caught.value)
+    assert "words, not " in sets.explain(caught.value)
     assert f"{path}:" in sets.explain(caught.value)
     assert sets.explain(KeyError("x")) is None
 

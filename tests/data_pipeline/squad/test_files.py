@@ -90,7 +90,7 @@ def test_answer_that_is_elsewhere_is_left_out(tmp_path, caplog, start):
         actual = train(write(tmp_path, (CONTEXT, answers)))
     expected = ["a", "b"] if start == 17 else ["b"]
     assert actual.ids == expected
-    assert ("the first is that of question 'a'" in caplog.text) == (start != 17)
+    assert ("the first is of 'a'" in caplog.text) == (start != 17)
 
 
 def test_impossible_questions_are_trained_on_in_version_2(tmp_path, caplog):
@@ -133,7 +133,7 @@ def test_flag_of_the_other_version_warns(tmp_path, caplog, read):
     path = write(tmp_path, (CONTEXT, [marked]))
     with caplog.at_level("WARNING"):
         questions = read(path, version_2_with_negative=False)
-    assert "1 of 1 questions are marked is_impossible" in caplog.text
+    assert "1 of 1 is_impossible" in caplog.text
     assert questions.answer_texts == [["fair"]]
 
 
@@ -150,7 +150,7 @@ def test_flag_of_the_other_version_warns(tmp_path, caplog, read):
             "question 'a' has 0 answers, .* set --version_2_with_negative",
         ),
         (question("a", (" ", 3)), "question 'a' has an empty answer; write"),
-        (question("a", ("fair", 0)), "none of 1 questions is left for training"),
+        (question("a", ("fair", 0)), "none of 1 questions is left"),
     ],
 )
 def test_question_that_cannot_be_trained_on_is_refused(tmp_path, record, message):
@@ -161,7 +161,7 @@ def test_question_that_cannot_be_trained_on_is_refused(tmp_path, record, message
     assert predict(path).ids == ["a"]
 
 
-LAYOUT = "give SQuAD's data"
+LAYOUT = "give paragraphs"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ LAYOUT = "give SQuAD's data"
             '[{"context_text": "a", "qas": []}]',
             r": \[0\]: 'paragraphs' is missing among \['context_text', 'qas'\], and",
         ),
-        ('{"story": "a"}', r"'data' is missing among \['story'\], .* or rows {id, con"),
+        ('{"story": "a"}', r"'data' is missing among \['story'\].* or rows {id, con"),
         ('{"data": {}}', f": 'data' is {{}}, and must be a list; {LAYOUT}"),
         (
             '{"data": [{"paragraphs": [{"qas": []}]}]}',
@@ -257,10 +257,7 @@ def test_rows_without_any_answer_are_to_be_answered(tmp_path):
     ("changes", "message"),
     [
         ({"answers": {"text": ["3"]}}, ":3: 'answer_start' is missing among"),
-        (
-            {"answers": {"text": ["3"], "answer_start": [18, 18]}},
-            ":3: 1 texts and 2 answer_start; give each",
-        ),
+        ({"answers": {"text": ["3"], "answer_start": [18, 18]}}, ":3: 1 texts and 2"),
         ({"answers": {"text": "3", "answer_start": 18}}, ":3: 'text' is '3', and must"),
         ({"id": None}, ":3: 'id' is missing among"),
         ({"id": "a"}, "'a' stands there twice"),
@@ -277,11 +274,7 @@ def test_wrong_row_is_refused_by_line(tmp_path, changes, message):
     [
         ("a", ["what?"], r"data\[0\].paragraphs\[0\].qas\[0\]: 'id' is missing"),
         ("a", [{"id": "x"}], "question 'x': 'question' is missing"),
-        (
-            "a",
-            [question("x") | {"answers": {}}],
-            "question 'x': 'answers' is {}, and must be a list",
-        ),
+        ("a", [question("x") | {"answers": {}}], "question 'x': 'answers' is {}, and"),
         ("a", [question("x") | {"answers": [{}]}], "'x': 'text' is missing"),
         ("a", [question("x", ("a", "0"))], "'x': 'answer_start' is '0', and must be"),
         ("a", [question("x", is_impossible="no")], "'is_impossible' is 'no', and"),

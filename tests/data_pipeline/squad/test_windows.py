@@ -68,10 +68,9 @@ def golden(name, shared_file):
     expected = json.loads(
         shared_file(f"golden/squad/features-{name}.json").read_text("utf-8")
     )
-    read = {
-        "train": files.read_for_training,
-        "predict": files.read_for_prediction,
-    }[name]
+    read = {"train": files.read_for_training, "predict": files.read_for_prediction}[
+        name
+    ]
     path = shared_file("golden/squad/dev-small-v2.json")
     questions = read(str(path), version_2_with_negative=True)
     assert expected["qas_ids"] == questions.ids
@@ -210,7 +209,7 @@ def test_context_without_tokens_has_no_window():
     ("limits", "message"),
     [
         ((16, 0, 3), "--doc_stride=0 is not positive; give"),
-        ((16, 4, 13), r"--max_query_length=13 is outside 0..12; .*_length=16 "),
+        ((16, 4, 13), r"--max_query_length=13 is outside 0..12; .*_length=16"),
         ((16, 4, -1), "--max_query_length=-1 is outside"),
     ],
 )

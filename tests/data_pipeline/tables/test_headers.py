@@ -1,16 +1,11 @@
 """Which line is a header, and what is read, in tables in the form of published ones."""
 
-import re
-
 import pytest
 
 from data_pipeline.classification import tables, tasks
 from data_pipeline.embedding import corpora
 from data_pipeline.seq2seq import pairs
-
-
-def refused(*parts):
-    return pytest.raises(ValueError, match=".*".join(map(re.escape, parts)))
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -30,6 +25,7 @@ def read(tmp_path):
 
 
 TEXT_FIRST = {"text_a": 0, "label": 1}
+LABEL_LAST = {"text_a": -2, "label": -1}
 LABEL_FIRST = {"text_a": 1, "label": 0}
 MOODS = "pos\tI like it\nneg\tI do not\npos\tSo good\nneg\tBad\nodd\tWhat?\n"
 FILMS = (
@@ -42,12 +38,7 @@ FILMS = (
     ("name", "content", "columns", "reason"),
     [
         # A rare class hides nothing, nor do sets of labels that occur once.
-        (
-            "t.tsv",
-            f"sentiment\ttweet\n{MOODS}",
-            LABEL_FIRST,
-            "'sentiment' is the label",
-        ),
+        ("t.tsv", f"sentiment\ttweet\n{MOODS}", LABEL_FIRST, "'sentiment' is the"),
         ("t.csv", f"genres,plot\n{FILMS}", LABEL_FIRST, "'genres' is the label of no"),
         # Names of pandas for columns without one, and beside its index.
         ("t.csv", "0,1\nI like it,1\nI do not,0\n", TEXT_FIRST, "numbers of columns"),
@@ -58,31 +49,16 @@ FILMS = (
             "['', '0', '1'] may be the numbers of columns",
         ),
         # Usual names of columns that may be texts or labels.
-        (
-            "t.tsv",
-            "content\tpos\nbad\tneg\ngood\tpos\n",
-            TEXT_FIRST,
-            "a value, 'pos'",
-        ),
+        ("t.tsv", "content\tpos\nbad\tneg\ngood\tpos\n", TEXT_FIRST, "a value, 'pos'"),
         (
             "t.tsv",
             "The sum is odd\tscore\nBad film\tplot\nSum?\tscore\n",
             TEXT_FIRST,
             "a value, 'score'",
         ),
-        (
-            "t.tsv",
-            "question\t1\nfine\t0\n",
-            TEXT_FIRST,
-            "a value, '1'",
-        ),
+        ("t.tsv", "question\t1\nfine\t0\n", TEXT_FIRST, "a value, '1'"),
         # Files that were put one below the other.
-        (
-            "t.csv",
-            "text,label\na,1\ntext,label\nb,0\n",
-            {},
-            "another row repeats line 1",
-        ),
+        ("t.csv", "text,label\na,1\ntext,label\nb,0\n", {}, "another row repeats line"),
     ],
 )
 def test_what_may_be_a_header_or_a_row_is_refused(read, name, content, columns, reason):
@@ -112,11 +88,12 @@ def test_a_flag_decides_what_is_doubted(read, capsys, content, columns, num_rows
         (MOODS, LABEL_FIRST, 5, "line 1 is an example: ['pos', 'I like it']"),
         ("a\t1\nb\t0\n", TEXT_FIRST, 2, "line 1 is an example: ['a', '1']"),
         (
-            "Tweet\tlabel\na\tx\nb\ty\nc\tx\n",
-            TEXT_FIRST,
+            "A b.\tx,y\nC.\tx,z\nD.\tx,z\n",
+            LABEL_LAST,
             3,
-            "line 1 is the header: ['Tweet', 'label']",
+            "line 1 is an example: ['A b.'",
         ),
+        ("Tweet\tlabel\na\tx\nb\ty\nc\tx\n", TEXT_FIRST, 3, "the header: ['Tweet', 'l"),
         # Names that choose the columns are no guess.
         ("text\tlabel\na\tx\nb\ty\n", {}, 2, ""),
     ],
@@ -379,6 +356,6 @@ def test_an_empty_label_column_is_none(read):
 def test_columns_that_are_not_there_are_refused_and_not_shown_as_others(read, capsys):
     with refused("the first text's column is not given"):
         read("a b\tx\nc d\tx\n", label=1, has_header=False)
-    with refused("t.tsv:1: 2 columns, column 5 (text_a) is needed"):
+    with refused("t.tsv:1: 2 columns, and the text_a is in column 5"):
         read("a b\tx\nc d\tx\n", text_a=5, label=1)
     assert "reads 5 (text_a), 1 (label); not read: 0\n" in capsys.readouterr().out

@@ -109,22 +109,12 @@ THREE = {**RACE, "options": [["a", "b", "c"]] * 2}
     ("layout", "name", "content", "message"),
     [
         ("copa", "a.xml", COPA.replace("effect", "reason"), "a.xml:10: asks for 'reas"),
-        (
-            "copa",
-            "a.xml",
-            COPA.replace("a1>", "a3>"),
-            "a.xml:4: choice1 is None, no text; ",
-        ),
+        ("copa", "a.xml", COPA.replace("a1>", "a3>"), "a.xml:4: choice1 is None, no"),
         ("copa", "a.xml", COPA[:-9], ": not XML ("),
         ("story_cloze", "s.csv", STORY + "x2,A.\n", "s.csv:3: 2 cells; a story has 8"),
         ("swag", "t.csv", SWAG.replace("ending1", "e"), "t.csv:1: no column ending1; "),
         ("race", "1.txt", json.dumps(THREE), "1.txt: question 0 has ['a', 'b', 'c']"),
-        (
-            "race",
-            "1.txt",
-            json.dumps({**RACE, "answers": ["A"]}),
-            "not an article of R",
-        ),
+        ("race", "1.txt", json.dumps({**RACE, "answers": ["A"]}), "not an article of"),
     ],
 )
 def test_mistakes_are_named_with_their_place(tmp_path, layout, name, content, message):

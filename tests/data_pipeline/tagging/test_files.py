@@ -102,7 +102,7 @@ def test_files_without_tags(read_text):
     ("text", "layout", "message"),
     [
         ("Ada\n", {}, ":1: 1 columns; besides the words' there is no --tag_column=-1"),
-        ("a O\n", {"word_column": 2}, ":1: 2 columns; there is no --word_column=2"),
+        ("a O\n", {"word_column": 2}, ":1: 2 columns; lower --word_column=2"),
         ("a O\n", {"tag_column": 3}, "there is no --tag_column=3"),
         ("a O\n\n#berlin b\n#b\n", {}, ":4: 1 columns, line 1 has 2"),
         ("a\tO\nb O\n", {}, ":2: 1 columns, line 1 has 2; give both as many"),
@@ -215,11 +215,8 @@ def test_objects_without_tags(read_text, capsys):
         ([{"words": ["a"], "tags": [True]}], ":1: tags is .*write a list of strings"),
         ([{"text": "ab", "label": [[0, 1, "X"]]}], ":1: X 'a', .* is a part of 'ab'"),
         ([{"text": ["a"], "tags": ["O"]}], ":1: text is .*; write one string"),
-        ([{"sentence": "a"}], ":1: none of words, tokens, text; give it one"),
-        (
-            [{"words": ["a"], "tags": ["O"]}, {"words": ["b"]}],
-            ": of lines 1 and 2 one has tags and one has none",
-        ),
+        ([{"sentence": "a"}], ":1: has none of .'words', 'tokens', 'text'.; give"),
+        ([{"words": ["a"], "tags": ["O"]}, {"words": ["b"]}], ": of lines 1 and 2 one"),
         ([{"text": "a \ude00"}], r":1: its text has '\\ude00', which is half"),
     ],
 )
@@ -238,10 +235,7 @@ def test_formats_are_recognised(read_text):
 
 @pytest.mark.parametrize(
     ("path", "count", "num_words"),
-    [
-        ("wnut17/emerging.dev.conll", 1009, 15733),
-        ("snips/test", 700, 6354),
-    ],
+    [("wnut17/emerging.dev.conll", 1009, 15733), ("snips/test", 700, 6354)],
 )
 def test_published_files(path, count, num_words, shared_file):
     sentences = read(shared_file(f"data/{path}"))

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_pipeline import label_maps
 from data_pipeline.tagging import files
 from data_pipeline.tagging import schemes as tag_schemes
 
@@ -154,7 +155,7 @@ def test_known_types_are_scored_where_no_name_spells_them():
     tag_set = tag_schemes.TagNames(("PAD", "O", "I-x", "I-y", "B-y"), "BIO")
     given = sentences("I-x B-x O", "I-y B-y")
     assert tag_set.encode(given, is_training=False).tolist() == [2, -1, 1, 3, 4]
-    message = r"a\.conll:1: --labels lacks 'B-x' of BIO; add it, or leave the flag out"
+    message = r"a\.conll:1: --labels lacks 'B-x' of BIO; add it"
     with pytest.raises(ValueError, match=message):
         tag_set.encode(given)
     for unknown in ("B-z", "I-PAD"):  # a placeholder is no type
@@ -185,20 +186,20 @@ def test_bad_sets_are_refused(names, scheme, message):
 def test_map_is_read_as_written(tmp_path):
     path = tmp_path / "label_map.json"
     tag_set = tag_schemes.TagNames(("O", "B-été", "I-été"), "BIOES")
-    path.write_text(tag_schemes.map_text(tag_set), "utf-8")
-    assert tag_schemes.read_map(str(path)) == tag_set
+    path.write_text(label_maps.text(tag_set), "utf-8")
+    assert label_maps.read_classes(str(path)) == tag_set
     assert '"1": "B-été"' in path.read_text("utf-8")
     # A map of an earlier version.
-    content = json.loads(tag_schemes.map_text(BIO))
+    content = json.loads(label_maps.text(BIO))
     content |= {"tag_scheme": "IOB1", "file_scheme": "BIOES"}
     path.write_text(json.dumps(content))
-    assert tag_schemes.read_map(str(path)) == BIO
+    assert label_maps.read_classes(str(path)) == BIO
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        '{"0": "a", "1": "b", "problem_type": "classification"}',
+        '{"0": "O", "1": "B-x", "problem_type": "regression", "tag_scheme": "BIO"}',
         '{"0": "O", "2": "B-x", "problem_type": "tagging", "tag_scheme": "BIO"}',
         '{"0": "O", "1": "B-x", "problem_type": "tagging"}',
         '{"0": "O", "1": "B-x", "problem_type": "tagging", "tag_scheme": "BIO", '
@@ -208,8 +209,8 @@ def test_map_is_read_as_written(tmp_path):
 def test_other_files_are_refused(tmp_path, text):
     path = tmp_path / "label_map.json"
     path.write_text(text)
-    with pytest.raises(ValueError, match=r"label_map\.json: not a map of tags"):
-        tag_schemes.read_map(str(path))
+    with pytest.raises(ValueError, match=r"label_map\.json: not a label map"):
+        label_maps.read_classes(str(path))
 
 
 @pytest.mark.parametrize(

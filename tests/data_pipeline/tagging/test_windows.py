@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_pipeline import label_maps
 from data_pipeline.batches import batching
 from data_pipeline.classification import labels
 from data_pipeline.tagging import files, schemes, scores
@@ -302,13 +303,16 @@ def test_tags_that_a_list_cannot_spell_are_scored(tmp_path, capsys):
 def test_trained_runs_keep_their_tags(tmp_path):
     tag_set = schemes.TagNames(("O", "B-x", "I-x"), "BIO")
     path = tmp_path / "label_map.json"
-    path.write_text(schemes.map_text(tag_set))
+    path.write_text(label_maps.text(tag_set))
 
     def find(names=(), scheme="auto"):
         head = tiny.head_of(tag_set, str(path))
         return sentence_windows.find_tags(None, names=names, scheme=scheme, head=head)
 
     assert find() == find(scheme="BIO") == tag_set
+    classifier = tiny.head_of(labels.Labels(("a", "b")))
+    with pytest.raises(ValueError, match=r"label_map.json: has no tags; give"):
+        sentence_windows.find_tags(None, names=(), scheme="auto", head=classifier)
     with pytest.raises(ValueError, match=r"--tag_scheme=BIOES is not what .* BIO "):
         find(scheme="BIOES")
     with pytest.raises(

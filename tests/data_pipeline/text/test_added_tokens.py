@@ -6,7 +6,7 @@ import json
 import pytest
 import tensorflow as tf
 
-from data_pipeline.squad import alignment
+from data_pipeline.squad import choice
 from data_pipeline.text import offsets as offsets_lib
 from data_pipeline.text import wordpiece
 from tests.data_pipeline import word_offsets
@@ -90,13 +90,13 @@ def test_words_and_offsets_know_added_tokens():
     texts = [points[begin:end] for begin, end in spans]
     assert texts == ["a", "covid", "s", "-", "x", "CoVax", ",", "the"]
     words = context.split()
-    parts = alignment.split_all(words, tokenizer())
+    parts = choice.split_all(words, tokenizer())
     assert parts["covids-x"] == ["covid", "s", "-", "x"]
     assert parts["CoVax,"] == ["covax", ","]
     offsets = word_offsets.Offsets(parts, True)
     assert offsets.text(words[1:2], 1, 1) == "s"
     assert offsets.text(words[1:3], 3, 0) == "x CoVax"
-    plain = alignment.split_all(words, wordpiece.BertTokenizer(BASE))
+    plain = choice.split_all(words, wordpiece.BertTokenizer(BASE))
     assert plain["covids-x"] == ["covids", "-", "x"]
 
 

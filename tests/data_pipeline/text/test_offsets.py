@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.squad import alignment, files, windows
+from data_pipeline.squad import choice, files, windows
 from data_pipeline.text import offsets as offsets_lib
 from data_pipeline.text import wordpiece
 from tests.data_pipeline import original_words, word_offsets
@@ -52,7 +52,7 @@ def test_places_are_those_of_the_offsets(tokenizer):
     documents = windows.tokenize_contexts(LINES, tokenizer)
     words = [files.split_words(line) for line in LINES]
     lower = tokenizer.do_lower_case
-    parts = alignment.split_all((word for row in words for word in row), tokenizer)
+    parts = choice.split_all((word for row in words for word in row), tokenizer)
     offsets = word_offsets.Offsets(parts, lower)
     part_index = parts_of(documents)
     begins, ends = actual.begins.numpy(), actual.ends.numpy()

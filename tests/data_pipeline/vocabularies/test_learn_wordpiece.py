@@ -12,10 +12,7 @@ INFLECTED = {stem + ending: 10 for stem in STEMS for ending in ENDINGS}
 
 def counts_of(words):
     return word_counts.WordCounts(
-        dict(words),
-        dict(word_counts.characters_of(words)),
-        sum(words.values()),
-        0,
+        dict(words), dict(word_counts.characters_of(words)), sum(words.values()), 0
     )
 
 

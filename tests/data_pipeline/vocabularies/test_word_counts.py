@@ -101,5 +101,5 @@ def test_files_elsewhere_and_packed_ones_are_counted():
 
 @pytest.mark.parametrize("content", ["", "\n \n", "\u200b\x00", "x" * 201])
 def test_text_without_words_is_refused(tmp_path, content):
-    with pytest.raises(ValueError, match=r"no word in 1 files of \d+ bytes; give"):
+    with pytest.raises(ValueError, match=r"no word in 1 files; give"):
         count([write(tmp_path / "a", [content], end="")])
