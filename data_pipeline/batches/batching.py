@@ -260,8 +260,14 @@ class Split:
     unit: ClassVar[str] = "examples"  # of `packed`, for messages
     length_unit: ClassVar[str] = "tokens of a row"
 
+    def __init_subclass__(cls) -> None:
+        cls.__repr__ = Split.__repr__  # type: ignore[method-assign]
+
     def __len__(self) -> int:
         return len(self.packed)
+
+    def __repr__(self) -> str:  # without texts, since notebooks are passed on
+        return f"<{type(self).__name__}: {len(self)} {self.unit} of {self.path}>"
 
     def targets(self) -> dict[str, Any]:
         """{feature: values [N, ...]} as batching.batches takes them; {} without."""
