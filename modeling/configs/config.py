@@ -228,7 +228,7 @@ class BertConfig(TransformerConfig):
     first_position: ClassVar[int] = 0  # the row of the first token's position
     required: ClassVar[Mapping[str, Sequence[Any]]] = {
         "model_type": ("bert", "ernie"),
-        "use_task_id": (False, None),  # task embeddings, of ERNIE 2.0 and 3.0
+        "use_task_id": (False, None),  # of tasks, in ERNIE 3.0
         "position_embedding_type": ("absolute",),
         "add_cross_attention": (False, None),
     }
