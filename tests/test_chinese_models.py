@@ -18,7 +18,9 @@ from modeling.checkpoints import google, hugging_face, pretrained
 from tests import tiny
 from tests.modeling.random_weights import assert_equal, random_model, values
 
-TEXT = "我用iPhone 15在Beijing买了3件T恤，花了￥299.50！「貨到付款」行嗎？Ⅷ①㎡…👍\u3000完"
+TEXT = (
+    "我用iPhone 15在Beijing买了3件T恤，花了￥299.50！「貨到付款」行嗎？Ⅷ①㎡…👍\u3000完"
+)
 CHARACTERS = "我用在买了件恤花「貨到付款」行嗎？，！完年月日中国"
 PIECES = ["iphone", "15", "bei", "##jing", "3", "t", "…"]
 SPECIAL = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -97,7 +99,9 @@ def write_hfl_tokenizer(folder):
     """The files beside vocab.txt, byte for byte, and the library's tokenizer.json."""
     (folder / "added_tokens.json").write_text("{}")
     (folder / "tokenizer_config.json").write_text('{"init_inputs": []}')
-    special = {f"{t.lower()}_token": f"[{t}]" for t in "UNK SEP PAD CLS MASK".split()}
+    special = {
+        f"{t.lower()}_token": f"[{t}]" for t in ["UNK", "SEP", "PAD", "CLS", "MASK"]
+    }
     (folder / "special_tokens_map.json").write_text(json.dumps(special))
     library(VOCAB).save(str(folder / "tokenizer.json"))
 
@@ -222,7 +226,9 @@ def test_name_of_roberta_does_not_decide_the_network(tmp_path):
     (folder / "config.json").write_text(
         json.dumps(OF_ROBERTA_WWM | {"model_type": "roberta"})
     )
-    with pytest.raises(ValueError, match="weights of BERT, but the config is of RoBERTa"):
+    with pytest.raises(
+        ValueError, match="weights of BERT, but the config is of RoBERTa"
+    ):
         bert.load(folder, head="none")
 
 
