@@ -326,7 +326,7 @@ def split_flags(arguments):
 ALL = {page: runnable(page) for page in PAGE_NAMES if runnable(page)}
 # Their Python follows their commands; docs/python.md has tests/test_python_page.py.
 WITH_PYTHON = ("README.md", "docs/text_vectors.md")
-WITH_PYTHON += ("docs/migration.md", "docs/from_transformers.md")
+WITH_PYTHON += ("docs/migration.md", "docs/from_transformers.md", "docs/zh/tutorial.md")
 
 
 def run_python(markdown, model_dir, directory):

@@ -1,13 +1,17 @@
-"""sample_data/: the counts of its README.md, and places of answers and tags."""
+"""sample_data/: the counts of its README.md, places of answers and tags, and what is
+learned from the Chinese messages."""
 
 import csv
 import itertools
 import json
 import pathlib
+import re
 
 import pytest
 
+import bert_reborn as bert
 from sample_data import write_dates
+from tests import test_documentation, tiny
 
 SAMPLES = pathlib.Path(__file__).resolve().parents[1] / "sample_data"
 TYPES = {"person", "place", "date"}
@@ -88,6 +92,47 @@ def test_half_of_the_events_have_their_cause_first(split, count, text):
     assert text in README
     assert len({row["text"] for row in events}) == len(events) == count
     assert sum(row["label"] == "first" for row in events) * 2 == count
+
+
+def test_chinese_messages_are_distinct_and_evenly_labelled():
+    texts = []
+    for split, count in (("train", 40), ("dev", 15), ("test", 10)):
+        text = (SAMPLES / "zh" / f"{split}.tsv").read_text("utf-8")
+        header, *rows = (line.split("\t") for line in text.splitlines())
+        labels = [label for _, label in rows]
+        assert header == ["text", "label"]
+        assert {label: labels.count(label) for label in labels} == dict.fromkeys(
+            ("物流", "退款", "账号", "好评"), count
+        )
+        assert f"`zh/{split}.tsv`: {len(rows)} rows, {count} per label" in README
+        texts += [text for text, _ in rows]
+    assert len({re.sub(r"\W", "", text) for text in texts}) == len(texts) == 260
+
+
+def test_chinese_tutorial_trains_what_it_shows(tmp_path, monkeypatch):
+    """Its commands as they are, and the answers of its predictor and its server."""
+    monkeypatch.chdir(SAMPLES.parent)
+    page = (SAMPLES.parent / "docs" / "zh" / "tutorial.md").read_text("utf-8")
+    for script, words in test_documentation.programs(page):
+        if script == "build_vocab.py" or "--do_train" in words:
+            moved = [
+                test_documentation.relocated(word, {}, "", tmp_path) for word in words
+            ]
+            tiny.succeed(script.removesuffix(".py"), *moved)
+    run = tmp_path / "output" / "zh"
+    assert tiny.eval_results(run)["eval_accuracy"] > 0.55  # a quarter by chance
+    loaded = bert.load(run)
+    printed = re.findall(r"^(\S+)\n    (\S+) 0\.\d{3}, ", page, re.M)
+    body = json.loads(re.search(r"curl -d '(.*?)'", page)[1])
+    rows = json.loads(re.search(r'^\{"predictions": .*', page, re.M)[0])["predictions"]
+    printed += zip(body["instances"], [row["label"] for row in rows], strict=True)
+    assert len(printed) == 5
+    for text, label in printed:
+        assert loaded.predict([text])[0]["label"] == label
+    labels = json.loads((run / "label_map.json").read_text("utf-8"))
+    for row in rows:  # in the order of the file
+        place = row["probabilities"].index(max(row["probabilities"]))
+        assert labels[str(place)] == row["label"]
 
 
 def test_dates_are_what_their_script_writes():

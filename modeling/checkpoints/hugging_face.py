@@ -71,7 +71,11 @@ ARCHITECTURES = frozenset(
     {_LEFT_TO_RIGHT_BERT, "OpenAIGPTModel", "GPT2Model", *_CHOICES}
 ).union(
     *(of_kind.values() for of_kind in _ARCHITECTURES.values()),
-    (a + b for a in _PREFIXES.values() for b in (*_SUFFIXES.values(), _CHOICE)),
+    (
+        a + b
+        for a in (*_PREFIXES.values(), "Ernie")
+        for b in (*_SUFFIXES.values(), _CHOICE)
+    ),
 )
 # Names of earlier or other classes, and of those that have their place.
 _RENAMED = {
@@ -79,6 +83,7 @@ _RENAMED = {
     "LayerNorm.beta": "LayerNorm.bias",
     "multiple_choice_head.summary.": "score.",
     "encoder.bert.": "encoder.",  # of TensorFlow's encoder-decoder
+    "ernie.": "bert.",
 }
 # Prefixes by what wraps a model: PyTorch's data parallel and compiled models, those of
 # Lightning and of a user's class, and sentence-transformers.

@@ -248,7 +248,8 @@ class BertConfig(TransformerConfig):
     has_projection: ClassVar[bool] = False
     first_position: ClassVar[int] = 0  # the row of the first token's position
     required: ClassVar[Mapping[str, Sequence[Any]]] = {
-        "model_type": ("bert",),
+        "model_type": ("bert", "ernie"),
+        "use_task_id": (False, None),  # of tasks, in ERNIE 3.0
         "position_embedding_type": ("absolute",),
         "add_cross_attention": (False, None),
     }
@@ -309,6 +310,7 @@ class BertConfig(TransformerConfig):
         if "model_type" in raw:
             known = HUGGING_FACE_ACTIVATIONS
             raw.setdefault("type_vocab_size", 2)
+            raw.pop("task_type_vocab_size", None)  # of ERNIE's `use_task_id`
             if raw.pop("is_decoder", False):
                 raw["attention"] = "causal"
         activation = read_activation("hidden_act", raw.get("hidden_act", "gelu"), known)

@@ -20,6 +20,7 @@ Config = (
 )
 MODEL_TYPES = (
     "bert",
+    "ernie",  # 1.0, whose network is BERT's
     *bert_family.RELATIVES,
     *gpt_config.MODEL_TYPES,
     encoder_decoder_config.MODEL_TYPE,

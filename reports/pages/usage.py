@@ -184,7 +184,10 @@ def _loading(record, directory):
         statement = f"answers = loaded.predict({', '.join(arguments)})"
     if record["kind"] == _VECTORS:
         statement = f"vectors = loaded.embed({', '.join(arguments)})"
-    return f"import bert\n\nloaded = bert.load({directory!r}, {length})\n{statement}"
+    opening = (
+        f"import bert_reborn as bert\n\nloaded = bert.load({directory!r}, {length})"
+    )
+    return f"{opening}\n{statement}"
 
 
 def _serving(record, where):

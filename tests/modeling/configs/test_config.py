@@ -75,7 +75,7 @@ def test_activation_means_what_its_world_means():
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("model_type", "roberta", "is 'roberta', and only 'bert' is supported"),
+        ("model_type", "roberta", "is 'roberta', and only 'bert' or 'ernie' is"),
         ("position_embedding_type", "relative_key", "only 'absolute' is supported"),
         ("add_cross_attention", True, "add_cross_attention is True, and only False"),
         ("num_attention_heads", 5, "hidden_size=12 is not a multiple of num_att"),
