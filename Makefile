@@ -57,7 +57,7 @@ test: lint
 test-all: lint
 	$(PYTEST) -m "not network" $(PYTEST_FLAGS)
 
-# docs/performance.md. For example: make bench PEER_PYTHON=/path/to/python ROWS=latency
+# docs/results.md. For example: make bench PEER_PYTHON=/path/to/python ROWS=latency
 PEER_PYTHON ?=
 ROWS ?=
 BENCH_FLAGS ?=

@@ -1,4 +1,4 @@
-r"""Times this project and Hugging Face with PyTorch in turns; see docs/performance.md.
+r"""Times this project and Hugging Face with PyTorch in turns; see docs/results.md.
 
     python -m benchmarks.compare --peer_python=/path/to/python \
         --rows=classifier,latency

@@ -6,7 +6,7 @@ The program pretrains the three networks on equally many tokens, trains each of 
 some tasks with several seeds, and prints the scores as a table. By default the texts
 are those of sample_data/, which are too few to decide anything. Start it in the root of
 the checkout: each run is a script there. After a stop, the same command continues.
-docs/comparison.md describes what is equal, and has an example with SQuAD.
+docs/results.md describes what is equal, and has an example with SQuAD.
 """
 
 import glob

@@ -325,8 +325,8 @@ def split_flags(arguments):
 
 ALL = {page: runnable(page) for page in PAGE_NAMES if runnable(page)}
 # Their Python follows their commands; docs/python.md has tests/test_python_page.py.
-WITH_PYTHON = ("README.md", "docs/text_vectors.md")
-WITH_PYTHON += ("docs/migration.md", "docs/from_transformers.md", "docs/zh/tutorial.md")
+WITH_PYTHON = ("README.md", "docs/text_vectors.md", "docs/migration.md")
+WITH_PYTHON += ("docs/zh/tutorial.md",)
 
 
 def run_python(markdown, model_dir, directory):
@@ -397,7 +397,7 @@ def test_flags_page_is_that_of_the_code():
 
 def test_original_commands_are_printed_word_for_word():
     """One a line, as google-research/bert prints them in README.md, multilingual.md."""
-    pages = [ROOT / "docs" / f"{name}.md" for name in ("original_commands", "squad")]
+    pages = [ROOT / "docs" / f"{name}.md" for name in ("migration", "squad")]
     printed = [pair for page in pages for pair in programs(page.read_text("utf-8"))]
     lines = (ROOT / "tests" / "original_commands.txt").read_text("utf-8").splitlines()
     assert len(lines) == 9
