@@ -29,6 +29,7 @@ from training import (
     driver,
     feature_cache,
     grid,
+    layer_rates,
     loop,
     model_directory,
     optimizers,
@@ -163,11 +164,17 @@ def make_settings(
 
 def _optimizer_settings(adagrad_settings: Mapping[str, float]) -> dict[str, Any]:
     name, flag = FLAGS.optimizer, FLAGS["adam_bias_correction"]
+    decay = FLAGS["weight_decay_rate"]
     command_line.refuse(
         (
             name == "adagrad" and flag.value,
             f"{flag.serialize()} is for --optimizer=adam, but it is adagrad, which has "
             "no moments; leave one of them out",
+        ),
+        (
+            name == "adagrad" and decay.value != decay.default,
+            f"{decay.serialize()}: --optimizer=adagrad has no weight decay; leave one "
+            "of them out",
         ),
         (
             name == "gpt_adam" and flag.present and not flag.value,
@@ -177,7 +184,31 @@ def _optimizer_settings(adagrad_settings: Mapping[str, float]) -> dict[str, Any]
     )
     if name == "adagrad":
         return dict(adagrad_settings)
-    return {"bias_correction": flag.value or name == "gpt_adam"}
+    corrects = flag.value or name == "gpt_adam"
+    return {"bias_correction": corrects, "weight_decay_rate": decay.value}
+
+
+def _layer_rates(network: str, num_examples: int) -> layer_rates.LayerRates | None:
+    chosen = [FLAGS[name] for name in ("layerwise_lr_decay", "unfreeze_epochs")]
+    frozen = "freeze_encoder" in FLAGS and FLAGS.freeze_encoder
+    for flag in (flag for flag in chosen if flag.value != flag.default):
+        command_line.refuse(
+            (
+                frozen,
+                f"{flag.serialize()} is for layers, but --freeze_encoder trains "
+                "the head alone; leave one of them out",
+            ),
+            (
+                network == "encoder_decoder",
+                f"{flag.serialize()} is for one stack of "
+                "layers below a head; leave it out for an encoder-decoder",
+            ),
+        )
+    decay, epochs = (flag.value for flag in chosen)
+    if decay == 1 and not epochs:
+        return None
+    steps = num_examples / FLAGS.train_batch_size * epochs
+    return layer_rates.LayerRates(decay, steps)
 
 
 def set_up() -> Any:
@@ -211,6 +242,7 @@ def fine_tuning_settings(
                 plan(num_examples, score_names) if FLAGS.do_train else None,
                 config=opened.config.to_dict(),
                 init_checkpoint=opened.files.init_checkpoint,
+                layers=_layer_rates(opened.config.network, num_examples),
             )
 
     combinations = grid.combine(fine_tuning_flags.grid(), one_run)
