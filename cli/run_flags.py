@@ -189,24 +189,22 @@ def _optimizer_settings(adagrad_settings: Mapping[str, float]) -> dict[str, Any]
 
 
 def _layer_rates(network: str, num_examples: int) -> layer_rates.LayerRates | None:
-    chosen = [FLAGS[name] for name in ("layerwise_lr_decay", "unfreeze_epochs")]
-    frozen = "freeze_encoder" in FLAGS and FLAGS.freeze_encoder
-    for flag in (flag for flag in chosen if flag.value != flag.default):
-        command_line.refuse(
-            (
-                frozen,
-                f"{flag.serialize()} is for layers, but --freeze_encoder trains "
-                "the head alone; leave one of them out",
-            ),
-            (
-                network == "encoder_decoder",
-                f"{flag.serialize()} is for one stack of "
-                "layers below a head; leave it out for an encoder-decoder",
-            ),
-        )
-    decay, epochs = (flag.value for flag in chosen)
+    decay, epochs = FLAGS.layerwise_lr_decay, FLAGS.unfreeze_epochs
     if decay == 1 and not epochs:
         return None
+    flag = FLAGS["unfreeze_epochs" if decay == 1 else "layerwise_lr_decay"].serialize()
+    command_line.refuse(
+        (
+            "freeze_encoder" in FLAGS and FLAGS.freeze_encoder,
+            f"{flag} is for layers, but --freeze_encoder trains the head alone; leave "
+            "one of them out",
+        ),
+        (
+            network == "encoder_decoder",
+            f"{flag} is for one stack of layers below a head; leave it out for an "
+            "encoder-decoder",
+        ),
+    )
     steps = num_examples / FLAGS.train_batch_size * epochs
     return layer_rates.LayerRates(decay, steps)
 
