@@ -70,6 +70,7 @@ def _define_epochs() -> None:
         "then the top layer, and at last the embeddings, as in ULMFiT, which uses 1; "
         "0 to train all layers at once.",
         lower_bound=0,
+        upper_bound=1000,
     )
     flags.DEFINE_list(
         "seeds",

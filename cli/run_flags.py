@@ -193,17 +193,13 @@ def _layer_rates(network: str, num_examples: int) -> layer_rates.LayerRates | No
     if decay == 1 and not epochs:
         return None
     flag = FLAGS["unfreeze_epochs" if decay == 1 else "layerwise_lr_decay"].serialize()
+    is_frozen = "freeze_encoder" in FLAGS and FLAGS.freeze_encoder
     command_line.refuse(
         (
-            "freeze_encoder" in FLAGS and FLAGS.freeze_encoder,
-            f"{flag} is for layers, but --freeze_encoder trains the head alone; leave "
-            "one of them out",
-        ),
-        (
-            network == "encoder_decoder",
-            f"{flag} is for one stack of layers below a head; leave it out for an "
-            "encoder-decoder",
-        ),
+            is_frozen or network == "encoder_decoder",
+            f"{flag} trains layers below a head, which an encoder-decoder and "
+            "--freeze_encoder do not; leave it out",
+        )
     )
     steps = num_examples / FLAGS.train_batch_size * epochs
     return layer_rates.LayerRates(decay, steps)

@@ -125,7 +125,7 @@ MISTAKES = {
         "--do_train --profile_steps=²,3": "--profile_steps=²,3 are not two ascending",
         "--do_train --write_projector": "add --do_eval",
         "--do_train --layerwise_lr_decay=0.9 --freeze_encoder": (
-            "--layerwise_lr_decay=0.9 is for layers|--freeze_encoder|leave one"
+            "--layerwise_lr_decay=0.9 trains layers|--freeze_encoder do not|leave it"
         ),
         "--do_train --label_smoothing=0.1 --teacher=there": (
             "--label_smoothing=0.1 is for rows with one label|--teacher|leave it out"
