@@ -141,6 +141,7 @@ def _define_labels() -> None:
 @command_line.heading("Training")
 def _define_training() -> None:
     training_flags.define_packing()
+    training_flags.define_label_smoothing()
     command_line.define_float(
         "lm_loss_weight",
         0.0,
@@ -276,6 +277,12 @@ def check_kind(problem_type: str) -> None:
             FLAGS.choice_columns and FLAGS["problem_type"].present,
             f"--problem_type={FLAGS.problem_type} stands beside --choice_columns; "
             "leave one out",
+        ),
+        (
+            FLAGS.label_smoothing
+            and (FLAGS.teacher or problem_type in ("multi_label", "regression")),
+            f"--label_smoothing={FLAGS.label_smoothing} is for rows with one label, "
+            "and for training without a --teacher; leave it out",
         ),
         (
             FLAGS.explain and (is_choice or is_both),
@@ -475,7 +482,8 @@ class ClassifierTask(fine_tuning.ScriptTask):
         self.more_facts = {"text_names": rows.encode.text_names}
         self._rows, self._soft = rows, soft
         weights = rows.class_weights(FLAGS.class_weights)
-        objective = losses.classifier(rows.problem_type, weights)
+        smoothing = FLAGS.label_smoothing
+        objective = losses.classifier(rows.problem_type, weights, smoothing)
         if soft:
             taught = FLAGS.distill_temperature, FLAGS.distill_weight
             self.splits |= soft.training_examples(*taught)

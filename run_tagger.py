@@ -27,6 +27,7 @@ def define_flags():
     fine_tuning_flags.define(*ACTIONS, max_seq_length=128)
     _define_words()
     training_flags.define_packing()
+    training_flags.define_label_smoothing()
     feature_flags.define()
 
 
@@ -152,10 +153,10 @@ class TaggerTask(fine_tuning.ScriptTask):
     """
 
     kind = "token-classification"
-    objective = losses.tagger()
 
     def __init__(self, opened, data, tag_set, reading):
         formats.check(FLAGS.export_format, opened.config, reading)
+        self.objective = losses.tagger(FLAGS.label_smoothing)
         identity = {"labels": list(tag_set.names)}
         super().__init__(
             opened, data, classes=tag_set, reading=reading, identity=identity

@@ -19,6 +19,9 @@ GRID_FLAGS = (
     "optimizer",
     "adam_bias_correction",
     "learning_rate_schedule",
+    "weight_decay_rate",
+    "layerwise_lr_decay",
+    "unfreeze_epochs",
 )
 
 
@@ -51,6 +54,23 @@ def _define_epochs() -> None:
         "Share of the training steps with linear warmup of the learning rate.",
         lower_bound=0,
         upper_bound=1,
+    )
+    command_line.define_float(
+        "layerwise_lr_decay",
+        1.0,
+        "Factor of the learning rate from layer to layer, from the head down to the "
+        "embeddings, as in ELECTRA, which uses 0.8 or 0.9; 1 for one rate.",
+        lower_bound=0,
+        upper_bound=1,
+    )
+    command_line.define_float(
+        "unfreeze_epochs",
+        0.0,
+        "Number of epochs until one more layer is trained: first the head alone, "
+        "then the top layer, and at last the embeddings, as in ULMFiT, which uses 1; "
+        "0 to train all layers at once.",
+        lower_bound=0,
+        upper_bound=1000,
     )
     flags.DEFINE_list(
         "seeds",

@@ -29,6 +29,7 @@ from training import (
     driver,
     feature_cache,
     grid,
+    layer_rates,
     loop,
     model_directory,
     optimizers,
@@ -163,11 +164,17 @@ def make_settings(
 
 def _optimizer_settings(adagrad_settings: Mapping[str, float]) -> dict[str, Any]:
     name, flag = FLAGS.optimizer, FLAGS["adam_bias_correction"]
+    decay = FLAGS["weight_decay_rate"]
     command_line.refuse(
         (
             name == "adagrad" and flag.value,
             f"{flag.serialize()} is for --optimizer=adam, but it is adagrad, which has "
             "no moments; leave one of them out",
+        ),
+        (
+            name == "adagrad" and decay.value != decay.default,
+            f"{decay.serialize()}: --optimizer=adagrad has no weight decay; leave one "
+            "of them out",
         ),
         (
             name == "gpt_adam" and flag.present and not flag.value,
@@ -177,7 +184,25 @@ def _optimizer_settings(adagrad_settings: Mapping[str, float]) -> dict[str, Any]
     )
     if name == "adagrad":
         return dict(adagrad_settings)
-    return {"bias_correction": flag.value or name == "gpt_adam"}
+    corrects = flag.value or name == "gpt_adam"
+    return {"bias_correction": corrects, "weight_decay_rate": decay.value}
+
+
+def _layer_rates(network: str, num_examples: int) -> layer_rates.LayerRates | None:
+    decay, epochs = FLAGS.layerwise_lr_decay, FLAGS.unfreeze_epochs
+    if decay == 1 and not epochs:
+        return None
+    flag = FLAGS["unfreeze_epochs" if decay == 1 else "layerwise_lr_decay"].serialize()
+    is_frozen = "freeze_encoder" in FLAGS and FLAGS.freeze_encoder
+    command_line.refuse(
+        (
+            is_frozen or network == "encoder_decoder",
+            f"{flag} trains layers below a head, which an encoder-decoder and "
+            "--freeze_encoder do not; leave it out",
+        )
+    )
+    steps = num_examples / FLAGS.train_batch_size * epochs
+    return layer_rates.LayerRates(decay, steps)
 
 
 def set_up() -> Any:
@@ -211,6 +236,7 @@ def fine_tuning_settings(
                 plan(num_examples, score_names) if FLAGS.do_train else None,
                 config=opened.config.to_dict(),
                 init_checkpoint=opened.files.init_checkpoint,
+                layers=_layer_rates(opened.config.network, num_examples),
             )
 
     combinations = grid.combine(fine_tuning_flags.grid(), one_run)

@@ -160,6 +160,13 @@ def _define_updates(train_batch_size: int) -> None:
         "Correct the bias of Adam's moments in the first steps, as in the Adam paper; "
         "google-research/bert does not correct it.",
     )
+    command_line.define_float(
+        "weight_decay_rate",
+        0.01,
+        "Weight decay: in each step, kernels and tables lose this share of "
+        "themselves times the learning rate.",
+        lower_bound=0,
+    )
     flags.DEFINE_integer(
         "seed", 1, "Random seed for initial values, data order and dropout."
     )
@@ -175,6 +182,19 @@ def define_packing(*, default: bool = False) -> None:
         "that little is computed for padding. Losses and gradients stay the same. "
         "For records of short texts, and for --pad_to_max_length and TPU; texts "
         "grouped by length have little padding anyway.",
+    )
+
+
+@command_line.heading("Training")
+def define_label_smoothing() -> None:
+    """Defines --label_smoothing."""
+    command_line.define_float(
+        "label_smoothing",
+        0.0,
+        "Share of the target of the training loss that all classes have alike; the "
+        "label has the rest. Evaluation reports the loss without it.",
+        lower_bound=0,
+        upper_bound=0.99,
     )
 
 

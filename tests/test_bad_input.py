@@ -124,6 +124,15 @@ MISTAKES = {
         "--do_train --profile_steps=3": "two ascending steps",
         "--do_train --profile_steps=²,3": "--profile_steps=²,3 are not two ascending",
         "--do_train --write_projector": "add --do_eval",
+        "--do_train --layerwise_lr_decay=0.9 --freeze_encoder": (
+            "--layerwise_lr_decay=0.9 trains layers|--freeze_encoder do not|leave it"
+        ),
+        "--do_train --label_smoothing=0.1 --teacher=there": (
+            "--label_smoothing=0.1 is for rows with one label|--teacher|leave it out"
+        ),
+        "--do_train --label_smoothing=0.1 --problem_type=multi_label": (
+            "--label_smoothing=0.1 is for rows with one label|leave it out"
+        ),
         **{
             f"--{action} --labels=bad,fine,good": (
                 "bert_model.ckpt|lacks output_weights, output_bias|--do_train"

@@ -16,7 +16,7 @@ from modeling import models
 from modeling.checkpoints import checkpoint, hugging_face
 from modeling.configs import config as config_lib
 from serving import predictor
-from tests import tiny
+from tests import tiny, whole_runs
 
 SPLITS = ("train", "dev", "test")
 # Enough to learn which word decides, in about a second.
@@ -210,6 +210,31 @@ def test_run_does_not_claim_flags_that_it_was_not_trained_with(trained, tmp_path
     line = "learning rate: the schedule is that of 186 steps now, and was that of 180; "
     line += "at step 180 the rate goes from 5.56e-06 to 3.23e-05\n"
     assert line in done.out and "training: step 180 to 186" in done.out
+
+
+def test_layers_wait_and_evaluation_is_not_smoothed(model_dir, table_dir, tmp_path):
+    """Six steps: the block begins at the third, and the embeddings after the last."""
+    files = [*files_of(table_dir, "train", "dev"), f"--test_file={table_dir}/dev.tsv"]
+    more = "--unfreeze_epochs=0.5 --layerwise_lr_decay=0.9 --label_smoothing=0.5"
+    actions = "--do_train --do_eval --do_predict --weight_decay_rate=0.5"
+    run(model_dir, tmp_path, *files, *BRIEF, *f"{actions} {more}".split())
+    start = whole_runs.initial_variables(model_dir)
+    end = whole_runs.variables(tmp_path, 6)
+    for name, value in start.items():
+        if name.startswith("bert/embeddings/"):
+            np.testing.assert_array_equal(end[name], value, err_msg=name)
+            assert not end[f"{name}/adam_m"].any(), name
+        elif name.startswith("bert/") and name.endswith("/kernel"):
+            assert np.abs(end[name] - value).max() > 1e-5, name
+    results = tiny.eval_results(tmp_path)
+    label_map = json.loads((tmp_path / "label_map.json").read_text())
+    names = [label_map[str(i)] for i in range(3)]
+    rows = [
+        line.split("\t") for line in (table_dir / "dev.tsv").read_text().split("\n")
+    ]
+    labels = [names.index(row[1]) for row in rows[1:] if len(row) > 1]
+    shares = columns(tmp_path / "test_results.tsv")[range(len(labels)), labels]
+    assert results["eval_loss"] == pytest.approx(-np.log(shares).mean(), rel=1e-4)
 
 
 @pytest.mark.slow

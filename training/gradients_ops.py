@@ -20,6 +20,11 @@ def global_norm(gradients):
     return ops.sqrt(sum(squares))
 
 
+def multiply(gradient, factor):
+    """The gradient, or None, multiplied by a float32 scalar."""
+    return None if gradient is None else gradient * factor
+
+
 def sum_over_replicas(gradients):
     """The gradients: devices of JAX share one step."""
     return gradients
@@ -32,6 +37,7 @@ def compile_rule(function):
 
 def update_all(update, variables, gradients, numbers, is_finite=None):
     """Calls update(path, variable, slots, gradient, numbers) for each variable."""
-    for gradient, (variable, *slots) in zip(gradients, variables, strict=True):
+    each = zip(gradients, numbers, variables, strict=True)
+    for gradient, own, (variable, *slots) in each:
         if gradient is not None:
-            update(variable.path, variable, slots, gradient, numbers)
+            update(variable.path, variable, slots, gradient, own)

@@ -45,15 +45,15 @@ def global_norm(gradients: Sequence[Gradient]) -> tf.Tensor:
     )
 
 
-def divide(gradient: Gradient, divisor: tf.Tensor) -> Gradient:
-    """The gradient divided by a float32 scalar."""
+def multiply(gradient: Gradient, factor: tf.Tensor) -> Gradient:
+    """The gradient multiplied by a float32 scalar."""
     if gradient is None:
         return None
     if isinstance(gradient, Rows):
-        return Rows(gradient.total / divisor, gradient.squares / divisor**2)
+        return Rows(gradient.total * factor, gradient.squares * factor**2)
     if isinstance(gradient, tf.IndexedSlices):
-        return tf.math.scalar_mul(1.0 / divisor, gradient)
-    return gradient / divisor
+        return tf.math.scalar_mul(factor, gradient)
+    return gradient * factor
 
 
 def sum_over_replicas(gradients: Sequence[Gradient]) -> list[Gradient]:
@@ -75,8 +75,9 @@ def compile_rule(function: Callable[..., Any]) -> Callable[..., Any]:
 def update_all(update, variables, gradients, numbers, is_finite=None) -> None:
     """Calls update(path, variable, slots, gradient, numbers) for each variable.
 
-    To be called on replicas. `variables` are (variable, *slots); what has the gradient
-    None is left alone, and all where `is_finite` is false.
+    To be called on replicas. `variables` are (variable, *slots), each with numbers of
+    its own; what has the gradient None is left alone, and all where `is_finite` is
+    false.
     """
 
     def update_where_finite(variable, is_finite, gradient, numbers, *slots, path):
@@ -90,14 +91,15 @@ def update_all(update, variables, gradients, numbers, is_finite=None) -> None:
             tf.cond(is_finite, change, lambda: False)
 
     def merge(strategy, gradients, numbers, is_finite):
-        for gradient, (variable, *slots) in zip(gradients, variables, strict=True):
+        each = zip(gradients, numbers, variables, strict=True)
+        for gradient, own, (variable, *slots) in each:
             if gradient is None:
                 continue
             dense = gradient.total if isinstance(gradient, Rows) else gradient
             strategy.extended.update(
                 variable.value,
                 update_where_finite,
-                args=(is_finite, dense, numbers, *(slot.value for slot in slots)),
+                args=(is_finite, dense, own, *(slot.value for slot in slots)),
                 kwargs={"path": variable.path},
                 group=False,
             )

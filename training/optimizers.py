@@ -9,7 +9,8 @@ import numpy as np
 from keras import ops
 
 from contract import errors
-from training import schedule
+from modeling.checkpoints import names
+from training import layer_rates, schedule
 
 if keras.backend.backend() == "tensorflow":
     from training import gradients_tf as gradients_lib
@@ -23,6 +24,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
     Gradients are summed over replicas before, whose number thus changes nothing.
     `slot_names` are the values beside each variable, which begin as `first_value`. One
     that `supports_sparse` updates only the rows of which a gradient has slices.
+    `layers`, if set, gives each variable of a model a rate by its layer.
 
     Args:
         learning_rate: a number or a schedule such as LinearWithWarmup, for
@@ -35,6 +37,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
     slot_names: ClassVar[tuple[str, ...]] = ()
     first_value: ClassVar[float] = 0.0
     supports_sparse: ClassVar[bool] = False
+    layers: layer_rates.LayerRates | None = None
 
     def __init__(self, learning_rate, *, clip_norm, gradient_factor=1.0, name):
         super().__init__(learning_rate=learning_rate, name=name)
@@ -99,18 +102,40 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
             only_finite: change nothing where the global norm is not finite.
         """
         gradients = [self._deduplicate(gradient) for gradient in gradients]
+        gradients, factors = self._by_layer(gradients, step)
         norm = self.gradient_factor * gradients_lib.global_norm(gradients)
         clip = 1.0
         if self.max_norm:
             # Not a number where the norm is infinite, which must not pass unseen.
             clip = self.max_norm / ops.maximum(norm, self.max_norm) + (norm - norm)
         clip = ops.convert_to_tensor(clip * self.gradient_factor, "float32")
-        numbers = self._numbers(clip, ops.cast(learning_rate, "float32"), step)
+        common = self._numbers(clip, ops.cast(learning_rate, "float32"), step)
+        numbers = [common] * len(gradients)
+        if self.layers:
+            rates = [common.learning_rate * factor for factor in factors]
+            numbers = [common._replace(learning_rate=rate) for rate in rates]
         is_finite = ops.isfinite(norm) if only_finite else None
         gradients_lib.update_all(
             self._update, self.slots(), gradients, numbers, is_finite
         )
         return norm
+
+    def _by_layer(self, gradients, step):
+        """Gradients and factors of rates, both 0 for layers that wait.
+
+        Such a layer adds nothing to the norm. As it has not been trained before, its
+        moments stay 0; a rate of 0 stops weight decay, too.
+        """
+        if not self.layers:
+            return gradients, []
+        paths = [names.relative_path(variable) for variable in self._updated()]
+        factors = self.layers.factors(paths)
+        for place, first in enumerate(self.layers.first_steps(paths)):
+            if first:
+                share = ops.cast(ops.greater_equal(step, first), "float32")
+                gradients[place] = gradients_lib.multiply(gradients[place], share)
+                factors[place] *= share
+        return gradients, factors
 
     def _numbers(self, clip, learning_rate, step):
         """The scalars of an update of all variables; `clip` multiplies gradients."""

@@ -129,6 +129,7 @@ def train(settings: run_settings.Settings, training: Training) -> int:
     assert plan is not None
     with settings.strategy.scope():
         optimizer = settings.optimizer()
+        optimizer.layers = settings.layers
         optimizer.build(training.model.trainable_variables)
     states, store = training.states, checkpoint.store(training.model)
     checkpoints = checkpoints_lib.RunCheckpoints(

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from training import loop, optimizers
+from training import layer_rates, loop, optimizers
 from training.distribution import devices
 
 
@@ -20,6 +20,7 @@ class Settings:
         plan: when training does what; None without training.
         dtype_policy: Keras' name for the dtype in which layers compute.
         optimizer: makes an optimizer, unbuilt.
+        layers: rates by layer; None for the same rate everywhere.
         batch_size: of all replicas together.
         micro_batches: parts of a batch that are computed one after another.
         packs_sequences: whether sequences of a batch share rows, as in batches.sharing.
@@ -40,6 +41,7 @@ class Settings:
     jit_compile: bool = False
     dtype_policy: str = "float32"
     optimizer: Callable[[], optimizers.ClippedOptimizer]
+    layers: layer_rates.LayerRates | None = None
     batch_size: int
     micro_batches: int = 1
     scales_loss: bool = False

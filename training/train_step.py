@@ -172,7 +172,8 @@ class TrainStep:
         results = self._replica_gradients(batch, counts, first_seed, step, scale)
         gradients = gradients_tf.sum_over_replicas(results["gradients"])
         if self._scales_loss:
-            gradients = [gradients_tf.divide(value, scale) for value in gradients]
+            share = 1.0 / scale  # exact, for a power of 2
+            gradients = [gradients_tf.multiply(value, share) for value in gradients]
         norm = self._optimizer.apply_reduced(
             gradients, rate, step, only_finite=self._scales_loss
         )

@@ -37,7 +37,7 @@ from modeling.checkpoints import conversion, pretrained
 from modeling.configs import config
 from modeling.features import head_config, layer_choices, vectors
 from tests import tiny
-from training import adagrad, model_directory, optimizers
+from training import adagrad, layer_rates, model_directory, optimizers
 
 STRATEGY = tf.distribute.get_strategy()
 
@@ -126,9 +126,11 @@ def test_records_of_a_length_that_no_network_has_are_refused():
 SCORES = ("accuracy", "f1", "loss")
 BERT = types.SimpleNamespace(network="bert", kind="BERT")
 ELECTRA = types.SimpleNamespace(network="bert", kind="ELECTRA")
+BERT_CONFIG = config.BertConfig(vocab_size=9)
 PAIR = types.SimpleNamespace(
     network="encoder_decoder",
     kind="an encoder-decoder",
+    to_dict=dict,
     encoder=types.SimpleNamespace(max_position_embeddings=20),
     decoder=types.SimpleNamespace(max_position_embeddings=10),
 )
@@ -565,6 +567,41 @@ def test_optimizer_is_the_named_one(parse, name, flag, kind, corrects):
     assert type(made) is kind
     assert getattr(made, "bias_correction", None) is corrects
     assert name != "adagrad" or (made.max_norm, made.gradient_factor) == (1.0, 1.0)
+    assert getattr(made, "weight_decay_rate", 0.01) == 0.01
+    parse("run_classifier", f"--optimizer={name}", "--weight_decay_rate=0")
+    if name == "adagrad":
+        with pytest.raises(ValueError, match=r"--weight_decay_rate=0.0: .*adagrad has"):
+            run_settings(adagrad_settings={})
+    else:
+        assert run_settings().optimizer().weight_decay_rate == 0.0
+
+
+def test_rates_by_layer_are_those_of_the_flags(parse):
+    parse("run_classifier", *RUN)
+    assert fine_tuning_settings().run.layers is None
+    parse("run_classifier", *RUN, "--layerwise_lr_decay=0.8")
+    assert fine_tuning_settings().run.layers == layer_rates.LayerRates(0.8, 0.0)
+    unfreeze = "--unfreeze_epochs=0.25"
+    parse("run_classifier", *RUN, unfreeze)
+    # 320 examples in batches of 32
+    assert fine_tuning_settings().run.layers == layer_rates.LayerRates(1.0, 2.5)
+    grid = "--grid=layerwise_lr_decay=0.9,1;unfreeze_epochs=0,0.5"
+    parse("run_classifier", *RUN, "--do_eval", grid)
+    made = [each.run.layers for each in fine_tuning_settings().combinations]
+    expected = (0.9, 0.0), (0.9, 5.0), None, (1.0, 5.0)
+    assert made == [layer_rates.LayerRates(*v) if v else None for v in expected]
+
+
+@pytest.mark.parametrize("flag", ["--layerwise_lr_decay=0.8", "--unfreeze_epochs=0.5"])
+def test_rates_by_layer_need_layers_below_a_head(parse, flag):
+    parse("run_tagger", *RUN, flag, "--freeze_encoder")
+    with pytest.raises(ValueError, match=f"{flag} .*--freeze_encoder .*leave it out"):
+        fine_tuning_settings()
+    parse("run_seq2seq", *RUN, flag)
+    with pytest.raises(ValueError, match=f"{flag} .* encoder-decoder .*leave it out"):
+        fine_tuning_settings(PAIR)
+    parse("run_tagger", *RUN, flag)
+    assert fine_tuning_settings().run.layers
 
 
 def test_run_is_what_the_flags_say(parse):
@@ -596,10 +633,10 @@ def test_run_is_what_the_flags_say(parse):
 
 _UPDATES = """
 train_batch_size learning_rate optimizer learning_rate_schedule adam_bias_correction
-mixed_precision
+weight_decay_rate mixed_precision
 """
 _FINE_TUNING = f"""{_UPDATES} warmup_proportion best_metric group_by_length
-pad_to_max_length
+pad_to_max_length layerwise_lr_decay unfreeze_epochs
 """
 # All flags that decide the weights, of each script that trains; a new one is of them.
 OF_WEIGHTS = {
@@ -607,11 +644,11 @@ OF_WEIGHTS = {
     for script, names in {
         "run_classifier": f"""{_FINE_TUNING} max_seq_length class_weights problem_type
             pair_input lm_loss_weight distill_temperature distill_weight
-            pack_sequences""",
+            pack_sequences label_smoothing""",
         "run_squad": f"""{_FINE_TUNING} max_seq_length max_query_length doc_stride
             answer_aligner multiple_answers version_2_with_negative""",
         "run_tagger": f"""{_FINE_TUNING} max_seq_length tag_scheme document_context
-            window_stride pack_sequences""",
+            window_stride pack_sequences label_smoothing""",
         "run_embedding": f"""{_FINE_TUNING} max_seq_length pack_sequences loss scale
             symmetric triplet_margin largest_score matryoshka_dims query_prompt
             passage_prompt rows_per_label""",
@@ -639,12 +676,10 @@ def test_identity_has_every_flag_that_changes_weights(script):
     assert changed.isdisjoint(training_flags.CHANGE_NO_WEIGHT)
 
 
-def fine_tuning_settings():
+def fine_tuning_settings(network=BERT_CONFIG):
     return run_flags.fine_tuning_settings(
         STRATEGY,
-        model_directory.ModelDirectory(
-            pretrained.ModelFiles(), config.BertConfig(vocab_size=9)
-        ),
+        model_directory.ModelDirectory(pretrained.ModelFiles(), network),
         num_examples=320,
         score_names=("f1",),
     )

@@ -77,6 +77,25 @@ def test_class_weights_of_multi_label_count_columns():
         assert parts == {"classifier_loss": (pytest.approx(total), 6.0)}
 
 
+def test_smoothed_loss_has_a_share_of_all_classes():
+    label_ids = np.array([1, 0], np.int32)
+    every = [[xent(row, label) for label in range(3)] for row in LOGITS.tolist()]
+    shares = 0.7 * np.eye(3)[label_ids] + 0.3 / 3
+    expected = (shares * every).sum(axis=1)
+    each = losses.classifier_losses("classification", LOGITS, label_ids, 0.3)
+    np.testing.assert_allclose(each, expected, rtol=1e-6)
+    plain = losses.classifier_losses("classification", LOGITS, label_ids)
+    assert np.abs(np.asarray(each) - plain).min() > 0.01
+    objective = losses.classifier("choice", None, 0.3)
+    parts = total_and_count(objective, {"label_ids": label_ids}, {"logits": LOGITS})
+    assert parts == {"classifier_loss": (pytest.approx(expected.sum()), 2.0)}
+    # A token without a label has no loss, smoothed or not.
+    features = {"label_ids": np.array([[-1, 1], [0, -1]], np.int32)}
+    outputs = {"logits": np.stack([LOGITS[[1, 0]], LOGITS[[1, 0]]])}
+    parts = total_and_count(losses.tagger(0.3), features, outputs)
+    assert parts == {"tagger_loss": (pytest.approx(expected.sum()), 2.0)}
+
+
 def test_span_loss_is_half_of_both_ends():
     features = {"start_positions": np.array([2, 0]), "end_positions": np.array([1, 1])}
     outputs = {"start_logits": LOGITS, "end_logits": -LOGITS}

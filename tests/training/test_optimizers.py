@@ -254,15 +254,20 @@ def test_rows_of_a_table_move_as_by_the_whole_gradient_and_count_each_in_the_nor
     assert np.all(np.abs(rows[0][[0, 3]] - np.linspace(-1, 1, 8).reshape(4, 2)[[0, 3]]))
 
 
-def test_divided_gradients_have_the_divided_norm():
+def test_multiplied_gradients_have_the_multiplied_norm():
     rows = optimizers.BertAdam().prepare_for_sum(SLICES)
-    divided = [gradients_tf.divide(each, 4.0) for each in (rows, SLICES, None, BIAS)]
-    assert divided[2] is None
-    np.testing.assert_array_equal(divided[3], [0.75, 0.0])
-    for gradient, total in ((divided[0], divided[0].total), (divided[1], divided[1])):
+    multiplied = [
+        gradients_tf.multiply(each, 0.25) for each in (rows, SLICES, None, BIAS)
+    ]
+    assert multiplied[2] is None
+    np.testing.assert_array_equal(multiplied[3], [0.75, 0.0])
+    for gradient, total in (
+        (multiplied[0], multiplied[0].total),
+        (multiplied[1], multiplied[1]),
+    ):
         expected = tf.convert_to_tensor(SLICES) / 4
         np.testing.assert_array_equal(tf.convert_to_tensor(total), expected)
-        norm = float(gradients_tf.global_norm([gradient, None, divided[3]]))
+        norm = float(gradients_tf.global_norm([gradient, None, multiplied[3]]))
         assert norm == pytest.approx((SQUARES_OF_SLICES + 9) ** 0.5 / 4, rel=1e-6)
 
 

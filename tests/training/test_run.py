@@ -12,7 +12,7 @@ import tensorflow as tf
 from contract import errors
 from modeling import losses
 from modeling.checkpoints import checkpoint
-from training import checkpoints, loop, optimizers, run, run_settings
+from training import checkpoints, layer_rates, loop, optimizers, run, run_settings
 from training.distribution import devices
 
 
@@ -54,6 +54,21 @@ def train(build_classifier, classifier_batch, tmp_path):
         return final, [np.asarray(v) for v in model.trainable_variables]
 
     return start
+
+
+def test_layers_that_wait_begin_at_their_step_in_a_run_that_goes_on(train):
+    """Bit for bit; the network's one layer begins at step 2, its embeddings at 4."""
+    layers = {"layers": layer_rates.LayerRates(0.9, steps_per_layer=2)}
+    _, whole = train(6, settings=layers)
+    _, early = train(3, "parts", settings=layers)
+    _, parts = train(6, "parts", settings=layers)
+    for one, other in zip(parts, whole, strict=True):
+        np.testing.assert_array_equal(one, other)
+    _, start = train(0, "start")
+    words = 0
+    np.testing.assert_array_equal(early[words], start[words])
+    assert np.abs(whole[words] - start[words]).max() > 1e-4
+    assert np.abs(early[-2] - start[-2]).max() > 1e-4  # the head's kernel
 
 
 @pytest.fixture

@@ -13,19 +13,22 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from modeling import contrastive, losses
+from modeling import contrastive, heads, losses, models
+from modeling.checkpoints import names
+from modeling.configs import config
 from tests.training import steps
-from training import contrastive_step, optimizers
+from training import contrastive_step, layer_rates, optimizers
 from training.distribution import devices
 
 BATCH_SIZE = 4
 
 
-def train(strategy, build, objective, batches, rates, step=0, **options):
+def train(strategy, build, objective, batches, rates, step=0, layers=None, **options):
     with strategy.scope():
         keras.utils.set_random_seed(1)
         model, adam = build(), optimizers.BertAdam()
         model.build()
+        adam.layers = layers
         run = steps.make(model, objective, adam, strategy, **options)
     batches = devices.distributed(strategy, batches)
     return adam.slots(), *steps.call(run, batches, rates, step=step)
@@ -125,7 +128,34 @@ def losses_of_vectors(strategy):
     return results
 
 
+def layers_that_wait(strategy):
+    """{path: sums of sizes of weights and moments}; the embeddings never begin."""
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    tiny = config.BertConfig(
+        vocab_size=9, num_hidden_layers=1, initializer_range=0.5, **sizes, **rates
+    )
+    ids = np.arange(6 * BATCH_SIZE, dtype=np.int32).reshape(BATCH_SIZE, 6) % 9
+    features = {"input_ids": ids, "input_mask": np.ones_like(ids)}
+    features |= {"segment_ids": 0 * ids, "label_ids": ids % 3}
+    slots, *_ = train(
+        strategy,
+        lambda: models.BertTagger(tiny, 3),
+        losses.tagger(),
+        steps.repeat(features),
+        [0.01] * 2,
+        layers=layer_rates.LayerRates(0.5, steps_per_layer=1),
+    )
+    return {
+        names.relative_path(variable): [
+            float(np.abs(np.asarray(part)).sum()) for part in (variable, *moments)
+        ]
+        for variable, *moments in slots
+    }
+
+
 def main():
+    heads.HEAD_DROPOUT = 0.0  # depends on the number of replicas
     devices.split_cpu(2)
     actual = {}
     for kind in ("one_device", "mirrored"):
@@ -134,6 +164,7 @@ def main():
             "seeds": dropout_seeds(strategy),
             "overflow": steps_with_an_overflow(strategy),
             "vectors": losses_of_vectors(strategy),
+            "layers": layers_that_wait(strategy),
             "describe": devices.describe(strategy),
         }
     json.dump(actual, sys.stdout)

@@ -1,0 +1,53 @@
+"""Rates by layer: lower ones near the input; layers that wait for those above them."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from modeling.checkpoints import names
+
+_INPUTS = ("bert/embeddings/", "gpt/embeddings/", "elmo/characters/")
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerRates:
+    """How the rate of a variable depends on its layer.
+
+    Embeddings have depth 0, layer i of n has i + 1, and what lies above, such as a
+    pooler and a head, n + 2. A layer that is used several times is one.
+
+    The rate is multiplied by decay^(n + 2 - depth), so the top layer has decay^2:
+    google-research/electra, model/optimization.py, `_get_layer_lrs`.
+
+    Layers are unfrozen from the top (Howard and Ruder, 2018, arXiv:1801.06146, section
+    3.3): the head is trained from the first step, each layer `steps_per_layer` steps
+    after what lies above it, embeddings last. Without a head the top layer is first.
+
+    Attributes:
+        decay: 1 for the same rate everywhere.
+        steps_per_layer: 0 to train all from the first step.
+    """
+
+    decay: float = 1.0
+    steps_per_layer: float = 0.0
+
+    def factors(self, paths: Sequence[str]) -> list[float]:
+        """What the rates of variables are multiplied by; paths as in names.Name."""
+        each, top = _depths(paths)
+        return [self.decay ** (top - depth) for depth in each]
+
+    def first_steps(self, paths: Sequence[str]) -> list[int]:
+        """The step from which on each variable is trained."""
+        each, top = _depths(paths)
+        above = [max(0, top - 1 - depth) for depth in each]  # layers, and a head
+        first = min(above)
+        return [math.ceil((count - first) * self.steps_per_layer) for count in above]
+
+
+def _depths(paths: Sequence[str]) -> tuple[list[int], int]:
+    """The depths of variables, and that of a head."""
+    numbers = [names.layer_number(path) for path in paths]
+    top = max((n for n in numbers if n is not None), default=-1) + 3
+    above = [0 if path.startswith(_INPUTS) else top for path in paths]
+    depths = [a if n is None else n + 1 for n, a in zip(numbers, above, strict=True)]
+    return depths, top
