@@ -226,9 +226,9 @@ def learn(executor, num_workers, files):
 
 
 def write(tokenizer, config):
-    if tokenizer.vocab_size < FLAGS.vocab_size:
+    if (size := len(tokenizer.vocab)) < FLAGS.vocab_size:
         print(
-            f"the text gives only {tokenizer.vocab_size} entries, less than "
+            f"the text gives only {size} entries, less than "
             f"--vocab_size={FLAGS.vocab_size}"
         )
     texts = tokenizer.files()
@@ -258,7 +258,7 @@ def main(_):
     spelled = learn_wordpiece.coverage(tokenizer, counts)
     print(f"  words = {counts.num_words + counts.num_too_long}")
     print(f"  different_words = {len(counts.words)}")
-    print(f"  entries = {tokenizer.vocab_size}")
+    print(f"  entries = {len(tokenizer.vocab)}")
     print(f"  whole_word_share = {spelled.whole_share:.5f}")
     print(f"  unknown_word_share = {spelled.unknown_share:.5f}")
     print(f"  pieces_per_word = {spelled.pieces_per_word:.4f}")

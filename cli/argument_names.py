@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _SAME = """check_case check_tokenizer do_lower_case head labels max_seq_length
-problem_type layers pooling export_format quantization"""
+problem_type layers pooling export_format quantization top_k"""
 _ARGUMENTS = {
     **{name: name for name in _SAME.split()},
     "output_dir": "directory",

@@ -20,7 +20,7 @@ from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, labels, predictions, sources, tables
 from data_pipeline.classification import split as labelled_rows
 from data_pipeline.text import base, wordpiece
-from modeling import losses, models, text_encoder
+from modeling import losses, models, pretrainers, text_encoder
 from modeling.checkpoints import (
     conversion,
     hugging_face,
@@ -35,6 +35,7 @@ from training import metrics, model_directory, optimizers, packed_outputs
 
 tf = tensorflow_later.Later("texts are written and models exported")
 if tensorflow_later.is_backend():
+    from data_pipeline.pretraining import cloze
     from data_pipeline.seq2seq import graph
     from modeling import kernels_tf
     from modeling.generation import beam_search
@@ -218,6 +219,32 @@ class Loaded:
         outputs, mask = self.model.encode(inputs, None), inputs[features.INPUT_MASK]
         maps = attention_maps.compute(self.model.network, outputs, mask)
         return keras.ops.convert_to_numpy(maps)[0]
+
+    @argument_names.in_errors
+    def fill_mask(self, text: str, top_k: int = 5) -> list[tuple[str, float]]:
+        """The likeliest tokens for the [MASK] of a text, with their probabilities.
+
+        ValueError is raised where the model has no head of masked words, or the text
+        not one [MASK] within `max_seq_length`.
+        """
+        if not isinstance(self.model, pretrainers.BertPretrainer):
+            raise errors.InputError(
+                f"fill_mask: a {type(self.model).__name__} has no head of masked "
+                'words; load a pretrained BERT with head="pretraining"'
+            )
+        tf.check()
+        cloze.check(self.tokenizer, top_k)
+        length, mask = self.max_seq_length, self.tokenizer.mask_token
+        encode = cloze.encoder(self.tokenizer, length, max_predictions=length)
+        clozes = encode(encoding.listed("text", [text]))
+        if (count := len(clozes.places)) != 1:
+            raise errors.InputError(
+                f"fill_mask: {count} {mask} in {length} tokens; give a text with one"
+            )
+        logits = self.model(clozes.features)["masked_lm_logits"]
+        filled = cloze.chooser(self.tokenizer, top_k)(clozes, logits)
+        tokens, shares = (filled[n][0, 0].numpy() for n in ("tokens", "probabilities"))
+        return [(t.decode(), float(p)) for t, p in zip(tokens, shares, strict=True)]
 
     def write(self, texts, **settings) -> list[str]:
         """The text that an encoder-decoder writes for each text, as in run_seq2seq.py.

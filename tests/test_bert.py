@@ -237,6 +237,40 @@ def test_similarity_is_the_cosine(text_encoder, loaded):
     assert loaded.similarity([], TEXTS).shape == (0, 3)
 
 
+def test_mask_is_filled_as_the_network_scores_it(model_dir):
+    filler = bert.load(model_dir, head="pretraining")
+    tokens, shares = zip(*filler.fill_mask("the [MASK] was", top_k=9), strict=True)
+    ids = [filler.tokenizer.cls_id, *filler.tokenizer.tokenize("the").numpy()]
+    ids += [filler.tokenizer.mask_id, *filler.tokenizer.tokenize("was").numpy()]
+    grid = np.array([[*ids, filler.tokenizer.sep_id]])
+    inputs = {"input_ids": grid, "segment_ids": 0 * grid, "input_mask": 0 * grid + 1}
+    logits = filler.model({**inputs, "masked_lm_positions": np.array([[2]])})
+    exact = np.exp(np.array(logits["masked_lm_logits"][0, 0], np.float64))
+    best = np.argsort(-exact)[:9]
+    assert list(tokens) == filler.tokenizer.ids_to_tokens(best)
+    np.testing.assert_allclose(shares, (exact / exact.sum())[best], atol=1e-6)
+    assert shares[0] > shares[8] and len(filler.fill_mask("[MASK]")) == 5
+    assert filler.fill_mask("a [MASK] was", top_k=9) != [
+        *zip(tokens, shares, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("head", "text", "top_k", "message"),
+    [
+        ("none", "[MASK]", 5, 'BertModel has no head .* with head="pretraining"'),
+        ("pretraining", "a [mask]", 5, r"fill_mask: 0 \[MASK\] in 128 tokens; give"),
+        ("pretraining", "[MASK] [MASK] [MASK]", 5, r"3 \[MASK\] in .* with one"),
+        ("pretraining", "[MASK]", 500, "^top_k=500 exceeds the"),
+        ("pretraining", 3, 5, "text: 3 is no string"),
+    ],
+)
+def test_mask_that_cannot_be_filled_is_refused(model_dir, head, text, top_k, message):
+    loaded = bert.load(model_dir, head=head)
+    with pytest.raises(ValueError, match=message):
+        loaded.fill_mask(text, top_k)
+
+
 def test_prompts_that_are_not_there_are_refused(text_encoder, loaded):
     with pytest.raises(
         ValueError, match=r"prompt_name='x': the prompts .* query, passage; cho"

@@ -211,6 +211,7 @@ def test_words_are_by_frequency_behind_the_three_of_an_elmo(tmp_path):
     )
     assert done.code == 0, done.err
     assert output.read_text() == "<S>\n</S>\n<UNK>\na\nb,\nc\nÄ\n"
+    assert "entries = 7" in done.out
     assert "whole_word_share = 0.91667" in done.out  # 11 of 12, <S> among them
     assert "unknown_word_share = 0.08333" in done.out
     sized = json.loads((tmp_path / "sized.json").read_text())

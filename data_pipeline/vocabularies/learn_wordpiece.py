@@ -222,6 +222,10 @@ def coverage(tokenizer: base.Tokenizer, counts: word_counts.WordCounts) -> Cover
     unk_id = -1 if tokenizer.unk_id is None else tokenizer.unk_id
     words = list(counts.words)
     times = np.fromiter(counts.words.values(), np.int64, len(words))
+    if tokenizer.token_shape:  # a word is one token, listed or not
+        listed = np.isin(words, tokenizer.vocab)
+        share = float(times[listed].sum() / max(times.sum(), 1))
+        return Coverage(share, 1 - share, 1.0)
     whole, unknown, pieces = 0, counts.num_too_long, counts.num_too_long
     for start in range(0, len(words), _BATCH_WORDS):
         ids = tokenizer.tokenize(words[start : start + _BATCH_WORDS])  # [B, (S)]
