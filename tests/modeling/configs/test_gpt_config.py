@@ -94,8 +94,8 @@ GPT_2 = {"model_type": "gpt2", "vocab_size": 5}
         ({"model_type": "openai-gpt", "afn": "swish"}, "swish; afn must be one of"),
         (
             {"model_type": None},
-            "model_type is None, and the networks that can be read are those of bert, ernie, "
-            "distilbert, roberta, xlm-roberta, electra, albert, "
+            "model_type is None, and the networks that can be read are those of bert, "
+            "ernie, distilbert, roberta, xlm-roberta, electra, albert, "
             "openai-gpt, gpt2, encoder-decoder; give a model of one",
         ),
         ({"model_type": ["gpt2"]}, r"model_type is \['gpt2'\], and the networks"),
