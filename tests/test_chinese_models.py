@@ -99,9 +99,8 @@ def write_hfl_tokenizer(folder):
     """The files beside vocab.txt, byte for byte, and the library's tokenizer.json."""
     (folder / "added_tokens.json").write_text("{}")
     (folder / "tokenizer_config.json").write_text('{"init_inputs": []}')
-    special = {
-        f"{t.lower()}_token": f"[{t}]" for t in ["UNK", "SEP", "PAD", "CLS", "MASK"]
-    }
+    names = ("unk", "sep", "pad", "cls", "mask")
+    special = {f"{name}_token": f"[{name.upper()}]" for name in names}
     (folder / "special_tokens_map.json").write_text(json.dumps(special))
     library(VOCAB).save(str(folder / "tokenizer.json"))
 

@@ -184,10 +184,8 @@ def _loading(record, directory):
         statement = f"answers = loaded.predict({', '.join(arguments)})"
     if record["kind"] == _VECTORS:
         statement = f"vectors = loaded.embed({', '.join(arguments)})"
-    opening = (
-        f"import bert_reborn as bert\n\nloaded = bert.load({directory!r}, {length})"
-    )
-    return f"{opening}\n{statement}"
+    loading = f"loaded = bert.load({directory!r}, {length})"
+    return f"import bert_reborn as bert\n\n{loading}\n{statement}"
 
 
 def _serving(record, where):

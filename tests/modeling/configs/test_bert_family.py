@@ -160,6 +160,6 @@ def test_an_encoder_decoder_has_sides_of_bert(tmp_path):
         "decoder_start_token_id": 1,
         "eos_token_id": 2,
     }
-    message = "encoder: model_type is 'roberta', and only 'bert' is supported; give a"
+    message = "encoder: model_type is 'roberta', and only 'bert' or 'ernie' is"
     with pytest.raises(ValueError, match=message):
         config_files.read(write(tmp_path, raw))

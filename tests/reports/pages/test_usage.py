@@ -23,6 +23,7 @@ def test_shell_reads_the_directory(directory, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = uses(directory)
     python = code.pop("Load it in Python")
+    assert python.startswith("import bert_reborn as bert\n")
     assert f"bert.load({directory!r}, max_seq_length=32)" in python
     actual = {title: printed_uses.words(line) for title, line in code.items()}
     assert actual == {
