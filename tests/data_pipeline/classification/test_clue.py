@@ -314,6 +314,16 @@ def test_submissions_have_the_form_of_the_sites():
     )
 
 
+@pytest.mark.parametrize(("name", "file"), [("csl", "csl"), ("cluewsc", "cluewsc2020")])
+def test_submissions_are_bytes_of_the_official_examples(shared_file, name, file):
+    path = shared_file(f"data/clue/submit_examples/{file}_predict.json")
+    text = path.read_text("utf-8")
+    given = [json.loads(line)["label"] for line in text.splitlines()]
+    task = tasks.task_named(name)
+    chosen = [task.labels.index(label) for label in given]
+    assert written(task, [f"test-{9 * i}" for i in range(20)], chosen) == text
+
+
 def test_each_submission_is_a_file_of_a_run():
     names = {n for task in tasks.TASKS.values() for n in task.submission.values()}
     others = {file_names.CMRC_SUBMISSION, file_names.CLUENER_SUBMISSION}
