@@ -188,7 +188,7 @@ def _optimizer_settings(adagrad_settings: Mapping[str, float]) -> dict[str, Any]
     return {"bias_correction": corrects, "weight_decay_rate": decay.value}
 
 
-def _layer_rates(network: str, num_examples: int) -> layer_rates.LayerRates | None:
+def _layer_rates(config: Any, num_examples: int) -> layer_rates.LayerRates | None:
     decay, epochs = FLAGS.layerwise_lr_decay, FLAGS.unfreeze_epochs
     if decay == 1 and not epochs:
         return None
@@ -196,11 +196,20 @@ def _layer_rates(network: str, num_examples: int) -> layer_rates.LayerRates | No
     is_frozen = "freeze_encoder" in FLAGS and FLAGS.freeze_encoder
     command_line.refuse(
         (
-            is_frozen or network == "encoder_decoder",
+            is_frozen or config.network == "encoder_decoder",
             f"{flag} trains layers below a head, which an encoder-decoder and "
             "--freeze_encoder do not; leave it out",
         )
     )
+    needed = (config.num_blocks + 1) * epochs  # until embeddings are trained, too
+    if FLAGS.do_train and needed >= FLAGS.num_train_epochs:
+        logging.warning(
+            "--unfreeze_epochs=%g: lower layers are never trained in %g epochs; all "
+            "layers need more than %g",
+            epochs,
+            FLAGS.num_train_epochs,
+            needed,
+        )
     steps = num_examples / FLAGS.train_batch_size * epochs
     return layer_rates.LayerRates(decay, steps)
 
@@ -236,7 +245,7 @@ def fine_tuning_settings(
                 plan(num_examples, score_names) if FLAGS.do_train else None,
                 config=opened.config.to_dict(),
                 init_checkpoint=opened.files.init_checkpoint,
-                layers=_layer_rates(opened.config.network, num_examples),
+                layers=_layer_rates(opened.config, num_examples),
             )
 
     combinations = grid.combine(fine_tuning_flags.grid(), one_run)

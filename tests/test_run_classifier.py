@@ -217,7 +217,8 @@ def test_layers_wait_and_evaluation_is_not_smoothed(model_dir, table_dir, tmp_pa
     files = [*files_of(table_dir, "train", "dev"), f"--test_file={table_dir}/dev.tsv"]
     more = "--unfreeze_epochs=0.5 --layerwise_lr_decay=0.9 --label_smoothing=0.5"
     actions = "--do_train --do_eval --do_predict --weight_decay_rate=0.5"
-    run(model_dir, tmp_path, *files, *BRIEF, *f"{actions} {more}".split())
+    done = run(model_dir, tmp_path, *files, *BRIEF, *f"{actions} {more}".split())
+    assert "never trained in 1 epochs; all layers need more than 1" in done.log
     start = whole_runs.initial_variables(model_dir)
     end = whole_runs.variables(tmp_path, 6)
     for name, value in start.items():
