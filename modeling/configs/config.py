@@ -172,7 +172,7 @@ class NetworkConfig:
 
     def unknown_keys(self) -> list[str]:
         """Keys of the file that have no effect here and are in no released config."""
-        return sorted(self.extra.keys() - self.tolerated)
+        return sorted(self.extra.keys() - self.tolerated - self.required.keys())
 
     def network_alone(self: _Config) -> _Config:
         """The config without the keys that change nothing here."""
