@@ -161,8 +161,8 @@ def parse(
                 raise errors.InputError(
                     f"--{own.name}={own.value} is beyond 64 bits; give a smaller one"
                 )
-        given = [*_arguments[1:], *(own.value for own in own_flags())]
-        if sys.stdin is None and "-" in given:
+        values = _arguments[1:] + [own.value for own in own_flags()]
+        if sys.stdin is None and "-" in values:
             raise errors.InputError("-: standard input is closed; name a file")
         if loads_tensorflow:
             environment.check_backend()

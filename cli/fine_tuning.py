@@ -1,4 +1,4 @@
-"""What the fine-tuning scripts have in common: weights, files, pictures and reports."""
+"""The base of all fine-tuning tasks: weights, files, pictures and reports."""
 
 import dataclasses
 import functools

@@ -79,7 +79,8 @@ def budgets(length_a, length_b, limit, module=tf):
     return keep_a, module.minimum(length_b, limit - keep_a)
 
 
-def _head(rows, keep):
+def head(rows, keep):
+    """The first tokens of ragged rows [B, (S)], as many as `keep`, int [B]."""
     starts = rows.row_starts()
     wanted = tf.ragged.range(starts, starts + tf.cast(keep, starts.dtype))
     return tf.gather(rows.values, wanted)
@@ -111,7 +112,7 @@ def pack(ids_a, ids_b, *, special, max_seq_length):
     if special.start_id is None:
         assert ids_b is None
         keep_a = tf.minimum(length_a, max_seq_length)
-        return _head(ids_a, keep_a), keep_a
+        return head(ids_a, keep_a), keep_a
     rows = ids_a.nrows()
     start, end, *delimiters = (
         _column(rows, token)
@@ -120,11 +121,11 @@ def pack(ids_a, ids_b, *, special, max_seq_length):
     room = max_seq_length - num_special(special, ids_b is not None)
     if ids_b is None:
         keep_a = tf.minimum(length_a, room)
-        tokens = tf.concat([start, _head(ids_a, keep_a), end], axis=1)
+        tokens = tf.concat([start, head(ids_a, keep_a), end], axis=1)
         return tokens, keep_a + 2
     length_b = tf.cast(ids_b.row_lengths(), tf.int32)
     keep_a, keep_b = budgets(length_a, length_b, room)
-    first, second = _head(ids_a, keep_a), _head(ids_b, keep_b)
+    first, second = head(ids_a, keep_a), head(ids_b, keep_b)
     tokens = tf.concat([start, first, *delimiters, second, end], axis=1)
     return tokens, keep_a + 1 + len(delimiters)
 

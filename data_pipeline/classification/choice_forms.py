@@ -7,6 +7,7 @@ from typing import Any
 
 from contract import errors
 from contract.tensorflow_later import tf
+from data_pipeline.batches import packing
 from data_pipeline.tables import clue
 
 _MASKS = 4  # in the place of another blank: an idiom has four characters
@@ -38,7 +39,9 @@ def separate(
     room = max_seq_length - 2 - 2 * len(between)
     lengths = tf.stack([tf.cast(ids.row_lengths(), tf.int32) for ids in texts], axis=1)
     kept = _shares(lengths, room)
-    context, question, choice = (_first(ids, kept[:, i]) for i, ids in enumerate(texts))
+    context, question, choice = (
+        packing.head(ids, kept[:, i]) for i, ids in enumerate(texts)
+    )
     separator = tf.tile([list(between)], [rows * count, 1])
     second = tf.concat([question, separator, choice], axis=1)
     return context, second, tf.reduce_sum(lengths, axis=1) > room
@@ -57,13 +60,6 @@ def _shares(lengths, room):
         kept += more[:, tf.newaxis] * tf.one_hot(place, 3, dtype=tf.int32)
         left -= more
     return kept
-
-
-def _first(rows, keep):
-    starts = tf.cast(rows.row_starts(), tf.int64)
-    return tf.gather(
-        rows.values, tf.ragged.range(starts, starts + tf.cast(keep, tf.int64))
-    )
 
 
 def check_length(max_seq_length: int) -> None:
@@ -106,7 +102,9 @@ def cloze(
     keep_right = tf.minimum(length_right, room - keep_left)
     drop = tf.cast(left.row_lengths(), tf.int32) - keep_left
     blank = tf.fill([tf.shape(contexts)[0], 1], ids[_BLANK_TOKEN])
-    passage = tf.concat([_behind(left, drop), blank, _first(right, keep_right)], axis=1)
+    passage = tf.concat(
+        [_behind(left, drop), blank, packing.head(right, keep_right)], axis=1
+    )
     each = tf.repeat(tf.range(tf.shape(contexts)[0]), count)
     is_cut = length_left + length_right > room
     idioms = tokenizer.tokenize(tf.reshape(choices, [-1]))

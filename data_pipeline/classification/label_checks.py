@@ -103,7 +103,7 @@ def inspect(
     *,
     has_names: bool = False,
 ) -> list[Finding]:
-    """What is odd in the splits of a run, which may state the classes' names."""
+    """The oddities of the splits of a run; `has_names` where it states the classes."""
     train = rows.get("train")
     if train is None or train.labels is None:
         return []

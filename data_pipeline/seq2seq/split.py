@@ -91,13 +91,9 @@ class PairSplit(batching.Split):
         )
 
     def summary(self) -> outcomes.Summary:
-        return outcomes.Summary(
-            path=self.path,
-            count=len(self),
-            unit=self.unit,
-            lengths=self.packed.lengths,
+        return dataclasses.replace(
+            super().summary(),
             length_unit="tokens of a source",
-            cut=self.packed.num_truncated,
             cut_means="cut to --max_source_length",
             labels={},
             labels_title="Targets",

@@ -25,12 +25,10 @@ _NUMBERED = [
     for first, second in (("1", "2"), ("_1", "_2"), ("_a", "_b"))
 ]
 _TEXT_PAIRS = [tuple(pair.split()) for pair in _FIRST_PAIRS.split(",")]
-_SINGLE_TEXTS = (
-    *("text", "sentence", "text_a", "sentence1", "review"),
-    *("content", "question", "context", "premise", "article"),
-)
+_SINGLE_TEXTS = "text sentence text_a sentence1 review content question context premise"
+_SINGLE_TEXTS += " article"
 # Pairs come before single texts, so that no second text is lost.
-USUAL_TEXTS = (*_TEXT_PAIRS, *_NUMBERED, *((name,) for name in _SINGLE_TEXTS))
+USUAL_TEXTS = (*_TEXT_PAIRS, *_NUMBERED, *((name,) for name in _SINGLE_TEXTS.split()))
 # A text, one that belongs to it, and one that does not.
 USUAL_TRIPLETS = (
     *((first, "positive", "negative") for first in ("anchor", "query")),
