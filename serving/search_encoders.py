@@ -152,6 +152,6 @@ def _scaled(vectors, similarity):
 
 
 def _named(similarity):
-    """What an identity has of a similarity; earlier indices have cosines alone."""
+    """The part of an identity on the similarity; earlier indices have cosines alone."""
     is_usual = similarity == text_vectors.COSINE
     return {} if is_usual else {"similarity": similarity}

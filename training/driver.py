@@ -106,7 +106,7 @@ class Outcome:
 
 
 class Task(abc.ABC):
-    """What a run trains, evaluates and exports.
+    """A task, which a run trains, evaluates and exports.
 
     Attributes:
         kind: what the hub calls this kind of task.
@@ -185,7 +185,7 @@ class FineTuningTask(Task):
         return scored.results("eval")
 
     def outcomes(self, split: str, scored: Any) -> Any:
-        """What came out for each row, an outcomes.Outcomes; None where no one looks."""
+        """The outcomes.Outcomes of each row; None where no one looks."""
         return None
 
     def pictures(self, rows: Any) -> Mapping[str, Any]:

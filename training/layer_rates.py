@@ -32,7 +32,7 @@ class LayerRates:
     steps_per_layer: float = 0.0
 
     def factors(self, paths: Sequence[str]) -> list[float]:
-        """What the rates of variables are multiplied by; paths as in names.Name."""
+        """The factors of the rates of variables; paths as in names.Name."""
         each, top = _depths(paths)
         return [self.decay ** (top - depth) for depth in each]
 

@@ -44,7 +44,7 @@ class ModelDirectory:
 
     @property
     def path(self) -> str:
-        """Of the weights."""
+        """The path of the weights."""
         return self.files.init_checkpoint
 
     @property

@@ -229,7 +229,7 @@ def find_boundaries(files: Sequence[str], sizes: Sequence[int]) -> dict[str, lis
 
 
 def _boundaries(path: str, size: int) -> list[int]:
-    """Of one file; [] where blank lines lie near all places tried."""
+    """Boundaries in one file; [] where blank lines lie near all places tried."""
     with remote_files.open_file(path) as file:
         probes = 1 + min(size // _PROBED_BYTES, 3)
         places = (size * (2 * probe + 1) // (2 * probes) for probe in range(probes))

@@ -70,7 +70,7 @@ def locate(spec, name="--pretrained"):
 
 
 def _explain_missing(files):
-    """What a directory lacks, config or vocabulary, and what makes it whole."""
+    """The config or vocabulary that a directory lacks, and a remedy."""
     directory, whole = files.init_checkpoint, "unpack the whole release there"
     if files.config_file:  # which may be of another library
         read_config(files.config_file)
