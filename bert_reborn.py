@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from cli import environment
 
 if TYPE_CHECKING:
+    from cli.fitting import *  # noqa: F403
     from cli.library import *  # noqa: F403
 
 __version__ = "0.2.0"
 _NAMES = """BertAdam BertClassifier BertConfig BertModel BertTokenizer LinearWithWarmup
-Loaded Predictor SearchIndex classifier keras keras_in_order keras_training load
-optimizer"""
+Loaded Predictor SearchIndex classifier embedder keras keras_in_order keras_training
+load optimizer reader tagger"""
 
 environment.prepare_notebook()
 
@@ -28,6 +29,6 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in _NAMES.split():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from cli import library
+    from cli import fitting, library
 
-    return getattr(library, name)
+    return getattr(library if hasattr(library, name) else fitting, name)

@@ -78,6 +78,7 @@ class EmbeddingTask(fine_tuning.ScriptTask):
     make_step = contrastive_step.ContrastiveTrainStep
 
     def __init__(self, opened, data, kept):
+        self.modules = kept
         self._vectors, self._similarity = kept.text_vectors, kept.similarity
         values = dataclasses.asdict(kept.text_vectors)
         identity = {"vectors": {k: v for k, v in values.items() if v is not None}}

@@ -88,10 +88,8 @@ def masked_sequences(source):
 
 def classifier(source):
     """The weights with a head for the sample messages, and their rows."""
-    length = source.row.max_seq_length
-    return bert.classifier(
-        source.pretrained, {"train": MESSAGES}, max_seq_length=length
-    )
+    made = bert.classifier(source.pretrained, max_seq_length=source.row.max_seq_length)
+    return made, made.read({"train": MESSAGES})
 
 
 def messages(source):

@@ -3,53 +3,74 @@
 The packages name flags, which bert_reborn.py has as arguments of its functions.
 """
 
+import contextlib
 import functools
 import re
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_NUMBER = re.compile(r"-?[0-9]*\.?[0-9]+(e-?[0-9]+)?")
 
+# Of tables, by the names of the flags, and the attributes of tables.Layout.
+COLUMNS = {
+    **{f"{name}_column": name for name in ("text_a", "text_b", "label")},
+    **{"choice_columns": "choices", "id_column": "example_id"},
+    **{name: name for name in ("has_header", "file_format", "delimiter", "quote")},
+}
 _SAME = """check_case check_tokenizer do_lower_case head labels max_seq_length
 problem_type layers pooling export_format quantization top_k"""
 _ARGUMENTS = {
-    **{name: name for name in _SAME.split()},
+    **{name: name for name in (*COLUMNS, *_SAME.split())},
     "output_dir": "directory",
     "reranker_label": "label",
     "overwrite": "overwrite=True",
     "nocheck_case": "check_case=False",
     "nocheck_tokenizer": "check_tokenizer=False",
 }
-# Those that are keys of `columns`, of tables.Layout.
-_KEYS = {
-    **{f"{name}_column": name for name in ("text_a", "text_b", "label")},
-    **{"choice_columns": "choices", "id_column": "example_id"},
-    **{name: name for name in ("has_header", "file_format", "delimiter", "quote")},
-}
+
+
+@contextlib.contextmanager
+def in_python(
+    arguments: Mapping[str, str] = types.MappingProxyType(_ARGUMENTS),
+    paths: Mapping[str, str] = types.MappingProxyType({}),
+) -> Iterator[None]:
+    """Errors of its block name `arguments`, by flag, and rows for `paths` of theirs."""
+    try:
+        yield
+    except (ValueError, FloatingPointError) as error:
+        if error.args and isinstance(error.args[0], str):
+            text = spelled(error.args[0], arguments)
+            for path, name in paths.items():
+                text = text.replace(path, name)
+            error.args = (text, *error.args[1:])
+        raise
 
 
 def in_errors(function: _Function) -> _Function:
-    """A function whose ValueErrors name arguments, with values as Python has them."""
+    """A function whose errors name arguments, with values as Python has them."""
 
     @functools.wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
-        try:
+        with in_python():
             return function(*arguments, **options)
-        except ValueError as error:
-            if error.args and isinstance(error.args[0], str):
-                text = re.sub(r"(?<!\.py )--(\w+)(?:=(\w+))?", _argument, error.args[0])
-                error.args = (text, *error.args[1:])
-            raise
 
     return call  # type: ignore[return-value]
 
 
-def _argument(flag: re.Match[str]) -> str:
+def spelled(text: str, arguments: Mapping[str, str]) -> str:
+    """A message with the `arguments` of Python in the place of these flags."""
+    argument = functools.partial(_argument, arguments)
+    return re.sub(r"(?<!\.py )--(\w+)(?:=([\w.-]*\w))?", argument, text)
+
+
+def _argument(arguments: Mapping[str, str], flag: re.Match[str]) -> str:
     name, value = flag.groups()
-    if value and not value.isdecimal():
-        value = value.title() if value in ("true", "false") else f'"{value}"'
-    if name in _KEYS:
-        return f'columns={{"{_KEYS[name]}": {value or "..."}}}'
-    if name not in _ARGUMENTS:
+    if name not in arguments:
         return flag[0]
-    return _ARGUMENTS[name] + (f"={value}" if value else "")
+    if value and not _NUMBER.fullmatch(value):
+        value = value.title() if value in ("true", "false") else f'"{value}"'
+    argument, _, usual = arguments[name].partition("=")
+    value = value or usual
+    return f"{argument}={value}" if value else argument

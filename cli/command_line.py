@@ -5,6 +5,7 @@ Needs absl alone, so that --help does not wait seconds for importing TensorFlow.
 
 import atexit
 import contextlib
+import difflib
 import gc
 import glob
 import logging as python_logging
@@ -170,6 +171,48 @@ def parse(
             check()
     if loads_tensorflow:
         expect_tensorflow(serves=serves)
+
+
+@contextlib.contextmanager
+def program(
+    name: str, define_flags: Callable[[], None], values: Mapping[str, Any]
+) -> Iterator[None]:
+    """Has the flags of a program, with values of Python, while its block runs.
+
+    The flags of this process, which may be another program's, come back after it.
+    Raises InputError for a name that is no flag, or a value that the flag refuses.
+    """
+    process, typed = dict(FLAGS.__dict__), sys.argv
+    own = flags.FlagValues()
+    for module, defined in FLAGS.flags_by_module_dict().items():
+        for flag in defined if module.startswith("absl.") else ():
+            own[flag.name] = flag
+    FLAGS.__dict__.update(own.__dict__)
+    try:
+        define_flags()
+        known = [flag.name for flag in own_flags()]
+        for key in values:
+            if key not in known:
+                near = "".join(difflib.get_close_matches(key, known, 1))
+                raise errors.InputError(
+                    f"{key} is no flag of {name}; "
+                    + (f"did you mean {near}?" if near else "see docs/flags.md")
+                )
+        sys.argv = [name, *(f"--{key}={_spell(values[key])}" for key in values)]
+        try:
+            FLAGS(sys.argv)
+        except flags.Error as error:
+            raise errors.InputError(str(error).removeprefix("flag ")) from None
+        yield
+    finally:
+        FLAGS.__dict__.update(process)
+        sys.argv = typed
+
+
+def _spell(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def check_files(*names: str, remedy: str = "check the path") -> None:

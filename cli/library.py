@@ -1,4 +1,4 @@
-"""The functions of bert_reborn.py: `load`, `classifier` and what they return."""
+"""The functions of bert_reborn.py that open a model, and what they return."""
 
 from cli import environment
 
@@ -7,7 +7,6 @@ with environment.quiet_import():
 
 import dataclasses
 import functools
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,8 +16,7 @@ from cli import argument_names
 from contract import errors, features, file_names, tensorflow_later
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
-from data_pipeline.classification import encoding, labels, predictions, sources, tables
-from data_pipeline.classification import split as labelled_rows
+from data_pipeline.classification import encoding, labels, predictions
 from data_pipeline.text import base, wordpiece
 from modeling import losses, models, pretrainers, text_encoder
 from modeling.checkpoints import (
@@ -31,7 +29,7 @@ from modeling.checkpoints import (
 from modeling.configs import config
 from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.features import attention_maps, text_vectors, vectors
-from training import metrics, model_directory, optimizers, packed_outputs
+from training import model_directory, optimizers, packed_outputs
 
 tf = tensorflow_later.Later("texts are written and models exported")
 if tensorflow_later.is_backend():
@@ -262,7 +260,7 @@ class Loaded:
             raise errors.InputError(
                 f"write: {config.kind} is no encoder-decoder; load one"
             )
-        _check_keys("settings", settings, encoder_decoder_config.SETTINGS)
+        check_keys("settings", settings, encoder_decoder_config.SETTINGS)
         settings = config.settings(**settings)
         positions = config.decoder.max_position_embeddings
         most = settings.pop("max_new_tokens", positions)
@@ -320,18 +318,19 @@ class Loaded:
         """
         tf.check()
         label_set, model = self._label_set("export"), self.model
-        write = formats.writer(export_format, quantization, model)
-        formats.check(export_format, model.config, model.reading, model.sequences)
-        label_map = {file_names.LABEL_MAP: label_maps.text(label_set)}
-        with kernels_tf.joined_projections(model) as variables:
-            module = export.TextClassifier(
+
+        def make(variables):
+            return export.TextClassifier(
                 self._pack,
                 losses.WithProbabilities(label_set.problem_type, model),
                 variables,
                 label_set.names if label_set.has_one_label else (),
                 model.config,
             )
-            return export.save(module, export_dir, label_map, write=write)
+
+        files = {file_names.LABEL_MAP: label_maps.text(label_set)}
+        form = {"export_format": export_format, "quantization": quantization}
+        return write_export(model, make, export_dir, files, **form)
 
     @functools.cached_property
     def _pack(self):
@@ -448,7 +447,7 @@ def load(
         check_tokenizer=check_tokenizer,
     )
     if not labels:
-        made = _loaded(opened.build_stored(head), opened, length)
+        made = make_loaded(opened.build_stored(head), opened, length)
         is_labels = isinstance(made.classes, label_maps.labels.Labels)
         count = model_directory.count_texts(directory) if is_labels else None
         return dataclasses.replace(made, num_texts=made.num_texts or count)
@@ -459,72 +458,7 @@ def load(
     kind = kind if kind in ("choice", "multi_label") else "classification"
     classes: Any = label_maps.named(labels, "" if head == "tagger" else kind)
     classes = label_maps.follow(stored, classes, "labels", trains=True)
-    return _loaded(opened.build_new(classes), opened, length)
-
-
-@argument_names.in_errors
-def classifier(
-    directory,
-    files: Mapping[str, Any],
-    *,
-    problem_type="classification",
-    columns: Mapping[str, Any] | None = None,
-    labels: Sequence[str] = (),
-    max_seq_length=128,
-    do_lower_case: bool | None = None,
-    check_case=True,
-    check_tokenizer=True,
-) -> tuple[Loaded, labelled_rows.LabelledData]:
-    """A new classifier for the labels of tables, and their rows, read and tokenized.
-
-    Args:
-        directory: as in `load`, and so are the four last.
-        files: of "train", and "dev" and "test" if wanted, the paths of tables, or their
-            rows: pairs (text, label), triples (text_a, text_b, label), dicts {column:
-            value}, or a DataFrame of pandas.
-        problem_type: classification, multi_label or regression.
-        columns: of tables.Layout, where they have no usual names: text_a, label, ...
-            Several columns of 0 and 1 in the place of `label` are one for each label.
-        labels: the names in the order of ids; by default those of the training rows.
-
-    Raises:
-        ValueError: as `load`, and for rows that are wrong.
-    """
-    opened, _ = model_directory.open_directory(
-        directory,
-        max_seq_length,
-        do_lower_case=do_lower_case,
-        check_case=check_case,
-        check_tokenizer=check_tokenizer,
-    )
-    _check_keys("files", files, ("train", "dev", "test"))
-    known = [field.name for field in dataclasses.fields(tables.Layout)]
-    _check_keys("columns", columns or {}, known)
-    if "train" not in files:
-        raise errors.InputError('files has no "train", which the classifier learns')
-    files = {
-        split: os.fspath(rows) if isinstance(rows, os.PathLike) else rows
-        for split, rows in files.items()
-    }
-    layout = tables.Layout(**(columns or {}))
-    if not isinstance(labels, str):
-        labels = tuple(encoding.listed("labels", labels))
-    source = sources.Source(
-        files=files, layout=layout, problem_type=problem_type, label_spec=labels
-    )
-    data = labelled_rows.load(
-        source,
-        files,
-        opened.tokenizer,
-        max_seq_length,
-        head=opened.find_head("classifier"),
-        default_metrics=metrics.DEFAULTS,
-    )
-    if len(data.encode.text_names) > 1:
-        pretrained.check_segments(opened.config, opened.files.config_file)
-    built = opened.build_new(data.label_set)
-    made = _loaded(built, opened, max_seq_length)
-    return dataclasses.replace(made, num_texts=2 if data.encode.has_pairs else 1), data
+    return make_loaded(opened.build_new(classes), opened, length)
 
 
 def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
@@ -534,14 +468,25 @@ def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
     return optimizers.BertAdam(rates)
 
 
-def _check_keys(name, keys, known):
+def write_export(model, make, export_dir, files, *, export_format, quantization) -> str:
+    """Writes a version of what `make` makes of the model's variables; its path."""
+    write = formats.writer(export_format, quantization, model)
+    kind = getattr(model, "sequences", "single")
+    formats.check(export_format, model.config, model.reading, kind)
+    with kernels_tf.joined_projections(model) as variables:
+        return export.save(make(variables), export_dir, files, write=write)
+
+
+def check_keys(name, keys, known):
+    """Raises InputError for a key that is not known."""
     if wrong := [key for key in keys if key not in known]:
         raise errors.InputError(
             f"{name} has the key {wrong[0]!r}; its keys are {', '.join(known)}"
         )
 
 
-def _loaded(built, opened, max_seq_length):
+def make_loaded(built, opened, max_seq_length):
+    """The Loaded of a model that was built; prints the account of its weights."""
     print(f"weights: {built.report}")
     model = built.model
     return Loaded(

@@ -94,7 +94,8 @@ def compute(loaded):
 def fit(directory):
     """{name: array} of a classifier that `fit` has trained for three epochs."""
     rows = [(f"a film {'it ' * (i % 5)}", "ab"[i % 2]) for i in range(14)]
-    made, data = bert.classifier(directory, {"train": rows}, max_seq_length=16)
+    made = bert.classifier(directory, max_seq_length=16)
+    data = made.read({"train": rows})
     rng = np.random.default_rng(3)
     for variable in made.model.classifier.variables:  # each backend draws its own
         variable.assign(0.1 * rng.normal(size=variable.shape))

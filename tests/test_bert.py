@@ -98,12 +98,11 @@ def test_half_a_character_is_refused_with_its_place(loaded, classifier, call, pl
 def test_half_a_character_of_labels_and_rows_is_refused(model_dir):
     with pytest.raises(errors.InputError, match=r"labels\[1\] has '\\udc00'"):
         bert.load(model_dir, labels=["a", "\udc00"])
-    rows = [("a", "x"), ("b", "y")]
     with pytest.raises(errors.InputError, match=r"labels\[0\] has '\\udc00'"):
-        bert.classifier(model_dir, {"train": rows}, labels=["\udc00", "x", "y"])
+        bert.classifier(model_dir, labels=["\udc00", "x", "y"])
     for row, column in (((HALF, "x"), "text"), (("b", [HALF]), "label")):
         with pytest.raises(errors.InputError, match=rf'"train"\]:2: {column} has'):
-            bert.classifier(model_dir, {"train": [("a", "x"), row]})
+            bert.classifier(model_dir).read({"train": [("a", "x"), row]})
 
 
 def test_pairs_of_a_network_of_one_segment_are_refused(tmp_path):
@@ -115,12 +114,13 @@ def test_pairs_of_a_network_of_one_segment_are_refused(tmp_path):
         lambda: model.embed(["a"], ["b"]),
         lambda: model.encode(["a"], ["b"]),
         lambda: model.attention("a", "b"),
-        lambda: bert.classifier(place, {"train": labelled}, max_seq_length=16),
+        lambda: bert.classifier(place, max_seq_length=16).read({"train": labelled}),
     ):
         with pytest.raises(ValueError, match=r"type_vocab_size is 1, and .* are pairs"):
             call()
     singles = [(text, label) for text, _, label in labelled]
-    assert bert.classifier(place, {"train": singles}, max_seq_length=16)[0].num_texts
+    made = bert.classifier(place, max_seq_length=16)
+    assert made.read({"train": singles}) and made.num_texts == 1
 
 
 def test_features_of_other_libraries_are_named(loaded):
@@ -293,7 +293,7 @@ def test_prompts_that_are_not_there_are_refused(text_encoder, loaded):
         (lambda m: bert.load(m, labels="abc"), "labels='abc' is a string; give a list"),
         (lambda m: bert.load(m, max_seq_length=3), "^max_seq_length=3: give 4 tokens"),
         (
-            lambda m: bert.classifier(m, {"train": []}, max_seq_length=True),
+            lambda m: bert.classifier(m, max_seq_length=True),
             "^max_seq_length=True: give 4 tokens or more",
         ),
         (
@@ -338,7 +338,7 @@ def test_prompts_that_are_not_there_are_refused(text_encoder, loaded):
         (lambda m: bert.load(m).embed("a", layers=[-1.0]), "^layers: layer -1.0, and"),
         (lambda _: bert.load("nowhere"), "^directory=nowhere: no such "),
         (
-            lambda _: bert.classifier("nowhere", files={}),
+            lambda _: bert.classifier("nowhere"),
             "^directory=nowhere: no such ",
         ),
     ],
@@ -363,9 +363,10 @@ class Frame:
 
 
 def test_tables_in_memory(model_dir):
-    kinds = {"text_a": "body", "label": "topic"}
-    for rows, columns in ((ROWS, None), (DICTS, kinds), (Frame(), None)):
-        made, data = bert.classifier(model_dir, {"train": rows}, columns=columns)
+    kinds = {"text_a_column": "body", "label_column": "topic"}
+    for rows, columns in ((ROWS, {}), (DICTS, kinds), (Frame(), {})):
+        made = bert.classifier(model_dir, **columns)
+        data = made.read({"train": rows})
         assert data.splits["train"].table.text_a == [text for text, _ in ROWS]
         assert data.label_set.names == ("bad", "fine", "good")
         assert data.splits["train"].label_ids.tolist() == [0, 1, 2] * 4
@@ -378,11 +379,12 @@ def test_labels_in_memory_are_looked_at(model_dir):
     rows = [(text, label.title()) for text, label in ROWS] + ROWS
     match = r"'Good' \(4\) and 'good' \(4\) are .*\n?.* every label .* with labels"
     with pytest.raises(ValueError, match=r"'Bad' \(4\) and 'bad' \(4\) are spellings"):
-        bert.classifier(model_dir, {"train": rows})
+        bert.classifier(model_dir).read({"train": rows})
     with pytest.raises(ValueError, match=match):
-        bert.classifier(model_dir, {"train": rows})
+        bert.classifier(model_dir).read({"train": rows})
     names = ["good", "Good", "bad", "Bad", "fine", "Fine"]
-    made, _ = bert.classifier(model_dir, {"train": rows}, labels=names)
+    made = bert.classifier(model_dir, labels=names)
+    made.read({"train": rows})
     assert made.classes.names == tuple(names)
 
 
@@ -391,8 +393,8 @@ def test_columns_of_0_and_1_in_memory(model_dir):
         {"text": text, "good": label == "good", "bad": int(label == "bad")}
         for text, label in ROWS
     ]
-    columns = {"label": ["good", "bad"]}
-    made, data = bert.classifier(model_dir, {"train": rows}, columns=columns)
+    made = bert.classifier(model_dir, label_column=["good", "bad"])
+    data = made.read({"train": rows})
     assert (made.classes.names, data.problem_type) == (("good", "bad"), "multi_label")
     hot = np.asarray(data.splits["train"].label_ids)
     wanted = [[label == "good", label == "bad"] for _, label in ROWS]
@@ -401,9 +403,8 @@ def test_columns_of_0_and_1_in_memory(model_dir):
 
 def test_pairs_and_numbers_in_memory(model_dir):
     rows = [(text, "the", np.float32(i)) for i, (text, _) in enumerate(ROWS)]
-    made, data = bert.classifier(
-        model_dir, {"train": rows, "dev": rows[:2]}, problem_type="regression"
-    )
+    made = bert.classifier(model_dir, problem_type="regression")
+    data = made.read({"train": rows, "dev": rows[:2]})
     assert data.splits["dev"].label_ids.tolist() == [0.0, 1.0] and made.num_texts == 2
     with pytest.raises(ValueError, match="made for pairs of texts; give one for each"):
         made.predict(["a"])
@@ -422,7 +423,8 @@ def test_pairs_and_numbers_in_memory(model_dir):
 @pytest.mark.parametrize("label", [None, "fine", "good"])
 def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label, tmp_path):
     rows = [(text, text, name) for text, name in ROWS if label or name != "fine"]
-    made, _ = bert.classifier(model_dir, {"train": rows})
+    made = bert.classifier(model_dir)
+    made.read({"train": rows})
     passages = ["good", "bad thing", "fine"]
     answers = made.predict(["a"] * 3, passages)
     scores = [answer["probabilities"][label or "good"] for answer in answers]
@@ -432,7 +434,8 @@ def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label, tmp
     for wrong in ("best", *[None][: bool(label)]):
         with pytest.raises(ValueError, match=f"'good'.*not by {wrong!r}; set label$"):
             made.rerank("a", passages, label=wrong)
-    single, _ = bert.classifier(model_dir, {"train": ROWS})
+    single = bert.classifier(model_dir)
+    single.read({"train": ROWS})
     with pytest.raises(ValueError, match="made for single texts; leave them out"):
         single.rerank("a", passages, label="good")
     single.save(tmp_path / "run")
@@ -452,20 +455,24 @@ def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label, tmp
     [
         ({"train": ROWS, "valid": ROWS}, {}, "files has the key 'valid'; its keys are"),
         ({"dev": ROWS}, {}, 'files has no "train", which'),
-        ({"train": ROWS}, {"text": "x"}, "columns has the key 'text'; .* text_a, text"),
+        (
+            {"train": ROWS},
+            {"text": "x"},
+            "classifier has the key 'text'; .* text_a_col",
+        ),
         ({"train": []}, {}, r'files\["train"\]: is empty; give it one row per example'),
         ({"train": [(1, 2, 3, 4)]}, {}, r'files\["train"\]:1: \(1, .* has 4 values'),
         ({"train": [*ROWS, ("", "x")]}, {}, r'files\["train"\]:13: text_a is empty'),
         (
             {"train": DICTS},
             {},
-            r'none of \[\'body\', \'topic\'\]; pass columns=\{"text_a": \.\.\.\}$',
+            r"none of \['body', 'topic'\]; pass text_a_column$",
         ),
         ({"train": "nowhere.tsv"}, {}, "nowhere.tsv"),
         (
             {"train": "rows.tsv"},
             {},
-            r'columns=\{"text_a": \.\.\.\} and columns=\{"label": \.\.\.\}$',
+            r"pass text_a_column and label_column$",
         ),
     ],
 )
@@ -475,7 +482,7 @@ def test_wrong_tables_are_refused_in_the_words_of_python(
     monkeypatch.chdir(tmp_path)
     tiny.write_tsv("rows.tsv", ("body", "topic"), ROWS)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        bert.classifier(model_dir, files, columns=columns)
+        bert.classifier(model_dir, **columns).read(files)
 
 
 def rewrite(folder, leave_out=(), **config):

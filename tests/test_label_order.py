@@ -89,7 +89,8 @@ def test_all_formats_and_tables_follow_the_rows(widened, tmp_path):
         again = bert.load(tmp_path / file_format, labels=names)
         np.testing.assert_allclose(shares(again), expected, atol=2e-6)
     rows = [(text, label) for text, label in tiny.rows(6)]
-    made, data = bert.classifier(tmp_path, {"train": rows}, max_seq_length=16)
+    made = bert.classifier(tmp_path, max_seq_length=16)
+    data = made.read({"train": rows})
     np.testing.assert_allclose(shares(made), expected, atol=2e-6)
     assert data.label_set.names == loaded.classes.names
     ids = [data.label_set.names.index(label) for _, label in rows]
@@ -198,11 +199,8 @@ def test_a_head_of_another_kind_is_another_head(widened, tmp_path, stored, capsy
         saved = dataclasses.replace(saved, classes=labels.Labels(names, stored))
     saved.save(tmp_path / "saved")
     capsys.readouterr()
-    made, _ = bert.classifier(
-        tmp_path / "saved",
-        {"train": [("a", name) for name in names]},
-        max_seq_length=16,
-    )
+    made = bert.classifier(tmp_path / "saved", max_seq_length=16)
+    made.read({"train": [("a", name) for name in names]})
     out = capsys.readouterr().out
     is_same = stored == "classification"
     assert np.array_equal(kernel(made), kernel(saved)) == is_same

@@ -92,12 +92,14 @@ class Outcome:
         scores: of the dev rows or, without an evaluation, of those predicted.
         rows: the FineTuningTask.outcomes of these.
         tested: the same for test rows beside dev rows.
+        model: with the weights of `results`.
     """
 
     results: dict[str, Any] = dataclasses.field(default_factory=dict)
     scores: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     rows: Any = None
     tested: Any = None
+    model: Any = None
 
     def print_results(self) -> None:
         """Prints a line a result."""
@@ -485,4 +487,5 @@ def run_once(task: FineTuningTask | PretrainingTask, settings: Settings) -> Outc
         if exports:
             run_directory.end(current)
     devices.wait_for_all(current.strategy, "write results and exports")
+    outcome.model = model
     return outcome

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from contract import characters, errors, wording
-from data_pipeline.tables import published, table_columns, text_rows
+from contract import errors, wording
+from data_pipeline.tables import memory_rows, published, table_columns, text_rows
 
 # As a file writes it; a tuple is a JSON list (multi-label).
 Label = str | tuple[str, ...]
@@ -21,7 +21,7 @@ Key = table_columns.Key
 is_number = table_columns.is_number
 
 # The columns of rows in memory that have no names, by how many there are.
-_UNNAMED = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}
+UNNAMED = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}
 _ROLES = ("text_a", "text_b", "label", "example_id")
 # Cells of a column that stands for one label, by whether the row has the label.
 _HAS_LABEL = {"0": False, "0.0": False, "false": False}
@@ -176,14 +176,9 @@ def from_memory(
 ) -> Table:
     """A table of rows in memory, called `name` in messages, with `lines` from 1.
 
-    Rows are dicts {column: value}, a DataFrame of pandas, or as in `_UNNAMED`.
+    Rows are as of memory_rows.named, with the names of `UNNAMED`.
     """
-    if hasattr(records, "to_dict"):  # a DataFrame
-        records = records.to_dict("records")
-    rows = (
-        (line, _named(f"{name}:{line}", row))
-        for line, row in enumerate(records, start=1)
-    )
+    rows = memory_rows.named(name, records, UNNAMED)
     return _from_objects(name, None, rows, layout, labels_required, allow_empty_text)
 
 
@@ -197,29 +192,6 @@ def _from_objects(path, names, rows, layout, labels_required, allow_empty_text):
     print(f"{path}: {table_columns.summary(keys, names, len(names))}")
     rows = itertools.chain([(line, first)], rows)
     return _collect(path, rows, keys, layout, allow_empty_text)
-
-
-def _named(place: str, row: Any) -> dict[str, Any]:
-    """A row as {column: value}: Python's numbers for NumPy's, None for NaN (pandas)."""
-    if not isinstance(row, Mapping):
-        values = (row,) if isinstance(row, str) else tuple(row)
-        if len(values) not in _UNNAMED:
-            raise errors.InputError(
-                f"{place}: {row!r:.60} has {len(values)} values; give 2, 3 or a dict"
-            )
-        row = dict(zip(_UNNAMED[len(values)], values, strict=True))
-    row = {
-        str(key): value.item() if isinstance(value, np.generic) else value
-        for key, value in row.items()
-    }
-    for key, value in row.items():
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str):
-                characters.check(text, f"{place}: {key}")
-    return {
-        key: None if isinstance(value, float) and math.isnan(value) else value
-        for key, value in row.items()
-    }
 
 
 def _stated_columns(layout: Layout, *, keyed: bool) -> dict[str, Key | None]:

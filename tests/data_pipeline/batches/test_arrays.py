@@ -99,7 +99,7 @@ def load(model_dir, kind):
     rows = TABLES[kind]
     problem_type = "classification" if kind == "pairs" else kind
     options = {"problem_type": problem_type, "max_seq_length": 12}
-    return bert.classifier(model_dir, {"train": rows}, **options)[1].examples("train")
+    return bert.classifier(model_dir, **options).read({"train": rows}).examples("train")
 
 
 def choices(model_dir):

@@ -1,0 +1,608 @@
+"""Models that the scripts' own tasks train and score, on rows in memory.
+
+`fit` does what a script does with the same flags: the same steps in the same order, and
+so the same weights, checkpoints, curves and report.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib
+import json
+import os
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+from absl import flags
+
+from cli import argument_names, command_line, library
+from contract import (
+    atomic_files,
+    errors,
+    file_names,
+    outcomes,
+    programs,
+    tensorflow_later,
+    wording,
+)
+from data_pipeline import label_maps
+from data_pipeline.classification import labels as labels_lib
+from data_pipeline.classification import sources, tables
+from data_pipeline.classification import split as labelled_rows
+from data_pipeline.classification.encoding import listed
+from data_pipeline.tables import memory_rows
+from modeling import text_encoder
+from modeling.checkpoints import pretrained
+from reports.measures import class_scores, diagnostics
+from training import metrics, model_directory
+
+FLAGS = flags.FLAGS
+_TENSORFLOW = tensorflow_later.Later("`fit` of rows, `evaluate` and `export` run")
+_LOCK = threading.RLock()  # all threads have the same flags
+# Flags that are arguments here, or of runs that return no single model.
+_OTHERS = """do_train do_eval do_predict do_export pretrained train_file dev_file
+test_file predict_file seeds grid check_data tfds_name"""
+_OF_FILES = "do_lower_case", "check_case", "check_tokenizer"
+_ATTRIBUTES = [field.name for field in dataclasses.fields(library.Loaded)]
+# Flags of training that a run without it refuses, or computes more by.
+_OF_TRAINING = """dev_share evaluate_steps early_stopping_patience teacher loss
+distill_temperature distill_weight unlabelled_file label_smoothing rows_per_label"""
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Evaluation:
+    """Scores of rows, as in eval_results.txt, and what a report shows of them.
+
+    Attributes:
+        results: {name: number}.
+        rows: texts, gold answers and predictions; None of vectors of texts.
+    """
+
+    results: dict[str, Any]
+    rows: outcomes.Outcomes | None
+
+    def __repr__(self) -> str:
+        lines = (
+            f"{k} = {wording.score(self.results[k])}" for k in sorted(self.results)
+        )
+        return "\n".join(lines) or "no scores, for the rows have no right answers"
+
+    def __getitem__(self, name: str) -> Any:
+        return self.results[name]
+
+    @property
+    def confusion(self) -> np.ndarray:
+        """Counts int [C, C] of one label a row: right, down, and predicted, across."""
+        each = self._decisions()
+        if each.is_multi_label:
+            raise errors.InputError("confusion: rows have several labels; see classes")
+        count = len(each.class_names)
+        return diagnostics.confusion(each.labels, each.predictions, count)
+
+    @property
+    def classes(self) -> list[dict[str, Any]]:
+        """Name, rows, predicted, precision, recall and f1 of each class."""
+        each = self._decisions()
+        named = each.class_names, each.labels, each.predictions
+        return class_scores.collect(*named)[0]
+
+    @property
+    def errors(self) -> list[dict[str, Any]]:
+        """Texts, expected, predicted and loss of each wrong row, the worst first."""
+        if (rows := self.rows) is None:
+            return []
+        wrong = np.flatnonzero(~np.asarray(rows.is_correct))
+        return [
+            {
+                "texts": rows.texts[i],
+                "expected": rows.expected[i],
+                "predicted": rows.predicted[i],
+                "loss": float(rows.losses[i]),
+            }
+            for i in wrong[np.argsort(-np.asarray(rows.losses)[wrong], kind="stable")]
+        ]
+
+    def _decisions(self) -> outcomes.Decisions:
+        if self.rows is None or self.rows.decisions is None:
+            raise errors.InputError("these rows have no classes; see results")
+        return self.rows.decisions
+
+
+class FittedModel:
+    """A model that the task of a script trains, scores and exports.
+
+    What Loaded has is here, too, once there is a model: after `fit`, or at once where
+    the directory has the head, or the labels of a new one are known.
+
+    Args:
+        directory: as in `load`; each `fit` begins with its weights.
+        labels: names in the order of ids; by default those of the rows.
+        max_seq_length: by default as the flag has it or, before a `fit`, as a run had.
+        **settings: further flags of the script, of rows and of the model.
+
+    Attributes:
+        output_dir: of the last `fit`, with checkpoints, curves and report; or None.
+        results: {name: number} of its dev rows.
+    """
+
+    script: ClassVar[str]
+    evaluates: ClassVar[str] = "do_eval"
+    dev_file: ClassVar[str] = "dev_file"
+    head: ClassVar[str]  # in pretrainers.HEADS
+    opens: ClassVar[str | None] = None  # as of model_directory.open_directory
+    names: ClassVar[memory_rows.Names] = {}  # of a row that is no dict
+    columns: ClassVar[tuple[str, ...]] = ("texts", "labels")  # of `fit`
+    refused: ClassVar[frozenset[str]] = frozenset(_OTHERS.split())
+
+    def __init__(
+        self,
+        directory: Any,
+        *,
+        labels: Sequence[str] = (),
+        max_seq_length: int | None = None,
+        **settings: Any,
+    ):
+        if isinstance(labels, str):
+            raise errors.InputError(f"labels={labels!r} is a string; give a list")
+        self.source, self._labels = os.fspath(directory), listed("labels", labels)
+        self.output_dir: str | None = None
+        self.results: dict[str, Any] = {}
+        self._made: library.Loaded | None = None
+        self._end: Any = None  # which removes a temporary output_dir
+        self._length, self._settings = max_seq_length, settings
+        self._check(settings)
+        with argument_names.in_python():
+            self._opened, self._usual_length = model_directory.open_directory(
+                self.source,
+                max_seq_length,
+                self.opens,
+                **{name: settings.get(name) for name in _OF_FILES},
+            )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in [*dir(library.Loaded), *_ATTRIBUTES]:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.loaded, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(library.Loaded), *_ATTRIBUTES})
+
+    def __repr__(self) -> str:
+        kind = type(self).__name__
+        return repr(self._made) if self._made else f"<{kind} of {self.source}: to fit>"
+
+    @property
+    def loaded(self) -> library.Loaded:
+        """The model as `load` returns it; InputError before it has a head."""
+        if self._made is None:
+            self._made = self._open()
+        return self._made
+
+    def fit(
+        self,
+        rows: Any,
+        labels: Any = None,
+        *,
+        dev: Any = None,
+        output_dir: Any = None,
+        **settings: Any,
+    ) -> "FittedModel":
+        """Trains from the weights of `directory`, as the script does; returns itself.
+
+        With an `output_dir` a `fit` that was broken off goes on at its last checkpoint.
+
+        Args:
+            rows: the path of a table, a DataFrame, a list of dicts or tuples, a Parquet
+                file or a data set of Hugging Face; or a list of texts.
+            labels: of each text, where rows are texts, or pairs of texts.
+            dev: rows to evaluate on, at the end or every `evaluate_steps`.
+            output_dir: a directory for all that a run writes; by default a temporary
+                one, which goes with this object.
+            **settings: flags of the script by name, with its defaults, such as
+                num_train_epochs, train_batch_size, learning_rate, seed and dev_share.
+
+        Raises:
+            ValueError: rows or settings are wrong.
+            KeyboardInterrupt: the run was stopped, and its last step is saved.
+        """
+        self._check(settings)
+        directory = os.fspath(output_dir or tempfile.mkdtemp(prefix="bert-"))
+        remove = functools.partial(shutil.rmtree, directory, ignore_errors=True)
+        end = None if output_dir else weakref.finalize(self, remove)
+        values = {**settings, "do_train": True, "output_dir": directory}
+        if self._length is not None:
+            values.setdefault("max_seq_length", self._length)
+        if self._labels:
+            values["labels"] = self._label_file(directory, self._labels)
+        given = {"train_file": (rows, labels)}
+        if dev is not None:
+            given[self.dev_file] = (dev, None)
+        values[self.evaluates] = dev is not None or bool(settings.get("dev_share"))
+        policy = keras.config.dtype_policy()
+        try:
+            with self._prepared(values, given) as (task, plan):
+                from training import driver
+
+                outcome = driver.run_once(task, plan)
+                made = self._wrap(task, outcome.model, directory)
+        except errors.Stopped:
+            raise KeyboardInterrupt(
+                f"saved in {directory}; the same fit goes on there"
+                if output_dir
+                else "nothing is kept; a fit with an output_dir goes on where it stopped"
+            ) from None
+        except BaseException:
+            if end:
+                end()
+            raise
+        finally:
+            keras.config.set_dtype_policy(policy)
+        if self._end:
+            self._end()
+        self._made, self._end = made, end
+        self.output_dir, self.results = directory, dict(outcome.results)
+        self._fitted = {k: settings[k] for k in settings.keys() - _OF_TRAINING.split()}
+        return self
+
+    def evaluate(self, rows: Any, labels: Any = None) -> Evaluation:
+        """Scores, confusions and errors as the script has them; rows as in `fit`."""
+        model = self.loaded.model
+        with self._task(self.evaluates, {self.dev_file: (rows, labels)}) as (
+            task,
+            plan,
+        ):
+            plan = dataclasses.replace(plan, writes_records=False)
+            task, evaluation = task.begin(model, plan)
+            scored = evaluation("dev", plan.eval_batch_size)
+            return Evaluation(task.results(scored), task.outcomes("dev", scored))
+
+    def report(self, path: Any) -> str:
+        """Copies report.html of the last `fit` to a path; returns it."""
+        page = os.path.join(self.output_dir or "", file_names.REPORT_PAGE)
+        if not (self.output_dir and os.path.exists(page)):
+            raise errors.InputError(
+                "report: there is none yet; call fit(rows, dev=...)"
+            )
+        return os.fspath(shutil.copy(page, path))
+
+    def export(
+        self, export_dir: Any, *, export_format="saved_model", quantization="none"
+    ) -> str:
+        """Writes the next version of an export that takes raw text; its path.
+
+        Formats as of `--export_format` and `--quantization`.
+        """
+        model = self.loaded.model
+        form = {"export_format": export_format, "quantization": quantization}
+        with self._task("do_export", {}, **form) as (task, _):
+            make, files = functools.partial(task.served, model), task.export_files
+            return library.write_export(model, make, export_dir, files, **form)
+
+    def _predict(self, *texts: Any) -> list[dict[str, Any]]:
+        """As `Predictor.predict` answers texts by the export."""
+        from serving import answers
+
+        made = self.loaded
+        if self._served[0] is not made:
+            with self._task("do_export", {}) as (task, _):
+                self._served = made, task.served(made.model, ())
+        served = self._served[1]
+        columns = tuple([text] if isinstance(text, str) else text for text in texts)
+        names = served.stages.text_names
+        for name, column in zip(names, columns, strict=False):
+            listed(name, column)
+        answers.check(columns, names, type(made.model).__name__)
+        if not columns[0]:
+            return []
+        inputs = map(library.tf.constant, columns)
+        outputs = served.functions["serving_default"](*inputs)
+        return answers.rows({k: v.numpy() for k, v in outputs.items()}, ())
+
+    _served: tuple[Any, Any] = (None, None)
+    _fitted: Mapping[str, Any] = {}
+
+    def _open(self) -> library.Loaded:
+        """The model before a `fit`."""
+        classes = self._new_classes()
+        if classes is not None:
+            built = self._opened.build_new(classes)
+        else:
+            self._check_head()
+            built = self._opened.build_stored("auto")
+        return library.make_loaded(built, self._opened, self._usual_length)
+
+    def _check_head(self) -> None:
+        if self._opened.find_head(self.head) is None:
+            raise errors.InputError(
+                f"{self.source} has no {self.head} yet; call fit, or pass labels"
+            )
+
+    def _new_classes(self) -> Any:
+        return None
+
+    def _wrap(self, task: Any, model: Any, directory: str) -> library.Loaded:
+        length = FLAGS.max_seq_length
+        origin = f"fitted from {self.source}, in {directory}"
+        return library.Loaded(model, task.tokenizer, task.classes, length, origin)
+
+    def _check(self, settings: Mapping[str, Any]) -> None:
+        for name in settings:
+            if name in self.refused:
+                raise errors.InputError(
+                    f"{name}: is no argument here; leave it out, or run "
+                    f"{self.script}.py with it"
+                )
+
+    def _label_file(self, directory: str, names: Sequence[str]) -> str:
+        path = os.path.join(directory, "rows", "labels.txt")
+        atomic_files.write_text(path, "".join(f"{name}\n" for name in names))
+        return path
+
+    def _write(self, directory: str, name: str, rows: Any, labels: Any) -> str:
+        """The path of rows, which are written there unless they are in a file."""
+        if labels is not None and not self.columns:
+            raise errors.InputError("labels: answers stand in the rows; leave it out")
+        if labels is None and memory_rows.is_path(rows):
+            return os.fspath(rows)
+        rows, names = memory_rows.opened(rows), self.names
+        if labels is not None:
+            rows, names = self._paired(rows, labels)
+        text = self._text(name, rows, names)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        path = os.path.join(directory, "rows", f"{digest}.jsonl")
+        atomic_files.write_text(path, text)
+        return path
+
+    def _paired(self, rows: Any, labels: Any) -> tuple[Any, memory_rows.Names]:
+        return memory_rows.paired(self.columns, rows, labels), tables.UNNAMED
+
+    def _text(self, name: str, rows: Any, names: memory_rows.Names) -> str:
+        return memory_rows.lines(name, rows, names)
+
+    @contextlib.contextmanager
+    def _prepared(
+        self, values: Mapping[str, Any], given: Mapping[str, tuple[Any, Any]]
+    ) -> Iterator[Any]:
+        """The task and the settings of the script, whose flags hold in the block.
+
+        `given` are rows and labels by flag of a file. ValueErrors name arguments.
+        """
+        _TENSORFLOW.check()
+        module = importlib.import_module(
+            f"{programs.PACKAGE}.{self.script}".lstrip(".")
+        )
+        spelled: dict[str, str] = {}
+        called = {flag: "dev" for flag in given} | {next(iter(given), ""): "rows"}
+        files = {
+            flag: self._write(values["output_dir"], called[flag], *given[flag])
+            for flag in given
+        }
+        values = {"pretrained": self.source, **self._settings, **values, **files}
+        values = {name: value for name, value in values.items() if value is not None}
+        own = {
+            files[flag]: called[flag] for flag in given if given[flag][0] != files[flag]
+        }
+        with _LOCK, argument_names.in_python(spelled, own):
+            with command_line.program(self.script, module.define_flags, values):
+                for flag in command_line.own_flags():
+                    spelled[flag.name] = flag.name + "=True" * flag.boolean
+                    spelled[f"no{flag.name}"] = f"{flag.name}=False"
+                spelled |= called | {"pretrained": "directory"}
+                yield module.prepare()
+
+    @contextlib.contextmanager
+    def _task(
+        self, action: str, given: Mapping[str, tuple[Any, Any]], **settings: Any
+    ) -> Iterator[Any]:
+        """`_prepared` for the model as it is, with its labels."""
+        made = self.loaded
+        with tempfile.TemporaryDirectory(prefix="bert-") as folder:
+            values = {"output_dir": folder, "max_seq_length": made.max_seq_length}
+            if self.output_dir:
+                values |= {**self._fitted, "output_dir": self.output_dir}
+            elif made.classes and made.classes.names:
+                values["labels"] = self._label_file(folder, made.classes.names)
+            with self._prepared(
+                {**self._of_classes(made.classes), **values, **settings, action: True},
+                given,
+            ) as prepared:
+                yield prepared
+
+    def _of_classes(self, classes: Any) -> dict[str, Any]:
+        """Flags that describe a head."""
+        return {}
+
+
+class Classifier(FittedModel):
+    """A classifier of texts or pairs of texts, by run_classifier.py.
+
+    Labels, `columns` of tables and `problem_type` are named as the flags:
+    `text_a_column`, `label_column` and so on. A list as `label_column` names columns of
+    0 and 1, one for each label. The problem type is classification, multi_label or
+    regression.
+    """
+
+    script, head, names = "run_classifier", "classifier", tables.UNNAMED
+    refused = FittedModel.refused | {"task_name", "data_dir"}
+
+    def __init__(self, directory: Any, **settings: Any):
+        known = (*argument_names.COLUMNS, "problem_type", "labels", "max_seq_length")
+        library.check_keys("classifier", settings, (*known, *_OF_FILES))
+        self._classes: Any = None  # of the rows that `read` has read
+        self._num_texts: int | None = None
+        super().__init__(directory, **settings)
+
+    def read(self, files: Mapping[str, Any]) -> labelled_rows.LabelledData:
+        """Reads and tokenizes rows for Keras' `fit`; their labels are those of `model`.
+
+        Args:
+            files: of "train", and "dev" and "test" if wanted, rows as in `fit`.
+        """
+        library.check_keys("files", files, ("train", "dev", "test"))
+        if "train" not in files:
+            raise errors.InputError('files has no "train", which the classifier learns')
+        columns = {
+            layout: self._settings.get(name)
+            for name, layout in argument_names.COLUMNS.items()
+            if self._settings.get(name) is not None
+        }
+        rows = {
+            name: os.fspath(each)
+            if memory_rows.is_path(each)
+            else memory_rows.opened(each)
+            for name, each in files.items()
+        }
+        source = sources.Source(
+            files=rows,
+            layout=tables.Layout(**columns),
+            problem_type=self._settings.get("problem_type") or "classification",
+            label_spec=self._labels,
+        )
+        with argument_names.in_python():
+            data = labelled_rows.load(
+                source,
+                files,
+                self._opened.tokenizer,
+                self._usual_length,
+                head=self._opened.find_head("classifier"),
+                default_metrics=metrics.DEFAULTS,
+            )
+            if len(data.encode.text_names) > 1:
+                config_file = self._opened.files.config_file
+                pretrained.check_segments(self._opened.config, config_file)
+        self._num_texts = 2 if data.encode.has_pairs else 1
+        if self._made is None or self._made.classes != data.label_set:
+            self._classes, self._made, self.output_dir = data.label_set, None, None
+        return data
+
+    def predict(self, *texts: Any, **choices: Any) -> list[dict[str, Any]]:
+        """The label and the probabilities of each text; see Loaded.predict."""
+        return self.loaded.predict(*texts, **choices)
+
+    def export(self, export_dir: Any, **form: Any) -> str:
+        """As Loaded.export."""
+        return self.loaded.export(export_dir, **form)
+
+    def _new_classes(self) -> Any:
+        kind = self._settings.get("problem_type")
+        if self._classes or not (self._labels or kind == "regression"):
+            return self._classes
+        with argument_names.in_python():
+            named = label_maps.named(self._labels, kind or "classification")
+            stored = self._opened.find_head("classifier")
+            return label_maps.follow(stored, named, "labels", trains=True)
+
+    def _open(self) -> library.Loaded:
+        made = super()._open()
+        count = self._num_texts or model_directory.count_texts(self.source)
+        return dataclasses.replace(made, num_texts=count or made.num_texts)
+
+    def _wrap(self, task: Any, model: Any, directory: str) -> library.Loaded:
+        made = super()._wrap(task, model, directory)
+        is_pair = task.data["train"].table.text_b is not None
+        return dataclasses.replace(made, num_texts=2 if is_pair else 1)
+
+    def _of_classes(self, classes: Any) -> dict[str, Any]:
+        if not isinstance(classes, labels_lib.Labels):
+            raise errors.InputError(f"{self.source}: its classes have no names; fit it")
+        form = classes.pair_input
+        more = {} if form == "joined" else {"pair_input": form}
+        is_choice = classes.problem_type == "choice"
+        return more if is_choice else {**more, "problem_type": classes.problem_type}
+
+
+class Tagger(FittedModel):
+    """A tagger of words, by run_tagger.py.
+
+    Rows are dicts {"words": [...], "tags": [...]}, pairs of such lists, or files.
+    """
+
+    script, head = "run_tagger", "tagger"
+    names = {1: ("words",), 2: ("words", "tags")}  # noqa: RUF012
+    columns = "words", "tags"
+
+    def predict(self, texts: Any) -> list[dict[str, Any]]:
+        """Words, tags and probabilities of each text; see Predictor.predict."""
+        return self._predict(texts)
+
+    def _paired(self, rows: Any, labels: Any) -> tuple[Any, memory_rows.Names]:
+        return memory_rows.paired(self.columns, map(list, rows), labels), self.names
+
+    def _new_classes(self) -> Any:
+        if not self._labels:
+            return None
+        with argument_names.in_python():
+            named, stored = (
+                label_maps.named(self._labels, ""),
+                self._opened.find_head("tagger"),
+            )
+            return label_maps.follow(stored, named, "labels", trains=True)
+
+
+class Reader(FittedModel):
+    """A reader that answers questions by spans of contexts, by run_squad.py.
+
+    Rows are dicts {context, question, answers: {text: [], answer_start: []}}, the
+    object of a SQuAD file, or its path.
+    """
+
+    script, head, columns = "run_squad", "span", ()
+    evaluates, dev_file = "do_predict", "predict_file"
+
+    def predict(self, questions: Any, contexts: Any) -> list[dict[str, Any]]:
+        """The answer to each question by its context; see Predictor.predict."""
+        return self._predict(questions, contexts)
+
+    def _check_head(self) -> None:
+        if self._opened.read_stored("auto").head != self.head:
+            raise errors.InputError(f"{self.source} has no head of answers; call fit")
+
+    def _text(self, name: str, rows: Any, names: memory_rows.Names) -> str:
+        if isinstance(rows, Mapping):
+            return json.dumps(rows)
+        each = memory_rows.named(name, rows, names)
+        with_ids = ({"id": str(line), **row} for line, row in each)
+        return memory_rows.lines(name, with_ids, names)
+
+
+class Embedder(FittedModel):
+    """A model of vectors of texts, by run_embedding.py.
+
+    Rows are pairs of texts that belong together, triples of two texts and a score, or
+    dicts by column; or texts, and a label of each.
+    """
+
+    script, head, opens = "run_embedding", "text_encoder", "auto"
+    names = {2: ("text_a", "text_b"), 3: ("text_a", "text_b", "label")}  # noqa: RUF012
+
+    def _open(self) -> library.Loaded:
+        """As the directory has it or, of a network alone, with the script's vectors."""
+        if self._opened.modules:
+            built = self._opened.build_stored("auto")
+            return library.make_loaded(built, self._opened, self._usual_length)
+        with tempfile.TemporaryDirectory(prefix="bert-") as folder:
+            values = {"do_export": True, "output_dir": folder}
+            values["max_seq_length"] = self._length
+            with self._prepared(values, {}) as (task, plan):
+                model: text_encoder.TextEncoder = task.make_model()
+                model.build()
+                path = plan.run.init_checkpoint
+                print(
+                    "weights:",
+                    task.load_weights(model, path, trains=False, resumes=False)[0],
+                )
+                return self._wrap(task, model, path)
+
+    def _wrap(self, task: Any, model: Any, directory: str) -> library.Loaded:
+        made = super()._wrap(task, model, directory)
+        return dataclasses.replace(made, modules=task.modules)
+
+
+classifier, tagger, reader, embedder = Classifier, Tagger, Reader, Embedder

@@ -1,0 +1,133 @@
+"""Rows in memory: lists, DataFrames, data sets and Parquet files, as dicts or JSONL."""
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from contract import characters, errors
+
+# The names of a row's values, by how many it has.
+Names = Mapping[int, Sequence[str]]
+
+
+def named(name: str, records: Any, names: Names) -> Iterator[tuple[int, dict]]:
+    """Yields number, from 1, and {column: value} of each row; messages call it `name`.
+
+    Rows are dicts, values in the order of `names`, a DataFrame of pandas or Polars, or
+    a data set of Hugging Face, whose class labels become names. NumPy's numbers become
+    Python's, and NaN None.
+    """
+    label_names = {}
+    if hasattr(records, "column_names"):  # whose `to_dict` returns columns
+        label_names = _label_names(getattr(records, "features", None) or {})
+    elif hasattr(records, "to_dicts"):
+        records = records.to_dicts()
+    elif hasattr(records, "to_dict"):
+        records = records.to_dict("records")
+    if isinstance(records, str | Mapping) or not hasattr(records, "__iter__"):
+        raise errors.InputError(
+            f"{name}: a {type(records).__name__} is no list of rows; give a list, a "
+            "DataFrame or a path"
+        )
+    for line, row in enumerate(records, start=1):
+        values = _by_name(f"{name}:{line}", row, names)
+        for column in label_names.keys() & values.keys():
+            values[column] = _spell(values[column], label_names[column])
+        yield line, values
+
+
+def _label_names(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """Names by column of ClassLabel, or of lists of such."""
+    each = {c: getattr(kind, "feature", kind) for c, kind in features.items()}
+    return {c: kind.names for c, kind in each.items() if hasattr(kind, "names")}
+
+
+def _spell(value: Any, names: Sequence[str]) -> Any:
+    if isinstance(value, list):
+        return [_spell(item, names) for item in value]
+    is_unknown = not isinstance(value, int) or value < 0  # -1 stands for none
+    return None if is_unknown else names[value]
+
+
+def _by_name(place: str, row: Any, names: Names) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        values = (row,) if isinstance(row, str) else tuple(row)
+        if len(values) not in names:
+            raise errors.InputError(
+                f"{place}: {row!r:.60} has {len(values)} values; give "
+                f"{' or '.join(map(str, names))}, or a dict"
+            )
+        row = dict(zip(names[len(values)], values, strict=True))
+    row = {
+        str(key): value.item() if isinstance(value, np.generic) else value
+        for key, value in row.items()
+    }
+    for key, value in row.items():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str):
+                characters.check(text, f"{place}: {key}")
+    return {
+        key: None if isinstance(value, float) and math.isnan(value) else value
+        for key, value in row.items()
+    }
+
+
+def paired(names: Sequence[str], firsts: Any, seconds: Any) -> list[Any]:
+    """Rows of texts and their labels; InputError where there are not as many.
+
+    A text may be a pair of two.
+    """
+    columns = [list(column) for column in (firsts, seconds)]
+    if len(columns[0]) != len(columns[1]):
+        raise errors.InputError(
+            f"{names[0]}: {len(columns[0])}, {names[1]}: {len(columns[1])}; give one "
+            "for each"
+        )
+    return [
+        (*first, second) if isinstance(first, tuple) else (first, second)
+        for first, second in zip(*columns, strict=True)
+    ]
+
+
+def is_path(rows: Any) -> bool:
+    """Whether rows are in a file that the readers of tables open themselves."""
+    return isinstance(rows, str | os.PathLike) and not _is_parquet(rows)
+
+
+def _is_parquet(rows: Any) -> bool:
+    return isinstance(rows, str | os.PathLike) and os.fspath(rows).endswith(".parquet")
+
+
+def opened(rows: Any) -> Any:
+    """The rows; those in a Parquet file are read by pyarrow."""
+    if not _is_parquet(rows):
+        return rows
+    if not os.path.exists(rows):
+        raise FileNotFoundError(f"{os.fspath(rows)}: no such file; check the path")
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise errors.InputError(
+            f"{os.fspath(rows)}: is read by pyarrow; pip install pyarrow"
+        ) from error
+    return parquet.read_table(rows).to_pylist()
+
+
+def lines(name: str, records: Any, names: Names) -> str:
+    """Rows as lines of JSON; InputError where there is none."""
+    text = "".join(
+        json.dumps(row, ensure_ascii=False, default=_plain) + "\n"
+        for _, row in named(name, records, names)
+    )
+    if not text:
+        raise errors.InputError(f"{name}: is empty; give it one row per example")
+    return text
+
+
+def _plain(value: Any) -> Any:
+    """An array as a list; dates and the like, which no task reads, as text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
