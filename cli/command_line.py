@@ -202,7 +202,7 @@ def program(
         try:
             FLAGS(sys.argv)
         except flags.Error as error:
-            raise errors.InputError(str(error).removeprefix("flag ")) from None
+            raise errors.InputError(str(error).removeprefix("flag --")) from None
         yield
     finally:
         FLAGS.__dict__.update(process)

@@ -12,13 +12,14 @@ import importlib
 import json
 import os
 import shutil
+import sys
 import tempfile
 import threading
+import types
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-import keras
 import numpy as np
 from absl import flags
 
@@ -38,9 +39,7 @@ from data_pipeline.classification import sources, tables
 from data_pipeline.classification import split as labelled_rows
 from data_pipeline.classification.encoding import listed
 from data_pipeline.tables import memory_rows
-from modeling import text_encoder
 from modeling.checkpoints import pretrained
-from reports.measures import class_scores, diagnostics
 from training import metrics, model_directory
 
 FLAGS = flags.FLAGS
@@ -48,7 +47,7 @@ _TENSORFLOW = tensorflow_later.Later("`fit` of rows, `evaluate` and `export` run
 _LOCK = threading.RLock()  # all threads have the same flags
 # Flags that are arguments here, or of runs that return no single model.
 _OTHERS = """do_train do_eval do_predict do_export pretrained train_file dev_file
-test_file predict_file seeds grid check_data tfds_name"""
+test_file predict_file seeds grid check_data tfds_name data_dir"""
 _OF_FILES = "do_lower_case", "check_case", "check_tokenizer"
 _ATTRIBUTES = [field.name for field in dataclasses.fields(library.Loaded)]
 # Flags of training that a run without it refuses, or computes more by.
@@ -80,6 +79,8 @@ class Evaluation:
     @property
     def confusion(self) -> np.ndarray:
         """Counts int [C, C] of one label a row: right, down, and predicted, across."""
+        from reports.measures import diagnostics  # slow to import, as scikit-learn is
+
         each = self._decisions()
         if each.is_multi_label:
             raise errors.InputError("confusion: rows have several labels; see classes")
@@ -89,6 +90,8 @@ class Evaluation:
     @property
     def classes(self) -> list[dict[str, Any]]:
         """Name, rows, predicted, precision, recall and f1 of each class."""
+        from reports.measures import class_scores
+
         each = self._decisions()
         named = each.class_names, each.labels, each.predictions
         return class_scores.collect(*named)[0]
@@ -138,8 +141,11 @@ class FittedModel:
     head: ClassVar[str]  # in pretrainers.HEADS
     opens: ClassVar[str | None] = None  # as of model_directory.open_directory
     names: ClassVar[memory_rows.Names] = {}  # of a row that is no dict
-    columns: ClassVar[tuple[str, ...]] = ("texts", "labels")  # of `fit`
-    refused: ClassVar[frozenset[str]] = frozenset(_OTHERS.split())
+    columns: ClassVar[tuple[str, ...]] = ("text", "label")  # of `fit` with labels
+    _classes: Any = None  # of the rows that were read
+    _kind = ""  # the problem type of labels
+    _served: tuple[Any, Any] = (None, None)  # a Loaded and its export.ServedModel
+    _fitted: Mapping[str, Any] = types.MappingProxyType({})  # flags of the last fit
 
     def __init__(
         self,
@@ -157,7 +163,6 @@ class FittedModel:
         self._made: library.Loaded | None = None
         self._end: Any = None  # which removes a temporary output_dir
         self._length, self._settings = max_seq_length, settings
-        self._check(settings)
         with argument_names.in_python():
             self._opened, self._usual_length = model_directory.open_directory(
                 self.source,
@@ -212,20 +217,22 @@ class FittedModel:
             ValueError: rows or settings are wrong.
             KeyboardInterrupt: the run was stopped, and its last step is saved.
         """
-        self._check(settings)
+        if wrong := {*settings} & {*_OTHERS.split()}:
+            raise errors.InputError(
+                f"{min(wrong)} is no argument here; run {self.script}.py with it"
+            )
         directory = os.fspath(output_dir or tempfile.mkdtemp(prefix="bert-"))
         remove = functools.partial(shutil.rmtree, directory, ignore_errors=True)
         end = None if output_dir else weakref.finalize(self, remove)
-        values = {**settings, "do_train": True, "output_dir": directory}
-        if self._length is not None:
-            values.setdefault("max_seq_length", self._length)
+        values = {"max_seq_length": self._length, **settings}
+        values |= {"do_train": True, "output_dir": directory}
         if self._labels:
             values["labels"] = self._label_file(directory, self._labels)
         given = {"train_file": (rows, labels)}
         if dev is not None:
             given[self.dev_file] = (dev, None)
         values[self.evaluates] = dev is not None or bool(settings.get("dev_share"))
-        policy = keras.config.dtype_policy()
+        policy = library.keras.config.dtype_policy()
         try:
             with self._prepared(values, given) as (task, plan):
                 from training import driver
@@ -236,14 +243,14 @@ class FittedModel:
             raise KeyboardInterrupt(
                 f"saved in {directory}; the same fit goes on there"
                 if output_dir
-                else "nothing is kept; a fit with an output_dir goes on where it stopped"
+                else "nothing is kept; with an output_dir a fit can go on"
             ) from None
         except BaseException:
             if end:
                 end()
             raise
         finally:
-            keras.config.set_dtype_policy(policy)
+            library.keras.config.set_dtype_policy(policy)
         if self._end:
             self._end()
         self._made, self._end = made, end
@@ -254,11 +261,9 @@ class FittedModel:
     def evaluate(self, rows: Any, labels: Any = None) -> Evaluation:
         """Scores, confusions and errors as the script has them; rows as in `fit`."""
         model = self.loaded.model
-        with self._task(self.evaluates, {self.dev_file: (rows, labels)}) as (
-            task,
-            plan,
-        ):
-            plan = dataclasses.replace(plan, writes_records=False)
+        given = {self.dev_file: (rows, labels)}
+        with self._task(self.evaluates, given) as (task, settings):
+            plan = dataclasses.replace(settings, writes_records=False)
             task, evaluation = task.begin(model, plan)
             scored = evaluation("dev", plan.eval_batch_size)
             return Evaluation(task.results(scored), task.outcomes("dev", scored))
@@ -305,40 +310,27 @@ class FittedModel:
         outputs = served.functions["serving_default"](*inputs)
         return answers.rows({k: v.numpy() for k, v in outputs.items()}, ())
 
-    _served: tuple[Any, Any] = (None, None)
-    _fitted: Mapping[str, Any] = {}
-
     def _open(self) -> library.Loaded:
         """The model before a `fit`."""
-        classes = self._new_classes()
-        if classes is not None:
-            built = self._opened.build_new(classes)
-        else:
-            self._check_head()
-            built = self._opened.build_stored("auto")
-        return library.make_loaded(built, self._opened, self._usual_length)
-
-    def _check_head(self) -> None:
-        if self._opened.find_head(self.head) is None:
-            raise errors.InputError(
-                f"{self.source} has no {self.head} yet; call fit, or pass labels"
+        opened, classes = self._opened, self._classes
+        with argument_names.in_python():
+            stored = opened.find_head(self.head)
+            if classes is None and (self._labels or self._kind == "regression"):
+                named = label_maps.named(self._labels, self._kind)
+                classes = label_maps.follow(stored, named, "labels", trains=True)
+            if classes is None and stored is None:
+                raise errors.InputError(
+                    f"{self.source} has no {self.head} yet; call fit, or pass labels"
+                )
+            built = (
+                opened.build_new(classes) if classes else opened.build_stored("auto")
             )
-
-    def _new_classes(self) -> Any:
-        return None
+        return library.make_loaded(built, opened, self._usual_length)
 
     def _wrap(self, task: Any, model: Any, directory: str) -> library.Loaded:
         length = FLAGS.max_seq_length
         origin = f"fitted from {self.source}, in {directory}"
         return library.Loaded(model, task.tokenizer, task.classes, length, origin)
-
-    def _check(self, settings: Mapping[str, Any]) -> None:
-        for name in settings:
-            if name in self.refused:
-                raise errors.InputError(
-                    f"{name}: is no argument here; leave it out, or run "
-                    f"{self.script}.py with it"
-                )
 
     def _label_file(self, directory: str, names: Sequence[str]) -> str:
         path = os.path.join(directory, "rows", "labels.txt")
@@ -347,21 +339,19 @@ class FittedModel:
 
     def _write(self, directory: str, name: str, rows: Any, labels: Any) -> str:
         """The path of rows, which are written there unless they are in a file."""
-        if labels is not None and not self.columns:
-            raise errors.InputError("labels: answers stand in the rows; leave it out")
-        if labels is None and memory_rows.is_path(rows):
-            return os.fspath(rows)
         rows, names = memory_rows.opened(rows), self.names
         if labels is not None:
-            rows, names = self._paired(rows, labels)
+            if not self.columns:
+                raise errors.InputError("labels: answers are in the rows; leave it out")
+            rows = memory_rows.paired(self.columns, rows, labels)
+            names = {**names, 2: self.columns}
+        elif isinstance(rows, str):
+            return rows
         text = self._text(name, rows, names)
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         path = os.path.join(directory, "rows", f"{digest}.jsonl")
         atomic_files.write_text(path, text)
         return path
-
-    def _paired(self, rows: Any, labels: Any) -> tuple[Any, memory_rows.Names]:
-        return memory_rows.paired(self.columns, rows, labels), tables.UNNAMED
 
     def _text(self, name: str, rows: Any, names: memory_rows.Names) -> str:
         return memory_rows.lines(name, rows, names)
@@ -375,27 +365,30 @@ class FittedModel:
         `given` are rows and labels by flag of a file. ValueErrors name arguments.
         """
         _TENSORFLOW.check()
-        module = importlib.import_module(
-            f"{programs.PACKAGE}.{self.script}".lstrip(".")
-        )
+        name = f"{programs.PACKAGE}.{self.script}".lstrip(".")
+        module, directory = importlib.import_module(name), values["output_dir"]
         spelled: dict[str, str] = {}
-        called = {flag: "dev" for flag in given} | {next(iter(given), ""): "rows"}
+        called = dict(zip(given, ("rows", "dev"), strict=False))
         files = {
-            flag: self._write(values["output_dir"], called[flag], *given[flag])
-            for flag in given
+            flag: self._write(directory, called[flag], *given[flag]) for flag in given
         }
+        paths = {path: called[flag] for flag, path in files.items()}
         values = {"pretrained": self.source, **self._settings, **values, **files}
         values = {name: value for name, value in values.items() if value is not None}
-        own = {
-            files[flag]: called[flag] for flag in given if given[flag][0] != files[flag]
-        }
-        with _LOCK, argument_names.in_python(spelled, own):
-            with command_line.program(self.script, module.define_flags, values):
-                for flag in command_line.own_flags():
-                    spelled[flag.name] = flag.name + "=True" * flag.boolean
-                    spelled[f"no{flag.name}"] = f"{flag.name}=False"
-                spelled |= called | {"pretrained": "directory"}
-                yield module.prepare()
+        # A notebook shows standard error as if something were wrong.
+        is_notebook = "ipykernel" in sys.modules
+        shown = sys.stdout if is_notebook else sys.stderr
+        with (
+            _LOCK,
+            contextlib.redirect_stderr(shown),
+            argument_names.in_python(spelled, paths),
+            command_line.program(self.script, module.define_flags, values),
+        ):
+            for flag in command_line.own_flags():
+                spelled[flag.name] = flag.name + "=True" * flag.boolean
+                spelled[f"no{flag.name}"] = f"{flag.name}=False"
+            spelled |= called | {"pretrained": "directory"}
+            yield module.prepare()
 
     @contextlib.contextmanager
     def _task(
@@ -409,10 +402,8 @@ class FittedModel:
                 values |= {**self._fitted, "output_dir": self.output_dir}
             elif made.classes and made.classes.names:
                 values["labels"] = self._label_file(folder, made.classes.names)
-            with self._prepared(
-                {**self._of_classes(made.classes), **values, **settings, action: True},
-                given,
-            ) as prepared:
+            values |= {**self._of_classes(made.classes), **settings, action: True}
+            with self._prepared(values, given) as prepared:
                 yield prepared
 
     def _of_classes(self, classes: Any) -> dict[str, Any]:
@@ -430,12 +421,11 @@ class Classifier(FittedModel):
     """
 
     script, head, names = "run_classifier", "classifier", tables.UNNAMED
-    refused = FittedModel.refused | {"task_name", "data_dir"}
 
     def __init__(self, directory: Any, **settings: Any):
         known = (*argument_names.COLUMNS, "problem_type", "labels", "max_seq_length")
         library.check_keys("classifier", settings, (*known, *_OF_FILES))
-        self._classes: Any = None  # of the rows that `read` has read
+        self._kind = settings.get("problem_type") or "classification"
         self._num_texts: int | None = None
         super().__init__(directory, **settings)
 
@@ -453,16 +443,10 @@ class Classifier(FittedModel):
             for name, layout in argument_names.COLUMNS.items()
             if self._settings.get(name) is not None
         }
-        rows = {
-            name: os.fspath(each)
-            if memory_rows.is_path(each)
-            else memory_rows.opened(each)
-            for name, each in files.items()
-        }
         source = sources.Source(
-            files=rows,
+            files={name: memory_rows.opened(rows) for name, rows in files.items()},
             layout=tables.Layout(**columns),
-            problem_type=self._settings.get("problem_type") or "classification",
+            problem_type=self._kind,
             label_spec=self._labels,
         )
         with argument_names.in_python():
@@ -489,15 +473,6 @@ class Classifier(FittedModel):
     def export(self, export_dir: Any, **form: Any) -> str:
         """As Loaded.export."""
         return self.loaded.export(export_dir, **form)
-
-    def _new_classes(self) -> Any:
-        kind = self._settings.get("problem_type")
-        if self._classes or not (self._labels or kind == "regression"):
-            return self._classes
-        with argument_names.in_python():
-            named = label_maps.named(self._labels, kind or "classification")
-            stored = self._opened.find_head("classifier")
-            return label_maps.follow(stored, named, "labels", trains=True)
 
     def _open(self) -> library.Loaded:
         made = super()._open()
@@ -532,19 +507,6 @@ class Tagger(FittedModel):
         """Words, tags and probabilities of each text; see Predictor.predict."""
         return self._predict(texts)
 
-    def _paired(self, rows: Any, labels: Any) -> tuple[Any, memory_rows.Names]:
-        return memory_rows.paired(self.columns, map(list, rows), labels), self.names
-
-    def _new_classes(self) -> Any:
-        if not self._labels:
-            return None
-        with argument_names.in_python():
-            named, stored = (
-                label_maps.named(self._labels, ""),
-                self._opened.find_head("tagger"),
-            )
-            return label_maps.follow(stored, named, "labels", trains=True)
-
 
 class Reader(FittedModel):
     """A reader that answers questions by spans of contexts, by run_squad.py.
@@ -560,9 +522,11 @@ class Reader(FittedModel):
         """The answer to each question by its context; see Predictor.predict."""
         return self._predict(questions, contexts)
 
-    def _check_head(self) -> None:
-        if self._opened.read_stored("auto").head != self.head:
+    def _open(self) -> library.Loaded:
+        built = self._opened.build_stored("auto")
+        if built.head != self.head:
             raise errors.InputError(f"{self.source} has no head of answers; call fit")
+        return library.make_loaded(built, self._opened, self._usual_length)
 
     def _text(self, name: str, rows: Any, names: memory_rows.Names) -> str:
         if isinstance(rows, Mapping):
@@ -591,13 +555,10 @@ class Embedder(FittedModel):
             values = {"do_export": True, "output_dir": folder}
             values["max_seq_length"] = self._length
             with self._prepared(values, {}) as (task, plan):
-                model: text_encoder.TextEncoder = task.make_model()
+                model, path = task.make_model(), plan.run.init_checkpoint
                 model.build()
-                path = plan.run.init_checkpoint
-                print(
-                    "weights:",
-                    task.load_weights(model, path, trains=False, resumes=False)[0],
-                )
+                origin, _ = task.load_weights(model, path, trains=False, resumes=False)
+                print(f"weights: {origin}")
                 return self._wrap(task, model, path)
 
     def _wrap(self, task: Any, model: Any, directory: str) -> library.Loaded:

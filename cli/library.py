@@ -73,6 +73,10 @@ class Loaded:
     drawn: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     modules: sentence_transformers.SentenceTransformer | None = None
 
+    def __post_init__(self):
+        if self.classes is not None:
+            self.model.make_loss = functools.partial(_keras_loss, self.classes)
+
     def __repr__(self):
         config = self.model.config
         names = f", classes: {', '.join(self.classes.names)}" if self.classes else ""
@@ -475,6 +479,17 @@ def write_export(model, make, export_dir, files, *, export_format, quantization)
     formats.check(export_format, model.config, model.reading, kind)
     with kernels_tf.joined_projections(model) as variables:
         return export.save(make(variables), export_dir, files, write=write)
+
+
+def _keras_loss(classes):
+    kind = label_maps.kind(classes)
+    if kind == "regression":
+        return keras.losses.MeanSquaredError()
+    if kind == "multi_label":
+        return keras.losses.BinaryCrossentropy(from_logits=True)
+    ignored = features.IGNORED if kind == label_maps.TAGGING else None
+    settings = {"from_logits": True, "ignore_class": ignored}
+    return keras.losses.SparseCategoricalCrossentropy(**settings)
 
 
 def check_keys(name, keys, known):

@@ -55,6 +55,7 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
     num_classes = None  # C of a classifier or tagger
     pools_tokens = False  # whether a head reads one vector a text
     reads_segments = False  # whether a head has to know the segment of each token
+    make_loss = None  # of logits, for `compile` without a loss; `bert.load` sets it
 
     def __init__(
         self, config, *, recompute=False, reading=head_config.ORIGINAL, **kwargs
@@ -104,6 +105,25 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
                 "segment_ids (token_type_ids), int32 [B, S] as of encode(texts)"
             )
         return super().__call__(features, *args, **kwargs)
+
+    def compile(self, optimizer="rmsprop", loss=None, **settings):
+        """Compiles as Keras does, without a loss with that of the model's labels.
+
+        InputError is raised for a loss of probabilities, since outputs are logits.
+        """
+        named = isinstance(loss, str) and "crossentropy" in loss.lower()
+        if self.num_classes and (named or getattr(loss, "from_logits", None) is False):
+            raise errors.InputError(
+                f"loss={getattr(loss, 'name', loss)} takes probabilities, outputs are "
+                "logits; leave loss out, or give a keras.losses with from_logits=True"
+            )
+        loss = self.make_loss() if loss is None and self.make_loss else loss
+        super().compile(optimizer, loss, **settings)
+
+    def compile_from_config(self, config):
+        """Compiles as the saved model was, its optimizer with slots for all weights."""
+        super().compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
 
     def dropout_seed(self, training, seed):
         """The seed of this call: the caller's, a fresh one in `fit`, or None."""

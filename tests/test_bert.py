@@ -485,6 +485,49 @@ def test_wrong_tables_are_refused_in_the_words_of_python(
         bert.classifier(model_dir, **columns).read(files)
 
 
+@pytest.mark.parametrize(
+    ("kind", "targets"),
+    [
+        ("classification", [0, 2, 1]),
+        ("multi_label", np.eye(3)),
+        ("regression", [0.5, 2.0, 1.0]),
+    ],
+)
+def test_model_is_compiled_with_the_loss_of_its_labels(model_dir, kind, targets):
+    names = () if kind == "regression" else ("bad", "fine", "good")
+    made = bert.classifier(
+        model_dir, labels=names, problem_type=kind, max_seq_length=16
+    )
+    features, targets = made.encode(TEXTS), np.array(targets)
+    logits = np.asarray(made.model(features)["logits"], np.float64)
+    made.model.compile(optimizer="adam")
+    actual = made.model.evaluate(features, targets, verbose=0)
+    if kind == "classification":
+        exact = np.log(np.exp(logits).sum(axis=1)) - logits[range(3), targets]
+    elif kind == "multi_label":
+        exact = np.log1p(np.exp(logits)) - logits * targets
+    else:
+        exact = (logits[:, 0] - targets) ** 2
+    assert actual == pytest.approx(exact.mean(), abs=1e-5)
+    history = made.model.fit(features, targets, epochs=2, verbose=0).history["loss"]
+    assert history[1] != history[0]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "sparse_categorical_crossentropy",
+        "BinaryCrossentropy",
+        bert.keras.losses.SparseCategoricalCrossentropy(),
+    ],
+)
+def test_loss_of_probabilities_is_refused(classifier, loss):
+    match = r"^loss=\w+ takes probabilities, .* leave loss out, or .*from_logits=True$"
+    with pytest.raises(errors.InputError, match=match):
+        classifier.model.compile("adam", loss=loss)
+    classifier.model.compile("adam", loss="mse")
+
+
 def rewrite(folder, leave_out=(), **config):
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **config}))

@@ -76,45 +76,35 @@ def _by_name(place: str, row: Any, names: Names) -> dict[str, Any]:
     }
 
 
-def paired(names: Sequence[str], firsts: Any, seconds: Any) -> list[Any]:
-    """Rows of texts and their labels; InputError where there are not as many.
-
-    A text may be a pair of two.
-    """
-    columns = [list(column) for column in (firsts, seconds)]
-    if len(columns[0]) != len(columns[1]):
+def paired(columns: Sequence[str], firsts: Any, seconds: Any) -> list[Any]:
+    """Rows of texts, or of pairs of them, and their labels; as many of each."""
+    firsts, seconds = list(firsts), list(seconds)
+    if len(firsts) != len(seconds):
         raise errors.InputError(
-            f"{names[0]}: {len(columns[0])}, {names[1]}: {len(columns[1])}; give one "
-            "for each"
+            f"{columns[0]}: {len(firsts)}, {columns[1]}: {len(seconds)}; give one for "
+            "each"
         )
-    return [
-        (*first, second) if isinstance(first, tuple) else (first, second)
-        for first, second in zip(*columns, strict=True)
-    ]
-
-
-def is_path(rows: Any) -> bool:
-    """Whether rows are in a file that the readers of tables open themselves."""
-    return isinstance(rows, str | os.PathLike) and not _is_parquet(rows)
-
-
-def _is_parquet(rows: Any) -> bool:
-    return isinstance(rows, str | os.PathLike) and os.fspath(rows).endswith(".parquet")
+    is_pair = [columns[0] == "text" and isinstance(first, tuple) for first in firsts]
+    rows = zip(firsts, seconds, is_pair, strict=True)
+    return [(*a, b) if is_pair else (a, b) for a, b, is_pair in rows]
 
 
 def opened(rows: Any) -> Any:
-    """The rows; those in a Parquet file are read by pyarrow."""
-    if not _is_parquet(rows):
+    """A path as a string, but the rows of a Parquet file, which pyarrow reads."""
+    if not isinstance(rows, str | os.PathLike):
         return rows
-    if not os.path.exists(rows):
-        raise FileNotFoundError(f"{os.fspath(rows)}: no such file; check the path")
+    if not (path := os.fspath(rows)).endswith(".parquet"):
+        return path
     try:
         from pyarrow import parquet
+
+        return parquet.read_table(path).to_pylist()
     except ImportError as error:
         raise errors.InputError(
-            f"{os.fspath(rows)}: is read by pyarrow; pip install pyarrow"
+            f"{path}: needs pyarrow; pip install pyarrow"
         ) from error
-    return parquet.read_table(rows).to_pylist()
+    except (OSError, ValueError) as error:
+        raise errors.InputError(f"{path}: {error}; check the path") from error
 
 
 def lines(name: str, records: Any, names: Names) -> str:

@@ -3,6 +3,7 @@
 import functools
 import json
 import pathlib
+import threading
 
 import numpy as np
 import pytest
@@ -87,8 +88,7 @@ def stored(directory):
 
 @pytest.mark.parametrize("name", FITTED)
 def test_fit_is_the_training_of_the_script(name, model_dir, tmp_path):
-    write, rows = FITTED[name]
-    table, script = write(tmp_path), script_of(name)
+    table, script = FITTED[name][0](tmp_path), script_of(name)
     output = tmp_path / "script"
     arguments = f"--do_train --train_file={table} --pretrained={model_dir}"
     more = [f"--{k}={str(v).lower()}" for k, v in settings(name).items()]
@@ -179,35 +179,29 @@ def test_matrix_classes_and_errors_of_an_evaluation(model_dir):
             getattr(numbers, shown)
 
 
-def test_predictions_are_those_of_the_export(model_dir, tmp_path):
-    words = " ".join(tiny_tags.sentence(3)[0])
-    context = tiny_questions.context(3)[0]
-    calls = {
-        "classifier": [["the film was great", "awful"]],
-        "tagger": [[words, "the shop"]],
-        "reader": [["was it"], [context]],
-    }
-    for name, texts in calls.items():
-        made = fitted(name, model_dir)
-        answers = made.predict(*texts)
-        path = made.export(tmp_path / name)
-        assert path == f"{tmp_path / name}/1"
-        served = bert.Predictor(path).predict(*texts)
-        assert [a.keys() for a in answers] == [s.keys() for s in served]
-        for answer, other in zip(answers, served, strict=True):
-            for key, value in other.items():
-                if key in ("label", "tags", "answer", "words"):
-                    assert answer[key] == value
-                elif key == "probabilities" and name == "classifier":
-                    assert answer[key] == pytest.approx(value, abs=2e-6)
-                else:
-                    np.testing.assert_allclose(answer[key], value, atol=1e-5)
-        empty = [[] for _ in texts]
-        assert made.predict(*empty) == []
-    vectors = fitted("embedder", model_dir)
-    made = vectors.export(tmp_path / "embedder")
-    served = bert.Predictor(made, "embed").predict(["the film"])[0]["vector"]
-    np.testing.assert_allclose(vectors.embed(["the film"])[0], served, atol=1e-5)
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("tagger", [[" ".join(tiny_tags.sentence(3)[0]), "the shop"]]),
+        ("reader", [["was it"], [tiny_questions.context(3)[0]]]),
+    ],
+)
+def test_predictions_are_those_of_the_export(name, texts, model_dir, tmp_path):
+    made = fitted(name, model_dir)
+    answers, path = made.predict(*texts), made.export(tmp_path / "export")
+    assert path == f"{tmp_path}/export/1"
+    served = bert.Predictor(path).predict(*texts)
+    for answer, other in zip(answers, served, strict=True):
+        assert answer.keys() == other.keys() and answer
+        for key, value in other.items():
+            if key in ("tags", "answer", "words"):
+                assert answer[key] == value
+            else:
+                np.testing.assert_allclose(answer[key], value, atol=1e-5)
+    assert made.predict(*[[] for _ in texts]) == []
+    (one,) = made.predict(*[column[0] for column in texts])
+    shown = "answer" if name == "reader" else "tags"
+    assert one[shown] == answers[0][shown]
 
 
 @pytest.mark.parametrize("name", FITTED)
@@ -223,3 +217,115 @@ def test_what_is_saved_opens_as_the_same_kind(name, model_dir, tmp_path):
         np.testing.assert_array_equal(wanted[variable.path.split("/", 1)[1]], variable)
     if name != "reader":  # whose limits are flags of a run
         assert again.evaluate(DEV[name]).results == made.evaluate(DEV[name]).results
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda c: c.fit([]), "^rows: is empty; give it one row per example$"),
+        (
+            lambda c: c.fit(["a", "b"], ["x"]),
+            "^text: 2, label: 1; give one for each$",
+        ),
+        (lambda c: c.fit({"a": 1}), "^rows: a dict is no list of rows; give a list"),
+        (lambda c: c.fit([("a", "x", 1, 2)]), r"^rows:1: .* has 4 values; give 1 or 2"),
+        (
+            lambda c: c.fit([{"body": "a", "label": "x"}]),
+            "^rows: .*; pass text_a_column",
+        ),
+        (lambda c: c.fit(ROWS, dev=[("a", "x")]), "^dev:1: label 'x' .*'bad'"),
+        (lambda c: c.fit("nowhere.tsv"), '^rows="nowhere.tsv": no such file'),
+        (lambda c: c.fit("nowhere.parquet"), "^nowhere.parquet: .*; check the path$"),
+        (lambda c: c.fit(ROWS, learning_rat=1), "did you mean learning_rate[?]$"),
+        (lambda c: c.fit(ROWS, learning_rate="x"), "^learning_rate=.*convert"),
+        (lambda c: c.fit(ROWS, learning_rate=-1), "^learning_rate=-1: .* non-negative"),
+        (lambda c: c.fit(ROWS, do_eval=True), "^do_eval is no argument here; run"),
+        (
+            lambda c: c.fit(ROWS, seeds=[1, 2]),
+            "^seeds is no .* run_classifier.py with it$",
+        ),
+        (lambda c: c.fit(ROWS, train_batch_size=99), "of train_batch_size=99; lower"),
+        (lambda c: c.evaluate(ROWS), "has no classifier yet; call fit, or pass labels"),
+        (lambda c: c.predict("a"), "has no classifier yet; call fit, or pass labels"),
+        (lambda c: c.report("r.html"), r"^report: there is none yet; call fit\(rows"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused_in_a_line(model_dir, call, message):
+    made = bert.classifier(model_dir, max_seq_length=16)
+    with pytest.raises((ValueError, FileNotFoundError), match=message) as caught:
+        call(made)
+    assert "\n" not in str(caught.value) and "--" not in str(caught.value)
+    assert "TEXTS" not in repr(made) and str(model_dir) in repr(made)
+
+
+class Dataset(list):
+    """Rows as the library `datasets` has them."""
+
+    column_names = ("text", "label")
+    features = {"label": type("ClassLabel", (), {"names": tiny.LABELS})}  # noqa: RUF012
+
+    def to_dict(self):
+        raise AssertionError("returns columns")
+
+
+def rows_of(kind, path):
+    ids = [{"text": text, "label": tiny.LABELS.index(name)} for text, name in ROWS]
+    if kind == "dataset":
+        return Dataset(ids)
+    if kind == "generator":
+        return iter(ROWS)
+    if kind == "path":
+        return write_classifier(path)
+    from pyarrow import Table, parquet
+
+    columns = {"text": list(TEXTS), "label": list(LABELS)}
+    parquet.write_table(Table.from_pydict(columns), path / "rows.parquet")
+    return path / "rows.parquet"
+
+
+@pytest.mark.parametrize("kind", ["dataset", "generator", "path", "parquet"])
+def test_rows_of_any_kind_are_the_same(kind, model_dir, tmp_path):
+    made = fitted("classifier", model_dir)
+    wanted = made.evaluate(ROWS).results
+    assert made.evaluate(rows_of(kind, tmp_path)).results == wanted
+    other = [(text, tiny.LABELS[i % 2]) for i, text in enumerate(TEXTS)]
+    assert made.evaluate(other).results != wanted
+
+
+def test_report_and_dev_rows_and_labels_in_their_order(model_dir, tmp_path):
+    made = bert.classifier(model_dir, labels=["good", "bad", "fine"])
+    output = tmp_path / "run"
+    run = {**SHORT, "write_report": True, "output_dir": output}
+    assert made.fit(ROWS, dev=DEV["classifier"], **run) is made
+    assert made.classes.names == ("good", "bad", "fine")
+    assert (
+        made.results["eval_accuracy"]
+        == made.evaluate(DEV["classifier"])["eval_accuracy"]
+    )
+    page = made.report(tmp_path / "report.html")
+    assert "eval_accuracy" in pathlib.Path(page).read_text("utf-8")
+    command = json.loads((output / "run.json").read_text())["command"]
+    assert command.startswith("python run_classifier.py ") and "/rows/" in command
+    before = stored(output)
+    done = tiny.run_again(output)
+    assert done.code == 0 and "nothing to train" in done.out
+    assert before.keys() == stored(output).keys()
+    with pytest.raises(errors.InputError, match="overwrite_output_dir=True to replace"):
+        made.fit(DEV["classifier"], **run)
+
+
+def test_flags_of_the_process_come_back(model_dir):
+    from absl import flags
+
+    flags.DEFINE_string("learning_rate", "own", "a flag of a user's program")
+    try:
+        made = fitted("classifier", model_dir)
+        done = []
+        thread = threading.Thread(target=lambda: done.append(made.evaluate(ROWS)))
+        thread.start()
+        thread.join()
+        assert done[0].results == made.evaluate(ROWS).results
+        assert flags.FLAGS["learning_rate"].value == "own"
+        assert "train_batch_size" not in flags.FLAGS
+    finally:
+        delattr(flags.FLAGS, "learning_rate")
