@@ -372,7 +372,8 @@ class FittedModel:
         files = {
             flag: self._write(directory, called[flag], *given[flag]) for flag in given
         }
-        paths = {path: called[flag] for flag, path in files.items()}
+        own = os.path.join(directory, "rows")
+        paths = {p: called[flag] for flag, p in files.items() if p.startswith(own)}
         values = {"pretrained": self.source, **self._settings, **values, **files}
         values = {name: value for name, value in values.items() if value is not None}
         # A notebook shows standard error as if something were wrong.

@@ -109,7 +109,10 @@ def test_fit_is_the_training_of_the_script(name, model_dir, tmp_path):
     assert record["identity"] == again["identity"]
 
 
-@pytest.mark.parametrize("name", FITTED)
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in FITTED]
+
+
+@pytest.mark.parametrize("name", ["classifier", *SLOW[1:]])
 def test_another_seed_gives_other_weights(name, model_dir):
     one, two = (stored(fitted(name, model_dir, n).output_dir) for n in (1, 2))
     assert not all(np.array_equal(value, two[key]) for key, value in one.items())
@@ -179,6 +182,7 @@ def test_matrix_classes_and_errors_of_an_evaluation(model_dir):
             getattr(numbers, shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "texts"),
     [
