@@ -39,8 +39,8 @@ or `--flag value`; `--flag` and `--noflag` set a switch. Each entry has the defa
 the programs that take the flag; where programs differ, there are several entries.
 
 In an environment with the installed wheel, the command in the second column runs the
-program in every directory. `bert-serve` is `bert-predict --serve`. Programs in `examples/`
-and `benchmarks/` print their flags with `--help`.
+program in every directory. `bert-serve` is `bert-predict --serve`. The programs in
+`examples/` and `benchmarks/` print their flags with `--help`.
 
 """
 
