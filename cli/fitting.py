@@ -49,7 +49,8 @@ _LOCK = threading.RLock()  # all threads have the same flags
 _OTHERS = """do_train do_eval do_predict do_export pretrained train_file dev_file
 test_file predict_file seeds grid check_data tfds_name data_dir"""
 _OF_FILES = "do_lower_case", "check_case", "check_tokenizer"
-_ATTRIBUTES = [field.name for field in dataclasses.fields(library.Loaded)]
+_OF_LOADED = {*dir(library.Loaded)}
+_OF_LOADED |= {field.name for field in dataclasses.fields(library.Loaded)}
 # Flags of training that a run without it refuses, or computes more by.
 _OF_TRAINING = """dev_share evaluate_steps early_stopping_patience teacher loss
 distill_temperature distill_weight unlabelled_file label_smoothing rows_per_label"""
@@ -163,21 +164,19 @@ class FittedModel:
         self._made: library.Loaded | None = None
         self._end: Any = None  # which removes a temporary output_dir
         self._length, self._settings = max_seq_length, settings
+        of_files: Any = {name: settings.get(name) for name in _OF_FILES}
         with argument_names.in_python():
             self._opened, self._usual_length = model_directory.open_directory(
-                self.source,
-                max_seq_length,
-                self.opens,
-                **{name: settings.get(name) for name in _OF_FILES},
+                self.source, max_seq_length, self.opens, **of_files
             )
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in [*dir(library.Loaded), *_ATTRIBUTES]:
+        if name.startswith("_") or name not in _OF_LOADED:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.loaded, name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *dir(library.Loaded), *_ATTRIBUTES})
+        return sorted({*super().__dir__(), *_OF_LOADED})
 
     def __repr__(self) -> str:
         kind = type(self).__name__
@@ -316,7 +315,7 @@ class FittedModel:
         with argument_names.in_python():
             stored = opened.find_head(self.head)
             if classes is None and (self._labels or self._kind == "regression"):
-                named = label_maps.named(self._labels, self._kind)
+                named: Any = label_maps.named(self._labels, self._kind)
                 classes = label_maps.follow(stored, named, "labels", trains=True)
             if classes is None and stored is None:
                 raise errors.InputError(
@@ -439,7 +438,7 @@ class Classifier(FittedModel):
         library.check_keys("files", files, ("train", "dev", "test"))
         if "train" not in files:
             raise errors.InputError('files has no "train", which the classifier learns')
-        columns = {
+        columns: dict[str, Any] = {
             layout: self._settings.get(name)
             for name, layout in argument_names.COLUMNS.items()
             if self._settings.get(name) is not None
@@ -466,14 +465,6 @@ class Classifier(FittedModel):
         if self._made is None or self._made.classes != data.label_set:
             self._classes, self._made, self.output_dir = data.label_set, None, None
         return data
-
-    def predict(self, *texts: Any, **choices: Any) -> list[dict[str, Any]]:
-        """The label and the probabilities of each text; see Loaded.predict."""
-        return self.loaded.predict(*texts, **choices)
-
-    def export(self, export_dir: Any, **form: Any) -> str:
-        """As Loaded.export."""
-        return self.loaded.export(export_dir, **form)
 
     def _open(self) -> library.Loaded:
         made = super()._open()

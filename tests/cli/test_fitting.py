@@ -333,3 +333,52 @@ def test_flags_of_the_process_come_back(model_dir):
         assert "train_batch_size" not in flags.FLAGS
     finally:
         delattr(flags.FLAGS, "learning_rate")
+
+
+def test_interrupted_fit_says_where_it_goes_on(model_dir, tmp_path, monkeypatch):
+    import signal
+
+    from training import driver
+
+    def stop(task, settings):
+        raise errors.Stopped(signal.SIGINT)
+
+    monkeypatch.setattr(driver, "run_once", stop)
+    made = bert.classifier(model_dir)
+    output = tmp_path / "run"
+    with pytest.raises(
+        KeyboardInterrupt, match=f"^saved in {output}; the same fit goes"
+    ):
+        made.fit(ROWS, output_dir=output, **SHORT)
+    with pytest.raises(KeyboardInterrupt, match="^nothing is kept; with an"):
+        made.fit(ROWS, **SHORT)
+    assert made.output_dir is None and (output / "rows").is_dir()
+
+
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_backends_without_the_scripts_are_refused(model_dir, backend, monkeypatch):
+    made = bert.classifier(model_dir, labels=["a", "b"], max_seq_length=16)
+    assert len(made.predict(["a"])) == 1
+    monkeypatch.setattr(bert.keras.backend, "backend", lambda: backend)
+    with pytest.raises(
+        errors.InputError, match=f"^KERAS_BACKEND={backend}: .* alone; "
+    ):
+        made.fit([("a", "a"), ("b", "b")])
+
+
+def test_classes_of_tags_and_rows_of_labels(model_dir):
+    """Rows in memory with a label each train vectors; labels of no row are refused."""
+    tagger = bert.tagger(model_dir, labels=["O", "B-good"], max_seq_length=16)
+    assert tagger.classes.names == ("O", "B-good")
+    assert tagger.model.num_classes == 2
+    with pytest.raises(errors.InputError, match=r"^rows:1: .*'B-bad'"):
+        tagger.evaluate([["film", "bad"]], [["O", "B-bad"]])
+    embedder = bert.embedder(model_dir, max_seq_length=16)
+    scores = embedder.evaluate(TEXTS, LABELS)
+    assert [*scores.results] == ["eval_neighbour_accuracy"]
+    vectors = embedder.embed(list(TEXTS))
+    cosines = vectors @ vectors.T - 9 * np.eye(len(TEXTS))
+    nearest = np.array(LABELS)[cosines.argmax(axis=1)]
+    assert scores["eval_neighbour_accuracy"] == np.mean(nearest == LABELS)
+    with pytest.raises(errors.InputError, match="has no head of answers; call fit"):
+        bert.reader(model_dir).predict("a", "b")
