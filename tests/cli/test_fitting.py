@@ -350,7 +350,9 @@ def test_interrupted_fit_says_where_it_goes_on(model_dir, tmp_path, monkeypatch)
         KeyboardInterrupt, match=f"^saved in {output}; the same fit goes"
     ):
         made.fit(ROWS, output_dir=output, **SHORT)
-    with pytest.raises(KeyboardInterrupt, match="^nothing is kept"):
+    with pytest.raises(
+        KeyboardInterrupt, match=r"^nothing is kept; with an output_dir"
+    ):
         made.fit(ROWS, **SHORT)
     assert made.output_dir is None and (output / "rows").is_dir()
 
