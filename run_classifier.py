@@ -339,7 +339,11 @@ def layout() -> tables.Layout:
     """The columns of own files; several of labels have commas between them."""
     names = tuple(map(str.strip, (FLAGS.label_column or "").split(",")))
     read = table_flags.layout(FLAGS.file_format)
-    return dataclasses.replace(read, label=names) if len(names) > 1 else read
+    return dataclasses.replace(
+        read,
+        label=names if len(names) > 1 else read.label,
+        allow_empty_text=FLAGS.allow_empty_text,
+    )
 
 
 def look() -> None:
@@ -371,7 +375,6 @@ def source() -> sources.Source:
         label_spec=FLAGS.labels or "",
         problem_type=FLAGS.problem_type,
         separator=FLAGS.label_separator,
-        allow_empty_text=FLAGS.allow_empty_text,
         unlabelled_file=FLAGS.unlabelled_file or "",
         pair_input=FLAGS.pair_input,
         dev_share=FLAGS.dev_share,

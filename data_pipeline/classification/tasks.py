@@ -339,10 +339,10 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
     if path is None:
         raise FileNotFoundError(f"{' or '.join(paths)}: no such file; see --data_dir")
     has_header = _has_header(task, path, row.layout)
-    layout = dataclasses.replace(row.layout, has_header=has_header)
-    table = tables.read_table(
-        path, layout, labels_required=split != "test", allow_empty_text=True
+    layout = dataclasses.replace(
+        row.layout, has_header=has_header, allow_empty_text=True
     )
+    table = tables.read_table(path, layout, labels_required=split != "test")
     ids = table.example_ids
     if row.layout.example_id is None:
         ids = [str(line - 1) for line in table.lines]

@@ -17,7 +17,7 @@ from data_pipeline.text import base
 _LOOKED_AT = 4  # waiting rows that a batch may look at, for each of its own
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class DistinctExamples(batching.Examples):
     """Examples of which no batch has a text twice, by the ids in their `targets`."""
 
@@ -85,7 +85,7 @@ def without_repeats(
     return batches
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class GroupedExamples(batching.Examples):
     """Examples whose `targets` have labels, `rows_per_label` next to another.
 
@@ -124,7 +124,7 @@ class GroupedExamples(batching.Examples):
 _PROBLEM_TYPES = {corpora.SCORED: "regression", corpora.LABELLED: "classification"}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class TextSplit(batching.Split):
     """The rows of a split, each of G texts."""
 
@@ -166,7 +166,7 @@ class TextSplit(batching.Split):
         return batching.Examples(*values)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class RetrievalSplit(batching.Split):
     """Queries, then the passages among which they look for those that answer them."""
 

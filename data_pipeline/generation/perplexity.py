@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from contract import errors, features, wording
+from contract import errors, wording
+from data_pipeline.batches import packing
 from data_pipeline.tables import label_files, text_rows
 from terminal import progress
 
@@ -168,12 +169,6 @@ def run(windows: Sequence[Window], score: Score, batch_size: int) -> list[Scores
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> dict[str, tf.Tensor]:
-    lengths = np.array([len(ids) for ids in rows])
-    ids = np.zeros((len(rows), lengths.max()), features.INTEGER)
-    mask = np.arange(ids.shape[1]) < lengths[:, np.newaxis]
-    ids[mask] = np.concatenate(rows)
-    return {
-        features.INPUT_IDS: tf.constant(ids),
-        features.INPUT_MASK: tf.constant(mask.astype(features.INTEGER)),
-        features.SEGMENT_IDS: tf.zeros_like(ids),
-    }
+    lengths = [len(ids) for ids in rows]
+    tokens = tf.RaggedTensor.from_row_lengths(np.concatenate(rows), lengths)
+    return packing.pad(tokens, tf.constant(lengths))

@@ -136,11 +136,6 @@ def check_words(path, tokenizer, settings):
             f"{path}: words have {len(tokens) / num_words:.1f} tokens on average; put "
             "spaces between words, or leave out --segmented_words"
         )
-    elif len(tokens) > _LONGEST_WORDS * num_words:
-        raise errors.InputError(
-            f"{path}: spaces separate words of {len(tokens) / num_words:.1f} tokens, "
-            "on average; segment the text, or leave out --segmented_words"
-        )
 
 
 def join_parts(parts):
