@@ -294,9 +294,7 @@ MISTAKES = {
         "--score_file={d}/long.txt --score_as=last_word": (
             "long.txt:1: ['aaaa|is one word"
         ),
-        "--score_file={d}/longer.txt --score_as=last_word": (
-            "exceeds the network's context of 48"
-        ),
+        "--score_file={d}/longer.txt --score_as=last_word": ("exceeds 48 tokens"),
         "--prompt=a --pretrained={d}/model": "of both directions cannot write",
     },
     "streams": {
