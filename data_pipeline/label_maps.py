@@ -1,5 +1,6 @@
 """Classes of a trained head, a classifier's labels or a tagger's tags, and its rows."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -119,15 +120,10 @@ def find(weights: str, name: str = file_names.LABEL_MAP) -> str:
 
 def find_head(path: str, head: str = "auto") -> str:
     """The head of a network with the label_map.json `path`, where `head` is "auto"."""
-    return "tagger" if head == "auto" and path and _has_tags(path) else head
-
-
-def _has_tags(path: str) -> bool:
-    """Whether a label_map.json is a tagger's; False where it cannot be read."""
-    try:
-        return "tag_scheme" in json_files.read_object(path)
-    except ValueError:
-        return False
+    if head == "auto" and path:
+        with contextlib.suppress(ValueError):  # a file that cannot be read
+            return "tagger" if "tag_scheme" in json_files.read_object(path) else head
+    return head
 
 
 def read_classes(path: str, num_classes: int | None = None) -> Classes:

@@ -200,9 +200,7 @@ _ROWS = (
     ),
     _xnli("zh"),
     _glue(
-        "sst-2",
-        _with_header(text_a="sentence", label="label"),
-        submitted="SST-2.tsv",
+        "sst-2", _with_header(text_a="sentence", label="label"), submitted="SST-2.tsv"
     ),
     _glue(
         "sts-b",

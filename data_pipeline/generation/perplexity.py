@@ -117,10 +117,7 @@ def encode(rows: Sequence[tuple[str, str]], tokenizer: Any) -> list[Text]:
 
 
 def score(
-    texts: Sequence[Text],
-    run: Run,
-    context: int,
-    stride: int,
+    texts: Sequence[Text], run: Run, context: int, stride: int
 ) -> Iterator[tuple[Text, np.ndarray, Likelihood]]:
     """Yields each text with the losses of its tokens and what they sum up to."""
     cut = [sliding(text.ids, context, stride) for text in texts]

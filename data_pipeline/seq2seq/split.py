@@ -29,9 +29,7 @@ def append_eos(
 
 
 def grids(
-    with_eos: tf.RaggedTensor,
-    tokens: features.DecoderTokens,
-    length: int | None = None,
+    with_eos: tf.RaggedTensor, tokens: features.DecoderTokens, length: int | None = None
 ) -> dict[str, tf.Tensor]:
     """The features of targets [B, (T)] with end tokens, padded to `length` or the most.
 

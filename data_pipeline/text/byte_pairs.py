@@ -88,11 +88,7 @@ def read(vocab_file: str) -> BytePairs:
 
 
 def merges_of(vocab_file: str) -> str:
-    """The file of the merges that belong to a vocabulary.
-
-    Raises:
-        ValueError: the vocabulary's name is none of those that are known.
-    """
+    """The file of the merges of a vocabulary, by the name of the vocabulary's."""
     directory, name = os.path.split(vocab_file)
     for ending, merges in file_names.MERGES.items():
         if name.endswith(ending):

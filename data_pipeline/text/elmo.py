@@ -79,11 +79,7 @@ class ElmoTokenizer(base.Tokenizer):
         split_words: str = normalization.WHITESPACE,
         max_characters: int = MAX_CHARACTERS,
     ):
-        """Builds the tokenizer; C is `max_characters`.
-
-        Raises:
-            ValueError: `split_words` is not one of normalization.SPLITS.
-        """
+        """Builds the tokenizer; C is `max_characters`."""
         super().__init__(vocab, do_lower_case=False)
         if split_words not in normalization.SPLITS:
             raise errors.InputError(

@@ -151,9 +151,7 @@ def load_plan(job: Job) -> UnitPlan:
 
 @functools.lru_cache(maxsize=2)
 def load_tokenizer(
-    vocab_file: str,
-    lower: bool,
-    split_words: str | None = None,
+    vocab_file: str, lower: bool, split_words: str | None = None
 ) -> base.Tokenizer:
     """The tokenizer of a vocabulary, made and warmed up once in a process."""
     tokenizer = opening.open_vocabulary(vocab_file, lower, split_words, checks=False)

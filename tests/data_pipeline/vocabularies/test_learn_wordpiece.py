@@ -97,11 +97,9 @@ def test_characters_are_never_trimmed_for_pieces():
         learned(words, 16)
 
 
-def test_error_names_the_frequency_that_fits():
+def test_error_names_the_size_that_fits():
     words = {"abc": 100, "xyz": 7, "uvw": 2}
-    message = (
-        r"--vocab_size=20 has no room .* above 23, or set --min_character_freq\w*=7"
-    )
+    message = r"--vocab_size=20 has no room .* above 23, or --min_character_frequency"
     with pytest.raises(ValueError, match=message):
         learned(words, 20)
     vocab = learned(words, 20, min_character_frequency=7)
