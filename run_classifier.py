@@ -401,7 +401,6 @@ from data_pipeline.classification import (
     encoding,
     predictions,
     soft_labels,
-    submissions,
 )
 from data_pipeline.classification import split as row_splits
 from modeling import losses, models, sequences
@@ -597,7 +596,9 @@ class ClassifierTask(fine_tuning.ScriptTask):
         """Writes the predictions, also as a site takes them; returns scores."""
         if current.writes:
             rows, name = self.data["test"], self._rows.submission
-            others = {name: submissions.lines(name, rows, scored)} if name else {}
+            others = (
+                {name: predictions.submission_lines(name, rows, scored)} if name else {}
+            )
             predictions.write(
                 current.output_dir,
                 rows,

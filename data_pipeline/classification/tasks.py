@@ -37,7 +37,7 @@ class Task:
     # From the files' spellings to those of `labels`.
     label_map: Mapping[Any, tables.Label] = dataclasses.field(default_factory=dict)
     pair_input: str | None = None  # of labels.Labels, where the task has its own
-    # The file that the task's site takes, by the test file; see submissions.py.
+    # The file that the task's site takes, by the test file; see submission_lines.
     submission: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 

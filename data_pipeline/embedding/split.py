@@ -153,7 +153,6 @@ class TextSplit(batching.Split):
         return {name: value for name, value in targets.items() if value is not None}
 
     def names(self, indices: np.ndarray) -> list[str]:
-        """Names int [B] rows by file and line, such as "train.tsv:17"."""
         return [f"{self.path}:{self.table.lines[index]}" for index in indices]
 
     def examples(self) -> batching.Examples:
@@ -180,7 +179,6 @@ class RetrievalSplit(batching.Split):
         return {}
 
     def names(self, indices: np.ndarray) -> list[str]:
-        """Names int [B] texts, such as "query 17"."""
         names = [f"query {name}" for name in self.data.query_ids]
         names += [f"passage {name}" for name in self.data.passage_ids]
         return [names[index] for index in indices]

@@ -60,7 +60,6 @@ class Likelihood(NamedTuple):
         return Likelihood(*map(sum, zip(self, other, strict=True)))
 
     def results(self) -> dict[str, float]:
-        """The measures that people report."""
         return {
             "nll": self.nll,
             "num_tokens": self.num_tokens,

@@ -199,7 +199,6 @@ class Judged(NamedTuple):
         }
 
     def line(self) -> str:
-        """The line of a .jsonl file."""
         row: dict[str, Any] = {"place": self.case.place, "label": self.case.label}
         row["texts"] = [a.before + a.scored for a in self.case.alternatives]
         row |= {"choice": self.choices(), "nll_whole": self.whole, "nll": self.part}

@@ -407,7 +407,6 @@ class DenoisingSets(record_batches.RecordSets):
         return numbered.map(to_features, num_parallel_calls=1).prefetch(2)
 
     def describe(self, tokenizer: base.Tokenizer) -> str:
-        """One line on the texts to train on, for the log."""
         train = self.train_corruptor
         longest_source, longest_target = train.lengths
         line = (

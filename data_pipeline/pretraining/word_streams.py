@@ -423,7 +423,6 @@ class StreamSets(source.PretrainingData):
         ).prefetch(2)
 
     def describe(self) -> str:
-        """One line on the sentences to train on, for the log."""
         train = self.train
         line = f"sentences: {train.count:,} of {train.num_words:,} words in "
         line += f"{len(train.files):,} file(s)"
@@ -469,7 +468,6 @@ def _streams(orders, num_rows, steps, first_batch, read):
 
 
 def _training(sentences, words, shape, seed, steps):
-    """Features of consecutive steps of a run."""
     first = steps[0] if steps else 0
     read = Reader(sentences).words
     streams = _training_streams(sentences, shape.rows, shape.steps, seed, first, read)

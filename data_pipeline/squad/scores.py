@@ -333,7 +333,6 @@ def _decisions(
     predicted: list[str],
     n_best: list[list[dict[str, Any]]],
 ) -> outcomes_lib.Decisions:
-    """Whether there is an answer, and whether one is predicted."""
     none = np.array([_probability("", entries) for entries in n_best])
     gold = [not texts for texts in data.questions.answer_texts]
     return outcomes_lib.Decisions(

@@ -67,7 +67,6 @@ class Job:
 
     @property
     def num_tasks(self) -> int:
-        """Tasks that write one unit."""
         files = len(self.output_files)
         return files * -(-MIN_TASKS // files) if files < MIN_TASKS else MIN_TASKS
 

@@ -74,7 +74,6 @@ class Pairs:
         )
 
     def take(self, indices):
-        """The pairs at some indices."""
         return Pairs(*(values[indices] for values in vars(self).values()))
 
 

@@ -16,7 +16,6 @@ from data_pipeline.classification import (
     predictions,
     sources,
     split,
-    submissions,
     tasks,
 )
 from data_pipeline.text import wordpiece
@@ -292,7 +291,7 @@ def written(task, ids, chosen, kind="classification", form="joined"):
     data = split.LabelledSplit("", None, table, None, label_set)
     scored = predictions.Scored(None, np.array(chosen), {})
     (name, *_) = task.submission.values()
-    return "".join(submissions.lines(name, data, scored))
+    return "".join(predictions.submission_lines(name, data, scored))
 
 
 def test_submissions_have_the_form_of_the_sites():

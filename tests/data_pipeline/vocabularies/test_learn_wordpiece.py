@@ -93,7 +93,9 @@ def test_learner_is_given_what_memory_allows(monkeypatch):
 def test_characters_are_never_trimmed_for_pieces():
     words = {"abc": 100, "xyz": 1}
     assert learned(words, 5 + 12) == [*learned({})[:5], *alphabet_of(words)]
-    with pytest.raises(ValueError, match=r"no room for 12 characters and 5 special"):
+    with pytest.raises(
+        ValueError, match=r"no room for 12 characters; raise it above 17"
+    ):
         learned(words, 16)
 
 
