@@ -18,24 +18,15 @@ TAGGING = schemes.PROBLEM_TYPE
 
 
 class Head(NamedTuple):
-    """A stored head, as the files beside its weights describe it.
+    """A stored head, as the files beside its weights describe it."""
 
-    Attributes:
-        source: the file that names its classes, or else its weights.
-        problem_type: as of `kind`; "" where no file states it.
-        names: by row; LABEL_0, LABEL_1, ... where they have no others.
-        is_named: whether they have others.
-        classes: None where no file has them.
-        goes_on: whether the run resumes with this head.
-    """
-
-    source: str
+    source: str  # the file that names its classes, or else its weights
     num_outputs: int
-    problem_type: str
-    names: tuple[str, ...]
-    is_named: bool
-    classes: Classes | None
-    goes_on: bool = False
+    problem_type: str  # as of `kind`; "" where no file states it
+    names: tuple[str, ...]  # by row; LABEL_0, LABEL_1, ... where they have no others
+    is_named: bool  # whether they have others
+    classes: Classes | None  # None where no file has them
+    goes_on: bool = False  # whether the run resumes with this head
 
     @property
     def has_map(self) -> bool:

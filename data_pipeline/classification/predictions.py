@@ -263,18 +263,14 @@ def described(
 
 def lone_class_warning(label_set: labels.Labels, scored: Scored) -> str | None:
     """A sentence where every example gets one class, or none any label."""
-    predictions = scored.predictions
-    if len(predictions) < 2:
-        return None
-    if label_set.problem_type == "multi_label" and not predictions.any():
+    predictions, kind = scored.predictions, label_set.problem_type
+    if kind == "multi_label" and len(predictions) > 1 and not predictions.any():
         return "no example gets a label; train longer, or lower --multi_label_threshold"
-    if label_set.problem_type != "classification" or np.ptp(predictions) > 0:
+    if kind != "classification":
         return None
-    return (
-        f"every example is predicted as {label_set.names[int(predictions[0])]!r}; "
-        "train longer, with another --learning_rate or --seed, or set "
-        "--class_weights=balanced"
-    )
+    names = [label_set.names[index] for index in predictions.tolist()]
+    warning = outcomes_lib.lone_prediction("example", names)
+    return warning and f"{warning}, or set --class_weights=balanced"
 
 
 def explain_rows(

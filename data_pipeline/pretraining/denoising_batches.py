@@ -30,19 +30,13 @@ _TIMES_LONGER = 2
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """How texts are corrupted.
+    """How texts are corrupted."""
 
-    Attributes:
-        corruption: RANDOM_SPANS or INFILLING.
-        noise_density: share of tokens that are noise, between 0 and 1.
-        mean_noise_span_length: in tokens, from 1.
-        roll_noise: whether random spans are shifted around, so that all places of a
-            text are noise as often. Without, as T5 was trained, its end always is.
-    """
-
-    corruption: str
-    noise_density: float
-    mean_noise_span_length: float
+    corruption: str  # RANDOM_SPANS or INFILLING
+    noise_density: float  # share of tokens that are noise, between 0 and 1
+    mean_noise_span_length: float  # in tokens, from 1
+    # Whether random spans are shifted around, so that all places of a text are noise as
+    # often. Without, as T5 was trained, its end always is.
     roll_noise: bool = False
 
     def __post_init__(self) -> None:

@@ -333,20 +333,14 @@ class Shape(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class StreamSets(source.PretrainingData):
-    """Sentences as batches of two streams.
-
-    Attributes:
-        steps_per_batch: after them a row goes on in the next batch.
-        micro_batches: of a training batch on a replica.
-        faults: why reading failed.
-    """
+    """Sentences as batches of two streams."""
 
     train: SentenceFiles
     held_out: SentenceFiles
     words: WordIds
-    steps_per_batch: int
-    micro_batches: int = 1
-    faults: list[str] = dataclasses.field(default_factory=list)
+    steps_per_batch: int  # after them a row goes on in the next batch
+    micro_batches: int = 1  # of a training batch on a replica
+    faults: list[str] = dataclasses.field(default_factory=list)  # why reading failed
     unit: ClassVar[str] = "sentences"
 
     def training_batches(

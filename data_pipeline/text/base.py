@@ -58,7 +58,7 @@ def pretokens(text: str, steps: tuple[Any, Any]) -> list[str]:
 
 
 class Tokenizer:
-    """The interface of tokenizers.
+    """The interface of tokenizers; one object serves eager code, tf.data and exports.
 
     Attributes:
         vocab: The V tokens by id.

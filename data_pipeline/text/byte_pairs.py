@@ -272,10 +272,9 @@ class BytePairTokenizer(base.Tokenizer):
 class Gpt2Tokenizer(BytePairTokenizer):
     """GPT-2's byte-level byte pairs, which lose nothing of a text.
 
-    It consists of TensorFlow operations, so one object serves eager code, tf.data and
-    an exported SavedModel. No special token is recognised in a text: "<|endoftext|>" is
-    13 characters there, as in the original. What is not UTF-8 becomes U+FFFD. A byte
-    that the vocabulary lacks is left out.
+    No special token is recognised in a text: "<|endoftext|>" is 13 characters there, as
+    in the original. What is not UTF-8 becomes U+FFFD. A byte that the vocabulary lacks
+    is left out.
     """
 
     adds_space = False

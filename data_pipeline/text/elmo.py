@@ -67,10 +67,7 @@ class ElmoTokenizer(base.Tokenizer):
     A token is int16 [C]: where the word begins, up to C - 2 of its UTF-8 bytes, where
     it ends, filling. Ids are the original's and 1. <S> and </S> in a text are the begin
     and end of a sentence where there is a vocabulary, and else three and four
-    characters.
-
-    It consists of TensorFlow operations, so one object serves eager code, tf.data and
-    an exported SavedModel. Bytes that are not UTF-8 are ignored.
+    characters. Bytes that are not UTF-8 are ignored.
     """
 
     def __init__(
