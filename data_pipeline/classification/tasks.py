@@ -100,14 +100,16 @@ def _xnli(language: str) -> Task:
     )
 
 
+_with_keys = functools.partial(tables.Layout, label="label", example_id="id")
+
+
 def _choice(name: str, labels: str, *files: tuple[str, ...], has_question=True) -> Task:
     """A task of choice, whose train, dev and test files published.py reads."""
-    layout = tables.Layout(
+    layout = _with_keys(
         file_format=name,
         text_a="context",
         text_b="question" if has_question else None,
         choices=("choices",),
-        label="label",
         example_id=None if name == "swag" else "id",
     )
     splits = zip(("train", "dev", "test"), files, strict=True)
@@ -134,13 +136,8 @@ def _clue(
     """
     choices = ("choices",) if options.get("problem_type") == "choice" else ()
     text_a, text_b = (*texts, None)[:2]
-    layout = tables.Layout(
-        file_format=file_format,
-        text_a=text_a,
-        text_b=text_b,
-        choices=choices,
-        label="label",
-        example_id="id",
+    layout = _with_keys(
+        file_format=file_format, text_a=text_a, text_b=text_b, choices=choices
     )
     # C3's own files are named so, and test files of it have answers.
     other = tuple(f"d-{split}.json" for split in ("train", "dev", "test"))
@@ -274,13 +271,7 @@ _ROWS = (
         splits={
             "test": Split(
                 ("diagnostics_test.json",),
-                tables.Layout(
-                    file_format="clue",
-                    text_a="premise",
-                    text_b="hypothesis",
-                    label="label",
-                    example_id="id",
-                ),
+                _with_keys(file_format="clue", text_a="premise", text_b="hypothesis"),
                 "test",
             )
         },

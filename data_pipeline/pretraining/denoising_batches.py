@@ -493,9 +493,8 @@ def _checked_width(records, rule, max_seq_length):
         fitting = longest + AROUND_SOURCE
         least = max(_lengths(width, rule))
         raise errors.InputError(
-            f"the records of {first_file} have max_seq_length={records.max_seq_length},"
-            f" too long for --max_seq_length={max_seq_length}; set it to {least}, or "
-            f"make records of {fitting}"
+            f"{first_file}: records of {records.max_seq_length} tokens do not fit; set "
+            f"--max_seq_length={least}, or make records of {fitting}"
         )
     return width
 

@@ -292,7 +292,7 @@ def outcomes(
         rescore=rescore,
         shares={exact_name: 100.0},
         warning=outcomes_lib.lone_prediction(
-            "question", shown, is_right=is_correct.all()
+            "question", shown, is_right=bool(is_correct.all())
         ),
         confidences=np.array(list(confidences)),
         histograms=_histograms(data, answers, predicted),

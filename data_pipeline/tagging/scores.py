@@ -194,7 +194,9 @@ def outcomes(
         scores=dict(scored.scores),
         rescore=lambda rows: _scores(counts[rows].sum(axis=0).tolist(), scheme),
         decisions=_decisions(gold, scored),
-        warning=outcomes_lib.lone_prediction("word", tags, is_right=is_correct.all()),
+        warning=outcomes_lib.lone_prediction(
+            "word", tags, is_right=bool(is_correct.all())
+        ),
     )
 
 

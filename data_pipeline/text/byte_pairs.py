@@ -250,7 +250,8 @@ class BytePairTokenizer(base.Tokenizer):
         missing = [t for t in (START, DELIMITER, END) if t not in self._ids]
         if not missing or self.start_id is not None:
             return self
-        longer = self._with_vocab([*self.vocab, *missing])
+        kind: Any = type(self)
+        longer = kind([*self.vocab, *missing], self.merges)
         longer.refuses_unknown = self.refuses_unknown
         return longer
 
@@ -263,10 +264,6 @@ class BytePairTokenizer(base.Tokenizer):
             file_names.MERGES_TXT: merges_text(self.merges),
             file_names.TOKENIZER_CONFIG: json.dumps(self.settings()) + "\n",
         }
-
-    def _with_vocab(self, vocab):
-        """The same tokenizer with a longer vocabulary."""
-        raise NotImplementedError
 
 
 class Gpt2Tokenizer(BytePairTokenizer):
@@ -333,9 +330,6 @@ class Gpt2Tokenizer(BytePairTokenizer):
             "add_prefix_space": False,
             **(dict.fromkeys(ends, END_OF_TEXT) if END_OF_TEXT in self._ids else {}),
         }
-
-    def _with_vocab(self, vocab):
-        return Gpt2Tokenizer(vocab, self.merges)
 
     @functools.cached_property
     def _are_inner_or_space(self):
@@ -483,9 +477,6 @@ class GptTokenizer(BytePairTokenizer):
 
     def settings(self) -> dict[str, Any]:
         return {"tokenizer_class": "OpenAIGPTTokenizer", "unk_token": UNKNOWN}
-
-    def _with_vocab(self, vocab):
-        return GptTokenizer(vocab, self.merges)
 
     @functools.cached_property
     def _are_ends(self):

@@ -162,7 +162,7 @@ class ElmoTokenizer(base.Tokenizer):
         codes = tf.cast(codes, tf.int16) + 1
         places = tf.range(room + 1)
         lengths = tf.strings.length(cut)[:, tf.newaxis]
-        edge = tf.where(places == lengths, _int16(_WORD_END), _int16(_FILLING))
+        edge = tf.cast(tf.where(places == lengths, _WORD_END, _FILLING), tf.int16)
         codes = tf.where(places < lengths, codes, edge)
         codes = tf.pad(codes, [[0, 0], [1, 0]], constant_values=_WORD_BEGIN)
         if self.vocab:
@@ -179,7 +179,3 @@ def _special(code, size):
 
 def _decodable(texts):
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
-
-
-def _int16(value):
-    return tf.constant(value, tf.int16)
