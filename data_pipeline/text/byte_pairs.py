@@ -74,8 +74,7 @@ def read(vocab_file: str) -> BytePairs:
     merges_file = merges_of(vocab_file)
     if not remote_files.exists(merges_file):
         raise errors.InputError(
-            f"{merges_file}: there is no such file, which holds the merges of "
-            f"{vocab_file}; copy it beside the vocabulary"
+            f"{merges_file}: no such file of the merges of {vocab_file}; copy it there"
         )
     lines = _lines(merges_file)
     first = 2 if lines and lines[0].startswith("#version") else 1
@@ -495,7 +494,6 @@ class GptTokenizer(BytePairTokenizer):
     def _rows_to_ids(self, texts):
         if not tf.executing_eagerly():
             raise errors.InputError(
-                "the tokenizer of GPT finds words in Python, so no graph can contain "
-                "it; tokenize before, and give the graph ids"
+                "no graph can contain GPT's tokenizer; tokenize before, and give ids"
             )
         return encode(self, texts)
