@@ -19,7 +19,7 @@ PYTEST_FLAGS ?=
 PYTEST := $(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-all bench lint format clean
+.PHONY: help setup setup-dev demo test test-all bench lint format site clean
 
 help:
 	@echo "make demo      trains a classifier on sample messages, exports it, serves three sentences"
@@ -28,6 +28,7 @@ help:
 	@echo "make bench     times training and inference, beside Hugging Face with PEER_PYTHON=..."
 	@echo "make lint      only format, lint, types and the direction of imports"
 	@echo "make format    rewrites the files in the format that make lint asks for"
+	@echo "make site      builds the documentation as a site in output/site"
 	@echo "make setup     only the installation for the demo and the scripts"
 	@echo "make clean     removes the installation and caches; keeps what you trained"
 
@@ -74,6 +75,19 @@ lint: setup-dev
 format: setup-dev
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
+
+# The pages with search and the reference of bert_reborn, links checked. It has tools of its
+# own, which need neither TensorFlow nor the rest of the installation.
+SITE_TOOLS := $(VENV)/site-tools
+site: $(SITE_TOOLS)/.ready
+	NO_MKDOCS_2_WARNING=1 $(SITE_TOOLS)/bin/mkdocs build --strict
+	@echo "to look at it: $(SITE_TOOLS)/bin/mkdocs serve"
+
+$(SITE_TOOLS)/.ready: pyproject.toml
+	$(firstword $(PYTHON) python3) -m venv --clear $(SITE_TOOLS)
+	$(SITE_TOOLS)/bin/pip install -qq --disable-pip-version-check "pip>=25.1"
+	$(SITE_TOOLS)/bin/pip install -qq --disable-pip-version-check --group site
+	touch $@
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
