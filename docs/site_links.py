@@ -19,17 +19,20 @@ PAGES = {
 
 
 def on_config(config):
-    config.mdx_configs["toc"]["slugify"] = slugs.slugify(case="lower")  # as GitHub
+    """Headings get the anchors of GitHub."""
+    config.mdx_configs["toc"]["slugify"] = slugs.slugify(case="lower")
     return config
 
 
 def on_files(files, config):
+    """Adds the pages of the root."""
     for path, place in PAGES.items():
         files.append(File.generated(config, place, abs_src_path=ROOT / path))
     return files
 
 
 def on_page_markdown(markdown, page, config, files):
+    """Adds the files that a page links to, and leads its links there."""
     here = pathlib.Path(page.file.abs_src_path).parent
 
     def moved(link):

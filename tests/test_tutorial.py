@@ -43,7 +43,9 @@ def differences(shown, printed):
         return [f"shown:\n{shown}\nprinted:\n{printed}"]
     return [
         f"{actual} is shown as {number}"
-        for number, actual in zip(re.findall(NUMBER, shown), match.groups(), strict=True)
+        for number, actual in zip(
+            re.findall(NUMBER, shown), match.groups(), strict=True
+        )
         if abs(float(number) - float(actual)) > (0.15 if "." in number else 6)
     ]
 
