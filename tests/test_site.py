@@ -37,6 +37,12 @@ def test_navigation_has_every_page_once():
     assert sorted(leaves(CONFIG["nav"])) == sorted([*pages, *extra.values()])
 
 
+def test_every_page_is_listed():
+    listed = re.findall(r"\]\(([\w/]+\.md)", (DOCS / "choosing.md").read_text("utf-8"))
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.glob("**/*.md")}
+    assert pages - {*listed} == {"choosing.md"}
+
+
 def test_site_loads_nothing_from_others():
     assert CONFIG["theme"]["font"] is False and "repo_url" not in CONFIG
     files = [*CONFIG["extra_css"], *CONFIG.get("extra_javascript", [])]

@@ -65,7 +65,7 @@ def test_outputs_that_differ_are_found():
 def test_page_shows_outputs():
     runs = blocks(PAGE)
     assert [bool(shown) for _, _, shown in runs].count(False) == 1  # of the server
-    assert len(runs) == 8 and sum(len(shown) for _, _, shown in runs) == 8
+    assert len(runs) == 9 and sum(len(shown) for _, _, shown in runs) == 9
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_tutorial_prints_what_it_shows(minilm_dir, tmp_path, port):
             )
             errors = re.findall(r"^error: .*\n", done.stderr.decode(), re.M)
             assert done.returncode == (2 if errors else 0), done.stderr.decode()[-2000:]
-            printed = "".join([done.stdout.decode(), *errors])
+            printed = "".join([done.stdout.decode().removeprefix("\ufeff"), *errors])
             printed += "" if printed.endswith("\n") else "\n"
             for text in shown:
                 wrong += differences(text, printed)
