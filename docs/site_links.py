@@ -32,8 +32,9 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Adds the files that a page links to, and leads its links there."""
+    """Adds the files that a page links to, leads its links there, and escapes."""
     here = pathlib.Path(page.file.abs_src_path).parent
+    markdown = re.sub(r"<(?=\w+\|)", "&lt;", markdown)  # <a|b> of flags is no HTML
 
     def moved(link):
         path = os.path.relpath((here / link[2]).resolve(), ROOT)
