@@ -19,16 +19,16 @@ PYTEST_FLAGS ?=
 PYTEST := $(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-all bench lint format site clean
+.PHONY: help setup setup-dev demo test test-all bench lint format clean
 
 help:
 	@echo "make demo      trains a classifier on sample messages, exports it, serves three sentences"
 	@echo "make test      checks format, lint and types, and runs the tests of every day"
 	@echo "make test-all  the same with the tests that take long, for every night"
 	@echo "make bench     times training and inference, beside Hugging Face with PEER_PYTHON=..."
+	@echo "make site      builds the documentation as a site in output/site"
 	@echo "make lint      only format, lint, types and the direction of imports"
 	@echo "make format    rewrites the files in the format that make lint asks for"
-	@echo "make site      builds the documentation as a site in output/site"
 	@echo "make setup     only the installation for the demo and the scripts"
 	@echo "make clean     removes the installation and caches; keeps what you trained"
 
@@ -66,19 +66,10 @@ bench: setup-dev
 	$(PY) -m benchmarks.compare $(if $(PEER_PYTHON),--peer_python=$(PEER_PYTHON)) \
 	  $(if $(ROWS),--rows=$(ROWS)) $(BENCH_FLAGS)
 
-lint: setup-dev
-	$(PY) -m ruff format --check .
-	$(PY) -m ruff check .
-	$(PY) -m mypy
-	$(VENV)/bin/lint-imports --no-logo
-
-format: setup-dev
-	$(PY) -m ruff format .
-	$(PY) -m ruff check --fix .
-
 # The pages with search and the reference of bert_reborn, links checked. It has tools of its
 # own, which need neither TensorFlow nor the rest of the installation.
 SITE_TOOLS := $(VENV)/site-tools
+.PHONY: site
 site: $(SITE_TOOLS)/.ready
 	NO_MKDOCS_2_WARNING=1 $(SITE_TOOLS)/bin/mkdocs build --strict
 	@echo "to look at it: $(SITE_TOOLS)/bin/mkdocs serve"
@@ -88,6 +79,16 @@ $(SITE_TOOLS)/.ready: pyproject.toml
 	$(SITE_TOOLS)/bin/pip install -qq --disable-pip-version-check "pip>=25.1"
 	$(SITE_TOOLS)/bin/pip install -qq --disable-pip-version-check --group site
 	touch $@
+
+lint: setup-dev
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports --no-logo
+
+format: setup-dev
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
