@@ -19,6 +19,7 @@ TEXT_CHARACTERS = 2000  # of a text that is kept
 CLASSES = 30  # of a confusion matrix; more than that nobody reads
 CURVE_POINTS = 400  # of a curve; a screen has no more
 _BINS = 20  # of a histogram
+_BANDS = 3  # of given numbers: low, middle and high
 _FEWEST_ROWS = 5  # of each class, for an interval of their mean
 _CURVE_FOLDERS = ("train", "eval")  # below the directory of a run
 # Keys that comparisons read, of a record and of its evaluation.
@@ -93,6 +94,7 @@ def evaluation(rows: Any) -> dict[str, Any]:
         "resampled": {n: np.round(v, 6).tolist() for n, v in resampled.items()},
         **_classes(decisions),
         "confusion": _confusion(decisions),
+        **_head(rows),
         "histograms": {n: histogram(v) for n, v in rows.histograms.items()},
         "errors": _errors(rows, keys),
         "keys": keys,
@@ -181,6 +183,49 @@ def _confusion(decisions):
         "names": [decisions.class_names[i] for i in shown],
         "matrix": matrix[np.ix_(shown, shown)].tolist(),
         "left_out": classes - len(shown),
+    }
+
+
+def _head(rows):
+    """Counts for the head of the page: the commonest answer, errors of numbers.
+
+    They are also the commonest confusion, as [given, predicted, count].
+    """
+    decisions, numbers = rows.decisions, rows.numbers
+    facts = {"numbers": _numbers(rows.numbers) if numbers else None}
+    if decisions is None or not len(decisions.labels):
+        return facts
+    if len(decisions.labels) == len(rows.expected):  # not of words
+        (facts["commonest"],) = collections.Counter(rows.expected).most_common(1)
+    if not decisions.is_multi_label:
+        names = decisions.class_names
+        pairs = zip(decisions.labels, decisions.predictions, strict=True)
+        wrong = collections.Counter((a, b) for a, b in pairs if a != b)
+        for (given, predicted), count in wrong.most_common(1):
+            facts["confused"] = [names[given], names[predicted], count]
+    return facts
+
+
+def _numbers(numbers):
+    labels, predictions = np.asarray(numbers.labels), np.asarray(numbers.predictions)
+    errors = np.abs(predictions - labels)
+    bands = [
+        [
+            *(float(value) for value in (labels[band].min(), labels[band].max())),
+            len(band),
+            float(np.median(errors[band])),
+            float((predictions - labels)[band].mean()),
+        ]
+        for band in np.array_split(np.argsort(labels, kind="stable"), _BANDS)
+        if len(band)
+    ]
+    half, nine_tenths = np.quantile(errors, [0.5, 0.9]).tolist()
+    mean_half = float(np.median(np.abs(labels - labels.mean())))
+    return {
+        "half": half,
+        "nine_tenths": nine_tenths,
+        "mean_half": mean_half,
+        "bands": bands,
     }
 
 
