@@ -4,10 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from contract import wording
 from reports.measures import confidence
+from reports.pages import record
 
 SHOWN_CLASSES = 12  # with the head they are one printed page
-FEWEST_ROWS = 5  # of a class that may be called the weakest
 _OUTSIDE = "O"  # the tag of words without a name
 # What is right, by kind of task.
 _RIGHT = {
@@ -51,14 +52,14 @@ def verdict(kind: str, held_out: Mapping[str, Any]) -> str:
 def tiles(kind: str, held_out: Mapping[str, Any]) -> list[Tile]:
     """The numbers below that sentence; [] where the scores of the task are shown."""
     if numbers := held_out.get("numbers"):
-        mean = Tile(
-            "Guessing the mean", f"{numbers['mean_half']:.3g}", "half are closer"
-        )
-        return [Tile("Half are closer than", f"{numbers['half']:.3g}"), mean]
+        values = (f"{numbers[key]:.3g}" for key in ("half", "nine_tenths", "mean_half"))
+        titles = "Half are off by at most", "9 of 10 by at most", "Guessing the mean"
+        notes = "", "", "half would be off by at most this"
+        return list(map(Tile, titles, values, notes))
     if not verdict(kind, held_out):
         return []
     right, rows = sum(held_out["is_correct"]), len(held_out["is_correct"])
-    note = f"{right:,} of {rows:,} {held_out['split']} rows"
+    note = f"{right:,} of {rows:,}; of other such rows {_range(right, rows)}"
     shown = [Tile("Right", percent(right / rows, rows), note)]
     if commonest := held_out.get("commonest"):
         name, count = commonest
@@ -78,9 +79,10 @@ def tiles(kind: str, held_out: Mapping[str, Any]) -> list[Tile]:
         if classes[0]["precision"] < classes[0]["recall"]:
             note = f"{hits:,} of the {predicted:,} {_unit(kind)} predicted so are right"
         shown.append(Tile("Weakest", name, note))
-    if confused := held_out.get("confused"):
+    confused = held_out.get("confused")
+    if confused and kind != "multiple-choice":  # whose classes are places
         given, predicted, count = confused
-        note = f"predicted as {_quoted(predicted)}, {count:,} {_unit(kind)}"
+        note = f"predicted as {_quoted(predicted)} in {wording.count(count, _unit(kind)[:-1])}"
         shown.append(Tile("Most often confused", given, note))
     elif classes and (missed := max(classes, key=_missed)) and _missed(missed):
         note = f"{_missed(missed):,} of its {missed['rows']:,} rows"
@@ -114,8 +116,8 @@ def table(kind: str, held_out: Mapping[str, Any]) -> Table | None:
     caption = (
         f"The weakest first.{some} Found: {unit} of a class that are predicted as "
     )
-    caption += f"it. Right: {unit} predicted as a class that are of it."
-    columns = "Class", unit.capitalize(), "Found", "Predicted", "Right"
+    caption += f"it. Right of these: {unit} predicted as a class that are of it."
+    columns = "Class", unit.capitalize(), "Found", "Predicted", "Right of these"
     return Table("Classes", caption, columns, rows)
 
 
@@ -129,7 +131,9 @@ def weakest_first(kind: str, held_out: Mapping[str, Any]) -> list[Mapping[str, A
         for each in held_out.get("classes", ())
         if each["f1"] is not None and each["name"] != outside
     ]
-    return sorted(classes, key=lambda each: (each["rows"] < FEWEST_ROWS, each["f1"]))
+    return sorted(
+        classes, key=lambda each: (each["rows"] < record.FEWEST_ROWS, each["f1"])
+    )
 
 
 def percent(share: float, rows: int) -> str:
@@ -137,7 +141,7 @@ def percent(share: float, rows: int) -> str:
     digits = max(0, int(math.log10(max(rows, 1)) / 2) - 1)
     while 0 < share < 1 and float(f"{100 * share:.{digits}f}") in (0, 100):
         digits += 1
-    return f"{100 * share:.{digits}f} %"
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
 def _of(right: int, rows: int) -> str:
@@ -153,7 +157,7 @@ def _range(right: int, rows: int) -> str:
     low, high = (
         percent(end, rows)[:-2] for end in confidence.share_interval(right, rows)
     )
-    return f"{low} to {high} %"
+    return f"{low} to {high}\N{NO-BREAK SPACE}%"
 
 
 def _counts(each):
@@ -166,7 +170,8 @@ def _missed(each):
 
 
 def _unit(kind):
-    return "words" if kind == "token-classification" else "rows"
+    units = {"token-classification": "words", "question-answering": "questions"}
+    return units.get(kind, "rows")
 
 
 def _quoted(name):

@@ -20,7 +20,7 @@ CLASSES = 30  # of a confusion matrix; more than that nobody reads
 CURVE_POINTS = 400  # of a curve; a screen has no more
 _BINS = 20  # of a histogram
 _BANDS = 3  # of given numbers: low, middle and high
-_FEWEST_ROWS = 5  # of each class, for an interval of their mean
+FEWEST_ROWS = 5  # of each class, for an interval of their mean
 _CURVE_FOLDERS = ("train", "eval")  # below the directory of a run
 # Keys that comparisons read, of a record and of its evaluation.
 _FORM = {"kind": str, "flags": dict, "command": str, "evaluation": (dict, type(None))}
@@ -116,9 +116,9 @@ def _interval(name, rows, resampled):
         scale, right = rows.shares[name], np.asarray(rows.is_correct, bool)
         ends = confidence.share_interval(int(right.sum()), len(right))
         return {"interval": [scale * end for end in ends], "note": ""}
-    if name == "f1_macro" and _rarest_class(rows.decisions) < _FEWEST_ROWS:
+    if name == "f1_macro" and _rarest_class(rows.decisions) < FEWEST_ROWS:
         # Resamples without the class average over others: another quantity.
-        return {"interval": None, "note": f"a class has fewer than {_FEWEST_ROWS} rows"}
+        return {"interval": None, "note": f"a class has fewer than {FEWEST_ROWS} rows"}
     values = () if resampled is None else resampled
     interval, note = confidence.interval(values), confidence.why_no_interval(values)
     if note and len(values) and np.all(rows.is_correct):
@@ -133,7 +133,7 @@ def _rarest_class(decisions):
         counts = labels.sum(axis=0)
     else:
         counts = np.bincount(labels[labels >= 0])
-    return counts[counts > 0].min(initial=_FEWEST_ROWS)
+    return counts[counts > 0].min(initial=FEWEST_ROWS)
 
 
 def _classes(decisions):
@@ -192,7 +192,7 @@ def _head(rows):
     They are also the commonest confusion, as [given, predicted, count].
     """
     decisions, numbers = rows.decisions, rows.numbers
-    facts = {"numbers": _numbers(rows.numbers) if numbers else None}
+    facts: dict[str, Any] = {"numbers": _numbers(numbers) if numbers else None}
     if decisions is None or not len(decisions.labels):
         return facts
     if len(decisions.labels) == len(rows.expected):  # not of words
@@ -209,6 +209,8 @@ def _head(rows):
 def _numbers(numbers):
     labels, predictions = np.asarray(numbers.labels), np.asarray(numbers.predictions)
     errors = np.abs(predictions - labels)
+    if not errors.size or not np.all(np.isfinite(errors)):
+        return None
     bands = [
         [
             *(float(value) for value in (labels[band].min(), labels[band].max())),
