@@ -61,7 +61,7 @@ def tiles(kind: str, held_out: Mapping[str, Any]) -> list[Tile]:
     right, rows = sum(held_out["is_correct"]), len(held_out["is_correct"])
     note = f"{right:,} of {rows:,}; of other such rows {_range(right, rows)}"
     shown = [Tile("Right", percent(right / rows, rows), note)]
-    if commonest := held_out.get("commonest"):
+    if (commonest := held_out.get("commonest")) and kind != "token-classification":
         name, count = commonest
         note = f"right if each row got {_quoted(name)}"
         shown.append(Tile("Without a model", percent(count / rows, rows), note))
@@ -82,7 +82,8 @@ def tiles(kind: str, held_out: Mapping[str, Any]) -> list[Tile]:
     confused = held_out.get("confused")
     if confused and kind != "multiple-choice":  # whose classes are places
         given, predicted, count = confused
-        note = f"predicted as {_quoted(predicted)} in {wording.count(count, _unit(kind)[:-1])}"
+        counted = wording.count(count, _unit(kind).removesuffix("s"))
+        note = f"predicted as {_quoted(predicted)} in {counted}"
         shown.append(Tile("Most often confused", given, note))
     elif classes and (missed := max(classes, key=_missed)) and _missed(missed):
         note = f"{_missed(missed):,} of its {missed['rows']:,} rows"
