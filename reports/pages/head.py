@@ -31,7 +31,6 @@ class Tile(NamedTuple):
 class Table(NamedTuple):
     """The table below the head; the first cell of a row is its name."""
 
-    title: str
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -79,9 +78,10 @@ def tiles(kind: str, held_out: Mapping[str, Any]) -> list[Tile]:
         if classes[0]["precision"] < classes[0]["recall"]:
             note = f"{hits:,} of the {predicted:,} {_unit(kind)} predicted so are right"
         shown.append(Tile("Weakest", name, note))
-    confused = held_out.get("confused")
-    if confused and kind != "multiple-choice":  # whose classes are places
-        given, predicted, count = confused
+    if confusion := held_out["confusion"]:
+        given, predicted, count = confusion["commonest"]
+        if not count or kind == "multiple-choice":  # whose classes are places
+            return shown
         counted = wording.count(count, _unit(kind).removesuffix("s"))
         note = f"predicted as {_quoted(predicted)} in {counted}"
         shown.append(Tile("Most often confused", given, note))
@@ -92,19 +92,11 @@ def tiles(kind: str, held_out: Mapping[str, Any]) -> list[Tile]:
 
 
 def table(kind: str, held_out: Mapping[str, Any]) -> Table | None:
-    """Classes, the weakest first, or bands of numbers; None where neither exists."""
-    if numbers := held_out.get("numbers"):
-        rows = [
-            (f"{low:.3g} to {high:.3g}", f"{count:,}", f"{half:.3g}", f"{bias:+.3g}")
-            for low, high, count, half, bias in numbers["bands"]
-        ]
-        columns = "Given", "Rows", "Half are off by at most", "On average"
-        caption = "A third of the rows each: plus is predicted too high, minus too low."
-        return Table("Low, middle and high numbers", caption, columns, rows)
+    """The classes, the weakest first; None where there are none."""
     classes = weakest_first(kind, held_out)
     if not classes:
         return None
-    rows = []
+    rows: list[Sequence[str]] = []
     for each in classes[:SHOWN_CLASSES]:
         name, given, predicted, hits = _counts(each)
         shares = [
@@ -114,12 +106,10 @@ def table(kind: str, held_out: Mapping[str, Any]) -> Table | None:
         rows.append((name, f"{given:,}", shares[0], f"{predicted:,}", shares[1]))
     some = f" {len(rows)} of {len(classes)}." if len(rows) < len(classes) else ""
     unit = _unit(kind)
-    caption = (
-        f"The weakest first.{some} Found: {unit} of a class that are predicted as "
-    )
-    caption += f"it. Right of these: {unit} predicted as a class that are of it."
+    caption = f"""The weakest first.{some} Found: {unit} of a class that are predicted
+    as it. Right of these: {unit} predicted as a class that are of it."""
     columns = "Class", unit.capitalize(), "Found", "Predicted", "Right of these"
-    return Table("Classes", caption, columns, rows)
+    return Table(caption, columns, rows)
 
 
 def weakest_first(kind: str, held_out: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -19,7 +19,7 @@ TEXT_CHARACTERS = 2000  # of a text that is kept
 CLASSES = 30  # of a confusion matrix; more than that nobody reads
 CURVE_POINTS = 400  # of a curve; a screen has no more
 _BINS = 20  # of a histogram
-_BANDS = 3  # of given numbers: low, middle and high
+_OFF = "half", "nine_tenths", "mean_half"  # of numbers, and of guessing their mean
 FEWEST_ROWS = 5  # of each class, for an interval of their mean
 _CURVE_FOLDERS = ("train", "eval")  # below the directory of a run
 # Keys that comparisons read, of a record and of its evaluation.
@@ -178,8 +178,12 @@ def _confusion(decisions):
     is_known = (labels >= 0) & (labels < classes)
     known = labels[is_known], predictions[is_known]
     matrix = diagnostics.confusion(*known, classes)
+    wrong = matrix - np.diag(np.diag(matrix))
+    given, predicted = np.unravel_index(wrong.argmax(), wrong.shape)
+    names = decisions.class_names[given], decisions.class_names[predicted]
     shown = np.sort(diagnostics.largest(matrix.sum(axis=1), CLASSES))
     return {
+        "commonest": [*names, wrong.max().item()],  # given, predicted, and how often
         "names": [decisions.class_names[i] for i in shown],
         "matrix": matrix[np.ix_(shown, shown)].tolist(),
         "left_out": classes - len(shown),
@@ -187,22 +191,12 @@ def _confusion(decisions):
 
 
 def _head(rows):
-    """Counts for the head of the page: the commonest answer, errors of numbers.
-
-    They are also the commonest confusion, as [given, predicted, count].
-    """
+    """For the head of the page: the commonest answer, and how far numbers are off."""
     decisions, numbers = rows.decisions, rows.numbers
     facts: dict[str, Any] = {"numbers": _numbers(numbers) if numbers else None}
-    if decisions is None or not len(decisions.labels):
-        return facts
-    if len(decisions.labels) == len(rows.expected):  # not of words
+    # Not of words.
+    if decisions is not None and len(decisions.labels) == len(rows.expected) > 0:
         (facts["commonest"],) = collections.Counter(rows.expected).most_common(1)
-    if not decisions.is_multi_label:
-        names = decisions.class_names
-        pairs = zip(decisions.labels, decisions.predictions, strict=True)
-        wrong = collections.Counter((a, b) for a, b in pairs if a != b)
-        for (given, predicted), count in wrong.most_common(1):
-            facts["confused"] = [names[given], names[predicted], count]
     return facts
 
 
@@ -211,24 +205,9 @@ def _numbers(numbers):
     errors = np.abs(predictions - labels)
     if not errors.size or not np.all(np.isfinite(errors)):
         return None
-    bands = [
-        [
-            *(float(value) for value in (labels[band].min(), labels[band].max())),
-            len(band),
-            float(np.median(errors[band])),
-            float((predictions - labels)[band].mean()),
-        ]
-        for band in np.array_split(np.argsort(labels, kind="stable"), _BANDS)
-        if len(band)
-    ]
-    half, nine_tenths = np.quantile(errors, [0.5, 0.9]).tolist()
+    quantiles = np.quantile(errors, [0.5, 0.9]).tolist()
     mean_half = float(np.median(np.abs(labels - labels.mean())))
-    return {
-        "half": half,
-        "nine_tenths": nine_tenths,
-        "mean_half": mean_half,
-        "bands": bands,
-    }
+    return dict(zip(_OFF, [*quantiles, mean_half], strict=True))
 
 
 def _errors(rows, keys):

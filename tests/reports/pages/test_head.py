@@ -128,11 +128,7 @@ def test_head_of_numbers():
         ("9 of 10 by at most", "2.2"),
         ("Guessing the mean", "2"),
     ]
-    assert head.table(TEXTS, seen).rows == [
-        ("0 to 2", "3", "1", "+1"),
-        ("3 to 5", "3", "0.5", "+0"),
-        ("6 to 8", "3", "2", "-2"),
-    ]
+    assert head.table(TEXTS, seen) is None
     unknown = dataclasses.replace(
         rows, numbers=outcomes.Numbers(labels=labels, predictions=labels * np.nan)
     )
