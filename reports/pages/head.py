@@ -62,13 +62,13 @@ def tiles(kind: str, held_out: Mapping[str, Any]) -> list[Tile]:
     shown = [Tile("Right", percent(right / rows, rows), note)]
     if (commonest := held_out.get("commonest")) and kind != "token-classification":
         name, count = commonest
-        note = f"right if each row got {_quoted(name)}"
+        note = f"right if all {_unit(kind)} got {_quoted(name)}"
         shown.append(Tile("Without a model", percent(count / rows, rows), note))
     scores = held_out["scores"]
     if kind == "token-classification" and {"recall", "precision"} <= scores.keys():
         for name, title, note in (
-            ("recall", "Found", "of the names that are given"),
-            ("precision", "Rightly", "of the names that are predicted"),
+            ("recall", "Names found", "of those that are given"),
+            ("precision", "Names right", "of those that are predicted"),
         ):
             shown.append(Tile(title, percent(scores[name]["value"], rows), note))
     classes = weakest_first(kind, held_out)

@@ -64,7 +64,7 @@ def test_head_of_classes():
     assert verdict == "31 of 40 rows are labelled right (62 to 88 %)."
     assert tiles(TEXTS, seen) == [
         ("Right", "78 %", "31 of 40; of other such rows 62 to 88 %"),
-        ("Without a model", "50 %", "right if each row got “account”"),
+        ("Without a model", "50 %", "right if all rows got “account”"),
         # The rare class is not the weakest: two rows show nothing.
         ("Weakest", "billing", "12 of its 18 rows are found"),
         ("Most often confused", "billing", "predicted as “account” in 6 rows"),
@@ -105,7 +105,7 @@ def test_head_of_several_labels():
     seen = evaluated(decided(labels, guesses, ("toxic", "threat")))
     assert tiles(TEXTS, seen) == [
         ("Right", "50 %", "6 of 12; of other such rows 25 to 75 %"),
-        ("Without a model", "50 %", "right if each row got no label"),
+        ("Without a model", "50 %", "right if all rows got no label"),
         ("Weakest", "toxic", "4 of its 6 rows are found"),
         ("Most often missed", "toxic", "2 of its 6 rows"),
     ]
@@ -148,8 +148,8 @@ def test_head_of_tags_counts_words_and_names():
     )
     kind = "token-classification"
     assert tiles(kind, evaluated(rows))[1:] == [
-        ("Found", "75 %", "of the names that are given"),
-        ("Rightly", "25 %", "of the names that are predicted"),
+        ("Names found", "75 %", "of those that are given"),
+        ("Names right", "25 %", "of those that are predicted"),
         ("Weakest", "B-PER", "2 of its 3 words are found"),
         ("Most often confused", "O", "predicted as “B-PER” in 1 word"),
     ]
