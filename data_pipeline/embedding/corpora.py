@@ -177,6 +177,7 @@ def kind_of(table: tables.Table, *, has_teacher: bool = False) -> str:
         return TEXTS
     if table.labels is None:
         raise errors.InputError(
-            f"{table.path}: a text needs --label_column, --text_b_column or --teacher"
+            f"{table.path}: rows of one text need a label; pass --label_column, "
+            "--text_b_column for pairs, or --teacher"
         )
     return LABELLED

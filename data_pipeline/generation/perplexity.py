@@ -108,7 +108,8 @@ def encode(rows: Sequence[tuple[str, str]], tokenizer: Any) -> list[Text]:
     for (text, place), ids in zip(rows, tokenized, strict=True):
         if len(start) + len(ids) < 2:
             raise errors.InputError(
-                f"{place}: {wording.listing([text])} has nothing to predict; remove it"
+                f"{place}: {wording.listing([text])} is {len(ids)} token, which "
+                "nothing predicts; remove it or make it longer"
             )
         texts.append(Text(text, place, start + ids))
     return texts

@@ -431,7 +431,8 @@ def load(
     """
     if not isinstance(tokenizer, wordpiece.BertTokenizer):
         raise errors.InputError(
-            "--objective=denoising needs word pieces; give --vocab_file=vocab.txt"
+            "--objective=denoising needs word pieces; set --vocab_file to the "
+            "vocab.txt that the records were made with"
         )
     records = record_batches.load(
         specs,

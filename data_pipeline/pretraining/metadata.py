@@ -155,7 +155,8 @@ def describe(file: str) -> Contents:
         reason = reason_of(error.message)
         raise errors.InputError(f"{file}: cannot be read ({reason})") from error
     raise errors.InputError(
-        f"{file}: {size} bytes, not {recorded.num_bytes} of {SUFFIX}; copy both again"
+        f"{file}: has {size} bytes, not {recorded.num_bytes} as in {file}{SUFFIX}; "
+        "copy both files again, or make them again"
     )
 
 

@@ -252,5 +252,6 @@ def _refuse_empty(path, pairs, counts, role):
     if not counts.all():
         pair = pairs[int(np.argmin(counts))]
         raise errors.InputError(
-            f"{path}:{pair.line}: the {role} has no token; correct or remove it"
+            f"{path}:{pair.line}: the {role} has no token, only characters that the "
+            "tokenizer leaves out; correct the row, or remove it"
         )

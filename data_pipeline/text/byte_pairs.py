@@ -74,7 +74,8 @@ def read(vocab_file: str) -> BytePairs:
     merges_file = merges_of(vocab_file)
     if not remote_files.exists(merges_file):
         raise errors.InputError(
-            f"{merges_file}: no such file of the merges of {vocab_file}; copy it there"
+            f"{merges_file}: there is no such file, which holds the merges of "
+            f"{vocab_file}; copy it beside the vocabulary"
         )
     lines = _lines(merges_file)
     first = 2 if lines and lines[0].startswith("#version") else 1
@@ -494,6 +495,7 @@ class GptTokenizer(BytePairTokenizer):
     def _rows_to_ids(self, texts):
         if not tf.executing_eagerly():
             raise errors.InputError(
-                "no graph can contain GPT's tokenizer; tokenize before, and give ids"
+                "the tokenizer of GPT finds words in Python, so no graph can contain "
+                "it; tokenize before, and give the graph ids"
             )
         return encode(self, texts)

@@ -250,7 +250,8 @@ def _open(vocab_file, do_lower_case, split_words):
         words = _setting(vocab_file, "gpt_tokenizer", byte_pairs.GPT_WORDS)
         if words != byte_pairs.GPT_WORDS:  # of earlier versions
             raise errors.InputError(
-                f"gpt_tokenizer={words!r} is no longer done; train openai-gpt again"
+                f"gpt_tokenizer={words!r} in tokenizer_config.json is no longer done; "
+                "train again from Hugging Face's openai-gpt"
             )
         return byte_pairs.GptTokenizer(vocab, merges)
     except ValueError as error:

@@ -104,7 +104,8 @@ class BertTokenizer(base.Tokenizer):
         required = ("[UNK]", "[CLS]", "[SEP]")
         if missing := [token for token in required if token not in ids]:
             raise errors.InputError(
-                f"the vocabulary lacks {', '.join(missing)}; give the checkpoint's"
+                f"the vocabulary of {self.vocab_size} tokens lacks "
+                f"{', '.join(missing)}; give the vocab.txt of the checkpoint"
             )
         self._set_special(("[CLS]", "[PAD]", "[SEP]", "[UNK]", MASK), num_delimiters=1)
         self.special_ids = ()  # random tokens are any, as in google-research/bert
@@ -337,7 +338,8 @@ def _distinct(
     space = "" if rules.splits_punctuation else " "
     if not any(are_pieces):
         raise errors.InputError(
-            "no token of the vocabulary can stand in a text; give the checkpoint's"
+            f"none of the {len(vocab)} tokens of the vocabulary can stand in a text; "
+            "give the vocab.txt of the checkpoint"
         )
     for index in np.flatnonzero(are_pieces):
         if (

@@ -149,8 +149,8 @@ def test_missing_merges_are_named(tmp_path):
     path = write(tmp_path)
     (tmp_path / "merges.txt").unlink()
     text = complaint(path)
-    assert text.startswith(f"{tmp_path}/merges.txt: no such file")
-    assert text.endswith(f"merges of {path}; copy it there")
+    assert text.startswith(f"{tmp_path}/merges.txt: there is no such file")
+    assert text.endswith(f"merges of {path}; copy it beside the vocabulary")
     path = write(tmp_path, names=("tokens.json", "merges.txt"))
     assert complaint(path).startswith(
         f"{path}: its name does not end in encoder.json, "

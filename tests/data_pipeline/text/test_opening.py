@@ -142,7 +142,7 @@ def test_word_pieces_of_a_tokenizer_json(tmp_path):
         ),
         (
             {"model": {"vocab": {"a": 0}}, "added_tokens": []},
-            r"vocabulary lacks \[UNK\], \[CLS\], \[SEP\]",
+            r"vocabulary of 1 tokens lacks \[UNK\], \[CLS\], \[SEP\]",
         ),
     ],
 )
