@@ -17,7 +17,8 @@ _NUMBER = re.compile(r"-?[0-9]*\.?[0-9]+(e-?[0-9]+)?")
 COLUMNS = {
     **{f"{name}_column": name for name in ("text_a", "text_b", "label")},
     **{"choice_columns": "choices", "id_column": "example_id"},
-    **{name: name for name in ("has_header", "file_format", "delimiter", "quote")},
+    **{name: name for name in "has_header file_format delimiter quote".split()},
+    "allow_empty_text": "allow_empty_text",
 }
 _SAME = """check_case check_tokenizer do_lower_case head labels max_seq_length
 problem_type layers pooling export_format quantization top_k"""
