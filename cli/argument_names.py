@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _NUMBER = re.compile(r"-?[0-9]*\.?[0-9]+(e-?[0-9]+)?")
 
+_FORM = "has_header file_format delimiter quote allow_empty_text"
 # Of tables, by the names of the flags, and the attributes of tables.Layout.
 COLUMNS = {
     **{f"{name}_column": name for name in ("text_a", "text_b", "label")},
     **{"choice_columns": "choices", "id_column": "example_id"},
-    **{name: name for name in "has_header file_format delimiter quote".split()},
-    "allow_empty_text": "allow_empty_text",
+    **{name: name for name in _FORM.split()},
 }
 _SAME = """check_case check_tokenizer do_lower_case head labels max_seq_length
 problem_type layers pooling export_format quantization top_k"""
@@ -27,6 +27,7 @@ _ARGUMENTS = {
     "output_dir": "directory",
     "reranker_label": "label",
     "overwrite": "overwrite=True",
+    "allow_empty_text": "allow_empty_text=True",
     "nocheck_case": "check_case=False",
     "nocheck_tokenizer": "check_tokenizer=False",
 }

@@ -414,10 +414,9 @@ class FittedModel:
 class Classifier(FittedModel):
     """A classifier of texts or pairs of texts, by run_classifier.py.
 
-    Labels, `columns` of tables and `problem_type` are named as the flags:
-    `text_a_column`, `label_column` and so on. A list as `label_column` names columns of
-    0 and 1, one for each label. The problem type is classification, multi_label or
-    regression.
+    Its settings are the flags of tables, such as `text_a_column`, `label_column` and
+    `delimiter`, and `problem_type`: classification, multi_label or regression. A list
+    as `label_column` names columns of 0 and 1, one for each label.
     """
 
     script, head, names = "run_classifier", "classifier", tables.UNNAMED
