@@ -144,6 +144,9 @@ def test_a_usual_text_is_never_left_unread_unnoticed(read, capsys):
     assert "reads 'tweet' (text_a), 'mood' (label); not read: ''\n" in (
         capsys.readouterr().out
     )
+    read("article\tlabel\ta\tb\tc\td\te\tf\tg\nx y\t1" + "\t0" * 7 + "\n")
+    shown = "reads 'article' (text_a), 'label'; not read: 'a', 'b', 'c', 'd', 'e', 'f'"
+    assert f"{shown} and 1 more\n" in capsys.readouterr().out
     read("9\ta b\t1\n8\tc\t0\n", text_a=1, label=-1)
     assert "reads 1 (text_a), 2 (label); not read: 0\n" in capsys.readouterr().out
 
