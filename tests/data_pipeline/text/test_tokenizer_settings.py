@@ -112,6 +112,10 @@ def test_words_end_at_whitespace_alone(tmp_path):
         again = opening.open_vocabulary(str(tmp_path / "again" / name))
         assert again.rules == normalization.WordRules(True, True, False, False)
         assert again.definition() == flagged.definition()
+    kept = json.loads((tmp_path / "again" / "tokenizer_config.json").read_text())
+    special = {key: kept[key] for key in kept if key.endswith("_token")}
+    kinds = ("pad", "unk", "cls", "sep", "mask")
+    assert special == {f"{kind}_token": f"[{kind.upper()}]" for kind in kinds}
     read = tokenizers.Tokenizer.from_file(str(tmp_path / "again" / "tokenizer.json"))
     assert read.encode(TEXT).tokens == ["[CLS]", *expected, "[SEP]"]
     for length in (200, 201):
