@@ -27,8 +27,9 @@ def xent(row, label):
 
 def test_losses_are_the_formula_and_do_not_overflow():
     expected = [xent(LOGITS[0].tolist(), 1), xent(LOGITS[1].tolist(), 0)]
-    each = losses.cross_entropy(LOGITS, np.array([1, 0]))
-    np.testing.assert_allclose(each, expected, rtol=1e-6)
+    plain = losses.classifier_losses("classification", LOGITS, np.array([1, 0]))
+    for each in (losses.cross_entropy(LOGITS, np.array([1, 0])), plain):
+        np.testing.assert_allclose(each, expected, rtol=1e-6)
     far = np.array([[1e4, -1e4]], np.float32)
     np.testing.assert_allclose(losses.cross_entropy(far, np.array([1])), [2e4])
     numbers = np.array([0.5, 2.0], np.float32)
