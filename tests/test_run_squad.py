@@ -19,12 +19,6 @@ BRIEF = ("--learning_rate=1e-3", "--num_train_epochs=1", "--train_batch_size=8")
 
 
 @pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    path = tmp_path_factory.mktemp("uncased_model")
-    return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
-
-
-@pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """A directory with train.json and dev.json, and the same of version 2."""
     path = tmp_path_factory.mktemp("questions")

@@ -7,17 +7,11 @@ import bert_reborn as bert
 from contract import features, tensorflow_later
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, labels
-from tests import tiny
 from tests.data_pipeline.text import test_roberta
 
 TEXTS = ["the film", "", "a shop was great and it was okay", "abc " * 14, "sea", "a, b"]
 SECONDS = ["it", "a b c d e f g h", "", "the sea " * 14, "great", "b"]
 ANSWERS = [[f"{text} x", "a", "the sea was " * 3] for text in SECONDS]
-
-
-@pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    return tiny.write_model(tmp_path_factory.mktemp("models") / "tiny")
 
 
 @pytest.fixture
