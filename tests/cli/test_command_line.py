@@ -200,7 +200,7 @@ EARLY = {
         ),
     },
     "run_tagger.py": {
-        f"--do_train {NETWORK}": "the train sentences are needed and --train_file is",
+        f"--do_train {NETWORK}": "the train sentences are needed and --train_file is"
     },
     "run_squad.py": {
         f"--do_train {NETWORK} --use_tpu --distribution_strategy=mirrored": (
@@ -213,7 +213,7 @@ EARLY = {
     "run_seq2seq.py": {
         f"--do_train {NETWORK} --train_file={TABLE} --source_column=a": (
             f"{TABLE}: no column 'a' (source); its columns are ['text', 'label']"
-        ),
+        )
     },
     "run_pretraining.py": {
         f"--do_train {NETWORK} --use_tpu --tpu_name=far": (
@@ -251,7 +251,7 @@ EARLY = {
     "run_embedding.py": {
         f"--do_train {NETWORK} --train_file={TABLE} --query_prompt=q\udcff": (
             r"--query_prompt has '\udcff', which is not UTF-8, after 'q'; remove it"
-        ),
+        )
     },
     "serving.search": {
         "--index_dir=x \udcff": r"an argument has '\udcff', which is not UTF-8",

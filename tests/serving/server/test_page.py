@@ -15,8 +15,7 @@ STRINGS, WORDS = (tf.string, [None]), (tf.string, [None, None])
 NUMBERS, WHOLE = (tf.float32, [None, None]), (tf.int32, [None])
 SIGNATURES = {
     "classify": test_rest.definition(
-        {"text": STRINGS},
-        {"probabilities": (tf.float32, [None, 3]), "label": STRINGS},
+        {"text": STRINGS}, {"probabilities": (tf.float32, [None, 3]), "label": STRINGS}
     ),
     "tag": test_rest.definition({"text": STRINGS}, {"words": WORDS, "tags": WORDS}),
     "answer": test_rest.definition(
@@ -43,10 +42,7 @@ def call(name, arrays):
     if name == "tag":
         words = [*arrays["text"][0].split(), b""]
         tags = [b"B-PER" if word.istitle() else b"O" for word in words]
-        return {
-            "words": np.array([words], object),
-            "tags": np.array([tags], object),
-        }
+        return {"words": np.array([words], object), "tags": np.array([tags], object)}
     if name == "answer":
         context = arrays["context"][0].decode()
         start = context.index("Monday")  # in characters, also after one of four bytes
