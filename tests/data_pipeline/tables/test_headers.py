@@ -57,6 +57,19 @@ FILMS = (
             "a value, 'score'",
         ),
         ("t.tsv", "question\t1\nfine\t0\n", TEXT_FIRST, "a value, '1'"),
+        (
+            "t.tsv",
+            "score\tI like it very much.\nodd\tBad, and too long.\nodd\tFine.\n",
+            LABEL_FIRST,
+            "a value, 'I like it",
+        ),
+        # A label of no other row above short texts, where other labels repeat.
+        (
+            "t.tsv",
+            "utterance\tintent\nplay song\tA\nstop it\tA\nwhat now\tB\n",
+            TEXT_FIRST,
+            "'intent' is the label of no other row",
+        ),
         # Files that were put one below the other.
         ("t.csv", "text,label\na,1\ntext,label\nb,0\n", {}, "another row repeats line"),
     ],

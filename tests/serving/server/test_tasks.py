@@ -276,7 +276,7 @@ def test_search_that_nobody_waits_for_is_stopped():
         may_look.set()
         assert server.request(tasks.SEARCH, {"query": "a"})[0] == 200
         running.until(lambda: len(batches) == 2)
-    assert batches == [False, True]
+    assert sorted(batches) == [False, True]  # in either order, by two threads
 
 
 def model_of(page):
