@@ -78,9 +78,6 @@ def cloze(
 
     As many tokens before the blank as behind it, unless the passage has fewer there.
     Other blanks become four [MASK].
-
-    Raises:
-        InputError: the vocabulary lacks [unused1] or [MASK].
     """
     ids = {token: index for index, token in enumerate(tokenizer.vocab)}
     if _BLANK_TOKEN not in ids or tokenizer.mask_id is None:

@@ -28,7 +28,6 @@ def with_unlabelled(
         path,
         source.layout,
         labels_required=False,
-        allow_empty_text=source.allow_empty_text,
         other_header=next(iter(data.splits.values())).table.header,
     )
     if (table.text_b is not None) != data.encode.has_pairs:
@@ -67,7 +66,7 @@ def order_classes(directory: str, theirs: Any, ours: labels.Labels) -> Any:
     return [theirs.names.index(name) for name in names] or slice(None)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class _DistillationExamples(batching.Examples):
     """Examples with a target that the first batches compute."""
 

@@ -164,7 +164,6 @@ class Continuation(NamedTuple):
     ended: bool  # by an end token or a stop text
 
     def as_json(self) -> str:
-        """A line of a .jsonl file."""
         return json.dumps(self._asdict(), ensure_ascii=False)
 
 
@@ -192,7 +191,6 @@ class Detokenizer:
         return text[: self._end_of(text)]
 
     def stops(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> bool:
-        """Whether the text has a stop text."""
         if not self._stops:
             return False
         text = self._whole(prompt_ids, ids)

@@ -5,7 +5,7 @@ A row has the keys context, choices, and where the file has them question, label
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree
 
@@ -90,32 +90,22 @@ def _story_rows(path: str) -> text_rows.NumberedRows:
 
 def _swag_rows(path: str) -> text_rows.NumberedRows:
     """SWAG: sent1, and sent2 continued by one of ending0 to ending3."""
-    needed = "sent1", "sent2", "ending0", "ending1"
-    files = "SWAG's train.csv, val.csv or test.csv as published"
-    for line, cells in _csv_cells(path, needed, files):
+    rows = text_rows.file_rows(path, "csv")
+    line, header = next(rows, (1, []))
+    names = [str(name) for name in header]
+    for name in ("sent1", "sent2", "ending0", "ending1"):
+        if name not in names:
+            raise errors.InputError(
+                f"{path}:{line}: no column {name}; give SWAG's files as published"
+            )
+    for line, values in rows:
+        cells = dict(zip(names, values, strict=True))
         row = {
             "context": cells["sent1"],
             "question": cells["sent2"],
             "choices": [c for name, c in cells.items() if name.startswith("ending")],
         }
         yield line, {**row, **_labelled(cells.get("label"))}
-
-
-def _csv_cells(
-    path: str, needed: Sequence[str], wanted: str
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yields (line, {column: cell}) of a CSV file with a header and `needed` columns.
-
-    Otherwise the message names the files that are `wanted`.
-    """
-    rows = text_rows.file_rows(path, "csv")
-    line, header = next(rows, (1, []))
-    names = [str(name) for name in header]
-    for name in needed:
-        if name not in names:
-            raise errors.InputError(f"{path}:{line}: no column {name}; give {wanted}")
-    for line, row in rows:
-        yield line, dict(zip(names, map(str, row), strict=True))
 
 
 def _race_rows(path: str) -> text_rows.NumberedRows:

@@ -212,8 +212,6 @@ def _check_words(path: str, sentences: list[Sentence], columns: "_Columns") -> N
 
 
 class _Columns(NamedTuple):
-    """The columns of a file."""
-
     separator: str  # a tab or a space
     num_columns: int  # of each row
     line: int  # of the first row

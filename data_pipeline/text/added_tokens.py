@@ -75,11 +75,7 @@ def check_settings(
 def sort_by_id(
     ids: Mapping[str, Any], path: str, remedy: str, first: int = 0
 ) -> list[str]:
-    """The tokens of a file in the order of their ids.
-
-    Raises:
-        ValueError: the ids do not run from `first` without a gap; names the remedy.
-    """
+    """The tokens of a file by id; ValueError if ids leave a gap from `first` on."""
     wanted = range(first, max(first + len(ids), 1))
     if sorted(map(repr, ids.values())) != sorted(map(repr, wanted)):
         raise errors.InputError(

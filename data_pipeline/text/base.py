@@ -29,9 +29,6 @@ def read_vocab(vocab_file: str) -> list[str]:
 
     Differs from google-research/bert: a UTF-8 byte order mark before the first token is
     dropped.
-
-    Raises:
-        FileNotFoundError, ValueError: as in text_rows.lines, or the file is empty.
     """
     tokens = []
     for number, line in text_rows.lines(vocab_file):
@@ -62,7 +59,7 @@ def pretokens(text: str, steps: tuple[Any, Any]) -> list[str]:
 
 
 class Tokenizer:
-    """The interface of tokenizers.
+    """The interface of tokenizers; one object serves eager code, tf.data and exports.
 
     Attributes:
         vocab: The V tokens by id.

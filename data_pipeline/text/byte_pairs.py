@@ -88,11 +88,7 @@ def read(vocab_file: str) -> BytePairs:
 
 
 def merges_of(vocab_file: str) -> str:
-    """The file of the merges that belong to a vocabulary.
-
-    Raises:
-        ValueError: the vocabulary's name is none of those that are known.
-    """
+    """The file of the merges of a vocabulary, by the name of the vocabulary's."""
     directory, name = os.path.split(vocab_file)
     for ending, merges in file_names.MERGES.items():
         if name.endswith(ending):
@@ -259,7 +255,8 @@ class BytePairTokenizer(base.Tokenizer):
         missing = [t for t in (START, DELIMITER, END) if t not in self._ids]
         if not missing or self.start_id is not None:
             return self
-        longer = self._with_vocab([*self.vocab, *missing])
+        kind: Any = type(self)
+        longer = kind([*self.vocab, *missing], self.merges)
         longer.refuses_unknown = self.refuses_unknown
         return longer
 
@@ -273,18 +270,13 @@ class BytePairTokenizer(base.Tokenizer):
             file_names.TOKENIZER_CONFIG: json.dumps(self.settings()) + "\n",
         }
 
-    def _with_vocab(self, vocab):
-        """The same tokenizer with a longer vocabulary."""
-        raise NotImplementedError
-
 
 class Gpt2Tokenizer(BytePairTokenizer):
     """GPT-2's byte-level byte pairs, which lose nothing of a text.
 
-    It consists of TensorFlow operations, so one object serves eager code, tf.data and
-    an exported SavedModel. No special token is recognised in a text: "<|endoftext|>" is
-    13 characters there, as in the original. What is not UTF-8 becomes U+FFFD. A byte
-    that the vocabulary lacks is left out.
+    No special token is recognised in a text: "<|endoftext|>" is 13 characters there, as
+    in the original. What is not UTF-8 becomes U+FFFD. A byte that the vocabulary lacks
+    is left out.
     """
 
     adds_space = False
@@ -343,9 +335,6 @@ class Gpt2Tokenizer(BytePairTokenizer):
             "add_prefix_space": False,
             **(dict.fromkeys(ends, END_OF_TEXT) if END_OF_TEXT in self._ids else {}),
         }
-
-    def _with_vocab(self, vocab):
-        return Gpt2Tokenizer(vocab, self.merges)
 
     @functools.cached_property
     def _are_inner_or_space(self):
@@ -494,9 +483,6 @@ class GptTokenizer(BytePairTokenizer):
 
     def settings(self) -> dict[str, Any]:
         return {"tokenizer_class": "OpenAIGPTTokenizer", "unk_token": UNKNOWN}
-
-    def _with_vocab(self, vocab):
-        return GptTokenizer(vocab, self.merges)
 
     @functools.cached_property
     def _are_ends(self):

@@ -99,9 +99,6 @@ def check_case(
 ) -> None:
     """Refuses to lower-case for a cased model, and the reverse.
 
-    Raises:
-        ValueError: the release's name or the vocabulary contradicts the flag.
-
     Differs from google-research/bert: looks at the vocabulary too, so that renamed
     directories and later releases are covered.
     """
@@ -135,10 +132,6 @@ def open_tokenizer(
 
     `elmo_options` are those of an ELMo, {} for another network, and by default looked
     for in the config.
-
-    Raises:
-        ValueError: a vocabulary is missing where one is needed, or as in `check_case`,
-            `open_elmo` and `open_vocabulary`.
     """
     if elmo_options is None:
         elmo_options = _elmo_options(files.config_file)
@@ -169,11 +162,7 @@ def _elmo_options(config_file: str) -> dict[str, Any] | None:
 
 
 def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:
-    """Opens the tokenizer of an ELMo, which does without a vocabulary.
-
-    Raises:
-        ValueError: as in `elmo.read_vocab` and ElmoTokenizer.
-    """
+    """Opens the tokenizer of an ELMo, which does without a vocabulary."""
     tensorflow_later.Later("ELMo is computed").check()
     from data_pipeline.text import elmo
 
@@ -220,9 +209,6 @@ def open_vocabulary(
             files beside the vocabulary, or else the original's.
         checks: whether to refuse settings that are not done, and texts of which most
             words are unknown.
-
-    Raises:
-        ValueError: as in `byte_pairs.read`, `unigram.open_file` and the tokenizers.
     """
     tokenizer = _open(vocab_file, do_lower_case, split_words)
     tokenizer.refuses_unknown = checks
@@ -289,10 +275,6 @@ def add_tokens(
 
     Also returns the new tokens that are never made from text, because they are split
     (punctuation) or lower-cased. Their ids can still be used.
-
-    Raises:
-        FileNotFoundError, ValueError: the file cannot be read or is empty, or a token
-            is empty, holds whitespace or is known already.
     """
     if not isinstance(tokenizer, wordpiece.BertTokenizer):
         raise errors.InputError(

@@ -75,11 +75,9 @@ def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
 class BertTokenizer(base.Tokenizer):
     """Turns strings into word-piece ids, equal to google-research/bert's.
 
-    It consists of TensorFlow operations, so one object serves eager code, tf.data and
-    an exported SavedModel. No special token is added, and none is recognised in the
-    text: "[MASK]" is four letters in brackets, as in the original. `vocab` has the V
-    tokens by id; `mask_id` is None where the vocabulary has no [MASK]. `added_tokens`
-    are those of `vocab` that were added to it: they are found anywhere in a text.
+    No special token is added, and none is recognised in the text: "[MASK]" is four
+    letters in brackets, as in the original. `added_tokens` are those of `vocab` that
+    were added to it: they are found anywhere in a text.
     """
 
     unk_id: int
