@@ -19,7 +19,8 @@ PYTEST_FLAGS ?=
 PYTEST := $(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-all bench lint format clean
+.PHONY: help setup setup-dev demo test test-all bench lint format constraints \
+  release-check clean
 
 help:
 	@echo "make demo      trains a classifier on sample messages, exports it, serves three sentences"
@@ -28,6 +29,8 @@ help:
 	@echo "make bench     times training and inference, beside Hugging Face with PEER_PYTHON=..."
 	@echo "make lint      only format, lint, types and the direction of imports"
 	@echo "make format    rewrites the files in the format that make lint asks for"
+	@echo "make constraints    renews constraints.txt; UPGRADE=1 takes the newest versions"
+	@echo "make release-check  builds and tests what a release publishes, and publishes nothing"
 	@echo "make setup     only the installation for the demo and the scripts"
 	@echo "make clean     removes the installation and caches; keeps what you trained"
 
@@ -75,6 +78,21 @@ format: setup-dev
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
+# One version of each package serves Python 3.10 to 3.13, or one for each where a later
+# version leaves out an older Python. Versions in the file stay where they fit.
+UPGRADE ?=
+constraints: release-tools
+	$(VENV)/bin/uv pip compile pyproject.toml --universal --python-version=3.10 --all-extras \
+	  --group=build --group=release $(if $(UPGRADE),--upgrade) --no-annotate --quiet \
+	  --custom-compile-command="make constraints" --output-file=constraints.txt
+
+release-check: release-tools
+	sh .github/release_check.sh $(abspath $(PY))
+
+.PHONY: release-tools
+release-tools: setup-dev
+	$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --group release
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -87,10 +105,10 @@ clean:
 # pulled the plug, and half an installation cannot be trusted: begin again.
 setup setup-dev: export SETUP_SCRIPT = $(SETUP)
 setup:
-	@sh -c "$$SETUP_SCRIPT" setup "$(EXTRAS)"
+	@sh -c "$$SETUP_SCRIPT" setup "seq2seq$(if $(EXTRAS),$(comma)$(EXTRAS))"
 	@$(MAKE) -s $(VENV)/.wheel
 setup-dev:
-	@sh -c "$$SETUP_SCRIPT" setup "dev$(if $(EXTRAS),$(comma)$(EXTRAS))"
+	@sh -c "$$SETUP_SCRIPT" setup "dev,seq2seq$(if $(EXTRAS),$(comma)$(EXTRAS))"
 	@$(MAKE) -s $(VENV)/.wheel
 
 # `bert_reborn` and the commands, for scripts that lie elsewhere: a copy, made anew where a

@@ -1,12 +1,13 @@
 """Flags of run_seq2seq.py: sources and targets, their lengths, and how one writes."""
 
 import dataclasses
+import importlib.util
 from typing import Any
 
 from absl import flags
 
 from cli import command_line, fine_tuning_flags, generation_flags, table_flags
-from contract import export_formats
+from contract import errors, export_formats
 from data_pipeline.seq2seq import pairs
 from modeling.encoder_decoder import config as encoder_decoder_config
 
@@ -124,6 +125,17 @@ def check() -> None:
             for name in _DRAWS
         ),
     )
+
+
+def check_scorers(path: str) -> None:
+    """Raises InputError where a package is missing that scores targets of `path`."""
+    needed = ("rouge_score", "sacrebleu")
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        raise errors.InputError(
+            f"{path}: scores of its targets need packages that are not installed: "
+            f"pip install {' '.join(missing).replace('_', '-')}"
+        )
 
 
 def take_settings(config: Any) -> Any:
