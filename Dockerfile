@@ -9,7 +9,7 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir=/wheels /source
 FROM python:3.12-slim
 COPY --from=build /wheels /source/constraints.txt /wheels/
 RUN set -- /wheels/*.whl \
-  && pip install --no-cache-dir -c /wheels/constraints.txt "$1[hub,seq2seq,serve]" \
+  && pip install --no-cache-dir -c /wheels/constraints.txt "$1[chinese,hub,seq2seq,serve]" \
   && useradd --create-home bert
 USER bert
 WORKDIR /work

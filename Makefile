@@ -105,10 +105,10 @@ clean:
 # pulled the plug, and half an installation cannot be trusted: begin again.
 setup setup-dev: export SETUP_SCRIPT = $(SETUP)
 setup:
-	@sh -c "$$SETUP_SCRIPT" setup "seq2seq$(if $(EXTRAS),$(comma)$(EXTRAS))"
+	@sh -c "$$SETUP_SCRIPT" setup "chinese,seq2seq$(if $(EXTRAS),$(comma)$(EXTRAS))"
 	@$(MAKE) -s $(VENV)/.wheel
 setup-dev:
-	@sh -c "$$SETUP_SCRIPT" setup "dev,seq2seq$(if $(EXTRAS),$(comma)$(EXTRAS))"
+	@sh -c "$$SETUP_SCRIPT" setup "dev,chinese,seq2seq$(if $(EXTRAS),$(comma)$(EXTRAS))"
 	@$(MAKE) -s $(VENV)/.wheel
 
 # `bert_reborn` and the commands, for scripts that lie elsewhere: a copy, made anew where a

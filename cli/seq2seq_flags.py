@@ -1,7 +1,6 @@
 """Flags of run_seq2seq.py: sources and targets, their lengths, and how one writes."""
 
 import dataclasses
-import importlib.util
 from typing import Any
 
 from absl import flags
@@ -129,13 +128,7 @@ def check() -> None:
 
 def check_scorers(path: str) -> None:
     """Raises InputError where a package is missing that scores targets of `path`."""
-    needed = ("rouge_score", "sacrebleu")
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
-    if missing:
-        raise errors.InputError(
-            f"{path}: scores of its targets need packages that are not installed: "
-            f"pip install {' '.join(missing).replace('_', '-')}"
-        )
+    errors.check_installed(f"{path}: scoring targets", "rouge_score", "sacrebleu")
 
 
 def take_settings(config: Any) -> Any:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import bert_reborn as bert
 import run_seq2seq
-from cli import seq2seq_flags
+from contract import errors
 from modeling.generation import beam_search
 from tests import tiny
 from tests.serving import exported_ops
@@ -84,7 +84,7 @@ def test_scores_without_their_packages_are_refused_early(files, tmp_path, monkey
     bare = tmp_path / "bare.tsv"
     bare.write_text("source\n" + "".join(f"{text}\n" for text, _ in pairs(4)))
     names = []
-    monkeypatch.setattr(seq2seq_flags.importlib.util, "find_spec", names.append)
+    monkeypatch.setattr(errors.importlib.util, "find_spec", names.append)
     remedy = "dev.tsv: .*pip install rouge-score sacrebleu$"
     evaluated = ["--do_eval", f"--dev_file={files}/dev.tsv"]
     early = tiny.flags_of("run_seq2seq", *evaluated)
