@@ -29,11 +29,14 @@ backend='import sys; from setuptools import build_meta as b; getattr(b, sys.argv
 git archive --prefix=checkout/ HEAD | tar -x -C "$work"
 rm -rf dist
 mkdir dist "$work/direct" "$work/sdist"
-dist=$PWD/dist
-(cd "$work/checkout" && "$python" -c "$backend" build_sdist "$dist" >/dev/null)
-(cd "$work/checkout" && "$python" -c "$backend" build_wheel "$work/direct" >/dev/null)
+build() { # sdist or wheel, of a directory, to a directory
+  (cd "$2" && "$python" -c "$backend" "build_$1" "$3") >"$work/log" 2>&1 ||
+    { cat "$work/log"; fail "the build of the $1 failed, see above"; }
+}
+build sdist "$work/checkout" "$PWD/dist"
+build wheel "$work/checkout" "$work/direct"
 tar -xz -C "$work/sdist" --strip-components=1 -f dist/*.tar.gz
-(cd "$work/sdist" && "$python" -c "$backend" build_wheel "$dist" >/dev/null)
+build wheel "$work/sdist" "$PWD/dist"
 "$python" -c 'import sys, zipfile
 one, other = ({i.filename: i.CRC for i in zipfile.ZipFile(p).infolist()} for p in sys.argv[1:])
 sys.exit(one != other)' dist/*.whl "$work"/direct/*.whl ||
@@ -49,11 +52,11 @@ grep -q '^Project-URL: Repository, https://' "$work/METADATA" ||
 
 step "the wheel in a new environment, without network; its packages are those of .venv"
 "$python" -m venv --without-pip "$work/venv"
-"$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
-  >"$("$work/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/of_venv.pth"
+"$python" -c 'import sys; print(*(p for p in sys.path if p.endswith("-packages")), sep="\n")' \
+  >"$(echo "$work"/venv/lib/python*/site-packages)/of_venv.pth"
 pip() { "$python" -m pip --python "$work/venv/bin/python" --disable-pip-version-check "$@"; }
 pip install --quiet --no-index --no-deps --ignore-installed dist/*.whl
-pip check
+! pip check | grep '^bert-reborn ' || fail "constraints.txt does not fit pyproject.toml"
 (cd "$work" && venv/bin/bert-classify --help | grep -q "bert_reborn.run_classifier") ||
   fail "bert-classify --help does not print its use"
 

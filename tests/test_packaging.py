@@ -4,6 +4,7 @@ import ast
 import importlib.metadata
 import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
@@ -122,7 +123,7 @@ def test_python_versions_are_those_of_every_file():
 
 
 def test_version_stands_once():
-    """Beside the changelog, and as a package's version or a tag of this project."""
+    """In bert_reborn.py alone, beside the changelog."""
     version = re.escape(bert_reborn.__version__)
     pattern = re.compile(rf"(?:bert|version)[^\n]{{0,14}}(?<![\w.]){version}\b", re.I)
     assert pattern.search(f"bert_reborn-{bert_reborn.__version__}-py3-none-any.whl")
@@ -132,7 +133,9 @@ def test_version_stands_once():
         path.relative_to(ROOT).as_posix()
         for folder in ("*", "docs/**/*", "examples/**/*", "notebooks/*", "serving/**/*")
         for path in ROOT.glob(folder)
-        if path.is_file() and path.suffix in suffixes and path.name != "CHANGELOG.md"
+        if path.is_file()
+        and path.suffix in suffixes
+        and path.name not in {"CHANGELOG.md", "PKG-INFO"}
         if pattern.search(path.read_text("utf-8"))
     ]
     assert places == ["bert_reborn.py"]
@@ -156,8 +159,46 @@ def test_workflows_pin_actions_and_keep_no_credentials(path):
     used = re.findall(r"uses: (.*)", path.read_text("utf-8"))
     assert used
     for line in used:
+        if line.startswith("./"):
+            assert (ROOT / line).is_file()
+            continue
         assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
     checkouts = [s for s in steps if s.get("uses", "").startswith("actions/checkout@")]
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
     assert workflow["permissions"] == {"contents": "read"}
-    assert all("timeout-minutes" in job for job in jobs)
+    assert all({"timeout-minutes", "uses"} & {*job} for job in jobs)
+
+
+def test_release_check_refuses_what_is_not_ready(tmp_path):
+    def check():
+        script = ["sh", ROOT / ".github" / "release_check.sh", sys.executable]
+        done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 1
+        return done.stderr.splitlines()[0]
+
+    def git(*words):
+        author = ["-c", "user.name=a", "-c", "user.email=a@b.example"]
+        subprocess.run(["git", *author, *words], cwd=tmp_path, check=True)
+
+    git("init", "-q")
+    notes = "# Changelog\n\n## [Unreleased]\n\n{}## [0.2.0] - 2026-11-25\n\n* a line\n"
+    library, changes = '__version__ = "0.3.0"\n', "### Added\n\n* another\n\n"
+    (tmp_path / "bert_reborn.py").write_text(library)
+    (tmp_path / "CHANGELOG.md").write_text(notes.format(""))
+    assert "git status" in check()
+    git("add", ".")
+    git("commit", "-qm", "a version")
+    assert "release is 0.2.0 and bert_reborn.py has 0.3.0" in check()
+    (tmp_path / "bert_reborn.py").write_text(library.replace("3", "2"))
+    (tmp_path / "CHANGELOG.md").write_text(notes.format(changes))
+    git("commit", "-qam", "a line")
+    assert "move them under [0.2.0]" in check()
+    (tmp_path / "CHANGELOG.md").write_text(notes.format(""))
+    git("commit", "-qam", "no line")
+    git("tag", "v0.1.0")
+    assert "has the tag v0.1.0, not v0.2.0" in check()
+    git("tag", "-d", "v0.1.0")
+    git("tag", "v0.2.0", "HEAD~1")
+    assert "v0.2.0 is another commit" in check()
+    git("tag", "-d", "v0.2.0")
+    assert "release-check" not in check()  # goes on to the build
