@@ -199,8 +199,8 @@ def lines(compared: Comparison) -> Iterator[str]:
         )
     yield ""
     yield "flags that differ:" if compared.flags else "no flag differs"
-    table = [(f"--{n}", str(a), str(b)) for n, (a, b) in compared.flags.items()]
-    yield from (f"  {line}" for line in wording.columns(table))
+    changed = [(f"--{n}", str(a), str(b)) for n, (a, b) in compared.flags.items()]
+    yield from (f"  {line}" for line in wording.columns(changed))
     only = {"first": compared.only_first, "second": compared.only_second}
     for number, (which, rows) in enumerate(only.items(), start=1):
         if rows and compared.counts:
