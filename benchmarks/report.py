@@ -4,7 +4,8 @@ import os
 import platform
 import statistics
 
-from benchmarks import rows, sides
+from benchmarks import rows
+from contract import cores
 from training.distribution import processor
 
 OURS, PEER = "ours", "peer"
@@ -34,7 +35,7 @@ def describe_machine(cpu_info=processor.PATH):
     return {
         "processor": processor.name(cpu_info) or platform.machine(),
         "instruction_sets": [name for name in INSTRUCTION_SETS if name in available],
-        "cores": sides.cores(),
+        "cores": cores.usable(),
         "memory_gb": round(num_bytes / 1e9, 1),
     }
 

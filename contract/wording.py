@@ -1,5 +1,6 @@
 """Parts of messages: counts, scores and short lists."""
 
+import itertools
 import numbers
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -30,17 +31,14 @@ def columns(rows: Sequence[Sequence[str]], *, align_right: bool = False) -> list
 
     A row may be shorter than others. An ideograph is as wide as two letters.
     """
-    widths: dict[int, int] = {}
-    for row in rows:
-        for place, text in enumerate(row):
-            widths[place] = max(widths.get(place, 0), _width(text))
+    columns = [*itertools.zip_longest(*rows, fillvalue="")]
+    widths = [max(map(_width, texts)) for texts in columns]
     lines = []
     for row in rows:
-        pads = [" " * (widths[place] - _width(text)) for place, text in enumerate(row)]
-        cells = [
-            pad + text if align_right and place else text + pad
-            for place, (text, pad) in enumerate(zip(row, pads, strict=True))
-        ]
+        cells = []
+        for place, text in enumerate(row):
+            pad = " " * (widths[place] - _width(text))
+            cells.append(pad + text if align_right and place else text + pad)
         lines.append("  ".join(cells).rstrip())
     return lines
 
