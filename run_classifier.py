@@ -396,6 +396,7 @@ from cli import fine_tuning, networks, run_flags
 from contract import atomic_files, file_names
 from data_pipeline.classification import (
     encoding,
+    prediction_table,
     predictions,
     soft_labels,
     submissions,
@@ -594,7 +595,9 @@ class ClassifierTask(fine_tuning.ScriptTask):
         """Writes the predictions, also as a site takes them; returns scores."""
         if current.writes:
             rows, name = self.data["test"], self._rows.submission
-            others = {name: submissions.lines(name, rows, scored)} if name else {}
+            others = dict(prediction_table.files(rows, scored))
+            if name:
+                others[name] = submissions.lines(name, rows, scored)
             predictions.write(
                 current.output_dir,
                 rows,

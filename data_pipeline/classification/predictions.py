@@ -105,9 +105,7 @@ def prediction_lines(data: split.LabelledSplit, scored: Scored) -> Iterator[str]
     Where labels are known and no numbers, `correct` is whether all are right.
     """
     table, label_set = data.table, data.label_set
-    is_correct = None
-    if scored.losses is not None and label_set.problem_type != "regression":
-        is_correct = _all_right(data.label_ids, scored.predictions)
+    is_correct = all_right(data, scored)
     for i, example_id in enumerate(table.example_ids):
         row: dict[str, Any] = {"id": example_id, "text_a": table.text_a[i]}
         if table.text_b is not None:
@@ -183,6 +181,13 @@ def outcomes(
         shares={} if numbers else {"accuracy": 1.0},
         warning=None if is_correct.all() else lone_class_warning(label_set, scored),
     )
+
+
+def all_right(data: split.LabelledSplit, scored: Scored) -> np.ndarray | None:
+    """Whether all labels of a row are right, bool [N]; None of unknown or numbers."""
+    if scored.losses is None or data.label_set.problem_type == "regression":
+        return None
+    return _all_right(data.label_ids, scored.predictions)
 
 
 def _all_right(gold: np.ndarray, predictions: np.ndarray) -> np.ndarray:

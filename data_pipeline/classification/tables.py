@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,15 @@ class Layout(text_rows.Form):
         return () if isinstance(self.label, int | str | None) else tuple(self.label)
 
 
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where rows come from, to read them again with all of their columns."""
+
+    read: Callable[[], text_rows.NumberedRows]
+    keys: Mapping[str, Key]  # of the cell of each role
+    delimiter: str | None = None  # between the cells of a file
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Table:
     """The columns of one split; every list has one entry a row, in the file's order."""
@@ -71,6 +80,7 @@ class Table:
     lines: list[int]  # where each row begins, from 1, for messages
     header: tuple[str, ...] = ()  # the cells of line 1 if it was read as one
     label_names: tuple[str, ...] = ()  # of columns that stand for one label each
+    origin: Origin | None = None  # None for rows in memory
 
     def __repr__(self) -> str:
         return f"<Table: {len(self.lines)} rows of {self.path}>"
@@ -83,6 +93,24 @@ class Table:
             return rows
         pairs = zip(rows, self.choices, strict=True)
         return [(*texts, *choices) for texts, choices in pairs]
+
+    def input_rows(self) -> Iterator[text_rows.Row]:
+        """Reads the rows again, in all of their columns; none without an `origin`.
+
+        Raises InputError for a row whose text has changed since.
+        """
+        if self.origin is None:
+            return
+        rows, key = self.origin.read(), self.origin.keys["text_a"]
+        for line, text in zip(self.lines, self.text_a, strict=True):
+            for number, row in rows:  # among those that were left out
+                if number == line and table_columns.cell(row, key) == text:
+                    yield row
+                    break
+            else:
+                raise errors.InputError(
+                    f"{self.path}:{line}: has changed since it was read; predict again"
+                )
 
 
 def read_table(
@@ -99,10 +127,13 @@ def read_table(
     character, only a line feed ends a line, and carriage returns are dropped.
     """
     path = str(path)
+    if layout.file_format not in published.LAYOUTS:
+        layout = text_rows.resolve(path, layout)
     rows, keys, header = _begin(
         path, layout, other_header, labels_required, skips_empty=not allow_empty_text
     )
-    return _collect(path, rows, keys, layout, allow_empty_text, header)
+    read = functools.partial(_open, path, layout, is_ragged=True, skips_empty=False)
+    return _collect(path, rows, keys, layout, allow_empty_text, header, read)
 
 
 def check_columns(files: Mapping[str, str], layout: Layout) -> None:
@@ -122,14 +153,9 @@ def _begin(
     skips_empty: bool = True,
 ) -> tuple[text_rows.NumberedRows, dict[str, Key], tuple[str, ...]]:
     """Opens a table: its rows, the keys of their cells, and the header, or ()."""
-    is_published = layout.is_published
-    if layout.file_format in published.LAYOUTS:
-        is_published, rows = True, published.LAYOUTS[layout.file_format](path)
-    else:
-        is_ragged = is_published or layout.skip_short_rows
-        rows = text_rows.file_rows(
-            path, layout, is_ragged=is_ragged, skips_empty=skips_empty
-        )
+    is_published = layout.is_published or layout.file_format in published.LAYOUTS
+    is_ragged = is_published or layout.skip_short_rows
+    rows = _open(path, layout, is_ragged=is_ragged, skips_empty=skips_empty)
     is_header = functools.partial(_is_header, path, layout, other_header)
     names, first, rows = table_columns.take_header(
         path, rows, is_header, compares=not is_published
@@ -138,6 +164,12 @@ def _begin(
     if not is_published:
         print(f"{path}: {table_columns.summary(keys, names, len(first))}")
     return rows, keys, () if isinstance(first, dict) else tuple(names)
+
+
+def _open(path: str, layout: Layout, **options: bool) -> text_rows.NumberedRows:
+    if layout.file_format in published.LAYOUTS:
+        return published.LAYOUTS[layout.file_format](path)
+    return text_rows.file_rows(path, layout, **options)
 
 
 def read_tfds(
@@ -151,8 +183,10 @@ def read_tfds(
 ) -> Table:
     """Reads a split such as "validation[:10%]" of a data set such as "glue/sst2"."""
     path = f"tfds:{name}:{split}"
-    names, rows = text_rows.tfds_rows(path, name, split, data_dir)
-    return _from_objects(path, names, rows, layout, labels_required, allow_empty_text)
+    load = functools.partial(text_rows.tfds_rows, path, name, split, data_dir)
+    names, rows = load()
+    rules = layout, labels_required, allow_empty_text
+    return _from_objects(path, names, rows, rules, lambda: load()[1])
 
 
 def take(table: Table, is_kept: np.ndarray) -> Table:
@@ -184,19 +218,21 @@ def from_memory(
         (line, _named(f"{name}:{line}", row))
         for line, row in enumerate(records, start=1)
     )
-    return _from_objects(name, None, rows, layout, labels_required, allow_empty_text)
+    rules = layout, labels_required, allow_empty_text
+    return _from_objects(name, None, rows, rules)
 
 
-def _from_objects(path, names, rows, layout, labels_required, allow_empty_text):
+def _from_objects(path, names, rows, rules, read=None):
     """The table of numbered dicts, with the keys of the first one for no `names`."""
     line, first = next(rows, (0, None))
     if first is None:
         raise errors.InputError(f"{path}: is empty; give it one row per example")
     names = names or list(first)
+    layout, labels_required, allow_empty_text = rules
     keys = _choose_columns(path, layout, names, first, labels_required)
     print(f"{path}: {table_columns.summary(keys, names, len(names))}")
     rows = itertools.chain([(line, first)], rows)
-    return _collect(path, rows, keys, layout, allow_empty_text)
+    return _collect(path, rows, keys, layout, allow_empty_text, read=read)
 
 
 def _named(place: str, row: Any) -> dict[str, Any]:
@@ -335,6 +371,7 @@ def _collect(
     layout: Layout,
     allow_empty_text: bool,
     header: tuple[str, ...] = (),
+    read: Callable[[], text_rows.NumberedRows] | None = None,
 ) -> Table:
     columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
     label_names = [role.removeprefix("label ") for role in keys if role[:6] == "label "]
@@ -411,6 +448,7 @@ def _collect(
         lines=lines,
         header=header,
         label_names=tuple(label_names),
+        origin=Origin(read, keys, layout.delimiter) if read else None,
     )
 
 
