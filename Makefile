@@ -77,10 +77,11 @@ site: $(SITE_TOOLS)/.ready
 	NO_MKDOCS_2_WARNING=1 $(SITE_TOOLS)/bin/mkdocs build --strict
 	@echo "to look at it: $(SITE_TOOLS)/bin/mkdocs serve"
 
-$(SITE_TOOLS)/.ready: pyproject.toml
+$(SITE_TOOLS)/.ready: pyproject.toml constraints.txt
 	$(firstword $(PYTHON) python3) -m venv --clear $(SITE_TOOLS)
 	$(SITE_TOOLS)/bin/pip install -qq --disable-pip-version-check "pip>=25.1"
-	$(SITE_TOOLS)/bin/pip install -qq --disable-pip-version-check --group site
+	$(SITE_TOOLS)/bin/pip install -qq --disable-pip-version-check -c constraints.txt \
+	  --group site
 	touch $@
 
 lint: setup-dev
@@ -98,7 +99,8 @@ format: setup-dev
 UPGRADE ?=
 constraints: release-tools
 	$(VENV)/bin/uv pip compile pyproject.toml --universal --python-version=3.10 --all-extras \
-	  --group=build --group=release $(if $(UPGRADE),--upgrade) --no-annotate --quiet \
+	  --group=build --group=release --group=site \
+	  $(if $(UPGRADE),--upgrade) --no-annotate --quiet \
 	  --custom-compile-command="make constraints" --output-file=constraints.txt
 
 release-check: release-tools

@@ -145,9 +145,10 @@ def test_source_archive_has_every_file(copy, source):
 
 
 def test_links_lead_to_the_repository_where_one_is_named(copy, tmp_path):
-    link, anchor, picture = "(docs/python.md#", "(#licence)", 'src="docs/a.png"'
+    link, anchor, picture = "(docs/b.md#c)", "(#licence)", 'src="docs/a.png"'
     readme, project = copy / "README.md", copy / "pyproject.toml"
-    lines = f"[here]{anchor} <img {picture}> [there](https://a.example/docs/b.md)\n"
+    lines = f"[a]{anchor} <img {picture}> [b](https://a.example/docs/b.md) [c]{link}\n"
+    lines += "![d](docs/d.png)\n"
     readme.write_text(readme.read_text("utf-8") + lines)
     texts = []
     for name in ("without", "with"):
@@ -160,8 +161,8 @@ def test_links_lead_to_the_repository_where_one_is_named(copy, tmp_path):
     tree = f"v{bert_reborn.__version__}/docs/"
     assert link in texts[0] and picture in texts[0] and "a.example/bert" not in texts[0]
     assert "](docs/" not in texts[1] and picture not in texts[1]
-    assert f"(https://a.example/bert/blob/{tree}python.md#" in texts[1]
-    assert f"(https://a.example/bert/raw/{tree}images/demo.png)" in texts[1]
+    assert f"(https://a.example/bert/blob/{tree}b.md#c)" in texts[1]
+    assert f"(https://a.example/bert/raw/{tree}d.png)" in texts[1]
     assert f'src="https://a.example/bert/raw/{tree}a.png"' in texts[1]
     for text in texts:
         assert anchor in text and "(https://a.example/docs/b.md)" in text
