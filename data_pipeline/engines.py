@@ -90,8 +90,7 @@ def open_beam(options: Sequence[str]) -> Callable[..., None]:
         from apache_beam.options import pipeline_options
     except ImportError as error:
         raise errors.InputError(
-            "--engine=beam needs a package: pip install apache-beam, or its extra for "
-            "the runner, such as apache-beam[gcp]"
+            "--engine=beam: pip install apache-beam, or its extra, as apache-beam[gcp]"
         ) from error
     settings = pipeline_options.PipelineOptions
     try:  # argparse prints its usage, and ends the process

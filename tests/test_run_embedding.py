@@ -289,7 +289,7 @@ MISTAKES = {
     ("unscored", "", COLUMNS): "unscored.tsv:3: score 'x' is not a finite number",
     ("short", "", (*COLUMNS, "--negative_columns=not")): "short.tsv:3: ",
     ("copies", "", COLUMNS): "a batch has 1 rows, and all",
-    ("single", "", ("--text_a_column=text",)): "rows of one text need a label",
+    ("single", "", ("--text_a_column=text",)): "a text needs --label_column",
     ("labelled", "one", ()): "one.tsv: rows are compared, and there is one",
     ("pairs", "", (*COLUMNS, "--loss=cosent")): "--loss=cosent is not for pairs rows",
     ("pairs", "", (*COLUMNS, "--triplet_margin=1")): "is for --loss=triplet",

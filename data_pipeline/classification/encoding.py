@@ -205,8 +205,7 @@ class Encoder:
             )
         if self._form == "separate" and table.text_b is None:
             raise errors.InputError(
-                f"{table.path}: --pair_input=separate has a question before each "
-                "choice; give --text_b_column, or leave the flag out"
+                f"{table.path}: --pair_input=separate needs --text_b_column; give it"
             )
         if self._form == "cloze":
             choice_forms.check_length(self.max_seq_length)

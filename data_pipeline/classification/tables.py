@@ -50,6 +50,7 @@ class Layout(text_rows.Form):
     usual_texts: tuple[tuple[str, ...], ...] = table_columns.USUAL_TEXTS
     keep_rows: tuple[Key, str] | None = None  # (column, value); others are left out
     skip_short_rows: bool = False  # with one warning, instead of raising
+    allow_empty_text: bool = False
     is_published: bool = False  # rows may have more cells than the header
 
     @property
@@ -118,7 +119,6 @@ def read_table(
     layout: Layout,
     *,
     labels_required: bool,
-    allow_empty_text: bool,
     other_header: Sequence[str] = (),
 ) -> Table:
     """Reads one file; one that lacks a column, labels or texts is refused.
@@ -129,11 +129,9 @@ def read_table(
     path = str(path)
     if layout.file_format not in published.LAYOUTS:
         layout = text_rows.resolve(path, layout)
-    rows, keys, header = _begin(
-        path, layout, other_header, labels_required, skips_empty=not allow_empty_text
-    )
+    rows, keys, header = _begin(path, layout, other_header, labels_required)
     read = functools.partial(_open, path, layout, is_ragged=True, skips_empty=False)
-    return _collect(path, rows, keys, layout, allow_empty_text, header, read)
+    return _collect(path, rows, keys, layout, header, read)
 
 
 def check_columns(files: Mapping[str, str], layout: Layout) -> None:
@@ -145,17 +143,16 @@ def check_columns(files: Mapping[str, str], layout: Layout) -> None:
 
 
 def _begin(
-    path: str,
-    layout: Layout,
-    other_header: Sequence[str],
-    labels_required: bool,
-    *,
-    skips_empty: bool = True,
+    path: str, layout: Layout, other_header: Sequence[str], labels_required: bool
 ) -> tuple[text_rows.NumberedRows, dict[str, Key], tuple[str, ...]]:
     """Opens a table: its rows, the keys of their cells, and the header, or ()."""
     is_published = layout.is_published or layout.file_format in published.LAYOUTS
-    is_ragged = is_published or layout.skip_short_rows
-    rows = _open(path, layout, is_ragged=is_ragged, skips_empty=skips_empty)
+    rows = _open(
+        path,
+        layout,
+        is_ragged=is_published or layout.skip_short_rows,
+        skips_empty=not layout.allow_empty_text,
+    )
     is_header = functools.partial(_is_header, path, layout, other_header)
     names, first, rows = table_columns.take_header(
         path, rows, is_header, compares=not is_published
@@ -179,14 +176,12 @@ def read_tfds(
     *,
     data_dir: str | None = None,
     labels_required: bool,
-    allow_empty_text: bool,
 ) -> Table:
     """Reads a split such as "validation[:10%]" of a data set such as "glue/sst2"."""
     path = f"tfds:{name}:{split}"
     load = functools.partial(text_rows.tfds_rows, path, name, split, data_dir)
     names, rows = load()
-    rules = layout, labels_required, allow_empty_text
-    return _from_objects(path, names, rows, rules, lambda: load()[1])
+    return _from_objects(path, names, rows, layout, labels_required, lambda: load()[1])
 
 
 def take(table: Table, is_kept: np.ndarray) -> Table:
@@ -201,12 +196,7 @@ def take(table: Table, is_kept: np.ndarray) -> Table:
 
 
 def from_memory(
-    name: str,
-    records: Any,
-    layout: Layout,
-    *,
-    labels_required: bool,
-    allow_empty_text: bool,
+    name: str, records: Any, layout: Layout, *, labels_required: bool
 ) -> Table:
     """A table of rows in memory, called `name` in messages, with `lines` from 1.
 
@@ -218,21 +208,19 @@ def from_memory(
         (line, _named(f"{name}:{line}", row))
         for line, row in enumerate(records, start=1)
     )
-    rules = layout, labels_required, allow_empty_text
-    return _from_objects(name, None, rows, rules)
+    return _from_objects(name, None, rows, layout, labels_required)
 
 
-def _from_objects(path, names, rows, rules, read=None):
+def _from_objects(path, names, rows, layout, labels_required, read=None):
     """The table of numbered dicts, with the keys of the first one for no `names`."""
     line, first = next(rows, (0, None))
     if first is None:
         raise errors.InputError(f"{path}: is empty; give it one row per example")
     names = names or list(first)
-    layout, labels_required, allow_empty_text = rules
     keys = _choose_columns(path, layout, names, first, labels_required)
     print(f"{path}: {table_columns.summary(keys, names, len(names))}")
     rows = itertools.chain([(line, first)], rows)
-    return _collect(path, rows, keys, layout, allow_empty_text, read=read)
+    return _collect(path, rows, keys, layout, read=read)
 
 
 def _named(place: str, row: Any) -> dict[str, Any]:
@@ -369,7 +357,6 @@ def _collect(
     rows: text_rows.NumberedRows,
     keys: dict[str, Key],
     layout: Layout,
-    allow_empty_text: bool,
     header: tuple[str, ...] = (),
     read: Callable[[], text_rows.NumberedRows] | None = None,
 ) -> Table:
@@ -419,7 +406,7 @@ def _collect(
             if "" in (answers := [text.strip() for text in choices[-1]]):
                 blank.setdefault(line, f"choice {answers.index('')}")
         lines.append(line)
-    if blank and not allow_empty_text:
+    if blank and not layout.allow_empty_text:
         (line, role), *more = blank.items()
         places = wording.first_of([str(line) for line, _ in more], 20)
         raise errors.InputError(

@@ -158,7 +158,6 @@ def _decode(path: str, number: int, line: bytes) -> str:
 
 
 def _convert(encoding: str) -> str:
-    """The remedy for a file of another encoding."""
     return (
         f'it looks like {encoding}: save it as "CSV UTF-8", or convert the file to '
         f"UTF-8 by iconv -f {encoding} -t UTF-8"

@@ -75,11 +75,9 @@ def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
 class BertTokenizer(base.Tokenizer):
     """Turns strings into word-piece ids, equal to google-research/bert's.
 
-    It consists of TensorFlow operations, so one object serves eager code, tf.data and
-    an exported SavedModel. No special token is added, and none is recognised in the
-    text: "[MASK]" is four letters in brackets, as in the original. `vocab` has the V
-    tokens by id; `mask_id` is None where the vocabulary has no [MASK]. `added_tokens`
-    are those of `vocab` that were added to it: they are found anywhere in a text.
+    No special token is added, and none is recognised in the text: "[MASK]" is four
+    letters in brackets, as in the original. `added_tokens` are those of `vocab` that
+    were added to it: they are found anywhere in a text.
     """
 
     unk_id: int
@@ -106,8 +104,7 @@ class BertTokenizer(base.Tokenizer):
         required = ("[UNK]", "[CLS]", "[SEP]")
         if missing := [token for token in required if token not in ids]:
             raise errors.InputError(
-                f"the vocabulary of {self.vocab_size} tokens lacks "
-                f"{', '.join(missing)}; give the vocab.txt of the checkpoint"
+                f"the vocabulary lacks {', '.join(missing)}; give the checkpoint's"
             )
         self._set_special(("[CLS]", "[PAD]", "[SEP]", "[UNK]", MASK), num_delimiters=1)
         self.special_ids = ()  # random tokens are any, as in google-research/bert
@@ -340,16 +337,14 @@ def _distinct(
     space = "" if rules.splits_punctuation else " "
     if not any(are_pieces):
         raise errors.InputError(
-            f"none of the {len(vocab)} tokens of the vocabulary can stand in a text; "
-            "give the vocab.txt of the checkpoint"
+            "no token of the vocabulary can stand in a text; give the checkpoint's"
         )
     for index in np.flatnonzero(are_pieces):
         if (
             size := len(vocab[index].removeprefix(CONTINUATION).encode())
         ) > _MOST_BYTES:
             raise errors.InputError(
-                f"the token of line {index + 1} has {size} bytes, and the limit is "
-                f"{_MOST_BYTES}; correct it"
+                f"line {index + 1} has {size} bytes, above {_MOST_BYTES}; correct it"
             )
     hidden = {*added, *matching.SPECIAL}  # a word may be "[MASK]" where "[7]" may
     return [

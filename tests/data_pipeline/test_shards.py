@@ -232,7 +232,7 @@ def test_beam_writes_the_waiting_shards(begin):
 
 def test_absent_beam_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(errors.InputError, match=r"--engine=beam needs a package: pip"):
+    with pytest.raises(errors.InputError, match=r"--engine=beam: pip"):
         engines.open_beam([])
 
 

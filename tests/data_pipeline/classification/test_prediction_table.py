@@ -23,9 +23,7 @@ SHARES = [[0.25, 0.5, 0.25], [0.1, 0.2, 0.7]]
 
 def read(path, text, layout=None):
     path.write_bytes(text.encode())
-    return tables.read_table(
-        path, layout or tables.Layout(), labels_required=False, allow_empty_text=False
-    )
+    return tables.read_table(path, layout or tables.Layout(), labels_required=False)
 
 
 def written(table, label_set=CLASSES, shares=SHARES, decisions=(1, 2), losses=None):

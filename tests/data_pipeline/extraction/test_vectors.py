@@ -131,7 +131,7 @@ def test_half_a_file_never_appears(tmp_path, output_format):
 def test_wrong_lines_are_refused(tmp_path):
     lines, layout = make([3, 6, 2], (-1,), 5)
     more = dataclasses.replace(layout, num_lines=4, num_tokens=15)
-    with pytest.raises(ValueError, match="3 lines of 11 tokens, not 4 of 15"):
+    with pytest.raises(ValueError, match="3 lines of 11 tokens, no longer 4 of 15"):
         write(tmp_path / "a", "npz", lines, more)
     assert list(tmp_path.iterdir()) == []
     wrong = [line._replace(input_ids=np.array([9, 9, 9])) for line in lines[:1]]

@@ -69,7 +69,7 @@ def test_texts_are_lines_objects_or_files(tmp_path):
     texts = perplexity.encode(rows, TOKENIZER)
     assert [text.ids for text in texts] == [[256, 97, 98], [256, 99]]
     without = byte_tokenizer.ByteTokenizer(has_end=False)
-    with pytest.raises(ValueError, match=r":2: \['c'\] is 1 token, which nothing"):
+    with pytest.raises(ValueError, match=r":2: \['c'\] has nothing to predict"):
         perplexity.encode(rows, without)
     (tmp_path / "b.txt").write_text(" \n")
     with pytest.raises(ValueError, match="has no text; give one a line"):

@@ -155,9 +155,7 @@ def test_evaluation_has_every_record_once_and_always_the_same_noise(load):
 
 
 def test_too_long_records_are_refused_with_what_fits(load, directory):
-    message = (
-        "max_seq_length=20.*too long for --max_seq_length=12; set it to 18, or .* 13"
-    )
+    message = "records of 20 tokens do not fit; set --max_seq_length=18, or .* 13"
     with pytest.raises(ValueError, match=f"{directory}/train-0 and 2 more.*{message}"):
         load(most=12)
 
@@ -210,7 +208,7 @@ def test_pairs_and_masked_records_are_refused(load, tmp_path):
 
 def test_vocabulary_has_to_be_that_of_the_records(load):
     for tokenizer in (None, byte_tokenizer.ByteTokenizer()):
-        with pytest.raises(ValueError, match="set --vocab_file to the vocab"):
+        with pytest.raises(ValueError, match=r"give --vocab_file=vocab\.txt"):
             load(given=tokenizer)
     vocab = [*text_records.VOCAB[:-1], "other"]
     with pytest.raises(ValueError, match="were made with another vocabulary"):

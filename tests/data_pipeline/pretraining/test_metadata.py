@@ -68,7 +68,7 @@ def test_changed_size_is_refused(tmp_path):
     with open(path, "ab") as file:
         file.write(b"more")
     text = error_of(path)
-    assert f"has {size + 4} bytes, not {size} as in FILE.metadata.json;" in text
+    assert f"{size + 4} bytes, not {size} of .metadata.json; copy both" in text
 
 
 def test_empty_file_is_refused_without_metadata(tmp_path):

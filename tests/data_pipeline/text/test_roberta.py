@@ -130,7 +130,7 @@ def test_files_give_the_same_tokenizer(tmp_path, adds_space):
     assert written.definition() == make(adds_space).definition()
     assert written.definition() != make(not adds_space).definition()
     (tmp_path / "merges.txt").unlink()
-    with pytest.raises(ValueError, match=r"merges.txt: there is no such file.*copy it"):
+    with pytest.raises(ValueError, match=r"merges.txt: no such file.*copy it"):
         opening.open_vocabulary(str(tmp_path / "vocab.json"))
 
 
