@@ -1,0 +1,75 @@
+"""Cuts long texts into passages of at most so many tokens, at the borders of words."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from contract import errors
+from data_pipeline.text import base, offsets
+
+
+class Size(NamedTuple):
+    """Tokens of a passage without special ones, and from its start to the next one's."""
+
+    tokens: int
+    stride: int
+
+
+def check(
+    size: Size, tokenizer: base.Tokenizer | None, prompt: str, max_seq_length: int
+) -> None:
+    """Raises InputError where passages do not fit into the model, or are no tokens'."""
+    if tokenizer is None:
+        raise errors.InputError(
+            f"--passage_tokens={size.tokens} counts tokens of a vocabulary, which an "
+            "export does not show; give --pretrained in place of --export_dir"
+        )
+    ends = [e for e in (tokenizer.start_id, tokenizer.end_id) if e is not None]
+    most = max_seq_length - len(ends) - len(tokenizer.to_ids([prompt])[0])
+    if not 1 <= size.stride <= size.tokens <= most:
+        raise errors.InputError(
+            f"--passage_tokens={size.tokens} and --passage_stride={size.stride}: give 1 "
+            f"to {most} tokens, which --max_seq_length={max_seq_length} leaves, and a "
+            "stride up to that"
+        )
+
+
+def cut(
+    texts: Sequence[str], tokenizer: base.Tokenizer, size: Size
+) -> Iterator[list[tuple[int, int]]]:
+    """Yields for each text the characters [start, end) of its passages.
+
+    A text of few tokens is one passage. Others begin and end at parts of words, unless
+    a word is longer than a passage.
+    """
+    with tf.device("CPU:0"):  # where string operations are
+        tokens = offsets.tokenize(tf.constant(texts), tokenizer)
+    splits, starts = tokens.ids.row_splits.numpy(), tokens.starts.numpy()
+    begins, ends = tokens.begins.numpy(), tokens.ends.numpy()
+    for row, text in enumerate(texts):
+        part = slice(splits[row], splits[row + 1])
+        if splits[row + 1] - splits[row] <= size.tokens:
+            yield [(0, len(text))]
+            continue
+        first, last = begins[part] - starts[row], ends[part] - starts[row]
+        windows = _windows(first, size)
+        yield [(int(first[i]), int(last[j - 1])) for i, j in windows]
+
+
+def _windows(begins, size):
+    """Windows [i, j) of tokens that begin at these characters, int [T]."""
+    edges = np.flatnonzero(np.diff(begins, prepend=-1))  # first tokens of words' parts
+    edges = np.append(edges, len(begins))
+
+    def edge(place, least):
+        """The last edge up to a place, if it is beyond `least`; else the place."""
+        before = int(edges[np.searchsorted(edges, place, "right") - 1])
+        return before if before > least else min(place, len(begins))
+
+    start = stop = 0
+    while stop < len(begins):
+        stop = edge(start + size.tokens, max(start, stop))
+        yield start, stop
+        start = edge(start + size.stride, start)
