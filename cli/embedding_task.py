@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from absl import flags
 
 from cli import embedding_flags, networks, table_flags

@@ -67,9 +67,15 @@ def serve_export(export_dir: str, model_name: str, options: Options) -> None:
 
 
 def serve_index(
-    index_dir: str, open_index: Callable[[], tasks.Search], options: Options
+    index_dir: str,
+    open_index: Callable[[], tasks.Search],
+    count_rows: Callable[[int], int],
+    options: Options,
 ) -> None:
-    """Serves searches; `open_index` loads the index and the model of queries."""
+    """Serves searches; `open_index` loads the index and the model of queries.
+
+    `count_rows` is as in tasks.of_index.
+    """
     index: list[tasks.Search] = []
 
     def load(_: service.Service, address: str) -> None:
@@ -79,7 +85,7 @@ def serve_index(
         _announce(index_dir, place, f"curl -d '{body}' {place}")
 
     def answers(server: service.Service) -> Mapping[str, app.Answer]:
-        return tasks.of_index(server, lambda *query: index[0](*query))
+        return tasks.of_index(server, lambda *query: index[0](*query), count_rows)
 
     serve(load, answers, options)
 

@@ -54,7 +54,7 @@ class Neighbour(NamedTuple):
 
 
 def count_candidates(top_k: int, num_candidates: int | None) -> int:
-    """The neighbours that a reranker orders; by default 5 for each answer, up to 100."""
+    """The neighbours that a reranker orders; by default 5 an answer, at most 100."""
     usual = min(_RERANKED * top_k, _MOST_RERANKED)
     return max(top_k, num_candidates or usual)
 
@@ -62,8 +62,9 @@ def count_candidates(top_k: int, num_candidates: int | None) -> int:
 class Index:
     """The vectors and texts of a directory, and the model of queries.
 
-    `num_cut` counts the queries that were longer than the model reads. Vectors stay on the disk as memory maps. Cosines are of float32 vectors, with sums
-    in float64; of equal ones the text of the lower line comes first.
+    Vectors stay on the disk as memory maps. Cosines are of float32 vectors, with sums
+    in float64; of equal ones the text of the lower line comes first. `num_cut` counts
+    the queries that were longer than the model reads.
     """
 
     def __init__(self, shards: search_index.Shards, encoder: search_encoders.Encoder):

@@ -45,6 +45,7 @@ _REMEDY = "remove the directory, and build the index again"
 _COUNT = range(1, 1 << 32)
 _SIZE, _CHECKSUM = range(1 << 62), range(1 << 32)
 _TEXTS = {"num_texts": _COUNT, "digest": str}
+_PASSAGES = {"tokens": _COUNT, "stride": _COUNT, "num_passages": _COUNT}
 # The forms of index.json and building.json; see json_files.check.
 _PLAN = {
     "format_version": range(FORMAT_VERSION, FORMAT_VERSION + 1),
@@ -56,7 +57,7 @@ _PLAN = {
         "max_seq_length": (_COUNT, None),
     },
     "texts": _TEXTS,
-    "passages": ({"tokens": _COUNT, "stride": _COUNT, "num_passages": _COUNT}, None),
+    "passages": (dict, None),
     "added": (list, None),
     "vectors": {
         "digest": str,
@@ -144,9 +145,12 @@ def read_plan(index_dir: str, name: str = INDEX) -> dict[str, Any] | None:
     if bool(pretrained) == bool(export_dir):
         reason = "model has not one of pretrained and export_dir"
         raise errors.InputError(f"{path}: {reason}; {_REMEDY}")
-    for number, part in enumerate(plan.get("added") or ()):
-        form = {"file": str, **_TEXTS}
-        json_files.check(path, part, form, remedy=_REMEDY, name=f"added[{number}]")
+    parts = {f"added[{i}]": part for i, part in enumerate(plan.get("added") or ())}
+    forms = [(name, part, {"file": str, **_TEXTS}) for name, part in parts.items()]
+    if (passages := plan.get("passages")) is not None:
+        forms.append(("passages", passages, _PASSAGES))
+    for name, part, form in forms:
+        json_files.check(path, part, form, remedy=_REMEDY, name=name)
     return plan
 
 
@@ -214,7 +218,10 @@ def build(
         "texts_per_shard": texts_per_shard,
     }
     if passages:
-        length, prompt = encoder.identity.get("max_seq_length"), plan["prompts"]["passage"]
+        length, prompt = (
+            encoder.identity.get("max_seq_length"),
+            plan["prompts"]["passage"],
+        )
         search_passages.check(passages, encoder.tokenizer, prompt, length)
         plan["passages"] = passages._asdict()
         num_passages = _summary(_rows(input_file, plan, encoder))["num_texts"]
@@ -225,8 +232,8 @@ def build(
         if differences := [*_differences(*both)]:
             raise errors.InputError(
                 f"--index_dir={index_dir} holds another index, of {before['file']}: "
-                f"{'; '.join(differences)}; name a new directory, or remove this one, or "
-                "--add texts to it"
+                f"{'; '.join(differences)}; name a new directory, or remove this one, "
+                "or --add texts to it"
             )
     if not whole:
         atomic_files.write_json(os.path.join(index_dir, BUILDING), plan)
@@ -497,6 +504,11 @@ class Shards:
 
     def __len__(self) -> int:
         return int(self._starts[-1])
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether there is a graph of the vectors, which may be shorter."""
+        return os.path.exists(os.path.join(self.index_dir, GRAPH))
 
     def _fail(self, number, name, reason):
         path, remedy = _path(self.index_dir, number, name), _remedy(number, self.plan)

@@ -11,7 +11,7 @@ from data_pipeline.text import base, offsets
 
 
 class Size(NamedTuple):
-    """Tokens of a passage without special ones, and from its start to the next one's."""
+    """Most tokens of a passage, without special ones; tokens from start to start."""
 
     tokens: int
     stride: int
@@ -30,9 +30,8 @@ def check(
     most = max_seq_length - len(ends) - len(tokenizer.to_ids([prompt])[0])
     if not 1 <= size.stride <= size.tokens <= most:
         raise errors.InputError(
-            f"--passage_tokens={size.tokens} and --passage_stride={size.stride}: give 1 "
-            f"to {most} tokens, which --max_seq_length={max_seq_length} leaves, and a "
-            "stride up to that"
+            f"--passage_tokens={size.tokens}, --passage_stride={size.stride}: give 1 to "
+            f"{most} tokens (--max_seq_length={max_seq_length}), and no longer stride"
         )
 
 

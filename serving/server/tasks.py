@@ -77,13 +77,21 @@ def of_models(server: service.Service) -> Mapping[str, app.Answer]:
     }
 
 
-def of_index(server: service.Service, search: Search) -> Mapping[str, app.Answer]:
-    """The answer of a server of an index: `query`, a text or several, and `top_k`."""
+def of_index(
+    server: service.Service,
+    search: Search,
+    count_rows: Callable[[int], int] = lambda top_k: 1,
+) -> Mapping[str, app.Answer]:
+    """The answer of a server of an index: `query`, a text or several, and `top_k`.
+
+    `count_rows` returns the rows that a query with `top_k` answers stands for.
+    """
 
     async def find(request, body, queries):
         most = server.limits.max_top_k
         count = _count(body, "top_k", min(_TOP_K, most), most)
         size = batching.measure({"query": _array(queries)})
+        size = size._replace(rows=len(queries) * count_rows(count))
         work = batching.Work(
             lambda _: search(queries, count, lambda: work.is_wanted), {}, size
         )
