@@ -76,9 +76,9 @@ def build(model: search_encoders.Source) -> None:
     if FLAGS.approximate or shards.has_graph:
         search_graph.build(shards)
     kind = "passages" if shards.plan.get("passages") else "texts"
+    width, took = shards.plan["vectors"]["width"], time.monotonic() - started
     print(
-        f"index: {index_dir}, {len(shards)} {kind} of {shards.plan['vectors']['width']} "
-        f"numbers in {time.monotonic() - started:.1f} s"
+        f"index: {index_dir}, {len(shards)} {kind} of {width} numbers in {took:.1f} s"
     )
 
 
@@ -99,9 +99,10 @@ def answer(
             continue
         print(query)
         for n in row:
-            place = f"line {n.line}"
-            if n.text_id != str(n.line):
-                place = f"{n.text_id} ({place})"
+            place, line = f"line {n.line}", str(n.line)
+            if n.text_id != line:  # of an addition FILE:LINE
+                is_place = n.text_id.endswith(f":{line}")
+                place = n.text_id if is_place else f"{n.text_id} ({place})"
             if n.start is not None:
                 place += f", characters {n.start} to {n.start + len(n.text)}"
             score = "" if n.score is None else f"{n.score:.4f}  "

@@ -12,7 +12,7 @@ from modeling.checkpoints import pretrained
 from serving import formats, predictor
 from training import inference, model_directory
 
-_REMEDY = "train a classifier of pairs by run_classifier.py"
+_REMEDY = "train one on pairs by run_classifier.py"
 
 
 class Reranker(NamedTuple):

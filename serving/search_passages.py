@@ -30,8 +30,8 @@ def check(
     most = max_seq_length - len(ends) - len(tokenizer.to_ids([prompt])[0])
     if not 1 <= size.stride <= size.tokens <= most:
         raise errors.InputError(
-            f"--passage_tokens={size.tokens}, --passage_stride={size.stride}: give 1 to "
-            f"{most} tokens (--max_seq_length={max_seq_length}), and no longer stride"
+            f"--passage_tokens={size.tokens}, --passage_stride={size.stride}: give at "
+            f"most {most} (--max_seq_length={max_seq_length}), and no longer stride"
         )
 
 
