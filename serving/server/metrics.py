@@ -51,6 +51,8 @@ class Metrics:
         self._labels = prometheus_client.Counter(
             "bert_predictions", "Predictions", ["label"], registry=registry
         )
+        self._names: Sequence[str] = ()
+        self._by_label: dict[bytes, Any] = {}
         self._rows = histogram("bert_batch_rows", "Rows computed at once", _SIZES)
         self._tokens = histogram(
             "bert_batch_tokens", "Tokens computed at once, padding included", _SIZES
@@ -63,10 +65,14 @@ class Metrics:
 
     def count_labels(self, names: Sequence[str], outputs: Mapping[str, Any]) -> None:
         """Counts predictions by `label` of outputs, as far as these are names."""
-        if "label" in outputs:
-            counts = collections.Counter(outputs["label"].ravel().tolist())
-            for name in names:  # also at 0, so that a rate has a first value
-                self._labels.labels(name).inc(counts[name.encode()])
+        if "label" not in outputs:
+            return
+        if self._names != names:  # all at 0 before, so that a rate has a first value
+            self._names = names
+            self._by_label = {n.encode(): self._labels.labels(n) for n in names}
+        for label, count in collections.Counter(outputs["label"].tolist()).items():
+            if label in self._by_label:
+                self._by_label[label].inc(count)
 
     def count_batch(self, works: Sequence[batching.Work]) -> None:
         """Counts requests that were computed together."""
