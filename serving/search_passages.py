@@ -40,8 +40,8 @@ def cut(
 ) -> Iterator[list[tuple[int, int]]]:
     """Yields for each text the characters [start, end) of its passages.
 
-    A text of few tokens is one passage. Others begin and end at parts of words, unless
-    a word is longer than a passage.
+    A text of few tokens is one passage. Others begin and end at parts of words; a part
+    of more tokens is a passage by itself.
     """
     with tf.device("CPU:0"):  # where string operations are
         tokens = offsets.tokenize(tf.constant(texts), tokenizer)
@@ -62,13 +62,14 @@ def _windows(begins, size):
     edges = np.flatnonzero(np.diff(begins, prepend=-1))  # first tokens of words' parts
     edges = np.append(edges, len(begins))
 
-    def edge(place, least):
-        """The last edge up to a place, if it is beyond `least`; else the place."""
-        before = int(edges[np.searchsorted(edges, place, "right") - 1])
-        return before if before > least else min(place, len(begins))
+    def last_edge(place):
+        return int(edges[np.searchsorted(edges, place, "right") - 1])
 
     start = stop = 0
     while stop < len(begins):
-        stop = edge(start + size.tokens, max(start, stop))
+        following = int(edges[np.searchsorted(edges, stop, "right")])
+        if stop:  # so late that the following part fits, but with no gap
+            fitting = int(edges[np.searchsorted(edges, following - size.tokens)])
+            start = max(last_edge(start + size.stride), min(fitting, stop))
+        stop = max(following, last_edge(start + size.tokens))
         yield start, stop
-        start = edge(start + size.stride, start)
