@@ -170,6 +170,10 @@ class App:
             return self._gets[path]()
         if method == "POST" and path in self._posts:
             return await self._posts[path].answer(request, body)
+        if path in self.paths:
+            wanted = "POST" if path in self._posts else "GET, HEAD"
+            text = f"{method:.80} is not for {path}; send {wanted}"
+            raise service.refuse(HTTPStatus.METHOD_NOT_ALLOWED, text, Allow=wanted)
         if method == "POST":
             return _text(await self.service.predict(request, body))
         path = request.scope["raw_path"].decode("ascii")

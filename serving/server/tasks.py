@@ -93,6 +93,10 @@ def of_models(server: service.Service) -> Mapping[str, app.Route]:
         "index", "embedding", index=openapi.INTEGER, embedding={}, object=_STRING
     )
     shares = {"type": "object", "additionalProperties": _NUMBER}
+    texts = {
+        **openapi.fields(text=_TEXTS, text_a=_TEXTS, text_b=_TEXTS, model=_STRING),
+        "oneOf": [{"required": ["text"]}, {"required": ["text_a", "text_b"]}],
+    }
     labelled = openapi.fields(label=_STRING, probabilities=shares, score=_NUMBER)
     document = {"anyOf": [openapi.TEXT, openapi.fields("text", text=openapi.TEXT)]}
     ranked = openapi.fields(
@@ -102,7 +106,7 @@ def of_models(server: service.Service) -> Mapping[str, app.Route]:
         CLASSIFY: app.Route(
             _answer(server, "", classify),
             "Labels of texts, or of pairs",
-            openapi.fields(text=_TEXTS, text_a=_TEXTS, text_b=_TEXTS, model=_STRING),
+            texts,
             _results("model", results=labelled, model=_STRING),
         ),
         EMBEDDINGS: app.Route(

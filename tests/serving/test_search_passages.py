@@ -1,5 +1,6 @@
 """Tests of passages in an index: where they are cut, and what answers have of them."""
 
+import itertools
 import json
 
 import numpy as np
@@ -12,7 +13,20 @@ from serving import search, search_encoders, search_index, search_passages
 from tests import search_runs, tiny
 from tests.serving.test_search import refuse
 
-VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "##d", ",", "é", "海", "sea"]
+VOCAB = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "a",
+    "b",
+    "c",
+    "##d",
+    ",",
+    "é",
+    "海",
+    "sea",
+]
 TOKENIZER = wordpiece.BertTokenizer(VOCAB)
 
 
@@ -47,7 +61,7 @@ def test_passages_cover_a_text(stride):
     text = " ".join(rng.choice(words, 400))
     size = search_passages.Size(7, stride)
     (spans,) = search_passages.cut([text], TOKENIZER, size)
-    for (start, end), (following, last) in zip(spans, spans[1:], strict=False):
+    for (start, end), (following, last) in itertools.pairwise(spans):
         assert start < following <= end + 1 and end < last
         assert not text[end:following].strip()
     assert spans[0][0] == 0 and spans[-1][1] == len(text)
