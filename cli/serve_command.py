@@ -84,7 +84,7 @@ def serve_index(
         body = json.dumps({"query": "a text", "top_k": 3})
         _announce(index_dir, place, f"curl -d '{body}' {place}")
 
-    def answers(server: service.Service) -> Mapping[str, app.Answer]:
+    def answers(server: service.Service) -> Mapping[str, app.Route]:
         return tasks.of_index(server, lambda *query: index[0](*query), count_rows)
 
     serve(load, answers, options)
@@ -92,7 +92,7 @@ def serve_index(
 
 def serve(
     load: Callable[[service.Service, str], None],
-    answers: Callable[[service.Service], Mapping[str, app.Answer]],
+    answers: Callable[[service.Service], Mapping[str, app.Route]],
     options: Options,
 ) -> None:
     """Answers until stopped; `load` prints the address when it is done."""

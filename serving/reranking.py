@@ -74,7 +74,7 @@ def open_source(
         shares = inference.class_shares(forward, encode, rows, batch_size, **options)
         return shares[:, column]
 
-    return Reranker(scores, built.report)
+    return Reranker(scores, f"{built.report}")
 
 
 def _open_export(path, label, batch_size):

@@ -145,8 +145,10 @@ def read_plan(index_dir: str, name: str = INDEX) -> dict[str, Any] | None:
     if bool(pretrained) == bool(export_dir):
         reason = "model has not one of pretrained and export_dir"
         raise errors.InputError(f"{path}: {reason}; {_REMEDY}")
-    parts = {f"added[{i}]": part for i, part in enumerate(plan.get("added") or ())}
-    forms = [(name, part, {"file": str, **_TEXTS}) for name, part in parts.items()]
+    forms: list[tuple[str, Any, dict[str, Any]]] = [
+        (f"added[{number}]", part, {"file": str, **_TEXTS})
+        for number, part in enumerate(plan.get("added") or ())
+    ]
     if (passages := plan.get("passages")) is not None:
         forms.append(("passages", passages, _PASSAGES))
     for name, part, form in forms:
@@ -218,11 +220,7 @@ def build(
         "texts_per_shard": texts_per_shard,
     }
     if passages:
-        length, prompt = (
-            encoder.identity.get("max_seq_length"),
-            plan["prompts"]["passage"],
-        )
-        search_passages.check(passages, encoder.tokenizer, prompt, length)
+        search_passages.check(passages, encoder, plan["prompts"]["passage"])
         plan["passages"] = passages._asdict()
         num_passages = _summary(_rows(input_file, plan, encoder))["num_texts"]
         plan["passages"]["num_passages"] = num_passages

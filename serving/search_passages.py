@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from contract import errors
 from data_pipeline.text import base, offsets
+from serving import search_encoders
 
 
 class Size(NamedTuple):
@@ -17,21 +18,20 @@ class Size(NamedTuple):
     stride: int
 
 
-def check(
-    size: Size, tokenizer: base.Tokenizer | None, prompt: str, max_seq_length: int
-) -> None:
-    """Raises InputError where passages do not fit into the model, or are no tokens'."""
+def check(size: Size, encoder: search_encoders.Encoder, prompt: str) -> None:
+    """Raises InputError where passages do not fit into the model, or for an export."""
+    tokenizer, length = encoder.tokenizer, encoder.identity.get("max_seq_length", 0)
     if tokenizer is None:
         raise errors.InputError(
             f"--passage_tokens={size.tokens} counts tokens of a vocabulary, which an "
             "export does not show; give --pretrained in place of --export_dir"
         )
     ends = [e for e in (tokenizer.start_id, tokenizer.end_id) if e is not None]
-    most = max_seq_length - len(ends) - len(tokenizer.to_ids([prompt])[0])
+    most = length - len(ends) - len(tokenizer.to_ids([prompt])[0])
     if not 1 <= size.stride <= size.tokens <= most:
         raise errors.InputError(
             f"--passage_tokens={size.tokens}, --passage_stride={size.stride}: give at "
-            f"most {most} (--max_seq_length={max_seq_length}), and no longer stride"
+            f"most {most} (--max_seq_length={length}), and no longer stride"
         )
 
 

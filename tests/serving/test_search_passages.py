@@ -141,5 +141,6 @@ def test_wrong_sizes_are_refused(long_texts, model_dir, tmp_path):
         refuse(text, search_index.build, str(tmp_path), path, source, passages=size)
     most = search_passages.Size(46, 46)
     search_index.build(str(tmp_path / "most"), path, source, passages=most)
+    export = search_encoders.Encoder({}, {}, lambda texts: ([], 0))
     with pytest.raises(errors.InputError, match="give --pretrained in place of --exp"):
-        search_passages.check(most, None, "", 0)
+        search_passages.check(most, export, "")
