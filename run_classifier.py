@@ -301,7 +301,7 @@ def check_kind(problem_type: str) -> None:
 def check_network(config: Any, config_file: str, takes_text: bool) -> None:
     """Raises ValueError where a flag does not suit the network or its tokenizer.
 
-    `takes_text` says whether an export can have the tokenizer.
+    `takes_text` is whether an export can have the tokenizer.
     """
     records, weight = FLAGS["write_tf_records"], FLAGS.lm_loss_weight
     export_format = FLAGS.export_format

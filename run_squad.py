@@ -110,7 +110,7 @@ def limits() -> dict[str, Any]:
 def check_network(config: Any, tokenizer: Any, reading: Any, has_pieces: bool) -> None:
     """Raises ValueError where questions cannot be asked of a network.
 
-    `reading` is the choice of layers and head; `has_pieces` says whether tokens are
+    `reading` is the choice of layers and head; `has_pieces` is whether tokens are
     BERT's word pieces.
     """
     sees_all = not config.is_left_to_right or reading.head == "bilstm"

@@ -32,7 +32,7 @@ def define(*, trains: bool = True) -> None:
         "TF_CONFIG.",
     )
     flags.DEFINE_bool(
-        "use_tpu", False, "Run on a TPU, by tensorflow-tpu 2.20.0, the last."
+        "use_tpu", False, "Run on a TPU; needs tensorflow-tpu 2.20.0, its last release."
     )
     flags.DEFINE_string("tpu_name", None, "Name of the Cloud TPU, or local.")
     flags.DEFINE_string("tpu_zone", None, "Zone of the Cloud TPU.")

@@ -77,9 +77,9 @@ def define() -> None:
         flags.DEFINE_integer(
             "num_labelled",
             0,
-            "With --do_eval and labelled texts: score a logistic regression and the "
-            "nearest neighbour on the vectors of so many training rows a label, which "
-            "are drawn ten times; 0 for no such scores.",
+            "Number of training rows for each label, drawn ten times, by whose vectors "
+            "--do_eval scores a logistic regression and the nearest label; 0 for no "
+            "such scores.",
             lower_bound=0,
         )
         search_flags.define_reranker(
@@ -131,7 +131,7 @@ def _define_loss() -> None:
     for name, default, least, help_text in (
         ("scale", 20.0, 0, "Factor of cosines in the losses with a softmax."),
         ("triplet_margin", 0.5, 0, "Margin between distances of vectors of length 1."),
-        ("largest_score", 1.0, 1e-6, "Score that stands for the cosine 1, for cosine."),
+        ("largest_score", 1.0, 1e-6, "Score of the most similar pairs, for cosine."),
     ):
         command_line.define_float(name, default, help_text, lower_bound=least)
     flags.DEFINE_list(

@@ -43,7 +43,7 @@ def prepare(
 ) -> dict[str, str]:
     """Sets what pays on this processor and is not set; returns what holds, by name.
 
-    `serves` says that no weight will change in this process after its first use.
+    `serves` means that no weight will change in this process after its first use.
     """
     while _SET_BY_IMPORT:
         os.environ.pop(_SET_BY_IMPORT.pop(), None)

@@ -73,7 +73,7 @@ class ScriptTask(driver.FineTuningTask):
         return pictures.summaries(rows)
 
     def explain(self, model, rows, settings) -> list[Any]:
-        """Explanations of some rows, where a flag asks for them; on all hosts."""
+        """Explanations of some rows, if a flag is set; on all hosts."""
         return []
 
     def write_report(self, model, settings, outcome, *ended):

@@ -246,7 +246,7 @@ def streams_config(config: Any, vocab_size: int) -> Any:
     changes = {n: FLAGS[n].value for n in _OF_STREAMS if FLAGS[n].present}
     if config.vocab_size not in (0, vocab_size):
         raise errors.InputError(
-            f"--vocab_file has {vocab_size} words, but --bert_config_file says "
+            f"--vocab_file has {vocab_size} words, but --bert_config_file has "
             f"n_tokens_vocab={config.vocab_size}; give the two files of one network, "
             "or correct the number"
         )

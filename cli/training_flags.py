@@ -17,7 +17,7 @@ _LARGEST_SEED = 2**32 - 1  # of keras.utils.set_random_seed
 # Flags that do not decide which weights a run has after a step; all others do, and a
 # run does not go on with other values of them. By paragraph: how long a run goes on,
 # and its many seeds, of which run.start counts each; what is done and written; how
-# weights are scored and answers found; devices, where a run says itself that the parts
+# weights are scored and answers found; devices, where a run prints that the parts
 # of a batch differ; files, whose contents count and not their names; and those that
 # count as `reading`.
 _NO_WEIGHT = """

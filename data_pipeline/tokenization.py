@@ -11,8 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 
-def _define_flags():
+def define_flags() -> None:
+    """Defines the flags of the program."""
     from absl import flags
+
+    from cli import command_line
 
     with command_line.heading("Model and vocabulary"):
         flags.DEFINE_string("vocab_file", None, "Vocabulary file of the model.")
@@ -27,7 +30,7 @@ if __name__ == "__main__":  # before the imports that take seconds
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU
     from cli import command_line
 
-    command_line.parse(_define_flags)
+    command_line.parse(define_flags)
 
 import tensorflow as tf
 

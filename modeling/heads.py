@@ -9,7 +9,7 @@ from keras import ops
 from modeling import bert, kernels
 from modeling.configs import keras_configs
 
-# run_classifier.py and run_squad.py fix these, whatever the config says.
+# run_classifier.py and run_squad.py fix these, whatever the config has.
 HEAD_STDDEV = 0.02
 HEAD_DROPOUT = 0.1
 HEAD_SITE = 4095  # where dropout is drawn, beyond the sites of any encoder's depth

@@ -1,6 +1,6 @@
 r"""Compares two runs: scores with intervals, rows that only one gets right, flags.
 
-    python -m reports.compare output/first output/second
+    python -m reports.compare --output_file=page.html output/first output/second
 
 The arguments are output directories of runs that evaluated the same rows, or some of
 them, and have a report.json. The program prints tables.
@@ -13,8 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 
-def _define_flags():
+def define_flags() -> None:
+    """Defines the flags of the program."""
     from absl import flags
+
+    from cli import command_line
 
     with command_line.heading("Output"):
         flags.DEFINE_string(
@@ -25,7 +28,7 @@ def _define_flags():
 if __name__ == "__main__":  # before the imports that take seconds
     from cli import command_line
 
-    command_line.parse(_define_flags, loads_tensorflow=False)
+    command_line.parse(define_flags, loads_tensorflow=False)
     if command_line.FLAGS.output_file or "://" in "".join(sys.argv):
         command_line.expect_tensorflow()  # which writes it, and opens remote files
 

@@ -9,57 +9,87 @@ from cli import command_line, commands
 from tests import tiny
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "flags.md"
-# {command of the wheel: its function in cli/commands.py}
+# {command of the wheel: the module that it runs}
 COMMANDS = {
-    f"bert-{name.replace('_', '-')}": name
-    for name, value in vars(commands).items()
-    if isinstance(value, functools.partial)
+    f"bert-{name.replace('_', '-')}": command.args[0]
+    for name, command in vars(commands).items()
+    if isinstance(command, functools.partial)
 }
-# {script: command}; the others run modules of packages.
-SCRIPTS = {
-    getattr(commands, name).args[0]: command
-    for command, name in COMMANDS.items()
-    if "." not in getattr(commands, name).args[0]
+PROGRAMS = [*dict.fromkeys(COMMANDS.values()), "data_pipeline.tokenization"]
+# Names of several programs, the largest group first.
+GROUPS = {
+    "every run": [name for name in PROGRAMS if name.startswith("run_")],
+    "training": [
+        name
+        for name in PROGRAMS
+        if name.startswith("run_") and name != "run_generation"
+    ],
+    "fine-tuning": [
+        name
+        for name in PROGRAMS
+        if name.startswith("run_") and name not in ("run_generation", "run_pretraining")
+    ],
+    "servers": ["serving.predictor", "serving.search"],
 }
 INTRODUCTION = """# Flags
 
-Every flag of every script, generated from the code. `python run_classifier.py --help`
-prints those of a script with ranges and choices. A flag can be written `--flag=value`
+Every flag of every program, generated from the code. `python run_classifier.py --help`
+prints the flags of one program with their ranges. A flag can be written `--flag=value`
 or `--flag value`; `--flag` and `--noflag` set a switch. Each entry has the default and
-the scripts that take the flag; where scripts differ, there are several entries.
+the programs that take the flag; where programs differ, there are several entries.
 
-In an environment with the installed wheel each script is a command. `bert-predict` is
-`python -m serving.predictor`, `bert-serve` the same with `--serve`, `bert-search` is
-`python -m serving.search`, and `bert-compare` is `python -m reports.compare`.
+In an environment with the installed wheel, the command in the second column runs the
+program in every directory. `bert-serve` is `bert-predict --serve`. The programs in
+`examples/` and `benchmarks/` print their flags with `--help`.
 
 """
 
 
 def entries():
-    """{heading: {(flag, default, help): [scripts]}}, in the order of --help."""
+    """{heading: {(flag, default, help): [programs]}}, in the order of --help."""
     result = {heading: {} for heading in command_line.HEADINGS}
-    for script in SCRIPTS:
-        with tiny.flags_of(script):
+    for program in PROGRAMS:
+        with tiny.flags_of(program):
             for heading in command_line.HEADINGS:
                 for flag in flags.FLAGS.get_key_flags_for_module(heading):
-                    default = flag.default_as_str or "none"
-                    key = flag.name, default.strip("'"), flag.help
-                    result[heading].setdefault(key, []).append(script)
+                    default = (flag.default_as_str or "none").strip("'") or "empty"
+                    about = flag.help.replace("\n    ", " ")
+                    key = flag.name, default, about
+                    result[heading].setdefault(key, []).append(program)
     return result
+
+
+def shorten(programs):
+    """Names of programs, or of groups of them, separated by commas."""
+    names, left = [], list(programs)
+    for group, members in GROUPS.items():
+        if set(members) <= set(left):
+            names.append(group)
+            left = [name for name in left if name not in members]
+    return ", ".join(names + left)
+
+
+def expand(text):
+    """The programs that `shorten` has written."""
+    names = text.split(", ")
+    return [program for name in names for program in GROUPS.get(name, [name])]
 
 
 def text():
     """The whole page."""
-    lines = [INTRODUCTION + "| script | command |\n|---|---|"]
-    lines += [f"| `{name}.py` | `{command}` |" for name, command in SCRIPTS.items()]
+    lines = [INTRODUCTION + "| program | command |\n|---|---|"]
+    for program in PROGRAMS:
+        typed = f"python -m {program}" if "." in program else f"python {program}.py"
+        names = [name for name, module in COMMANDS.items() if module == program]
+        lines.append(f"| `{typed}` | {', '.join(f'`{name}`' for name in names)} |")
+    lines += ["", "Programs that share a flag are named together:", ""]
+    for group, members in GROUPS.items():
+        lines.append(f"* {group}: {', '.join(members)}.")
     for heading, flags_there in entries().items():
-        if not flags_there:  # of programs that are no scripts
-            continue
         lines += ["", f"## {heading}", ""]
         for name, default, about in sorted(flags_there):
-            scripts = flags_there[name, default, about]
-            where = "all" if len(scripts) == len(SCRIPTS) else ", ".join(scripts)
-            lines.append(f"* `--{name}` (`{default}`): {about} [{where}]")
+            programs = shorten(flags_there[name, default, about])
+            lines.append(f"* `--{name}` (`{default}`): {about} [{programs}]")
     return "\n".join(lines) + "\n"
 
 

@@ -109,7 +109,7 @@ MISTAKES = {
             "--dev_share=0.2 beside --dev_file={d}/dev.tsv: takes the dev rows from"
         ),
         "--do_train --dev_share=0.2 --dev_file= --train_file=": "=0.2: takes|set that",
-        "--do_predict": "what the labels are|--labels|label_map.json",
+        "--do_predict": "labels have no names|--labels|label_map.json",
         "--do_eval --do_train --dev_file={d}/odd.tsv": "odd.tsv:2|'terrible'|--labels",
         "--do_train --write_tf_records --pretrained={d}/model_streams "
         "--bert_config_file= --vocab_file= --init_checkpoint=": (
@@ -308,7 +308,7 @@ MISTAKES = {
         "--nosample_softmax --num_negative_samples=4": "=4 is for a sampled softmax",
         "--adam_bias_correction": "is for --optimizer=adam, but it is adagrad",
         "--vocab_file={d}/swapped.txt": "swapped.txt: begins with 'a'",
-        "--vocab_file={d}/few.txt": "has 4 words, but --bert_config_file says",
+        "--vocab_file={d}/few.txt": "has 4 words, but --bert_config_file has",
         "--gradient_accumulation_steps=3": "cannot be cut into",
     },
 }

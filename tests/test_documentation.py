@@ -17,7 +17,7 @@ import shutil
 import pytest
 from absl import flags
 
-from cli import predict_command, predict_flags, search_flags
+from cli import predict_command
 from data_pipeline import tokenization
 from tests import flags_page, search_runs, tiny, tiny_family, tiny_gpt, tiny_questions
 
@@ -338,36 +338,16 @@ def run_python(markdown, model_dir, directory):
         exec(compile(code, "page", "exec"), names)
 
 
-@contextlib.contextmanager
-def defined_flags(name):
-    definers = {
-        "serving.predictor": predict_flags.define,
-        "serving.search": search_flags.define,
-    }
-    if name not in definers:
-        with tiny.flags_of(name.removesuffix(".py")):
-            yield
-        return
-    before = set(flags.FLAGS)
-    definers[name]()
-    try:
-        yield
-    finally:
-        for flag in set(flags.FLAGS) - before:
-            delattr(flags.FLAGS, flag)
-
-
 @pytest.mark.parametrize(
     "page", [p for p in PAGE_NAMES if programs((ROOT / p).read_text("utf-8"))]
 )
 def test_commands_of_page_parse(page):
     for name, words in programs((ROOT / page).read_text("utf-8")):
-        if name not in ("data_pipeline.tokenization", "reports.compare"):
-            # A variable of the shell may be a number or a name.
-            argv = [name, *(re.sub(r"\$\w+", "1", word) for word in words)]
-            with defined_flags(name):
-                positional = [word for word in argv if not word.startswith("-")]
-                assert flags.FLAGS(argv) == positional, shlex.join(words)
+        # A variable of the shell may be a number or a name.
+        argv = [name, *(re.sub(r"\$\w+", "1", word) for word in words)]
+        with tiny.flags_of(name.removesuffix(".py")):
+            positional = [word for word in argv if not word.startswith("-")]
+            assert flags.FLAGS(argv) == positional, shlex.join(words)
 
 
 @pytest.mark.parametrize(
@@ -393,6 +373,31 @@ def test_commands_of_page_run(page, environment, model_dir, tmp_path, monkeypatc
 def test_flags_page_is_that_of_the_code():
     written = flags_page.PAGE.read_text("utf-8")
     assert written == flags_page.text(), "run: python -m tests.flags_page"
+
+
+def test_flags_page_has_every_program():
+    sources = [
+        path
+        for folder in (ROOT, *(path.parent for path in ROOT.glob("*/__init__.py")))
+        for path in folder.glob("*.py" if folder == ROOT else "**/*.py")
+        if folder.name not in ("cli", "tests")
+    ]
+    parsing = [p for p in sources if "command_line.parse(" in p.read_text("utf-8")]
+    names = {".".join(p.relative_to(ROOT).with_suffix("").parts) for p in parsing}
+    # Programs with a form of their own print their flags with --help.
+    assert names - {"examples.run_ratings"} == {*flags_page.PROGRAMS}
+    assert {*flags_page.COMMANDS.values()} <= names
+
+
+@pytest.mark.parametrize("program", flags_page.PROGRAMS)
+def test_flags_page_has_every_flag(program):
+    """A flag without a heading is not in --help, from which the page is made."""
+    page = flags_page.PAGE.read_text("utf-8")
+    shown = re.findall(r"^\* `--(\w+)` .*(?:\n    .*)*\[(.*)\]$", page, re.M)
+    entries = {name for name, where in shown if program in flags_page.expand(where)}
+    with tiny.flags_of(program) as names:
+        assert entries == set(names)
+    assert entries
 
 
 def test_original_commands_are_printed_word_for_word():

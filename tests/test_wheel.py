@@ -101,8 +101,8 @@ def test_every_command_is_an_entry_point(wheel):
         points.read_string(archive.read(path).decode())
     assert len(flags_page.COMMANDS) == 15
     assert dict(points["console_scripts"]) == {
-        command: f"bert_reborn.cli.commands:{name}"
-        for command, name in flags_page.COMMANDS.items()
+        command: f"bert_reborn.cli.commands:{command[len('bert-') :].replace('-', '_')}"
+        for command in flags_page.COMMANDS
     }
 
 

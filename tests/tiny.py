@@ -18,6 +18,11 @@ from absl import flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+# The module that defines the flags of a program, where it is another one.
+FLAGS_IN_CLI = {
+    "serving.predictor": "cli.predict_flags",
+    "serving.search": "cli.search_flags",
+}
 # Which word of a text decides its label; the others say nothing.
 SIGNS = {"bad": "awful", "fine": "okay", "good": "great"}
 FILLERS = ["the", "a", "film", "shop", "was", "really", "and", "it", "sea", "very"]
@@ -247,16 +252,17 @@ class Done(NamedTuple):
 
 
 @contextlib.contextmanager
-def flags_of(script, *arguments):
-    """Defines the flags of a script such as run_classifier anew, and parses arguments.
+def flags_of(program, *arguments):
+    """Defines the flags of run_classifier, serving.predictor, ... and parses arguments.
 
     Yields the names of the flags.
     """
     before = set(flags.FLAGS)
     try:
-        _imported(script).define_flags()
+        module = _imported(FLAGS_IN_CLI.get(program, program))
+        (vars(module).get("define_flags") or module.define)()
         if arguments:
-            flags.FLAGS([script, *arguments])
+            flags.FLAGS([program, *arguments])
         yield [name for name in flags.FLAGS if name not in before]
     finally:
         for name in set(flags.FLAGS) - before:

@@ -105,7 +105,7 @@ def _class_counts(labels, predictions):
     Classes that do not occur are left out.
 
     scikit-learn gives the same scores and takes a hundred times as long, mostly for
-    looking at its arguments; a bootstrap asks a thousand times.
+    looking at its arguments; a bootstrap calls it a thousand times.
     """
     if labels.ndim > 1:
         both = labels > 0, predictions > 0

@@ -18,7 +18,7 @@ from training import inference, metrics, train_step
 # Beside the progress; those of a student are what its loss is made of.
 _SHOWN = ("loss", "soft_loss", "label_loss")
 LAYER_MIX = "layer_mix"  # group of curves, and part of a run's record
-# Ends the names of event files of HParams, which tells them from those of curves.
+# Ends the names of event files of HParams, which separates them from those of curves.
 HPARAMS_SUFFIX = ".hparams"
 MAX_PROJECTED = 5000  # a browser turns so many rows without effort
 _PROJECTOR_CONFIG = "projector_config.pbtxt"  # TensorBoard's name

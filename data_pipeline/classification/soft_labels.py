@@ -45,7 +45,7 @@ def order_classes(directory: str, theirs: Any, ours: labels.Labels) -> Any:
     """The columns of a teacher's logits in the order of its student's classes."""
     if theirs is None:
         raise errors.InputError(
-            f"--teacher={directory}: nothing says what its classes are called; put a "
+            f"--teacher={directory}: its classes have no names; put a "
             'label_map.json there, such as {"0": "bad", "1": "good"}'
         )
     kind = getattr(theirs, "problem_type", "tagging")

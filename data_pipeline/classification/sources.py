@@ -139,7 +139,7 @@ class Source:
             wanted = labels.Labels(names, self.kind, self.separator, self.form)
         else:
             raise errors.InputError(
-                "nothing says what the labels are, such as a label_map.json beside the "
+                "the labels have no names and no label_map.json stands beside the "
                 "weights; name them with --labels, or train first (--do_train)"
             )
         followed = label_maps.follow(head, wanted, origin, trains=train is not None)

@@ -1,4 +1,4 @@
-"""Files of vectors, written as they come; docs/embeddings.md says how each is read."""
+"""Files of vectors, written as they come; docs/embeddings.md has readers."""
 
 import concurrent.futures
 import contextlib

@@ -99,7 +99,7 @@ def read(records_file: str) -> Metadata | None:
 
 _INTEGER_PREDICTIONS = (features.MASKED_LM_POSITIONS, features.MASKED_LM_IDS)
 PREDICTIONS = (*_INTEGER_PREDICTIONS, features.MASKED_LM_WEIGHTS)
-# Records that are looked into where no metadata says what all of them hold.
+# Records that are looked into where no metadata describes all of them.
 PROBED_RECORDS = 100
 # The framing of a TFRecord: uint64 length and its checksum; data; their checksum.
 _LENGTH = struct.Struct("<Q")

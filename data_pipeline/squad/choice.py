@@ -116,7 +116,7 @@ def choose(
     """Chooses answers from logits, float [N, S], of which -inf never competes.
 
     Differs from google-research/bert: where only "no answer" is proposed, that is the
-    prediction, with null odds of 1000000.0; there `AttributeError` ends the run.
+    prediction, with null odds of 1000000.0; the original ends with `AttributeError`.
     """
     _check(inputs, start_logits, end_logits)
     find_text = _text_finder(inputs, tokenizer, settings)
@@ -272,8 +272,7 @@ def split_all(texts: Iterable[str], tokenizer: base.Tokenizer) -> dict[str, list
     Normalization never crosses whitespace: a span's parts are those of its words.
 
     Differs from google-research/bert: a part of more than 200 characters is left out,
-    so that `align` answers with the whole span where only another part of the same word
-    was predicted.
+    so the answer is the whole span of words where a prediction lies beside such a part.
     """
     distinct = list(dict.fromkeys(texts))
     encoded = tf.constant([t.encode("utf-8", "ignore") for t in distinct], tf.string)

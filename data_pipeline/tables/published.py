@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from contract import errors, json_files
 from data_pipeline.tables import clue, text_rows
 
-# The word before an answer of COPA, by what its premise asks for.
+# The word before an answer of COPA, by the key `asks-for` of its premise.
 CONNECTIVES = {"cause": "because", "effect": "so"}
 _STORY_SENTENCES, _STORY_CELLS = 4, 8
 _RACE_LABELS = "ABCD"

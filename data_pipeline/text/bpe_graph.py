@@ -151,7 +151,7 @@ def clean(texts: tf.Tensor) -> tf.Tensor:
 
 
 def split(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Cuts clean texts [B] into pieces [P], and says in which text each stands [P].
+    """Cuts clean texts [B] into pieces [P]; also returns the text of each piece [P].
 
     Together the pieces of a text are the text.
     """

@@ -31,7 +31,7 @@ from data_pipeline.text import (
     wordpiece,
 )
 
-# tokenization.py, validate_case_matches_checkpoint: the releases it knows by name.
+# tokenization.py, validate_case_matches_checkpoint: the releases that it lists by name.
 _LOWER_RELEASES = {
     "uncased_L-24_H-1024_A-16",
     "uncased_L-12_H-768_A-12",
@@ -74,7 +74,7 @@ _SPECIAL = {
     f"{name.lower()}_token": f"[{name}]" for name in ("UNK", "SEP", "PAD", "CLS")
 }
 # {place in tokenizer.json: the values of word pieces that are done here}. A word of 101
-# to 200 characters is cut as in google-research/bert, whatever the number says.
+# to 200 characters is cut as in google-research/bert, whatever the number is.
 _WORD_PIECES: dict[tuple[str, str], tuple[Any, ...]] = {
     ("normalizer", "type"): ("BertNormalizer",),
     ("normalizer", "clean_text"): (True,),

@@ -235,14 +235,14 @@ def check_file(config, file, *, allows_missing=None):
             differing.append(f"{key}={wanted} (the file has {size})")
     if differing:
         raise errors.InputError(
-            f"{file.source}: the config says {', '.join(differing)}; {_REMEDY}"
+            f"{file.source}: the config has {', '.join(differing)}; {_REMEDY}"
         )
     if allows_missing:
         return
     flag = "" if allows_missing is None else _FLAG
     if depth < config.num_blocks:
         raise errors.InputError(
-            f"{file.source}: the config says {config.key_in_file(config.blocks_field)}="
+            f"{file.source}: the config has {config.key_in_file(config.blocks_field)}="
             f"{config.num_blocks}, but the file has {depth}; {_REMEDY}{flag}"
         )
     if file.format == "keras":  # where no variable can be missing
@@ -323,7 +323,7 @@ def assign(
     depth = model.config.num_blocks
     if any((names.layer_number(key) or 0) >= depth for key in unused):
         logging.warning(
-            "%s: has %d layers, and the config says %s=%d; the last ones are not used",
+            "%s: has %d layers, and the config has %s=%d; the last ones are not used",
             file.source,
             file.sizes()[names.DEPTH],
             model.config.key_in_file(model.config.blocks_field),

@@ -143,7 +143,7 @@ def read(path, config, head="auto", file=None, **settings):
     if (depth := file.sizes()[names.DEPTH]) > config.num_blocks:
         key = config.key_in_file(config.blocks_field)
         raise errors.InputError(
-            f"{file.source}: has {depth} layers, but its config says {key}="
+            f"{file.source}: has {depth} layers, but its config has {key}="
             f"{config.num_blocks}; give the config file of this checkpoint"
         )
     num_classes = None

@@ -385,7 +385,7 @@ def check_sizes(config, vocab_size, files, max_seq_length, file=None):
     if not 0 <= more <= SPARE_ROWS:
         sizes = (
             f"{files.vocab_file} has {vocab_size} entries, added ones included, but "
-            f"{files.config_file} says vocab_size={config.vocab_size}"
+            f"{files.config_file} has vocab_size={config.vocab_size}"
         )
         sizes_there = file.sizes() if file else {}
         rows = map(sizes_there.get, ("vocab_size", "encoder.vocab_size"))

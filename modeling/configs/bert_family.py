@@ -19,7 +19,7 @@ class RelativeConfig(config_lib.BertConfig):
     """The base of the relatives' configs.
 
     `model_type` is Hugging Face's name of the network. It is a field, so that a dict of
-    the fields says which network they are of.
+    the fields names their network.
     """
 
     model_type: str

@@ -93,8 +93,8 @@ def probabilities(ids, num_classes):
 def expected_counts(ids, tries, num_classes):
     """How often a class is among the candidates of so many tries, on average.
 
-    Differs from bilm-tf: also where no class was drawn twice, for which its sampler has
-    tries * probability.
+    Differs from bilm-tf: one formula; its sampler takes tries * probability where no
+    class was drawn twice.
     """
     return -ops.expm1(tries * ops.log1p(-probabilities(ids, num_classes)))
 

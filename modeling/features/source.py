@@ -99,7 +99,7 @@ class FeatureSource:
     def __init__(self, model, reading):
         self.model, self.reading = model, reading
         # LSTMs read the segment of a token, 0 or 1, after its vector, where no table of
-        # segments tells a question from its context: a GPT has drawn its delimiter at
+        # segments separates question and context: a GPT has drawn its delimiter at
         # random, and an ELMo's </S> may stand at the end of any sentence.
         self.adds_segments = model.reads_segments and not model.config.type_vocab_size
         self.states, self.merge = layer_choices.choose_mix(

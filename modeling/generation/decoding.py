@@ -1,4 +1,4 @@
-"""The loop that asks a network with a cache for one token after another.
+"""The loop that computes one token after another by a network with a cache.
 
 It consists of TensorFlow operations, so one function serves scripts and exports. In a
 batch prompts are padded to the left: the next token has the same column in all rows.
@@ -79,7 +79,7 @@ class GenerationConfig(NamedTuple):
 class Decoder:
     """Continues prompts with a model, which has `empty_cache` and `extend`.
 
-    A `source`, here and below, is what the model's `source_spec` says that it reads
+    A `source`, here and below, is what the model reads by its `source_spec`
     before prompts: a tuple, () for a language model.
     """
 

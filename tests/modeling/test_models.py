@@ -48,7 +48,7 @@ def test_classifier_head_is_the_originals(build, tiny_features):
     expected = pooled @ np.asarray(head.kernel).T + np.asarray(head.bias)
     actual = model(tiny_features)["logits"]
     np.testing.assert_allclose(actual, expected, atol=1e-6)  # float32 rounding
-    # Fixed in run_classifier.py, whatever the config says: here 0.5.
+    # Fixed in run_classifier.py, whatever the config has: here 0.5.
     assert np.abs(np.asarray(head.kernel)).max() <= 2 * 0.02
 
 

@@ -17,7 +17,7 @@ is written whole under its name, so what is there need not be done again:
     file-00000/0000000-0-512-records  a shard: its unit, number and count of records,
                                       which further numbers for its metadata may follow
     unit-0000000-lane-000.json        what a task counted whose shards are all written
-    complete-00000.json               says that an output file is complete
+    complete-00000.json               marks an output file that is complete
 """
 
 import contextlib

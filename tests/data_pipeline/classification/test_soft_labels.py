@@ -100,7 +100,7 @@ def test_teacher_needs_the_classes_of_its_student():
     numbers = labels.Labels((), "regression")
     assert soft_labels.order_classes("t", numbers, numbers) == slice(None)
     for theirs, message in (
-        (None, "nothing says what its classes are called; put a label_map.json"),
+        (None, "its classes have no names; put a label_map.json"),
         (labels.Labels(("good", "sad")), "the student --labels=good,sad"),
         (labels.Labels((), "regression"), "trained for regression"),
         (object(), "trained for tagging"),

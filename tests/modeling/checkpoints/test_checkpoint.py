@@ -155,7 +155,7 @@ def test_kind_and_each_size_are_compared(networks):
         other = dataclasses.replace(config, **{side[0]: changed}) if side else changed
         message = f"{config.key_in_file(key)}={value} (the file has {in_file})"
         for allows in (None, True):
-            with pytest.raises(ValueError, match=f"config says .*{re.escape(message)}"):
+            with pytest.raises(ValueError, match=f"config has .*{re.escape(message)}"):
                 checkpoint.check(other, path, allows_missing=allows)
 
 
@@ -164,11 +164,11 @@ def test_each_format_has_the_sizes(path, tiny_config):
     checkpoint.check(tiny_config, path)
     for _, key, value, in_file in (row for row in SIZES if row[0] == "bert"):
         other = dataclasses.replace(tiny_config, **{key: value})
-        message = rf"config says {key}={value} \(the file has {in_file}\); give the con"
+        message = rf"config has {key}={value} \(the file has {in_file}\); give the con"
         with pytest.raises(ValueError, match=message):
             checkpoint.check(other, path)
     other = dataclasses.replace(tiny_config, num_hidden_layers=BILLION)
-    message = f"config says num_hidden_layers={BILLION}, but the file has 2; give"
+    message = f"config has num_hidden_layers={BILLION}, but the file has 2; give"
     with pytest.raises(ValueError, match=f"{message} .* or --allow_missing_weights to"):
         checkpoint.check(other, path, allows_missing=False)
     with pytest.raises(ValueError, match=f"{message} [^-]*$"):
@@ -207,7 +207,7 @@ def test_layers_beyond_the_config_are_one_warning(tmp_path, tiny_config, caplog)
     (record,) = caplog.records
     assert (record.levelname, record.getMessage()) == (
         "WARNING",
-        f"{tmp_path}/a.ckpt: has 5 layers, and the config says num_hidden_layers=2; "
+        f"{tmp_path}/a.ckpt: has 5 layers, and the config has num_hidden_layers=2; "
         "the last ones are not used",
     )
 

@@ -197,7 +197,7 @@ def test_several_heads_and_layers_too_many_are_refused(tiny_config, tmp_path):
     with pytest.raises(ValueError, match=r"no such head \(it has: pretraining and sp"):
         conversion.read(path, tiny_config, "classifier")
     other = dataclasses.replace(tiny_config, num_hidden_layers=1)
-    message = "has 2 layers, but its config says num_hidden_layers=1; give"
+    message = "has 2 layers, but its config has num_hidden_layers=1; give"
     with pytest.raises(ValueError, match=message):
         conversion.read(path, other, "span")
 

@@ -181,7 +181,7 @@ def test_vocabulary_and_length_have_to_fit():
         pretrained.check_sizes(roberta, 1000, FILES, max_seq_length=513)
     message = (
         "a/vocab.txt has 1001 entries, added ones included, but "
-        "b/config.json says vocab_size=1000; give the two files of"
+        "b/config.json has vocab_size=1000; give the two files of"
     )
     with pytest.raises(ValueError, match=message):
         pretrained.check_sizes(sizes, 1001, FILES, 128)
