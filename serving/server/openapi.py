@@ -7,9 +7,16 @@ from serving.protocol import servables
 
 Schema = Mapping[str, Any]
 JSON = "application/json"
-STRING, NUMBER, INTEGER = ({"type": t} for t in ("string", "number", "integer"))
-COUNT = {"type": "integer", "minimum": 1}
 TEXT = {"type": "string", "minLength": 1, "description": "a text with words"}
+_NUMBER, _INTEGER = {"type": "number"}, {"type": "integer"}
+_COUNT = {**_INTEGER, "minimum": 1}
+_TYPES = {  # of fields by name; others are strings
+    **dict.fromkeys(("cosine", "score", "relevance_score"), _NUMBER),
+    **dict.fromkeys(("index", "start", "end"), _INTEGER),
+    **dict.fromkeys(("line", "top_n", "top_k", "dimensions"), _COUNT),
+    "probabilities": {"type": "object", "additionalProperties": _NUMBER},
+    "encoding_format": {"enum": ["float", "base64"]},
+}
 
 
 def array(items: Schema, least: int = 0) -> Schema:
@@ -22,12 +29,15 @@ def one_or_several(items: Schema) -> Schema:
     return {"anyOf": [items, array(items, 1)]}
 
 
-def fields(*required: str, **properties: Schema) -> Schema:
-    """The schema of an object."""
-    return {"type": "object", "properties": properties, "required": [*required]}
+def fields(required: str, optional: str = "", **others: Schema) -> Schema:
+    """The schema of an object; names stand between spaces, `others` are required."""
+    names = f"{required} {optional}".split()
+    properties = {name: _TYPES.get(name, {"type": "string"}) for name in names}
+    known = {"type": "object", "properties": {**properties, **others}}
+    return {**known, "required": [*required.split(), *others]}
 
 
-_ERROR = fields("error", error=STRING)
+_ERROR = fields("error")
 
 
 def get(summary: str, media_type: str, schema: Schema = {}) -> Schema:  # noqa: B006
@@ -44,17 +54,18 @@ def post(summary: str, request: Schema, response: Schema) -> Schema:
 
 def of_model(model: servables.Model) -> Mapping[str, Schema]:
     """The paths of TensorFlow Serving's API, those of the newest version."""
-    place, rows = f"/v1/models/{model.name}", {"predictions": array({})}
+    place, anything = f"/v1/models/{model.name}", fields("")
     request = {
-        **fields(signature_name=STRING, instances=array({}, 1), inputs={}),
-        "oneOf": [{"required": ["instances"]}, {"required": ["inputs"]}],
+        **fields("", "signature_name"),
+        "oneOf": [fields("", instances=array({}, 1)), fields("", inputs={})],
     }
-    status = fields("model_version_status", model_version_status=array(fields()))
-    metadata = fields("model_spec", "metadata", model_spec=fields(), metadata=fields())
+    answer = {"anyOf": [fields("", predictions=array({})), fields("", outputs={})]}
+    status = fields("", model_version_status=array(anything))
+    metadata = fields("", model_spec=anything, metadata=anything)
     return {
         place: get("State of the versions", JSON, status),
         f"{place}/metadata": get("Inputs and outputs", JSON, metadata),
-        f"{place}:predict": post("Outputs", request, fields(**rows, outputs={})),
+        f"{place}:predict": post("Outputs", request, answer),
     }
 
 

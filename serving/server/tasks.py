@@ -18,7 +18,6 @@ from serving.server import app, batching, openapi, service
 _TOP_K = 5  # where a request has none
 EMBEDDINGS, CLASSIFY = "/v1/embeddings", "/v1/classify"
 RERANK, SEARCH = "/v1/rerank", app.SEARCH
-_STRING, _NUMBER, _COUNT = openapi.STRING, openapi.NUMBER, openapi.COUNT
 _TEXTS = openapi.one_or_several(openapi.TEXT)
 # Queries, a count, and whether somebody still waits -> {"query", "texts"} of each.
 Search = Callable[[Sequence[str], int, Callable[[], bool]], Sequence[Mapping[str, Any]]]
@@ -89,50 +88,30 @@ def of_models(server: service.Service) -> Mapping[str, app.Route]:
         ]
         return {"model": server.require_model().name, "results": results}
 
-    vector = openapi.fields(
-        "index", "embedding", index=openapi.INTEGER, embedding={}, object=_STRING
-    )
-    shares = {"type": "object", "additionalProperties": _NUMBER}
-    texts = {
-        **openapi.fields(text=_TEXTS, text_a=_TEXTS, text_b=_TEXTS, model=_STRING),
-        "oneOf": [{"required": ["text"]}, {"required": ["text_a", "text_b"]}],
-    }
-    labelled = openapi.fields(label=_STRING, probabilities=shares, score=_NUMBER)
-    document = {"anyOf": [openapi.TEXT, openapi.fields("text", text=openapi.TEXT)]}
-    ranked = openapi.fields(
-        *("index", "relevance_score"), index=openapi.INTEGER, relevance_score=_NUMBER
-    )
+    vector = openapi.array(openapi.fields("index", "object", embedding={}))
+    document = {"anyOf": [openapi.TEXT, openapi.fields("", text=openapi.TEXT)]}
+    one, pair = openapi.fields("", text=_TEXTS), {"text_a": _TEXTS, "text_b": _TEXTS}
+    labelled = openapi.array(openapi.fields("", "label probabilities score"))
+    ranked = openapi.array(openapi.fields("index relevance_score"))
+    query = {"query": openapi.TEXT, "documents": openapi.one_or_several(document)}
     return {
         CLASSIFY: app.Route(
             _answer(server, "", classify),
             "Labels of texts, or of pairs",
-            texts,
-            _results("model", results=labelled, model=_STRING),
+            {**openapi.fields("", "model"), "oneOf": [one, openapi.fields("", **pair)]},
+            openapi.fields("model", results=labelled),
         ),
         EMBEDDINGS: app.Route(
             _answer(server, "input", embed),
             "Vectors of texts",
-            openapi.fields(
-                "input",
-                input=_TEXTS,
-                model=_STRING,
-                dimensions=_COUNT,
-                encoding_format={"enum": ["float", "base64"]},
-            ),
-            openapi.fields("data", data=openapi.array(vector), model=_STRING),
+            openapi.fields("", "model dimensions encoding_format", input=_TEXTS),
+            openapi.fields("model", data=vector),
         ),
         RERANK: app.Route(
             _answer(server, "documents", rerank),
             "Documents in the order of their relevance to a query",
-            openapi.fields(
-                *("query", "documents"),
-                query=openapi.TEXT,
-                documents=openapi.one_or_several(document),
-                top_n=_COUNT,
-                label=_STRING,
-                model=_STRING,
-            ),
-            _results("model", results=ranked, model=_STRING),
+            openapi.fields("", "top_n label model", **query),
+            openapi.fields("model", results=ranked),
         ),
     }
 
@@ -157,31 +136,18 @@ def of_index(
         )
         return {"results": await server.wait(request, work)}
 
-    text = openapi.fields(
-        *("id", "line", "cosine", "text"),
-        id=_STRING,
-        line=_COUNT,
-        cosine=_NUMBER,
-        score=_NUMBER,
-        start=openapi.INTEGER,
-        end=openapi.INTEGER,
-        text=_STRING,
-    )
-    row = openapi.fields("query", "texts", query=_STRING, texts=openapi.array(text))
-    top_k = {**_COUNT, "maximum": server.limits.max_top_k}
+    texts = openapi.array(openapi.fields("id line cosine text", "score start end"))
+    results = openapi.array(openapi.fields("query", texts=texts))
+    most = {"properties": {"top_k": {"maximum": server.limits.max_top_k}}}
+    request = {"allOf": [openapi.fields("", "top_k", query=_TEXTS), most]}
     return {
         SEARCH: app.Route(
             _answer(server, "query", find),
             "Texts that are nearest to queries",
-            openapi.fields("query", query=_TEXTS, top_k=top_k),
-            _results(results=row),
+            request,
+            openapi.fields("", results=results),
         )
     }
-
-
-def _results(*required, results, **properties):
-    rows = openapi.array(results)
-    return openapi.fields("results", *required, results=rows, **properties)
 
 
 def _answer(server, key, function):
