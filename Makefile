@@ -26,6 +26,7 @@ help:
 	@echo "make test      checks format, lint and types, and runs the tests of every day"
 	@echo "make test-all  the same with the tests that take long, for every night"
 	@echo "make bench     times training and inference, beside Hugging Face with PEER_PYTHON=..."
+	@echo "make site      builds the documentation as a site in output/site"
 	@echo "make lint      only format, lint, types and the direction of imports"
 	@echo "make format    rewrites the files in the format that make lint asks for"
 	@echo "make setup     only the installation for the demo and the scripts"
@@ -64,6 +65,20 @@ BENCH_FLAGS ?=
 bench: setup-dev
 	$(PY) -m benchmarks.compare $(if $(PEER_PYTHON),--peer_python=$(PEER_PYTHON)) \
 	  $(if $(ROWS),--rows=$(ROWS)) $(BENCH_FLAGS)
+
+# The pages with search and the reference of bert_reborn, links checked. It has tools of its
+# own, which need neither TensorFlow nor the rest of the installation.
+SITE_TOOLS := $(VENV)/site-tools
+.PHONY: site
+site: $(SITE_TOOLS)/.ready
+	NO_MKDOCS_2_WARNING=1 $(SITE_TOOLS)/bin/mkdocs build --strict
+	@echo "to look at it: $(SITE_TOOLS)/bin/mkdocs serve"
+
+$(SITE_TOOLS)/.ready: pyproject.toml
+	$(firstword $(PYTHON) python3) -m venv --clear $(SITE_TOOLS)
+	$(SITE_TOOLS)/bin/pip install -qq --disable-pip-version-check "pip>=25.1"
+	$(SITE_TOOLS)/bin/pip install -qq --disable-pip-version-check --group site
+	touch $@
 
 lint: setup-dev
 	$(PY) -m ruff format --check .

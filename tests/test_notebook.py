@@ -101,7 +101,9 @@ def unknown_names(code, flags):
     used = {*re.findall(r"\bbert\.(\w+)\(", code)}
     actual += sorted(used - {*dir(bert)})
     actual += [
-        flag for flag in re.findall(r"--(\w+)", code) if f"`--{flag}`" not in flags
+        flag
+        for flag in re.findall(r"--(\w+)\b(?!-)", code)
+        if f"`--{flag}`" not in flags
     ]
     paths = re.findall(r"\b(?:sample_data|configs|models)/[\w/.]+", code)
     paths += re.findall(r"\b\w+\.py\b", code)

@@ -211,3 +211,21 @@ def test_printed_commands_are_of_the_wheel(wheel):
         module = f"bert_reborn.{program}"
         assert done.stdout == f"python -m {module}\n", done.stderr
         assert f"{module.replace('.', '/')}.py" in names
+
+
+NOTEBOOK = """
+import nbclient, nbformat
+notebook = nbformat.read("NAME", as_version=4)
+folder = {"metadata": {"path": "FOLDER"}}
+nbclient.NotebookClient(notebook, timeout=600, resources=folder).execute()
+print(notebook.cells[-1].outputs[-1]["data"]["text/plain"])
+"""
+
+
+@pytest.mark.slow
+def test_notebook_runs_with_the_wheel(run, minilm_dir, tmp_path):
+    (tmp_path / "sample_data").symlink_to(ROOT / "sample_data")
+    code = NOTEBOOK.replace("NAME", str(ROOT / "notebooks" / "fine_tune.ipynb"))
+    done = run("python", "-c", code.replace("FOLDER", str(tmp_path)))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1] == "['delivery', 'billing', 'praise']"
