@@ -112,8 +112,8 @@ class App:
         model, paths = self.service.model, dict[str, Any]()
         for path in self._gets:
             paths[path] = openapi.get(*_PAGES[path])
-        for path, (_, *route) in self._posts.items():
-            paths[path] = openapi.post(*route)
+        for path, route in self._posts.items():
+            paths[path] = openapi.post(route.summary, route.request, route.response)
         if model:
             paths |= openapi.of_model(model)
         name = model.name if model else "search"

@@ -90,15 +90,16 @@ def of_models(server: service.Service) -> Mapping[str, app.Route]:
 
     vector = openapi.array(openapi.fields("index", "object", embedding={}))
     document = {"anyOf": [openapi.TEXT, openapi.fields("", text=openapi.TEXT)]}
-    one, pair = openapi.fields("", text=_TEXTS), {"text_a": _TEXTS, "text_b": _TEXTS}
+    one = openapi.fields("", text=_TEXTS)
+    pair = openapi.fields("", text_a=_TEXTS, text_b=_TEXTS)
     labelled = openapi.array(openapi.fields("", "label probabilities score"))
     ranked = openapi.array(openapi.fields("index relevance_score"))
-    query = {"query": openapi.TEXT, "documents": openapi.one_or_several(document)}
+    documents = openapi.one_or_several(document)
     return {
         CLASSIFY: app.Route(
             _answer(server, "", classify),
             "Labels of texts, or of pairs",
-            {**openapi.fields("", "model"), "oneOf": [one, openapi.fields("", **pair)]},
+            {**openapi.fields("", "model"), "oneOf": [one, pair]},
             openapi.fields("model", results=labelled),
         ),
         EMBEDDINGS: app.Route(
@@ -110,7 +111,9 @@ def of_models(server: service.Service) -> Mapping[str, app.Route]:
         RERANK: app.Route(
             _answer(server, "documents", rerank),
             "Documents in the order of their relevance to a query",
-            openapi.fields("", "top_n label model", **query),
+            openapi.fields(
+                "", "top_n label model", query=openapi.TEXT, documents=documents
+            ),
             openapi.fields("model", results=ranked),
         ),
     }
