@@ -339,7 +339,11 @@ def layout() -> tables.Layout:
     """The columns of own files; several of labels have commas between them."""
     names = tuple(map(str.strip, (FLAGS.label_column or "").split(",")))
     read = table_flags.layout(FLAGS.file_format)
-    return dataclasses.replace(read, label=names) if len(names) > 1 else read
+    return dataclasses.replace(
+        read,
+        label=names if len(names) > 1 else read.label,
+        allow_empty_text=FLAGS.allow_empty_text,
+    )
 
 
 def look() -> None:
@@ -371,7 +375,6 @@ def source() -> sources.Source:
         label_spec=FLAGS.labels or "",
         problem_type=FLAGS.problem_type,
         separator=FLAGS.label_separator,
-        allow_empty_text=FLAGS.allow_empty_text,
         unlabelled_file=FLAGS.unlabelled_file or "",
         pair_input=FLAGS.pair_input,
         dev_share=FLAGS.dev_share,
@@ -396,9 +399,9 @@ from cli import fine_tuning, networks, run_flags
 from contract import atomic_files, file_names
 from data_pipeline.classification import (
     encoding,
+    prediction_table,
     predictions,
     soft_labels,
-    submissions,
 )
 from data_pipeline.classification import split as row_splits
 from modeling import losses, models, sequences
@@ -594,7 +597,9 @@ class ClassifierTask(fine_tuning.ScriptTask):
         """Writes the predictions, also as a site takes them; returns scores."""
         if current.writes:
             rows, name = self.data["test"], self._rows.submission
-            others = {name: submissions.lines(name, rows, scored)} if name else {}
+            others = dict(prediction_table.files(rows, scored))
+            if name:
+                others[name] = predictions.submission_lines(name, rows, scored)
             predictions.write(
                 current.output_dir,
                 rows,

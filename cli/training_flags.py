@@ -25,7 +25,7 @@ num_train_epochs num_train_steps seed seeds grid
 
 do_train do_eval do_predict do_export output_dir overwrite_output_dir
 save_checkpoints_steps keep_checkpoint_max iterations_per_loop log_steps
-profile_steps write_report write_tf_records write_projector explain
+profile_steps write_report report_title write_tf_records write_projector explain
 verbose_logging export_format quantization export_server_config feature_cache
 
 evaluate_steps early_stopping_patience max_eval_steps eval_batch_size
@@ -240,12 +240,17 @@ def _define_export() -> None:
 
 @command_line.heading("Output")
 def define_report() -> None:
-    """Defines --write_report."""
+    """Defines --write_report and --report_title."""
     flags.DEFINE_bool(
         "write_report",
         True,
         "Write report.html and report.json with the settings and scores of the run, "
         "and a model card (README.md) beside the weights.",
+    )
+    flags.DEFINE_string(
+        "report_title",
+        None,
+        "Title of report.html, instead of the task and the file that was scored.",
     )
 
 

@@ -69,3 +69,18 @@ class Outcomes:
     # {name: scale} of the scores that are scale * mean of is_correct.
     shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
     warning: str | None = None  # a sentence where the run has failed
+
+
+def lone_prediction(
+    unit: str, predicted: Sequence[str], *, is_right: bool = False
+) -> str | None:
+    """A warning where all of several predictions are the same, unless they are right.
+
+    `unit` is what is predicted, such as "word".
+    """
+    if is_right or len(predicted) < 2 or len(set(predicted)) > 1:
+        return None
+    return (
+        f"every {unit} is predicted as {predicted[0]!r}; train longer, or with another "
+        "--learning_rate or --seed"
+    )

@@ -1,5 +1,6 @@
 """Classes of a trained head, a classifier's labels or a tagger's tags, and its rows."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -17,24 +18,15 @@ TAGGING = schemes.PROBLEM_TYPE
 
 
 class Head(NamedTuple):
-    """A stored head, as the files beside its weights describe it.
+    """A stored head, as the files beside its weights describe it."""
 
-    Attributes:
-        source: the file that names its classes, or else its weights.
-        problem_type: as of `kind`; "" where no file states it.
-        names: by row; LABEL_0, LABEL_1, ... where they have no others.
-        is_named: whether they have others.
-        classes: None where no file has them.
-        goes_on: whether the run resumes with this head.
-    """
-
-    source: str
+    source: str  # the file that names its classes, or else its weights
     num_outputs: int
-    problem_type: str
-    names: tuple[str, ...]
-    is_named: bool
-    classes: Classes | None
-    goes_on: bool = False
+    problem_type: str  # as of `kind`; "" where no file states it
+    names: tuple[str, ...]  # by row; LABEL_0, LABEL_1, ... where they have no others
+    is_named: bool  # whether they have others
+    classes: Classes | None  # None where no file has them
+    goes_on: bool = False  # whether the run resumes with this head
 
     @property
     def has_map(self) -> bool:
@@ -119,15 +111,10 @@ def find(weights: str, name: str = file_names.LABEL_MAP) -> str:
 
 def find_head(path: str, head: str = "auto") -> str:
     """The head of a network with the label_map.json `path`, where `head` is "auto"."""
-    return "tagger" if head == "auto" and path and _has_tags(path) else head
-
-
-def _has_tags(path: str) -> bool:
-    """Whether a label_map.json is a tagger's; False where it cannot be read."""
-    try:
-        return "tag_scheme" in json_files.read_object(path)
-    except ValueError:
-        return False
+    if head == "auto" and path:
+        with contextlib.suppress(ValueError):  # a file that cannot be read
+            return "tagger" if "tag_scheme" in json_files.read_object(path) else head
+    return head
 
 
 def read_classes(path: str, num_classes: int | None = None) -> Classes:
@@ -140,8 +127,7 @@ def read_classes(path: str, num_classes: int | None = None) -> Classes:
         classes: Classes = make(names, **settings)
     except (ValueError, AttributeError, TypeError, KeyError) as error:
         raise errors.InputError(
-            f"{path}: not a label map ({type(error).__name__}: {error}); restore it or "
-            "train again to write it"
+            f"{path}: not a label map ({type(error).__name__}: {error}); restore it"
         ) from None
     if num_classes not in (None, classes.num_outputs):
         raise errors.InputError(

@@ -63,8 +63,8 @@ class Rated(NamedTuple):
 
 
 def read(split, encode):
-    path, rules = FLAGS[f"{split}_file"].value, {"allow_empty_text": False}
-    table = tables.read_table(path, tables.Layout(), labels_required=True, **rules)
+    path = FLAGS[f"{split}_file"].value
+    table = tables.read_table(path, tables.Layout(), labels_required=True)
     ratings = np.array([label.split() for label in table.labels], np.float32)
     packed = encoding.featurize(table, encode)
     return batching.Examples(

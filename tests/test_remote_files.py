@@ -85,6 +85,7 @@ def test_a_run_leaves_its_files_there(run):
     assert {
         *("bert_config.json", "vocab.txt", "run.json", "label_map.json"),
         *("eval_results.txt", "test_results.tsv", "test_predictions.jsonl"),
+        "test_predictions.csv",
         *("report.html", "report.json", "README.md", "checkpoint"),
     } <= set(tf.io.gfile.listdir(run))
     assert "eval_accuracy" in read(f"{run}/eval_results.txt")

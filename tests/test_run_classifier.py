@@ -129,7 +129,7 @@ def test_run_without_training_has_the_labels_of_its_model(
     )
     assert f"max_seq_length: 16, as {path} was trained" in done.out
     assert "cut to 16" in done.out
-    written = ("label_map.json", "test_predictions.jsonl")
+    written = ("label_map.json", "test_predictions.jsonl", "test_predictions.csv")
     for name in written:
         assert (tmp_path / name).read_bytes() == before[name]
 

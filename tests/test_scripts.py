@@ -31,13 +31,13 @@ class Row(NamedTuple):
 
 ROWS = {
     "classification": Row(
-        "test_results.tsv test_predictions.jsonl",
+        "test_results.tsv test_predictions.jsonl test_predictions.csv",
         f"{BERT} label_map.json train.tf_record eval.tf_record predict.tf_record",
         "--class_weights=1,50,1",
         "class_weights was None and is '1,50,1'",
     ),
     "choice": Row(
-        "test_results.tsv test_predictions.jsonl",
+        "test_results.tsv test_predictions.jsonl test_predictions.csv",
         f"{BERT} label_map.json train.tf_record eval.tf_record predict.tf_record",
         "--learning_rate=1e-2",
         "learning_rate was 0.002 and is 0.01",

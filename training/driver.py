@@ -100,9 +100,14 @@ class Outcome:
     tested: Any = None
 
     def print_results(self) -> None:
-        """Prints a line a result."""
+        """Prints a line a result; of two losses, what the original's is a mean of."""
+        of_batches = {"loss": "eval_loss", "test_batch_loss": "test_loss"}
         for name in sorted(self.results):
-            print(f"  {name} = {wording.score(self.results[name])}")
+            other = of_batches.get(name)
+            note = (
+                f" (mean of batches; {other}: of rows)" if other in self.results else ""
+            )
+            print(f"  {name} = {wording.score(self.results[name])}{note}")
 
 
 class Task(abc.ABC):

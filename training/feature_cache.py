@@ -147,7 +147,7 @@ def _network_inputs(batch: dict[str, Any]) -> dict[str, Any]:
     return {name: batch[name] for name in features.ENCODER_INPUTS}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class _RowsWithStates(batching.Examples):
     """Rows whose batches have LAYER_STATES.
 

@@ -30,6 +30,7 @@ _WRITTEN = (
     file_names.EVAL_RESULTS,
     file_names.TEST_RESULTS,
     file_names.TEST_PREDICTIONS,
+    file_names.TEST_TABLE,
     file_names.TEST_TEXTS,
     file_names.TEST_VECTORS,
     *file_names.SUBMISSIONS,

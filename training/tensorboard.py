@@ -126,7 +126,8 @@ class Reporter:
     def evaluated(self, step: int, scores: Mapping[str, Any]) -> None:
         """Reports scores of an evaluation during or after training."""
         self.write("eval", step, scores)
-        text = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
+        shown = {name: v for name, v in scores.items() if name != "batch_loss"}
+        text = "  ".join(f"{name} {value:.4f}" for name, value in shown.items())
         self.say(f"evaluation at step {step}: {text}")
         if mix := self._watched():
             self.say(mix_line(mix))

@@ -140,9 +140,6 @@ class Examples:
     digest: Callable[[], str]  # differs where tokens or targets differ
     targets: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def __init_subclass__(cls) -> None:
-        cls.__repr__ = Examples.__repr__  # type: ignore[method-assign]
-
     def __len__(self) -> int:
         return len(self.packed)
 
@@ -259,9 +256,6 @@ class Split:
     packed: packing.Packed
     unit: ClassVar[str] = "examples"  # of `packed`, for messages
     length_unit: ClassVar[str] = "tokens of a row"
-
-    def __init_subclass__(cls) -> None:
-        cls.__repr__ = Split.__repr__  # type: ignore[method-assign]
 
     def __len__(self) -> int:
         return len(self.packed)

@@ -78,15 +78,11 @@ def cloze(
 
     As many tokens before the blank as behind it, unless the passage has fewer there.
     Other blanks become four [MASK].
-
-    Raises:
-        InputError: the vocabulary lacks [unused1] or [MASK].
     """
     ids = {token: index for index, token in enumerate(tokenizer.vocab)}
     if _BLANK_TOKEN not in ids or tokenizer.mask_id is None:
         raise errors.InputError(
-            f"a blank is {_BLANK_TOKEN}, and others are [MASK]; the vocabulary lacks "
-            "one of them, so give a BERT's"
+            "--pair_input=cloze needs [unused1] and [MASK]; give a BERT's vocabulary"
         )
     count = tf.shape(choices)[1]
     halves = tf.strings.split(contexts, clue.BLANK).to_tensor("", shape=[None, 2])

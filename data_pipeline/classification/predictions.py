@@ -14,6 +14,8 @@ from data_pipeline import label_maps
 from data_pipeline.classification import labels, split, tables
 from data_pipeline.text import wordpiece
 
+_GRADES = 0.0, 5.0  # the least and the largest number of STS-B
+
 
 class Scored(NamedTuple):
     """Predictions of a split."""
@@ -105,9 +107,7 @@ def prediction_lines(data: split.LabelledSplit, scored: Scored) -> Iterator[str]
     Where labels are known and no numbers, `correct` is whether all are right.
     """
     table, label_set = data.table, data.label_set
-    is_correct = None
-    if scored.losses is not None and label_set.problem_type != "regression":
-        is_correct = _all_right(data.label_ids, scored.predictions)
+    is_correct = all_right(data, scored)
     for i, example_id in enumerate(table.example_ids):
         row: dict[str, Any] = {"id": example_id, "text_a": table.text_a[i]}
         if table.text_b is not None:
@@ -120,6 +120,40 @@ def prediction_lines(data: split.LabelledSplit, scored: Scored) -> Iterator[str]
         if is_correct is not None:
             row["correct"] = bool(is_correct[i])
         yield json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def submission_lines(
+    name: str, data: split.LabelledSplit, scored: Scored
+) -> Iterator[str]:
+    """Lines of a file of that name for the sites of GLUE and CLUE; rows count from 0.
+
+    GLUE's end in .tsv: index and prediction. CLUE's are JSON: a line a row, with its
+    label; for C3 the place of the answer, by the id of the question; for ChID one
+    object of blanks and the places of their idioms.
+    """
+    label_set, ids = data.label_set, data.table.example_ids
+    if name.endswith(".tsv"):
+        yield "index\tprediction\n"
+        for index, value in enumerate(scored.predictions):
+            shown = named(label_set, value)
+            if label_set.problem_type == "regression":
+                least, largest = _GRADES
+                shown = f"{min(max(float(value), least), largest):.3f}"
+            yield f"{index}\t{shown}\n"
+        return
+    # Ids of rows follow the prefix of their split.
+    keys = [example_id.partition("-")[2] for example_id in ids]
+    places = map(int, scored.predictions)
+    if label_set.pair_input == "cloze":
+        yield json.dumps(dict(zip(keys, places, strict=True)), indent=1) + "\n"
+    elif label_set.problem_type == "choice":
+        for key, place in zip(keys, places, strict=True):
+            number = int(key) if key.isdecimal() else key
+            yield json.dumps({"id": number, "label": place}) + "\n"
+    else:
+        for index, place in enumerate(places):
+            row = {"id": index, "label": label_set.names[place]}
+            yield json.dumps(row, ensure_ascii=False) + "\n"
 
 
 def columns(
@@ -185,8 +219,14 @@ def outcomes(
     )
 
 
+def all_right(data: split.LabelledSplit, scored: Scored) -> np.ndarray | None:
+    """Whether all labels of a row are right, bool [N]; None of unknown or numbers."""
+    if scored.losses is None or data.label_set.problem_type == "regression":
+        return None
+    return _all_right(data.label_ids, scored.predictions)
+
+
 def _all_right(gold: np.ndarray, predictions: np.ndarray) -> np.ndarray:
-    """Whether all labels of a row are right, bool [N]."""
     right = gold == predictions
     return right.all(axis=1) if right.ndim > 1 else right
 
@@ -228,18 +268,14 @@ def described(
 
 def lone_class_warning(label_set: labels.Labels, scored: Scored) -> str | None:
     """A sentence where every example gets one class, or none any label."""
-    predictions = scored.predictions
-    if len(predictions) < 2:
-        return None
-    if label_set.problem_type == "multi_label" and not predictions.any():
+    predictions, kind = scored.predictions, label_set.problem_type
+    if kind == "multi_label" and len(predictions) > 1 and not predictions.any():
         return "no example gets a label; train longer, or lower --multi_label_threshold"
-    if label_set.problem_type != "classification" or np.ptp(predictions) > 0:
+    if kind != "classification":
         return None
-    return (
-        f"every example is predicted as {label_set.names[int(predictions[0])]!r}; "
-        "train longer, with another --learning_rate or --seed, or set "
-        "--class_weights=balanced"
-    )
+    names = [label_set.names[index] for index in predictions.tolist()]
+    warning = outcomes_lib.lone_prediction("example", names)
+    return warning and f"{warning}, or set --class_weights=balanced"
 
 
 def explain_rows(

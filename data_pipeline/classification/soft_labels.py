@@ -28,7 +28,6 @@ def with_unlabelled(
         path,
         source.layout,
         labels_required=False,
-        allow_empty_text=source.allow_empty_text,
         other_header=next(iter(data.splits.values())).table.header,
     )
     if (table.text_b is not None) != data.encode.has_pairs:
@@ -60,14 +59,13 @@ def order_classes(directory: str, theirs: Any, ours: labels.Labels) -> Any:
         )
     if (names := label_maps.match(ours.names, theirs.names)) is None:
         raise errors.InputError(
-            f"--teacher={directory} has the labels {wording.listing(theirs.names)} and "
-            f"the student {wording.listing(ours.names)}; give the student --labels="
-            + ",".join(theirs.names)
+            f"--teacher={directory} lacks {wording.listing(ours.names)}; give the "
+            f"student --labels={','.join(theirs.names)}"
         )
     return [theirs.names.index(name) for name in names] or slice(None)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class _DistillationExamples(batching.Examples):
     """Examples with a target that the first batches compute."""
 

@@ -29,7 +29,6 @@ class Source:
     label_spec: str | Sequence[str] = ""  # of --labels, or the names themselves
     problem_type: str = "classification"  # of own files; a task has one
     separator: str = ","  # of labels of one row, for multi_label
-    allow_empty_text: bool = False
     unlabelled_file: str = ""  # of rows with the logits of a teacher alone
     pair_input: str = "joined"  # of own files, as in labels.Labels
     dev_share: float = 0.0  # of the training rows of own files, to be the dev rows
@@ -45,8 +44,7 @@ class Source:
         own = self.task.pair_input if self.task else None
         if own and self.pair_input not in ("joined", own):
             raise errors.InputError(
-                f"--pair_input={self.pair_input}: --task_name={self.task_name} has "
-                f"{own}; leave the flag out"
+                f"--pair_input={self.pair_input}: the task has {own}; leave it out"
             )
         return own or self.pair_input
 
@@ -100,21 +98,17 @@ class Source:
         if path is None or (isinstance(path, str) and not path):
             flag = f"tfds_{split}_split" if self.tfds_name else f"{split}_file"
             hint = ", --dev_share=0.2" if flag == "dev_file" else ""
-            raise errors.InputError(
-                f"the {split} rows are needed and --{flag} is not set; set it{hint} or "
-                "--task_name"
-            )
-        options: dict[str, Any] = {
-            "labels_required": split != "test",
-            "allow_empty_text": self.allow_empty_text,
-        }
+            raise errors.InputError(f"--{flag} is not set; set it{hint} or --task_name")
+        needs = {"labels_required": split != "test"}
         if self.tfds_name:
-            options["data_dir"] = self.data_dir or None
-            return tables.read_tfds(self.tfds_name, path, layout, **options)
+            folder = self.data_dir or None
+            return tables.read_tfds(
+                self.tfds_name, path, layout, data_dir=folder, **needs
+            )
         if not isinstance(path, str):
-            return tables.from_memory(f'files["{split}"]', path, layout, **options)
+            return tables.from_memory(f'files["{split}"]', path, layout, **needs)
         header = like.header if like else ()
-        return tables.read_table(path, layout, other_header=header, **options)
+        return tables.read_table(path, layout, other_header=header, **needs)
 
     def label_set(
         self, train: tables.Table | None, head: label_maps.Head | None

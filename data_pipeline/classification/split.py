@@ -28,7 +28,7 @@ from data_pipeline.text import base
 _RECORD_NAMES = {"train": "train", "dev": "eval", "test": "predict"}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class LabelledSplit(batching.Split):
     """The rows of one split."""
 

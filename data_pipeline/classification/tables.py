@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,12 +50,22 @@ class Layout(text_rows.Form):
     usual_texts: tuple[tuple[str, ...], ...] = table_columns.USUAL_TEXTS
     keep_rows: tuple[Key, str] | None = None  # (column, value); others are left out
     skip_short_rows: bool = False  # with one warning, instead of raising
+    allow_empty_text: bool = False
     is_published: bool = False  # rows may have more cells than the header
 
     @property
     def label_columns(self) -> tuple[Key, ...]:
         """The columns that stand for one label each; () for one of all labels."""
         return () if isinstance(self.label, int | str | None) else tuple(self.label)
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where rows come from, to read them again with all of their columns."""
+
+    read: Callable[[], text_rows.NumberedRows]
+    keys: Mapping[str, Key]  # of the cell of each role
+    delimiter: str | None = None  # between the cells of a file
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -71,6 +81,7 @@ class Table:
     lines: list[int]  # where each row begins, from 1, for messages
     header: tuple[str, ...] = ()  # the cells of line 1 if it was read as one
     label_names: tuple[str, ...] = ()  # of columns that stand for one label each
+    origin: Origin | None = None  # None for rows in memory
 
     def __repr__(self) -> str:
         return f"<Table: {len(self.lines)} rows of {self.path}>"
@@ -84,13 +95,30 @@ class Table:
         pairs = zip(rows, self.choices, strict=True)
         return [(*texts, *choices) for texts, choices in pairs]
 
+    def input_rows(self) -> Iterator[text_rows.Row]:
+        """Reads the rows again, in all of their columns; none without an `origin`.
+
+        Raises InputError for a row whose text has changed since.
+        """
+        if self.origin is None:
+            return
+        rows, key = self.origin.read(), self.origin.keys["text_a"]
+        for line, text in zip(self.lines, self.text_a, strict=True):
+            for number, row in rows:  # among those that were left out
+                if number == line and table_columns.cell(row, key) == text:
+                    yield row
+                    break
+            else:
+                raise errors.InputError(
+                    f"{self.path}:{line}: has changed since it was read; predict again"
+                )
+
 
 def read_table(
     path: str,
     layout: Layout,
     *,
     labels_required: bool,
-    allow_empty_text: bool,
     other_header: Sequence[str] = (),
 ) -> Table:
     """Reads one file; one that lacks a column, labels or texts is refused.
@@ -99,10 +127,11 @@ def read_table(
     character, only a line feed ends a line, and carriage returns are dropped.
     """
     path = str(path)
-    rows, keys, header = _begin(
-        path, layout, other_header, labels_required, skips_empty=not allow_empty_text
-    )
-    return _collect(path, rows, keys, layout, allow_empty_text, header)
+    if layout.file_format not in published.LAYOUTS:
+        layout = text_rows.resolve(path, layout)
+    rows, keys, header = _begin(path, layout, other_header, labels_required)
+    read = functools.partial(_open, path, layout, is_ragged=True, skips_empty=False)
+    return _collect(path, rows, keys, layout, header, read)
 
 
 def check_columns(files: Mapping[str, str], layout: Layout) -> None:
@@ -114,22 +143,16 @@ def check_columns(files: Mapping[str, str], layout: Layout) -> None:
 
 
 def _begin(
-    path: str,
-    layout: Layout,
-    other_header: Sequence[str],
-    labels_required: bool,
-    *,
-    skips_empty: bool = True,
+    path: str, layout: Layout, other_header: Sequence[str], labels_required: bool
 ) -> tuple[text_rows.NumberedRows, dict[str, Key], tuple[str, ...]]:
     """Opens a table: its rows, the keys of their cells, and the header, or ()."""
-    is_published = layout.is_published
-    if layout.file_format in published.LAYOUTS:
-        is_published, rows = True, published.LAYOUTS[layout.file_format](path)
-    else:
-        is_ragged = is_published or layout.skip_short_rows
-        rows = text_rows.file_rows(
-            path, layout, is_ragged=is_ragged, skips_empty=skips_empty
-        )
+    is_published = layout.is_published or layout.file_format in published.LAYOUTS
+    rows = _open(
+        path,
+        layout,
+        is_ragged=is_published or layout.skip_short_rows,
+        skips_empty=not layout.allow_empty_text,
+    )
     is_header = functools.partial(_is_header, path, layout, other_header)
     names, first, rows = table_columns.take_header(
         path, rows, is_header, compares=not is_published
@@ -140,6 +163,12 @@ def _begin(
     return rows, keys, () if isinstance(first, dict) else tuple(names)
 
 
+def _open(path: str, layout: Layout, **options: bool) -> text_rows.NumberedRows:
+    if layout.file_format in published.LAYOUTS:
+        return published.LAYOUTS[layout.file_format](path)
+    return text_rows.file_rows(path, layout, **options)
+
+
 def read_tfds(
     name: str,
     split: str,
@@ -147,12 +176,12 @@ def read_tfds(
     *,
     data_dir: str | None = None,
     labels_required: bool,
-    allow_empty_text: bool,
 ) -> Table:
     """Reads a split such as "validation[:10%]" of a data set such as "glue/sst2"."""
     path = f"tfds:{name}:{split}"
-    names, rows = text_rows.tfds_rows(path, name, split, data_dir)
-    return _from_objects(path, names, rows, layout, labels_required, allow_empty_text)
+    load = functools.partial(text_rows.tfds_rows, path, name, split, data_dir)
+    names, rows = load()
+    return _from_objects(path, names, rows, layout, labels_required, lambda: load()[1])
 
 
 def take(table: Table, is_kept: np.ndarray) -> Table:
@@ -167,12 +196,7 @@ def take(table: Table, is_kept: np.ndarray) -> Table:
 
 
 def from_memory(
-    name: str,
-    records: Any,
-    layout: Layout,
-    *,
-    labels_required: bool,
-    allow_empty_text: bool,
+    name: str, records: Any, layout: Layout, *, labels_required: bool
 ) -> Table:
     """A table of rows in memory, called `name` in messages, with `lines` from 1.
 
@@ -184,10 +208,10 @@ def from_memory(
         (line, _named(f"{name}:{line}", row))
         for line, row in enumerate(records, start=1)
     )
-    return _from_objects(name, None, rows, layout, labels_required, allow_empty_text)
+    return _from_objects(name, None, rows, layout, labels_required)
 
 
-def _from_objects(path, names, rows, layout, labels_required, allow_empty_text):
+def _from_objects(path, names, rows, layout, labels_required, read=None):
     """The table of numbered dicts, with the keys of the first one for no `names`."""
     line, first = next(rows, (0, None))
     if first is None:
@@ -196,7 +220,7 @@ def _from_objects(path, names, rows, layout, labels_required, allow_empty_text):
     keys = _choose_columns(path, layout, names, first, labels_required)
     print(f"{path}: {table_columns.summary(keys, names, len(names))}")
     rows = itertools.chain([(line, first)], rows)
-    return _collect(path, rows, keys, layout, allow_empty_text)
+    return _collect(path, rows, keys, layout, read=read)
 
 
 def _named(place: str, row: Any) -> dict[str, Any]:
@@ -333,8 +357,8 @@ def _collect(
     rows: text_rows.NumberedRows,
     keys: dict[str, Key],
     layout: Layout,
-    allow_empty_text: bool,
     header: tuple[str, ...] = (),
+    read: Callable[[], text_rows.NumberedRows] | None = None,
 ) -> Table:
     columns: dict[str, list[Any]] = {role: [] for role in _ROLES if role in keys}
     label_names = [role.removeprefix("label ") for role in keys if role[:6] == "label "]
@@ -382,7 +406,7 @@ def _collect(
             if "" in (answers := [text.strip() for text in choices[-1]]):
                 blank.setdefault(line, f"choice {answers.index('')}")
         lines.append(line)
-    if blank and not allow_empty_text:
+    if blank and not layout.allow_empty_text:
         (line, role), *more = blank.items()
         places = wording.first_of([str(line) for line, _ in more], 20)
         raise errors.InputError(
@@ -411,6 +435,7 @@ def _collect(
         lines=lines,
         header=header,
         label_names=tuple(label_names),
+        origin=Origin(read, keys, layout.delimiter) if read else None,
     )
 
 

@@ -37,7 +37,7 @@ class Task:
     # From the files' spellings to those of `labels`.
     label_map: Mapping[Any, tables.Label] = dataclasses.field(default_factory=dict)
     pair_input: str | None = None  # of labels.Labels, where the task has its own
-    # The file that the task's site takes, by the test file; see submissions.py.
+    # The file that the task's site takes, by the test file; see submission_lines.
     submission: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -100,14 +100,16 @@ def _xnli(language: str) -> Task:
     )
 
 
+_with_keys = functools.partial(tables.Layout, label="label", example_id="id")
+
+
 def _choice(name: str, labels: str, *files: tuple[str, ...], has_question=True) -> Task:
     """A task of choice, whose train, dev and test files published.py reads."""
-    layout = tables.Layout(
+    layout = _with_keys(
         file_format=name,
         text_a="context",
         text_b="question" if has_question else None,
         choices=("choices",),
-        label="label",
         example_id=None if name == "swag" else "id",
     )
     splits = zip(("train", "dev", "test"), files, strict=True)
@@ -134,13 +136,8 @@ def _clue(
     """
     choices = ("choices",) if options.get("problem_type") == "choice" else ()
     text_a, text_b = (*texts, None)[:2]
-    layout = tables.Layout(
-        file_format=file_format,
-        text_a=text_a,
-        text_b=text_b,
-        choices=choices,
-        label="label",
-        example_id="id",
+    layout = _with_keys(
+        file_format=file_format, text_a=text_a, text_b=text_b, choices=choices
     )
     # C3's own files are named so, and test files of it have answers.
     other = tuple(f"d-{split}.json" for split in ("train", "dev", "test"))
@@ -200,9 +197,7 @@ _ROWS = (
     ),
     _xnli("zh"),
     _glue(
-        "sst-2",
-        _with_header(text_a="sentence", label="label"),
-        submitted="SST-2.tsv",
+        "sst-2", _with_header(text_a="sentence", label="label"), submitted="SST-2.tsv"
     ),
     _glue(
         "sts-b",
@@ -276,13 +271,7 @@ _ROWS = (
         splits={
             "test": Split(
                 ("diagnostics_test.json",),
-                tables.Layout(
-                    file_format="clue",
-                    text_a="premise",
-                    text_b="hypothesis",
-                    label="label",
-                    example_id="id",
-                ),
+                _with_keys(file_format="clue", text_a="premise", text_b="hypothesis"),
                 "test",
             )
         },
@@ -339,10 +328,10 @@ def read_split(task: Task, data_dir: str, split: str) -> tables.Table:
     if path is None:
         raise FileNotFoundError(f"{' or '.join(paths)}: no such file; see --data_dir")
     has_header = _has_header(task, path, row.layout)
-    layout = dataclasses.replace(row.layout, has_header=has_header)
-    table = tables.read_table(
-        path, layout, labels_required=split != "test", allow_empty_text=True
+    layout = dataclasses.replace(
+        row.layout, has_header=has_header, allow_empty_text=True
     )
+    table = tables.read_table(path, layout, labels_required=split != "test")
     ids = table.example_ids
     if row.layout.example_id is None:
         ids = [str(line - 1) for line in table.lines]

@@ -8,7 +8,7 @@ score).
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -160,10 +160,11 @@ def read_rows(
     path: str, layout: tables.Layout, *, tfds: str = "", data_dir: str | None = None
 ) -> tables.Table:
     """The table of a file, or of the split `path` of a data set."""
-    options: dict[str, Any] = {"labels_required": False, "allow_empty_text": False}
     if tfds:
-        return tables.read_tfds(tfds, path, layout, data_dir=data_dir, **options)
-    return tables.read_table(path, layout, **options)
+        return tables.read_tfds(
+            tfds, path, layout, data_dir=data_dir, labels_required=False
+        )
+    return tables.read_table(path, layout, labels_required=False)
 
 
 def kind_of(table: tables.Table, *, has_teacher: bool = False) -> str:

@@ -17,7 +17,7 @@ from data_pipeline.text import base
 _LOOKED_AT = 4  # waiting rows that a batch may look at, for each of its own
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class DistinctExamples(batching.Examples):
     """Examples of which no batch has a text twice, by the ids in their `targets`."""
 
@@ -85,7 +85,7 @@ def without_repeats(
     return batches
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class GroupedExamples(batching.Examples):
     """Examples whose `targets` have labels, `rows_per_label` next to another.
 
@@ -124,7 +124,7 @@ class GroupedExamples(batching.Examples):
 _PROBLEM_TYPES = {corpora.SCORED: "regression", corpora.LABELLED: "classification"}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class TextSplit(batching.Split):
     """The rows of a split, each of G texts."""
 
@@ -153,7 +153,6 @@ class TextSplit(batching.Split):
         return {name: value for name, value in targets.items() if value is not None}
 
     def names(self, indices: np.ndarray) -> list[str]:
-        """Names int [B] rows by file and line, such as "train.tsv:17"."""
         return [f"{self.path}:{self.table.lines[index]}" for index in indices]
 
     def examples(self) -> batching.Examples:
@@ -166,7 +165,7 @@ class TextSplit(batching.Split):
         return batching.Examples(*values)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class RetrievalSplit(batching.Split):
     """Queries, then the passages among which they look for those that answer them."""
 
@@ -180,7 +179,6 @@ class RetrievalSplit(batching.Split):
         return {}
 
     def names(self, indices: np.ndarray) -> list[str]:
-        """Names int [B] texts, such as "query 17"."""
         names = [f"query {name}" for name in self.data.query_ids]
         names += [f"passage {name}" for name in self.data.passage_ids]
         return [names[index] for index in indices]

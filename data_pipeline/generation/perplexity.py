@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from contract import errors, features, wording
+from contract import errors, wording
+from data_pipeline.batches import packing
 from data_pipeline.tables import label_files, text_rows
 from terminal import progress
 
@@ -59,7 +60,6 @@ class Likelihood(NamedTuple):
         return Likelihood(*map(sum, zip(self, other, strict=True)))
 
     def results(self) -> dict[str, float]:
-        """The measures that people report."""
         return {
             "nll": self.nll,
             "num_tokens": self.num_tokens,
@@ -116,10 +116,7 @@ def encode(rows: Sequence[tuple[str, str]], tokenizer: Any) -> list[Text]:
 
 
 def score(
-    texts: Sequence[Text],
-    run: Run,
-    context: int,
-    stride: int,
+    texts: Sequence[Text], run: Run, context: int, stride: int
 ) -> Iterator[tuple[Text, np.ndarray, Likelihood]]:
     """Yields each text with the losses of its tokens and what they sum up to."""
     cut = [sliding(text.ids, context, stride) for text in texts]
@@ -168,12 +165,6 @@ def run(windows: Sequence[Window], score: Score, batch_size: int) -> list[Scores
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> dict[str, tf.Tensor]:
-    lengths = np.array([len(ids) for ids in rows])
-    ids = np.zeros((len(rows), lengths.max()), features.INTEGER)
-    mask = np.arange(ids.shape[1]) < lengths[:, np.newaxis]
-    ids[mask] = np.concatenate(rows)
-    return {
-        features.INPUT_IDS: tf.constant(ids),
-        features.INPUT_MASK: tf.constant(mask.astype(features.INTEGER)),
-        features.SEGMENT_IDS: tf.zeros_like(ids),
-    }
+    lengths = [len(ids) for ids in rows]
+    tokens = tf.RaggedTensor.from_row_lengths(np.concatenate(rows), lengths)
+    return packing.pad(tokens, tf.constant(lengths))

@@ -52,8 +52,7 @@ class ContextBudget:
         new_tokens = self.new_tokens(is_prompted=is_prompted)
         if new_tokens > self.context:
             raise errors.InputError(
-                f"--max_new_tokens={new_tokens} exceeds the network's context of "
-                f"{self.context} tokens; give fewer"
+                f"--max_new_tokens={new_tokens} exceeds {self.context} tokens; lower it"
             )
         return self.context - new_tokens + 1
 
@@ -164,7 +163,6 @@ class Continuation(NamedTuple):
     ended: bool  # by an end token or a stop text
 
     def as_json(self) -> str:
-        """A line of a .jsonl file."""
         return json.dumps(self._asdict(), ensure_ascii=False)
 
 
@@ -192,7 +190,6 @@ class Detokenizer:
         return text[: self._end_of(text)]
 
     def stops(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> bool:
-        """Whether the text has a stop text."""
         if not self._stops:
             return False
         text = self._whole(prompt_ids, ids)

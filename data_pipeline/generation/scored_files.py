@@ -85,9 +85,7 @@ def lambada(path: str, settings: Settings) -> Finish:
 def zero_shot_classification(path: str, settings: Settings) -> Finish:
     """Scores of a labelled table without training."""
     form = Template(settings.template)
-    read = functools.partial(
-        tables.read_table, layout=settings.layout, allow_empty_text=False
-    )
+    read = functools.partial(tables.read_table, layout=settings.layout)
     kind, names = "classification", tuple(settings.labels)
     table = read(path, labels_required=not names)
     shown = table = label_checks.labelled(table, kind, names)
@@ -121,12 +119,8 @@ KINDS: Mapping[str, Callable[[str, Settings], Finish]] = {
 
 
 def _judged(rows, settings, results) -> Finish:
-    encoded = encode(
-        rows,
-        settings.tokenizer,
-        settings.context,
-        truncate_left=settings.truncate_left,
-    )
+    shortens = {"truncate_left": settings.truncate_left}
+    encoded = encode(rows, settings.tokenizer, settings.context, **shortens)
 
     def finish(run):
         judged = list(judge(rows, encoded, run))
@@ -205,7 +199,6 @@ class Judged(NamedTuple):
         }
 
     def line(self) -> str:
-        """The line of a .jsonl file."""
         row: dict[str, Any] = {"place": self.case.place, "label": self.case.label}
         row["texts"] = [a.before + a.scored for a in self.case.alternatives]
         row |= {"choice": self.choices(), "nll_whole": self.whole, "nll": self.part}
@@ -285,9 +278,7 @@ def read_choices(
             f"{path}: name the columns of the answers with --choice_columns, or a "
             "published layout with --score_format"
         )
-    table = tables.read_table(
-        path, layout, labels_required=False, allow_empty_text=False
-    )
+    table = tables.read_table(path, layout, labels_required=False)
     assert table.choices is not None
     columns = [str(column) for column in layout.choices]
     count = len(table.choices[0])

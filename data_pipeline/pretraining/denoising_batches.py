@@ -30,19 +30,13 @@ _TIMES_LONGER = 2
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """How texts are corrupted.
+    """How texts are corrupted."""
 
-    Attributes:
-        corruption: RANDOM_SPANS or INFILLING.
-        noise_density: share of tokens that are noise, between 0 and 1.
-        mean_noise_span_length: in tokens, from 1.
-        roll_noise: whether random spans are shifted around, so that all places of a
-            text are noise as often. Without, as T5 was trained, its end always is.
-    """
-
-    corruption: str
-    noise_density: float
-    mean_noise_span_length: float
+    corruption: str  # RANDOM_SPANS or INFILLING
+    noise_density: float  # share of tokens that are noise, between 0 and 1
+    mean_noise_span_length: float  # in tokens, from 1
+    # Whether random spans are shifted around, so that all places of a text are noise as
+    # often. Without, as T5 was trained, its end always is.
     roll_noise: bool = False
 
     def __post_init__(self) -> None:
@@ -407,7 +401,6 @@ class DenoisingSets(record_batches.RecordSets):
         return numbered.map(to_features, num_parallel_calls=1).prefetch(2)
 
     def describe(self, tokenizer: base.Tokenizer) -> str:
-        """One line on the texts to train on, for the log."""
         train = self.train_corruptor
         longest_source, longest_target = train.lengths
         line = (
@@ -500,9 +493,8 @@ def _checked_width(records, rule, max_seq_length):
         fitting = longest + AROUND_SOURCE
         least = max(_lengths(width, rule))
         raise errors.InputError(
-            f"the records of {first_file} have max_seq_length={records.max_seq_length},"
-            f" too long for --max_seq_length={max_seq_length}; set it to {least}, or "
-            f"make records of {fitting}"
+            f"{first_file}: records of {records.max_seq_length} tokens do not fit; set "
+            f"--max_seq_length={least}, or make records of {fitting}"
         )
     return width
 

@@ -147,26 +147,22 @@ def describe(file: str) -> Contents:
     """Reads the metadata of a file, or else counts and probes its records."""
     try:
         size = tf.io.gfile.stat(file).length
-        if recorded := read(file):
-            return _from_metadata(file, size, recorded)
-        return _from_records(file, size)
+        if not (recorded := read(file)):
+            return _from_records(file, size)
+        if size == recorded.num_bytes:
+            return Contents(file, recorded.num_instances, vars(recorded))
     except tf.errors.OpError as error:
         reason = reason_of(error.message)
         raise errors.InputError(f"{file}: cannot be read ({reason})") from error
+    raise errors.InputError(
+        f"{file}: has {size} bytes, not {recorded.num_bytes} as in {file}{SUFFIX}; "
+        "copy both files again, or make them again"
+    )
 
 
 def reason_of(message: str) -> str:
     """The message of a kernel, on one line."""
     return " ".join(_WRAPPING.sub("", message).split())
-
-
-def _from_metadata(file, size, recorded):
-    if size != recorded.num_bytes:
-        raise errors.InputError(
-            f"{file}: has {size} bytes, not {recorded.num_bytes} as in {file}{SUFFIX}; "
-            "copy both files again, or make them again"
-        )
-    return Contents(file, recorded.num_instances, vars(recorded))
 
 
 def _from_records(file, size):

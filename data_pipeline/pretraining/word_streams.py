@@ -333,20 +333,14 @@ class Shape(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class StreamSets(source.PretrainingData):
-    """Sentences as batches of two streams.
-
-    Attributes:
-        steps_per_batch: after them a row goes on in the next batch.
-        micro_batches: of a training batch on a replica.
-        faults: why reading failed.
-    """
+    """Sentences as batches of two streams."""
 
     train: SentenceFiles
     held_out: SentenceFiles
     words: WordIds
-    steps_per_batch: int
-    micro_batches: int = 1
-    faults: list[str] = dataclasses.field(default_factory=list)
+    steps_per_batch: int  # after them a row goes on in the next batch
+    micro_batches: int = 1  # of a training batch on a replica
+    faults: list[str] = dataclasses.field(default_factory=list)  # why reading failed
     unit: ClassVar[str] = "sentences"
 
     def training_batches(
@@ -367,9 +361,8 @@ class StreamSets(source.PretrainingData):
         )
 
     def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
-        streams = _training_streams(
-            self.train, batch_size, self.steps_per_batch, seed, step
-        )
+        orders = _orders(self.train, seed)
+        streams = _streams(orders, batch_size, self.steps_per_batch, step)
         names = [
             self.train.name(segment.sentence.file, segment.sentence.line)
             for stream in streams
@@ -423,7 +416,6 @@ class StreamSets(source.PretrainingData):
         ).prefetch(2)
 
     def describe(self) -> str:
-        """One line on the sentences to train on, for the log."""
         train = self.train
         line = f"sentences: {train.count:,} of {train.num_words:,} words in "
         line += f"{len(train.files):,} file(s)"
@@ -448,13 +440,11 @@ def load(
     return StreamSets(opened[0], opened[-1], words, steps_per_batch, micro_batches)
 
 
-def _training_streams(sentences, num_rows, steps, seed, first_batch, read=None):
-    """The forward and the reversed stream of a run, each in an order of its own."""
-    orders = [shuffle(sentences.lengths, seed, number) for number in (1, 2)]
-    return _streams(orders, num_rows, steps, first_batch, read)
+def _orders(sentences, seed):
+    return [shuffle(sentences.lengths, seed, direction) for direction in (1, 2)]
 
 
-def _streams(orders, num_rows, steps, first_batch, read):
+def _streams(orders, num_rows, steps, first_batch, read=None):
     """A forward stream of the first order, and a reversed one of the second."""
     return [
         WordStream(
@@ -469,10 +459,9 @@ def _streams(orders, num_rows, steps, first_batch, read):
 
 
 def _training(sentences, words, shape, seed, steps):
-    """Features of consecutive steps of a run."""
     first = steps[0] if steps else 0
-    read = Reader(sentences).words
-    streams = _training_streams(sentences, shape.rows, shape.steps, seed, first, read)
+    orders, read = _orders(sentences, seed), Reader(sentences).words
+    streams = _streams(orders, shape.rows, shape.steps, first, read)
     for step in steps:
         batch = _batch(streams, step, words, shape)
         drawn = np.array([seed % _SEED_BOUND, step], features.INTEGER)

@@ -97,10 +97,9 @@ def _stated_columns(
 def _is_header(
     path: str, layout: Layout, first: list[str], others: Sequence[Any]
 ) -> bool:
-    places = {SOURCE: 0, TARGET: 1}
-    columns = {
-        role: places[role] if column is None else column
-        for role, column in _stated_columns(layout, keyed=False).items()
+    stated = _stated_columns(layout, keyed=False)
+    columns = {SOURCE: 0, TARGET: 1} | {
+        r: c for r, c in stated.items() if c is not None
     }
     return table_columns.is_header(
         path,
@@ -171,9 +170,8 @@ def _pairs(
 def _text(place: str, row: Any, role: str, key: table_columns.Key) -> str:
     text = table_columns.cell(row, key)
     if text is None:
-        raise errors.InputError(
-            f"{place}: {table_columns.missing_cell_message(row, role, key)}"
-        )
+        lack = table_columns.missing_cell_message(row, role, key)
+        raise errors.InputError(f"{place}: {lack}")
     if not isinstance(text, str):
         raise errors.InputError(
             f"{place}: the {role} is {text!r:.40}, no string; quote it"

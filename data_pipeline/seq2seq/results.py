@@ -50,12 +50,7 @@ class RowScores:
         length, wanted = self.lengths[rows].sum(axis=0).tolist()
         # Without the last option BLEU of texts of fewer than four words is 0.
         bleu = BLEU.compute_bleu(
-            right,
-            written,
-            length,
-            wanted,
-            smooth_method="exp",
-            effective_order=True,
+            right, written, length, wanted, smooth_method="exp", effective_order=True
         )
         return means | {"bleu": float(bleu.score)}
 

@@ -29,9 +29,7 @@ def append_eos(
 
 
 def grids(
-    with_eos: tf.RaggedTensor,
-    tokens: features.DecoderTokens,
-    length: int | None = None,
+    with_eos: tf.RaggedTensor, tokens: features.DecoderTokens, length: int | None = None
 ) -> dict[str, tf.Tensor]:
     """The features of targets [B, (T)] with end tokens, padded to `length` or the most.
 
@@ -56,7 +54,7 @@ class Limits(NamedTuple):
     max_target_length: int
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class PairSplit(batching.Split):
     """The N pairs of a split as ids, `packed` being [CLS] source [SEP], and as texts.
 
@@ -126,7 +124,7 @@ class PairSplit(batching.Split):
         return self.target_ids is not None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class PairExamples(batching.Examples):
     """N sources for an encoder with their targets, for training/driver.py."""
 

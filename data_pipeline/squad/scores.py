@@ -278,34 +278,27 @@ def outcomes(
         means = {exact_name: exacts[rows].mean(), "f1": f1s[rows].mean()}
         return {name: 100.0 * float(mean) for name, mean in means.items()}
 
+    shown, is_correct = [_shown([text]) for text in predicted], exacts > 0
     confidences = map(_probability, predicted, n_best)
     contexts = [questions.contexts[index] for index in questions.context_index]
     return outcomes_lib.Outcomes(
         split=name,
         texts=list(zip(questions.texts, contexts, strict=True)),
         expected=[_shown(texts) for texts in gold],
-        predicted=[_shown([text]) for text in predicted],
-        is_correct=exacts > 0,
+        predicted=shown,
+        is_correct=is_correct,
         losses=np.array(list(map(loss, gold, n_best)), np.float64),
         scores=dict(scored.scores),
         rescore=rescore,
         shares={exact_name: 100.0},
-        warning=_lone_answer_warning(predicted, exacts),
+        warning=outcomes_lib.lone_prediction(
+            "question", shown, is_right=bool(is_correct.all())
+        ),
         confidences=np.array(list(confidences)),
         histograms=_histograms(data, answers, predicted),
         decisions=_decisions(data, predicted, n_best)
         if answers.null_score_diffs is not None
         else None,
-    )
-
-
-def _lone_answer_warning(predicted: list[str], exact: np.ndarray) -> str | None:
-    """A sentence where every question gets the same answer and not all are right."""
-    if len(predicted) < 2 or len(set(predicted)) > 1 or np.all(exact > 0):
-        return None
-    return (
-        f"every question gets the answer {_shown(predicted)!r}; train longer, or with "
-        "another --learning_rate or --seed"
     )
 
 
@@ -333,7 +326,6 @@ def _decisions(
     predicted: list[str],
     n_best: list[list[dict[str, Any]]],
 ) -> outcomes_lib.Decisions:
-    """Whether there is an answer, and whether one is predicted."""
     none = np.array([_probability("", entries) for entries in n_best])
     gold = [not texts for texts in data.questions.answer_texts]
     return outcomes_lib.Decisions(

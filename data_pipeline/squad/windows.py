@@ -41,7 +41,7 @@ class ContextTokens:
     word_splits: np.ndarray  # int64 [C + 1], where each context's words begin
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class QuestionSplit(batching.WindowSplit):
     """The Q questions of a file and their N windows, in the order of the questions.
 

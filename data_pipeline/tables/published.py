@@ -5,7 +5,7 @@ A row has the keys context, choices, and where the file has them question, label
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree
 
@@ -15,7 +15,7 @@ from data_pipeline.tables import clue, text_rows
 # The word before an answer of COPA, by the key `asks-for` of its premise.
 CONNECTIVES = {"cause": "because", "effect": "so"}
 _STORY_SENTENCES, _STORY_CELLS = 4, 8
-_RACE_LABELS = "ABCD"
+_OPTIONS = 4  # of a question of RACE
 
 
 def _copa_rows(path: str) -> text_rows.NumberedRows:
@@ -90,32 +90,22 @@ def _story_rows(path: str) -> text_rows.NumberedRows:
 
 def _swag_rows(path: str) -> text_rows.NumberedRows:
     """SWAG: sent1, and sent2 continued by one of ending0 to ending3."""
-    needed = "sent1", "sent2", "ending0", "ending1"
-    files = "SWAG's train.csv, val.csv or test.csv as published"
-    for line, cells in _csv_cells(path, needed, files):
+    rows = text_rows.file_rows(path, "csv")
+    line, header = next(rows, (1, []))
+    names = [str(name) for name in header]
+    for name in ("sent1", "sent2", "ending0", "ending1"):
+        if name not in names:
+            raise errors.InputError(
+                f"{path}:{line}: no column {name}; give SWAG's files as published"
+            )
+    for line, values in rows:
+        cells = dict(zip(names, values, strict=True))
         row = {
             "context": cells["sent1"],
             "question": cells["sent2"],
             "choices": [c for name, c in cells.items() if name.startswith("ending")],
         }
         yield line, {**row, **_labelled(cells.get("label"))}
-
-
-def _csv_cells(
-    path: str, needed: Sequence[str], wanted: str
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yields (line, {column: cell}) of a CSV file with a header and `needed` columns.
-
-    Otherwise the message names the files that are `wanted`.
-    """
-    rows = text_rows.file_rows(path, "csv")
-    line, header = next(rows, (1, []))
-    names = [str(name) for name in header]
-    for name in needed:
-        if name not in names:
-            raise errors.InputError(f"{path}:{line}: no column {name}; give {wanted}")
-    for line, row in rows:
-        yield line, dict(zip(names, map(str, row), strict=True))
 
 
 def _race_rows(path: str) -> text_rows.NumberedRows:
@@ -161,10 +151,9 @@ def _race_questions(file: str) -> Iterator[dict[str, Any]]:
         ) from error
     for index, (question, options, answer) in enumerate(questions):
         row = {"context": context, "question": question, "choices": options}
-        if not isinstance(options, list) or len(options) != len(_RACE_LABELS):
+        if not isinstance(options, list) or len(options) != _OPTIONS:
             raise errors.InputError(
-                f"{file}: question {index} has {options!r:.60} as options; give "
-                f"{len(_RACE_LABELS)} texts"
+                f"{file}: question {index} has options {options!r:.60}; give {_OPTIONS}"
             )
         yield {**row, **_labelled(answer), "id": f"{name}-{index}"}
 

@@ -8,7 +8,7 @@ import json
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from contract import errors, json_files, remote_files, wording
 
@@ -158,7 +158,6 @@ def _decode(path: str, number: int, line: bytes) -> str:
 
 
 def _convert(encoding: str) -> str:
-    """The remedy for a file of another encoding."""
     return (
         f'it looks like {encoding}: save it as "CSV UTF-8", or convert the file to '
         f"UTF-8 by iconv -f {encoding} -t UTF-8"
@@ -172,16 +171,11 @@ def _tsv_rows(path: str, delimiter: str) -> Iterator[tuple[int, Row | None]]:
 
 
 def _csv_rows(
-    path: str, delimiter: str | None, quote: str
+    path: str, delimiter: str, quotes: Mapping[str, Any]
 ) -> Iterator[tuple[int, Row | None]]:
-    texts: Iterator[str] = (line + "\n" for _, line in lines(path))
-    csv.field_size_limit(2**31 - 1)  # a text may be a whole book
-    quotes: dict[str, Any] = {"quotechar": quote} if quote else {"quoting": 3}
+    texts = (line + "\n" for _, line in lines(path))
     number = 1
     try:
-        sample = list(itertools.islice(texts, _SAMPLE_LINES))
-        delimiter = delimiter or _delimiter(path, sample, quotes)
-        texts = itertools.chain(sample, texts)
         reader = csv.reader(texts, delimiter=delimiter, strict=True, **quotes)
         for row in reader:
             yield number, row or None
@@ -192,16 +186,18 @@ def _csv_rows(
         ) from None
 
 
-def _delimiter(path: str, sample: list[str], quotes: Mapping[str, Any]) -> str:
+def _find_delimiter(path: str, quote: str) -> str:
     """The delimiter that cuts the first rows into as many cells, at least two.
 
     It is a comma where none does; of several, those count that no space follows in some
     row, as one follows a comma within a text.
     """
+    texts = (line + "\n" for _, line in lines(path))
+    sample = list(itertools.islice(texts, _SAMPLE_LINES))
     fitting: dict[str, list[list[str]]] = {}
     for delimiter in _DELIMITERS:
         try:
-            reader = csv.reader(sample, delimiter=delimiter, **quotes)
+            reader = csv.reader(sample, delimiter=delimiter, **_quotes(quote))
             rows = [row for row in reader if any(row)]
         except csv.Error:  # a carriage return where this one sees no quote
             continue
@@ -257,6 +253,9 @@ class Form:
     quote: str | None = None
 
 
+AnyForm = TypeVar("AnyForm", bound=Form)
+
+
 def is_jsonl(path: str) -> bool:
     """Whether a file has an object on each line, by its name."""
     return path.lower().removesuffix(".gz").endswith((".jsonl", ".json"))
@@ -289,22 +288,11 @@ def file_rows(
     """
     if isinstance(form, str):
         form = Form(file_format=form)
-    file_format = form.file_format
-    if file_format == "auto":
-        ending = path.lower().removesuffix(".gz").rpartition(".")[2]
-        file_format = {"txt": "tsv", "json": "jsonl"}.get(ending, ending)
-    if file_format in _WORKBOOKS:
-        raise errors.InputError(
-            f'{path}: is a workbook; save its table as "CSV UTF-8" and give that file'
-        )
-    if file_format not in FORMATS:
-        raise errors.InputError(
-            f"{path}: format {file_format!r} is none of {[*FORMATS]}; see --file_format"
-        )
     width, first_line, blank = 0, 0, None
-    has_cells = file_format != "jsonl"
+    form = resolve(path, form)
+    has_cells = form.file_format != "jsonl"
     empty: list[int] = []
-    for line, row in _parsed(path, file_format, form):
+    for line, row in _parsed(path, form):
         if row is None:
             blank = blank or line
             continue
@@ -329,15 +317,44 @@ def file_rows(
         )
 
 
-def _parsed(path: str, file_format: str, form: Form) -> Iterator[tuple[int, Any]]:
+def resolve(path: str, form: AnyForm) -> AnyForm:
+    """The form with the format, delimiter and quote that the file decides."""
+    file_format = form.file_format
+    if file_format == "auto":
+        ending = path.lower().removesuffix(".gz").rpartition(".")[2]
+        file_format = {"txt": "tsv", "json": "jsonl"}.get(ending, ending)
+    if file_format in _WORKBOOKS:
+        raise errors.InputError(
+            f'{path}: is a workbook; save its table as "CSV UTF-8" and give that file'
+        )
+    if file_format not in FORMATS:
+        raise errors.InputError(
+            f"{path}: format {file_format!r} is none of {[*FORMATS]}; see --file_format"
+        )
+    csv.field_size_limit(2**31 - 1)  # a text may be a whole book
     delimiter = _character(path, file_format, "delimiter", form.delimiter)
     quote = _character(path, file_format, "quote", form.quote)
-    if file_format == "jsonl":
+    if file_format == "tsv":
+        delimiter, quote = delimiter or "\t", quote or ""
+    elif file_format == "csv":
+        quote = '"' if quote is None else quote
+        delimiter = delimiter or _find_delimiter(path, quote)
+    return dataclasses.replace(
+        form, file_format=file_format, delimiter=delimiter, quote=quote
+    )
+
+
+def _parsed(path: str, form: Form) -> Iterator[tuple[int, Any]]:
+    if form.delimiter is None:
         return _jsonl_rows(path)
-    if file_format == "tsv" and not quote:
-        return _tsv_rows(path, delimiter or "\t")
-    delimiter = delimiter or ("\t" if file_format == "tsv" else None)
-    return _csv_rows(path, delimiter, '"' if quote is None else quote)
+    if form.file_format == "tsv" and not form.quote:
+        return _tsv_rows(path, form.delimiter)
+    return _csv_rows(path, form.delimiter, _quotes(form.quote))
+
+
+def _quotes(quote: str | None) -> dict[str, Any]:
+    """Arguments of csv.reader; 3 is csv.QUOTE_NONE."""
+    return {"quotechar": quote} if quote else {"quoting": 3}
 
 
 def _character(

@@ -212,8 +212,6 @@ def _check_words(path: str, sentences: list[Sentence], columns: "_Columns") -> N
 
 
 class _Columns(NamedTuple):
-    """The columns of a file."""
-
     separator: str  # a tab or a space
     num_columns: int  # of each row
     line: int  # of the first row
@@ -469,8 +467,7 @@ def spans_key(row: Mapping[str, Any]) -> str:
     """The key of the spans of a row's text; "" where it has none, or tags."""
     if isinstance(row.get("label"), dict):
         raise errors.InputError(
-            "label has a key for each type, as in CLUENER2020; set "
-            "--file_format=cluener"
+            "label has a key a type, as in CLUENER2020; set --file_format=cluener"
         )
     if _tags_key(row) or not isinstance(row.get("text"), str):
         return ""

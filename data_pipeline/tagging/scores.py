@@ -182,18 +182,21 @@ def outcomes(
     shown = [_differing(*row) for row in zip(words, gold, scored.tags, strict=True)]
     counts = _counts(pairs, scheme)
     splits = data.word_splits
-    decisions = _decisions(gold, scored)
+    is_correct = np.array([right == predicted for right, predicted in pairs])
+    tags = list(itertools.chain.from_iterable(scored.tags))
     return outcomes_lib.Outcomes(
         split=name,
         texts=[(" ".join(row),) for row in words],
         expected=[expected for expected, _ in shown],
         predicted=[predicted for _, predicted in shown],
-        is_correct=np.array([right == predicted for right, predicted in pairs]),
+        is_correct=is_correct,
         losses=np.add.reduceat(scored.losses, splits[:-1]) / np.diff(splits),
         scores=dict(scored.scores),
         rescore=lambda rows: _scores(counts[rows].sum(axis=0).tolist(), scheme),
-        decisions=decisions,
-        warning=_lone_tag_warning(decisions),
+        decisions=_decisions(gold, scored),
+        warning=outcomes_lib.lone_prediction(
+            "word", tags, is_right=bool(is_correct.all())
+        ),
     )
 
 
@@ -220,19 +223,6 @@ def _decisions(gold: list[list[str]], scored: Scored) -> outcomes_lib.Decisions:
         labels=np.array([ids[name] for name in expected]),
         predictions=np.array([ids[name] for name in predicted]),
         confidences=np.array(list(itertools.chain(*scored.probabilities))),
-    )
-
-
-def _lone_tag_warning(decisions: outcomes_lib.Decisions) -> str | None:
-    """A sentence where every word gets the same tag and not all have it."""
-    predictions = decisions.predictions
-    if len(set(predictions.tolist())) != 1 or np.array_equal(
-        decisions.labels, predictions
-    ):
-        return None
-    return (
-        f"every word is tagged {decisions.class_names[int(predictions[0])]!r}; train "
-        "longer, or with another --learning_rate or --seed"
     )
 
 

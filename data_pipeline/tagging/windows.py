@@ -26,7 +26,7 @@ from terminal import progress
 _CHUNK_WORDS = 1 << 16
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class SentenceSplit(batching.WindowSplit):
     """The sentences of a file, with W words in all, and their N windows.
 

@@ -75,16 +75,11 @@ def check_settings(
 def sort_by_id(
     ids: Mapping[str, Any], path: str, remedy: str, first: int = 0
 ) -> list[str]:
-    """The tokens of a file in the order of their ids.
-
-    Raises:
-        ValueError: the ids do not run from `first` without a gap; names the remedy.
-    """
+    """The tokens of a file by id; ValueError if ids leave a gap from `first` on."""
     wanted = range(first, max(first + len(ids), 1))
     if sorted(map(repr, ids.values())) != sorted(map(repr, wanted)):
         raise errors.InputError(
-            f"{path}: the ids of its {len(ids)} tokens are not {first}, {first + 1}, "
-            f"...; {remedy}"
+            f"{path}: its {len(ids)} ids are not {first}, {first + 1}, ...; {remedy}"
         )
     return sorted(ids, key=ids.__getitem__)
 
@@ -109,8 +104,7 @@ def _read_settings(directory: str) -> dict[str, dict[str, Any]]:
                     settings[entry["content"]] = entry
         except (KeyError, TypeError) as error:
             raise errors.InputError(
-                f"{path}: does not describe tokens as Hugging Face does ({error!r}); "
-                "copy it again"
+                f"{path}: is no file of Hugging Face ({error!r}); copy it again"
             ) from error
     return settings
 

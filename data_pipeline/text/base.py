@@ -29,9 +29,6 @@ def read_vocab(vocab_file: str) -> list[str]:
 
     Differs from google-research/bert: a UTF-8 byte order mark before the first token is
     dropped.
-
-    Raises:
-        FileNotFoundError, ValueError: as in text_rows.lines, or the file is empty.
     """
     tokens = []
     for number, line in text_rows.lines(vocab_file):
@@ -42,8 +39,7 @@ def read_vocab(vocab_file: str) -> list[str]:
         tokens.append(line.strip())
     if not any(tokens):
         raise errors.InputError(
-            f"{vocab_file}: the vocabulary is empty (0 tokens); give the vocab.txt "
-            "that lies beside the checkpoint"
+            f"{vocab_file}: the vocabulary is empty (0 tokens); give another vocab.txt"
         )
     return tokens
 
@@ -62,7 +58,7 @@ def pretokens(text: str, steps: tuple[Any, Any]) -> list[str]:
 
 
 class Tokenizer:
-    """The interface of tokenizers.
+    """The interface of tokenizers; one object serves eager code, tf.data and exports.
 
     Attributes:
         vocab: The V tokens by id.
@@ -122,8 +118,7 @@ class Tokenizer:
         texts = tf.convert_to_tensor(texts, tf.string)
         if texts.shape.rank not in (0, 1):
             raise errors.InputError(
-                f"texts of shape {texts.shape} cannot be tokenized; give one string or "
-                "one axis of strings"
+                f"texts have the shape {texts.shape}; give one string or one axis"
             )
         # Tracing takes most of a second, and saves nothing where texts are many.
         is_eager = tf.executing_eagerly()
@@ -264,8 +259,7 @@ class Tokenizer:
         for index in ids:
             if not 0 <= index < self.vocab_size:
                 raise errors.InputError(
-                    f"id {index} is outside 0..{self.vocab_size - 1}; the ids come "
-                    "from another vocabulary"
+                    f"id {index} is outside 0..{self.vocab_size - 1}; correct it"
                 )
         return ids
 

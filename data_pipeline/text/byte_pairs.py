@@ -88,19 +88,14 @@ def read(vocab_file: str) -> BytePairs:
 
 
 def merges_of(vocab_file: str) -> str:
-    """The file of the merges that belong to a vocabulary.
-
-    Raises:
-        ValueError: the vocabulary's name is none of those that are known.
-    """
+    """The file of the merges of a vocabulary, by the name of the vocabulary's."""
     directory, name = os.path.split(vocab_file)
     for ending, merges in file_names.MERGES.items():
         if name.endswith(ending):
             return os.path.join(directory, name.removesuffix(ending) + merges)
     known = ", ".join((*file_names.MERGES, file_names.TOKENIZER))
     raise errors.InputError(
-        f"{vocab_file}: a vocabulary of byte pairs has a name that ends in {known}; "
-        "rename it, and its merges"
+        f"{vocab_file}: its name does not end in {known}; rename it, and its merges"
     )
 
 
@@ -144,8 +139,7 @@ def _checked(
         parts = line.split(" ")
         if len(parts) != 2 or not all(parts):
             raise errors.InputError(
-                f"{place}: {line!r} is no merge, which is two tokens with a space "
-                f"between them; {_COPY}"
+                f"{place}: {line!r} is no merge of two tokens with a space; {_COPY}"
             )
         pair = (parts[0], parts[1])
         for token in (*pair, "".join(pair)):
@@ -156,8 +150,7 @@ def _checked(
                 )
         if pair in place_of:
             raise errors.InputError(
-                f"{place}: merge {line!r} is there already, at {place_of[pair]}; "
-                f"{_REMEDY}"
+                f"{place}: merge {line!r} is at {place_of[pair]}, too; {_REMEDY}"
             )
         place_of[pair] = place
     return list(place_of)
@@ -192,8 +185,7 @@ def _read_tokenizer(path: str) -> BytePairs:
         adds_space = is_roberta and raw["pre_tokenizer"].get("add_prefix_space", True)
     except (AttributeError, KeyError, TypeError) as error:
         raise errors.InputError(
-            f"{path}: is not laid out as tokenizers 0.23 writes it ({error!r}); "
-            f"{_OTHER_FILE}"
+            f"{path}: is not laid out as by tokenizers 0.23 ({error!r}); {_OTHER_FILE}"
         ) from error
     tokens = added_tokens.sort_by_id(vocab, path, _COPY)
     places = [(f"{path}: model.merges[{i}]", line) for i, line in enumerate(lines)]
@@ -234,8 +226,7 @@ def _kind(raw: Mapping[str, Any], path: str, is_roberta: bool) -> bool:
     for name, value, wanted in expected:
         if value != wanted:
             raise errors.InputError(
-                f"{path}: {name} is {value!r}, but GPT and GPT-2 have "
-                f"{wanted!r}; give a tokenizer of theirs"
+                f"{path}: {name} is {value!r}, not {wanted!r}; give GPT's or GPT-2's"
             )
     return not suffix
 
@@ -259,7 +250,8 @@ class BytePairTokenizer(base.Tokenizer):
         missing = [t for t in (START, DELIMITER, END) if t not in self._ids]
         if not missing or self.start_id is not None:
             return self
-        longer = self._with_vocab([*self.vocab, *missing])
+        kind: Any = type(self)
+        longer = kind([*self.vocab, *missing], self.merges)
         longer.refuses_unknown = self.refuses_unknown
         return longer
 
@@ -273,18 +265,13 @@ class BytePairTokenizer(base.Tokenizer):
             file_names.TOKENIZER_CONFIG: json.dumps(self.settings()) + "\n",
         }
 
-    def _with_vocab(self, vocab):
-        """The same tokenizer with a longer vocabulary."""
-        raise NotImplementedError
-
 
 class Gpt2Tokenizer(BytePairTokenizer):
     """GPT-2's byte-level byte pairs, which lose nothing of a text.
 
-    It consists of TensorFlow operations, so one object serves eager code, tf.data and
-    an exported SavedModel. No special token is recognised in a text: "<|endoftext|>" is
-    13 characters there, as in the original. What is not UTF-8 becomes U+FFFD. A byte
-    that the vocabulary lacks is left out.
+    No special token is recognised in a text: "<|endoftext|>" is 13 characters there, as
+    in the original. What is not UTF-8 becomes U+FFFD. A byte that the vocabulary lacks
+    is left out.
     """
 
     adds_space = False
@@ -343,9 +330,6 @@ class Gpt2Tokenizer(BytePairTokenizer):
             "add_prefix_space": False,
             **(dict.fromkeys(ends, END_OF_TEXT) if END_OF_TEXT in self._ids else {}),
         }
-
-    def _with_vocab(self, vocab):
-        return Gpt2Tokenizer(vocab, self.merges)
 
     @functools.cached_property
     def _are_inner_or_space(self):
@@ -457,8 +441,7 @@ class GptTokenizer(BytePairTokenizer):
         super().__init__(vocab, merges, True)
         if UNKNOWN not in self._ids:
             raise errors.InputError(
-                f"the vocabulary of {self.vocab_size} tokens lacks {UNKNOWN}; give "
-                "the one of the checkpoint"
+                f"the vocabulary lacks {UNKNOWN}; give the one of the checkpoint"
             )
         self.unk_id = self._ids[UNKNOWN]
         self._pairs = tokenizers.Tokenizer(
@@ -494,9 +477,6 @@ class GptTokenizer(BytePairTokenizer):
 
     def settings(self) -> dict[str, Any]:
         return {"tokenizer_class": "OpenAIGPTTokenizer", "unk_token": UNKNOWN}
-
-    def _with_vocab(self, vocab):
-        return GptTokenizer(vocab, self.merges)
 
     @functools.cached_property
     def _are_ends(self):

@@ -67,10 +67,7 @@ class ElmoTokenizer(base.Tokenizer):
     A token is int16 [C]: where the word begins, up to C - 2 of its UTF-8 bytes, where
     it ends, filling. Ids are the original's and 1. <S> and </S> in a text are the begin
     and end of a sentence where there is a vocabulary, and else three and four
-    characters.
-
-    It consists of TensorFlow operations, so one object serves eager code, tf.data and
-    an exported SavedModel. Bytes that are not UTF-8 are ignored.
+    characters. Bytes that are not UTF-8 are ignored.
     """
 
     def __init__(
@@ -79,11 +76,7 @@ class ElmoTokenizer(base.Tokenizer):
         split_words: str = normalization.WHITESPACE,
         max_characters: int = MAX_CHARACTERS,
     ):
-        """Builds the tokenizer; C is `max_characters`.
-
-        Raises:
-            ValueError: `split_words` is not one of normalization.SPLITS.
-        """
+        """Builds the tokenizer; C is `max_characters`."""
         super().__init__(vocab, do_lower_case=False)
         if split_words not in normalization.SPLITS:
             raise errors.InputError(
@@ -169,7 +162,7 @@ class ElmoTokenizer(base.Tokenizer):
         codes = tf.cast(codes, tf.int16) + 1
         places = tf.range(room + 1)
         lengths = tf.strings.length(cut)[:, tf.newaxis]
-        edge = tf.where(places == lengths, _int16(_WORD_END), _int16(_FILLING))
+        edge = tf.cast(tf.where(places == lengths, _WORD_END, _FILLING), tf.int16)
         codes = tf.where(places < lengths, codes, edge)
         codes = tf.pad(codes, [[0, 0], [1, 0]], constant_values=_WORD_BEGIN)
         if self.vocab:
@@ -186,7 +179,3 @@ def _special(code, size):
 
 def _decodable(texts):
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
-
-
-def _int16(value):
-    return tf.constant(value, tf.int16)

@@ -99,9 +99,6 @@ def check_case(
 ) -> None:
     """Refuses to lower-case for a cased model, and the reverse.
 
-    Raises:
-        ValueError: the release's name or the vocabulary contradicts the flag.
-
     Differs from google-research/bert: looks at the vocabulary too, so that renamed
     directories and later releases are covered.
     """
@@ -123,8 +120,7 @@ def check_case(
         flag, other = json.dumps(lowers), json.dumps(not lowers)
         raise errors.InputError(
             f"--do_lower_case={flag}, but {vocab_file} is {kind} vocabulary "
-            f"({capitals} entries have capitals); set --do_lower_case={other}, or "
-            "--nocheck_case"
+            f"({capitals} have capitals); set --do_lower_case={other} or --nocheck_case"
         )
 
 
@@ -135,10 +131,6 @@ def open_tokenizer(
 
     `elmo_options` are those of an ELMo, {} for another network, and by default looked
     for in the config.
-
-    Raises:
-        ValueError: a vocabulary is missing where one is needed, or as in `check_case`,
-            `open_elmo` and `open_vocabulary`.
     """
     if elmo_options is None:
         elmo_options = _elmo_options(files.config_file)
@@ -146,8 +138,7 @@ def open_tokenizer(
         return open_elmo(files, elmo_options)
     if not files.vocab_file:
         raise errors.InputError(
-            "--vocab_file is missing; set it, or set --pretrained to the directory of "
-            "a model"
+            "--vocab_file is missing; set it, or --pretrained=DIRECTORY of a model"
         )
     tokenizer = open_vocabulary(
         files.vocab_file,
@@ -169,11 +160,7 @@ def _elmo_options(config_file: str) -> dict[str, Any] | None:
 
 
 def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:
-    """Opens the tokenizer of an ELMo, which does without a vocabulary.
-
-    Raises:
-        ValueError: as in `elmo.read_vocab` and ElmoTokenizer.
-    """
+    """Opens the tokenizer of an ELMo, which does without a vocabulary."""
     tensorflow_later.Later("ELMo is computed").check()
     from data_pipeline.text import elmo
 
@@ -189,8 +176,7 @@ def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:
     length = characters.get(key, usual) if is_object else characters
     if not isinstance(length, int) or not 3 <= length <= _MOST_CHARACTERS:
         raise errors.InputError(
-            f"{files.config_file}: {key} is {length!r:.60}; give {usual}, or the "
-            "number of the release"
+            f"{files.config_file}: {key} is {length!r:.60}; give {usual}"
         )
     return elmo.ElmoTokenizer(vocab, split, length)
 
@@ -220,9 +206,6 @@ def open_vocabulary(
             files beside the vocabulary, or else the original's.
         checks: whether to refuse settings that are not done, and texts of which most
             words are unknown.
-
-    Raises:
-        ValueError: as in `byte_pairs.read`, `unigram.open_file` and the tokenizers.
     """
     tokenizer = _open(vocab_file, do_lower_case, split_words)
     tokenizer.refuses_unknown = checks
@@ -238,9 +221,8 @@ def _check_entries(vocab_file, vocab):
     others = sum(token.startswith((unigram.SPACE, "Ġ")) for token in vocab)
     if others > len(vocab) * _SHARE_OF_OTHERS:
         raise errors.InputError(
-            f"{vocab_file}: {others} of {len(vocab)} tokens begin with ▁ or Ġ, as "
-            "those of SentencePiece or byte pairs; give their file, or "
-            "--nocheck_tokenizer"
+            f"{vocab_file}: {others} of {len(vocab)} tokens begin with ▁ or Ġ, as in "
+            "SentencePiece or byte pairs; give their file, or --nocheck_tokenizer"
         )
     counts = collections.Counter(vocab)
     if twice := [token for token, count in counts.items() if count > 1]:
@@ -289,10 +271,6 @@ def add_tokens(
 
     Also returns the new tokens that are never made from text, because they are split
     (punctuation) or lower-cased. Their ids can still be used.
-
-    Raises:
-        FileNotFoundError, ValueError: the file cannot be read or is empty, or a token
-            is empty, holds whitespace or is known already.
     """
     if not isinstance(tokenizer, wordpiece.BertTokenizer):
         raise errors.InputError(
@@ -306,8 +284,7 @@ def add_tokens(
     for line, token in enumerate(tokens, start=1):
         if len(token.split()) != 1:
             raise errors.InputError(
-                f"{path}:{line}: {token!r} is not one token; give one a line, without "
-                "whitespace"
+                f"{path}:{line}: {token!r} is not one token; give one a line"
             )
         if token in known:
             raise errors.InputError(
@@ -389,8 +366,7 @@ def _check_settings(vocab_file, tokenizer, split_words):
     name = config.get("tokenizer_class") or of_network.get("tokenizer_class")
     if name and (not _CLASSES.fullmatch(str(name)) or (name in _WHOLE and not raw)):
         raise errors.InputError(
-            f"{directory}: tokenizer_class is {name!r:.60}, which may cut texts "
-            f"otherwise; {_WAY_ROUND}"
+            f"{directory}: tokenizer_class is {name!r:.60}, not known; {_WAY_ROUND}"
         )
     is_bert = isinstance(tokenizer, wordpiece.BertTokenizer)
     wanted = _DONE | (_SPECIAL if is_bert else {})

@@ -75,11 +75,9 @@ def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
 class BertTokenizer(base.Tokenizer):
     """Turns strings into word-piece ids, equal to google-research/bert's.
 
-    It consists of TensorFlow operations, so one object serves eager code, tf.data and
-    an exported SavedModel. No special token is added, and none is recognised in the
-    text: "[MASK]" is four letters in brackets, as in the original. `vocab` has the V
-    tokens by id; `mask_id` is None where the vocabulary has no [MASK]. `added_tokens`
-    are those of `vocab` that were added to it: they are found anywhere in a text.
+    No special token is added, and none is recognised in the text: "[MASK]" is four
+    letters in brackets, as in the original. `added_tokens` are those of `vocab` that
+    were added to it: they are found anywhere in a text.
     """
 
     unk_id: int
@@ -348,8 +346,7 @@ def _distinct(
             size := len(vocab[index].removeprefix(CONTINUATION).encode())
         ) > _MOST_BYTES:
             raise errors.InputError(
-                f"the token of line {index + 1} has {size} bytes, and the limit is "
-                f"{_MOST_BYTES}; correct it"
+                f"line {index + 1} has {size} bytes, above {_MOST_BYTES}; correct it"
             )
     hidden = {*added, *matching.SPECIAL}  # a word may be "[MASK]" where "[7]" may
     return [

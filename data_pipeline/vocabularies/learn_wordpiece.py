@@ -11,7 +11,6 @@ hardly any prefix of a word stays: its 8,000 entries need 1.369 pieces a word of
 English text, those learned here 1.314.
 """
 
-import bisect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -53,7 +52,8 @@ def learn(
     unused = [f"[unused{number}]" for number in range(num_unused_tokens)]
     before, after = unused[:UNUSED_BEFORE_UNK], unused[UNUSED_BEFORE_UNK:]
     fixed = ["[PAD]", *before, *SPECIAL, *after]
-    chars = _frequent(counts, min_character_frequency)
+    least, numbers = min_character_frequency, counts.characters
+    chars = {char for char, number in numbers.items() if number >= least}
     if counts.characters and not chars:
         raise errors.InputError(
             f"--min_character_frequency={min_character_frequency} leaves no character; "
@@ -62,11 +62,9 @@ def learn(
     alphabet = _alphabet(chars)
     room = vocab_size - len(fixed) - len(alphabet)
     if room < 0:
-        fitting = _fitting_frequency(counts, vocab_size - len(fixed))
-        rarer = f", or set --min_character_frequency={fitting}" if fitting else ""
         raise errors.InputError(
-            f"--vocab_size={vocab_size} has no room for {len(alphabet)} characters and "
-            f"{len(fixed)} special; raise it above {len(fixed) + len(alphabet)}{rarer}"
+            f"--vocab_size={vocab_size} has no room for {len(alphabet)} characters; "
+            f"raise it above {vocab_size - room}, or --min_character_frequency"
         )
     words = sorted(
         (
@@ -85,27 +83,12 @@ def learn(
     return [*fixed, *alphabet, *_search(learned, room, report)[:room]]
 
 
-def _frequent(counts: word_counts.WordCounts, least: int) -> set[str]:
-    return {char for char, count in counts.characters.items() if count >= least}
-
-
 def _alphabet(chars: set[str]) -> list[str]:
     """All characters as beginnings of words, then those that can continue one."""
     if not chars:
         return []
     inner = [f"{wordpiece.CONTINUATION}{char}" for char in sorted(chars)]
     return [*sorted(chars), *filter(wordpiece.is_piece, inner)]
-
-
-def _fitting_frequency(counts: word_counts.WordCounts, room: int) -> int | None:
-    """The lowest frequency of characters from which all fit, if there is one."""
-
-    def fits(least):
-        return len(_alphabet(_frequent(counts, least))) <= room
-
-    frequencies = sorted(set(counts.characters.values()))
-    place = bisect.bisect_left(frequencies, True, key=fits)
-    return frequencies[place] if place < len(frequencies) else None
 
 
 def _search(

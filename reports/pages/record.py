@@ -19,7 +19,8 @@ TEXT_CHARACTERS = 2000  # of a text that is kept
 CLASSES = 30  # of a confusion matrix; more than that nobody reads
 CURVE_POINTS = 400  # of a curve; a screen has no more
 _BINS = 20  # of a histogram
-_FEWEST_ROWS = 5  # of each class, for an interval of their mean
+_OFF = "half", "nine_tenths", "mean_half"  # of numbers, and of guessing their mean
+FEWEST_ROWS = 5  # of each class, for an interval of their mean
 _CURVE_FOLDERS = ("train", "eval")  # below the directory of a run
 # Keys that comparisons read, of a record and of its evaluation.
 _FORM = {"kind": str, "flags": dict, "command": str, "evaluation": (dict, type(None))}
@@ -93,6 +94,7 @@ def evaluation(rows: Any) -> dict[str, Any]:
         "resampled": {n: np.round(v, 6).tolist() for n, v in resampled.items()},
         **_classes(decisions),
         "confusion": _confusion(decisions),
+        **_head(rows),
         "histograms": {n: histogram(v) for n, v in rows.histograms.items()},
         "errors": _errors(rows, keys),
         "keys": keys,
@@ -114,9 +116,9 @@ def _interval(name, rows, resampled):
         scale, right = rows.shares[name], np.asarray(rows.is_correct, bool)
         ends = confidence.share_interval(int(right.sum()), len(right))
         return {"interval": [scale * end for end in ends], "note": ""}
-    if name == "f1_macro" and _rarest_class(rows.decisions) < _FEWEST_ROWS:
+    if name == "f1_macro" and _rarest_class(rows.decisions) < FEWEST_ROWS:
         # Resamples without the class average over others: another quantity.
-        return {"interval": None, "note": f"a class has fewer than {_FEWEST_ROWS} rows"}
+        return {"interval": None, "note": f"a class has fewer than {FEWEST_ROWS} rows"}
     values = () if resampled is None else resampled
     interval, note = confidence.interval(values), confidence.why_no_interval(values)
     if note and len(values) and np.all(rows.is_correct):
@@ -131,7 +133,7 @@ def _rarest_class(decisions):
         counts = labels.sum(axis=0)
     else:
         counts = np.bincount(labels[labels >= 0])
-    return counts[counts > 0].min(initial=_FEWEST_ROWS)
+    return counts[counts > 0].min(initial=FEWEST_ROWS)
 
 
 def _classes(decisions):
@@ -176,12 +178,36 @@ def _confusion(decisions):
     is_known = (labels >= 0) & (labels < classes)
     known = labels[is_known], predictions[is_known]
     matrix = diagnostics.confusion(*known, classes)
+    wrong = matrix - np.diag(np.diag(matrix))
+    given, predicted = np.unravel_index(wrong.argmax(), wrong.shape)
+    names = decisions.class_names[given], decisions.class_names[predicted]
     shown = np.sort(diagnostics.largest(matrix.sum(axis=1), CLASSES))
     return {
+        "commonest": [*names, wrong.max().item()],  # given, predicted, and how often
         "names": [decisions.class_names[i] for i in shown],
         "matrix": matrix[np.ix_(shown, shown)].tolist(),
         "left_out": classes - len(shown),
     }
+
+
+def _head(rows):
+    """For the head of the page: the commonest answer, and how far numbers are off."""
+    decisions, numbers = rows.decisions, rows.numbers
+    facts: dict[str, Any] = {"numbers": _numbers(numbers) if numbers else None}
+    # Not of words.
+    if decisions is not None and len(decisions.labels) == len(rows.expected) > 0:
+        (facts["commonest"],) = collections.Counter(rows.expected).most_common(1)
+    return facts
+
+
+def _numbers(numbers):
+    labels, predictions = np.asarray(numbers.labels), np.asarray(numbers.predictions)
+    errors = np.abs(predictions - labels)
+    if not errors.size or not np.all(np.isfinite(errors)):
+        return None
+    quantiles = np.quantile(errors, [0.5, 0.9]).tolist()
+    mean_half = float(np.median(np.abs(labels - labels.mean())))
+    return dict(zip(_OFF, [*quantiles, mean_half], strict=True))
 
 
 def _errors(rows, keys):

@@ -12,7 +12,7 @@ import numpy as np
 
 from reports import figures, svg
 from reports.measures import class_scores
-from reports.pages import usage
+from reports.pages import head, usage
 
 SHOWN_ERRORS = 25
 SHOWN_LABELS = 30
@@ -25,14 +25,6 @@ _CURVES = {
     "Gradient norm": ("train/gradient_norm",),
 }
 _SAME = {"eval/batch_loss"}  # as the loss, but for rounding
-# The verdict on the rows that are right, by kind of task.
-_VERDICTS = {
-    "text-classification": "rows are labelled right",
-    "multiple-choice": "rows get the right choice",
-    "token-classification": "sentences have the right tag at every word",
-    "question-answering": "questions are answered exactly right",
-    "text2text-generation": "texts are written exactly as given",
-}
 _MEANINGS = {
     "accuracy": "share that is right",
     "f1": "harmonic mean of precision and recall",
@@ -123,7 +115,8 @@ def page_of_runs(records: Mapping[str, Mapping[str, Any]], directory: str) -> st
     combinations.sort(key=rank)
     return render(
         "runs.html",
-        name=os.path.basename(os.path.abspath(directory)),
+        name=runs[0]["flags"].get("report_title")
+        or os.path.basename(os.path.abspath(directory)),
         title=usage.KINDS[runs[0]["kind"]].title,
         rows=rows,
         differing=differing,
@@ -169,7 +162,9 @@ def page(record: Mapping[str, Any], where: str) -> str:
         run=record,
         subject=_subject(record),
         origin=usage.origin(record),
-        verdict=_verdict(kind, held_out),
+        verdict=head.verdict(kind, held_out),
+        tiles=head.tiles(kind, held_out),
+        main_table=head.table(kind, held_out),
         meanings=_MEANINGS,
         held_out=held_out,
         curves=_curves(record["curves"]),
@@ -195,20 +190,14 @@ def page(record: Mapping[str, Any], where: str) -> str:
 
 
 def _subject(record):
-    """The kind of task, and the published task or the file that was scored."""
+    """--report_title, or the kind of task and the task or file that was scored."""
+    if title := record["flags"].get("report_title"):
+        return title
     split = (record["evaluation"] or {}).get("split", "train")
     path = record["data"].get(split, {}).get("path", "")
     name = record["flags"].get("task_name") or "/".join(path.split("/")[-2:])
     title = usage.KINDS[record["kind"]].title
     return f"{title}: {name}" if name else title
-
-
-def _verdict(kind, held_out):
-    """A sentence with the number of right rows, or ""."""
-    if not held_out.get("is_correct") or kind not in _VERDICTS:
-        return ""
-    right, rows = sum(held_out["is_correct"]), len(held_out["is_correct"])
-    return f"{right:,} of {rows:,} {held_out['split']} {_VERDICTS[kind]}."
 
 
 def _classes(kind, classes):

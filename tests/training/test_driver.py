@@ -50,3 +50,13 @@ def test_seeds_are_run_one_by_one_and_summarised(tmp_path, capsys):
     assert capsys.readouterr().out == "".join(announced) + (
         "over seeds 1, 2, 3:\n  eval_accuracy = 0.5000 +- 0.2500\n"
     )
+
+
+def test_two_losses_are_told_apart_on_the_screen(capsys):
+    results = {"eval_loss": 0.3634, "loss": 0.3643, "test_batch_loss": 0.25}
+    driver.Outcome(results).print_results()
+    assert capsys.readouterr().out.splitlines() == [
+        "  eval_loss = 0.3634",
+        "  loss = 0.3643 (mean of batches; eval_loss: of rows)",
+        "  test_batch_loss = 0.2500",  # twin: the other loss is not there
+    ]

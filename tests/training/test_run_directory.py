@@ -95,6 +95,7 @@ OWN = (
     "eval_results.txt",
     "test_results.tsv",
     "test_predictions.jsonl",
+    "test_predictions.csv",
     "train.tf_record",
     "label_map.json",
     "train/events.out.tfevents.1",

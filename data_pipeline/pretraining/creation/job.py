@@ -67,7 +67,6 @@ class Job:
 
     @property
     def num_tasks(self) -> int:
-        """Tasks that write one unit."""
         files = len(self.output_files)
         return files * -(-MIN_TASKS // files) if files < MIN_TASKS else MIN_TASKS
 
@@ -151,9 +150,7 @@ def load_plan(job: Job) -> UnitPlan:
 
 @functools.lru_cache(maxsize=2)
 def load_tokenizer(
-    vocab_file: str,
-    lower: bool,
-    split_words: str | None = None,
+    vocab_file: str, lower: bool, split_words: str | None = None
 ) -> base.Tokenizer:
     """The tokenizer of a vocabulary, made and warmed up once in a process."""
     tokenizer = opening.open_vocabulary(vocab_file, lower, split_words, checks=False)

@@ -74,7 +74,6 @@ class Pairs:
         )
 
     def take(self, indices):
-        """The pairs at some indices."""
         return Pairs(*(values[indices] for values in vars(self).values()))
 
 
@@ -135,11 +134,6 @@ def check_words(path, tokenizer, settings):
         raise errors.InputError(
             f"{path}: words have {len(tokens) / num_words:.1f} tokens on average; put "
             "spaces between words, or leave out --segmented_words"
-        )
-    elif len(tokens) > _LONGEST_WORDS * num_words:
-        raise errors.InputError(
-            f"{path}: spaces separate words of {len(tokens) / num_words:.1f} tokens, "
-            "on average; segment the text, or leave out --segmented_words"
         )
 
 

@@ -16,7 +16,6 @@ from data_pipeline.classification import (
     predictions,
     sources,
     split,
-    submissions,
     tasks,
 )
 from data_pipeline.text import wordpiece
@@ -255,7 +254,7 @@ def test_chid_reads_a_window_around_its_blank(tokenizer, limit):
 def test_vocabularies_and_rows_that_a_cloze_cannot_have(tokenizer, tmp_path):
     label_set = labels.Labels(("0", "1"), "choice", pair_input="cloze")
     plain = wordpiece.BertTokenizer(VOCAB[:5] + VOCAB[6:])
-    with pytest.raises(ValueError, match=r"\[unused1\], and others .* give a BERT's"):
+    with pytest.raises(ValueError, match=r"\[unused1\].* give a BERT's"):
         encoding.Encoder(plain, 20, label_set).pack(["#idiom#"], None, [("a", "b")])
     csv = "context,a,b,label\n天#idiom#上,鸟,女,0\n天上,鸟,女,1\n"
     (tmp_path / "own.csv").write_text(csv, "utf-8")
@@ -267,9 +266,7 @@ def test_vocabularies_and_rows_that_a_cloze_cannot_have(tokenizer, tmp_path):
     with pytest.raises(ValueError, match="--max_seq_length=8 has no room"):
         encoding.Encoder(tokenizer, 8, label_set).check(table)
     task = {"task_name": "c3", "data_dir": str(tmp_path)}
-    with pytest.raises(
-        ValueError, match="--pair_input=cloze: --task_name=c3 has separ"
-    ):
+    with pytest.raises(ValueError, match="--pair_input=cloze: the task has separ"):
         sources.Source(pair_input="cloze", **task).form  # noqa: B018
 
 
@@ -294,7 +291,7 @@ def written(task, ids, chosen, kind="classification", form="joined"):
     data = split.LabelledSplit("", None, table, None, label_set)
     scored = predictions.Scored(None, np.array(chosen), {})
     (name, *_) = task.submission.values()
-    return "".join(submissions.lines(name, data, scored))
+    return "".join(predictions.submission_lines(name, data, scored))
 
 
 def test_submissions_have_the_form_of_the_sites():

@@ -20,9 +20,8 @@ def read(tmp_path):
         (tmp_path / name).write_bytes(data)
         return tables.read_table(
             str(tmp_path / name),
-            Layout(**layout),
+            Layout(allow_empty_text=empty, **layout),
             labels_required=required,
-            allow_empty_text=empty,
         )
 
     return write_and_read
@@ -302,7 +301,7 @@ def test_rows_are_kept_by_value(read):
         (
             "text\tlabel\na\t1\n",
             {"text_a": "text", "has_header": False},
-            ("column 'text' is a name, but --has_header=false", "number from 0"),
+            ("--has_header=false, so give a number, not 'text'",),
         ),
         ("nice\t1\nbad\t0\n", {}, ("t.tsv:1: ['nice', '1']", "--text_a_column and")),
         ("nice\t1\nbad\t0\n", {"has_header": True}, ("pass --text_a_column",)),
@@ -374,9 +373,8 @@ def test_files_that_are_no_tables_are_refused(read, name, content, parts):
 
 
 def test_missing_and_unreadable_files_are_named(read, tmp_path):
-    options = {"labels_required": True, "allow_empty_text": False}
     with pytest.raises(FileNotFoundError, match=r"nowhere\.tsv: no such file"):
-        tables.read_table(str(tmp_path / "nowhere.tsv"), Layout(), **options)
+        tables.read_table(str(tmp_path / "nowhere.tsv"), Layout(), labels_required=True)
     with refused("t.gz: cannot be read (", "; restore the file"):
         read(
             gzip.compress(b"text\tlabel\na\t1\n" * 9, mtime=0)[:-12],
@@ -420,7 +418,6 @@ def test_tfds(tmp_path):
             Layout(**layout),
             data_dir=str(tmp_path),
             labels_required=required,
-            allow_empty_text=False,
         )
 
     table = read("train[:2]", example_id="idx")
@@ -457,10 +454,11 @@ def test_columns_of_0_and_1_are_the_labels_that_they_are_named_after(read, colum
 def test_columns_of_0_and_1_in_json_memory_and_files_without_a_header(read):
     rows = [{"text": "a", "x": 1, "y": False}, {"text": "b", "x": 0, "y": True}]
     lines = "".join(f"{json.dumps(row)}\n" for row in rows)
-    options = {"labels_required": True, "allow_empty_text": False}
     for table in (
         read(lines, "t.jsonl", label=("x", "y")),
-        tables.from_memory("rows", rows, Layout(label=["x", "y"]), **options),
+        tables.from_memory(
+            "rows", rows, Layout(label=["x", "y"]), labels_required=True
+        ),
     ):
         assert table.labels == [("x",), ("y",)] and table.label_names == ("x", "y")
     plain = read("a\t1\t0\nb\t0\t1\n", text_a=0, label=(1, 2))
@@ -493,6 +491,8 @@ def test_null_is_no_label(read):
     assert read(rows, "t.jsonl").labels == ["1", "null"]
     with refused("t.jsonl:2: no value under 'label'"):
         read(rows.replace(', "label": null', ""), "t.jsonl")
-    options = {"labels_required": True, "allow_empty_text": False}
     frame = [{"text": "a", "label": 1.0}, {"text": "b", "label": float("nan")}]
-    assert tables.from_memory("rows", frame, Layout(), **options).labels[1] == "null"
+    assert (
+        tables.from_memory("rows", frame, Layout(), labels_required=True).labels[1]
+        == "null"
+    )

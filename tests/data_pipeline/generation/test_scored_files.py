@@ -171,9 +171,7 @@ FORM = r"Review: {text}\nSentiment: {label}"
 def table(tmp_path):
     rows = [("a {film}", "good"), ("b", "bad"), ("c", "bad"), ("d", "bad")]
     path = tiny.write_tsv(tmp_path / "rows.tsv", ("text", "label"), rows)
-    return tables.read_table(
-        str(path), tables.Layout(), labels_required=True, allow_empty_text=False
-    )
+    return tables.read_table(str(path), tables.Layout(), labels_required=True)
 
 
 def test_each_label_fills_the_template(table):

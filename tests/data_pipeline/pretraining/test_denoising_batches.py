@@ -155,9 +155,7 @@ def test_evaluation_has_every_record_once_and_always_the_same_noise(load):
 
 
 def test_too_long_records_are_refused_with_what_fits(load, directory):
-    message = (
-        "max_seq_length=20.*too long for --max_seq_length=12; set it to 18, or .* 13"
-    )
+    message = "records of 20 tokens do not fit; set --max_seq_length=18, or .* 13"
     with pytest.raises(ValueError, match=f"{directory}/train-0 and 2 more.*{message}"):
         load(most=12)
 

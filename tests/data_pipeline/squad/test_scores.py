@@ -182,7 +182,7 @@ def test_share_of_right_answers_is_named_and_lone_answer_warned_of():
     assert collect().shares == {"exact": 100.0} and collect().warning is None
     nothing = dict.fromkeys(("q1", "q2", "q3"), "")
     warning = collect(predictions=nothing).warning
-    assert warning.startswith("every question gets the answer '(no answer)'; train")
+    assert warning.startswith("every question is predicted as '(no answer)'; train")
     # twin: rightly
     open_ones = types.SimpleNamespace(**vars(QUESTIONS))
     open_ones.answer_texts = [[], [], []]

@@ -45,8 +45,7 @@ class Reader(NamedTuple):
 
 def of_table(path, columns, delimiter):
     layout = tables.Layout(delimiter=delimiter, **columns)
-    options = {"labels_required": True, "allow_empty_text": False}
-    table = tables.read_table(path, layout, **options)
+    table = tables.read_table(path, layout, labels_required=True)
     texts = zip(table.text_a, table.text_b, strict=True)
     return list(zip(table.lines, texts, strict=True))
 

@@ -18,7 +18,6 @@ def read(tmp_path):
             str(tmp_path / name),
             tables.Layout(**columns),
             labels_required=required,
-            allow_empty_text=False,
         )
 
     return write_and_read

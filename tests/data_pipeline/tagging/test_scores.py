@@ -131,7 +131,7 @@ def test_rows_are_sentences_and_decisions_words():
 
 def test_lone_tag_is_warned_of():
     nothing = [["O"] * len(words) for words in WORDS]
-    warning = "every word is tagged 'O'; train longer, or with another --learning_rate"
+    warning = "every word is predicted as 'O'; train longer"
     assert collect(tags=nothing).warning.startswith(warning)
     # twins: another tag, and words that have none
     assert collect().warning is None

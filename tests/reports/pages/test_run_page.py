@@ -200,7 +200,7 @@ def test_rows_that_are_all_right_have_no_interval_without_width(tmp_path):
     assert "share that is right 1.0000 0.9630 to 1.0000" in printed
     assert (
         f"0.1000 {note}" in printed
-        and "100 of 100 dev rows are labelled right" in printed
+        and "100 of 100 rows are labelled right (96 to 100 %)." in printed
     )
     card = (tmp_path / "README.md").read_text()
     assert "| accuracy | 1.0000 | 0.9630 to 1.0000 |" in card
@@ -211,7 +211,7 @@ def test_page_and_card_have_scores_of_each_class(page, tmp_path):
     # of the 20 bad rows 4 are wrong, and 4 others are called bad
     assert "Class Given Predicted Precision Recall F1 bad 20 20 0.8000" in page.text
     assert "macro average 0.8000 0.8000 0.8000" in page.text
-    assert "48 of 60 dev rows are labelled right." in page.text
+    assert "8 of 10 rows are labelled right (68 to 88 %)." in page.text
     written(tmp_path)
     card = (tmp_path / "README.md").read_text()
     assert "## Labels\n\n| label | rows |" in card
