@@ -13,7 +13,7 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 from serving import export
-from tests import test_documentation
+from tests import tiny
 from tests.serving.server import running, test_tasks
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples" / "serving"
@@ -91,7 +91,7 @@ def test_servers_have_time_to_answer():
 
 @pytest.mark.parametrize("words", [*OURS, COMMAND], ids=["pod", "compose", "image"])
 def test_flags_are_those_of_the_predictor(words):
-    with test_documentation.defined_flags("serving.predictor"):
+    with tiny.flags_of("serving.predictor"):
         assert flags.FLAGS(words) == ["bert-serve"] and flags.FLAGS.port == 8501
     assert value(words, "--allowed_hosts") == "*"  # and each request needs the key
     assert "${BERT_API_KEY:?" in COMPOSE["predictor"]["environment"]["BERT_API_KEY"]
