@@ -181,7 +181,9 @@ def _signature(server, body, output, numbers):
     It takes as many texts as one of the numbers.
     """
     model = server.require_model()
-    version = model.version(body.get("model", model.name))
+    if not isinstance(name := body.get("model", model.name), str):
+        raise servables.invalid(f"model is {name!r:.80}; give a name")
+    version = model.version(name)
     for name, inputs in version.text_signatures().items():
         counts = [*inputs.values()]
         outputs = version.signatures[name].outputs

@@ -183,6 +183,18 @@ def test_documents_are_ranked_by_one_named_label_of_three():
             "'int8'; give one of float, base64",
         ),
         (tasks.EMBEDDINGS, {"input": "a", "model": "no"}, 404, "Latest(no)"),
+        (
+            tasks.EMBEDDINGS,
+            {"input": "a", "model": {}},
+            400,
+            "model is {}; give a name",
+        ),
+        (
+            tasks.CLASSIFY,
+            {"text_a": "a", "model": [1]},
+            400,
+            "model is [1]; give a name",
+        ),
         (tasks.RERANK, {"query": "a"}, 400, "documents is None"),
         (tasks.RERANK, {"documents": ["a"]}, 400, "query is None"),
         (tasks.RERANK, {"query": "a", "documents": [{"b": 1}]}, 400, "documents[0]"),
