@@ -127,7 +127,8 @@ def read_classes(path: str, num_classes: int | None = None) -> Classes:
         classes: Classes = make(names, **settings)
     except (ValueError, AttributeError, TypeError, KeyError) as error:
         raise errors.InputError(
-            f"{path}: not a label map ({type(error).__name__}: {error}); restore it"
+            f"{path}: not a label map ({type(error).__name__}: {error}); restore it or "
+            "train again to write it"
         ) from None
     if num_classes not in (None, classes.num_outputs):
         raise errors.InputError(

@@ -82,7 +82,8 @@ def cloze(
     ids = {token: index for index, token in enumerate(tokenizer.vocab)}
     if _BLANK_TOKEN not in ids or tokenizer.mask_id is None:
         raise errors.InputError(
-            "--pair_input=cloze needs [unused1] and [MASK]; give a BERT's vocabulary"
+            f"a blank is {_BLANK_TOKEN}, and others are [MASK]; the vocabulary lacks "
+            "one of them, so give a BERT's"
         )
     count = tf.shape(choices)[1]
     halves = tf.strings.split(contexts, clue.BLANK).to_tensor("", shape=[None, 2])

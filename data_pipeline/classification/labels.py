@@ -245,6 +245,7 @@ def _number(path: str, line: int, label: tables.Label) -> float:
     if not tables.is_number(text) or abs(float(text)) > _LARGEST:
         shown = label if isinstance(label, str) else list(label)
         raise errors.InputError(
-            f"{path}:{line}: {shown!r:.80} is no finite number; see --problem_type"
+            f"{path}:{line}: {shown!r:.80} is not a finite number; correct the row or "
+            "--problem_type"
         )
     return float(text)

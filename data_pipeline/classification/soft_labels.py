@@ -59,8 +59,9 @@ def order_classes(directory: str, theirs: Any, ours: labels.Labels) -> Any:
         )
     if (names := label_maps.match(ours.names, theirs.names)) is None:
         raise errors.InputError(
-            f"--teacher={directory} lacks {wording.listing(ours.names)}; give the "
-            f"student --labels={','.join(theirs.names)}"
+            f"--teacher={directory} has the labels {wording.listing(theirs.names)} and "
+            f"the student {wording.listing(ours.names)}; give the student --labels="
+            + ",".join(theirs.names)
         )
     return [theirs.names.index(name) for name in names] or slice(None)
 

@@ -44,7 +44,8 @@ class Source:
         own = self.task.pair_input if self.task else None
         if own and self.pair_input not in ("joined", own):
             raise errors.InputError(
-                f"--pair_input={self.pair_input}: the task has {own}; leave it out"
+                f"--pair_input={self.pair_input}: --task_name={self.task_name} has "
+                f"{own}; leave the flag out"
             )
         return own or self.pair_input
 
@@ -98,7 +99,10 @@ class Source:
         if path is None or (isinstance(path, str) and not path):
             flag = f"tfds_{split}_split" if self.tfds_name else f"{split}_file"
             hint = ", --dev_share=0.2" if flag == "dev_file" else ""
-            raise errors.InputError(f"--{flag} is not set; set it{hint} or --task_name")
+            raise errors.InputError(
+                f"the {split} rows are needed and --{flag} is not set; set it{hint} or "
+                "--task_name"
+            )
         needs = {"labels_required": split != "test"}
         if self.tfds_name:
             folder = self.data_dir or None

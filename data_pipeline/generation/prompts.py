@@ -52,7 +52,8 @@ class ContextBudget:
         new_tokens = self.new_tokens(is_prompted=is_prompted)
         if new_tokens > self.context:
             raise errors.InputError(
-                f"--max_new_tokens={new_tokens} exceeds {self.context} tokens; lower it"
+                f"--max_new_tokens={new_tokens} exceeds the network's context of "
+                f"{self.context} tokens; give fewer"
             )
         return self.context - new_tokens + 1
 

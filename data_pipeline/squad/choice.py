@@ -177,7 +177,8 @@ def _check(inputs, start_logits, end_logits):
             )
         if broken := int((~(logits < np.inf)).any(axis=1).sum()):
             raise errors.InputError(
-                f"{name} logits of {broken} windows are no numbers; give another model"
+                f"{name} logits of {broken} of {len(logits)} windows are not numbers; "
+                "take another checkpoint"
             )
 
 

@@ -15,7 +15,7 @@ from data_pipeline.tables import clue, text_rows
 # The word before an answer of COPA, by the key `asks-for` of its premise.
 CONNECTIVES = {"cause": "because", "effect": "so"}
 _STORY_SENTENCES, _STORY_CELLS = 4, 8
-_OPTIONS = 4  # of a question of RACE
+_RACE_LABELS = "ABCD"
 
 
 def _copa_rows(path: str) -> text_rows.NumberedRows:
@@ -151,9 +151,10 @@ def _race_questions(file: str) -> Iterator[dict[str, Any]]:
         ) from error
     for index, (question, options, answer) in enumerate(questions):
         row = {"context": context, "question": question, "choices": options}
-        if not isinstance(options, list) or len(options) != _OPTIONS:
+        if not isinstance(options, list) or len(options) != len(_RACE_LABELS):
             raise errors.InputError(
-                f"{file}: question {index} has options {options!r:.60}; give {_OPTIONS}"
+                f"{file}: question {index} has {options!r:.60} as options; give "
+                f"{len(_RACE_LABELS)} texts"
             )
         yield {**row, **_labelled(answer), "id": f"{name}-{index}"}
 

@@ -217,7 +217,8 @@ def is_header(
     by_name = [column for column in columns.values() if isinstance(column, str)]
     if has_header is False and by_name:
         raise errors.InputError(
-            f"{path}: --has_header=false, so give a number, not {by_name[0]!r}"
+            f"{path}: column {by_name[0]!r} is a name, but --has_header=false; give a "
+            "number from 0"
         )
     different = [row for row in others if row != first]
     answer = has_header is not False

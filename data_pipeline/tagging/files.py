@@ -467,7 +467,8 @@ def spans_key(row: Mapping[str, Any]) -> str:
     """The key of the spans of a row's text; "" where it has none, or tags."""
     if isinstance(row.get("label"), dict):
         raise errors.InputError(
-            "label has a key a type, as in CLUENER2020; set --file_format=cluener"
+            "label has a key for each type, as in CLUENER2020; set "
+            "--file_format=cluener"
         )
     if _tags_key(row) or not isinstance(row.get("text"), str):
         return ""

@@ -79,7 +79,8 @@ def sort_by_id(
     wanted = range(first, max(first + len(ids), 1))
     if sorted(map(repr, ids.values())) != sorted(map(repr, wanted)):
         raise errors.InputError(
-            f"{path}: its {len(ids)} ids are not {first}, {first + 1}, ...; {remedy}"
+            f"{path}: the ids of its {len(ids)} tokens are not {first}, {first + 1}, "
+            f"...; {remedy}"
         )
     return sorted(ids, key=ids.__getitem__)
 
@@ -104,7 +105,8 @@ def _read_settings(directory: str) -> dict[str, dict[str, Any]]:
                     settings[entry["content"]] = entry
         except (KeyError, TypeError) as error:
             raise errors.InputError(
-                f"{path}: is no file of Hugging Face ({error!r}); copy it again"
+                f"{path}: does not describe tokens as Hugging Face does ({error!r}); "
+                "copy it again"
             ) from error
     return settings
 

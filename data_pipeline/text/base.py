@@ -39,7 +39,8 @@ def read_vocab(vocab_file: str) -> list[str]:
         tokens.append(line.strip())
     if not any(tokens):
         raise errors.InputError(
-            f"{vocab_file}: the vocabulary is empty (0 tokens); give another vocab.txt"
+            f"{vocab_file}: the vocabulary is empty (0 tokens); give the vocab.txt "
+            "that lies beside the checkpoint"
         )
     return tokens
 
@@ -118,7 +119,8 @@ class Tokenizer:
         texts = tf.convert_to_tensor(texts, tf.string)
         if texts.shape.rank not in (0, 1):
             raise errors.InputError(
-                f"texts have the shape {texts.shape}; give one string or one axis"
+                f"texts of shape {texts.shape} cannot be tokenized; give one string or "
+                "one axis of strings"
             )
         # Tracing takes most of a second, and saves nothing where texts are many.
         is_eager = tf.executing_eagerly()
@@ -259,7 +261,8 @@ class Tokenizer:
         for index in ids:
             if not 0 <= index < self.vocab_size:
                 raise errors.InputError(
-                    f"id {index} is outside 0..{self.vocab_size - 1}; correct it"
+                    f"id {index} is outside 0..{self.vocab_size - 1}; the ids come "
+                    "from another vocabulary"
                 )
         return ids
 

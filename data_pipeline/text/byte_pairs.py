@@ -95,7 +95,8 @@ def merges_of(vocab_file: str) -> str:
             return os.path.join(directory, name.removesuffix(ending) + merges)
     known = ", ".join((*file_names.MERGES, file_names.TOKENIZER))
     raise errors.InputError(
-        f"{vocab_file}: its name does not end in {known}; rename it, and its merges"
+        f"{vocab_file}: a vocabulary of byte pairs has a name that ends in {known}; "
+        "rename it, and its merges"
     )
 
 
@@ -139,7 +140,8 @@ def _checked(
         parts = line.split(" ")
         if len(parts) != 2 or not all(parts):
             raise errors.InputError(
-                f"{place}: {line!r} is no merge of two tokens with a space; {_COPY}"
+                f"{place}: {line!r} is no merge, which is two tokens with a space "
+                f"between them; {_COPY}"
             )
         pair = (parts[0], parts[1])
         for token in (*pair, "".join(pair)):
@@ -150,7 +152,8 @@ def _checked(
                 )
         if pair in place_of:
             raise errors.InputError(
-                f"{place}: merge {line!r} is at {place_of[pair]}, too; {_REMEDY}"
+                f"{place}: merge {line!r} is there already, at {place_of[pair]}; "
+                f"{_REMEDY}"
             )
         place_of[pair] = place
     return list(place_of)
@@ -185,7 +188,8 @@ def _read_tokenizer(path: str) -> BytePairs:
         adds_space = is_roberta and raw["pre_tokenizer"].get("add_prefix_space", True)
     except (AttributeError, KeyError, TypeError) as error:
         raise errors.InputError(
-            f"{path}: is not laid out as by tokenizers 0.23 ({error!r}); {_OTHER_FILE}"
+            f"{path}: is not laid out as tokenizers 0.23 writes it ({error!r}); "
+            f"{_OTHER_FILE}"
         ) from error
     tokens = added_tokens.sort_by_id(vocab, path, _COPY)
     places = [(f"{path}: model.merges[{i}]", line) for i, line in enumerate(lines)]
@@ -226,7 +230,8 @@ def _kind(raw: Mapping[str, Any], path: str, is_roberta: bool) -> bool:
     for name, value, wanted in expected:
         if value != wanted:
             raise errors.InputError(
-                f"{path}: {name} is {value!r}, not {wanted!r}; give GPT's or GPT-2's"
+                f"{path}: {name} is {value!r}, but GPT and GPT-2 have "
+                f"{wanted!r}; give a tokenizer of theirs"
             )
     return not suffix
 
@@ -441,7 +446,8 @@ class GptTokenizer(BytePairTokenizer):
         super().__init__(vocab, merges, True)
         if UNKNOWN not in self._ids:
             raise errors.InputError(
-                f"the vocabulary lacks {UNKNOWN}; give the one of the checkpoint"
+                f"the vocabulary of {self.vocab_size} tokens lacks {UNKNOWN}; give "
+                "the one of the checkpoint"
             )
         self.unk_id = self._ids[UNKNOWN]
         self._pairs = tokenizers.Tokenizer(

@@ -120,7 +120,8 @@ def check_case(
         flag, other = json.dumps(lowers), json.dumps(not lowers)
         raise errors.InputError(
             f"--do_lower_case={flag}, but {vocab_file} is {kind} vocabulary "
-            f"({capitals} have capitals); set --do_lower_case={other} or --nocheck_case"
+            f"({capitals} entries have capitals); set --do_lower_case={other}, or "
+            "--nocheck_case"
         )
 
 
@@ -138,7 +139,8 @@ def open_tokenizer(
         return open_elmo(files, elmo_options)
     if not files.vocab_file:
         raise errors.InputError(
-            "--vocab_file is missing; set it, or --pretrained=DIRECTORY of a model"
+            "--vocab_file is missing; set it, or set --pretrained to the directory of "
+            "a model"
         )
     tokenizer = open_vocabulary(
         files.vocab_file,
@@ -176,7 +178,8 @@ def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:
     length = characters.get(key, usual) if is_object else characters
     if not isinstance(length, int) or not 3 <= length <= _MOST_CHARACTERS:
         raise errors.InputError(
-            f"{files.config_file}: {key} is {length!r:.60}; give {usual}"
+            f"{files.config_file}: {key} is {length!r:.60}; give {usual}, or the "
+            "number of the release"
         )
     return elmo.ElmoTokenizer(vocab, split, length)
 
@@ -221,8 +224,9 @@ def _check_entries(vocab_file, vocab):
     others = sum(token.startswith((unigram.SPACE, "Ġ")) for token in vocab)
     if others > len(vocab) * _SHARE_OF_OTHERS:
         raise errors.InputError(
-            f"{vocab_file}: {others} of {len(vocab)} tokens begin with ▁ or Ġ, as in "
-            "SentencePiece or byte pairs; give their file, or --nocheck_tokenizer"
+            f"{vocab_file}: {others} of {len(vocab)} tokens begin with ▁ or Ġ, as "
+            "those of SentencePiece or byte pairs; give their file, or "
+            "--nocheck_tokenizer"
         )
     counts = collections.Counter(vocab)
     if twice := [token for token, count in counts.items() if count > 1]:
@@ -284,7 +288,8 @@ def add_tokens(
     for line, token in enumerate(tokens, start=1):
         if len(token.split()) != 1:
             raise errors.InputError(
-                f"{path}:{line}: {token!r} is not one token; give one a line"
+                f"{path}:{line}: {token!r} is not one token; give one a line, without "
+                "whitespace"
             )
         if token in known:
             raise errors.InputError(
@@ -366,7 +371,8 @@ def _check_settings(vocab_file, tokenizer, split_words):
     name = config.get("tokenizer_class") or of_network.get("tokenizer_class")
     if name and (not _CLASSES.fullmatch(str(name)) or (name in _WHOLE and not raw)):
         raise errors.InputError(
-            f"{directory}: tokenizer_class is {name!r:.60}, not known; {_WAY_ROUND}"
+            f"{directory}: tokenizer_class is {name!r:.60}, which may cut texts "
+            f"otherwise; {_WAY_ROUND}"
         )
     is_bert = isinstance(tokenizer, wordpiece.BertTokenizer)
     wanted = _DONE | (_SPECIAL if is_bert else {})

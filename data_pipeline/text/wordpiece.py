@@ -346,7 +346,8 @@ def _distinct(
             size := len(vocab[index].removeprefix(CONTINUATION).encode())
         ) > _MOST_BYTES:
             raise errors.InputError(
-                f"line {index + 1} has {size} bytes, above {_MOST_BYTES}; correct it"
+                f"the token of line {index + 1} has {size} bytes, and the limit is "
+                f"{_MOST_BYTES}; correct it"
             )
     hidden = {*added, *matching.SPECIAL}  # a word may be "[MASK]" where "[7]" may
     return [

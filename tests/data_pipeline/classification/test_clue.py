@@ -254,7 +254,7 @@ def test_chid_reads_a_window_around_its_blank(tokenizer, limit):
 def test_vocabularies_and_rows_that_a_cloze_cannot_have(tokenizer, tmp_path):
     label_set = labels.Labels(("0", "1"), "choice", pair_input="cloze")
     plain = wordpiece.BertTokenizer(VOCAB[:5] + VOCAB[6:])
-    with pytest.raises(ValueError, match=r"\[unused1\].* give a BERT's"):
+    with pytest.raises(ValueError, match=r"\[unused1\], and others .* give a BERT's"):
         encoding.Encoder(plain, 20, label_set).pack(["#idiom#"], None, [("a", "b")])
     csv = "context,a,b,label\n天#idiom#上,鸟,女,0\n天上,鸟,女,1\n"
     (tmp_path / "own.csv").write_text(csv, "utf-8")

@@ -81,7 +81,7 @@ def test_regression_keeps_finite_numbers():
     assert values.tolist() == np.array([5, -3, 1e-3, 0.25], np.float32).tolist()
     for bad in ("", "high", "nan", "-inf", "1e39", ("1",)):
         shown = list(bad) if isinstance(bad, tuple) else bad
-        with refused(f"dev.tsv:3: {shown!r} is no finite number", "--problem_type"):
+        with refused(f"dev.tsv:3: {shown!r} is not a finite number", "correct the row"):
             label_set.encode(table("1", bad))
 
 
@@ -150,7 +150,7 @@ def test_label_map_round_trip(tmp_path, label_set):
     path.write_text('{"1": "b", "0": "a"}')
     assert label_maps.read_classes(str(path)) == labels.Labels(("a", "b"))
     path.write_text('{"problem_type": "x"}')
-    with refused("label_map.json: not a label map", "restore it"):
+    with refused("label_map.json: not a label map", "train again"):
         label_maps.read_classes(str(path))
 
 

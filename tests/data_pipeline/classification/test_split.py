@@ -184,10 +184,10 @@ def test_dev_rows_are_a_share_of_each_class(source, capsys):
     with pytest.raises(ValueError, match=r"--dev_share=0.04 of 10 rows \(.* raise it"):
         source(train=numbers, dev_share=0.04, problem_type="regression").read("dev")
 
-    with pytest.raises(ValueError, match="--dev_file is not set; set it"):
+    with pytest.raises(ValueError, match="the dev rows are needed and --dev_file is"):
         source(train=ROWS).read("dev")
     tfds = sources.Source(tfds_name="glue/sst2", files={"dev": ""})
-    with pytest.raises(ValueError, match="--tfds_dev_split is not set"):
+    with pytest.raises(ValueError, match="and --tfds_dev_split is not set"):
         tfds.read("dev")
 
 

@@ -301,7 +301,7 @@ def test_rows_are_kept_by_value(read):
         (
             "text\tlabel\na\t1\n",
             {"text_a": "text", "has_header": False},
-            ("--has_header=false, so give a number, not 'text'",),
+            ("column 'text' is a name, but --has_header=false", "number from 0"),
         ),
         ("nice\t1\nbad\t0\n", {}, ("t.tsv:1: ['nice', '1']", "--text_a_column and")),
         ("nice\t1\nbad\t0\n", {"has_header": True}, ("pass --text_a_column",)),

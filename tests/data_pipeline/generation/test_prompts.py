@@ -73,7 +73,7 @@ def test_prompts_leave_room_for_the_text():
     assert encode(["abcde"], max_new_tokens=None) == [list(b"abcde")]
     with pytest.raises(ValueError, match="6 tokens and 4 new"):
         encode(["abcdef"], max_new_tokens=None)
-    with pytest.raises(ValueError, match=r"--max_new_tokens=9 exceeds 8 tokens"):
+    with pytest.raises(ValueError, match=r"--max_new_tokens=9 exceeds .* 8 tokens"):
         encode(["a"], max_new_tokens=9)
 
 

@@ -111,7 +111,7 @@ def test_test_rows_may_lack_the_column_that_others_have(read):
         ("source\ttarget\n", {}, "a.tsv: no rows but a header"),
         ("source\ttarget\ttarget\na\tb\tc\n", {}, "2 columns are called 'target'"),
         ("a\tb\nc\td\n", {"source": 0, "target": "0"}, "are both column 0; give two"),
-        ("a\tb\n", {"source": "a", "has_header": False}, "give a number, not 'a'"),
+        ("a\tb\n", {"source": "a", "has_header": False}, "column 'a' is a name, but"),
         ("a\tb\nc\td\n", {"source": "b", "target": "z"}, r"no column 'z' \(target\)"),
     ],
 )

@@ -214,7 +214,7 @@ def test_impossible_logits_and_settings_are_refused():
     assert choose(inputs, start, logits_of(inputs, (1, WIDTH - 1, -math.inf)))
     for value in (math.nan, math.inf):
         end = logits_of(inputs, (1, WIDTH - 1, value))
-        with pytest.raises(ValueError, match="end logits of 1 windows are no"):
+        with pytest.raises(ValueError, match="end logits of 1 of 2 windows are not"):
             choose(inputs, start, end)
     with pytest.raises(ValueError, match=r"end logits \(2, 9\).*\(2, 14\)"):
         choose(inputs, start, start[:, :9])

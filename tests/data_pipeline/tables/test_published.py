@@ -113,12 +113,7 @@ THREE = {**RACE, "options": [["a", "b", "c"]] * 2}
         ("copa", "a.xml", COPA[:-9], ": not XML ("),
         ("story_cloze", "s.csv", STORY + "x2,A.\n", "s.csv:3: 2 cells; a story has 8"),
         ("swag", "t.csv", SWAG.replace("ending1", "e"), "t.csv:1: no column ending1; "),
-        (
-            "race",
-            "1.txt",
-            json.dumps(THREE),
-            "1.txt: question 0 has options ['a', 'b', 'c']",
-        ),
+        ("race", "1.txt", json.dumps(THREE), "1.txt: question 0 has ['a', 'b', 'c']"),
         ("race", "1.txt", json.dumps({**RACE, "answers": ["A"]}), "not an article of"),
     ],
 )

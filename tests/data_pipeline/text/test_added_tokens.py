@@ -161,9 +161,9 @@ def test_special_tokens_are_found_as_they_are_written(folder, files):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"<x>": SIZE + 1}, "its 1 ids are not 70, 71, ...; correct t"),
-        ({"<x>": -1}, "its 1 ids are not 70, 71, ..."),
-        ({"<x>": SIZE, "<y>": SIZE}, "its 2 ids are not 70, 71, ..."),
+        ({"<x>": SIZE + 1}, "the ids of its 1 tokens are not 70, 71, ...; correct t"),
+        ({"<x>": -1}, "the ids of its 1 tokens are not 70, 71, ..."),
+        ({"<x>": SIZE, "<y>": SIZE}, "the ids of its 2 tokens are not 70, 71, ..."),
         ({"the": SIZE}, "['the'] cannot be added with these ids, because"),
         ({" ": SIZE}, "[' '] cannot be added with these ids, because they are empty"),
         ([], "the file holds no JSON object; copy it again"),
@@ -191,7 +191,7 @@ def test_wrong_settings_are_named(folder):
         opened(folder)
     for wrong in (["x"], 3):
         write(folder, tokenizer={"added_tokens": wrong})
-        with pytest.raises(ValueError, match=r"tokenizer\.json: is no file of Hug"):
+        with pytest.raises(ValueError, match=r"tokenizer\.json: does not describe tok"):
             opened(folder)
 
 

@@ -116,9 +116,9 @@ def test_a_merges_file_may_lack_its_header(tmp_path, ending):
     [
         ("c b", "merge 'c b' needs the token 'cb', which "),
         ("x a", "merge 'x a' needs the token 'x', which "),
-        ("a b", "merge 'a b' is at {folder}/merges.txt:2, too; give the two"),
-        ("a  b", "'a  b' is no merge of two tokens with a space; "),
-        (" a", "' a' is no merge "),
+        ("a b", "merge 'a b' is there already, at {folder}/merges.txt:2; give the two"),
+        ("a  b", "'a  b' is no merge, which is two tokens with a space between them; "),
+        (" a", "' a' is no merge, "),
     ],
 )
 def test_wrong_merge_is_named_with_its_line(tmp_path, line, said):
@@ -132,9 +132,9 @@ def test_wrong_merge_is_named_with_its_line(tmp_path, line, said):
 @pytest.mark.parametrize(
     ("vocab", "said"),
     [
-        ('{"a": 0, "b": 0}', "its 2 ids are not 0, 1, ...; copy the f"),
-        ('{"a": 0, "b": true}', "its 2 ids are not 0, 1, ...; copy the"),
-        ("{}", "its 0 ids are not 0, 1, ...; copy the file again"),
+        ('{"a": 0, "b": 0}', "the ids of its 2 tokens are not 0, 1, ...; copy the f"),
+        ('{"a": 0, "b": true}', "the ids of its 2 tokens are not 0, 1, ...; copy the"),
+        ("{}", "the ids of its 0 tokens are not 0, 1, ...; copy the file again"),
         ('{"a": 0, "b": 1, "a": 2}', "cannot be read ('a' is there twice); copy it"),
         ('["a", "b"]', "the file holds no JSON object; copy it again"),
         ('{"a": 0', "cannot be read ("),
@@ -153,14 +153,14 @@ def test_missing_merges_are_named(tmp_path):
     assert text.endswith(f"merges of {path}; copy it beside the vocabulary")
     path = write(tmp_path, names=("tokens.json", "merges.txt"))
     assert complaint(path).startswith(
-        f"{path}: its name does not end in encoder.json, "
+        f"{path}: a vocabulary of byte pairs has a name that ends in encoder.json, "
         "vocab.json, tokenizer.json; rename it"
     )
 
 
 def test_what_a_tokenizer_needs_besides_its_files(tmp_path):
     path = write(tmp_path, ["a", "b</w>", "ab</w>"], ["a b</w>"])
-    with pytest.raises(ValueError, match="lacks <unk>; give the one of"):
+    with pytest.raises(ValueError, match="3 tokens lacks <unk>; give the one of"):
         opening.open_vocabulary(path)
     path = write(tmp_path, ["<unk>", "b</w>"], [])
     settings = tmp_path / "tokenizer_config.json"  # of earlier versions
@@ -174,21 +174,21 @@ def test_what_a_tokenizer_needs_besides_its_files(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"version": "2.0"}, "version is '2.0', not '1.0'; give GPT's"),
-        ({"model__merges": [1]}, "is not laid out as by tokenizers 0.23"),
-        ({"model__type": "Unigram"}, "model.type is 'Unigram', not "),
-        ({"model__byte_fallback": True}, "model.byte_fallback is True, not False"),
-        ({"pre_tokenizer": None}, "pre_tokenizer.type is None, not "),
+        ({"version": "2.0"}, "version is '2.0', but GPT and GPT-2 have '1.0'; give a"),
+        ({"model__merges": [1]}, "is not laid out as tokenizers 0.23 writes it"),
+        ({"model__type": "Unigram"}, "model.type is 'Unigram', but GPT and GPT-2"),
+        ({"model__byte_fallback": True}, "model.byte_fallback is True, but GPT and"),
+        ({"pre_tokenizer": None}, "pre_tokenizer.type is None, but GPT and GPT-2"),
         (
             {"pre_tokenizer": {**BYTE_LEVEL, "add_prefix_space": True}},
-            "add_prefix_space is True, not False; give GPT's",
+            "add_prefix_space is True, but GPT and GPT-2 have False; give a tokenizer",
         ),
-        ({"normalizer": {"type": "NFC"}}, "normalizer is 'NFC', not "),
+        ({"normalizer": {"type": "NFC"}}, "normalizer is 'NFC', but GPT and GPT-2"),
         (
             {"added_tokens": [{"id": 9, "content": "a"}]},
             "'a' has the id 9 in added_tokens, and another in model.vocab; give the",
         ),
-        ({"model__merges": [["a", "b", "c"]]}, "model.merges[0]: 'a b c' is no merge"),
+        ({"model__merges": [["a", "b", "c"]]}, "model.merges[0]: 'a b c' is no merge,"),
         ({"model__merges": ["c b"]}, "model.merges[0]: merge 'c b' needs the token"),
     ],
 )

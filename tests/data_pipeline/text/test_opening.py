@@ -29,7 +29,7 @@ def check(vocab, lowers, init_checkpoint=""):
         (UNCASED, False, "--do_lower_case=false, but some/vocab.txt is an uncased voc"),
         (MOSTLY_UNCASED, False, "set --do_lower_case=true or --nocheck_case"),
         (CASED, True, "--do_lower_case=true, but some/vocab.txt is a cased vocabulary"),
-        (CASED, True, r"676 have capitals\); set --do_lower_case=false or"),
+        (CASED, True, r"\(676 entries have capitals\); set --do_lower_case=false, or"),
     ],
 )
 def test_other_case_than_that_of_the_vocabulary_is_refused(vocab, lowers, message):
@@ -41,7 +41,7 @@ def test_other_case_than_that_of_the_vocabulary_is_refused(vocab, lowers, messag
 def test_small_vocabularies_are_cased_where_most_entries_have_capitals():
     words = [*SPECIAL, *map("".join, itertools.product("ACGT", repeat=3))]
     check(words, False)
-    with pytest.raises(ValueError, match=r"64 have capitals.*--nocheck_case"):
+    with pytest.raises(ValueError, match=r"\(64 entries have capitals.*--nocheck_case"):
         check(words, True)
     check([*words, *(f"{word.lower()}" for word in words[len(SPECIAL) :])], True)
 
@@ -131,14 +131,14 @@ def test_word_pieces_of_a_tokenizer_json(tmp_path):
     ("change", "message"),
     [
         ({"added_tokens": [{"content": "x"}]}, "not a tokenizer of word pieces"),
-        ({"added_tokens": [{"content": "x", "id": 4}]}, "its 9 ids are not"),
+        ({"added_tokens": [{"content": "x", "id": 4}]}, "ids of its 9 tokens are not"),
         ({"model": {"type": "Unigram", "vocab": {"a": 0}}}, "is no unigram model"),
         ({"model": {"type": "Unigram"}, "normalizer": []}, "is no unigram model"),
         ({"model": {"type": "WordLevel", "vocab": {"a": 0}}}, "not a tokenizer of"),
-        ({"model": {"vocab": {"a": "0"}}}, "its 6 ids"),
+        ({"model": {"vocab": {"a": "0"}}}, "ids of its 6 tokens"),
         (
             {"model": {"vocab": {"a": 4}}, "added_tokens": []},
-            "its 1 ids are not 0, 1",
+            "ids of its 1 tokens are not 0, 1",
         ),
         (
             {"model": {"vocab": {"a": 0}}, "added_tokens": []},

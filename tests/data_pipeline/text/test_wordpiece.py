@@ -256,7 +256,7 @@ def test_entries_that_no_text_contains_do_no_harm(entries, lower):
         (b"[UNK]\n[CLS]\n[SEP]\n", "vocab.txt: none of the 3 tokens"),
         (
             b"[UNK]\n[CLS]\n[SEP]\n" + b"x" * 257,
-            "vocab.txt: line 4 has 257 bytes, above 256",
+            "vocab.txt: the token of line 4 has 257 bytes, and the limit is 256",
         ),
     ],
 )
