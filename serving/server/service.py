@@ -69,6 +69,7 @@ class Service:
         outputs = await self.compute(
             request, prediction.version, prediction.signature_name, prediction.arrays
         )
+        self.metrics.count_labels(model.labels, outputs)
         num_bytes = 8 * sum(array.size for array in outputs.values())
         return await self.run(prediction.write, num_bytes, outputs)
 
