@@ -28,7 +28,7 @@ def check(vocab, lowers, init_checkpoint=""):
     ("vocab", "lowers", "message"),
     [
         (UNCASED, False, "--do_lower_case=false, but some/vocab.txt is an uncased voc"),
-        (MOSTLY_UNCASED, False, "set --do_lower_case=true or --nocheck_case"),
+        (MOSTLY_UNCASED, False, "set --do_lower_case=true, or --nocheck_case"),
         (CASED, True, "--do_lower_case=true, but some/vocab.txt is a cased vocabulary"),
         (CASED, True, r"\(676 entries have capitals\); set --do_lower_case=false, or"),
     ],

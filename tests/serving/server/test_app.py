@@ -176,7 +176,7 @@ class Slow:
 
 @pytest.fixture
 def slow(monkeypatch):
-    monkeypatch.setattr(service.joblib, "cpu_count", lambda: 1)  # one at a time
+    monkeypatch.setattr(service.cores, "usable", lambda: 1)  # one at a time
     slow = Slow()
     yield slow
     slow.may_end.set()
