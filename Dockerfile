@@ -8,8 +8,8 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir=/wheels /source
 
 FROM python:3.12-slim
 COPY --from=build /wheels /source/constraints.txt /wheels/
-RUN pip install --no-cache-dir -c /wheels/constraints.txt /wheels/*.whl \
-    prometheus-client starlette uvicorn \
+RUN set -- /wheels/*.whl \
+  && pip install --no-cache-dir -c /wheels/constraints.txt "$1[chinese,hub,seq2seq,serve]" \
   && useradd --create-home bert
 USER bert
 WORKDIR /work

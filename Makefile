@@ -19,7 +19,8 @@ PYTEST_FLAGS ?=
 PYTEST := $(PY) -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-all bench lint format clean
+.PHONY: help setup setup-dev demo test test-all bench lint format constraints \
+  release-check clean
 
 help:
 	@echo "make demo      trains a classifier on sample messages, exports it, serves three sentences"
@@ -29,6 +30,8 @@ help:
 	@echo "make site      builds the documentation as a site in output/site"
 	@echo "make lint      only format, lint, types and the direction of imports"
 	@echo "make format    rewrites the files in the format that make lint asks for"
+	@echo "make constraints    renews constraints.txt; UPGRADE=1 takes the newest versions"
+	@echo "make release-check  builds and tests what a release publishes, and publishes nothing"
 	@echo "make setup     only the installation for the demo and the scripts"
 	@echo "make clean     removes the installation and caches; keeps what you trained"
 
@@ -74,10 +77,11 @@ site: $(SITE_TOOLS)/.ready
 	NO_MKDOCS_2_WARNING=1 $(SITE_TOOLS)/bin/mkdocs build --strict
 	@echo "to look at it: $(SITE_TOOLS)/bin/mkdocs serve"
 
-$(SITE_TOOLS)/.ready: pyproject.toml
+$(SITE_TOOLS)/.ready: pyproject.toml constraints.txt
 	$(firstword $(PYTHON) python3) -m venv --clear $(SITE_TOOLS)
 	$(SITE_TOOLS)/bin/pip install -qq --disable-pip-version-check "pip>=25.1"
-	$(SITE_TOOLS)/bin/pip install -qq --disable-pip-version-check --group site
+	$(SITE_TOOLS)/bin/pip install -qq --disable-pip-version-check -c constraints.txt \
+	  --group site
 	touch $@
 
 lint: setup-dev
@@ -89,6 +93,22 @@ lint: setup-dev
 format: setup-dev
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
+
+# One version of each package serves Python 3.10 to 3.13, or one for each where a later
+# version leaves out an older Python. Versions in the file stay where they fit.
+UPGRADE ?=
+constraints: release-tools
+	$(VENV)/bin/uv pip compile pyproject.toml --universal --python-version=3.10 --all-extras \
+	  --group=build --group=release --group=site \
+	  $(if $(UPGRADE),--upgrade) --no-annotate --quiet \
+	  --custom-compile-command="make constraints" --output-file=constraints.txt
+
+release-check: release-tools
+	sh .github/release_check.sh $(abspath $(PY))
+
+.PHONY: release-tools
+release-tools: setup-dev
+	$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --group release
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
@@ -102,10 +122,10 @@ clean:
 # pulled the plug, and half an installation cannot be trusted: begin again.
 setup setup-dev: export SETUP_SCRIPT = $(SETUP)
 setup:
-	@sh -c "$$SETUP_SCRIPT" setup "$(EXTRAS)"
+	@sh -c "$$SETUP_SCRIPT" setup "chinese,seq2seq$(if $(EXTRAS),$(comma)$(EXTRAS))"
 	@$(MAKE) -s $(VENV)/.wheel
 setup-dev:
-	@sh -c "$$SETUP_SCRIPT" setup "dev$(if $(EXTRAS),$(comma)$(EXTRAS))"
+	@sh -c "$$SETUP_SCRIPT" setup "dev,chinese,seq2seq$(if $(EXTRAS),$(comma)$(EXTRAS))"
 	@$(MAKE) -s $(VENV)/.wheel
 
 # `bert_reborn` and the commands, for scripts that lie elsewhere: a copy, made anew where a

@@ -132,10 +132,9 @@ if __name__ == "__main__":  # before the imports that take seconds
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # strings stay on the CPU
     command_line.parse(define_flags, lambda: command_line.check_files("input_file"))
 
-import joblib
 from absl import logging
 
-from contract import atomic_files, errors
+from contract import atomic_files, cores, errors
 from data_pipeline import engines
 from data_pipeline.tables import file_patterns
 from data_pipeline.text import byte_pairs, normalization, wordpiece
@@ -246,7 +245,7 @@ def write(tokenizer, config):
 
 def main(_):
     command_line.quiet_libraries()
-    num_workers = FLAGS.num_workers or joblib.cpu_count()
+    num_workers = FLAGS.num_workers or cores.usable()
     with errors.explained(), engines.start_workers(num_workers) as executor:
         files = byte_ranges.find_files(FLAGS.input_file)
         check_kind()

@@ -24,10 +24,9 @@ def define_flags():
 if __name__ == "__main__":  # before the imports that take seconds
     command_line.parse(define_flags, creation_flags.check)
 
-import joblib
 from absl import logging
 
-from contract import atomic_files, errors, wording
+from contract import atomic_files, cores, errors, wording
 from data_pipeline import engines
 from data_pipeline.pretraining import masking, metadata
 from data_pipeline.pretraining.creation import job as creation_job
@@ -96,7 +95,7 @@ def vocabulary():
 def main(_):
     command_line.quiet_libraries()
     started = time.monotonic()
-    count = FLAGS.num_workers or joblib.cpu_count()
+    count = FLAGS.num_workers or cores.usable()
     local = 1 if FLAGS.engine == "beam" else count
     warm_up = functools.partial(creation_job.load_tokenizer, *vocabulary())
     with errors.explained(), engines.start_workers(local, warm_up) as executor:

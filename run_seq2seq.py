@@ -31,9 +31,11 @@ def check():
     for split, path in fine_tuning_flags.local_tables().items():
         targets_required = split != "test"
         with contextlib.redirect_stdout(None):  # what is printed comes with all rows
-            text_pairs.open_rows(
+            opened = text_pairs.open_rows(
                 path, seq2seq_flags.layout(), targets_required=targets_required
             )
+        if opened.has_targets and split != "train":
+            seq2seq_flags.check_scorers(path)
 
 
 if __name__ == "__main__":  # before the imports that take seconds
@@ -69,13 +71,17 @@ def prepare():
     vocab_size = opened.tokenizer.vocab_size
     seq2seq_flags.check_network(opened.files.config_file, config, vocab_size)
     config.check_lengths(seq2seq_flags.settings())
+    paths = seq2seq_flags.paths()
     data = pair_rows.load(
-        seq2seq_flags.paths(),
+        paths,
         seq2seq_flags.layout(),
         opened.tokenizer,
         config.decoder_tokens,
         pair_rows.Limits(*seq2seq_flags.limits()),
     )
+    for split, pairs in data.items():  # of remote files, which `check` does not open
+        if pairs.has_targets and split != "train":
+            seq2seq_flags.check_scorers(paths[split])
     settings = run_flags.fine_tuning_settings(
         strategy,
         opened,

@@ -12,6 +12,7 @@ from typing import Any
 from absl import flags, logging
 
 from cli import command_line, feature_flags, fine_tuning_flags
+from contract import errors
 
 FLAGS = flags.FLAGS
 CHINESE = ("cmrc2018", "drcd")
@@ -169,6 +170,8 @@ def check_files() -> None:
             "--do_predict and --evaluate_steps need a --predict_file, a SQuAD json",
         ),
     )
+    if reads and is_chinese():
+        errors.check_installed(f"--task_name={FLAGS.task_name}", "nltk")
 
 
 if __name__ == "__main__":  # before the imports that take seconds

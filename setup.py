@@ -10,7 +10,7 @@ import re
 import shutil
 
 import setuptools
-from setuptools.command import build_py, editable_wheel
+from setuptools.command import build_py, editable_wheel, egg_info
 
 PACKAGES = setuptools.find_packages(exclude=["benchmarks", "examples", "tests*"])
 FOLDERS = [package for package in PACKAGES if "." not in package]
@@ -40,6 +40,25 @@ class Build(build_py.build_py):
             file.write_text(text, "utf-8")
 
 
+class Metadata(egg_info.egg_info):
+    """Leads the README's links to the repository, where [project.urls] names it."""
+
+    def run(self):
+        metadata = self.distribution.metadata
+        if address := metadata.project_urls.get("Repository"):
+            tree = f"{address.rstrip('/')}/{{}}/v{metadata.version}/"
+            for pattern, kind in (
+                (r"(!\[[^]]*\]\(|src=\")", "raw"),
+                (r"(\]\()", "blob"),
+            ):
+                metadata.long_description = re.sub(
+                    rf"{pattern}(?!#|\w+:)",
+                    rf"\1{tree.format(kind)}",
+                    metadata.long_description,
+                )
+        super().run()
+
+
 class Editable(editable_wheel.editable_wheel):
     """The same wheel. In the checkout its files come first, so edits hold there."""
 
@@ -49,7 +68,7 @@ class Editable(editable_wheel.editable_wheel):
 
 
 setuptools.setup(
-    cmdclass={"build_py": Build, "editable_wheel": Editable},
+    cmdclass={"build_py": Build, "editable_wheel": Editable, "egg_info": Metadata},
     packages=["bert_reborn", *(f"bert_reborn.{package}" for package in PACKAGES)],
     package_dir={"bert_reborn": "."},
     package_data={"": ["configs/*", "templates/*"]},

@@ -15,7 +15,7 @@ import transformers
 import uvicorn
 from starlette import applications, requests, responses, routing
 
-from benchmarks import sides
+from contract import cores
 
 _BATCH_ROWS = 16
 
@@ -39,7 +39,7 @@ async def answer_all(waiting, classify):
 
 def main(directory, port):
     """Serves the classifier of a directory on loopback."""
-    torch.set_num_threads(sides.cores())
+    torch.set_num_threads(cores.usable())
     transformers.logging.set_verbosity_error()
     pipeline = transformers.pipeline(
         "text-classification", directory, top_k=None, device="cpu"

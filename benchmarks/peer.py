@@ -16,7 +16,7 @@ import torch
 import transformers
 
 from benchmarks import sides
-from contract import features
+from contract import cores, features
 
 MODELS = {
     "classifier": transformers.BertForSequenceClassification,
@@ -28,7 +28,7 @@ IGNORED = -100  # the label of a token that has none
 
 def run(job):
     """Does one turn, with the results of ours.run."""
-    torch.set_num_threads(sides.cores())
+    torch.set_num_threads(cores.usable())
     transformers.logging.set_verbosity_error()
     figures = ACTIONS[job.action](job, open_model(job))
     x = torch.randn(sides.PEAK_SIZE, sides.PEAK_SIZE)

@@ -14,7 +14,7 @@ import torch
 from onnxruntime import quantization
 from onnxruntime.transformers import optimizer
 
-from benchmarks import sides
+from contract import cores
 
 INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
 
@@ -74,7 +74,7 @@ def _export(model, path):
 
 def _onnxruntime(path):
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = sides.cores()
+    options.intra_op_num_threads = cores.usable()
     session = onnxruntime.InferenceSession(
         path, options, providers=["CPUExecutionProvider"]
     )
@@ -84,7 +84,7 @@ def _onnxruntime(path):
 def _openvino(path):
     settings = {
         "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_NUM_THREADS": sides.cores(),
+        "INFERENCE_NUM_THREADS": cores.usable(),
         "INFERENCE_PRECISION_HINT": "f32",
     }
     compiled = openvino.Core().compile_model(path, "CPU", settings)

@@ -4,15 +4,15 @@ import os
 import platform
 import statistics
 
-import tabulate
-
-from benchmarks import rows, sides
+from benchmarks import rows
+from contract import cores
 from training.distribution import processor
 
 OURS, PEER = "ours", "peer"
 TITLES = {OURS: "this project", PEER: "Hugging Face"}
 HEADER = ("row", "unit", *TITLES.values(), "ratio (of each pair)")
 HEADER += ("memory, ours", "theirs")
+_RULE = ("---",) * len(HEADER)
 LEGEND = (
     "Ratio: this project divided by Hugging Face, median of the pairs; for ms and s, "
     "lower is better. Memory: peak of the process, in MB. Matrix product: of {size} x "
@@ -35,7 +35,7 @@ def describe_machine(cpu_info=processor.PATH):
     return {
         "processor": processor.name(cpu_info) or platform.machine(),
         "instruction_sets": [name for name in INSTRUCTION_SETS if name in available],
-        "cores": sides.cores(),
+        "cores": cores.usable(),
         "memory_gb": round(num_bytes / 1e9, 1),
     }
 
@@ -61,7 +61,7 @@ def markdown(results):
         f"{machine['processor']}, {machine['cores']} cores, {sets}, "
         f"{machine['memory_gb']} GB",
         "\n".join(f"* {line}" for line in _sides(rows)),
-        tabulate.tabulate(cells, HEADER, "github", disable_numparse=True),
+        "\n".join(f"| {' | '.join(row)} |" for row in (HEADER, _RULE, *cells)),
         LEGEND.format(size=results["peak_size"]),
         *skipped,
     ]

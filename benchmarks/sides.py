@@ -102,10 +102,3 @@ def described(
         "versions": dict(versions),
         "environment": {name: os.environ[name] for name in variables},
     }
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -82,17 +82,10 @@ def define() -> None:
             "such scores.",
             lower_bound=0,
         )
-        string(
-            "reranker",
-            None,
-            "With --corpus_file: directory of a classifier of pairs, which ranks the "
-            "best 100 passages of each query once more, for further scores.",
-        )
-        string(
-            "reranker_label",
-            None,
-            "Label of --reranker whose probability ranks passages; by default the last "
-            "of two.",
+        search_flags.define_reranker(
+            "With --corpus_file: directory of a classifier of pairs, or its export, "
+            "which ranks the best 100 passages of each query once more, for further "
+            "scores."
         )
     with command_line.heading("Training"):
         _define_loss()
@@ -182,10 +175,7 @@ def check() -> None:
             f"--reranker={FLAGS.reranker} ranks passages; set --corpus_file, "
             "--queries_file and --judgements_file",
         ),
-        (
-            FLAGS.reranker_label and not FLAGS.reranker,
-            f"--reranker_label={FLAGS.reranker_label} is of --reranker; set that, too",
-        ),
+        search_flags.lacks_reranker(),
         (
             FLAGS.num_labelled and not (FLAGS.do_eval and FLAGS.train_file),
             f"--num_labelled={FLAGS.num_labelled} needs --do_eval, --dev_file and "

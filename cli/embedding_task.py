@@ -4,18 +4,17 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from absl import flags
 
 from cli import embedding_flags, networks, table_flags
 from contract import errors
-from data_pipeline.classification import encoding, labels
 from data_pipeline.embedding import corpora, scores, search, split
 from modeling import contrastive
-from modeling.checkpoints import checkpoint, pretrained, sentence_transformers
+from modeling.checkpoints import checkpoint, sentence_transformers
 from modeling.features import text_vectors
+from serving import reranking
 from terminal import progress
-from training import contrastive_step, inference, metrics, model_directory
+from training import contrastive_step, metrics
 
 FLAGS = flags.FLAGS
 _RERANKED_QUERIES = 16  # at a time
@@ -218,34 +217,15 @@ def _ranks(ids, vectors):
 
 def open_reranker():
     """A function of N queries and N passages to scores float [N], by --reranker."""
-    opened, length = networks.open_named("reranker", "auto")
-    built = opened.build_stored("auto")
-    model, classes = built.model, built.classes
-    if not isinstance(classes, labels.Labels) or classes.problem_type == "choice":
-        raise errors.InputError(
-            f"--reranker={FLAGS.reranker}: is a {type(model).__name__}, and no "
-            "classifier of pairs; train one on pairs by run_classifier.py"
-        )
-    if model_directory.count_texts(FLAGS.reranker) == 1:
-        raise errors.InputError(
-            f"--reranker={FLAGS.reranker}: was trained on single texts, by "
-            "--text_a_column alone; train one on pairs by run_classifier.py"
-        )
-    pretrained.check_segments(opened.config, opened.files.config_file)
-    column = classes.ranking_column(FLAGS.reranker_label)
-    print(f"reranker: {built.report}")
-    encode = encoding.Encoder(opened.tokenizer, length, classes, has_pairs=True)
-    forward = inference.predict_function(
-        model, tf.distribute.get_strategy(), jit_compile=False
+    reranker = reranking.open_source(
+        FLAGS.reranker,
+        FLAGS.reranker_label,
+        FLAGS.predict_batch_size,
+        check_case=FLAGS.check_case,
+        check_tokenizer=FLAGS.check_tokenizer,
     )
-
-    def compute(*rows):
-        size = FLAGS.predict_batch_size
-        options = {"name": "reranking: batch 1", "report": lambda done: None}
-        shares = inference.class_shares(forward, encode, rows, size, **options)
-        return shares[:, column]
-
-    return compute
+    print(f"reranker: {reranker.report}")
+    return reranker.scores
 
 
 def evaluate(texts, reranker, scored):

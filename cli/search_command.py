@@ -10,7 +10,15 @@ from absl import flags
 from cli import command_line, serve_flags
 from contract import errors
 from data_pipeline.embedding import corpora
-from serving import search, search_encoders, search_graph, search_index
+from serving import (
+    reranking,
+    search,
+    search_encoders,
+    search_graph,
+    search_index,
+    search_passages,
+)
+from terminal import progress
 
 FLAGS = flags.FLAGS
 
@@ -20,14 +28,23 @@ def run(argv: Sequence[str]) -> None:
     command_line.quiet_libraries()
     with errors.explained():
         path, queries = FLAGS.queries_file, [*argv[1:]]
-        if not (FLAGS.input_file or path or queries or FLAGS.serve):
+        answers = bool(path or queries or FLAGS.serve)
+        if not (FLAGS.input_file or answers):
             raise errors.InputError(
                 "give --input_file=FILE for a build, --serve, or queries: "
                 '"one" "another"'
             )
+        if FLAGS.reranker and not answers:
+            raise errors.InputError(
+                f"--reranker={FLAGS.reranker} is for queries; give some, or --serve"
+            )
         model = search_encoders.Source(
             FLAGS.pretrained, FLAGS.export_dir, FLAGS.pooling, FLAGS.max_seq_length
         )
+        reranker = None
+        if FLAGS.reranker:  # before a build of hours
+            opened = reranking.open_source(FLAGS.reranker, FLAGS.reranker_label)
+            reranker = opened.rerank
         if FLAGS.input_file:
             build(model)
         lines = [row.text for row in corpora.read_texts(path)] if path else []
@@ -35,46 +52,64 @@ def run(argv: Sequence[str]) -> None:
             raise errors.InputError(f"--queries_file={path}: write a query on a line")
         queries += lines
         if queries:
-            answer(queries, model)
+            answer(queries, model, reranker)
         if FLAGS.serve:
-            serve(model)
+            serve(model, reranker)
 
 
 def build(model: search_encoders.Source) -> None:
-    """Builds the index that the flags describe."""
-    started = time.monotonic()
-    plan = search_index.build(
-        FLAGS.index_dir,
-        FLAGS.input_file,
-        model,
-        quantization=FLAGS.quantization,
-        prompts={"query": FLAGS.query_prompt, "passage": FLAGS.passage_prompt},
-    )
-    if FLAGS.approximate:
-        search_graph.build(search_index.Shards(FLAGS.index_dir))
+    """Builds the index that the flags describe, or adds texts to it."""
+    started, index_dir = time.monotonic(), FLAGS.index_dir
+    if FLAGS.add:
+        search.Index.open(index_dir, model).add(FLAGS.input_file)
+    else:
+        size = FLAGS.passage_tokens
+        search_index.build(
+            index_dir,
+            FLAGS.input_file,
+            model,
+            quantization=FLAGS.quantization,
+            prompts={"query": FLAGS.query_prompt, "passage": FLAGS.passage_prompt},
+            passages=size and search_passages.Size(size, FLAGS.passage_stride or size),
+        )
+    shards = search_index.Shards(index_dir)
+    if FLAGS.approximate or shards.has_graph:
+        search_graph.build(shards)
+    kind = "passages" if shards.plan.get("passages") else "texts"
+    width, took = shards.plan["vectors"]["width"], time.monotonic() - started
     print(
-        f"index: {FLAGS.index_dir}, {plan['texts']['num_texts']} texts of "
-        f"{plan['vectors']['width']} numbers in {time.monotonic() - started:.1f} s"
+        f"index: {index_dir}, {len(shards)} {kind} of {width} numbers in {took:.1f} s"
     )
 
 
-def answer(queries: Sequence[str], model: search_encoders.Source) -> None:
+def answer(
+    queries: Sequence[str],
+    model: search_encoders.Source,
+    reranker: search.Reranker | None,
+) -> None:
     """Prints the texts nearest to each query."""
     index = search.Index.open(FLAGS.index_dir, model)
-    rows = index.neighbours(queries, FLAGS.top_k, approximate=FLAGS.approximate)
+    rows = _find(index, queries, FLAGS.top_k, reranker)
+    if index.num_cut:
+        length = f"{index.max_seq_length} tokens (--max_seq_length)"
+        progress.print_line(f"queries: {index.num_cut} cut to {length}")
     for query, row in zip(queries, rows, strict=True):
         if FLAGS.json:
             print(json.dumps(_as_json(query, row), ensure_ascii=False))
             continue
         print(query)
         for n in row:
-            place = f"line {n.line}"
-            if n.text_id != str(n.line):
-                place = f"{n.text_id} ({place})"
-            print(f"  {n.cosine:.4f}  {place}  {n.text}")
+            place, line = f"line {n.line}", str(n.line)
+            if n.text_id != line:  # of an addition FILE:LINE
+                is_place = n.text_id.endswith(f":{line}")
+                place = n.text_id if is_place else f"{n.text_id} ({place})"
+            if n.start is not None:
+                place += f", characters {n.start} to {n.start + len(n.text)}"
+            score = "" if n.score is None else f"{n.score:.4f}  "
+            print(f"  {score}{n.cosine:.4f}  {place}  {n.text}")
 
 
-def serve(model: search_encoders.Source) -> None:
+def serve(model: search_encoders.Source, reranker: search.Reranker | None) -> None:
     """Answers queries over HTTP until stopped."""
 
     def open_index() -> Callable[..., list[dict[str, Any]]]:
@@ -83,21 +118,36 @@ def serve(model: search_encoders.Source) -> None:
         def find(
             queries: Sequence[str], top_k: int, is_wanted: Callable[[], bool]
         ) -> list[dict[str, Any]]:
-            rows = index.neighbours(
-                queries, top_k, approximate=FLAGS.approximate, is_wanted=is_wanted
-            )
+            rows = _find(index, queries, top_k, reranker, is_wanted=is_wanted)
             return [*map(_as_json, queries, rows)]
 
         find(["a"], 1, lambda: True)  # the first query takes seconds
         return find
 
+    def count_rows(top_k: int) -> int:
+        if not reranker:
+            return 1
+        return search.count_candidates(top_k, FLAGS.num_candidates)
+
     command = serve_flags.import_command()
-    command.serve_index(FLAGS.index_dir, open_index, command.read_flags())
+    options = command.read_flags()
+    command.serve_index(FLAGS.index_dir, open_index, count_rows, options)
+
+
+def _find(index, queries, top_k, reranker, **options):
+    options |= {"reranker": reranker, "num_candidates": FLAGS.num_candidates}
+    return index.neighbours(queries, top_k, approximate=FLAGS.approximate, **options)
 
 
 def _as_json(query, row):
-    texts = [
-        {"id": n.text_id, "line": n.line, "cosine": n.cosine, "text": n.text}
-        for n in row
-    ]
-    return {"query": query, "texts": texts}
+    return {"query": query, "texts": [_describe(n) for n in row]}
+
+
+def _describe(n):
+    """A Neighbour as an object, without the keys that it has no value of."""
+    keys = {"id": n.text_id, "line": n.line, "cosine": n.cosine}
+    if n.score is not None:
+        keys["score"] = n.score
+    if n.start is not None:
+        keys |= {"start": n.start, "end": n.start + len(n.text)}
+    return {**keys, "text": n.text}

@@ -6,7 +6,7 @@ from typing import Any
 from absl import flags
 
 from cli import command_line, fine_tuning_flags, generation_flags, table_flags
-from contract import export_formats
+from contract import errors, export_formats
 from data_pipeline.seq2seq import pairs
 from modeling.encoder_decoder import config as encoder_decoder_config
 
@@ -124,6 +124,11 @@ def check() -> None:
             for name in _DRAWS
         ),
     )
+
+
+def check_scorers(path: str) -> None:
+    """Raises InputError where a package is missing that scores targets of `path`."""
+    errors.check_installed(f"{path}: scoring targets", "rouge_score", "sacrebleu")
 
 
 def take_settings(config: Any) -> Any:

@@ -67,9 +67,15 @@ def serve_export(export_dir: str, model_name: str, options: Options) -> None:
 
 
 def serve_index(
-    index_dir: str, open_index: Callable[[], tasks.Search], options: Options
+    index_dir: str,
+    open_index: Callable[[], tasks.Search],
+    count_rows: Callable[[int], int],
+    options: Options,
 ) -> None:
-    """Serves searches; `open_index` loads the index and the model of queries."""
+    """Serves searches; `open_index` loads the index and the model of queries.
+
+    `count_rows` is as in tasks.of_index.
+    """
     index: list[tasks.Search] = []
 
     def load(_: service.Service, address: str) -> None:
@@ -78,15 +84,15 @@ def serve_index(
         body = json.dumps({"query": "a text", "top_k": 3})
         _announce(index_dir, place, f"curl -d '{body}' {place}")
 
-    def answers(server: service.Service) -> Mapping[str, app.Answer]:
-        return tasks.of_index(server, lambda *query: index[0](*query))
+    def answers(server: service.Service) -> Mapping[str, app.Route]:
+        return tasks.of_index(server, lambda *query: index[0](*query), count_rows)
 
     serve(load, answers, options)
 
 
 def serve(
     load: Callable[[service.Service, str], None],
-    answers: Callable[[service.Service], Mapping[str, app.Answer]],
+    answers: Callable[[service.Service], Mapping[str, app.Route]],
     options: Options,
 ) -> None:
     """Answers until stopped; `load` prints the address when it is done."""

@@ -4,6 +4,7 @@ Only `main` exits the process, through `explained`, so notebooks survive.
 """
 
 import contextlib
+import importlib.util
 import os
 import signal
 import sys
@@ -23,6 +24,16 @@ class InputError(ValueError):
 
     Only checks raise it, so that a ValueError of a library keeps its traceback.
     """
+
+
+def check_installed(user: str, *modules: str) -> None:
+    """Raises InputError where a module that `user` needs is not installed."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        names = " ".join(missing).replace("_", "-")
+        raise InputError(
+            f"{user} needs packages that are not installed: pip install {names}"
+        )
 
 
 class NotFinite(FloatingPointError):

@@ -1,6 +1,8 @@
 """Parts of messages: counts, scores and short lists."""
 
+import itertools
 import numbers
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +24,28 @@ def score(value: Any) -> str:
         return str(value)
     number = float(value)
     return f"{number:.4f}" if abs(number) >= 1e-3 or not number else f"{number:.3g}"
+
+
+def columns(rows: Sequence[Sequence[str]], *, align_right: bool = False) -> list[str]:
+    """Rows of texts as lines of aligned columns; the first column is left-aligned.
+
+    A row may be shorter than others. An ideograph is as wide as two letters.
+    """
+    columns = [*itertools.zip_longest(*rows, fillvalue="")]
+    widths = [max(map(_width, texts)) for texts in columns]
+    lines = []
+    for row in rows:
+        cells = []
+        for place, text in enumerate(row):
+            pad = " " * (widths[place] - _width(text))
+            cells.append(pad + text if align_right and place else text + pad)
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _width(text: str) -> int:
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
 
 
 def listing(values: Sequence[str], limit: int = 20) -> str:

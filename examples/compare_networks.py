@@ -19,8 +19,9 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-import tabulate
 from absl import app, flags
+
+from contract import wording
 
 FLAGS = flags.FLAGS
 LENGTH = 128  # tokens of a sequence
@@ -192,7 +193,7 @@ def main(_):
             run(task_command(network, task, directory))
     rows = [[n.name, *(score(n, task, directory) for task in tasks)] for n in NETWORKS]
     titles = [f"{task}: {SCORES[task]}" for task in tasks]
-    print(tabulate.tabulate(rows, ["", *titles], "github"))
+    print("\n".join(wording.columns([["", *titles], *rows])))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ them, and have a report.json. The program prints tables.
 
 import dataclasses
 import sys
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,9 +33,8 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 
 import numpy as np
-import tabulate
 
-from contract import atomic_files, errors
+from contract import atomic_files, errors, wording
 from reports.measures import confidence
 from reports.pages import record, run_page
 
@@ -192,7 +190,7 @@ def lines(compared: Comparison) -> Iterator[str]:
         clear = "clear" if score.is_clear else ""
         cells = (score.name, *pair, f"{score.difference:+.4f}", interval, clear)
         table.append(cells)
-    yield from _indent(table)
+    yield from (f"  {line}" for line in wording.columns(table))
     if compared.resamples:
         yield f"paired bootstrap over the rows, {compared.resamples} resamples"
     if compared.counts and compared.p is not None:
@@ -204,7 +202,8 @@ def lines(compared: Comparison) -> Iterator[str]:
         )
     yield ""
     yield "flags that differ:" if compared.flags else "no flag differs"
-    yield from _indent([(f"--{n}", *map(str, v)) for n, v in compared.flags.items()])
+    changed = [(f"--{n}", str(a), str(b)) for n, (a, b) in compared.flags.items()]
+    yield from (f"  {line}" for line in wording.columns(changed))
     only = {"first": compared.only_first, "second": compared.only_second}
     for number, (which, rows) in enumerate(only.items(), start=1):
         if rows and compared.counts:
@@ -215,11 +214,6 @@ def lines(compared: Comparison) -> Iterator[str]:
             text = " | ".join(" ".join(t.split()) for t in row["texts"])
             yield f"  {text[:_TEXT_COLUMNS]}"
             yield f"    expected: {row['expected']}, predicted: {row['predicted']}"
-
-
-def _indent(rows):
-    table = tabulate.tabulate(rows, tablefmt="plain", disable_numparse=True)
-    return textwrap.indent(table, "  ").splitlines()
 
 
 def _main(argv: Sequence[str], output_file: str | None) -> None:

@@ -7,13 +7,12 @@ second to import, so this waits until something is drawn.
 
 import contextlib
 import functools
+import html
 import io
 import re
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-
-import markupsafe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -101,8 +100,8 @@ def element(figure: "Figure") -> str:
     return re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", text, flags=re.S)
 
 
-def frame(svg: str, title: str, description: str) -> markupsafe.Markup:
-    """An <svg> as a <figure> of a page, no two of which share a title.
+def frame(svg: str, title: str, description: str) -> str:
+    """An <svg> as the HTML of a <figure> of a page, no two of which share a title.
 
     `description` is for readers who do not see it.
     """
@@ -110,7 +109,6 @@ def frame(svg: str, title: str, description: str) -> markupsafe.Markup:
     svg = re.sub(r'(\sid="|url\(#|href="#)', rf"\1{prefix}-", svg)
     svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
-    label = f'<svg role="img" aria-label="{markupsafe.escape(description)}"'
-    return markupsafe.Markup("<figure><figcaption>{}</figcaption>{}</figure>").format(
-        title, markupsafe.Markup(svg.replace("<svg", label, 1))
-    )
+    label = f'<svg role="img" aria-label="{html.escape(description)}"'
+    svg = svg.replace("<svg", label, 1)
+    return f"<figure><figcaption>{html.escape(title)}</figcaption>{svg}</figure>"

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-import joblib
 import numpy as np
 import tensorflow as tf
 
+from contract import cores
 from contract import features as feature_names
 from serving import export
 
@@ -51,7 +51,7 @@ class Network:
         with tf.io.gfile.GFile(os.path.join(directory, MODEL), "rb") as file:
             content = file.read()
         opened = interpreter.Interpreter(
-            model_content=content, num_threads=joblib.cpu_count()
+            model_content=content, num_threads=cores.usable()
         )
         self._run = opened.get_signature_runner(_NETWORK)
         self._lock = threading.Lock()

@@ -10,11 +10,10 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import joblib
 import numpy as np
 import tensorflow as tf
 
-from contract import errors
+from contract import cores, errors
 from contract import features as feature_names
 from modeling import losses
 from serving import export
@@ -94,7 +93,7 @@ def open_onnxruntime(content: bytes) -> Callable[..., dict[str, np.ndarray]]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = joblib.cpu_count()
+    options.intra_op_num_threads = cores.usable()
     session = onnxruntime.InferenceSession(
         content,
         options,
@@ -116,7 +115,7 @@ def open_openvino(content: bytes) -> Callable[..., dict[str, np.ndarray]] | None
     import openvino
 
     settings = {
-        "INFERENCE_NUM_THREADS": joblib.cpu_count(),
+        "INFERENCE_NUM_THREADS": cores.usable(),
         "INFERENCE_PRECISION_HINT": "f32",  # also where the processor has bfloat16
         "PERFORMANCE_HINT": "LATENCY",
     }

@@ -5,7 +5,6 @@ The way from text to ids and from numbers to answers needs strings, which runtim
 it is a SavedModel without weights.
 """
 
-import importlib.util
 import os
 import zlib
 from collections.abc import Mapping
@@ -108,12 +107,7 @@ def _flatten(state):
 def check_installed(export_format: str, *packages: str) -> None:
     """Raises InputError where a package of a runtime is missing; by default any."""
     needed = packages or RUNTIMES[export_format].PACKAGES
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
-    if missing:
-        raise errors.InputError(
-            f"--export_format={export_format} needs packages that are not installed: "
-            f"pip install {' '.join(missing).replace('_', '-')}"
-        )
+    errors.check_installed(f"--export_format={export_format}", *needed)
 
 
 def open_network(directory: str) -> Any:

@@ -15,7 +15,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,26 +31,44 @@ _BUILT = search_encoders.Source()  # that of the build
 # Candidates for k neighbours, by products of int8 or of a graph; of float32 alone they
 # only make up for products that BLAS rounds in several ways.
 _FACTOR, _MORE = 4, 64
+_RERANKED, _MOST_RERANKED = 5, 100  # texts for each of the answers, and in all
+# A query and texts to their places and scores, the best first.
+Reranker = Callable[[str, Sequence[str]], Sequence[tuple[int, float]]]
 
 
 class Neighbour(NamedTuple):
-    """A text near to a query; `line` is that of the file, from 1."""
+    """A text near to a query, or a passage of it.
+
+    Attributes:
+        line: that of the file, from 1.
+        start: the first character of a passage in its text; None of a whole text.
+        score: that of the reranker, where there is one.
+    """
 
     text_id: str
     text: str
     cosine: float
     line: int
+    start: int | None = None
+    score: float | None = None
+
+
+def count_candidates(top_k: int, num_candidates: int | None) -> int:
+    """The neighbours that a reranker orders; by default 5 an answer, at most 100."""
+    usual = min(_RERANKED * top_k, _MOST_RERANKED)
+    return max(top_k, num_candidates or usual)
 
 
 class Index:
     """The vectors and texts of a directory, and the model of queries.
 
     Vectors stay on the disk as memory maps. Cosines are of float32 vectors, with sums
-    in float64; of equal ones the text of the lower line comes first.
+    in float64; of equal ones the text of the lower line comes first. `num_cut` counts
+    the queries that were longer than the model reads.
     """
 
     def __init__(self, shards: search_index.Shards, encoder: search_encoders.Encoder):
-        self._shards, self._encoder = shards, encoder
+        self._shards, self._encoder, self.num_cut = shards, encoder, 0
 
     @classmethod
     def open(cls, index_dir: str, source: search_encoders.Source = _BUILT) -> "Index":
@@ -82,12 +100,29 @@ class Index:
     def __len__(self) -> int:
         return len(self._shards)
 
+    @property
+    def max_seq_length(self) -> int | None:
+        """Tokens of a text or query that the model reads; None of an export."""
+        return self._encoder.identity.get("max_seq_length")
+
+    def add(self, input_file: str) -> int:
+        """Adds the texts of a file that the index lacks; returns how many there are."""
+        search_index.add(self._shards, self._encoder, input_file)
+        self._shards = search_index.Shards(self._shards.index_dir)
+        self.__dict__.pop("_approximate", None)
+        return len(self)
+
     def query(
-        self, texts: str | Sequence[str], top_k: int = 5, *, approximate: bool = False
+        self, texts: str | Sequence[str], top_k: int = 5, **options: Any
     ) -> list[list[tuple[str, str, float]]]:
-        """For each query (id, text, cosine) of the nearest texts; as `neighbours`."""
-        rows = self.neighbours(texts, top_k, approximate=approximate)
-        return [[(n.text_id, n.text, n.cosine) for n in row] for row in rows]
+        """For each query (id, text, cosine) of the nearest texts; as `neighbours`.
+
+        With a `reranker` its scores stand in the place of cosines.
+        """
+        return [
+            [(n.text_id, n.text, n.cosine if n.score is None else n.score) for n in row]
+            for row in self.neighbours(texts, top_k, **options)
+        ]
 
     def neighbours(
         self,
@@ -95,6 +130,8 @@ class Index:
         top_k: int = 5,
         *,
         approximate: bool = False,
+        reranker: Reranker | None = None,
+        num_candidates: int | None = None,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> list[list[Neighbour]]:
         """For each query the nearest texts, the nearest first.
@@ -103,8 +140,11 @@ class Index:
             texts: queries; a string is one.
             top_k: neighbours of a query, or all texts where there are fewer.
             approximate: whether to look at the graph instead of all vectors.
-            is_wanted: called before each batch of queries; the list ends where it is
-                false.
+            reranker: orders the nearest texts of a query, of which `top_k` stay;
+                `rerank` of a classifier of pairs that `bert_reborn.load` returns.
+            num_candidates: texts that it orders; None for 5 * top_k, at most 100.
+            is_wanted: called before each batch of queries, and before each query that
+                is reranked; the list ends where it is false.
 
         Raises:
             InputError: a query has no token, `top_k` is below 1, or a file of the index
@@ -119,17 +159,29 @@ class Index:
                     f"query {number}: {text!r:.40} has no token; write words in it"
                 )
         find = self._approximate if approximate else self._exact
-        rows, count = [], min(_FACTOR * top_k + _MORE, len(self))
+        num_best = top_k
+        if reranker:
+            num_best = count_candidates(top_k, num_candidates)
+        rows, count = [], min(_FACTOR * num_best + _MORE, len(self))
         prompted = [self._shards.plan["prompts"]["query"] + text for text in texts]
         for first in range(0, len(texts), _QUERIES):
             if not is_wanted():
                 break
-            vectors = self._encoder.embed(prompted[first : first + _QUERIES])
+            vectors, num_cut = self._encoder.encode(prompted[first : first + _QUERIES])
+            self.num_cut += num_cut
             candidates, step = find(vectors, count), max(1, _CANDIDATES // count)
             for begin in range(0, len(vectors), step):
                 part = slice(begin, begin + step)
-                rows += self._ranked(vectors[part], candidates[part], top_k)
-        return rows
+                rows += self._ranked(vectors[part], candidates[part], num_best)
+        if not reranker:
+            return rows
+        reranked: list[list[Neighbour]] = []
+        for query, row in zip(texts, rows, strict=False):  # fewer rows if not wanted
+            if not is_wanted():
+                break
+            scores = reranker(query, [n.text for n in row])[:top_k]
+            reranked.append([row[i]._replace(score=score) for i, score in scores])
+        return reranked
 
     def _exact(self, vectors, count):
         return search.nearest(vectors, self._shards.blocks(), count)[0]
@@ -150,7 +202,8 @@ class Index:
             order = np.argsort(-cosines, kind="stable")[:top_k]
             ranked.append([*zip(row[order].tolist(), cosines[order], strict=True)])
         texts = self._shards.texts([index for row in ranked for index, _ in row])
-        return [
-            [Neighbour(*texts[i][1:], float(c), texts[i].line) for i, c in row]
-            for row in ranked
-        ]
+        return [[_neighbour(texts[i], float(c)) for i, c in row] for row in ranked]
+
+
+def _neighbour(row, cosine):
+    return Neighbour(row.text_id, row.text, cosine, row.line, row.start)

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,10 +54,6 @@ class Encoder(NamedTuple):
     prompts: Mapping[str, str]
     encode: Callable[..., tuple[np.ndarray, int]]
     tokenizer: base.Tokenizer | None = None
-
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """The vectors [N, W] of texts."""
-        return self.encode(texts)[0]
 
 
 def open_source(source: Source) -> Encoder:

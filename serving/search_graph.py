@@ -27,17 +27,23 @@ def _import() -> Any:
 
 
 def build(shards: search_index.Shards) -> None:
-    """Writes the graph of all vectors of an index, where it has none."""
+    """Writes the graph of all vectors of an index, or extends the one it has."""
     faiss, path = _import(), os.path.join(shards.index_dir, search_index.GRAPH)
     if os.path.exists(path):
+        graph = _read(faiss, path)
+    else:
+        width, metric = shards.plan["vectors"]["width"], faiss.METRIC_INNER_PRODUCT
+        graph = faiss.IndexHNSWFlat(width, _NEIGHBOURS, metric)
+        graph.hnsw.efConstruction = _BUILD_WIDTH
+    done, num_linked = 0, graph.ntotal
+    if num_linked >= len(shards):
         return
-    width, metric = shards.plan["vectors"]["width"], faiss.METRIC_INNER_PRODUCT
-    graph = faiss.IndexHNSWFlat(width, _NEIGHBOURS, metric)
-    graph.hnsw.efConstruction = _BUILD_WIDTH
     with progress.Progress("linking: text") as report:
         for block in shards.blocks():
-            report(graph.ntotal, len(shards))
-            graph.add(np.ascontiguousarray(block))
+            report(done, len(shards))
+            if new := block[max(num_linked - done, 0) :].shape[0]:
+                graph.add(np.ascontiguousarray(block[-new:]))
+            done += len(block)
     with atomic_files.replacing(path) as (temporary,):
         faiss.write_index(graph, temporary)
 
@@ -51,18 +57,9 @@ def read(shards: search_index.Shards) -> Any:
         InputError: there is no graph of this index, or faiss is not installed.
     """
     faiss, path = _import(), os.path.join(shards.index_dir, search_index.GRAPH)
-    reason = ""
-    try:
-        graph = faiss.read_index(path)
-        if graph.ntotal != len(shards):
-            reason = f"has {graph.ntotal} vectors, and the index {len(shards)}"
-    except RuntimeError as error:
-        reason = f"cannot be read ({str(error).splitlines()[0]})"
-    if reason:
-        raise errors.InputError(
-            f"{path}: {reason}; remove it if it is there, and build the index again "
-            "with --approximate"
-        )
+    graph = _read(faiss, path)
+    if graph.ntotal != len(shards):
+        _fail(path, f"has {graph.ntotal} vectors, and the index {len(shards)}")
 
     def candidates(queries, count):
         width = max(_LEAST_WIDTH, 2 * count)
@@ -70,3 +67,17 @@ def read(shards: search_index.Shards) -> Any:
         return graph.search(queries, count, params=settings)[1]
 
     return candidates
+
+
+def _read(faiss, path):
+    try:
+        return faiss.read_index(path)
+    except RuntimeError as error:
+        _fail(path, f"cannot be read ({str(error).splitlines()[0]})")
+
+
+def _fail(path, reason):
+    raise errors.InputError(
+        f"{path}: {reason}; remove it if it is there, and build the index again with "
+        "--approximate"
+    )

@@ -9,6 +9,7 @@ import hypothesis
 import pytest
 
 from cli import environment
+from tests import tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -109,6 +110,14 @@ def pytest_terminal_summary(terminalreporter):
     skipped = terminalreporter.stats.get("skipped", [])
     if count := sum(NOT_PUBLISHED in str(report.longrepr) for report in skipped):
         terminalreporter.write_line(f"{count} tests did not run: {NOT_PUBLISHED}")
+
+
+@pytest.fixture(scope="session")
+def model_dir(tmp_path_factory):
+    """A tiny BERT as tiny.write_model makes it; tests must not change its files."""
+    path = tmp_path_factory.mktemp("models") / "uncased_tiny"
+    # XLA, which the gelu of training needs, takes its time.
+    return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
 
 
 @pytest.fixture(scope="session")

@@ -103,7 +103,7 @@ def unlisted_differences(root):
 # {rule: trees of path to text, in each of which it must find something}
 PLANTED = {
     imported_scripts: [
-        {"training/loop.py": "def f():\n    import run_squad", "run_squad.py": ""},
+        {"training/loop.py": "def f():\n    import run_squad", "run_squad.py": ""}
     ],
     busy_inits: [{"modeling/__init__.py": '"""Network."""\n\nimport modeling'}],
     named_places: [
@@ -114,7 +114,7 @@ PLANTED = {
         {
             "modeling/a.py": '"""\nDiffers from google-research/bert: all\nof it"""',
             "docs/differences.md": "* most of it",
-        },
+        }
     ],
 }
 # No rule complains about these.

@@ -72,8 +72,6 @@ COMMANDS = {
 # {command: {further flags: words of the line}}
 MISTAKES = {
     "classification": {
-        "": "`do_train`|must be True",
-        "--do_train --output_dir=": "--output_dir is missing",
         "--do_train --train_file=": "--train_file is not set|--task_name",
         "--do_train --vocab_file=": "--vocab_file is missing|--pretrained",
         "--do_train --task_name=MRPX": "Task not found: MRPX|mrpc",
@@ -124,9 +122,6 @@ MISTAKES = {
         "--do_train --profile_steps=3": "two ascending steps",
         "--do_train --profile_steps=²,3": "--profile_steps=²,3 are not two ascending",
         "--do_train --write_projector": "add --do_eval",
-        "--do_train --layerwise_lr_decay=0.9 --freeze_encoder": (
-            "--layerwise_lr_decay=0.9 trains layers|--freeze_encoder do not|leave it"
-        ),
         "--do_train --label_smoothing=0.1 --teacher=there": (
             "--label_smoothing=0.1 is for rows with one label|--teacher|leave it out"
         ),
@@ -181,7 +176,6 @@ MISTAKES = {
         ),
     },
     "tags": {
-        "--do_train": "--train_file is not set",
         "--do_train --train_file={d}/none": "none: no such file",
         "--do_train --train_file={d}/short.conll": "short.conll:2|1 column",
         "--do_train --train_file={d}/train.conll --do_eval --dev_file={d}/odd.conll": (
@@ -203,7 +197,6 @@ MISTAKES = {
         "--train_file=x.tsv": "--train_file=x.tsv: no such file; check the path",
         "--train_file={d}/pairs.tsv --max_target_length=49": "the 48 positions of the",
         "--train_file={d}/pairs.tsv": "pairs.tsv:2: the target is empty",
-        "": "the train pairs are needed and --train_file is not set",
     },
     "pretraining": {
         "--bert_config_file={d}/one_segment/bert_config.json": "segment_ids=1, not 0 t",
@@ -222,22 +215,18 @@ MISTAKES = {
         "--output_dir={d}/other.txt/out": "{d}/other.txt/out|cannot be written",
         "--seed=-1": "--seed=-1|0 or more",
         "--nodo_train --do_eval": "no trained model in --output_dir|--init_checkpoint",
-        "--unroll_steps=7": "--unroll_steps=7 is for --objective=bidirectional_lm",
         "--pack_sequences --jit_compile=true": "shapes vary|leave one of them out",
         "--input_file={d}/unmasked.tfrecord": "set --vocab_file",
     },
     "left_to_right": {
         "--pretrained={d}/model": "sees what follows",
         "--input_file={d}/masked.tfrecord": "are masked; make them again",
-        "--masking=span": "--masking=span is for --objective=masked_lm",
     },
     "replaced_tokens": {
         "": "--generator_size=0.25 makes 0.5 heads|of 1/2",
         "--generator_size=1": "holds another generator; set --generator_size=0.5",
         "--pretrained={d}/model": "is not for BERT, which|set --objective=masked_lm",
         "--objective=masked_lm": "discriminator and its generator; set --objective=re",
-        "--corruption=infilling": "is for --objective=denoising",
-        "--top_k=3": "--top_k=3 is for --do_export; add it",
     },
     "denoising": {
         "--masking=span": "for --objective=masked_lm",
@@ -254,7 +243,6 @@ MISTAKES = {
         "--output_dir={d}/other.txt/below": "is a file; name a directory",
         "--output_dir=": "--output_dir is empty",
         "--input=": "--input is missing",
-        "--input={d}/gone": "gone: no such file; give a prefix such as",
         "--input={d}": "no checkpoint in this directory",
         "--to=hdf5": "hdf5: no format for the weights of BERT",
         "--input={d}/model_streams --to=hugging_face": (
@@ -267,7 +255,6 @@ MISTAKES = {
         ),
     },
     "features": {
-        "--input_file=no.txt": "--input_file=no.txt: no such file; check",
         "--input_file=": "--input_file is empty; name a file",
         "--output_file=": "--output_file is empty; name a file",
         "--output_file={d}/./lines.txt": "is --input_file",
@@ -302,7 +289,6 @@ MISTAKES = {
     "streams": {
         "--max_seq_length=64": "reads streams of sentences; set --unroll",
         "--pack_sequences": "is for BERT and GPT, and this network is elmo",
-        "--masking=span": "--masking=span is for --objective=masked_lm",
         "--objective=left_to_right": "--objective=left_to_right is not for ELMo, which",
         "--num_negative_samples=17": "a sample of 17 words",
         "--nosample_softmax --num_negative_samples=4": "=4 is for a sampled softmax",

@@ -18,7 +18,7 @@ from modeling.checkpoints import checkpoint, conversion, sentence_transformers
 from modeling.configs import config
 from modeling.features.text_vectors import Projection, TextVectors
 from terminal import native_log
-from tests import tiny
+from tests import tiny, tokenizer_files
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -553,34 +553,12 @@ def test_directories_of_transformers_4_and_5_are_read(loaded, tmp_path):
     last = {token: i for i, token in enumerate(listed)}  # one is there twice
     vocab = [t if last[t] == i else f"[unused{i}]" for i, t in enumerate(listed)]
     (tmp_path / "5" / "vocab.txt").unlink()
-    tokenizer = {
-        "version": "1.0",
-        "added_tokens": [
-            {"id": i, "content": token, "normalized": False, "special": True}
-            for i, token in enumerate(vocab)
-            if token.startswith("[")
-        ],
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": True,
-            "strip_accents": None,
-            "lowercase": True,
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {
-            "type": "BertProcessing",
-            "cls": ["[CLS]", vocab.index("[CLS]")],
-            "sep": ["[SEP]", vocab.index("[SEP]")],
-        },
-        "model": {
-            "type": "WordPiece",
-            "vocab": {t: i for i, t in enumerate(vocab)},
-            "unk_token": "[UNK]",
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100,
-        },
-    }
+    added = [
+        {"id": i, "content": token, "normalized": False, "special": True}
+        for i, token in enumerate(vocab)
+        if token.startswith("[")
+    ]
+    tokenizer = tokenizer_files.of_word_pieces(vocab, added)
     (tmp_path / "5" / "tokenizer.json").write_text(json.dumps(tokenizer))
     settings = {"do_lower_case": True, "tokenizer_class": "BertTokenizer"}
     (tmp_path / "5" / "tokenizer_config.json").write_text(json.dumps(settings))

@@ -13,12 +13,6 @@ CHOICES = ("one", "two", "three")
 LENGTH = 16
 
 
-@pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    path = tmp_path_factory.mktemp("models") / "uncased_tiny"
-    return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
-
-
 def published(count, start=0):
     """(context, three answers, name of the right one): which says "great"."""
     rows = []

@@ -245,7 +245,8 @@ def environment(model_dir, gpt2_dir, tf_model_dir, tmp_path):
 
 def relocated(argument, environment, model_dir, directory):
     """An argument with its places moved and its variables filled in."""
-    places = r"--\w+_(?:dir|file)=|--pretrained=|--teacher=|--init_checkpoint=|--input="
+    places = r"--\w+_(?:dir|file)=|--pretrained=|--teacher=|--reranker="
+    places += "|--init_checkpoint=|--input="
     written = rf"^({places})/?(tmp|output)/"
     argument = re.sub(written, rf"\1{directory}/\2/", argument)
     argument = argument.replace("models/minilm", str(model_dir))

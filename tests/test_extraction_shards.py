@@ -21,11 +21,6 @@ POOLED = ("--layers=-1", "--pooling=mean")
 TEXTS = [text for text, _ in tiny.rows(21)]
 
 
-@pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    return tiny.write_model(tmp_path_factory.mktemp("uncased"), num_hidden_layers=1)
-
-
 @pytest.fixture
 def extract(model_dir, tmp_path):
     """Runs the script on a text; returns the bytes of its output files, by name."""

@@ -17,12 +17,6 @@ STEPS = 120
 
 
 @pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    path = tmp_path_factory.mktemp("uncased_model")
-    return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
-
-
-@pytest.fixture(scope="module")
 def tagged(model_dir, tmp_path_factory):
     path = tmp_path_factory.mktemp("tagged")
     data = tiny_tags.write_splits(tmp_path_factory.mktemp("tags"))

@@ -19,12 +19,6 @@ HEAD = ("classifier.weight", "classifier.bias")
 
 
 @pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    path = tmp_path_factory.mktemp("uncased_model")
-    return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
-
-
-@pytest.fixture(scope="module")
 def widened(model_dir):
     """A function that makes a directory with a head of these classes, apart by much."""
 

@@ -13,11 +13,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.pretraining import batches as record_batches
-from data_pipeline.pretraining import (
-    denoising_batches,
-    masking,
-    word_streams,
-)
+from data_pipeline.pretraining import denoising_batches, masking, word_streams
 from data_pipeline.text import elmo, wordpiece
 from modeling import pretrainers, replaced
 from modeling.checkpoints import checkpoint, comparison, conversion, pretrained

@@ -26,12 +26,6 @@ BRIEF = ("--learning_rate=1e-3", "--num_train_epochs=1", "--train_batch_size=8")
 
 
 @pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    path = tmp_path_factory.mktemp("uncased_model")
-    return tiny.write_model(path, num_hidden_layers=1)  # traced faster than two
-
-
-@pytest.fixture(scope="module")
 def table_dir(tmp_path_factory):
     return tiny.write_tables(tmp_path_factory.mktemp("tables"))
 

@@ -99,10 +99,7 @@ def test_scores_are_those_of_the_export(run, tmp_path):
     assert [answers[i]["generated"] for i in (0, 2)] == written
     assert answers[1]["num_tokens"] > 0
 
-    run(
-        f"--score_file={tmp_path / 'a.txt'}",
-        f"--output_file={tmp_path / 'c.jsonl'}",
-    )
+    run(f"--score_file={tmp_path / 'a.txt'}", f"--output_file={tmp_path / 'c.jsonl'}")
     scored = predictor.Predictor(str(out / "export"), "score").predict(texts)
     for row, answer in zip(rows(tmp_path / "c.jsonl"), scored[::2], strict=True):
         nlls = row["nll_of_each_token"]

@@ -40,13 +40,6 @@ KEYS = {
 
 
 @pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    path = tmp_path_factory.mktemp("models") / "uncased_tiny"
-    # XLA, which the gelu of training needs, takes its time.
-    return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
-
-
-@pytest.fixture(scope="module")
 def records_dir(tmp_path_factory):
     path = tmp_path_factory.mktemp("records")
     tiny.write_records(path / "train-0.tfrecord", tiny.records(30, 0))

@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 
 import bert_reborn as bert
+import run_seq2seq
+from contract import errors
 from modeling.generation import beam_search
 from tests import tiny
 from tests.serving import exported_ops
@@ -78,6 +80,24 @@ def test_whole_run_learns_and_leaves_its_files(trained, files):
     assert right >= 8 and f"  test_exact_match = {right / 10:.4f}\n" in done.out
 
 
+def test_scores_without_their_packages_are_refused_early(files, tmp_path, monkeypatch):
+    bare = tmp_path / "bare.tsv"
+    bare.write_text("source\n" + "".join(f"{text}\n" for text, _ in pairs(4)))
+    names = []
+    monkeypatch.setattr(errors.importlib.util, "find_spec", names.append)
+    remedy = "dev.tsv: .*pip install rouge-score sacrebleu$"
+    evaluated = ["--do_eval", f"--dev_file={files}/dev.tsv"]
+    early = tiny.flags_of("run_seq2seq", *evaluated)
+    with early, pytest.raises(ValueError, match=remedy):
+        run_seq2seq.check()  # before TensorFlow is imported
+    with tiny.flags_of("run_seq2seq", "--do_predict", f"--test_file={bare}"):
+        run_seq2seq.check()  # there is nothing to score
+    assert names == ["rouge_score", "sacrebleu"]
+    model = f"--bert_config_file={files}/config.json --vocab_file={files}/vocab.txt"
+    run = [model, *evaluated, *LENGTHS, f"--output_dir={tmp_path}"]
+    assert "pip install rouge-score" in tiny.refuse("run_seq2seq", *run)
+
+
 @pytest.mark.slow
 def test_python_writes_what_the_script_does(trained, monkeypatch):
     monkeypatch.setattr(
@@ -101,7 +121,7 @@ def test_python_writes_what_the_script_does(trained, monkeypatch):
     assert loaded.write([]) == []
     with pytest.raises(ValueError, match=r"=49: give 1 to 48"):
         loaded.write(sources, max_target_length=49)
-    with pytest.raises(ValueError, match=r"num_beams=0: there are"):
+    with pytest.raises(ValueError, match=r"num_beams is 0; give 1 or more"):
         loaded.write(sources, num_beams=0)
     with pytest.raises(ValueError, match='load an encoder-decoder with head="none"'):
         loaded.attention(sources[0])

@@ -6,6 +6,8 @@ import re
 import numpy as np
 import pytest
 
+import run_squad
+from contract import errors
 from data_pipeline.squad import scores
 from serving import predictor
 from tests import tiny, tiny_questions
@@ -18,10 +20,14 @@ LEARN = ("--learning_rate=2e-3", "--num_train_epochs=12", "--train_batch_size=8"
 BRIEF = ("--learning_rate=1e-3", "--num_train_epochs=1", "--train_batch_size=8")
 
 
-@pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    path = tmp_path_factory.mktemp("uncased_model")
-    return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
+def test_chinese_scores_without_their_package_are_refused(monkeypatch):
+    monkeypatch.setattr(errors.importlib.util, "find_spec", lambda name: None)
+    reads = ["--do_predict", "--predict_file=dev.json"]
+    chinese = tiny.flags_of("run_squad", "--task_name=cmrc2018", *reads)
+    with chinese, pytest.raises(ValueError, match=r"=cmrc2018 .*pip install nltk$"):
+        run_squad.check_files()
+    with tiny.flags_of("run_squad", *reads):
+        run_squad.check_files()
 
 
 @pytest.fixture(scope="module")

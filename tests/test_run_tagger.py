@@ -179,12 +179,7 @@ def test_lists_of_tags_may_name_placeholders(model_dir, data, tmp_path):
     labels = f"--labels={tmp_path}/tags.txt"
     splits = ("train", "dev", "test")
     done = run(
-        model_dir,
-        tmp_path / "out",
-        *files(data, *splits),
-        *ACTIONS,
-        *BRIEF,
-        labels,
+        model_dir, tmp_path / "out", *files(data, *splits), *ACTIONS, *BRIEF, labels
     )
     assert "labels: ['PAD', 'UNK'] are not of the scheme BIO" in done.out
     label_map = json.loads((tmp_path / "out" / "label_map.json").read_text())

@@ -19,24 +19,48 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 CONFIGS = [*(ROOT / "configs").iterdir()]
 FOLDERS = [path.parent.name for path in ROOT.glob("*/__init__.py")]
 SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - {"bert_reborn", "setup"}
-LEFT_OUT = (".*", "build", "dist", "docs", "models", "output", "tests", "__pycache__")
+LEFT_OUT = (
+    ".git",
+    ".venv",
+    ".coverage*",
+    ".*_cache",
+    "build",
+    "dist",
+    "models",
+    "output",
+)
+LEFT_OUT += ("*.egg-info", "__pycache__")
 
 
 def build(source, kind, directory):
     """Path of what the build backend writes to an empty directory."""
-    code = f"from setuptools import build_meta as b; b.build_{kind}({str(directory)!r})"
+    function = (
+        "prepare_metadata_for_build_wheel" if kind == "metadata" else f"build_{kind}"
+    )
+    code = f"from setuptools import build_meta as b; b.{function}({str(directory)!r})"
     command = [sys.executable, "-c", code]
     subprocess.run(command, cwd=source, check=True, stdout=subprocess.DEVNULL)
-    (path,) = directory.iterdir()
-    return path
+    return next(path for path in directory.iterdir() if path.suffix != ".egg-info")
+
+
+def files(root):
+    """Those that no build writes, relative to root."""
+    names = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    built = re.compile(r"PKG-INFO|setup\.cfg|build/|bert_reborn\.egg-info/")
+    return {name for name in names if not built.match(name)}
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    """The unpacked source archive of a copy: a build leaves files in its source."""
+def copy(tmp_path_factory):
+    """The files of the checkout: a build leaves files in its source."""
     copy = tmp_path_factory.mktemp("copy")
     ignored = shutil.ignore_patterns(*LEFT_OUT)
-    shutil.copytree(ROOT, copy, ignore=ignored, dirs_exist_ok=True)
+    return shutil.copytree(ROOT, copy, ignore=ignored, dirs_exist_ok=True)
+
+
+@pytest.fixture(scope="module")
+def source(copy, tmp_path_factory):
+    """The unpacked source archive."""
     directory = tmp_path_factory.mktemp("source")
     archive = build(copy, "sdist", tmp_path_factory.mktemp("archive"))
     shutil.unpack_archive(archive, directory, filter="data")
@@ -111,7 +135,37 @@ def test_editable_wheel_has_the_same_files(source, wheel, tmp_path):
     for path in (wheel, build(source, "editable", tmp_path)):
         with zipfile.ZipFile(path) as archive:
             names.append({*archive.namelist()})
-    assert names[0] == names[1] and not (source / "tests").exists()
+    assert names[0] == names[1]
+
+
+def test_source_archive_has_every_file(copy, source):
+    written = files(source)
+    assert written == files(copy)
+    assert {"tests/conftest.py", "Makefile", "docs/flags.md", ".ci/run"} < written
+
+
+def test_links_lead_to_the_repository_where_one_is_named(copy, tmp_path):
+    link, anchor, picture = "(docs/b.md#c)", "(#licence)", 'src="docs/a.png"'
+    readme, project = copy / "README.md", copy / "pyproject.toml"
+    lines = f"[a]{anchor} <img {picture}> [b](https://a.example/docs/b.md) [c]{link}\n"
+    lines += "![d](docs/d.png)\n"
+    readme.write_text(readme.read_text("utf-8") + lines)
+    texts = []
+    for name in ("without", "with"):
+        if name == "with":
+            address = '\n[project.urls]\nRepository = "https://a.example/bert/"\n'
+            project.write_text(project.read_text("utf-8") + address)
+        (tmp_path / name).mkdir()
+        info = build(copy, "metadata", tmp_path / name)
+        texts.append((info / "METADATA").read_text("utf-8"))
+    tree = f"v{bert_reborn.__version__}/docs/"
+    assert link in texts[0] and picture in texts[0] and "a.example/bert" not in texts[0]
+    assert "](docs/" not in texts[1] and picture not in texts[1]
+    assert f"(https://a.example/bert/blob/{tree}b.md#c)" in texts[1]
+    assert f"(https://a.example/bert/raw/{tree}d.png)" in texts[1]
+    assert f'src="https://a.example/bert/raw/{tree}a.png"' in texts[1]
+    for text in texts:
+        assert anchor in text and "(https://a.example/docs/b.md)" in text
 
 
 def test_commands_begin_without_tensorflow(run):

@@ -5,7 +5,7 @@ them: config.json, model.safetensors and a tokenizer.
 import json
 import pathlib
 
-from tests import tiny
+from tests import tiny, tokenizer_files
 
 NETWORKS = ("distilbert", "roberta", "xlm-roberta", "electra", "albert")
 MERGES = [pair.split() for pair in ("Ġ t", "h e", "Ġt he", "Ġ s", "e a", "Ġs ea")]
@@ -58,27 +58,6 @@ def _write_tokenizer(directory, has_bytes, pieces):
 
     special = ["<s>", "<pad>", "</s>", "<unk>"]
     vocab = [*special, *byte_pairs.BYTE_CHARS, *map("".join, MERGES), "<mask>"]
-    ids = {token: number for number, token in enumerate(vocab)}
-    raw = {
-        "version": "1.0",
-        "added_tokens": [
-            {"id": ids[token], "content": token} for token in (*special, "<mask>")
-        ],
-        "normalizer": None,
-        "pre_tokenizer": {
-            "type": "ByteLevel",
-            "add_prefix_space": False,
-            "trim_offsets": True,
-            "use_regex": True,
-        },
-        "post_processor": {
-            "type": "RobertaProcessing",
-            "cls": ["<s>", 0],
-            "sep": ["</s>", 2],
-            "trim_offsets": True,
-            "add_prefix_space": False,
-        },
-        "model": {"type": "BPE", "vocab": ids, "merges": MERGES},
-    }
+    raw = tokenizer_files.of_bytes(vocab, MERGES, (*special, "<mask>"))
     (directory / "tokenizer.json").write_text(json.dumps(raw), encoding="utf-8")
     return len(vocab)

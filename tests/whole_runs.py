@@ -200,11 +200,7 @@ def assert_equal(actual, expected):
 
 # Weights that have no gradient but rounding, which Adam enlarges: those that move the
 # scores of all keys alike, or, of all places of an answer.
-UNDECIDED = (
-    "self/key/bias",
-    "cls/squad/output_bias",
-    "layer_0/output/LayerNorm/beta",
-)
+UNDECIDED = ("self/key/bias", "cls/squad/output_bias", "layer_0/output/LayerNorm/beta")
 
 
 def largest_difference(actual, expected):

@@ -5,7 +5,7 @@ T5's authors used, without a stemmer: it sees the letters a to z and digits alon
 is 0 for Chinese or Greek. BLEU (Papineni et al., 2002) and chrF (Popovic, 2015) are
 sacrebleu's with its defaults, as WMT reports them, but that BLEU of texts without four
 words is that of the n-grams there are. Exact match and ROUGE are shares, 0..1; BLEU and
-chrF are 0..100, as in sacrebleu.
+chrF are 0..100, as in sacrebleu. Both packages are imported to score alone.
 """
 
 import dataclasses
@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from rouge_score import rouge_scorer
-from sacrebleu.metrics import BLEU, CHRF
 
 from contract import atomic_files, errors, file_names
 from contract import outcomes as outcomes_lib
@@ -48,6 +46,8 @@ class RowScores:
         }
         right, written = self.ngrams[rows].sum(axis=0).tolist()
         length, wanted = self.lengths[rows].sum(axis=0).tolist()
+        from sacrebleu.metrics import BLEU
+
         # Without the last option BLEU of texts of fewer than four words is 0.
         bleu = BLEU.compute_bleu(
             right, written, length, wanted, smooth_method="exp", effective_order=True
@@ -101,6 +101,9 @@ def decide(
 
 def count(targets: Sequence[str], predictions: Sequence[str]) -> RowScores:
     """Compares each prediction with its target, of which there is one each."""
+    from rouge_score import rouge_scorer
+    from sacrebleu.metrics import BLEU
+
     rouge = rouge_scorer.RougeScorer(ROUGE)
     # Only counts are taken of each row; the option spares a warning about its score.
     bleu = BLEU(effective_order=True)
@@ -126,6 +129,8 @@ def score(
     """NAMES to scores over all texts; `rows` are their counts."""
     if not targets:
         raise errors.InputError("there is no target to score with; give some")
+    from sacrebleu.metrics import CHRF
+
     chrf = CHRF().corpus_score(list(predictions), [list(targets)])
     return rows.score(np.arange(len(targets))) | {"chrf": float(chrf.score)}
 

@@ -36,7 +36,7 @@ def f1(gold: str, prediction: str) -> float:
 
 def segments(text: str) -> list[str]:
     """The segments of an answer, without signs."""
-    import nltk  # slow to import; rouge-score needs it anyway
+    import nltk  # of the extra chinese
 
     result: list[str] = []
     for part in _IDEOGRAPH.split(normalize(text)):

@@ -1,12 +1,11 @@
 """Precision, recall and F1 of each class, and their averages, as rows of a table."""
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tabulate
 
+from contract import wording
 from reports.measures import diagnostics
 
 SHOWN = 20  # classes on a terminal; of more than these the FEWER worst
@@ -75,13 +74,7 @@ def lines(
         for row in shown
     ]
     table += [(f"{name} average", *_cells(mean)) for name, mean in means.items()]
-    text = tabulate.tabulate(
-        table,
-        tablefmt="plain",
-        disable_numparse=True,
-        colalign=("left", *["right"] * len(_COLUMNS)),
-    )
-    yield from textwrap.indent(text, "  ").splitlines()
+    yield from (f"  {line}" for line in wording.columns(table, align_right=True))
 
 
 def worst(rows: Sequence[Mapping[str, Any]], limit: int) -> list[Mapping[str, Any]]:

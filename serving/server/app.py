@@ -20,19 +20,27 @@ from starlette.middleware import cors
 
 from contract import errors
 from serving.protocol import rest
-from serving.server import metrics, page, service
+from serving.server import metrics, openapi, page, service
 
 SEARCH = "/v1/search"
 # A request and its body to the response.
 Answer = Callable[[requests.Request, bytes], Awaitable[responses.Response]]
-JSON = "application/json"
+JSON = openapi.JSON
 # Of a body; curl sends the second unless another is named.
 _CONTENT_TYPES = ("", JSON, "application/x-www-form-urlencoded")
 _HOST = re.compile(r":\d*$", re.ASCII)
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 _HEALTH_PATHS = ("/health/live", "/health/ready")
-_OPEN_PATHS = ("/", *_HEALTH_PATHS)  # without the key
+_OPEN_PATHS = ("/", "/openapi.json", *_HEALTH_PATHS)  # without the key
 _PROBED_PATHS = ("/metrics", *_HEALTH_PATHS)  # not logged
+# Summary and type of the answer of each GET.
+_PAGES = {
+    "/": ("A page to try the server", "text/html"),
+    "/openapi.json": ("This description", JSON),
+    "/health/live": ("Whether the process answers", JSON),
+    "/health/ready": ("Whether predictions are answered", JSON),
+    "/metrics": ("Numbers for Prometheus", metrics.CONTENT_TYPE),
+}
 _PREDICT = re.compile("/v1/models/.*:[a-z]+", re.IGNORECASE)
 
 
@@ -53,11 +61,20 @@ class Access(NamedTuple):
     metrics_key: str = ""
 
 
+class Route(NamedTuple):
+    """What POSTs to a path are answered, and the JSON Schemas of both bodies."""
+
+    answer: Answer
+    summary: str
+    request: openapi.Schema
+    response: openapi.Schema
+
+
 class App:
     """An ASGI application: guards, answers, counts and logs requests.
 
     Args:
-        answers: {path: Answer} of POSTs, besides those of TensorFlow Serving's API.
+        answers: {path: Route} of POSTs, besides those of TensorFlow Serving's API.
         log: "lines", "json" or "none".
 
     Attributes:
@@ -67,7 +84,7 @@ class App:
     def __init__(
         self,
         server: service.Service,
-        answers: Mapping[str, Answer],
+        answers: Mapping[str, Route],
         access: Access,
         log: str = "none",
     ):
@@ -76,6 +93,7 @@ class App:
         search_path = SEARCH if SEARCH in answers else ""
         self._gets: Mapping[str, Callable[[], responses.Response]] = {
             "/": lambda: page.response(server.model, search_path),
+            "/openapi.json": lambda: _json(self.describe()),
             "/health/live": lambda: _json({"status": "live"}),
             "/health/ready": self._ready,
             "/metrics": lambda: responses.Response(
@@ -88,6 +106,18 @@ class App:
             self._call = cors.CORSMiddleware(
                 self._observe, [*access.origins], ["*"], ["*"]
             )
+
+    def describe(self) -> openapi.Schema:
+        """The paths as a document of OpenAPI."""
+        model, paths = self.service.model, dict[str, Any]()
+        for path in self._gets:
+            paths[path] = openapi.get(*_PAGES[path])
+        for path, route in self._posts.items():
+            paths[path] = openapi.post(route.summary, route.request, route.response)
+        if model:
+            paths |= openapi.of_model(model)
+        name = model.name if model else "search"
+        return openapi.document(name, paths, bool(self._access.key))
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._call(scope, receive, send)
@@ -139,7 +169,11 @@ class App:
         if self._is_page(request):
             return self._gets[path]()
         if method == "POST" and path in self._posts:
-            return await self._posts[path](request, body)
+            return await self._posts[path].answer(request, body)
+        if path in self.paths:
+            wanted = "POST" if path in self._posts else "GET, HEAD"
+            text = f"{method:.80} is not for {path}; send {wanted}"
+            raise service.refuse(HTTPStatus.METHOD_NOT_ALLOWED, text, Allow=wanted)
         if method == "POST":
             return _text(await self.service.predict(request, body))
         path = request.scope["raw_path"].decode("ascii")

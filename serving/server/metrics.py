@@ -1,6 +1,8 @@
 """Numbers about a server, as Prometheus reads them."""
 
-from collections.abc import Callable, Sequence
+import collections
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import prometheus_client
 
@@ -46,6 +48,11 @@ class Metrics:
         self._queue = histogram(
             "bert_queue_seconds", "Seconds that a request waited", _SECONDS
         )
+        self._labels = prometheus_client.Counter(
+            "bert_predictions", "Predictions", ["label"], registry=registry
+        )
+        self._names: Sequence[str] = ()
+        self._by_label: dict[bytes, Any] = {}
         self._rows = histogram("bert_batch_rows", "Rows computed at once", _SIZES)
         self._tokens = histogram(
             "bert_batch_tokens", "Tokens computed at once, padding included", _SIZES
@@ -55,6 +62,17 @@ class Metrics:
         """Counts an answered request; `path` is a kind of path, one of a few."""
         self._requests.labels(path, str(code)).inc()
         self._seconds.labels(path).observe(seconds)
+
+    def count_labels(self, names: Sequence[str], outputs: Mapping[str, Any]) -> None:
+        """Counts predictions by `label` of outputs, as far as these are names."""
+        if "label" not in outputs:
+            return
+        if self._names != names:  # all at 0 before, so that a rate has a first value
+            self._names = names
+            self._by_label = {n.encode(): self._labels.labels(n) for n in names}
+        for label, count in collections.Counter(outputs["label"].tolist()).items():
+            if label in self._by_label:
+                self._by_label[label].inc(count)
 
     def count_batch(self, works: Sequence[batching.Work]) -> None:
         """Counts requests that were computed together."""

@@ -1,10 +1,8 @@
 """The page of a server, where a person types a text and sees the answer."""
 
-import json
 from typing import Any
 
 import jinja2
-import markupsafe
 from starlette import responses
 
 from serving.protocol import servables
@@ -19,6 +17,7 @@ _HEADERS = {
 _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.PackageLoader(__package__), autoescape=True
 )
+_ENVIRONMENT.policies["json.dumps_kwargs"] = {}  # the first signature stays the first
 
 
 def response(model: servables.Model | None, search_path: str) -> responses.Response:
@@ -40,14 +39,6 @@ def response(model: servables.Model | None, search_path: str) -> responses.Respo
     text = _ENVIRONMENT.get_template("page.html").render(
         name=model.name if model else "search",
         footer=f"version {max(model.versions)}" if model else "",
-        model=_as_script({"signatures": forms, "labels": labels, "predict": predict}),
+        model={"signatures": forms, "labels": labels, "predict": predict},
     )
     return responses.HTMLResponse(text, headers=_HEADERS)
-
-
-def _as_script(value):
-    """JSON that may stand in an element `script`."""
-    text = json.dumps(value)
-    for sign in "<>&":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return markupsafe.Markup(text)

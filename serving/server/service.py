@@ -8,10 +8,9 @@ from concurrent import futures
 from http import HTTPStatus
 from typing import Any
 
-import joblib
 from starlette import exceptions, requests
 
-from contract import tf_serving
+from contract import cores, tf_serving
 from serving.protocol import rest, servables
 from serving.server import batching, limits, metrics
 
@@ -48,7 +47,7 @@ class Service:
         self.state = "loading"
         self.metrics = metrics.Metrics(lambda: len(self.batcher), self._newest)
         self.batcher = batching.Batcher(
-            joblib.cpu_count(),
+            cores.usable(),
             bounds.max_waiting,
             bounds.max_batch_tokens,
             bounds.max_batch_wait_ms / 1000,
@@ -70,6 +69,7 @@ class Service:
         outputs = await self.compute(
             request, prediction.version, prediction.signature_name, prediction.arrays
         )
+        self.metrics.count_labels(model.labels, outputs)
         num_bytes = 8 * sum(array.size for array in outputs.values())
         return await self.run(prediction.write, num_bytes, outputs)
 

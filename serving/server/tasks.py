@@ -1,4 +1,4 @@
-"""Vectors in the form of OpenAI's API, reranking, and search in an index."""
+"""Vectors in the form of OpenAI's API, labels, reranking, and search in an index."""
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
@@ -11,28 +11,32 @@ from starlette import requests, responses
 
 from contract import wording
 from modeling.features import vectors as text_vectors
-from serving import search_index
+from serving import answers, search_index
 from serving.protocol import json_tensors, rest, servables
-from serving.server import app, batching, service
+from serving.server import app, batching, openapi, service
 
 _TOP_K = 5  # where a request has none
-EMBEDDINGS, RERANK, SEARCH = "/v1/embeddings", "/v1/rerank", app.SEARCH
+EMBEDDINGS, CLASSIFY = "/v1/embeddings", "/v1/classify"
+RERANK, SEARCH = "/v1/rerank", app.SEARCH
+_TEXTS = openapi.one_or_several(openapi.TEXT)
 # Queries, a count, and whether somebody still waits -> {"query", "texts"} of each.
 Search = Callable[[Sequence[str], int, Callable[[], bool]], Sequence[Mapping[str, Any]]]
 
 
-def of_models(server: service.Service) -> Mapping[str, app.Answer]:
+def of_models(server: service.Service) -> Mapping[str, app.Route]:
     """The answers of a server of exports, by path.
 
-    `/v1/embeddings` takes `input`, a text or several, `dimensions`, to which vectors
-    are cut, and `encoding_format`, float or base64. `/v1/rerank` takes `query`,
-    `documents`, `top_n` and `label`, whose probability is the score; by default it is
-    the last of two. A regression's score is its number.
+    `/v1/classify` takes `text`, or `text_a` and `text_b`, a text or several each, and
+    returns what serving.predictor does. `/v1/embeddings` takes `input`, a text or
+    several, `dimensions`, to which vectors are cut, and `encoding_format`, float or
+    base64. `/v1/rerank` takes `query`, `documents`, `top_n` and `label`, whose
+    probability is the score; by default it is the last of two. A regression's score is
+    its number.
     """
 
     async def embed(request, body, texts):
         as_base64 = _choice(body, "encoding_format", ("float", "base64")) == "base64"
-        version, name, (column,) = _signature(server, body, "vector", 1)
+        version, name, (column,) = _signature(server, body, "vector", [1])
         inputs = {column: _array(texts)}
         outputs = await server.compute(request, version, name, inputs)
         vectors = outputs["vector"]
@@ -52,9 +56,22 @@ def of_models(server: service.Service) -> Mapping[str, app.Answer]:
             "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
         }
 
+    async def classify(request, body, _):
+        version, name, columns = _signature(server, body, "probabilities", [1, 2])
+        most, names = server.limits.max_request_rows, server.require_model().labels
+        texts = {column: _texts(body, column, most) for column in columns}
+        if len({*map(len, texts.values())}) > 1:
+            counts = ", ".join(f"{len(t)} {column}" for column, t in texts.items())
+            raise servables.invalid(f"there are {counts}; give as many of each")
+        inputs = {column: _array(rows) for column, rows in texts.items()}
+        outputs = await server.compute(request, version, name, inputs)
+        server.metrics.count_labels(names, outputs)
+        results = answers.rows(outputs, names or None)
+        return {"model": server.require_model().name, "results": results}
+
     async def rerank(request, body, texts):
         query, count = _text(body, "query"), _count(body, "top_n", len(texts))
-        version, name, columns = _signature(server, body, "probabilities", 2)
+        version, name, columns = _signature(server, body, "probabilities", [2])
         inputs = dict(
             zip(columns, (_array([query] * len(texts)), _array(texts)), strict=True)
         )
@@ -71,38 +88,83 @@ def of_models(server: service.Service) -> Mapping[str, app.Answer]:
         ]
         return {"model": server.require_model().name, "results": results}
 
+    vector = openapi.array(openapi.fields("index", "object", embedding={}))
+    document = {"anyOf": [openapi.TEXT, openapi.fields("", text=openapi.TEXT)]}
+    one = openapi.fields("", text=_TEXTS)
+    pair = openapi.fields("", text_a=_TEXTS, text_b=_TEXTS)
+    labelled = openapi.array(openapi.fields("", "label probabilities score"))
+    ranked = openapi.array(openapi.fields("index relevance_score"))
+    documents = openapi.one_or_several(document)
     return {
-        EMBEDDINGS: _answer(server, "input", embed),
-        RERANK: _answer(server, "documents", rerank),
+        CLASSIFY: app.Route(
+            _answer(server, "", classify),
+            "Labels of texts, or of pairs",
+            {**openapi.fields("", "model"), "oneOf": [one, pair]},
+            openapi.fields("model", results=labelled),
+        ),
+        EMBEDDINGS: app.Route(
+            _answer(server, "input", embed),
+            "Vectors of texts",
+            openapi.fields("", "model dimensions encoding_format", input=_TEXTS),
+            openapi.fields("model", data=vector),
+        ),
+        RERANK: app.Route(
+            _answer(server, "documents", rerank),
+            "Documents in the order of their relevance to a query",
+            openapi.fields(
+                "", "top_n label model", query=openapi.TEXT, documents=documents
+            ),
+            openapi.fields("model", results=ranked),
+        ),
     }
 
 
-def of_index(server: service.Service, search: Search) -> Mapping[str, app.Answer]:
-    """The answer of a server of an index: `query`, a text or several, and `top_k`."""
+def of_index(
+    server: service.Service,
+    search: Search,
+    count_rows: Callable[[int], int] = lambda top_k: 1,
+) -> Mapping[str, app.Route]:
+    """The answer of a server of an index: `query`, a text or several, and `top_k`.
+
+    `count_rows` returns the rows that a query with `top_k` answers stands for.
+    """
 
     async def find(request, body, queries):
         most = server.limits.max_top_k
         count = _count(body, "top_k", min(_TOP_K, most), most)
         size = batching.measure({"query": _array(queries)})
+        size = size._replace(rows=len(queries) * count_rows(count))
         work = batching.Work(
             lambda _: search(queries, count, lambda: work.is_wanted), {}, size
         )
         return {"results": await server.wait(request, work)}
 
-    return {SEARCH: _answer(server, "query", find)}
+    texts = openapi.array(openapi.fields("id line cosine text", "score start end"))
+    results = openapi.array(openapi.fields("query", texts=texts))
+    most = {"properties": {"top_k": {"maximum": server.limits.max_top_k}}}
+    request = {"allOf": [openapi.fields("", "top_k", query=_TEXTS), most]}
+    return {
+        SEARCH: app.Route(
+            _answer(server, "query", find),
+            "Texts that are nearest to queries",
+            request,
+            openapi.fields("", results=results),
+        )
+    }
 
 
 def _answer(server, key, function):
     """An Answer made of a function of a request, its JSON object and its texts.
 
     A key whose value is null is absent, as clients of OpenAI's API send it. The texts
-    are under `key`.
+    are under `key`, and None of "".
     """
 
     def read(content):
         body = rest.read_object(content).items()
         body = {name: value for name, value in body if value is not None}
-        return body, _texts(body, key, server.limits.max_request_rows)
+        most = server.limits.max_request_rows
+        return body, _texts(body, key, most) if key else None
 
     async def answer(request: requests.Request, content: bytes) -> responses.Response:
         body, texts = await server.run(read, len(content), content)
@@ -113,18 +175,24 @@ def _answer(server, key, function):
     return answer
 
 
-def _signature(server, body, output, num_inputs):
-    """A version, and the name and inputs of its first signature with an output."""
+def _signature(server, body, output, numbers):
+    """A version, and the name and inputs of its first signature with an output.
+
+    It takes as many texts as one of the numbers.
+    """
     model = server.require_model()
-    version = model.version(body.get("model", model.name))
+    if not isinstance(name := body.get("model", model.name), str):
+        raise servables.invalid(f"model is {name!r:.80}; give a name")
+    version = model.version(name)
     for name, inputs in version.text_signatures().items():
         counts = [*inputs.values()]
         outputs = version.signatures[name].outputs
-        if output in outputs and counts == [1] * num_inputs:
+        if output in outputs and len(counts) in numbers and {*counts} == {1}:
             return version, name, sorted(inputs)
     raise service.refuse(
         HTTPStatus.NOT_FOUND,
-        f"{model.name} has no signature of {num_inputs} texts with the output {output}",
+        f"{model.name} has no signature of {' or '.join(map(str, numbers))} texts with "
+        f"the output {output}",
     )
 
 

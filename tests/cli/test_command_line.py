@@ -201,7 +201,7 @@ EARLY = {
         ),
     },
     "run_tagger.py": {
-        f"--do_train {NETWORK}": "the train sentences are needed and --train_file is",
+        f"--do_train {NETWORK}": "the train sentences are needed and --train_file is"
     },
     "run_squad.py": {
         f"--do_train {NETWORK} --use_tpu --distribution_strategy=mirrored": (
@@ -214,7 +214,7 @@ EARLY = {
     "run_seq2seq.py": {
         f"--do_train {NETWORK} --train_file={TABLE} --source_column=a": (
             f"{TABLE}: no column 'a' (source); its columns are ['text', 'label']"
-        ),
+        )
     },
     "run_pretraining.py": {
         f"--do_train {NETWORK} --use_tpu --tpu_name=far": (
@@ -252,7 +252,7 @@ EARLY = {
     "run_embedding.py": {
         f"--do_train {NETWORK} --train_file={TABLE} --query_prompt=q\udcff": (
             r"--query_prompt has '\udcff', which is not UTF-8, after 'q'; remove it"
-        ),
+        )
     },
     "serving.search": {
         "--index_dir=x \udcff": r"an argument has '\udcff', which is not UTF-8",
@@ -260,6 +260,16 @@ EARLY = {
         "--index_dir=x --input_file=README.md": "--pretrained is missing; ",
         "--index_dir=x --pooling=cls --export_dir=y t": "--pooling=cls is not for an ",
         "--index_dir=x --quantization=int8 t": "--quantization is for a build; ",
+        "--index_dir=x --passage_tokens=5 t": "--passage_tokens is for a build; set --",
+        "--index_dir=x --pretrained=y --input_file=README.md --passage_stride=5": (
+            "--passage_stride=5 is of --passage_tokens; set that"
+        ),
+        "--index_dir=x --add t": "--input_file is missing; --add takes the texts of it",
+        "--index_dir=x --add --input_file=README.md --quantization=int8": (
+            "--quantization is for a build; set --input_file without --add, or leave "
+        ),
+        "--index_dir=x --num_candidates=5 t": "--num_candidates=5 is for --reranker; ",
+        "--index_dir=x --reranker_label=5 t": "--reranker_label=5 is of --reranker; ",
         "--index_dir=x --queries_file=y": f"--queries_file=y: {NO_FILE}",
     },
 }

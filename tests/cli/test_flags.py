@@ -192,7 +192,7 @@ WRONG = {
     },
     ("run_generation", networks.find_files): {"": "--bert_config_file is missing"},
     ("run_generation", lambda: networks.find_files(needs_weights=True)): {
-        "--bert_config_file=c.json": "--init_checkpoint is missing",
+        "--bert_config_file=c.json": "--init_checkpoint is missing"
     },
     ("run_classifier", lambda: run_settings()): {
         "--optimizer=gpt_adam --noadam_bias_correction": (
@@ -206,7 +206,7 @@ WRONG = {
         "--train_file=a.csv --delimiter=; --quote=none": None,
     },
     ("run_classifier", lambda: run_flags.plan(10, SCORES)): {
-        "": "10 training examples make no step of --train_",
+        "": "10 training examples make no step of --train_"
     },
     ("run_classifier", lambda: run_flags.plan(3668, SCORES)): {
         "--best_metric=f1": None,

@@ -8,12 +8,13 @@ import signal
 import time
 import weakref
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from cli import serve_command
 from contract import features, file_names
-from serving import export
+from serving import export, reranking
 from serving.protocol import servables, version_polling
 from serving.server import process
 from tests import search_runs, tiny
@@ -172,6 +173,42 @@ def test_index_is_served(tmp_path, monkeypatch, capsys):
     assert answer == (200, {"results": [expected]}) and other == 404
     assert f"serving {index} at http://127.0.0.1:" in printed[0]
     assert printed[0].endswith("stopped\n")
+
+
+def test_index_is_served_with_a_reranker(tmp_path, monkeypatch):
+    model_dir = tiny.write_model(tmp_path / "uncased_tiny")
+    (tmp_path / "texts.txt").write_text("a film\na very bad film\nthe sea\n")
+    index = f"--index_dir={tmp_path / 'index'}"
+    flags = index, f"--pretrained={model_dir}", f"--input_file={tmp_path}/texts.txt"
+    assert search_runs.run(*flags).code == 0
+    # The longer a text the better.
+    reranker = reranking.Reranker(lambda _, ps: np.array([*map(len, ps)], float), "")
+    opened = []
+
+    def open_source(path, label):
+        opened.append((path, label))
+        return reranker
+
+    monkeypatch.setattr(reranking, "open_source", open_source)
+
+    def ask(server):
+        body = {"query": "a", "top_k": 2}
+        one = server.request("/v1/search", body)[::2]
+        return one, server.request("/v1/search", {"query": ["a"] * 4})[::2]
+
+    more = "--reranker=pairs", "--reranker_label=yes", "--num_candidates=3"
+    limits = "--max_request_rows=12", "--port=0", "--access_log=none"
+
+    def command():
+        search_runs.run(index, "--serve", *more, *limits)
+
+    (status, one), (refused, error) = while_serving(monkeypatch, "", ask, command)
+    assert opened == [("pairs", "yes")] and status == 200
+    (row,) = one["results"]
+    texts = [(text["text"], text["score"]) for text in row["texts"]]
+    assert texts == [("a very bad film", 15.0), ("the sea", 7.0)]
+    # top_k is 5, so that a query has as many candidates.
+    assert refused == 413 and "20 rows, the limit is 12" in error["error"]
 
 
 def test_export_of_ids_alone_is_served_beside_its_label_map(tmp_path, monkeypatch):

@@ -69,6 +69,39 @@ def test_file_that_is_not_whole_does_not_stay(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_processes_that_share_a_file_write_beside_each_other(tmp_path, monkeypatch):
+    sources, rename = [], tf.io.gfile.rename
+
+    def renamed(source, path, overwrite):
+        sources.append(source.removeprefix(path))
+        rename(source, path, overwrite=overwrite)
+
+    monkeypatch.setattr(tf.io.gfile, "rename", renamed)
+    path = f"{tmp_path}/a"
+    atomic_files.write_text(path, "text")
+    for shared in (False, True, True):
+        atomic_files.write_json(path, {"b": "é", "a": shared}, shared=shared)
+    assert sources[:2] == [".incomplete"] * 2 and len({*sources}) == 3
+    assert tiny.listing(tmp_path) == {"a": b'{"a": true, "b": "\\u00e9"}\n'}
+
+
+def test_special_file_without_permission_is_refused(monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    with pytest.raises(OSError, match=r"^/dev/null: .*\(Permission denied\)"):
+        atomic_files.check_writable(os.devnull)
+
+
+def test_reason_is_the_message_without_the_operation():
+    text = "{{function_node f}} {{node g}} no space\nleft [Op:WriteFile] name: "
+    for message in (
+        text,
+        f"graph execution error:\n<stack traces unavailable>\n{text}",
+    ):
+        error = tf.errors.ResourceExhaustedError(None, None, message)
+        assert atomic_files.reason(error) == "no space"
+    assert atomic_files.reason(ValueError("a [Op:B]")) == "a"
+
+
 def test_a_pipe_is_written_to_and_stays(tmp_path):
     path = str(tmp_path / "pipe")
     os.mkfifo(path)

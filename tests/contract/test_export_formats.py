@@ -18,11 +18,7 @@ def test_exports_of_a_run_are_listed_with_their_formats(tmp_path):
 @pytest.mark.parametrize(
     ("export_format", "quantization", "message"),
     [
-        (
-            "tflite",
-            "none",
-            "--export_format=tflite is not one of saved_model, lite",
-        ),
+        ("tflite", "none", "--export_format=tflite is not one of saved_model, lite"),
         ("litert", "int8", "--quantization=int8 is not one of none, dynamic_int8, flo"),
         ("onnx", "int8", "--quantization=int8 is not one of none, dynamic_int8, float"),
         ("saved_model", "float16", "add --export_format=litert or onnx"),

@@ -25,6 +25,14 @@ def test_values_of_a_listing_are_quoted_and_cut():
     assert wording.listing(["x" * 41, "b"], 1) == f"['{'x' * 40}' and 1 more]"
 
 
+def test_columns_are_as_wide_as_their_widest_cell():
+    rows = [("a", "score", ""), ("质量", "7", "é"), ("e\u0301e",)]
+    assert wording.columns(rows) == ["a     score", "质量  7      é", "e\u0301e"]
+    right = ["a     score", "质量      7  é", "e\u0301e"]
+    assert wording.columns(rows, align_right=True) == right
+    assert wording.columns([]) == []
+
+
 def test_things_are_counted_in_their_number():
     assert [wording.count(n, "replica") for n in (0, 1, 2)] == [
         "0 replicas",

@@ -213,10 +213,7 @@ def test_files_are_written_back_as_they_were(tmp_path, name):
     read = conversion.read(directory, config)
     target = tmp_path / "back"
     conversion.write_directory(
-        target,
-        read.model,
-        "hugging_face",
-        left_out=read.report.missing,
+        target, read.model, "hugging_face", left_out=read.report.missing
     )
     before, after = (
         safetensors.numpy.load_file(folder / "model.safetensors")

@@ -27,8 +27,9 @@ def xent(row, label):
 
 def test_losses_are_the_formula_and_do_not_overflow():
     expected = [xent(LOGITS[0].tolist(), 1), xent(LOGITS[1].tolist(), 0)]
-    each = losses.cross_entropy(LOGITS, np.array([1, 0]))
-    np.testing.assert_allclose(each, expected, rtol=1e-6)
+    plain = losses.classifier_losses("classification", LOGITS, np.array([1, 0]))
+    for each in (losses.cross_entropy(LOGITS, np.array([1, 0])), plain):
+        np.testing.assert_allclose(each, expected, rtol=1e-6)
     far = np.array([[1e4, -1e4]], np.float32)
     np.testing.assert_allclose(losses.cross_entropy(far, np.array([1])), [2e4])
     numbers = np.array([0.5, 2.0], np.float32)
@@ -171,6 +172,24 @@ def test_next_tokens_count_where_they_are_real():
     assert actual == {"next_token_loss": (4.5, 3.0)}
     right, count = objective.metrics(features, outputs)["next_token_accuracy"]
     assert (float(right), float(count)) == (2.0, 3.0)
+
+
+def test_next_tokens_beside_another_objective_are_a_mean_of_means():
+    """Of tokens from the second on; values at padding, such as 100, count nothing."""
+    label_ids = np.array([1, 0], np.int32)
+    masks = np.array([[[1, 1, 1], [1, 1, 0]], [[1, 0, 0], [1, 1, 1]]])
+    each = [[[0.5, 1.5], [2.5, 100.0]], [[100.0, 100.0], [3.0, 4.0]]]
+    features = {"label_ids": label_ids, "input_mask": masks}
+    outputs = {"logits": LOGITS, "next_token_losses": np.array(each, np.float32)}
+    plain = losses.classifier("choice")
+    own = total_and_count(plain, features, outputs)
+    means = 1.0 + 2.5 + 0.0 + 3.5  # of the four sequences
+    objective = losses.with_next_tokens(plain, 0.5)
+    both = total_and_count(objective, features, outputs)
+    assert both == {**own, "weighted_lm_loss": (0.5 * means, 4.0)}
+    total, count = objective.metrics(features, outputs)["lm_loss"]
+    assert (float(total), float(count)) == (means, 4.0)
+    assert losses.with_next_tokens(plain, 0.0) is plain
 
 
 STUDENT = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0], [2.0, 0.1, 0.2]], np.float32)

@@ -1,6 +1,8 @@
 """The files of examples/serving/ agree with the servers, and with one another."""
 
+import json
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -11,7 +13,8 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 from serving import export
-from tests import test_documentation
+from tests import tiny
+from tests.serving.server import running, test_tasks
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples" / "serving"
 
@@ -26,7 +29,11 @@ SPECS = {k: v["Deployment"]["spec"]["template"]["spec"] for k, v in KINDS.items(
 PODS = {name: spec["containers"][0] for name, spec in SPECS.items()}
 COMPOSE = load("compose.yaml")[0]["services"]
 HEALTH = ["/health/ready", "/health/live"]
+IMAGE = (FOLDER / "Dockerfile").read_text("utf-8")
 OURS = [PODS["predictor"]["args"], COMPOSE["predictor"]["command"]]
+COMMAND = json.loads(re.search(r"^CMD (.*)", IMAGE, re.M | re.S)[1].replace("\\\n", ""))
+(SCRAPE,) = load("prometheus.yml")
+(ALERTS,) = load("alerts.yml")
 
 
 def value(arguments, flag):
@@ -82,13 +89,69 @@ def test_servers_have_time_to_answer():
     assert int(COMPOSE[NAMES[1]]["stop_grace_period"].rstrip("s")) > in_compose
 
 
-@pytest.mark.parametrize("words", OURS, ids=["pod", "compose"])
+@pytest.mark.parametrize("words", [*OURS, COMMAND], ids=["pod", "compose", "image"])
 def test_flags_are_those_of_the_predictor(words):
-    with test_documentation.defined_flags("serving.predictor"):
+    with tiny.flags_of("serving.predictor"):
         assert flags.FLAGS(words) == ["bert-serve"] and flags.FLAGS.port == 8501
     assert value(words, "--allowed_hosts") == "*"  # and each request needs the key
     assert "${BERT_API_KEY:?" in COMPOSE["predictor"]["environment"]["BERT_API_KEY"]
     assert "BERT_API_KEY" in [entry["name"] for entry in PODS["predictor"]["env"]]
+
+
+def test_image_has_the_export_of_a_run():
+    lines = [line for line in IMAGE.splitlines() if not line.startswith(("#", " "))]
+    directory = value(COMMAND, "--export_dir")
+    assert lines[:2] == [
+        f"FROM {COMPOSE['predictor']['image']}",
+        f"COPY export {directory}",
+    ]
+    assert len(lines) == 3 and COMMAND[0] == "bert-serve"
+
+
+def test_scrape_finds_the_pods_and_sends_the_key_of_metrics():
+    (job,) = SCRAPE["scrape_configs"]
+    (names,) = job["dns_sd_configs"]
+    services = [d for d in load("predictor.yaml") if d["kind"] == "Service"]
+    (headless,) = [s for s in services if s["spec"].get("clusterIP") == "None"]
+    assert names["names"] == [headless["metadata"]["name"]]
+    assert names["port"] == headless["spec"]["ports"][0]["port"]
+    assert job["authorization"] == {"credentials_file": "metrics-key"}
+    assert "BERT_METRICS_KEY" in [entry["name"] for entry in PODS["predictor"]["env"]]
+    assert SCRAPE["rule_files"] == ["alerts.yml"]
+
+
+def unknown_metrics(expression, text):
+    names = set(re.findall(r"\bbert_\w+", expression))
+    return {name for name in names if not re.search(rf"^{name}[{{ ]", text, re.M)}
+
+
+def test_alerts_read_metrics_that_there_are():
+    model = running.echo(
+        test_tasks.by_size, signatures={"serving_default": test_tasks.LABELLED}
+    )
+    with running.running(model._replace(labels=test_tasks.NAMES)) as server:
+        server.predict("a")
+        text = server.request("/metrics")[2]
+    (group,) = ALERTS["groups"]
+    (job,) = SCRAPE["scrape_configs"]
+    rules = {rule["alert"]: rule["expr"] for rule in group["rules"]}
+    for name, expression in rules.items():
+        assert unknown_metrics(expression, text) == set(), name
+        assert "bert_" in expression or f'job="{job["job_name"]}"' in expression
+    assert unknown_metrics("rate(bert_request_total[5m])", text) == {
+        "bert_request_total"
+    }
+    labels = {label for e in rules.values() for label in re.findall(r'(\w+)[=!]~?"', e)}
+    assert labels == {"job", "code", "path"}
+    assert 'bert_requests_total{code="200",path="predict"}' in text
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="there is no promtool")
+def test_prometheus_reads_its_files(tmp_path):
+    shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "metrics-key").write_text("key")
+    for kind, name in (("config", "prometheus.yml"), ("rules", "alerts.yml")):
+        subprocess.check_call(["promtool", "check", kind, str(tmp_path / name)])
 
 
 def test_configuration_is_that_of_exports_with_labels(tmp_path):

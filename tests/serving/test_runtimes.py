@@ -203,7 +203,7 @@ def test_quantization_makes_exports_smaller_and_coarser(
 
 def test_missing_package_is_named_with_the_remedy(classifier, monkeypatch):
     path = str(classifier[1])
-    monkeypatch.setattr(runtimes.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors.importlib.util, "find_spec", lambda name: None)
     is_litert = runtimes.format_of(path) == "litert"
     runs, writes = ("ai-edge-litert",) * 2
     if not is_litert:

@@ -314,6 +314,7 @@ def test_killed_build_goes_on_with_the_same_bytes(
     whole = tmp_path / "whole"
     build(whole, texts_file, model_dir, quantization=quantization)
     expected = tiny.listing(whole)
+    assert "building.json" not in expected
     path, written, dies_at = tmp_path / "index", [], [1]
     before = search_index._write_shard
 
@@ -409,11 +410,7 @@ def test_index_of_another_model_is_refused(built, model_dir, tmp_path):
     ("name", "content", "text"),
     [
         ("00001.vectors.npy", None, "00001.vectors.npy: num_bytes=1408, but no file"),
-        (
-            "00001.shard.json",
-            b"{}",
-            "00001.shard.json: num_bytes=None is not an obj",
-        ),
+        ("00001.shard.json", b"{}", "00001.shard.json: num_bytes=None is not an obj"),
         ("00002.texts.jsonl", b"[]\n", "but 3; remove 00002.shard.json"),
         ("00000.vectors.npy", "flip", "00000.vectors.npy: is damaged, its checksum"),
         ("00000.rows.npy", "flip", "00000.rows.npy: is damaged, its checksum"),
@@ -504,16 +501,8 @@ def test_arrays_of_another_form_are_refused(built, tmp_path):
     replace("00001.rows.npy", rows)
     assert len(read_all(path)[1]) == 24
     for name, array, text in (
-        (
-            "rows",
-            rows.T.copy(),
-            "has int64 of (2, 10), not (10, 2); remove 00001",
-        ),
-        (
-            "rows",
-            rows[:, 0],
-            "has int64 of (10,), not (10, 2); ",
-        ),
+        ("rows", rows.T.copy(), "has int64 of (2, 10), not (10, 2); remove 00001"),
+        ("rows", rows[:, 0], "has int64 of (10,), not (10, 2); "),
         ("rows", rows.astype(np.int32), "has int32 of (10, 2), not "),
         ("vectors", np.asfortranarray(vectors), "has float32 of (10, 32), not "),
         ("vectors", vectors * np.nan, "vectors.npy: has a number that is not finite; "),

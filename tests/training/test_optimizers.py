@@ -315,6 +315,20 @@ def test_optimizer_is_made_again_from_its_config(made):
     assert float(again.learning_rate) == float(made.learning_rate) > 0
 
 
+def test_defaults_are_those_of_the_papers():
+    rates = [
+        pytest.approx(made.get_config()["learning_rate"])
+        for made in (optimizers.BertAdam(), optimizers.BertLamb(), optimizers.GptAdam())
+    ]
+    assert rates == [5e-5, 5e-5, 6.25e-5]
+    usual = optimizers.BertAdam()
+    assert (usual.weight_decay_rate, usual.epsilon, usual.max_norm) == (0.01, 1e-6, 1.0)
+    assert (usual.beta_1, usual.beta_2, usual.bias_correction) == (0.9, 0.999, False)
+    assert (optimizers.GptAdam().epsilon, optimizers.GptAdam().beta_2) == (1e-8, 0.999)
+    one_step = optimizers.LinearWithWarmup(0.5, 1)
+    assert [float(one_step(step)) for step in (0, 1, 9)] == [0.5, 0.0, 0.0]
+
+
 @pytest.mark.slow
 def test_dropout_follows_from_the_step(build_classifier, classifier_batch):
     model, adam = build_classifier(), optimizers.BertAdam()

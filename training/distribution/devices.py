@@ -4,11 +4,10 @@ import functools
 import sys
 from typing import Any
 
-import joblib
 import numpy as np
 import tensorflow as tf
 
-from contract import errors, wording
+from contract import cores, errors, wording
 from data_pipeline.batches import batching
 from training import train_step
 from training.distribution import cluster
@@ -215,8 +214,9 @@ def compiles_steps(strategy: tf.distribute.Strategy, static_length: Any) -> bool
 def describe(strategy: tf.distribute.Strategy) -> str:
     """The devices in one line, for the head of a log."""
     gpus = tf.config.list_logical_devices("GPU")
-    cores = joblib.cpu_count()  # of those that this process, or its container, may use
-    devices = f"{len(gpus)} GPU" if gpus else f"CPU with {cores} cores, no GPU found"
+    devices = f"CPU with {cores.usable()} cores, no GPU found"
+    if gpus:
+        devices = f"{len(gpus)} GPU"
     if isinstance(strategy, tf.distribute.TPUStrategy):
         devices = "TPU"
     kind = type(strategy).__name__.lstrip("_").removesuffix("V1")

@@ -134,14 +134,15 @@ def test_padding_is_0_whatever_the_id_of_pad(tmp_path):
         for name in INPUTS:
             np.testing.assert_array_equal(arrays[name], features[name])
     path = tmp_path / "train.tf_record"
-    tf_records.write(str(path), packed, {}, 9)
+    columns = {"label_ids": np.array([2, 0, 1]), "is_real_example": np.ones(3, int)}
+    tf_records.write(str(path), packed, columns, 9)
     for row, record in enumerate(tf.data.TFRecordDataset(str(path))):
         example = tf.train.Example()
-        for name in INPUTS:
-            values = features[name][row].numpy().tolist()
+        for name in (*INPUTS, *columns):
+            values = np.ravel({**features, **columns}[name][row]).tolist()
             example.features.feature[name].int64_list.value.extend(values)
         assert record.numpy() == example.SerializeToString(deterministic=True)
-    assert row == 2
+    assert row == 2 and [*tmp_path.iterdir()] == [path]
 
 
 def test_concatenation_keeps_order_and_adds_counts():

@@ -7,15 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.batches import packing, tf_records
-from tests import parsed_records
-
-PACKED = packing.Packed(
-    tokens=np.array([101, 7, 8, 102, 101, 7, 102, 9, 102], np.int32),
-    splits=np.array([0, 4, 9]),
-    first_lengths=np.array([4, 3], np.int32),
-)
-SPEC = parsed_records.classifier_spec(6)
+from data_pipeline.batches import tf_records
 
 # Around the numbers at which a varint grows by a byte.
 EDGES = [
@@ -57,32 +49,6 @@ def test_random_arrays(rows):
             else:
                 arrays[str(name)] = values.astype(rng.choice(["i8", "u4"]))
         assert encoded(arrays) == expected(arrays)
-
-
-def test_records_hold_padded_features(tmp_path):
-    path = tmp_path / "train.tf_record"
-    columns = {
-        "label_ids": np.array([2, 0], np.int32),
-        "is_real_example": np.ones(2, np.int32),
-    }
-    tf_records.write(str(path), PACKED, columns, 6)
-    assert parsed_records.parsed(path, SPEC) == [
-        {
-            "input_ids": [101, 7, 8, 102, 0, 0],
-            "input_mask": [1, 1, 1, 1, 0, 0],
-            "segment_ids": [0, 0, 0, 0, 0, 0],
-            "label_ids": 2,
-            "is_real_example": 1,
-        },
-        {
-            "input_ids": [101, 7, 102, 9, 102, 0],
-            "input_mask": [1, 1, 1, 1, 1, 0],
-            "segment_ids": [0, 0, 0, 1, 1, 0],
-            "label_ids": 0,
-            "is_real_example": 1,
-        },
-    ]
-    assert [p.name for p in tmp_path.iterdir()] == ["train.tf_record"]
 
 
 @pytest.mark.parametrize("wrong", [-1, 1 << 32])

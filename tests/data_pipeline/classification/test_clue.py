@@ -266,7 +266,9 @@ def test_vocabularies_and_rows_that_a_cloze_cannot_have(tokenizer, tmp_path):
     with pytest.raises(ValueError, match="--max_seq_length=8 has no room"):
         encoding.Encoder(tokenizer, 8, label_set).check(table)
     task = {"task_name": "c3", "data_dir": str(tmp_path)}
-    with pytest.raises(ValueError, match="--pair_input=cloze: the task has separ"):
+    with pytest.raises(
+        ValueError, match="--pair_input=cloze: --task_name=c3 has separ"
+    ):
         sources.Source(pair_input="cloze", **task).form  # noqa: B018
 
 

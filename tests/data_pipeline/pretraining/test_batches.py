@@ -140,12 +140,6 @@ def test_shares_of_all_hosts_are_the_batches_of_one(unmasked):
             assert np.any(batch[name][32:] != other[name][32:])
 
 
-# Naming what a batch holds.
-
-
-# Each of 10 steps of 7 records, with files of 9, 4, 7, 3 and 6: the first epoch ends
-# within step 4 and the second within step 8.
-@pytest.mark.slow
 def draws(source, start=0, context=source_lib.ONE_HOST, seed=3):
     drawing = dataclasses.replace(sets(source), has_draws=True)
     batches = read(drawing.training_batches(6, seed, start, 9, context))
@@ -175,6 +169,7 @@ def test_draws_belong_to_the_rows_of_a_step(source):
 
 
 def test_names_of_a_batch_are_the_places_of_its_records(source):
+    """The first epoch ends within the fourth step, and the second within the eighth."""
     absent = dataclasses.replace(source, files=("a", "b", "c", "d", "e"))
     places = [
         f"{file}:{number}"

@@ -282,6 +282,23 @@ def test_every_place_is_hidden_as_often(kind, width, rows):
 # --- What is known of a vocabulary.
 
 
+def test_special_entries_are_not_drawn():
+    vocab = dataclasses.replace(PIECES, special_ids=(0, 3, VOCAB_SIZE - 1))
+    rule = masking.Rule("word_piece", 0.15, 20)
+    draws = masking.draw((500, 64), rule, vocab, np.random.default_rng(1))
+    assert {*draws.entries.ravel()} == {*range(VOCAB_SIZE)} - {*vocab.special_ids}
+
+
+def test_characters_for_words_are_warned_of(caplog):
+    vocab = ["[UNK]", "[CLS]", "[SEP]", "a", "##京", "京都", "京", "\u3400", "\u9fff"]
+    tokenizer = wordpiece.BertTokenizer(vocab)
+    masking.warn_of_characters(np.array([3, 4, 5, 6, 7, 8]), tokenizer)  # half of them
+    masking.warn_of_characters(np.array([], int), tokenizer)
+    assert caplog.text == ""
+    masking.warn_of_characters(np.array([3, 6, 7, 8]), tokenizer)
+    assert "--masking=whole_word: 75 % of the tokens are Chinese" in caplog.text
+
+
 def test_pieces_of_a_tokenizer():
     vocab = ["[PAD]", "[CLS]", "a", "##b", "[SEP]", "#", "##", "[UNK]", "[MASK]"]
     pieces = masking.MaskingVocab.from_tokenizer(wordpiece.BertTokenizer(vocab))

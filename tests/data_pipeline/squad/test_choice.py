@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from data_pipeline.squad import choice, files
 from data_pipeline.squad import windows as context_windows
 from data_pipeline.text import wordpiece
+from tests import tiny
 
 GOLDEN = "golden/squad"
 PIECES = "who steve smith ' s ##s paris in , 京 。"
@@ -39,6 +41,24 @@ def test_files_equal_those_of_the_original(version, recorded, shared_file, tmp_p
     assert len(names) == version + 1
     for name in names:
         assert (tmp_path / name).read_bytes() == (expected / name).read_bytes()
+
+
+def test_files_are_those_of_the_version_and_of_the_site(tmp_path):
+    n_best = [{"text": "京", "probability": 1.0, "start_logit": 2.0, "end_logit": 0.5}]
+    answers = choice.Answers({"q": "京"}, {"q": "京"}, {"q": n_best}, None)
+    choice.write(str(tmp_path), answers)
+    one = b'{\n    "q": "\\u4eac"\n}\n'
+    files_of_one = tiny.listing(tmp_path)
+    assert sorted(files_of_one) == ["nbest_predictions.json", "predictions.json"]
+    assert files_of_one["predictions.json"] == one
+    assert json.loads(files_of_one["nbest_predictions.json"]) == {"q": n_best}
+    answers = answers._replace(null_score_diffs={"q": -1.5})
+    choice.write(str(tmp_path), answers, "site.json")
+    assert tiny.listing(tmp_path) == {
+        **files_of_one,
+        "null_odds.json": b'{\n    "q": -1.5\n}\n',
+        "site.json": one,
+    }
 
 
 SENTENCE = ["Steve", "Smith's", "Paris,", "in", "Paris"]
@@ -119,6 +139,9 @@ def test_answers_are_texts_of_the_context():
     scores = np.exp([7, 5])
     probabilities = [entry["probability"] for entry in answers.n_best["q"]]
     np.testing.assert_allclose(probabilities, scores / scores.sum(), rtol=1e-12)
+    higher = [(0, token, value + 1000) for _, token, value in start]
+    answers = choose(inputs, higher, end, n_best_size=3, max_answer_length=2)
+    assert [e["probability"] for e in answers.n_best["q"]] == probabilities
 
 
 def null_answers(null, threshold=0.0, **settings):
@@ -218,6 +241,8 @@ def test_impossible_logits_and_settings_are_refused():
             choose(inputs, start, end)
     with pytest.raises(ValueError, match=r"end logits \(2, 9\).*\(2, 14\)"):
         choose(inputs, start, start[:, :9])
+    usual = choice.Settings()
+    assert (usual.n_best_size, usual.max_answer_length) == (20, 30)
     with pytest.raises(ValueError, match="--max_answer_length=0 is below 1"):
         choice.Settings(max_answer_length=0)
     with pytest.raises(ValueError, match="aligner 'letters' is none of"):

@@ -56,6 +56,19 @@ FILMS = (
             "a value, 'score'",
         ),
         ("t.tsv", "question\t1\nfine\t0\n", TEXT_FIRST, "a value, '1'"),
+        (
+            "t.tsv",
+            "score\tI like it very much.\nodd\tBad, and too long.\nodd\tFine.\n",
+            LABEL_FIRST,
+            "a value, 'I like it",
+        ),
+        # A label of no other row above short texts, where other labels repeat.
+        (
+            "t.tsv",
+            "utterance\tintent\nplay song\tA\nstop it\tA\nwhat now\tB\n",
+            TEXT_FIRST,
+            "'intent' is the label of no other row",
+        ),
         # Files that were put one below the other.
         ("t.csv", "text,label\na,1\ntext,label\nb,0\n", {}, "another row repeats line"),
     ],
@@ -143,6 +156,9 @@ def test_a_usual_text_is_never_left_unread_unnoticed(read, capsys):
     assert "reads 'tweet' (text_a), 'mood' (label); not read: ''\n" in (
         capsys.readouterr().out
     )
+    read("article\tlabel\ta\tb\tc\td\te\tf\tg\nx y\t1" + "\t0" * 7 + "\n")
+    shown = "reads 'article' (text_a), 'label'; not read: 'a', 'b', 'c', 'd', 'e', 'f'"
+    assert f"{shown} and 1 more\n" in capsys.readouterr().out
     read("9\ta b\t1\n8\tc\t0\n", text_a=1, label=-1)
     assert "reads 1 (text_a), 2 (label); not read: 0\n" in capsys.readouterr().out
 

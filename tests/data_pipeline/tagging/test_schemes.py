@@ -33,6 +33,7 @@ def test_schemes_have_every_tag_of_a_type():
     assert tag_schemes.all_tags({"x-y", ""}, "BMES") == tags
     assert tag_schemes.types_of(tags, "BMES") == {"x-y", ""}
     assert tag_schemes.types_of(["NN", "VB"], "plain") == set()
+    assert tag_schemes.spans(["NN", "VB"], "plain") == []
 
 
 @pytest.mark.parametrize(
@@ -231,6 +232,9 @@ def test_other_files_are_refused(tmp_path, text):
         ({"n": 50, "b": 3, "i": 2, "s": 1}, "", []),
         ({"time_s": 5, "city": 9, "date": 9, "O": 40}, "", []),
         ({"O": 5, "x": 2}, "", []),
+        # Of letters alone, more than 20 fit for each that does not.
+        ({"B": 12, "I": 8, "W": 1}, "", []),
+        ({"B": 13, "I": 8, "W": 1}, "BIO", ["W"]),
         ({}, "", []),
     ],
 )

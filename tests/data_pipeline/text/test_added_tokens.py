@@ -72,6 +72,9 @@ def test_added_tokens_are_found_as_hugging_face_finds_them(lower):
     )
     assert tokens(texts, lower, as_graph) == wanted
     assert tokens([], lower) == []
+    encoded = tokenizer(lower).library().encode_batch(texts, add_special_tokens=False)
+    rows = [tokenizer(lower).ids_to_tokens(row.ids) for row in encoded]
+    assert ["|".join(row) for row in rows] == wanted
     # Without them the same texts are spelled otherwise.
     bare = wordpiece.BertTokenizer([*BASE, *ADDED], lower)
     changed = [

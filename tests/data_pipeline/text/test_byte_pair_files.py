@@ -5,6 +5,7 @@ import json
 import pytest
 
 from data_pipeline.text import byte_pairs, opening
+from tests import tokenizer_files
 
 TOKENS = ["<|endoftext|>", "a", "b", "c", "Ġ", "ab", "abc", "Ġa"]
 MERGES = ["a b", "ab c", "Ġ a"]
@@ -82,14 +83,7 @@ def test_the_kind_follows_from_the_entries(tmp_path):
     assert isinstance(opening.open_vocabulary(path), byte_pairs.Gpt2Tokenizer)
     path = write_tokenizer(
         tmp_path,
-        normalizer={
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": True,
-            "strip_accents": None,
-            "lowercase": True,
-        },
-        pre_tokenizer={"type": "BertPreTokenizer"},
+        **tokenizer_files.NORMALIZES_WORDS,
         added_tokens=[],
         model={
             **{"type": "BPE", "end_of_word_suffix": "</w>", "vocab": ids_of(gpt)},

@@ -8,6 +8,7 @@ import types
 import pytest
 
 from data_pipeline.text import base, byte_pairs, opening, wordpiece
+from tests import tokenizer_files
 
 WORDS = ["".join(t) for t in itertools.product(string.ascii_lowercase, repeat=2)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<S>", "123", "中"]
@@ -27,7 +28,7 @@ def check(vocab, lowers, init_checkpoint=""):
     ("vocab", "lowers", "message"),
     [
         (UNCASED, False, "--do_lower_case=false, but some/vocab.txt is an uncased voc"),
-        (MOSTLY_UNCASED, False, "set --do_lower_case=true or --nocheck_case"),
+        (MOSTLY_UNCASED, False, "set --do_lower_case=true, or --nocheck_case"),
         (CASED, True, "--do_lower_case=true, but some/vocab.txt is a cased vocabulary"),
         (CASED, True, r"\(676 entries have capitals\); set --do_lower_case=false, or"),
     ],
@@ -87,30 +88,8 @@ def tokenizer_json(path, **changes):
     """The file that transformers 5 writes for a BERT; no vocab.txt lies beside it."""
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "The", "the", "##s", "cat"]
     special = [{"id": i, "content": vocab[i], "special": True} for i in range(4)]
-    raw = {
-        "model": {
-            "type": "WordPiece",
-            "vocab": {t: i for i, t in enumerate(vocab)},
-            "unk_token": "[UNK]",
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100,
-        },
-        "added_tokens": [*special, {"id": 8, "content": "<b>", "normalized": False}],
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": True,
-            "strip_accents": None,
-            "lowercase": True,
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {
-            "type": "BertProcessing",
-            "cls": ["[CLS]", 2],
-            "sep": ["[SEP]", 3],
-        },
-        **changes,
-    }
+    added = [*special, {"id": 8, "content": "<b>", "normalized": False}]
+    raw = tokenizer_files.of_word_pieces(vocab, added) | changes
     path.write_text(json.dumps(raw))
     return str(path)
 

@@ -16,6 +16,7 @@ from data_pipeline.squad import graph, windows
 from data_pipeline.tagging import windows as sentence_windows
 from data_pipeline.text import byte_pairs, offsets, opening
 from serving import export, plain_texts
+from tests import tokenizer_files
 
 PAIRS = "Ġ t,h e,Ġt he,Ġ s,e a,Ġs ea,Ã ©,i s,Ġ is,Ġ Ġ"
 MERGES = [pair.split() for pair in PAIRS.split(",")]
@@ -53,29 +54,8 @@ def tokenizer():
 
 def write_json(path, adds_space):
     """What transformers 5 writes."""
-    raw = {
-        "version": "1.0",
-        "added_tokens": [{"id": i, "content": VOCAB[i]} for i in (0, 1, 2, 3, MASK)],
-        "normalizer": None,
-        "pre_tokenizer": {
-            "type": "ByteLevel",
-            "add_prefix_space": adds_space,
-            "trim_offsets": True,
-            "use_regex": True,
-        },
-        "post_processor": {
-            "type": "RobertaProcessing",
-            "cls": ["<s>", 0],
-            "sep": ["</s>", 2],
-            "trim_offsets": True,
-            "add_prefix_space": adds_space,
-        },
-        "model": {
-            "type": "BPE",
-            "vocab": {token: i for i, token in enumerate(VOCAB)},
-            "merges": MERGES,
-        },
-    }
+    added = [VOCAB[i] for i in (0, 1, 2, 3, MASK)]
+    raw = tokenizer_files.of_bytes(VOCAB, MERGES, added, adds_space)
     path.write_text(json.dumps(raw), encoding="utf-8")
     return str(path)
 

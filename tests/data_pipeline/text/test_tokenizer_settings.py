@@ -103,7 +103,7 @@ def test_words_end_at_whitespace_alone(tmp_path):
     assert pieces(flagged) == expected
     # Words of too many characters are unknown, whatever is in them.
     assert pieces(flagged, "a" * 200 + " " + "a-" * 101 + " a")[200:] == ["[UNK]", "a"]
-    for text in ("[ 7]", "[MASK] [SEP]", "[ 4]"):  # nor become special tokens
+    for text in ("[ 7]", "[MASK] [SEP]", "[ 4]", "[4]"):  # nor become special tokens
         assert pieces(flagged, text) == ["[UNK]"] * len(text.split())
     (tmp_path / "again").mkdir()
     for name, text in flagged.files().items():
@@ -112,8 +112,14 @@ def test_words_end_at_whitespace_alone(tmp_path):
         again = opening.open_vocabulary(str(tmp_path / "again" / name))
         assert again.rules == normalization.WordRules(True, True, False, False)
         assert again.definition() == flagged.definition()
+    kept = json.loads((tmp_path / "again" / "tokenizer_config.json").read_text())
+    special = {key: kept[key] for key in kept if key.endswith("_token")}
+    kinds = ("pad", "unk", "cls", "sep", "mask")
+    assert special == {f"{kind}_token": f"[{kind.upper()}]" for kind in kinds}
     read = tokenizers.Tokenizer.from_file(str(tmp_path / "again" / "tokenizer.json"))
     assert read.encode(TEXT).tokens == ["[CLS]", *expected, "[SEP]"]
+    for length in (200, 201):
+        assert ("[UNK]" in read.encode("a" * length).tokens) == (length == 201)
     # The flag goes before the file.
     marks = opening.open_vocabulary(path, split_words="punctuation")
     assert pieces(marks, "a-b") == ["a", "-", "b"]

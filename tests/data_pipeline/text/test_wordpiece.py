@@ -218,6 +218,7 @@ def test_later_duplicates_take_the_id(write_vocab):
     tokenizer = wordpiece.BertTokenizer.from_file(path)
     assert tokenizer.vocab_size == 12
     assert tokenizer.tokenize("a aa b").numpy().tolist() == [8, 8, 11, 10]
+    assert tokenizer.spellings()[5:] == ["a", "", "a", "a", "", "b", "a"]
     swapped = wordpiece.BertTokenizer([*vocab[:8], "c", *vocab[9:]])
     assert swapped.tokenize("a").numpy().tolist() == [5]
 

@@ -77,10 +77,7 @@ def test_single_lstm_is_read_under_its_own_names(tmp_path, config):
         ({CARRY: None}, f"lacks {CARRY} of the 29 variables"),
         ({BIAS: np.arange(4)}, f"{BIAS} is of type int64, and weights"),
         ({BIAS: np.array([0, np.nan, 0, 0.0])}, f"{BIAS} has 1 of 4 numbers that are"),
-        (
-            dict.fromkeys(stored(WEIGHTS)),
-            "none of its 1 variables belongs to a BERT",
-        ),
+        (dict.fromkeys(stored(WEIGHTS)), "none of its 1 variables belongs to a BERT"),
         (None, r"not a readable HDF5 file \([^\n]*\); copy it again, whole$"),
     ],
 )

@@ -269,6 +269,27 @@ def test_idle_copies_are_no_weights(write):
     shutil.rmtree(folder)
 
 
+def test_untied_head_has_a_table_and_the_bias_of_its_product():
+    for kind, keys in {
+        "Roberta": ("lm_head.bias", "lm_head.decoder.bias", "lm_head.decoder.weight"),
+        "DistilBert": (*["vocab_projector.bias"] * 2, "vocab_projector.weight"),
+    }.items():
+        make = getattr(bert_family, f"{kind}Config")
+        tied, own = (
+            {
+                path: row.hugging_face
+                for path, row in names.head_rows(
+                    make(**SIZES, tie_word_embeddings=is_tied)
+                ).items()
+                if path.startswith(("masked_lm", "next_sentence"))
+            }
+            for is_tied in (True, False)
+        )
+        assert tied["masked_lm/bias"] == keys[0] and len(tied) == 5
+        head = {"masked_lm/bias": keys[1], "masked_lm/table": keys[2]}
+        assert own == {**tied, **head}
+
+
 def test_layers_are_numbered_in_all_formats():
     for kind in bert_family.RELATIVES.values():
         rows = names.encoder_rows(kind.kind, 3)

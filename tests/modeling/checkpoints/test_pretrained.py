@@ -7,12 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from modeling.checkpoints import (
-    checkpoint,
-    google,
-    pretrained,
-    sentence_transformers,
-)
+from modeling.checkpoints import checkpoint, google, pretrained, sentence_transformers
 from modeling.configs import bert_family, config
 from tests import tiny
 
@@ -248,10 +243,7 @@ RELEASE = "unpack the whole release there"
     [
         ("hub", "saved_model.pb is not read (it is a SavedModel; give the checkpoint"),
         ("kerashub", "config.json: describes a preset of KerasHub, whose weights"),
-        (
-            "untokenized",
-            "of the model there, by AutoTokenizer of transformers",
-        ),
+        ("untokenized", "of the model there, by AutoTokenizer of transformers"),
         ("herbert", "no vocab.txt or tokenizer.json in it; save the tokenizer of"),
         ("pickled", "pytorch_model.bin is not read (save it as model.safetensors"),
         ("unpacked", f"there is no vocab.txt in it; {RELEASE}"),

@@ -421,12 +421,6 @@ def test_case_is_that_of_the_modules(write):
             {"pooling_mode": ["cls", "mean"]},
             "the pooling cls and mean is none of",
         ),
-        (POOLING, {"pooling_mode": "weightedmean"}, "the pooling weightedmean is none"),
-        (
-            POOLING,
-            {"pooling_mode": 3},
-            "the pooling 3 is none of cls, mean, max, l",
-        ),
         (
             POOLING,
             {"pooling_mode": None, "pooling_mode_mean_sqrt_len_tokens": True},
@@ -485,11 +479,7 @@ def test_case_is_that_of_the_modules(write):
             {"bias": False},
             r"'linear.bias': \(16,\).*\}, and the modules before want",
         ),
-        (
-            SETTINGS,
-            {"prompts": {"query": 1}},
-            "prompt 'query' is 1; give a string",
-        ),
+        (SETTINGS, {"prompts": {"query": 1}}, "prompt 'query' is 1; give a string"),
         (SETTINGS, {"prompts": ["a"]}, "prompts is .*, which is not of type dict"),
         (
             SETTINGS,

@@ -42,12 +42,7 @@ def test_resamples_follow_from_the_keys_and_not_from_the_order_of_rows():
 
 @pytest.mark.parametrize(
     "rows, labels, number",
-    [
-        (100, 1, 1000),
-        (40_430, 1, 200),
-        (5_400, 28, 100),
-        (9_000_000, 1, 100),
-    ],
+    [(100, 1, 1000), (40_430, 1, 200), (5_400, 28, 100), (9_000_000, 1, 100)],
 )
 def test_number_of_resamples_follows_from_the_sizes(rows, labels, number):
     assert confidence.num_resamples(rows, labels) == number

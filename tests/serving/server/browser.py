@@ -66,10 +66,7 @@ class Page:
 
     def run(self, script):
         result = self._call(
-            "Runtime.evaluate",
-            expression=script,
-            awaitPromise=True,
-            returnByValue=True,
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")

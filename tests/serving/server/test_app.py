@@ -176,7 +176,7 @@ class Slow:
 
 @pytest.fixture
 def slow(monkeypatch):
-    monkeypatch.setattr(service.joblib, "cpu_count", lambda: 1)  # one at a time
+    monkeypatch.setattr(service.cores, "usable", lambda: 1)  # one at a time
     slow = Slow()
     yield slow
     slow.may_end.set()
@@ -235,6 +235,8 @@ def test_client_that_ends_sending_is_answered_and_a_late_one_has_left(
         two.shutdown(socket.SHUT_WR)
         if is_late:
             running.until(lambda: len(server.service.batcher) == 0)
+            left = 'bert_requests_total{code="499",path="predict"} '
+            running.until(lambda: left in server.service.metrics.text().decode())
         slow.may_end.set()
         answer = b"".join(iter(lambda: two.recv(2**16), b""))
         assert answer.count(b'"upper": "A"') == (0 if is_late else 2)
@@ -378,10 +380,12 @@ def test_every_request_is_counted_and_logged(capfd):
         _, head, _ = server.request("/v1/models/echo", X_Request_Id="not\tone")
         assert len(head["X-Request-Id"]) == 16
         server.request("/v1/a%0Ab")
+        server.request("/health/ready")
         metrics = server.request("/metrics")[2]
     for line in (
         'bert_requests_total{code="200",path="predict"} 1.0',
         'bert_requests_total{code="400",path="other"} 1.0',
+        'bert_requests_total{code="200",path="/health/ready"} 1.0',
         "bert_batch_rows_sum 2.0",
         "bert_batch_tokens_sum 6.0",
         "bert_version 1.0",

@@ -63,6 +63,7 @@ BODIES = [
         {"input": ["a"], "dimensions": 2, "encoding_format": "base64"},
         {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1},
         {"query": ["a", "b"], "top_k": 3},
+        {"text_a": ["a", "b"], "text_b": ["c", "d"], "model": "echo"},
     )
 ]
 # Of TensorFlow Serving's API; the others are those of the app itself.
@@ -172,6 +173,7 @@ def test_mutated_requests_are_answered_or_let_go(server):
     chooser = random.Random(1)
     paths = (*MODEL_PATHS, *application().paths)
     assert {tasks.EMBEDDINGS, tasks.RERANK, tasks.SEARCH, "/metrics", "/"} <= {*paths}
+    assert {tasks.CLASSIFY, "/openapi.json"} <= {*paths}
     requests = [request(chooser, paths) for _ in range(10_000)]
     before = process.memory_info().rss
     with concurrent.futures.ThreadPoolExecutor(8) as pool:

@@ -15,8 +15,7 @@ STRINGS, WORDS = (tf.string, [None]), (tf.string, [None, None])
 NUMBERS, WHOLE = (tf.float32, [None, None]), (tf.int32, [None])
 SIGNATURES = {
     "classify": test_rest.definition(
-        {"text": STRINGS},
-        {"probabilities": (tf.float32, [None, 3]), "label": STRINGS},
+        {"text": STRINGS}, {"probabilities": (tf.float32, [None, 3]), "label": STRINGS}
     ),
     "tag": test_rest.definition({"text": STRINGS}, {"words": WORDS, "tags": WORDS}),
     "answer": test_rest.definition(
@@ -43,10 +42,7 @@ def call(name, arrays):
     if name == "tag":
         words = [*arrays["text"][0].split(), b""]
         tags = [b"B-PER" if word.istitle() else b"O" for word in words]
-        return {
-            "words": np.array([words], object),
-            "tags": np.array([tags], object),
-        }
+        return {"words": np.array([words], object), "tags": np.array([tags], object)}
     if name == "answer":
         context = arrays["context"][0].decode()
         start = context.index("Monday")  # in characters, also after one of four bytes
@@ -122,6 +118,71 @@ def test_key_is_sent(tab):
         assert shown["isError"] and "Bearer KEY" in shown["lines"][0]
         tab.run('document.getElementById("key").value = "secret"')
         assert send(tab, "other", text="abc")["lines"] == ['{\n "size": 3\n}']
+
+
+KEYS = """new Promise((resolve) => {
+  const answer = document.getElementById("answer");
+  const box = document.querySelector("textarea");
+  answer.textContent = "";
+  box.value = TEXT;
+  const init = { key: "Enter", cancelable: true, ...KEYS };
+  const event = new KeyboardEvent("keydown", init);
+  const isHandled = !box.dispatchEvent(event);
+  const look = () => answer.textContent === "..." ? setTimeout(look, 10)
+    : resolve([isHandled, answer.textContent]);
+  look();
+})"""
+
+
+def test_keys_send_and_empty_texts_have_no_answer(tab):
+    def press(text, **keys):
+        script = KEYS.replace("TEXT", json.dumps(text))
+        return tab.run(script.replace("KEYS", json.dumps(keys)))
+
+    number = {"other": SIGNATURES["other"]}
+    model, size = running.echo(call, signatures=number), '{\n "size": 4\n}'
+    with running.running(model, access=app.Access(key="secret")) as server:
+        tab.open(server.address)
+        tab.run('document.getElementById("key").value = "secret"')
+        assert press("it's") == [True, size]
+        shown = tab.run('document.getElementById("curl").textContent')
+        assert shown == (
+            """curl -d '{"signature_name":"other","instances":[{"text":"it'\\''s"}]}'"""
+            ' -H "Authorization: Bearer $BERT_API_KEY" '
+            f"{server.address}{running.PREDICT}"
+        )
+        assert press("it's", ctrlKey=True) == [True, size]
+        assert press("it's", shiftKey=True) == [False, ""]  # a new line
+        assert press("it's", isComposing=True) == [False, ""]  # chooses a character
+        for text in ("", " \n"):
+            assert press(text) == [True, "text is empty; write a text"]
+        link = tab.run('document.querySelector("footer a").href')
+        assert link == f"{server.address}/openapi.json"
+
+
+def test_choices_take_lines(tab):
+    several = {"text": (tf.string, [None, 2])}
+    choice = test_rest.definition(several, {"size": WHOLE})
+    model = running.echo(call, signatures={"serving_default": choice})
+    with running.running(model) as server:
+        tab.open(server.address)
+        for keys, expected in (({}, False), ({"ctrlKey": True}, True)):
+            script = KEYS.replace("TEXT", '"a\\nb"').replace("KEYS", json.dumps(keys))
+            assert tab.run(script)[0] == expected
+
+
+def test_passages_and_scores_are_shown(tab):
+    text = {"id": "7", "line": 7, "cosine": 0.25, "score": 0.75, "text": "near"}
+    text |= {"start": 3, "end": 7}
+
+    def answers(server):
+        return tasks.of_index(server, lambda *_: [{"query": "a", "texts": [text]}])
+
+    with running.running(load=lambda: None, answers=answers) as server:
+        running.until(lambda: server.service.state == "ready")
+        tab.open(server.address)
+        row = "line 7, characters 3 to 7, cosine 0.2500.750"
+        assert send(tab, "search", query="a")["lines"] == [row, "near"]
 
 
 def test_index_is_searched(tab):

@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -67,35 +66,6 @@ def test_error_of_loading_ends_the_server():
         pytest.raises(ValueError, match="damaged"),
     ):
         process.run(application, listener, load)
-
-
-def test_head_that_comes_byte_by_byte_ends(monkeypatch):
-    bounds = limits.Limits(header_seconds=0.3)
-    with (
-        running.running(limits=bounds) as server,
-        socket.create_connection(server.place, running.WAIT_SECONDS) as connection,
-    ):
-        connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
-        answer = b""
-        while b'{"status": "live"}' not in answer:
-            answer += connection.recv(2**16)
-        stop = threading.Event()
-
-        def drip():
-            while not stop.wait(0.05):
-                try:
-                    connection.sendall(b"G")
-                except OSError:
-                    return
-
-        dripping = threading.Thread(target=drip)
-        dripping.start()
-        try:
-            answer = connection.recv(2**16)
-        finally:
-            stop.set()
-            dripping.join()
-        assert b" 408 " in answer and b"no request arrived in 0.3 s" in answer
 
 
 @pytest.fixture

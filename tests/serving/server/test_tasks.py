@@ -79,6 +79,77 @@ def test_documents_are_ranked(server):
     assert scores == [(0, 0.75), (2, 0.75), (1, 0.25), (3, 0.25)]
 
 
+def test_texts_are_classified_by_name(server):
+    body = {"text_a": ["a", "b"], "text_b": ["cab", "cat"]}
+    status, _, actual = server.request(tasks.CLASSIFY, body)
+    assert status == 200 and actual == {
+        "model": "echo",
+        "results": [
+            {"probabilities": {"no": 0.25, "yes": 0.75}},
+            {"probabilities": {"no": 0.75, "yes": 0.25}},
+        ],
+    }
+    one = {"text_a": "a", "text_b": "cab", "model": None}
+    assert server.request(tasks.CLASSIFY, one)[2]["results"] == actual["results"][:1]
+    for change, message in (
+        ({"text_b": "x"}, "there are 2 text_a, 1 text_b; give as many of each"),
+        ({"text_b": None}, "text_b is None; give a text, or several"),
+        ({"text_a": ["a", ""]}, "text_a[1] is ''; give a text with words"),
+        ({"text_a": ["a", ["b"]]}, "text_a[1] is ['b']; give a text"),
+    ):
+        status, _, answer = server.request(tasks.CLASSIFY, {**body, **change})
+        assert status == 400 and message in answer["error"]
+    assert server.request(tasks.CLASSIFY, {**body, "model": "no"})[0] == 404
+
+
+LABELLED = test_rest.definition(
+    TEXT, {"probabilities": (tf.float32, [None, 3]), "label": (tf.string, [None])}
+)
+NAMES = ["a", "b", 'c"\\\n']
+
+
+def by_size(_, arrays):
+    places = [len(text) % 3 for text in arrays["text"]]
+    labels = [NAMES[place].encode() for place in places]
+    shares = np.eye(3, dtype=np.float32)[places]
+    return {"probabilities": shares, "label": np.array(labels, object)}
+
+
+def count_labels(server):
+    text = server.request("/metrics")[2]
+    pattern = r'^bert_predictions_total\{label="(.*)"\} (\d+)\.0$'
+    return dict(re.findall(pattern, text, re.M))
+
+
+def test_predictions_are_counted_by_label():
+    model = running.echo(by_size, signatures={"serving_default": LABELLED})
+    with running.running(model._replace(labels=NAMES)) as server:
+        assert count_labels(server) == {}
+        body = {"text": ["xxx", "x", "xxxx", "xx"]}
+        actual = server.request(tasks.CLASSIFY, body)[2]["results"]
+        assert [row["label"] for row in actual] == ["a", "b", "b", NAMES[2]]
+        assert actual[3]["probabilities"] == {"a": 0, "b": 0, NAMES[2]: 1}
+        assert count_labels(server) == {"a": "1", "b": "2", 'c\\"\\\\\\n': "1"}
+        assert server.predict("x")[0] == 200
+        assert count_labels(server)["b"] == "3"
+    # A label that no file names is no value of the metric.
+    with running.running(model._replace(labels=["b", "d"])) as server:
+        server.predict("x", "xx", "xxx")
+        assert count_labels(server) == {"b": "1", "d": "0"}
+
+
+def test_numbers_and_labels_without_names_are_classified():
+    number = test_rest.definition(TEXT, {"probabilities": (tf.float32, [None, 1])})
+    for call, signature, expected in (
+        (by_size, LABELLED, {"label": "b", "probabilities": {"0": 0, "1": 1, "2": 0}}),
+        (lambda *_: {"probabilities": np.array([[2.5]])}, number, {"score": 2.5}),
+    ):
+        model = running.echo(call, signatures={"serving_default": signature})
+        with running.running(model) as server:
+            actual = server.request(tasks.CLASSIFY, {"text": "x"})[2]["results"]
+            assert actual == [expected] and count_labels(server) == {}
+
+
 def test_documents_are_ranked_by_one_named_label_of_three():
     def shares(name, arrays):
         two = call(name, arrays)["probabilities"]
@@ -112,6 +183,18 @@ def test_documents_are_ranked_by_one_named_label_of_three():
             "'int8'; give one of float, base64",
         ),
         (tasks.EMBEDDINGS, {"input": "a", "model": "no"}, 404, "Latest(no)"),
+        (
+            tasks.EMBEDDINGS,
+            {"input": "a", "model": {}},
+            400,
+            "model is {}; give a name",
+        ),
+        (
+            tasks.CLASSIFY,
+            {"text_a": "a", "model": [1]},
+            400,
+            "model is [1]; give a name",
+        ),
         (tasks.RERANK, {"query": "a"}, 400, "documents is None"),
         (tasks.RERANK, {"documents": ["a"]}, 400, "query is None"),
         (tasks.RERANK, {"query": "a", "documents": [{"b": 1}]}, 400, "documents[0]"),
@@ -187,6 +270,21 @@ def test_limits_hold_for_searches(searching, body, status, message):
     assert actual == status and message in answer["error"]
     assert len(answer["error"]) <= 1000
     assert searching.request(tasks.SEARCH, {"query": "a" * 152, "top_k": 7})[0] == 200
+
+
+def test_candidates_of_a_reranker_count_as_rows():
+    bounds = limits.Limits(max_request_rows=10)
+    with running.running(
+        limits=bounds,
+        load=no_model,
+        answers=lambda one: tasks.of_index(one, search_upper, lambda top_k: 2 * top_k),
+    ) as server:
+        running.until(lambda: server.service.state == "ready")
+        assert server.request(tasks.SEARCH, {"query": "a", "top_k": 5})[0] == 200
+        status, _, answer = server.request(tasks.SEARCH, {"query": "a", "top_k": 6})
+        assert status == 413 and "12 rows, the limit is 10" in answer["error"]
+        body = {"query": ["a"] * 3, "top_k": 2}
+        assert server.request(tasks.SEARCH, body)[0] == 413
 
 
 WORDLESS = ["", " ", "\u200b", "\0", "\1\t", "\ufeff\u2060"]
@@ -276,7 +374,7 @@ def test_search_that_nobody_waits_for_is_stopped():
         may_look.set()
         assert server.request(tasks.SEARCH, {"query": "a"})[0] == 200
         running.until(lambda: len(batches) == 2)
-    assert batches == [False, True]
+    assert sorted(batches) == [False, True]  # in either order, by two threads
 
 
 def model_of(page):
@@ -290,11 +388,7 @@ def test_page_has_the_texts_and_labels_of_the_model(server):
     assert "default-src 'none'" in head["Content-Security-Policy"]
     assert model_of(page) == {
         "signatures": {
-            "embed": {
-                "inputs": {"text": 1},
-                "path": running.PREDICT,
-                "only": "vector",
-            },
+            "embed": {"inputs": {"text": 1}, "path": running.PREDICT, "only": "vector"},
             "serving_default": {
                 "inputs": {"text_a": 1, "text_b": 1},
                 "path": running.PREDICT,

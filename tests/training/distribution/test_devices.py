@@ -47,7 +47,7 @@ def join_cluster(monkeypatch):
 def test_one_device_is_described(monkeypatch):
     gpus = []
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: gpus)
-    monkeypatch.setattr(devices.joblib, "cpu_count", lambda: 3)
+    monkeypatch.setattr(devices.cores, "usable", lambda: 3)
     assert devices.describe(STRATEGY) == (
         "devices: CPU with 3 cores, no GPU found; strategy: one device, 1 replica"
     )

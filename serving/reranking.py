@@ -1,0 +1,101 @@
+"""Classifiers of pairs that rank passages for a query: a directory, or an export."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from contract import errors
+from data_pipeline.classification import encoding, labels
+from modeling.checkpoints import pretrained
+from serving import formats, predictor
+from training import inference, model_directory
+
+_REMEDY = "train one on pairs by run_classifier.py"
+
+
+class Reranker(NamedTuple):
+    """An open model.
+
+    Attributes:
+        scores: N queries and N passages -> float [N], the higher the more relevant.
+        report: the account of its weights; of an export its path.
+    """
+
+    scores: Callable[[Sequence[str], Sequence[str]], np.ndarray]
+    report: str
+
+    def rerank(self, query: str, passages: Sequence[str]) -> list[tuple[int, float]]:
+        """Places of passages and their scores, the best first."""
+        scores = self.scores([query] * len(passages), passages)
+        order = np.argsort(-scores, kind="stable")
+        return [(int(i), float(scores[i])) for i in order]
+
+
+def open_source(
+    path: str, label: str | None, batch_size: int = 32, **settings: bool | None
+) -> Reranker:
+    """Loads a model; a score is the probability of `label`, by default the last of two.
+
+    `settings` are those of model_directory.open_directory.
+
+    Raises:
+        InputError: it is not there, is damaged, or is no classifier of pairs, or has
+            more labels than two and no `label`.
+    """
+    if predictor.newest_version(path) or formats.is_version(path):
+        return _open_export(path, label, batch_size)
+    opened, length = model_directory.open_directory(
+        path, head="auto", name="--reranker", **settings
+    )
+    built = opened.build_stored("auto")
+    model, classes = built.model, built.classes
+    if not isinstance(classes, labels.Labels) or classes.problem_type == "choice":
+        raise errors.InputError(
+            f"--reranker={path}: is a {type(model).__name__}, and no classifier of "
+            f"pairs; {_REMEDY}"
+        )
+    if model_directory.count_texts(path) == 1:
+        raise errors.InputError(
+            f"--reranker={path}: was trained on single texts, by --text_a_column "
+            f"alone; {_REMEDY}"
+        )
+    pretrained.check_segments(opened.config, opened.files.config_file)
+    column = classes.ranking_column(label)
+    encode = encoding.Encoder(opened.tokenizer, length, classes, has_pairs=True)
+    forward = inference.predict_function(
+        model, tf.distribute.get_strategy(), jit_compile=False
+    )
+
+    def scores(queries, passages):
+        options = {"name": "reranking: batch 1", "report": lambda done: None}
+        rows = queries, passages
+        shares = inference.class_shares(forward, encode, rows, batch_size, **options)
+        return shares[:, column]
+
+    return Reranker(scores, f"{built.report}")
+
+
+def _open_export(path, label, batch_size):
+    model = predictor.Predictor(path)
+    row = model.predict("a", "a")[0] if len(model.text_names) == 2 else {}
+    names = [*row.get("probabilities", ())]
+    if not names and [*row] != ["score"]:
+        raise errors.InputError(
+            f"--reranker={path}: takes {', '.join(model.text_names)}, and is no "
+            f"classifier of pairs; {_REMEDY}"
+        )
+    kind = "multi_label" if names else "regression"
+    column = labels.Labels(tuple(names), kind).ranking_column(label)
+
+    def scores(queries, passages):
+        values: list[float] = []
+        for first in range(0, len(queries), batch_size):
+            rows = slice(first, first + batch_size)
+            for row in model.predict(queries[rows], passages[rows]):
+                shares = row.get("probabilities")
+                values.append([*shares.values()][column] if shares else row["score"])
+        return np.array(values, np.float32)
+
+    return Reranker(scores, model.export_dir)
