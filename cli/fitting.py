@@ -122,8 +122,8 @@ class Evaluation:
 class FittedModel:
     """A model that the task of a script trains, scores and exports.
 
-    What Loaded has is here, too, once there is a model: after `fit`, or at once where
-    the directory has the head, or the labels of a new one are known.
+    It has the attributes and methods of Loaded, too, once there is a model: after
+    `fit`, or at once where the directory has the head, or `labels` are known.
 
     Args:
         directory: as in `load`; each `fit` begins with its weights.
