@@ -24,6 +24,7 @@ LEFT_OUT = (
     ".venv",
     ".coverage*",
     ".*_cache",
+    ".hypothesis",
     "build",
     "dist",
     "models",

@@ -90,8 +90,9 @@ def writer(
                     raise
             if (num_lines, num_tokens) != (layout.num_lines, layout.num_tokens):
                 raise errors.InputError(
-                    f"{path}: {num_lines} lines of {num_tokens} tokens, no longer "
-                    f"{layout.num_lines} of {layout.num_tokens}; run the command again"
+                    f"{path}: {num_lines} lines of {num_tokens} tokens, not "
+                    f"{layout.num_lines} of {layout.num_tokens}: the input has changed;"
+                    " run the command again"
                 )
     except OSError as error:
         if callers and error.__cause__ is callers:  # of a device, not of this file
