@@ -75,8 +75,7 @@ def tiles(kind: str, held_out: Mapping[str, Any]) -> list[Tile]:
     if classes and classes[0]["f1"] < 1:
         name, given, predicted, hits = _counts(classes[0])
         note = f"{hits:,} of its {given:,} {_unit(kind)} are found"
-        if classes[0]["precision"] < classes[0]["recall"]:
-            note = f"{hits:,} of the {predicted:,} {_unit(kind)} predicted so are right"
+        note += f", {hits:,} of {predicted:,} predicted so are right" * bool(predicted)
         shown.append(Tile("Weakest", name, note))
     if confusion := held_out["confusion"]:
         given, predicted, count = confusion["commonest"]
@@ -106,8 +105,9 @@ def table(kind: str, held_out: Mapping[str, Any]) -> Table | None:
         rows.append((name, f"{given:,}", shares[0], f"{predicted:,}", shares[1]))
     some = f" {len(rows)} of {len(classes)}." if len(rows) < len(classes) else ""
     unit = _unit(kind)
-    caption = f"""The weakest first.{some} Found: {unit} of a class that are predicted
-    as it. Right of these: {unit} predicted as a class that are of it."""
+    caption = f"""The weakest first, by found and right together.{some} Found:
+    {unit} of a class that are predicted as it. Right of these: {unit} predicted as a
+    class that are of it."""
     columns = "Class", unit.capitalize(), "Found", "Predicted", "Right of these"
     return Table(caption, columns, rows)
 

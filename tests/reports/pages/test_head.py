@@ -47,6 +47,9 @@ def plain(text):
     return text.replace("\N{NO-BREAK SPACE}", " ")
 
 
+RIGHT = "predicted so are right"
+
+
 def tiles(kind, seen):
     return [tuple(map(plain, tile)) for tile in head.tiles(kind, seen)]
 
@@ -66,7 +69,7 @@ def test_head_of_classes():
         ("Right", "78 %", "31 of 40; of other such rows 62 to 88 %"),
         ("Without a model", "50 %", "right if all rows got “account”"),
         # The rare class is not the weakest: two rows show nothing.
-        ("Weakest", "billing", "12 of its 18 rows are found"),
+        ("Weakest", "billing", f"12 of its 18 rows are found, 12 of 15 {RIGHT}"),
         ("Most often confused", "billing", "predicted as “account” in 6 rows"),
     ]
     table = head.table(TEXTS, seen)
@@ -88,8 +91,23 @@ def test_weakest_class_may_be_one_that_is_predicted_too_often():
     seen = evaluated(decided(labels, [0] * 6 + [0] * 9 + [1] * 21, ("a", "b")))
     assert tiles(TEXTS, seen)[2] == (
         *("Weakest", "a"),
-        "6 of the 15 rows predicted so are right",
+        f"6 of its 6 rows are found, 6 of 15 {RIGHT}",
     )
+
+
+def test_weakest_class_shows_both_shares_where_another_has_fewer_rows_found():
+    labels = [0] * 16 + [1] * 16 + [2] * 16
+    # a: 15 of 16 found, 15 of 19 right; b: 14 of 16 found, all right.
+    guesses = [2] + [0] * 15 + [0] * 2 + [1] * 14 + [0] * 2 + [2] * 14
+    seen = evaluated(decided(labels, guesses, ("a", "b", "c")))
+    assert [row[0] for row in head.table(TEXTS, seen).rows] == ["a", "c", "b"]
+    weakest = tiles(TEXTS, seen)[2]
+    assert weakest == ("Weakest", "a", f"15 of its 16 rows are found, 15 of 19 {RIGHT}")
+
+
+def test_class_that_is_never_predicted_shows_what_is_found():
+    seen = evaluated(decided([0] * 6 + [1] * 6, [1] * 12, ("a", "b")))
+    assert tiles(TEXTS, seen)[2] == ("Weakest", "a", "0 of its 6 rows are found")
 
 
 def test_perfect_rows_have_no_weakest_class():
@@ -106,7 +124,7 @@ def test_head_of_several_labels():
     assert tiles(TEXTS, seen) == [
         ("Right", "50 %", "6 of 12; of other such rows 25 to 75 %"),
         ("Without a model", "50 %", "right if all rows got no label"),
-        ("Weakest", "toxic", "4 of its 6 rows are found"),
+        ("Weakest", "toxic", f"4 of its 6 rows are found, 4 of 4 {RIGHT}"),
         ("Most often missed", "toxic", "2 of its 6 rows"),
     ]
 
@@ -150,7 +168,7 @@ def test_head_of_tags_counts_words_and_names():
     assert tiles(kind, evaluated(rows))[1:] == [
         ("Names found", "75 %", "of those that are given"),
         ("Names right", "25 %", "of those that are predicted"),
-        ("Weakest", "B-PER", "2 of its 3 words are found"),
+        ("Weakest", "B-PER", f"2 of its 3 words are found, 2 of 3 {RIGHT}"),
         ("Most often confused", "O", "predicted as “B-PER” in 1 word"),
     ]
     assert [row[0] for row in head.table(kind, evaluated(rows)).rows] == ["B-PER"]
@@ -202,7 +220,8 @@ def test_page_has_the_title_and_one_printed_page_before_the_details(tmp_path):
         f"<h1>{html.escape(title)}</h1>" in text and "Text classification" not in text
     )
     (first,) = re.findall(r'<section class="first".*?</section>', text, re.S)
-    assert first.count("<tr>") == 13 and "The weakest first. 12 of 30." in first
+    assert first.count("<tr>") == 13
+    assert "The weakest first, by found and right together. 12 of 30." in first
     assert ".first { break-after: page; }" in text.partition("@media print")[2]
     before, details = text.split(first)
     assert "f1" not in before.partition("<body>")[2].lower()  # no term of statistics
