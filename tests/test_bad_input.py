@@ -74,7 +74,7 @@ MISTAKES = {
     "classification": {
         "--do_train --train_file=": "--train_file is not set|--task_name",
         "--do_train --vocab_file=": "--vocab_file is missing|--pretrained",
-        "--do_train --task_name=MRPX": "Task not found: MRPX|mrpc",
+        "--do_train --task_name=MRPX": "Task not found: MRPX|mrpc|docs/migration.md",
         "--do_train --labels=bad,good,bad": "--labels|'bad'|remove one",
         "--do_train --class_weights=1,2": "=1,2|2 numbers for 3 classes",
         "--do_train --class_weights=1,2,x": "--class_weights=1,2,x|'x'|correct it",

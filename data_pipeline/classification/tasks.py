@@ -306,7 +306,8 @@ def task_named(name: str, xnli_language: str = "zh") -> Task:
     keys = {squeezed(key): key for key in TASKS} | _OTHER_NAMES
     if squeezed(name) not in keys:
         raise errors.InputError(
-            f"Task not found: {name}; choose one of {sorted(TASKS)}, or name files"
+            f"Task not found: {name}; choose one of {sorted(TASKS)}, or name files "
+            "(docs/migration.md)"
         )
     key = keys[squeezed(name)]
     return _xnli(xnli_language) if key == "xnli" else TASKS[key]
