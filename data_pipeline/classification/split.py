@@ -173,7 +173,8 @@ def _label_ids(name: str, table: tables.Table, label_set: labels.Labels) -> Any:
     try:
         return None if table.labels is None else label_set.encode(table)
     except ValueError as error:
-        logging.warning("the test rows are not scored: %s", error)
+        if any(cell != "" for cell in table.labels or ()):
+            logging.warning("the test rows are not scored: %s", error)
         return None
 
 

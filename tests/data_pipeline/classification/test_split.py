@@ -312,3 +312,10 @@ def test_no_split_or_examples_of_any_task_has_another_repr():
         kinds = [*subclasses(base)]
         assert len(kinds) >= 4
         assert {kind.__repr__ for kind in kinds} == {base.__repr__}, kinds
+
+
+@pytest.mark.parametrize(("label", "is_warned"), [("", False), ("other", True)])
+def test_test_rows_with_empty_labels_are_no_warning(source, caplog, label, is_warned):
+    data = load(source(train=ROWS, test=[("a film", label)]), ["train", "test"])
+    assert data.splits["test"].label_ids is None
+    assert ("the test rows are not scored" in caplog.text) == is_warned
