@@ -5,6 +5,7 @@ What is surely a fault ends the run, and what may be meant is a warning.
 
 import collections
 import contextlib
+import dataclasses
 import decimal
 import re
 import unicodedata
@@ -28,6 +29,9 @@ _LEAST_ROWS, _DISTINCT = 10, 0.8  # of a table, and the share of classes in it
 _MOST_GRADES = 5  # different numbers that may be classes
 _ITEM = r"""(?:'[^']*'|"[^"]*"|[-+.\d]+)"""
 _PRINTED = re.compile(rf"[\[({{]\s*(?:{_ITEM}(?:[,\s]+{_ITEM})*,?)?\s*[\])}}]")
+# Ways to read a table that has been refused.
+_TOLERANCES: list[dict[str, Any]] = [{"skip_short_rows": True}]
+_TOLERANCES += [{"skip_short_rows": True, "allow_empty_text": True}]
 _BITS = frozenset(["0", "1", "0.0", "1.0", "true", "false"])
 
 
@@ -39,7 +43,10 @@ class Finding(NamedTuple):
 
 
 def labelled(
-    table: tables.Table, problem_type: str, names: Collection[str] = ()
+    table: tables.Table,
+    problem_type: str,
+    names: Collection[str] = (),
+    unit: str = "row",
 ) -> tables.Table:
     """The rows of a table that have a label; prints how many have a placeholder.
 
@@ -60,7 +67,7 @@ def labelled(
         )
     lines = [str(table.lines[row]) for row in np.flatnonzero(~is_kept)]
     print(
-        f"{table.path}: left out {wording.count(len(lines), 'row')} without a label "
+        f"{table.path}: left out {wording.count(len(lines), unit)} without a label "
         f"({shown}), lines {wording.first_of(lines, 20)}; for a class of that name, "
         "name all with --labels"
     )
@@ -163,7 +170,8 @@ def _of_names(
     path, size = table.path, len(table.lines)
     groups = collections.defaultdict(list)
     for name, count in counts.most_common():
-        groups[_canonical(name)].append(f"{name!r} ({count})")
+        shown = str(name).replace("\xa0", "<no-break space>")
+        groups[_canonical(name)].append(f"{shown!r} ({count})")
     for group in groups.values():
         if len(group) > 1:
             text = f"{' and '.join(group)} are spellings of one label; write them alike"
@@ -198,13 +206,21 @@ def repeats(
     """Warnings of training texts in another split, or with labels of two keys."""
     if not (train := rows.get("train")):
         return []
-    findings, texts = [], train.texts()
+    findings, texts, numbers = [], train.texts(), train.lines
     cells, known = train.labels or [""] * len(texts), set(texts)
-    if len(known) < len(texts):
+    dev = rows.get("dev")
+    if dev and dev.labels and dev.path == train.path:  # a file that is cut in two
+        unlabelled = _suspects(dev.labels, "") - set(cells)
+        whole = [*zip(numbers, texts, cells, strict=True)]
+        whole += zip(dev.lines, dev.texts(), dev.labels, strict=True)
+        whole = [row for row in whole if row[2] not in unlabelled]
+        whole.sort(key=lambda row: row[0])
+        numbers, texts, cells = map(list, zip(*whole, strict=True))
+    if len(set(texts)) < len(texts):
         label_of = dict(zip(texts, cells, strict=True))
         lines = {
             text: str(line)
-            for text, cell, line in zip(texts, cells, train.lines, strict=True)
+            for text, cell, line in zip(texts, cells, numbers, strict=True)
             if cell != label_of[text] and key(cell) != key(label_of[text])
         }
         if lines:
@@ -244,14 +260,22 @@ def choose(
     train, task = rows.get("train"), source.task
     names = source.stated_names
     if train and not task:
-        rows["train"] = labelled(train, source.kind, names or train.label_names)
+        unit = "training row" if source.dev_share else "row"
+        stated = names or train.label_names
+        rows["train"] = labelled(train, source.kind, stated, unit)
     has_names = bool(names or task)
     findings = inspect(rows, source.kind, source.separator, has_names=has_names)
     show(finding for finding in findings if not task or finding.kind == "note")
     label_set, asked = source.label_set(rows.get("train"), head)
     if "dev" in rows and not task:
-        rows["dev"] = labelled(rows["dev"], label_set.problem_type, label_set.names)
+        kind, unit = label_set.problem_type, "dev row" if source.dev_share else "row"
+        rows["dev"] = labelled(rows["dev"], kind, label_set.names, unit)
     return label_set, asked
+
+
+def _with_texts(table: tables.Table) -> tables.Table:
+    is_whole = [all(map(str.strip, texts)) for texts in table.texts()]
+    return tables.take(table, np.array(is_whole)) if any(is_whole) else table
 
 
 def look(source: sources.Source, splits: Iterable[str]) -> int:
@@ -264,21 +288,35 @@ def look(source: sources.Source, splits: Iterable[str]) -> int:
         try:
             yield
         except (errors.InputError, OSError) as error:
-            faults.extend(str(error).split(";\n"))
+            faults.extend(f for f in str(error).split(";\n") if f not in faults)
 
     @collected()
     def show(findings: Iterable[Finding]) -> None:
         report(findings)
 
     for split in splits:
+        if split == "dev" and source.dev_share and not rows:
+            continue  # of the file that has just been refused
+        like = next(iter(rows.values()), None)
         with collected():
-            rows[split] = source.read(split, like=next(iter(rows.values()), None))
+            rows[split] = source.read(split, like=like)
+        for tolerance in _TOLERANCES:  # the other rows are still looked at
+            if split not in rows:
+                layout = dataclasses.replace(source.layout, **tolerance)
+                with collected(), contextlib.redirect_stdout(None):
+                    others = dataclasses.replace(source, layout=layout)
+                    rows[split] = _with_texts(others.read(split, like=like))
     with collected():
         if rows:
             label_set, _ = choose(rows, source, None, show)
         for split in [name for name in rows if name != "test"]:
             with collected():
                 label_set.encode(rows[split])
+        if (test := rows.get("test")) and any(test.labels or ()):
+            try:
+                label_set.encode(test)
+            except ValueError as error:
+                print(f"warning: the test rows are not scored: {error}")
     for fault in faults:
         print(f"fault: {fault}")
     return len(faults)

@@ -49,7 +49,8 @@ class Layout(text_rows.Form):
     # Columns of texts, where text_a is None; those after a second one are of choices.
     usual_texts: tuple[tuple[str, ...], ...] = table_columns.USUAL_TEXTS
     keep_rows: tuple[Key, str] | None = None  # (column, value); others are left out
-    skip_short_rows: bool = False  # with one warning, instead of raising
+    # With one warning, instead of raising; of own files also longer ones.
+    skip_short_rows: bool = False
     allow_empty_text: bool = False
     is_published: bool = False  # rows may have more cells than the header
 
@@ -151,6 +152,7 @@ def _begin(
         path,
         layout,
         is_ragged=is_published or layout.skip_short_rows,
+        skips_long=layout.skip_short_rows and not is_published,
         skips_empty=not layout.allow_empty_text,
     )
     is_header = functools.partial(_is_header, path, layout, other_header)

@@ -1,10 +1,12 @@
 """Opens tables and yields their rows: TSV, CSV, JSONL and TensorFlow Datasets."""
 
+import contextlib
 import csv
 import dataclasses
 import gzip
 import itertools
 import json
+import re
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -278,13 +280,18 @@ def texts(path: str, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def file_rows(
-    path: str, form: Form | str, *, is_ragged: bool = False, skips_empty: bool = False
+    path: str,
+    form: Form | str,
+    *,
+    is_ragged: bool = False,
+    skips_long: bool = False,
+    skips_empty: bool = False,
 ) -> NumberedRows:
     """Yields (line that it begins in, row) of each row; the form may be a format.
 
     `skips_empty` leaves out rows of empty cells alone, and prints their number. Blank
     lines between rows are refused, and so are rows with another number of cells than
-    the first one, unless rows are `is_ragged`.
+    the first one, unless rows are `is_ragged`; `skips_long` leaves longer rows out.
     """
     if isinstance(form, str):
         form = Form(file_format=form)
@@ -292,7 +299,8 @@ def file_rows(
     form = resolve(path, form)
     has_cells = form.file_format != "jsonl"
     empty: list[int] = []
-    for line, row in _parsed(path, form):
+    parsed = _parsed(path, form)
+    for line, row in parsed:
         if row is None:
             blank = blank or line
             continue
@@ -300,12 +308,20 @@ def file_rows(
             if skips_empty and len(row) > 1 and not any(row):
                 empty.append(line)
                 continue
+            if width and len(row) > width and skips_long:
+                continue
             if width and len(row) != width and not is_ragged:
+                more = _ragged_lines(parsed, width)
                 raise errors.InputError(
-                    f"{path}:{line}: {len(row)} cells, line {first_line} has {width}; "
-                    "quote cells that hold the delimiter (see --delimiter, --quote)"
+                    f"{path}:{line}: {len(row)} cells, line {first_line} has {width}"
+                    f"{more}; quote cells that hold the delimiter (see --delimiter, "
+                    "--quote)"
                 )
             if not width:
+                if line == 1 and re.fullmatch("sep=.?", "".join(row).strip()):
+                    raise errors.InputError(
+                        f"{path}:1: is Excel's mark of the delimiter; remove the line"
+                    )
                 width, first_line = len(row), line
         if blank:
             raise errors.InputError(f"{path}:{blank}: is blank; remove the line")
@@ -315,6 +331,13 @@ def file_rows(
             f"{path}: left out {wording.count(len(empty), 'row')} without any cell, "
             f"the first in line {empty[0]}"
         )
+
+
+def _ragged_lines(rows: Iterator[tuple[int, Any]], width: int) -> str:
+    lines: list[str] = []
+    with contextlib.suppress(errors.InputError):
+        lines.extend(str(line) for line, row in rows if row and len(row) != width)
+    return f" (also lines {wording.first_of(lines, 20)})" if lines else ""
 
 
 def resolve(path: str, form: AnyForm) -> AnyForm:

@@ -1,5 +1,6 @@
 """What is printed and refused of labels before training."""
 
+import numpy as np
 import pytest
 
 from data_pipeline.classification import label_checks, sources, tables
@@ -272,3 +273,75 @@ def test_a_look_at_files_shows_all_faults(tmp_path, capsys):
     (tmp_path / "dev.csv").write_text("text,label\nnew,good\n")
     named = sources.Source(files=files, label_spec="good,bad,Good")
     assert label_checks.look(named, ["train", "dev", "test"]) == 0
+
+
+def csv_source(tmp_path, content, **options):
+    path = tmp_path / "train.csv"
+    path.write_text(content, "utf-8")
+    test = tmp_path / "test.csv"
+    return sources.Source(files={"train": str(path), "test": str(test)}, **options)
+
+
+def csv_of(values, *more):
+    lines = [f"text {n},{label}" for n, label in enumerate(values)]
+    return "\n".join(["text,label", *lines, *more]) + "\n"
+
+
+def test_a_refused_file_is_one_fault_beside_a_dev_share(tmp_path, capsys):
+    source = csv_source(tmp_path, "text\nno label\n", dev_share=0.2)
+    assert label_checks.look(source, ["train", "dev"]) == 1
+    assert capsys.readouterr().out.count("--label_column") == 1
+
+
+def test_a_look_warns_of_test_labels_that_no_score_can_have(tmp_path, capsys):
+    source = csv_source(tmp_path, csv_of(GOOD))
+    for label, is_warned in (("fine", True), ("good", False), ("", False)):
+        (tmp_path / "test.csv").write_text(f"text,label\nnew,{label}\n")
+        assert label_checks.look(source, ["train", "test"]) == 0
+        printed = capsys.readouterr().out
+        assert ("warning: the test rows are not scored" in printed) == is_warned
+        assert ("label 'fine' is not one of" in printed) == is_warned
+
+
+def test_two_labels_are_shown_in_whichever_part_of_a_file_they_are():
+    texts = [f"text {n}" for n in range(8)]
+    whole = table(*"abababab", texts=texts[:6] + texts[4:5] * 2)
+    (two,) = label_checks.repeats({"train": whole}, lambda label: label)
+    for dev_rows in ([5, 6], [4, 6, 7], [4, 5, 6, 7], [0]):
+        is_dev = np.isin(np.arange(8), dev_rows)
+        parts = {
+            "train": tables.take(whole, ~is_dev),
+            "dev": tables.take(whole, is_dev),
+        }
+        assert label_checks.repeats(parts, lambda label: label)[0] == two
+    # A placeholder is no second label, and neither is a label in another file.
+    train = table(*"abab")
+    for label, path in (("-", "train.csv"), ("b", "dev.csv")):
+        dev = table("a", label, texts=["x", "x"], path=path)
+        assert not label_checks.repeats({"train": train, "dev": dev}, lambda cell: cell)
+
+
+def test_rows_without_a_label_are_counted_for_each_part_of_a_file(tmp_path, capsys):
+    source = csv_source(tmp_path, csv_of(NLI * 10 + ["-"] * 5), dev_share=0.2)
+    assert label_checks.look(source, ["train", "dev"]) == 0
+    printed = capsys.readouterr().out
+    assert "left out 4 training rows without a label ('-' 4)" in printed
+    assert "left out 1 dev row without a label ('-' 1)" in printed
+
+
+def test_a_look_shows_the_labels_beside_faults_of_reading(tmp_path, capsys):
+    content = csv_of(GOOD + ["Good"] * 5, "one, two,good", " ,bad", "three", "a,b,c,d")
+    source = csv_source(tmp_path, content)
+    assert label_checks.look(source, ["train"]) == 3
+    faults = [t for t in capsys.readouterr().out.splitlines() if "fault: " in t]
+    assert "train.csv:21: 3 cells, line 1 has 2 (also lines 23, 24); quote" in faults[0]
+    assert "train.csv:22: text_a is empty; " in faults[1]
+    assert "'good' (8) and 'Good' (5) are spellings" in faults[2]
+    # One fault of reading is shown once.
+    source = csv_source(tmp_path, csv_of(GOOD, "", "x,good"))
+    assert label_checks.look(source, ["train"]) == 1
+
+
+def test_a_no_break_space_is_spelled_out():
+    (fault,) = texts_of("fault", *["bad"] * 6, *["bad\xa0"] * 5)
+    assert "'bad' (6) and 'bad<no-break space>' (5) are spellings" in fault

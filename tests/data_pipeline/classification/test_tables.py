@@ -496,3 +496,36 @@ def test_null_is_no_label(read):
         tables.from_memory("rows", frame, Layout(), labels_required=True).labels[1]
         == "null"
     )
+
+
+@pytest.mark.parametrize(
+    ("mark", "delimiter", "name", "options"),
+    [
+        ("sep=;", ";", "t.csv", {}),
+        ("sep=,", ",", "t.csv", {}),
+        ('"sep=;"', ";", "t.csv", {}),
+        ("sep=;", ",", "t.csv", {"delimiter": ","}),
+        ("sep=\t", "\t", "t.tsv", {}),
+    ],
+)
+def test_mark_of_excel_is_named_as_the_cause(read, mark, delimiter, name, options):
+    rows = "\r\n".join(
+        delimiter.join(row) for row in (("text", "label"), ("a", "x"), ("b", "y"))
+    )
+    with refused(f"{name}:1: is Excel's mark of the delimiter", "remove the line"):
+        read(f"{mark}\r\n{rows}\r\n", name, **options)
+    assert read(f"{rows}\r\n", name, **options).text_a == ["a", "b"]  # the twin
+
+
+def test_other_first_lines_are_no_mark_of_excel(read):
+    table = read("sep=12,x\nb,y\nc,x\n", "t.csv", text_a=0, label=1, has_header=False)
+    assert table.text_a == ["sep=12", "b", "c"]
+
+
+def test_longer_rows_of_own_files_can_be_left_out(read):
+    content = "text\tlabel\na\t1\nb\tc\t0\nd\t0\n"
+    assert read(content, skip_short_rows=True).lines == [2, 4]
+    with refused("t.tsv:3: 3 cells, line 1 has 2; quote cells"):
+        read(content)
+    options = {"skip_short_rows": True, "is_published": True}
+    assert read(content, **options).lines == [2, 3, 4]
