@@ -64,7 +64,7 @@ def in_errors(function: _Function) -> _Function:
 def spelled(text: str, arguments: Mapping[str, str]) -> str:
     """A message with the `arguments` of Python in the place of these flags."""
     argument = functools.partial(_argument, arguments)
-    return re.sub(r"(?<!\.py )--(\w+)(?:=([\w.-]*\w))?", argument, text)
+    return re.sub(r"(?<!\.py )--(\w+)(?:=([\w./-]*\w))?", argument, text)
 
 
 def _argument(arguments: Mapping[str, str], flag: re.Match[str]) -> str:

@@ -337,10 +337,10 @@ def quiet_libraries() -> None:
         logging.set_verbosity(logging.WARNING)
         logger = python_logging.getLogger("tensorflow")
         logger.setLevel("WARNING")
-        logger.addFilter(_is_for_the_reader)
+        logger.addFilter(is_for_the_reader)
 
 
-def _is_for_the_reader(record: python_logging.LogRecord) -> bool:
+def is_for_the_reader(record: python_logging.LogRecord) -> bool:
     """Several seeds or a grid train several models, each with traces of its own."""
     return "triggered tf.function retracing" not in record.getMessage()
 

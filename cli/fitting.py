@@ -48,6 +48,12 @@ _LOCK = threading.RLock()  # all threads have the same flags
 # Flags that are arguments here, or of runs that return no single model.
 _OTHERS = """do_train do_eval do_predict do_export pretrained train_file dev_file
 test_file predict_file seeds grid check_data tfds_name data_dir"""
+_KERAS = {  # arguments of Keras' fit, by what they are called here
+    "batch_size": "train_batch_size",
+    "epochs": "num_train_epochs",
+    "validation_data": "dev",
+    "validation_split": "dev_share",
+}
 _OF_FILES = "do_lower_case", "check_case", "check_tokenizer"
 _OF_LOADED = {*dir(library.Loaded)}
 _OF_LOADED |= {field.name for field in dataclasses.fields(library.Loaded)}
@@ -206,7 +212,8 @@ class FittedModel:
             rows: the path of a table, a DataFrame, a list of dicts or tuples, a Parquet
                 file or a data set of Hugging Face; or a list of texts.
             labels: of each text, where rows are texts, or pairs of texts.
-            dev: rows to evaluate on, at the end or every `evaluate_steps`.
+            dev: rows to evaluate on, at the end or every `evaluate_steps`; or a tuple
+                of texts and labels.
             output_dir: a directory for all that a run writes; by default a temporary
                 one, which goes with this object.
             **settings: flags of the script by name, with its defaults, such as
@@ -220,6 +227,9 @@ class FittedModel:
             raise errors.InputError(
                 f"{min(wrong)} is no argument here; run {self.script}.py with it"
             )
+        if keras_names := settings.keys() & _KERAS.keys():
+            name = min(keras_names)
+            raise errors.InputError(f"{name} is {_KERAS[name]} here")
         directory = os.fspath(output_dir or tempfile.mkdtemp(prefix="bert-"))
         remove = functools.partial(shutil.rmtree, directory, ignore_errors=True)
         end = None if output_dir else weakref.finalize(self, remove)
@@ -229,7 +239,13 @@ class FittedModel:
             values["labels"] = self._label_file(directory, self._labels)
         given = {"train_file": (rows, labels)}
         if dev is not None:
-            given[self.dev_file] = (dev, None)
+            # Two columns, and not two rows.
+            has_labels = (
+                isinstance(dev, tuple)
+                and len(dev) == 2
+                and not isinstance(dev[0], str | tuple | Mapping)
+            )
+            given[self.dev_file] = dev if has_labels else (dev, None)
         values[self.evaluates] = dev is not None or bool(settings.get("dev_share"))
         policy = library.keras.config.dtype_policy()
         try:
@@ -274,6 +290,7 @@ class FittedModel:
             raise errors.InputError(
                 "report: there is none yet; call fit(rows, dev=...)"
             )
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
         return os.fspath(shutil.copy(page, path))
 
     def export(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cli import argument_names
+from cli import argument_names, command_line
 from contract import errors, features, file_names, tensorflow_later
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
@@ -41,6 +41,7 @@ if tensorflow_later.is_backend():
 
     Predictor, SearchIndex = predictor.Predictor, search.Index
     tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
+    tf.get_logger().addFilter(command_line.is_for_the_reader)
 
 _PAIR = "encoder_decoder"
 
@@ -235,6 +236,10 @@ class Loaded:
                 'words; load a pretrained BERT with head="pretraining"'
             )
         tf.check()
+        if not isinstance(text, str) or top_k < 1:
+            raise errors.InputError(
+                f"fill_mask: {text!r:.60}, top_k={top_k}; give one string, 1 or more"
+            )
         cloze.check(self.tokenizer, top_k)
         length, mask = self.max_seq_length, self.tokenizer.mask_token
         encode = cloze.encoder(self.tokenizer, length, max_predictions=length)
@@ -402,8 +407,8 @@ class Loaded:
     def _label_set(self, action):
         if not isinstance(self.classes, labels.Labels):
             raise errors.InputError(
-                f"{action}: a {type(self.model).__name__} is no classifier; "
-                "make one by bert.classifier or bert.load(directory, labels=[...])"
+                f"{action}: a {type(self.model).__name__} is no classifier; make "
+                "one by bert.classifier, or open it by bert.tagger or bert.reader"
             )
         return self.classes
 

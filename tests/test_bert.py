@@ -262,7 +262,13 @@ def test_mask_is_filled_as_the_network_scores_it(model_dir):
         ("pretraining", "a [mask]", 5, r"fill_mask: 0 \[MASK\] in 128 tokens; give"),
         ("pretraining", "[MASK] [MASK] [MASK]", 5, r"3 \[MASK\] in .* with one"),
         ("pretraining", "[MASK]", 500, "^top_k=500 exceeds the"),
-        ("pretraining", 3, 5, "text: 3 is no string"),
+        (
+            "pretraining",
+            ["[MASK]"],
+            5,
+            r"fill_mask: \['\[MASK\]'\], .*; give one string",
+        ),
+        ("pretraining", "[MASK]", 0, "top_k=0; give one string, 1 or more"),
     ],
 )
 def test_mask_that_cannot_be_filled_is_refused(model_dir, head, text, top_k, message):

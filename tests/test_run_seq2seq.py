@@ -165,7 +165,7 @@ def test_generation_config_has_the_defaults_and_flags_win(trained, files, tmp_pa
     assert loaded.write(sources) == taken
     no_rules = {"num_beams": 1, "min_target_length": 0, "no_repeat_ngram_size": 0}
     assert loaded.write(sources, **no_rules) == plain
-    with pytest.raises(ValueError, match="early_stopping='soon' is not True, False"):
+    with pytest.raises(ValueError, match="early_stopping is 'soon'; give true, false"):
         loaded.write(sources, early_stopping="soon")
     with pytest.raises(ValueError, match="has the key 'beams'; its keys are num_beams"):
         loaded.write(sources, beams=2)

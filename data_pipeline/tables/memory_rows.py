@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -17,18 +17,21 @@ Names = Mapping[int, Sequence[str]]
 def named(name: str, records: Any, names: Names) -> Iterator[tuple[int, dict]]:
     """Yields number, from 1, and {column: value} of each row; messages call it `name`.
 
-    Rows are dicts, values in the order of `names`, a DataFrame of pandas or Polars, or
-    a data set of Hugging Face, whose class labels become names. NumPy's numbers become
-    Python's, and NaN None.
+    Rows are dicts, values in the order of `names`, a DataFrame of pandas or Polars, a
+    table of pyarrow, or a data set of Hugging Face, whose class labels become names.
+    Values of NumPy and TensorFlow become Python's, bytes text, and NaN None.
     """
     label_names = {}
-    if hasattr(records, "column_names"):  # whose `to_dict` returns columns
+    if hasattr(records, "to_pylist"):  # a table of pyarrow
+        records = records.to_pylist()
+    elif hasattr(records, "column_names"):  # whose `to_dict` returns columns
         label_names = _label_names(getattr(records, "features", None) or {})
     elif hasattr(records, "to_dicts"):
         records = records.to_dicts()
     elif hasattr(records, "to_dict"):
         records = records.to_dict("records")
-    if isinstance(records, str | Mapping) or not hasattr(records, "__iter__"):
+    is_ordered = hasattr(records, "__iter__") and not isinstance(records, Set)
+    if isinstance(records, str | Mapping) or not is_ordered:
         raise errors.InputError(
             f"{name}: a {type(records).__name__} is no list of rows; give a list, a "
             "DataFrame or a path"
@@ -62,10 +65,7 @@ def _by_name(place: str, row: Any, names: Names) -> dict[str, Any]:
                 f"{' or '.join(map(str, names))}, or a dict"
             )
         row = dict(zip(names[len(values)], values, strict=True))
-    row = {
-        str(key): value.item() if isinstance(value, np.generic) else value
-        for key, value in row.items()
-    }
+    row = {str(key): _value(f"{place}: {key}", value) for key, value in row.items()}
     for key, value in row.items():
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str):
@@ -76,8 +76,33 @@ def _by_name(place: str, row: Any, names: Names) -> dict[str, Any]:
     }
 
 
+def _value(place: str, value: Any) -> Any:
+    """NumPy's and TensorFlow's values as Python's, and bytes as the text they are."""
+    value = value.numpy() if hasattr(value, "numpy") else value
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_value(place, each) for each in value]
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise errors.InputError(
+            f"{place}: {value!r:.60} is not UTF-8; decode it as what it is"
+        ) from None
+
+
 def paired(columns: Sequence[str], firsts: Any, seconds: Any) -> list[Any]:
-    """Rows of texts, or of pairs of them, and their labels; as many of each."""
+    """Rows of texts, or of pairs of them, and their labels; as many of each.
+
+    InputError is raised for a string or a set, and for other numbers of one and other.
+    """
+    for column, values in zip(columns, (firsts, seconds), strict=True):
+        if isinstance(values, str | bytes | Mapping | Set):
+            raise errors.InputError(
+                f"{column}: a {type(values).__name__} has no order of rows; give a list"
+            )
     firsts, seconds = list(firsts), list(seconds)
     if len(firsts) != len(seconds):
         raise errors.InputError(

@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import bert_reborn as bert
 from contract import errors
@@ -232,6 +233,10 @@ def test_what_is_saved_opens_as_the_same_kind(name, model_dir, tmp_path):
             "^text: 2, label: 1; give one for each$",
         ),
         (lambda c: c.fit({"a": 1}), "^rows: a dict is no list of rows; give a list"),
+        (lambda c: c.fit("a", "x"), "^text: a str has no order of rows; give a list$"),
+        (lambda c: c.fit({"a", "b"}, [0, 1]), "^text: a set has no order of rows"),
+        (lambda c: c.fit(ROWS, batch_size=1), "^batch_size is train_batch_size here$"),
+        (lambda c: c.fit([(b"\xff", "x")]), "^rows:1: text: .* is not UTF-8; decode"),
         (lambda c: c.fit([("a", "x", 1, 2)]), r"^rows:1: .* has 4 values; give 1 or 2"),
         (
             lambda c: c.fit([{"body": "a", "label": "x"}]),
@@ -280,20 +285,37 @@ def rows_of(kind, path):
         return iter(ROWS)
     if kind == "path":
         return write_classifier(path)
+    if kind == "bytes":
+        return [(text.encode(), np.array(label.encode())) for text, label in ROWS]
+    if kind == "tensors":
+        return tf.data.Dataset.from_tensor_slices((list(TEXTS), list(LABELS)))
     from pyarrow import Table, parquet
 
     columns = {"text": list(TEXTS), "label": list(LABELS)}
+    if kind == "arrow":
+        return Table.from_pydict(columns)
     parquet.write_table(Table.from_pydict(columns), path / "rows.parquet")
     return path / "rows.parquet"
 
 
-@pytest.mark.parametrize("kind", ["dataset", "generator", "path", "parquet"])
+KINDS = ["dataset", "generator", "path", "parquet", "arrow", "bytes", "tensors"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_any_kind_are_the_same(kind, model_dir, tmp_path):
     made = fitted("classifier", model_dir)
     wanted = made.evaluate(ROWS).results
     assert made.evaluate(rows_of(kind, tmp_path)).results == wanted
     other = [(text, tiny.LABELS[i % 2]) for i, text in enumerate(TEXTS)]
     assert made.evaluate(other).results != wanted
+
+
+def test_dev_rows_may_be_texts_and_labels(model_dir):
+    made = bert.classifier(model_dir)
+    made.fit(ROWS, dev=(list(TEXTS), list(LABELS)), **SHORT)
+    apart = made.results
+    made.fit(ROWS, dev=ROWS, **SHORT)
+    assert apart == made.results
 
 
 def test_report_and_dev_rows_and_labels_in_their_order(model_dir, tmp_path):
@@ -306,7 +328,7 @@ def test_report_and_dev_rows_and_labels_in_their_order(model_dir, tmp_path):
         made.results["eval_accuracy"]
         == made.evaluate(DEV["classifier"])["eval_accuracy"]
     )
-    page = made.report(tmp_path / "report.html")
+    page = made.report(tmp_path / "new" / "report.html")
     assert "eval_accuracy" in pathlib.Path(page).read_text("utf-8")
     command = json.loads((output / "run.json").read_text())["command"]
     assert command.startswith("python run_classifier.py ") and "/rows/" in command
