@@ -7,6 +7,7 @@ import collections
 import contextlib
 import dataclasses
 import decimal
+import io
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,8 +30,8 @@ _LEAST_ROWS, _DISTINCT = 10, 0.8  # of a table, and the share of classes in it
 _MOST_GRADES = 5  # different numbers that may be classes
 _ITEM = r"""(?:'[^']*'|"[^"]*"|[-+.\d]+)"""
 _PRINTED = re.compile(rf"[\[({{]\s*(?:{_ITEM}(?:[,\s]+{_ITEM})*,?)?\s*[\])}}]")
-# Ways to read a table that has been refused.
-_TOLERANCES: list[dict[str, Any]] = [{"skip_short_rows": True}]
+# Ways to look at a table, until one does not refuse it.
+_TOLERANCES: list[dict[str, Any]] = [{}, {"skip_short_rows": True}]
 _TOLERANCES += [{"skip_short_rows": True, "allow_empty_text": True}]
 _BITS = frozenset(["0", "1", "0.0", "1.0", "true", "false"])
 
@@ -298,14 +299,13 @@ def look(source: sources.Source, splits: Iterable[str]) -> int:
         if split == "dev" and source.dev_share and not rows:
             continue  # of the file that has just been refused
         like = next(iter(rows.values()), None)
-        with collected():
-            rows[split] = source.read(split, like=like)
-        for tolerance in _TOLERANCES:  # the other rows are still looked at
-            if split not in rows:
-                layout = dataclasses.replace(source.layout, **tolerance)
-                with collected(), contextlib.redirect_stdout(None):
-                    others = dataclasses.replace(source, layout=layout)
-                    rows[split] = _with_texts(others.read(split, like=like))
+        for tolerance in _TOLERANCES:  # rows beside refused ones are still looked at
+            layout = dataclasses.replace(source.layout, **tolerance)
+            with collected(), contextlib.redirect_stdout(io.StringIO()) as printed:
+                table = dataclasses.replace(source, layout=layout).read(split, like)
+                rows[split] = _with_texts(table) if tolerance else table
+                break
+        print(printed.getvalue(), end="")
     with collected():
         if rows:
             label_set, _ = choose(rows, source, None, show)

@@ -333,7 +333,9 @@ def test_a_look_shows_the_labels_beside_faults_of_reading(tmp_path, capsys):
     content = csv_of(GOOD + ["Good"] * 5, "one, two,good", " ,bad", "three", "a,b,c,d")
     source = csv_source(tmp_path, content)
     assert label_checks.look(source, ["train"]) == 3
-    faults = [t for t in capsys.readouterr().out.splitlines() if "fault: " in t]
+    printed = capsys.readouterr().out
+    assert printed.count("reads 'text' (text_a), 'label'") == 1
+    faults = [t for t in printed.splitlines() if "fault: " in t]
     assert "train.csv:21: 3 cells, line 1 has 2 (also lines 23, 24); quote" in faults[0]
     assert "train.csv:22: text_a is empty; " in faults[1]
     assert "'good' (8) and 'Good' (5) are spellings" in faults[2]
