@@ -141,6 +141,7 @@ def test_alerts_read_metrics_that_there_are():
     assert unknown_metrics("rate(bert_request_total[5m])", text) == {
         "bert_request_total"
     }
+    assert 'absent(up{job="predictor"})' in rules["PredictorDown"]  # all pods are gone
     labels = {label for e in rules.values() for label in re.findall(r'(\w+)[=!]~?"', e)}
     assert labels == {"job", "code", "path"}
     assert 'bert_requests_total{code="200",path="predict"}' in text
