@@ -479,7 +479,10 @@ class ClassifierTask(fine_tuning.ScriptTask):
             rows.splits,
             classes=label_set,
             reading=reading,
-            identity=label_set.identity,
+            identity={
+                **label_set.identity,
+                "num_texts": len(rows.encode.text_names),
+            },
         )
         self.kind = rows.encode.task
         self.more_facts = {"text_names": rows.encode.text_names}

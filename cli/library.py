@@ -132,7 +132,7 @@ class Loaded:
         A score is the number of a regression, else the probability of `label`, by
         default the last of two. ValueError is raised for more labels without `label`,
         and for a model that is no classifier, or known to be made for single texts: by
-        `classifier`, or by a run with --text_a_column alone.
+        `classifier`, or by a run on single texts.
         """
         column = self._label_set("rerank").ranking_column(label)
         passages = encoding.listed("passages", passages)

@@ -58,8 +58,7 @@ def open_source(
         )
     if model_directory.count_texts(path) == 1:
         raise errors.InputError(
-            f"--reranker={path}: was trained on single texts, by --text_a_column "
-            f"alone; {_REMEDY}"
+            f"--reranker={path}: was trained on single texts; {_REMEDY}"
         )
     pretrained.check_segments(opened.config, opened.files.config_file)
     column = classes.ranking_column(label)

@@ -220,17 +220,27 @@ def open_directory(
 
 def trained_with(directory: str, flag: str) -> Any:
     """The value of a flag in the run.json of a directory; None where there is none."""
+    return _read_run(directory, "flags").get(flag)
+
+
+def _read_run(directory: str, key: str) -> Mapping[str, Any]:
     path = os.path.join(directory, file_names.RUN)
     if not remote_files.exists(path):
-        return None
+        return {}
     with contextlib.suppress(ValueError, RecursionError):  # of a damaged file
-        values = json_files.read_object(path).get("flags")
-        return values.get(flag) if isinstance(values, dict) else None
-    return None
+        values = json_files.read_object(path).get(key)
+        return values if isinstance(values, dict) else {}
+    return {}
 
 
 def count_texts(directory: str) -> int | None:
-    """1 for a directory whose run.json names the column of one text; None: unknown."""
+    """1 for a directory whose run.json is of single texts; None: unknown.
+
+    Earlier versions recorded the flags of columns alone.
+    """
+    count = _read_run(directory, "identity").get("num_texts")
+    if count is not None:
+        return 1 if count == 1 else None
     names = "text_a_column", "text_b_column", "choice_columns"
     one, *others = (trained_with(directory, name) for name in names)
     return 1 if one is not None and not any(others) else None

@@ -127,14 +127,13 @@ def test_models_of_another_kind_are_refused_by_name(folder, model_dir, index_dir
     tiny.write_tsv(rows, ("text", "label"), tiny.rows(6))
     flags = f"--pretrained={model_dir} --output_dir={folder}/one_uncased --do_train"
     flags += f" --train_file={rows} --num_train_epochs=1 --train_batch_size=6"
-    flags += (
-        " --max_seq_length=16 --do_export --text_a_column=text --label_column=label"
-    )
+    flags += " --max_seq_length=16 --do_export"  # the header names the columns
     tiny.succeed("run_classifier", flags)
-    message = (
-        "was trained on single texts, by --text_a_column alone; train one on pairs"
-    )
+    message = "was trained on single texts; train one on pairs"
     refuse(message, reranking.open_source, f"{folder}/one_uncased", None)
+    loaded = bert.load(f"{folder}/one_uncased")
+    with pytest.raises(ValueError, match="made for single texts"):
+        loaded.rerank("a query", TEXTS[:2], label="good")
     export = f"{folder}/one_uncased/export"
     message = f"--reranker={export}: takes text, and is no classifier of pairs; train"
     refuse(message, reranking.open_source, export, None)
