@@ -168,12 +168,21 @@ def check() -> None:
             for name in _OF_BUILDS
         ),
         (
+            FLAGS.add and FLAGS.approximate,
+            "--approximate is for a build or for queries; leave it or --add out",
+        ),
+        (
             FLAGS.passage_stride and not FLAGS.passage_tokens,
             f"--passage_stride={FLAGS.passage_stride} is of --passage_tokens; set that",
         ),
         (
             FLAGS.num_candidates and not FLAGS.reranker,
             f"--num_candidates={FLAGS.num_candidates} is for --reranker; set that, too",
+        ),
+        (
+            not FLAGS.serve and (FLAGS.num_candidates or FLAGS.top_k) < FLAGS.top_k,
+            f"--num_candidates={FLAGS.num_candidates} is below --top_k={FLAGS.top_k}; "
+            "raise it, or lower --top_k",
         ),
         lacks_reranker(),
     )

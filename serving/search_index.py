@@ -282,7 +282,10 @@ def add(
         return before
     plan = before | {"added": [*(before.get("added") or ()), part]}
     first = sum(1 for _ in _sizes(before))
-    if read_plan(index_dir, BUILDING) != plan:  # of another addition, unfinished
+    if (open_plan := read_plan(index_dir, BUILDING)) != plan:
+        added = (open_plan or {}).get("added")
+        if added and added != before.get("added"):  # else it was killed at its end
+            print(f"{index_dir}: drops the unfinished shards of {added[-1]['file']}")
         _remove_shards(index_dir, first)
         atomic_files.write_json(os.path.join(index_dir, BUILDING), plan)
     _write_shards(index_dir, plan, encoder, new_rows(), first)

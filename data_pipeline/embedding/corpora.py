@@ -21,6 +21,8 @@ from data_pipeline.tables import table_columns, text_rows
 PAIRS, TRIPLETS, SCORED, LABELLED = "pairs", "triplets", "scored", "labelled"
 USUAL_TEXTS = (*table_columns.USUAL_TRIPLETS, *table_columns.USUAL_TEXTS)
 TEXTS = "texts"  # alone, for a teacher's vectors
+_ROW = "id, tab, text"
+_TABLES = (".csv", ".tsv", ".parquet", ".xlsx")  # whose lines are no texts
 RETRIEVAL = "retrieval"  # queries and a corpus, which are scored alone
 
 
@@ -106,6 +108,11 @@ def read_texts(path: str, *, has_ids: bool = False) -> Iterator[Text]:
     """
     is_jsonl = text_rows.is_jsonl(path)
     if not is_jsonl and not has_ids:
+        if path.lower().removesuffix(".gz").endswith(_TABLES):
+            raise errors.InputError(
+                f"{path} is a table; write its texts to a .txt file, one a line, or to "
+                'a .jsonl file as {"text": "..."}'
+            )
         for line, text in text_rows.lines(path):
             yield Text(line, str(line), text.rstrip("\r"))
         return
@@ -123,7 +130,7 @@ def read_texts(path: str, *, has_ids: bool = False) -> Iterator[Text]:
                 continue
         raise errors.InputError(
             f"{path}:{line}: {json.dumps(row, ensure_ascii=False):.60} has no id or no "
-            'text; write {"_id": "...", "text": "..."}, or id, tab, text'
+            "text; write " + ('{"_id": "...", "text": "..."}' if is_jsonl else _ROW)
         )
 
 

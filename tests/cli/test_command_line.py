@@ -268,6 +268,12 @@ EARLY = {
         "--index_dir=x --add --input_file=README.md --quantization=int8": (
             "--quantization is for a build; set --input_file without --add, or leave "
         ),
+        "--index_dir=x --add --input_file=README.md --approximate": (
+            "--approximate is for a build or for queries; leave it or --add out"
+        ),
+        "--index_dir=x --reranker=y --num_candidates=4 t": (
+            "--num_candidates=4 is below --top_k=5; raise it, or lower --top_k"
+        ),
         "--index_dir=x --num_candidates=5 t": "--num_candidates=5 is for --reranker; ",
         "--index_dir=x --reranker_label=5 t": "--reranker_label=5 is of --reranker; ",
         "--index_dir=x --queries_file=y": f"--queries_file=y: {NO_FILE}",

@@ -610,6 +610,14 @@ def test_wrong_places_and_inputs_are_refused(model_dir, texts_file, tmp_path):
     ):
         file.write_text(content)
         refuse(text, build, path, file, model_dir)
+    file.write_text('{"_id": 1}\n')
+    with pytest.raises(ValueError, match=r'"text": "\.\.\."}$'):  # no id, tab, text
+        build(tmp_path / "new", file, model_dir)
+    for name in ("t.csv", "t.TSV.gz", "t.parquet"):
+        table = tmp_path / name
+        table.write_text("text\na\n")
+        message = f"{name} is a table; write its texts to a .txt file"
+        refuse(message, build, tmp_path / "new", table, model_dir)
     assert not (tmp_path / "new").exists()
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun" / "building.json.incomplete").touch()

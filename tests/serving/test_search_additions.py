@@ -95,7 +95,9 @@ def test_another_text_of_an_id_is_refused(words, tmp_path):
     assert index.add(str(path)) == 14
 
 
-def test_killed_addition_goes_on_with_the_same_bytes(words, tmp_path, monkeypatch):
+def test_killed_addition_goes_on_with_the_same_bytes(
+    words, tmp_path, monkeypatch, capsys
+):
     write, calls = words
     first, more = write("a.txt", 0, 4), write("b.txt", 4, 20)
     for name in ("whole", "index"):
@@ -124,10 +126,15 @@ def test_killed_addition_goes_on_with_the_same_bytes(words, tmp_path, monkeypatc
     assert search.Index.open(str(path)).add(more) == 20
     assert calls == [TEXTS[14:19], TEXTS[19:20]] and tiny.listing(path) == expected
     # Another file in its place: nothing of the first one stays.
+    assert "drops" not in capsys.readouterr().out
     assert search.Index.open(str(half)).add(write("c.txt", 20, 22)) == 6
+    line = f"{half}: drops the unfinished shards of {more}\n"
+    assert capsys.readouterr().out.count(line) == 1
     assert "00002.shard.json" not in tiny.listing(half)
     rows = search.Index.open(str(half)).neighbours("query", 24)[0]
     assert {n.text for n in rows} == {*TEXTS[:4], *TEXTS[20:22]}
+    assert search.Index.open(str(half)).add(write("d.txt", 22, 24)) == 8
+    assert "drops" not in capsys.readouterr().out
 
 
 def test_damaged_addition_names_its_remedy(words, tmp_path):
