@@ -62,11 +62,14 @@ class Access(NamedTuple):
 
 
 class Route(NamedTuple):
-    """What POSTs to a path are answered, and the JSON Schemas of both bodies."""
+    """What POSTs to a path are answered, and the JSON Schemas of both bodies.
+
+    That of a request is None where the model in service has no answer.
+    """
 
     answer: Answer
     summary: str
-    request: openapi.Schema
+    request: Callable[[], openapi.Schema | None]
     response: openapi.Schema
 
 
@@ -108,12 +111,13 @@ class App:
             )
 
     def describe(self) -> openapi.Schema:
-        """The paths as a document of OpenAPI."""
+        """The paths that are answered, as a document of OpenAPI."""
         model, paths = self.service.model, dict[str, Any]()
         for path in self._gets:
             paths[path] = openapi.get(*_PAGES[path])
         for path, route in self._posts.items():
-            paths[path] = openapi.post(route.summary, route.request, route.response)
+            if request := route.request():
+                paths[path] = openapi.post(route.summary, request, route.response)
         if model:
             paths |= openapi.of_model(model)
         name = model.name if model else "search"

@@ -29,7 +29,7 @@ def one_or_several(items: Schema) -> Schema:
     return {"anyOf": [items, array(items, 1)]}
 
 
-def fields(required: str, optional: str = "", **others: Schema) -> Schema:
+def fields(required: str, optional: str = "", /, **others: Schema) -> Schema:
     """The schema of an object; names stand between spaces, `others` are required."""
     names = f"{required} {optional}".split()
     properties = {name: _TYPES.get(name, {"type": "string"}) for name in names}

@@ -58,6 +58,7 @@ def of_models(server: service.Service) -> Mapping[str, app.Route]:
 
     async def classify(request, body, _):
         version, name, columns = _signature(server, body, "probabilities", [1, 2])
+        _check_keys(body, "model", *columns)
         most, names = server.limits.max_request_rows, server.require_model().labels
         texts = {column: _texts(body, column, most) for column in columns}
         if len({*map(len, texts.values())}) > 1:
@@ -90,29 +91,45 @@ def of_models(server: service.Service) -> Mapping[str, app.Route]:
 
     vector = openapi.array(openapi.fields("index", "object", embedding={}))
     document = {"anyOf": [openapi.TEXT, openapi.fields("", text=openapi.TEXT)]}
-    one = openapi.fields("", text=_TEXTS)
-    pair = openapi.fields("", text_a=_TEXTS, text_b=_TEXTS)
     labelled = openapi.array(openapi.fields("", "label probabilities score"))
     ranked = openapi.array(openapi.fields("index relevance_score"))
     documents = openapi.one_or_several(document)
+
+    def described(output, numbers, optional, **required):
+        """A function that returns the schema of a request, as of app.Route."""
+
+        def request():
+            model = server.model
+            version = model and model.version(model.name)
+            if not (named := version and _find_signature(version, output, numbers)):
+                return None
+            texts = required or dict.fromkeys(named[1], _TEXTS)
+            return openapi.fields("", optional, **texts)
+
+        return request
+
     return {
         CLASSIFY: app.Route(
             _answer(server, "", classify),
             "Labels of texts, or of pairs",
-            {**openapi.fields("", "model"), "oneOf": [one, pair]},
+            described("probabilities", [1, 2], "model"),
             openapi.fields("model", results=labelled),
         ),
         EMBEDDINGS: app.Route(
             _answer(server, "input", embed),
             "Vectors of texts",
-            openapi.fields("", "model dimensions encoding_format", input=_TEXTS),
+            described("vector", [1], "model dimensions encoding_format", input=_TEXTS),
             openapi.fields("model", data=vector),
         ),
         RERANK: app.Route(
             _answer(server, "documents", rerank),
             "Documents in the order of their relevance to a query",
-            openapi.fields(
-                "", "top_n label model", query=openapi.TEXT, documents=documents
+            described(
+                "probabilities",
+                [2],
+                "top_n label model",
+                query=openapi.TEXT,
+                documents=documents,
             ),
             openapi.fields("model", results=ranked),
         ),
@@ -130,6 +147,7 @@ def of_index(
     """
 
     async def find(request, body, queries):
+        _check_keys(body, "query", "top_k")
         most = server.limits.max_top_k
         count = _count(body, "top_k", min(_TOP_K, most), most)
         size = batching.measure({"query": _array(queries)})
@@ -147,7 +165,7 @@ def of_index(
         SEARCH: app.Route(
             _answer(server, "query", find),
             "Texts that are nearest to queries",
-            request,
+            lambda: request,
             openapi.fields("", results=results),
         )
     }
@@ -184,16 +202,30 @@ def _signature(server, body, output, numbers):
     if not isinstance(name := body.get("model", model.name), str):
         raise servables.invalid(f"model is {name!r:.80}; give a name")
     version = model.version(name)
-    for name, inputs in version.text_signatures().items():
-        counts = [*inputs.values()]
-        outputs = version.signatures[name].outputs
-        if output in outputs and len(counts) in numbers and {*counts} == {1}:
-            return version, name, sorted(inputs)
+    if named := _find_signature(version, output, numbers):
+        return version, *named
     raise service.refuse(
         HTTPStatus.NOT_FOUND,
         f"{model.name} has no signature of {' or '.join(map(str, numbers))} texts with "
         f"the output {output}",
     )
+
+
+def _find_signature(version, output, numbers):
+    """The name and inputs of a signature, as of `_signature`; None without one."""
+    for name, inputs in version.text_signatures().items():
+        counts = [*inputs.values()]
+        outputs = version.signatures[name].outputs
+        if output in outputs and len(counts) in numbers and {*counts} == {1}:
+            return name, sorted(inputs)
+    return None
+
+
+def _check_keys(body, *known):
+    """Refuses other keys, which clients of other APIs send to the other paths alone."""
+    if unknown := body.keys() - known:
+        text = f"{min(unknown)!r:.80} is no key of this path; give {', '.join(known)}"
+        raise servables.invalid(text)
 
 
 def _text(body, key):

@@ -80,6 +80,26 @@ def test_answers_fit_the_document(server, document):
         assert not request.is_valid({"nothing": 1}), path
 
 
+def test_document_has_the_paths_that_the_model_answers():
+    one = {"serving_default": test_tasks.LABELLED}
+    vector = {"embed": test_tasks.SIGNATURES["embed"]}
+    embedding = {"model", "dimensions", "encoding_format", "input"}
+    for signatures, expected in (
+        (one, {tasks.CLASSIFY: {"model", "text"}}),
+        (vector, {tasks.EMBEDDINGS: embedding}),
+        (running.LINE, {}),
+    ):
+        with running.running(running.echo(signatures=signatures)) as server:
+            paths = server.request("/openapi.json")[2]["paths"]
+        posts = {
+            path: {*json_body["content"][app.JSON]["schema"]["properties"]}
+            for path, item in paths.items()
+            if (json_body := item.get("post", {}).get("requestBody"))
+        }
+        posts.pop(running.PREDICT)
+        assert posts == expected
+
+
 def test_other_methods_are_not_allowed(server):
     for path, wanted in ((tasks.SEARCH, "POST"), ("/metrics", "GET, HEAD")):
         method = "GET" if wanted == "POST" else "POST"

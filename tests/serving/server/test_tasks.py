@@ -96,6 +96,7 @@ def test_texts_are_classified_by_name(server):
         ({"text_b": None}, "text_b is None; give a text, or several"),
         ({"text_a": ["a", ""]}, "text_a[1] is ''; give a text with words"),
         ({"text_a": ["a", ["b"]]}, "text_a[1] is ['b']; give a text"),
+        ({"text": "x"}, "'text' is no key of this path; give model, text_a, text_b"),
     ):
         status, _, answer = server.request(tasks.CLASSIFY, {**body, **change})
         assert status == 400 and message in answer["error"]
@@ -262,6 +263,7 @@ def test_index_is_searched(searching):
         ({"query": "a", "top_k": 8}, 400, "top_k is 8; give 1 to 7"),
         ({"query": "a", "top_k": 10**30}, 400, "give 1 to 7"),
         ({"query": "a", "top_k": "x"}, 400, "top_k is 'x'; give 1 to 7"),
+        ({"query": "a", "k": 2}, 400, "'k' is no key of this path; give query, top_k"),
         ({"query": "broken"}, 400, "query 1: xxx"),
     ],
 )
@@ -316,6 +318,15 @@ def test_halves_of_characters_are_refused_by_one_rule(server, searching):
     ):
         status, _, answer = one.request(path, body)
         assert status == 400 and "half of a surrogate pair" in answer["error"], path
+
+
+def test_keys_of_other_clients_are_ignored(server):
+    for path, body, key in (
+        (tasks.EMBEDDINGS, {"input": "four"}, {"user": "a", "input_type": "query"}),
+        (tasks.RERANK, {"query": "a", "documents": ["b"]}, {"return_documents": True}),
+    ):
+        expected = server.request(path, body)[2]
+        assert server.request(path, body | key)[::2] == (200, expected)
 
 
 def test_keys_with_null_are_absent(server):
