@@ -5,7 +5,7 @@ Wrong requests raise the errors of `tf.errors`, whose codes are those of gRPC.
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -74,6 +74,19 @@ class Version:
             if counts and all(counts.values()):
                 signatures[name] = counts
         return signatures
+
+    def find_texts(
+        self, output: str, numbers: Collection[int]
+    ) -> tuple[str, list[str]] | None:
+        """The first signature with an output that takes as many texts as a number.
+
+        Returns its name and its inputs, one text each; None without one.
+        """
+        for name, inputs in self.text_signatures().items():
+            is_single = {*inputs.values()} == {1} and len(inputs) in numbers
+            if is_single and output in self.signatures[name].outputs:
+                return name, sorted(inputs)
+        return None
 
     @functools.cached_property
     def joined_signatures(self) -> frozenset[str]:

@@ -22,7 +22,7 @@ from contract import errors
 from serving.protocol import rest
 from serving.server import metrics, openapi, page, service
 
-SEARCH = "/v1/search"
+CLASSIFY, SEARCH = "/v1/classify", "/v1/search"
 # A request and its body to the response.
 Answer = Callable[[requests.Request, bytes], Awaitable[responses.Response]]
 JSON = openapi.JSON
@@ -93,9 +93,9 @@ class App:
     ):
         self.service, self._access, self._log = server, access, log
         self._posts = answers
-        search_path = SEARCH if SEARCH in answers else ""
+        classify, search = (p if p in answers else "" for p in (CLASSIFY, SEARCH))
         self._gets: Mapping[str, Callable[[], responses.Response]] = {
-            "/": lambda: page.response(server.model, search_path),
+            "/": lambda: page.response(server.model, classify, search),
             "/openapi.json": lambda: _json(self.describe()),
             "/health/live": lambda: _json({"status": "live"}),
             "/health/ready": self._ready,

@@ -16,8 +16,8 @@ from serving.protocol import json_tensors, rest, servables
 from serving.server import app, batching, openapi, service
 
 _TOP_K = 5  # where a request has none
-EMBEDDINGS, CLASSIFY = "/v1/embeddings", "/v1/classify"
-RERANK, SEARCH = "/v1/rerank", app.SEARCH
+EMBEDDINGS, RERANK = "/v1/embeddings", "/v1/rerank"
+CLASSIFY, SEARCH = app.CLASSIFY, app.SEARCH
 _TEXTS = openapi.one_or_several(openapi.TEXT)
 # Queries, a count, and whether somebody still waits -> {"query", "texts"} of each.
 Search = Callable[[Sequence[str], int, Callable[[], bool]], Sequence[Mapping[str, Any]]]
@@ -101,7 +101,7 @@ def of_models(server: service.Service) -> Mapping[str, app.Route]:
         def request():
             model = server.model
             version = model and model.version(model.name)
-            if not (named := version and _find_signature(version, output, numbers)):
+            if not (named := version and version.find_texts(output, numbers)):
                 return None
             texts = required or dict.fromkeys(named[1], _TEXTS)
             return openapi.fields("", optional, **texts)
@@ -202,23 +202,13 @@ def _signature(server, body, output, numbers):
     if not isinstance(name := body.get("model", model.name), str):
         raise servables.invalid(f"model is {name!r:.80}; give a name")
     version = model.version(name)
-    if named := _find_signature(version, output, numbers):
+    if named := version.find_texts(output, numbers):
         return version, *named
     raise service.refuse(
         HTTPStatus.NOT_FOUND,
         f"{model.name} has no signature of {' or '.join(map(str, numbers))} texts with "
         f"the output {output}",
     )
-
-
-def _find_signature(version, output, numbers):
-    """The name and inputs of a signature, as of `_signature`; None without one."""
-    for name, inputs in version.text_signatures().items():
-        counts = [*inputs.values()]
-        outputs = version.signatures[name].outputs
-        if output in outputs and len(counts) in numbers and {*counts} == {1}:
-            return name, sorted(inputs)
-    return None
 
 
 def _check_keys(body, *known):

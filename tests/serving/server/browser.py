@@ -64,6 +64,14 @@ class Page:
         size = {"width": width, "height": height, "deviceScaleFactor": 1}
         self._call("Emulation.setDeviceMetricsOverride", mobile=False, **size)
 
+    def type(self, text):
+        """Presses the keys of a text, as a person does."""
+        for key in text:
+            for kind in ("keyDown", "keyUp"):
+                event = {"type": kind, "text": key if kind == "keyDown" else ""}
+                name = "Enter" if key == "\r" else key
+                self._call("Input.dispatchKeyEvent", key=name, **event)
+
     def run(self, script):
         result = self._call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True

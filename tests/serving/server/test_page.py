@@ -76,6 +76,10 @@ def send(tab, signature, **texts):
       document.getElementById("send").click();
     """
     tab.run(f"(() => {{ {choose} }})()")
+    return read(tab)
+
+
+def read(tab):
     return tab.run("""new Promise((resolve) => {
       const look = () => {
         const answer = document.getElementById("answer");
@@ -116,8 +120,27 @@ def test_key_is_sent(tab):
         tab.open(server.address)
         shown = send(tab, "other", text="abc")
         assert shown["isError"] and "Bearer KEY" in shown["lines"][0]
-        tab.run('document.getElementById("key").value = "secret"')
-        assert send(tab, "other", text="abc")["lines"] == ['{\n "size": 3\n}']
+        assert (
+            tab.run(
+                'document.activeElement.id + document.querySelector("details").open'
+            )
+            == "keytrue"
+        )
+        tab.run('document.getElementById("answer").textContent = ""')
+        tab.type("secret\r")
+        assert read(tab)["lines"] == ['{\n "size": 3\n}']
+
+
+def test_curl_of_a_classifier_is_there_before_a_text_is_sent(tab):
+    model = running.echo(call, signatures=SIGNATURES)
+    with running.running(model) as server:
+        tab.open(server.address)
+        shown = tab.run('document.getElementById("curl").textContent')
+        url = f"{server.address}{tasks.CLASSIFY}"
+        assert shown == f"""curl -d '{{"text":"a text"}}' {url}"""
+        send(tab, "other", text="a")
+        shown = tab.run('document.getElementById("curl").textContent')
+        assert shown.endswith(f" {server.address}{running.PREDICT}")
 
 
 KEYS = """new Promise((resolve) => {
@@ -181,8 +204,13 @@ def test_passages_and_scores_are_shown(tab):
     with running.running(load=lambda: None, answers=answers) as server:
         running.until(lambda: server.service.state == "ready")
         tab.open(server.address)
-        row = "line 7, characters 3 to 7, cosine 0.2500.750"
-        assert send(tab, "search", query="a")["lines"] == [row, "near"]
+        lines = ["line 70.750", "characters 3 to 7, cosine 0.250", "near"]
+        tab.resize(390, 800)
+        assert send(tab, "search", query="a")["lines"] == lines
+        # The name of a bar leaves it half of the width.
+        shares = tab.run("""["#answer .row :nth-child(2)", "#answer"].map(
+          (name) => document.querySelector(name).getBoundingClientRect().width)""")
+        assert shares[0] > 0.4 * shares[1]
 
 
 def test_index_is_searched(tab):

@@ -399,11 +399,17 @@ def test_page_has_the_texts_and_labels_of_the_model(server):
     assert "default-src 'none'" in head["Content-Security-Policy"]
     assert model_of(page) == {
         "signatures": {
-            "embed": {"inputs": {"text": 1}, "path": running.PREDICT, "only": "vector"},
+            "embed": {
+                "inputs": {"text": 1},
+                "path": running.PREDICT,
+                "only": "vector",
+                "curl": running.PREDICT,
+            },
             "serving_default": {
                 "inputs": {"text_a": 1, "text_b": 1},
                 "path": running.PREDICT,
                 "only": "probabilities",
+                "curl": tasks.CLASSIFY,
             },
         },
         "labels": ["no", "yes"],
