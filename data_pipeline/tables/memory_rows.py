@@ -81,6 +81,8 @@ def _value(place: str, value: Any) -> Any:
     value = value.numpy() if hasattr(value, "numpy") else value
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _value(place, each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_value(place, each) for each in value]
     if not isinstance(value, bytes):
@@ -120,29 +122,24 @@ def opened(rows: Any) -> Any:
         return rows
     if not (path := os.fspath(rows)).endswith(".parquet"):
         return path
-    try:
-        from pyarrow import parquet
+    errors.check_installed(path, "pyarrow")
+    from pyarrow import parquet
 
+    try:
         return parquet.read_table(path).to_pylist()
-    except ImportError as error:
-        raise errors.InputError(
-            f"{path}: needs pyarrow; pip install pyarrow"
-        ) from error
     except (OSError, ValueError) as error:
         raise errors.InputError(f"{path}: {error}; check the path") from error
 
 
 def lines(name: str, records: Any, names: Names) -> str:
-    """Rows as lines of JSON; InputError where there is none."""
+    """Rows as lines of JSON; InputError where there is none.
+
+    Dates and the like, which no task reads, become text.
+    """
     text = "".join(
-        json.dumps(row, ensure_ascii=False, default=_plain) + "\n"
+        json.dumps(row, ensure_ascii=False, default=str) + "\n"
         for _, row in named(name, records, names)
     )
     if not text:
         raise errors.InputError(f"{name}: is empty; give it one row per example")
     return text
-
-
-def _plain(value: Any) -> Any:
-    """An array as a list; dates and the like, which no task reads, as text."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)
