@@ -182,7 +182,7 @@ def program(
     The flags of this process, which may be another program's, come back after it.
     Raises InputError for a name that is no flag, or a value that the flag refuses.
     """
-    process, typed = dict(FLAGS.__dict__), sys.argv
+    process, arguments = dict(FLAGS.__dict__), sys.argv
     own = flags.FlagValues()
     for module, defined in FLAGS.flags_by_module_dict().items():
         for flag in defined if module.startswith("absl.") else ():
@@ -198,7 +198,8 @@ def program(
                     f"{key} is no flag of {name}; "
                     + (f"did you mean {near}?" if near else "see docs/flags.md")
                 )
-        sys.argv = [name, *(f"--{key}={_spell(values[key])}" for key in values)]
+        typed = [f"--{key}={_spell(value)}" for key, value in values.items()]
+        sys.argv = [name, *typed]
         try:
             FLAGS(sys.argv)
         except flags.Error as error:
@@ -206,7 +207,7 @@ def program(
         yield
     finally:
         FLAGS.__dict__.update(process)
-        sys.argv = typed
+        sys.argv = arguments
 
 
 def _spell(value: Any) -> str:

@@ -139,8 +139,7 @@ class Loaded:
         rows = self._checked([query] * len(passages), passages)
         if not passages:
             return []
-        scores = self._shares(rows)[:, column]
-        return [(int(i), float(scores[i])) for i in np.argsort(-scores, kind="stable")]
+        return predictions.ranked(self._shares(rows)[:, column])
 
     @argument_names.in_errors
     def embed(

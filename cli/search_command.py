@@ -85,7 +85,7 @@ def build(model: search_encoders.Source) -> None:
 def answer(
     queries: Sequence[str],
     model: search_encoders.Source,
-    reranker: search.Reranker | None,
+    reranker: search.Rerank | None,
 ) -> None:
     """Prints the texts nearest to each query."""
     index = search.Index.open(FLAGS.index_dir, model)
@@ -109,7 +109,7 @@ def answer(
             print(f"  {score}{n.cosine:.4f}  {place}  {n.text}")
 
 
-def serve(model: search_encoders.Source, reranker: search.Reranker | None) -> None:
+def serve(model: search_encoders.Source, reranker: search.Rerank | None) -> None:
     """Answers queries over HTTP until stopped."""
 
     def open_index() -> Callable[..., list[dict[str, Any]]]:

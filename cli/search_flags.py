@@ -16,10 +16,14 @@ from absl import flags
 from cli import command_line, serve_flags
 
 FLAGS = flags.FLAGS
-_OF_BUILDS = (
-    *("query_prompt", "passage_prompt", "quantization", "max_seq_length"),
-    *("passage_tokens", "passage_stride"),
-)
+_OF_BUILDS = [
+    "query_prompt",
+    "passage_prompt",
+    "quantization",
+    "max_seq_length",
+    "passage_tokens",
+    "passage_stride",
+]
 
 
 def define() -> None:

@@ -31,8 +31,8 @@ def columns(rows: Sequence[Sequence[str]], *, align_right: bool = False) -> list
 
     A row may be shorter than others. An ideograph is as wide as two letters.
     """
-    columns = [*itertools.zip_longest(*rows, fillvalue="")]
-    widths = [max(map(_width, texts)) for texts in columns]
+    by_column = itertools.zip_longest(*rows, fillvalue="")
+    widths = [max(map(_width, texts)) for texts in by_column]
     lines = []
     for row in rows:
         cells = []

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from contract import errors
-from data_pipeline.classification import encoding, labels
+from data_pipeline.classification import encoding, labels, predictions
 from modeling.checkpoints import pretrained
 from serving import formats, predictor
 from training import inference, model_directory
@@ -28,9 +28,7 @@ class Reranker(NamedTuple):
 
     def rerank(self, query: str, passages: Sequence[str]) -> list[tuple[int, float]]:
         """Places of passages and their scores, the best first."""
-        scores = self.scores([query] * len(passages), passages)
-        order = np.argsort(-scores, kind="stable")
-        return [(int(i), float(scores[i])) for i in order]
+        return predictions.ranked(self.scores([query] * len(passages), passages))
 
 
 def open_source(

@@ -33,7 +33,7 @@ _BUILT = search_encoders.Source()  # that of the build
 _FACTOR, _MORE = 4, 64
 _RERANKED, _MOST_RERANKED = 5, 100  # texts for each of the answers, and in all
 # A query and texts to their places and scores, the best first.
-Reranker = Callable[[str, Sequence[str]], Sequence[tuple[int, float]]]
+Rerank = Callable[[str, Sequence[str]], Sequence[tuple[int, float]]]
 
 
 class Neighbour(NamedTuple):
@@ -130,7 +130,7 @@ class Index:
         top_k: int = 5,
         *,
         approximate: bool = False,
-        reranker: Reranker | None = None,
+        reranker: Rerank | None = None,
         num_candidates: int | None = None,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> list[list[Neighbour]]:

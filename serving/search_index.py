@@ -280,11 +280,12 @@ def add(
     if not part["num_texts"]:
         print(f"{index_dir} has all texts of {input_file}")
         return before
-    plan = before | {"added": [*(before.get("added") or ()), part]}
+    earlier = before.get("added") or []
+    plan = before | {"added": [*earlier, part]}
     first = sum(1 for _ in _sizes(before))
     if (open_plan := read_plan(index_dir, BUILDING)) != plan:
-        added = (open_plan or {}).get("added")
-        if added and added != before.get("added"):  # else it was killed at its end
+        added = (open_plan or {}).get("added") or []
+        if added not in ([], earlier):  # the latter was killed at its end
             print(f"{index_dir}: drops the unfinished shards of {added[-1]['file']}")
         _remove_shards(index_dir, first)
         atomic_files.write_json(os.path.join(index_dir, BUILDING), plan)

@@ -70,7 +70,7 @@ def _lines(
     while any(f"{name}{suffix}" in names for name in added):
         count += 1
         suffix = f"_{count}"
-    yield _MARK + line([*names, *(f"{name}{suffix}" for name in added)])
+    yield _MARK + line(names + [name + suffix for name in added])
     for i, row in enumerate(data.table.input_rows()):
         if isinstance(row, dict):
             cells = [_cell(row.get(name)) for name in names]

@@ -156,6 +156,12 @@ def submission_lines(
             yield json.dumps(row, ensure_ascii=False) + "\n"
 
 
+def ranked(scores: np.ndarray) -> list[tuple[int, float]]:
+    """Places and scores of float [N], the best first, of equal ones the first one."""
+    order = np.argsort(-scores, kind="stable")
+    return [(int(place), float(scores[place])) for place in order]
+
+
 def columns(
     data: split.LabelledSplit, scored: Scored, rows: Iterable[int]
 ) -> dict[str, list[str]]:

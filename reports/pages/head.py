@@ -39,7 +39,7 @@ class Table(NamedTuple):
 def verdict(kind: str, held_out: Mapping[str, Any]) -> str:
     """A sentence on the rows that are right, with the 95 % interval, or ""."""
     if numbers := held_out.get("numbers"):
-        half, most = (f"{numbers[name]:.3g}" for name in ("half", "nine_tenths"))
+        half, most, _ = (f"{numbers[name]:.3g}" for name in record.OFF)
         return f"Half of the numbers are off by at most {half}, 9 of 10 by {most}."
     if not held_out.get("is_correct") or kind not in _RIGHT:
         return ""
@@ -51,7 +51,7 @@ def verdict(kind: str, held_out: Mapping[str, Any]) -> str:
 def tiles(kind: str, held_out: Mapping[str, Any]) -> list[Tile]:
     """The numbers below that sentence; [] where the scores of the task are shown."""
     if numbers := held_out.get("numbers"):
-        values = (f"{numbers[key]:.3g}" for key in ("half", "nine_tenths", "mean_half"))
+        values = (f"{numbers[key]:.3g}" for key in record.OFF)
         titles = "Half are off by at most", "9 of 10 by at most", "Guessing the mean"
         notes = "", "", "half would be off by at most this"
         return list(map(Tile, titles, values, notes))

@@ -19,7 +19,7 @@ TEXT_CHARACTERS = 2000  # of a text that is kept
 CLASSES = 30  # of a confusion matrix; more than that nobody reads
 CURVE_POINTS = 400  # of a curve; a screen has no more
 _BINS = 20  # of a histogram
-_OFF = "half", "nine_tenths", "mean_half"  # of numbers, and of guessing their mean
+OFF = "half", "nine_tenths", "mean_half"  # of numbers, and of guessing their mean
 FEWEST_ROWS = 5  # of each class, for an interval of their mean
 _CURVE_FOLDERS = ("train", "eval")  # below the directory of a run
 # Keys that comparisons read, of a record and of its evaluation.
@@ -207,7 +207,7 @@ def _numbers(numbers):
         return None
     quantiles = np.quantile(errors, [0.5, 0.9]).tolist()
     mean_half = float(np.median(np.abs(labels - labels.mean())))
-    return dict(zip(_OFF, [*quantiles, mean_half], strict=True))
+    return dict(zip(OFF, [*quantiles, mean_half], strict=True))
 
 
 def _errors(rows, keys):

@@ -62,9 +62,9 @@ class Access(NamedTuple):
 
 
 class Route(NamedTuple):
-    """What POSTs to a path are answered, and the JSON Schemas of both bodies.
+    """The answer to POSTs to a path, and the JSON Schemas of both bodies.
 
-    That of a request is None where the model in service has no answer.
+    The schema of a request is None where the model in service has no answer.
     """
 
     answer: Answer

@@ -10,6 +10,7 @@ import orjson
 from starlette import requests, responses
 
 from contract import wording
+from data_pipeline.classification import predictions
 from modeling.features import vectors as text_vectors
 from serving import answers, search_index
 from serving.protocol import json_tensors, rest, servables
@@ -83,9 +84,9 @@ def of_models(server: service.Service) -> Mapping[str, app.Route]:
             known = wording.listing(names)
             raise servables.invalid(f"label is {label!r:.80}; give one of {known}")
         scores = shares[:, -1 if label is None else names.index(label)]
-        order = np.argsort(-scores, kind="stable")[:count]
         results = [
-            {"index": int(i), "relevance_score": float(scores[i])} for i in order
+            {"index": place, "relevance_score": score}
+            for place, score in predictions.ranked(scores)[:count]
         ]
         return {"model": server.require_model().name, "results": results}
 

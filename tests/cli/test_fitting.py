@@ -13,13 +13,6 @@ import bert_reborn as bert
 from contract import errors
 from tests import tiny, tiny_questions, tiny_tags
 
-
-@pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    path = tmp_path_factory.mktemp("models") / "uncased_tiny"
-    return tiny.write_model(path, num_hidden_layers=1, hidden_act="relu")
-
-
 ROWS = tiny.rows(24)
 TEXTS, LABELS = zip(*ROWS, strict=True)
 SHORT = {"num_train_epochs": 1, "train_batch_size": 12, "write_report": False}

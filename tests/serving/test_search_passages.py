@@ -71,11 +71,6 @@ def test_passages_cover_a_text(stride):
 
 
 @pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    return str(tiny.write_model(tmp_path_factory.mktemp("models") / "uncased_tiny"))
-
-
-@pytest.fixture(scope="module")
 def long_texts(tmp_path_factory):
     path = tmp_path_factory.mktemp("texts") / "texts.jsonl"
     rows = [text for text, _ in tiny.rows(12)]
@@ -87,7 +82,7 @@ def long_texts(tmp_path_factory):
 
 def test_passages_are_searched(long_texts, model_dir, tmp_path):
     path, texts = long_texts
-    source = search_encoders.Source(model_dir)
+    source = search_encoders.Source(str(model_dir))
     size = search_passages.Size(6, 4)
     index_dir = str(tmp_path / "index")
     search_index.build(index_dir, str(path), source, passages=size, texts_per_shard=3)
@@ -132,7 +127,7 @@ def test_command_prints_the_place_of_a_passage(long_texts, model_dir, tmp_path):
 
 
 def test_wrong_sizes_are_refused(long_texts, model_dir, tmp_path):
-    path, source = str(long_texts[0]), search_encoders.Source(model_dir)
+    path, source = str(long_texts[0]), search_encoders.Source(str(model_dir))
     for size, text in (
         ((47, 47), "--passage_tokens=47, --passage_stride=47: give at most 46 "),
         ((5, 6), "--passage_stride=6: give at most 46 (--max_seq_length=48), and no "),
