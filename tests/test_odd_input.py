@@ -136,14 +136,14 @@ COMMANDS = {
     "extract": Command(
         "extract_features",
         "--pretrained={0}/model --input_file={0}/part-0.txt --layers=-1 "
-        "--max_seq_length=16 --output_file={0}/vectors.jsonl",
+        "--max_seq_length=16 --nocheck_tokenizer --output_file={0}/vectors.jsonl",
         texts=("part-0.txt",),
     ),
     "create": Command(
         "create_pretraining_data",
         "--vocab_file={0}/model/vocab.txt --input_file={0}/text.txt --dupe_factor=1 "
         "--max_seq_length=16 --max_predictions_per_seq=3 --num_workers=1 "
-        "--output_file={0}/made.tfrecord",
+        "--nocheck_tokenizer --output_file={0}/made.tfrecord",
         texts=("model/vocab.txt", "text.txt"),
     ),
     "learn_vocabulary": Command(
