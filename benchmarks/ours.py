@@ -12,8 +12,9 @@ from benchmarks import sides
 from cli import environment
 
 JOB = sides.Job(**json.loads(sys.argv[1])) if __name__ == "__main__" else None
-# Before TensorFlow is imported.
+# As in our programs, before any other import of TensorFlow.
 environment.prepare(serves=JOB is not None and JOB.action == "answer")
+environment.import_tensorflow()
 
 import keras
 import numpy as np

@@ -4,6 +4,7 @@ Needs nothing that takes time to import, since it must come first.
 """
 
 import contextlib
+import gc
 import importlib
 import os
 import platform
@@ -33,8 +34,8 @@ _KERNELS = {"TF_ENABLE_ONEDNN_OPTS": "1"}
 # Variables that change afterwards would be ignored: only for a process that serves.
 _PACKED_WEIGHTS = {"TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "1"}
 
-# Keras imports them if it can, which takes up to a second.
-_NOT_NEEDED = ("matplotlib", "sklearn")
+# Keras and TensorFlow import them if they can, which takes up to a second.
+_NOT_NEEDED = ("matplotlib", "sklearn", "scipy", "IPython")
 _SET_BY_IMPORT: list[str] = []  # of bert_reborn, which a command has as its package
 
 
@@ -97,7 +98,8 @@ def quiet_import() -> Iterator[None]:
     with tempfile.TemporaryFile() as written:
         os.dup2(written.fileno(), 2)
         try:
-            yield
+            with _no_collections():
+                yield
         finally:
             sys.stderr.flush()
             os.dup2(terminal, 2)
@@ -125,10 +127,24 @@ def import_tensorflow() -> None:
     absent = [name for name in _NOT_NEEDED if name not in sys.modules]
     sys.modules |= dict.fromkeys(absent)  # type: ignore[arg-type]
     try:
-        importlib.import_module("keras")
+        with _no_collections():
+            importlib.import_module("keras")
     finally:
         for name in absent:
             del sys.modules[name]
+    gc.freeze()  # later collections, of which tracing has many, pass over its objects
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Collects no garbage: an import makes a million objects, and all of them stay."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _wanted(cpu_info: str, is_quiet: bool, serves: bool) -> dict[str, str]:

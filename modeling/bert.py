@@ -227,6 +227,7 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
     arguments = ("config", "index")
     attention_kind = SelfAttention
     dense_kind: Any = staticmethod(dense)
+    call_traced: Any = None  # kernels_tf.trace_once of the network's blocks
 
     def __init__(self, config, index, **kwargs):
         super().__init__(autocast=False, **kwargs)  # the bias stays float32
@@ -247,6 +248,11 @@ class EncoderBlock(keras_configs.Configured, keras.layers.Layer):
         for layer in (self.attention, self.attention_norm, self.ffn_in, self.ffn_norm):
             layer.build(input_shape)
         self.ffn_out.build((*input_shape[:-1], self.config.intermediate_size))
+
+    def __call__(self, *inputs, seed=None, **options):
+        if self.call_traced is None or seed is None:
+            return super().__call__(*inputs, seed=seed, **options)
+        return self.call_traced(self, *inputs, seed=seed)
 
     def call(self, hidden, attention_bias, positions=None, seed=None, cache=None):
         rate, site = self.config.hidden_dropout_prob, self.site
@@ -284,6 +290,7 @@ class Network(keras_configs.NetworkLayer):
 
     embeddings_kind: type = Embeddings
     block_kind: type = EncoderBlock
+    traces_once = True  # blocks whose sites of dropout follow each other
 
     def __init__(self, config, recompute=False, **kwargs):
         super().__init__(config, recompute, **kwargs)
@@ -297,10 +304,14 @@ class Network(keras_configs.NetworkLayer):
     def make_blocks(self, count):
         """So many blocks, each with weights of its own."""
         config, dtype = self.config, self.given_dtype
-        return [
+        blocks = [
             self.block_kind(config, index, name=f"block_{index}", dtype=dtype)
             for index in range(count)
         ]
+        call_traced = kernels.fused.trace_once(blocks[0]) if self.traces_once else None
+        for block in blocks:
+            block.call_traced = call_traced
+        return blocks
 
     def build(self, input_shape, *_):
         self.embeddings.build(input_shape)

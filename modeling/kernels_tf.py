@@ -9,6 +9,7 @@ import contextlib
 import functools
 from typing import NamedTuple
 
+import keras
 import tensorflow as tf
 
 from modeling import kernels_ops
@@ -107,6 +108,29 @@ def make_seed(state):
     return tf.cast(state, tf.int64)
 
 
+def trace_once(first):
+    """A function of (layer, *inputs, seed) for layers with the structure of `first`.
+
+    Weights and `site` are arguments of one function of the graph, which is traced,
+    optimized and prepared to run once instead of once a layer.
+    """
+
+    # Its arguments are no constants: TensorFlow would make a function for each of them.
+    @functools.partial(
+        tf.function, autograph=False, experimental_attributes={"_noinline": True}
+    )
+    def traced(weights, inputs, seed):
+        values = zip(first.variables, weights, strict=True)
+        with keras.StatelessScope(state_mapping=values):
+            return keras.layers.Layer.__call__(first, *inputs, seed=seed)
+
+    def call(layer, *inputs, seed):
+        weights = [tf.convert_to_tensor(each.value) for each in layer.variables]
+        return traced(weights, inputs, LayerSeed.of(seed, layer.site - first.site))
+
+    return call
+
+
 class Mask(NamedTuple):
     """The numbers that decide which elements dropout keeps.
 
@@ -118,11 +142,24 @@ class Mask(NamedTuple):
     scale: tf.Tensor  # float32; multiplies what is kept
 
 
+class LayerSeed(NamedTuple):
+    """A seed for which the sites of a layer count from another number."""
+
+    run: tf.Tensor
+    first: tf.Tensor  # int64, of the step and the layer
+
+    @classmethod
+    def of(cls, seed, site):
+        """The seed for a layer at this site, of the network's."""
+        return cls(seed[0], seed[1] * (1 << kernels_ops.SITE_BITS) + site)
+
+
 def keep_mask(rate, seed, site):
     """The mask of one place; `seed` is int64 [2] of (run and replica, step)."""
+    seed = seed if isinstance(seed, LayerSeed) else LayerSeed.of(seed, 0)
     numbers = tf.random.stateless_uniform(
         [2],
-        seed=tf.stack([seed[0], seed[1] * (1 << kernels_ops.SITE_BITS) + site]),
+        seed=tf.stack([seed.run, seed.first + site]),
         minval=None,
         maxval=None,
         dtype=tf.int32,

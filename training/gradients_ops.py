@@ -30,12 +30,7 @@ def sum_over_replicas(gradients):
     return gradients
 
 
-def compile_rule(function):
-    """The function, which is compiled with the step."""
-    return function
-
-
-def update_all(update, variables, gradients, numbers, is_finite=None):
+def update_all(update, variables, gradients, numbers, is_finite=None, **_):
     """Calls update(path, variable, slots, gradient, numbers) for each variable."""
     each = zip(gradients, numbers, variables, strict=True)
     for gradient, own, (variable, *slots) in each:

@@ -7,7 +7,9 @@ shapes, which slices lack; their sums and squares (`Rows`) have them, and add up
 micro-batches and replicas.
 """
 
-from collections.abc import Callable, Sequence
+import itertools
+import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
@@ -66,23 +68,57 @@ def sum_over_replicas(gradients: Sequence[Gradient]) -> list[Gradient]:
 
 read = tf.convert_to_tensor  # the values of a variable
 
-
-def compile_rule(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which passes over a variable once instead of once an operation."""
-    return tf.function(function, jit_compile=True, autograph=False)
+_BLOCK = re.compile(r".*/block_\d+/")
 
 
-def update_all(update, variables, gradients, numbers, is_finite=None) -> None:
+def update_all(
+    update, variables, gradients, numbers, is_finite=None, *, is_compiled=True
+) -> None:
     """Calls update(path, variable, slots, gradient, numbers) for each variable.
 
     To be called on replicas. `variables` are (variable, *slots), each with numbers of
     its own; what has the gradient None is left alone, and all where `is_finite` is
-    false.
+    false. Equal blocks of a network share one function of the graph, which XLA compiles
+    unless told otherwise, to pass over a variable once instead of once an operation.
     """
+    functions: dict[tuple[str, ...], Any] = {}
 
-    def update_where_finite(variable, is_finite, gradient, numbers, *slots, path):
+    def merge(strategy, gradients, numbers, is_finite):
+        rows = zip(variables, gradients, numbers, strict=True)
+        reached = [row for row in rows if row[1] is not None]
+        for _, group in itertools.groupby(reached, lambda row: _block(row[0][0].path)):
+            keras_variables, totals, own = zip(*group, strict=True)
+            paths = [each.path for each, *_ in keras_variables]
+            key = tuple(_BLOCK.sub("", path) for path in paths)
+            if key not in functions:
+                functions[key] = _function_of(update, paths, is_compiled)
+            values = [tuple(each.value for each in those) for those in keras_variables]
+            dense = [x.total if isinstance(x, Rows) else x for x in totals]
+            strategy.extended.update(
+                values[0][0],
+                functions[key],
+                args=(values, dense, own, is_finite),
+                group=False,
+            )
+
+    context = tf.distribute.get_replica_context()
+    context.merge_call(merge, args=(gradients, numbers, is_finite))
+
+
+def _block(path: str) -> str:
+    """What the paths of a block's variables begin with, "" for others."""
+    block = _BLOCK.match(path)
+    return block[0] if block else ""
+
+
+def _function_of(update, paths, is_compiled):
+    """A function of the graph that updates variables of these paths."""
+
+    def update_them(_, variables, gradients, numbers, is_finite):
         def change():
-            update(path, variable, slots, gradient, numbers)
+            rows = zip(paths, variables, gradients, numbers, strict=True)
+            for path, (variable, *slots), gradient, own in rows:
+                update(path, variable, slots, gradient, own)
             return True
 
         if is_finite is None:
@@ -90,19 +126,4 @@ def update_all(update, variables, gradients, numbers, is_finite=None) -> None:
         else:
             tf.cond(is_finite, change, lambda: False)
 
-    def merge(strategy, gradients, numbers, is_finite):
-        each = zip(gradients, numbers, variables, strict=True)
-        for gradient, own, (variable, *slots) in each:
-            if gradient is None:
-                continue
-            dense = gradient.total if isinstance(gradient, Rows) else gradient
-            strategy.extended.update(
-                variable.value,
-                update_where_finite,
-                args=(is_finite, dense, own, *(slot.value for slot in slots)),
-                kwargs={"path": variable.path},
-                group=False,
-            )
-
-    context = tf.distribute.get_replica_context()
-    context.merge_call(merge, args=(gradients, numbers, is_finite))
+    return tf.function(update_them, autograph=False, jit_compile=is_compiled or None)

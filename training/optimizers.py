@@ -116,7 +116,12 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
             numbers = [common._replace(learning_rate=rate) for rate in rates]
         is_finite = ops.isfinite(norm) if only_finite else None
         gradients_lib.update_all(
-            self._update, self.slots(), gradients, numbers, is_finite
+            self._update,
+            self.slots(),
+            gradients,
+            numbers,
+            is_finite,
+            is_compiled=not self.supports_sparse,
         )
         return norm
 
@@ -163,7 +168,7 @@ class Numbers(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How one variable is updated; each rule is compiled once, whatever the run."""
+    """How one variable is updated."""
 
     beta_1: float
     beta_2: float
@@ -257,7 +262,6 @@ class BertAdam(ClippedOptimizer):
         }
 
 
-@gradients_lib.compile_rule
 def _adam_update(variable, mean, square, gradient, numbers, rule):
     """One pass over a variable, its moments and its gradient, instead of ten."""
     gradient = gradient * numbers.clip

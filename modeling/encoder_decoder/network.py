@@ -85,6 +85,7 @@ class Decoder(bert.Network):
     """
 
     block_kind = DecoderBlock
+    traces_once = False
 
     def call(self, input_ids, input_mask, source, source_mask, seed=None):
         if seed is not None:

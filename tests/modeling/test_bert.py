@@ -114,6 +114,36 @@ def test_each_dropout_rate_is_used(tiny_config, tiny_features):
         assert np.abs(moved).max() > VISIBLE, rate
 
 
+def test_blocks_traced_once_are_blocks_traced_each(tiny_config, tiny_features):
+    model = build(dataclasses.replace(tiny_config, num_hidden_layers=4))
+    blocks = model.network.blocks
+    variables = [variable.value for variable in model.trainable_variables]
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            seed = tf.constant([1, 5], tf.int64)
+            hidden = model(tiny_features, seed=seed)["sequence_output"]
+            total = tf.reduce_sum(tf.square(hidden) * VISIBLE)
+        return [tf.convert_to_tensor(x) for x in tape.gradient(total, variables[:-2])]
+
+    def largest_difference(values, others):
+        pairs = zip(values, others, strict=True)
+        return max(np.abs(value - other).max() for value, other in pairs)
+
+    traced = tf.function(gradients)
+    operations = traced.get_concrete_function().graph.get_operations()
+    called = [x.get_attr("f").name for x in operations if "Part" in x.type]
+    called = [name for name in called if "forward_traced" in name]
+    assert len(called) == 4
+    assert len(set(called)) == 1
+    once = traced()
+    for block in blocks:
+        block.call_traced = None
+    assert largest_difference(once, tf.function(gradients)()) < ROUNDING
+    blocks[2].site += 1
+    assert largest_difference(once, tf.function(gradients)()) > VISIBLE
+
+
 def test_every_place_draws_its_own_dropout(tiny_config):
     deep = dataclasses.replace(tiny_config, num_hidden_layers=24)
     sites = [0]

@@ -19,7 +19,7 @@ from modeling import losses, models, pretrainers
 from modeling.configs import gpt_config
 from modeling.features import head_config
 from tests import elmo_streams
-from tests.modeling import random_weights
+from tests.modeling import random_weights, traced_operations
 
 ROUNDING = {"mixed_bfloat16": 2.0**-8, "mixed_float16": 2.0**-11}
 HALF = {"mixed_bfloat16": tf.bfloat16, "mixed_float16": tf.float16}
@@ -179,7 +179,8 @@ def test_what_leaves_the_model_is_float32(config, features, set_policy, head, po
 
 def operations(config, features, head):
     function = tf.function(step(build(config, head), head))
-    return function.get_concrete_function(features, seed_of(5)).graph.get_operations()
+    graph = function.get_concrete_function(features, seed_of(5)).graph
+    return [*traced_operations.each(graph)]
 
 
 def is_lookup(operation, table):

@@ -12,7 +12,7 @@ import tensorflow as tf
 from modeling import pretrainers
 from modeling.checkpoints import keras_files
 from modeling.configs import gpt_config
-from tests.modeling import random_weights
+from tests.modeling import random_weights, traced_operations
 
 RATES = (
     "embedding_dropout_prob",
@@ -99,7 +99,7 @@ def test_blocks_are_computed_twice(tiny_config, tiny_features):
     for recompute, times in ((False, 2), (True, 4)):  # of two layers
         function = tf.function(step(build(tiny_config, "classifier", recompute)))
         graph = function.get_concrete_function(features, seed_of(5)).graph
-        types = [operation.type for operation in graph.get_operations()]
+        types = [each.type for each in traced_operations.each(graph)]
         assert types.count("Softmax") == times
 
 
