@@ -114,7 +114,7 @@ def _block(path: str) -> str:
 def _function_of(update, paths, is_compiled):
     """A function of the graph that updates variables of these paths."""
 
-    def update_them(_, variables, gradients, numbers, is_finite):
+    def update_them(first, variables, gradients, numbers, is_finite):
         def change():
             rows = zip(paths, variables, gradients, numbers, strict=True)
             for path, (variable, *slots), gradient, own in rows:

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import scipy.stats
 
 RESAMPLES = 1000
 LEVEL = 0.95
@@ -76,6 +75,8 @@ def _middle(values):
 
 def share_interval(num_right: int, num_rows: int) -> tuple[float, float]:
     """The score interval of a share (Wilson, 1927); it has a width for 0 and 1 too."""
+    import scipy.stats  # which takes time
+
     test = scipy.stats.binomtest(num_right, num_rows)
     ends = test.proportion_ci(LEVEL, method="wilson")
     return float(ends.low), float(ends.high)
@@ -89,4 +90,6 @@ def mcnemar(only_first: int, only_second: int) -> float:
     total = only_first + only_second
     if not total:
         return 1.0
+    import scipy.stats
+
     return float(scipy.stats.binomtest(only_first, total, 0.5).pvalue)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import sklearn.metrics
 
 NUM_BINS = 10  # of reliability; with fewer rows a finer scale is noise
 _CURVE_POINTS = 200  # more are not seen, and make files large
@@ -52,6 +51,8 @@ def confusion(
 
 def precision_recall(is_positive: np.ndarray, probabilities: np.ndarray) -> Curve:
     """The curve of one class, from bool [M] and float [M]; at least one is positive."""
+    import sklearn.metrics  # which takes time
+
     precision, recall, _ = sklearn.metrics.precision_recall_curve(
         is_positive, probabilities, drop_intermediate=True
     )

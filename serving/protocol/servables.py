@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
 from absl import logging
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
@@ -164,6 +163,8 @@ class Model(NamedTuple):
 
 def open_version(directory: str) -> Version:
     """Loads one SavedModel."""
+    import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
+
     with tf.io.gfile.GFile(os.path.join(directory, "saved_model.pb"), "rb") as file:
         graphs = saved_model_pb2.SavedModel.FromString(file.read()).meta_graphs
     (graph,) = (g for g in graphs if _SERVE_TAG in g.meta_info_def.tags)
