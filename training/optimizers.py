@@ -245,10 +245,10 @@ class BertAdam(ClippedOptimizer):
                 has_trust_ratio=self.has_trust_ratio,
             )
         variables = variable, *slots
-        values = map(gradients_lib.read, variables)
-        moved = _adam_update(*values, gradient, numbers, rule)
-        for each, value in zip(variables, moved, strict=True):
-            each.assign(value)
+        value, mean, square = map(gradients_lib.read, variables)
+        moved = _adam_update(value, mean, square, gradient, numbers, rule)
+        for each, new in zip(variables, moved, strict=True):
+            each.assign(new)
 
     def get_config(self):
         """Constructor arguments, for Keras."""

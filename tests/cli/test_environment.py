@@ -87,6 +87,21 @@ def test_import_keeps_errors_alone(capfd):
     assert capfd.readouterr().err.splitlines() == [*lines[3:], "after"]
 
 
+def test_program_imports_what_it_uses():
+    code = """if True:
+      import gc, sys
+      from cli import environment
+      environment.import_tensorflow()
+      assert gc.isenabled() and gc.get_freeze_count() > 10**5
+      import run_classifier
+      late = {"IPython", "matplotlib", "scipy", "sklearn", "tensorflow_text"}
+      print(sorted(late & set(sys.modules)))
+      import scipy.stats"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
 def run_closed(closed, *command):
     """Runs Python as a shell does whose redirection closes standard streams."""
     line = f"exec {shlex.join([sys.executable, *command])} {closed}"
