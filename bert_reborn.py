@@ -29,6 +29,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in _NAMES.split():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from cli import fitting, library
+    with environment.no_collections():
+        from cli import fitting, library
 
     return getattr(library if hasattr(library, name) else fitting, name)

@@ -3,10 +3,8 @@
 Needs absl alone, so that --help does not wait seconds for importing TensorFlow.
 """
 
-import atexit
 import contextlib
 import difflib
-import gc
 import glob
 import logging as python_logging
 import math
@@ -249,8 +247,6 @@ def is_there(path: str) -> bool:
 
 def expect_tensorflow(*, serves: bool = False) -> None:
     """Prepares environment and screen, and imports; `serves` as in `environment`."""
-    # Python's last collections would look at its million objects for seconds.
-    atexit.register(gc.freeze)
     is_quiet = FLAGS.verbosity < 1
     _announce_tensorflow(environment.prepare(is_quiet=is_quiet, serves=serves))
     environment.import_tensorflow()

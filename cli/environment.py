@@ -3,6 +3,7 @@
 Needs nothing that takes time to import, since it must come first.
 """
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -98,8 +99,7 @@ def quiet_import() -> Iterator[None]:
     with tempfile.TemporaryFile() as written:
         os.dup2(written.fileno(), 2)
         try:
-            with _no_collections():
-                yield
+            yield
         finally:
             sys.stderr.flush()
             os.dup2(terminal, 2)
@@ -127,7 +127,7 @@ def import_tensorflow() -> None:
     absent = [name for name in _NOT_NEEDED if name not in sys.modules]
     sys.modules |= dict.fromkeys(absent)  # type: ignore[arg-type]
     try:
-        with _no_collections():
+        with no_collections():
             importlib.import_module("keras")
     finally:
         for name in absent:
@@ -136,8 +136,12 @@ def import_tensorflow() -> None:
 
 
 @contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    """Collects no garbage: of 300,000 objects that an import makes, all stay."""
+def no_collections() -> Iterator[None]:
+    """Collects no garbage: of 300,000 objects that an import makes, all stay.
+
+    The last collections of the process would pass over them, too.
+    """
+    atexit.register(gc.freeze)
     was_enabled = gc.isenabled()
     gc.disable()
     try:
