@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from contract import errors
+from contract import atomic_files, errors
 
 
 class InThisProcess(concurrent.futures.Executor):
@@ -83,7 +83,8 @@ def open_beam(options: Sequence[str]) -> Callable[..., None]:
     """Returns each(function, job, items), which calls function(job, item) for items.
 
     The runner, as in --runner=DataflowRunner, chooses the process of each call; all
-    arguments are pickled.
+    arguments are pickled. With `sums`, which joins any of its results and those of the
+    function to one, the pipeline writes the result of all to the JSON file `path`.
     """
     try:
         import apache_beam as beam
@@ -105,12 +106,17 @@ def open_beam(options: Sequence[str]) -> Callable[..., None]:
             f"--beam_option={' '.join(options)}: {reason:.300}; correct it"
         ) from error
 
-    def each(function, job, items):
+    def each(function, job, items, *, sums=None, path=None):
         if not items:
             return
         with beam.Pipeline(options=settings(list(options))) as pipeline:
             begun = pipeline | beam.Create(list(items)) | beam.Reshuffle()
-            _ = begun | function.__name__ >> beam.Map(functools.partial(function, job))
+            done = begun | function.__name__ >> beam.Map(
+                functools.partial(function, job)
+            )
+            if sums:
+                write = functools.partial(atomic_files.write_json, path, shared=True)
+                _ = done | beam.CombineGlobally(sums) | "totals" >> beam.Map(write)
 
     return each
 

@@ -4,7 +4,10 @@
      +- unit       16 MB of ranges, what is shuffled together
          +- chunk  256 KB of a unit, tokenized and cut into instances at once
          +- shard  the records of a unit that one task writes for one output file
-    output file    its shards of all units, end to end
+    output file    its shards, end to end
+
+A unit has shards of all output files while these are MAX_SHARDS together. Beyond, it is
+written by one task, and for a few files, which take turns: shards stay as few as units.
 
 The directory lies beside the first output file until the job is done. Everything in it
 is written whole under its name, so what is there need not be done again:
@@ -27,6 +30,7 @@ import glob
 import json
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -40,14 +44,18 @@ from data_pipeline.vocabularies import byte_ranges
 UNIT_BYTES = 1 << 24
 CHUNK_BYTES = 1 << 18
 SHARD_SUFFIX = "-records"
-_JOB, _CORPUS = "job.json", "corpus.json"
-_FORMAT = 2  # of the files in the work directory
+_JOB, _CORPUS, _TOTALS = "job.json", "corpus.json", "totals.json"
+_FORMAT = 3  # of the files in the work directory
 MIN_TASKS = 8  # that write a unit, so that small corpora use all cores
+MAX_SHARDS = 1 << 16  # of a job whose units have shards of all files
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-    """Input, output and settings; every output file has an equal share of records."""
+    """Input, output and settings; output files have equal shares of records.
+
+    Those of a job beyond MAX_SHARDS differ by some shards.
+    """
 
     input_files: tuple[str, ...]
     output_files: tuple[str, ...]
@@ -65,18 +73,6 @@ class Job:
         lower = self.settings.do_lower_case
         return load_tokenizer(self.vocab_file, lower, self.split_words)
 
-    @property
-    def num_tasks(self) -> int:
-        files = len(self.output_files)
-        return files * -(-MIN_TASKS // files) if files < MIN_TASKS else MIN_TASKS
-
-    def shards(self, task: int) -> tuple[list[int], int, int]:
-        """The files that a task writes of a unit, its shard of each, their number."""
-        files = len(self.output_files)
-        if files >= MIN_TASKS:
-            return list(range(task, files, MIN_TASKS)), 0, 1
-        return [task % files], task // files, self.num_tasks // files
-
     def seed(self, *numbers: int) -> list[int]:
         """A seed for np.random.default_rng: the job's, and the numbers of a task."""
         return [self.settings.random_seed % (1 << 64), *numbers]
@@ -87,6 +83,11 @@ class Job:
     def chunk_path(self, unit: int, chunk: int) -> str:
         """The result of `tasks.cut`."""
         return self.path(f"unit-{unit:07}-part-{chunk:03}.npz")
+
+    @property
+    def totals_path(self) -> str:
+        """The sums of the counts of units, by Beam."""
+        return self.path(_TOTALS)
 
     def counts_path(self, unit: int, task: int) -> str:
         """The counts of `tasks.write`, when it is done."""
@@ -126,12 +127,52 @@ def shard_counts(name: str) -> list[int]:
     return [int(number) for number in name.removesuffix(SHARD_SUFFIX).split("-")[2:]]
 
 
+class Shard(NamedTuple):
+    """What a task writes of a unit for one output file.
+
+    The unit's instances are dealt to `files` of them; the `number`-th of `shards` equal
+    parts of those at `place` is written.
+    """
+
+    file: int
+    place: int
+    files: int
+    number: int = 0
+    shards: int = 1
+
+
 @dataclasses.dataclass(frozen=True)
 class UnitPlan:
-    """The ranges of the corpus that each unit has."""
+    """The ranges of the corpus that each unit has, and the files that it writes."""
 
     text: byte_ranges.Corpus
     units: list[np.ndarray]
+    num_files: int
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a unit is one task, because shards of all files were too many."""
+        return len(self.units) * max(self.num_files, MIN_TASKS) > MAX_SHARDS
+
+    @property
+    def num_tasks(self) -> int:
+        """The tasks that write a unit."""
+        if self.is_large:
+            return 1
+        files = self.num_files
+        return files * -(-MIN_TASKS // files) if files < MIN_TASKS else MIN_TASKS
+
+    def shards(self, unit: int, task: int) -> list[Shard]:
+        """What a task writes of a unit."""
+        files = self.num_files
+        if self.is_large:
+            dealt = min(files, -(-MAX_SHARDS // len(self.units)))
+            places = range(dealt)
+            return [Shard((unit * dealt + i) % files, i, dealt) for i in places]
+        if files >= MIN_TASKS:
+            return [Shard(file, file, files) for file in range(task, files, MIN_TASKS)]
+        number, file = divmod(task, files)
+        return [Shard(file, file, files, number, self.num_tasks // files)]
 
     def chunks(self, unit: int) -> list[np.ndarray]:  # a terabyte has millions
         return self.text.groups(self.units[unit], CHUNK_BYTES)
@@ -145,7 +186,7 @@ def load_plan(job: Job) -> UnitPlan:
         whole_files=job.settings.document_end == metadata.FILE,
     )
     order = np.random.default_rng(job.seed(0)).permutation(len(text.range_files))
-    return UnitPlan(text, text.groups(order, UNIT_BYTES))
+    return UnitPlan(text, text.groups(order, UNIT_BYTES), len(job.output_files))
 
 
 @functools.lru_cache(maxsize=2)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from typing import Any
 
-from contract import errors
+from contract import errors, json_files
 from data_pipeline import engines
 from data_pipeline.pretraining.creation import job as creation_job
 from data_pipeline.pretraining.creation import summary
@@ -31,13 +31,15 @@ def run_local(
     with _done_elsewhere(job), engines.failures_explained(job.work_dir):
         packed = creation_job.begin(job)
         _results(executor.submit(creation_job.unpack, job, index) for index in packed)
-        total = len(creation_job.write_plan(job).units) * job.num_tasks
+        plan = creation_job.write_plan(job)
+        total = len(plan.units) * plan.num_tasks
         report(0, total, instances=0)
         # A task is sent with what it needs; the files of the corpus lie in its plan.
         sent = dataclasses.replace(job, input_files=())
-        for done, counts in enumerate(_written(sent, executor, num_workers), start=1):
+        written = _written_units if plan.is_large else _written
+        for done, counts in enumerate(written(sent, executor, num_workers), start=1):
             totals.update(counts)
-            if done == job.num_tasks:
+            if done == plan.num_tasks:
                 _check(job, totals, is_whole=False)
             report(done, total, instances=totals["instances"])
         _check(job, totals, is_whole=True)
@@ -46,6 +48,13 @@ def run_local(
         creation_job.end(job)
         return dict(totals)
     return {}
+
+
+def _written_by(each, job, units):
+    """Counts of units that a pipeline writes, and adds up."""
+    sums = creation_tasks.add_counts
+    each(creation_tasks.write_unit, job, units, sums=sums, path=job.totals_path)
+    return json_files.read_object(job.totals_path) if units else sums(())
 
 
 @contextlib.contextmanager
@@ -65,7 +74,7 @@ def _written(
 ) -> Iterator[Totals]:
     plan, submit = creation_job.load_plan(job), executor.submit
     # Enough units are begun to keep all workers busy while one unit ends.
-    ahead = 1 + num_workers // job.num_tasks
+    ahead = 1 + num_workers // plan.num_tasks
     cuts: collections.deque[list[futures.Future]] = collections.deque()
     writes: collections.deque[list[futures.Future]] = collections.deque()
     begun = finished = 0
@@ -76,13 +85,25 @@ def _written(
             begun += 1
         if cuts and len(writes) < ahead:
             _results(cuts.popleft())
-            unit, tasks = finished + len(writes), range(job.num_tasks)
+            unit, tasks = finished + len(writes), range(plan.num_tasks)
             writes.append([submit(creation_tasks.write, job, unit, n) for n in tasks])
             continue
         for task in writes.popleft():
             yield task.result()
         creation_tasks.remove_chunks(job, finished)
         finished += 1
+
+
+def _written_units(
+    job: creation_job.Job, executor: futures.Executor, num_workers: int
+) -> Iterator[Totals]:
+    """`_written` of units that are one task each."""
+    begun: collections.deque[futures.Future] = collections.deque()
+    for unit in range(len(creation_job.load_plan(job).units)):
+        begun.append(executor.submit(creation_tasks.write_unit, job, unit))
+        if len(begun) > 2 * num_workers:
+            yield begun.popleft().result()
+    yield from (each.result() for each in begun)
 
 
 def _results(submitted: Iterable[futures.Future]) -> list[Any]:
@@ -113,10 +134,9 @@ def run_beam(job: creation_job.Job, options: Sequence[str]) -> Totals:
     with _done_elsewhere(job), engines.failures_explained(job.work_dir):
         each(creation_job.unpack, job, creation_job.begin(job))
         units = range(len(creation_job.write_plan(job).units))
-        each(creation_tasks.write_unit, job, units)
-        _check(job, creation_tasks.totals(job, unit=0), is_whole=False)
-        totals = creation_tasks.totals(job)
-        _check(job, totals, is_whole=True)
+        for is_whole in (False, True):  # the first unit before all others
+            totals = _written_by(each, job, units if is_whole else units[:1])
+            _check(job, totals, is_whole=is_whole)
         each(creation_tasks.assemble, job, range(len(job.output_files)))
         creation_job.end(job)
         return totals

@@ -15,17 +15,18 @@ corpus of up to 16 MB is one unit. The end of a file ends a document, and a docu
 more than 4 MB is cut.
 """
 
+import collections
 import dataclasses
 import functools
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, features, json_files, remote_files
+from contract import atomic_files, features, json_files
 from data_pipeline.pretraining import metadata
 from data_pipeline.pretraining.creation import blocks, sentence_pairs
 from data_pipeline.pretraining.creation import job as creation_job
@@ -47,16 +48,20 @@ def cut(job: creation_job.Job, unit: int, chunk: int) -> None:
     path = job.chunk_path(unit, chunk)
     if tf.io.gfile.exists(path) or is_written(job, unit):
         return
+    buffer = io.BytesIO()
+    np.savez(buffer, **_cut(job, unit, chunk))
+    atomic_files.write_bytes(path, buffer.getvalue(), shared=True)
+
+
+def _cut(job, unit, chunk):
+    """{name: array} of the instances of a chunk, and its "text_counts"."""
     plan = creation_job.load_plan(job)
     texts = [plan.text.read(int(index)) for index in plan.chunks(unit)[chunk]]
     counts = [
         (*byte_ranges.count_lines(t), not t.isspace() and t != b"") for t in texts
     ]
-    buffer = io.BytesIO()
     text_counts = np.sum(counts, axis=0, dtype=np.int64)
-    arrays = _instances(job).cut(job, unit, chunk, texts)
-    np.savez(buffer, text_counts=text_counts, **arrays)
-    atomic_files.write_bytes(path, buffer.getvalue(), shared=True)
+    return {"text_counts": text_counts} | _instances(job).cut(job, unit, chunk, texts)
 
 
 def write(job: creation_job.Job, unit: int, task: int) -> dict[str, int]:
@@ -68,21 +73,26 @@ def write(job: creation_job.Job, unit: int, task: int) -> dict[str, int]:
     if tf.io.gfile.exists(marker):
         return json_files.read_object(marker)
     try:
-        instances, text_counts = _load_unit(job, unit)
+        joined = _load_unit(job, unit)
     except tf.errors.NotFoundError:
         if tf.io.gfile.exists(marker):  # another process was faster
             return json_files.read_object(marker)
         raise
+    return _write(job, unit, task, joined)
+
+
+def _write(job, unit, task, joined):
+    """Writes a task's shards of the unit that `_join` returns, and their counts."""
+    instances, text_counts = joined
     rng = np.random.default_rng(job.seed(2, unit, task))
     counts = dict.fromkeys(count_names(job), 0)
     if task == 0:
         counts |= instances.counts | text_counts
     record_counts = _instances(job).RECORD_COUNTS
-    files, shard, shards = job.shards(task)
-    for file in files:
-        first, chosen = _share(job, len(instances), file, shard, shards)
+    for shard in creation_job.load_plan(job).shards(unit, task):
+        first, chosen = _share(len(instances), shard)
         about = (len(chosen), *instances.in_metadata(chosen, first))
-        path = job.shard_path(file, unit, shard, about)
+        path = job.shard_path(shard.file, unit, shard.number, about)
         with (
             atomic_files.replacing(path, shared=True) as (temporary,),
             tf.io.TFRecordWriter(temporary) as writer,
@@ -95,39 +105,41 @@ def write(job: creation_job.Job, unit: int, task: int) -> dict[str, int]:
                 for name, number in zip(record_counts, numbers, strict=True):
                     counts[name] += number
         counts["instances"] += len(chosen)
-    atomic_files.write_json(marker, counts, shared=True)
+    atomic_files.write_json(job.counts_path(unit, task), counts, shared=True)
     return counts
 
 
-def _share(job, count, file, shard, shards):
+def _share(count, shard):
     """Indices of a shard's instances, and how many are in the shards before it."""
-    files, indices = len(job.output_files), np.arange(count)
-    of_file = np.array_split(indices[file::files], shards)
-    before = sum(len(range(other, count, files)) for other in range(file))
-    return before + sum(map(len, of_file[:shard])), of_file[shard]
+    parts = np.array_split(np.arange(count)[shard.place :: shard.files], shard.shards)
+    before = sum(len(range(place, count, shard.files)) for place in range(shard.place))
+    return before + sum(map(len, parts[: shard.number])), parts[shard.number]
 
 
-def write_unit(job: creation_job.Job, unit: int) -> None:
-    """All of one unit, for engines that give every item to another machine."""
-    for chunk in range(len(creation_job.load_plan(job).chunks(unit))):
-        cut(job, unit, chunk)
-    for task in range(job.num_tasks):
-        write(job, unit, task)
-    remove_chunks(job, unit)
+def write_unit(job: creation_job.Job, unit: int) -> dict[str, int]:
+    """All of one unit in one process, whose chunks are in no files; returns counts."""
+    plan = creation_job.load_plan(job)
+    markers = [job.counts_path(unit, task) for task in range(plan.num_tasks)]
+    if all(map(tf.io.gfile.exists, markers)):
+        return add_counts(map(json_files.read_object, markers))
+    joined = _join(
+        job, unit, [_cut(job, unit, n) for n in range(len(plan.chunks(unit)))]
+    )
+    return add_counts(_write(job, unit, task, joined) for task in range(plan.num_tasks))
+
+
+def add_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The sums of numbers by their names."""
+    totals: collections.Counter[str] = collections.Counter()
+    for each in counts:
+        totals.update(each)
+    return dict(totals)
 
 
 def count_names(job: creation_job.Job) -> tuple[str, ...]:
     """The names of all counts of a job."""
     kind = _instances(job)
     return (*kind.COUNTS, "instances", *kind.RECORD_COUNTS, *TEXT_COUNTS)
-
-
-def totals(job: creation_job.Job, unit: int | str = "*") -> dict[str, int]:
-    """Sums of all counts over what is written, or one unit."""
-    number = unit if isinstance(unit, str) else f"{unit:07}"
-    paths = remote_files.matching(job.work_dir, f"unit-{number}-lane-*.json")
-    counts = [json_files.read_object(path) for path in paths]
-    return {name: sum(count[name] for count in counts) for name in count_names(job)}
 
 
 def remove_chunks(job: creation_job.Job, unit: int) -> None:
@@ -138,7 +150,7 @@ def remove_chunks(job: creation_job.Job, unit: int) -> None:
 
 def is_written(job: creation_job.Job, unit: int) -> bool:
     """Whether every shard of a unit is written, so that its chunks are not needed."""
-    tasks = range(job.num_tasks)
+    tasks = range(creation_job.load_plan(job).num_tasks)
     return all(tf.io.gfile.exists(job.counts_path(unit, task)) for task in tasks)
 
 
@@ -208,11 +220,16 @@ def describe(job: creation_job.Job, count: int) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=1)  # a worker does several tasks of a unit
 def _load_unit(job: creation_job.Job, unit: int) -> Any:
-    """The instances of a unit, and {name: number} of TEXT_COUNTS."""
+    """`_join` of the chunks that are cut."""
     chunks = []
     for chunk in range(len(creation_job.load_plan(job).chunks(unit))):
         with tf.io.gfile.GFile(job.chunk_path(unit, chunk), "rb") as file:
             chunks.append(np.load(io.BytesIO(file.read())))
+    return _join(job, unit, chunks)
+
+
+def _join(job, unit, chunks):
+    """The instances of the unit of these chunks, and {name: number} of TEXT_COUNTS."""
     text_counts = np.sum([arrays["text_counts"] for arrays in chunks], axis=0).tolist()
     instances = _instances(job).join(job, unit, chunks)
     return instances, dict(zip(TEXT_COUNTS, text_counts, strict=True))

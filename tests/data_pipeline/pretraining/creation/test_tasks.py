@@ -75,6 +75,7 @@ def test_tasks_in_any_order_give_the_same_records(source, tmp_path, count, setti
     assert len(units) >= 3 and all(len(plan.chunks(unit)) >= 2 for unit in units)
     ranges = np.concatenate(plan.units).tolist()
     assert ranges != sorted(ranges) == list(range(len(plan.text.range_files)))
+    written = {}
     for tasks in (
         [
             (creation_tasks.cut, unit, chunk)
@@ -84,15 +85,15 @@ def test_tasks_in_any_order_give_the_same_records(source, tmp_path, count, setti
         [
             (creation_tasks.write, unit, task)
             for unit in units
-            for task in range(job.num_tasks)
+            for task in range(plan.num_tasks)
         ],
         [(creation_tasks.assemble, file) for file in range(count)],
     ):
         tasks = tasks + rng.sample(tasks, len(tasks) // 2)  # some of them twice
         rng.shuffle(tasks)
-        for function, *numbers in tasks:
-            function(job, *numbers)
-    assert creation_tasks.totals(job) == totals
+        done = {tuple(numbers): function(job, *numbers) for function, *numbers in tasks}
+        written = written or (done if tasks[0][0] is creation_tasks.write else {})
+    assert creation_tasks.add_counts(written.values()) == totals
     creation_job.end(job)
     assert tiny.listing(tmp_path / "b") == tiny.listing(tmp_path / "a")
     assert totals["instances"] == sum(map(len, contents(job)))
@@ -227,6 +228,57 @@ def test_job_goes_on_wherever_it_was_stopped(source, tmp_path):
                 run(job)
             assert run(job) == totals
             assert tiny.listing(tmp_path / f"{name}{count}") == files
+
+
+@pytest.fixture
+def few_shards(monkeypatch):
+    """Jobs are as large ones are: a unit is a task, and writes few files."""
+    monkeypatch.setattr(creation_job, "MAX_SHARDS", 7)
+
+
+def test_large_jobs_have_the_records_of_others(source, tmp_path, request):
+    """Every record once, of units that are written in any order."""
+    small = job_of(source, tmp_path / "a", 5, **SINGLE)
+    totals = run(small)
+    request.getfixturevalue("few_shards")
+    large = job_of(source, tmp_path / "b", 5, **SINGLE)
+    assert run(large) == totals
+    records = [flat(contents(job)) for job in (small, large)]
+    assert sorted(records[0]) == sorted(records[1]) and records[0] != records[1]
+    again = job_of(source, tmp_path / "c", 5, **SINGLE)
+    creation_job.begin(again)
+    units = list(range(len(creation_job.write_plan(again).units)))
+    counts = [creation_tasks.write_unit(again, unit) for unit in units[::-1] + units]
+    for unit in units:  # is written, so nothing is read or cut
+        assert creation_tasks.write_unit(again, unit) == counts[-len(units) :][unit]
+    for file in range(5):
+        creation_tasks.assemble(again, file)
+    assert contents(again) == contents(large)
+    held = [metadata.read(path).num_instances for path in large.output_files]
+    assert sum(held) == totals["instances"] and min(held) > 0
+
+
+def test_large_job_goes_on_wherever_it_was_stopped(source, tmp_path, few_shards):
+    expected = job_of(source, tmp_path / "a", 3)
+    totals = run(expected)
+    for count in (1, 3, 6, 9, 14):
+        job = job_of(source, tmp_path / f"{count}", 3)
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Stop):
+            stop_after(patch, ["rename"], count)
+            run(job)
+        assert run(job) == totals
+        assert contents(job) == contents(expected)
+
+
+@pytest.mark.parametrize("files", [1, 7, 1000, 70_000])
+def test_shards_of_a_terabyte_are_as_few_as_its_units(files):
+    units = [np.zeros(0)] * (10**12 // (1 << 24))
+    plan = creation_job.UnitPlan(None, units, files)
+    assert plan.is_large and plan.num_tasks == 1
+    shards = [shard for unit in range(len(units)) for shard in plan.shards(unit, 0)]
+    assert len(shards) < 2 * len(units) + creation_job.MAX_SHARDS
+    counts = np.bincount([shard.file for shard in shards], minlength=files)
+    assert counts.max() - counts.min() <= 1 and counts.min() > 0
 
 
 def test_no_metadata_beside_other_records(source, tmp_path):
