@@ -40,7 +40,7 @@ def predict_function(
     def predict(packed):
         # As inference.predict_packed, but few examples fill up a batch, too.
         size = min(BATCH_SIZE, 1 << (len(packed) - 1).bit_length())
-        order = batching.evaluation_order(packed.lengths, size)
+        order = batching.evaluation_order(packed.lengths, size)[::-1]
         results: dict[str, list[np.ndarray]] = {}
         for rows in progress.track(np.maximum(order, 0), len(order), _WORK):
             longest = packed.lengths[rows].max()
