@@ -116,6 +116,7 @@ class Objective(driver.PretrainingTask):
             pretraining_flags.files(),
             self.tokenizer,
             rule,
+            repeats=pretraining_flags.repeats(),
             type_vocab_size=self.config.type_vocab_size,
             has_mask_flags=pretraining_flags.masks_are_asked_for(),
             **self.sizes(),
@@ -279,6 +280,7 @@ class Denoising(Objective):
             self.tokenizer,
             rule,
             tokens=self.config.decoder_tokens,
+            repeats=pretraining_flags.repeats(),
             **self.sizes(),
         )
         print(self.records.describe(self.tokenizer))

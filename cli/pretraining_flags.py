@@ -26,6 +26,7 @@ _OBJECTIVES = {
 # Flags that some objectives alone read.
 _READ_BY = {
     ("masked_lm", REPLACED): (*_OF_MASKS, "max_predictions_per_seq", "top_k"),
+    ("masked_lm", REPLACED, "left_to_right", DENOISING): ("input_repeats",),
     (BIDIRECTIONAL_LM,): _OF_STREAMS,
     (DENOISING,): _OF_NOISE,
     (REPLACED,): _OF_GENERATOR,
@@ -96,6 +97,13 @@ def _define_records() -> None:
         None,
         "Comma-separated record files or globs. For --objective=bidirectional_lm: "
         "text files with one tokenised sentence per line.",
+    )
+    flags.DEFINE_list(
+        "input_repeats",
+        [],
+        "For each part of --input_file between commas, how often an epoch reads its "
+        "records, 1 or more: 1,3 mixes a small corpus of the domain three times into a "
+        "large one.",
     )
     string(
         "eval_input_file",
@@ -287,6 +295,19 @@ def files() -> dict[str, str]:
         "input_file": read,
         **({"eval_input_file": FLAGS.eval_input_file} if FLAGS.eval_input_file else {}),
     }
+
+
+def repeats() -> list[int]:
+    """The numbers of --input_repeats; ValueError for what is none."""
+    try:
+        numbers = [int(number) for number in FLAGS.input_repeats]
+    except ValueError:
+        numbers = [0]
+    if min(numbers, default=1) < 1:
+        raise errors.InputError(
+            f"{FLAGS['input_repeats'].serialize()}: give whole numbers of 1 or more"
+        )
+    return numbers
 
 
 def check() -> None:

@@ -7,7 +7,7 @@ from the last one down, as in T5.
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -423,6 +423,7 @@ def load(
     vocab_size: int,
     spare_rows: int,
     tokens: features.DecoderTokens | None = None,
+    repeats: Sequence[int] = (),
 ) -> DenoisingSets:
     """Opens the records to train on, and those to evaluate on; as batches.load.
 
@@ -441,6 +442,7 @@ def load(
         max_seq_length=None,
         vocab_size=vocab_size,
         spare_rows=spare_rows,
+        repeats=repeats,
     )
     corruptors = {}
     for each in dict.fromkeys((records.train, records.held_out)):
