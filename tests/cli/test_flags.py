@@ -657,7 +657,7 @@ OF_WEIGHTS = {
             masking masked_lm_prob mask_proportions max_predictions_per_seq unroll_steps
             sample_softmax num_negative_samples corruption noise_density
             mean_noise_span_length roll_noise pack_sequences generator_size
-            discriminator_loss_weight""",
+            discriminator_loss_weight input_repeats""",
     }.items()
 }
 

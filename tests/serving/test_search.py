@@ -552,7 +552,7 @@ def test_build_reports_batches_and_counts_cut_texts(
     search_index.build(str(path), texts_file, source, texts_per_shard=10)
     assert capsys.readouterr().out == "texts: 24 cut to 4 tokens (--max_seq_length)\n"
     done = [done for name, done, total in reports if (name, total) == _ENCODING]
-    assert done == [0, 4, 8, 10, 10, 14, 18, 20, 20, 24, 24]
+    assert done == [0, 2, 6, 10, 10, 12, 16, 20, 20, 24, 24]
     (path / "00002.texts.jsonl").unlink()
     search_index.build(str(path), texts_file, source, texts_per_shard=10)
     assert "texts: 24 cut to 4 " in capsys.readouterr().out
