@@ -18,6 +18,7 @@ from contract import errors
 from modeling import activations, kernels
 from modeling.configs import keras_configs
 
+_TRACED_BLOCKS = 4  # fewer are traced sooner one by one than as a function
 SITES_PER_BLOCK = 3  # of dropout: attention, its output, the output
 
 
@@ -308,9 +309,10 @@ class Network(keras_configs.NetworkLayer):
             self.block_kind(config, index, name=f"block_{index}", dtype=dtype)
             for index in range(count)
         ]
-        call_traced = kernels.fused.trace_once(blocks[0]) if self.traces_once else None
-        for block in blocks:
-            block.call_traced = call_traced
+        if self.traces_once and config.num_hidden_layers >= _TRACED_BLOCKS:
+            call_traced = kernels.fused.trace_once(blocks[0])
+            for block in blocks:
+                block.call_traced = call_traced
         return blocks
 
     def build(self, input_shape, *_):

@@ -30,7 +30,12 @@ def sum_over_replicas(gradients):
     return gradients
 
 
-def update_all(update, variables, gradients, numbers, is_finite=None, **_):
+def compile_rule(function):
+    """The function, which is compiled with the step."""
+    return function
+
+
+def update_all(update, variables, gradients, numbers, is_finite=None):
     """Calls update(path, variable, slots, gradient, numbers) for each variable."""
     each = zip(gradients, numbers, variables, strict=True)
     for gradient, own, (variable, *slots) in each:

@@ -9,7 +9,7 @@ micro-batches and replicas.
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
@@ -68,19 +68,27 @@ def sum_over_replicas(gradients: Sequence[Gradient]) -> list[Gradient]:
 
 read = tf.convert_to_tensor  # the values of a variable
 
+
+def compile_rule(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which passes over a variable once instead of once an operation.
+
+    It is compiled once a process for variables of one shape, whatever the run.
+    """
+    return tf.function(function, jit_compile=True, autograph=False)
+
+
 _BLOCK = re.compile(r".*/block_\d+/")
+_FEW_BLOCKS = 4  # which are traced sooner one by one
 
 
-def update_all(
-    update, variables, gradients, numbers, is_finite=None, *, is_compiled=True
-) -> None:
+def update_all(update, variables, gradients, numbers, is_finite=None) -> None:
     """Calls update(path, variable, slots, gradient, numbers) for each variable.
 
     To be called on replicas. `variables` are (variable, *slots), each with numbers of
     its own; what has the gradient None is left alone, and all where `is_finite` is
-    false. Equal blocks of a network share one function of the graph, which XLA compiles
-    unless told otherwise, to pass over a variable once instead of once an operation.
+    false. Equal blocks of a deep network share one function of the graph.
     """
+    is_deep = len({_block(each.path) for each, *_ in variables}) > _FEW_BLOCKS
     functions: dict[tuple[str, ...], Any] = {}
 
     def merge(strategy, gradients, numbers, is_finite):
@@ -91,7 +99,7 @@ def update_all(
             paths = [each.path for each, *_ in keras_variables]
             key = tuple(_BLOCK.sub("", path) for path in paths)
             if key not in functions:
-                functions[key] = _function_of(update, paths, is_compiled)
+                functions[key] = _function_of(update, paths, is_deep)
             values = [tuple(each.value for each in those) for those in keras_variables]
             dense = [x.total if isinstance(x, Rows) else x for x in totals]
             strategy.extended.update(
@@ -111,8 +119,8 @@ def _block(path: str) -> str:
     return block[0] if block else ""
 
 
-def _function_of(update, paths, is_compiled):
-    """A function of the graph that updates variables of these paths."""
+def _function_of(update, paths, is_deep):
+    """A function that updates variables of these paths, in the graph if it is deep."""
 
     def update_them(first, variables, gradients, numbers, is_finite):
         def change():
@@ -126,4 +134,7 @@ def _function_of(update, paths, is_compiled):
         else:
             tf.cond(is_finite, change, lambda: False)
 
-    return tf.function(update_them, autograph=False, jit_compile=is_compiled or None)
+    if not is_deep:
+        return update_them
+    attributes = {"_noinline": True}
+    return tf.function(update_them, autograph=False, experimental_attributes=attributes)

@@ -116,12 +116,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
             numbers = [common._replace(learning_rate=rate) for rate in rates]
         is_finite = ops.isfinite(norm) if only_finite else None
         gradients_lib.update_all(
-            self._update,
-            self.slots(),
-            gradients,
-            numbers,
-            is_finite,
-            is_compiled=not self.supports_sparse,
+            self._update, self.slots(), gradients, numbers, is_finite
         )
         return norm
 
@@ -262,6 +257,7 @@ class BertAdam(ClippedOptimizer):
         }
 
 
+@gradients_lib.compile_rule
 def _adam_update(variable, mean, square, gradient, numbers, rule):
     """One pass over a variable, its moments and its gradient, instead of ten."""
     gradient = gradient * numbers.clip

@@ -387,3 +387,37 @@ def test_three_steps_of_elmo_are_the_originals():
                 name = elmo_streams.original_name(variable)
                 expected = record[f"train/after_{step + 1}/{name}"]
                 np.testing.assert_allclose(variable, expected, atol=1e-5, err_msg=name)
+
+
+def test_blocks_updated_by_one_function_are_updated_as_others(monkeypatch):
+    """For all blocks but the one whose gradient is None."""
+
+    def updated():
+        variables = []
+        for i in range(5):
+            with keras.name_scope("model"), keras.name_scope(f"block_{i}"):
+                for name in ("kernel", "bias"):
+                    value = np.full([2, 3], 0.5, np.float32)
+                    variables.append(keras.Variable(value, name=name))
+        adam = optimizers.BertAdam(clip_norm=0.0)
+        adam.build(variables)
+        gradients = [tf.fill([2, 3], 0.1 * i) for i in range(len(variables))]
+        gradients[3] = None
+
+        @tf.function
+        def step():
+            adam.apply_reduced(gradients, 0.1, tf.constant(0, tf.int64))
+
+        step()
+        types = [
+            each.type for each in step.get_concrete_function().graph.get_operations()
+        ]
+        return np.stack([v.numpy() for v in variables]), types
+
+    values, types = updated()
+    monkeypatch.setattr(gradients_tf, "_FEW_BLOCKS", 9)
+    expected, others = updated()
+    np.testing.assert_array_equal(values, expected)
+    assert types.count("AssignVariableOp") == 0 < others.count("AssignVariableOp")
+    assert np.all(values[3] == 0.5) and np.all(values[4] != 0.5)
+    assert not np.array_equal(values[4], values[5])  # of which one decays
