@@ -114,7 +114,7 @@ def update_all(update, variables, gradients, numbers, is_finite=None) -> None:
 
 
 def _block(path: str) -> str:
-    """What the paths of a block's variables begin with, "" for others."""
+    """The beginning of a path up to its block; "" for a variable of none."""
     block = _BLOCK.match(path)
     return block[0] if block else ""
 

@@ -188,9 +188,8 @@ def predict_packed(
     function: Function, packed: packing.Packed, batch_size: int, **options: Any
 ) -> dict[str, np.ndarray]:
     """`predict` for all examples, on the devices of the current strategy."""
-    order = batching.evaluation_order(packed.lengths, min(batch_size, len(packed)))[
-        ::-1
-    ]
+    size = min(batch_size, len(packed))
+    order = batching.evaluation_order(packed.lengths, size)[::-1]
     batches = batching.batches(packed, order)
     return predict(function, batches, order, tf.distribute.get_strategy(), **options)
 

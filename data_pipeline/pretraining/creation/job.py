@@ -128,7 +128,7 @@ def shard_counts(name: str) -> list[int]:
 
 
 class Shard(NamedTuple):
-    """What a task writes of a unit for one output file.
+    """The part of a unit that a task writes for one output file.
 
     The unit's instances are dealt to `files` of them; the `number`-th of `shards` equal
     parts of those at `place` is written.
@@ -163,7 +163,7 @@ class UnitPlan:
         return files * -(-MIN_TASKS // files) if files < MIN_TASKS else MIN_TASKS
 
     def shards(self, unit: int, task: int) -> list[Shard]:
-        """What a task writes of a unit."""
+        """The shards of a unit that a task writes."""
         files = self.num_files
         if self.is_large:
             dealt = min(files, -(-MAX_SHARDS // len(self.units)))
