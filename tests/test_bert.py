@@ -519,8 +519,6 @@ def test_model_is_compiled_with_the_loss_of_its_labels(model_dir, kind, targets)
     else:
         exact = (logits[:, 0] - targets) ** 2
     assert actual == pytest.approx(exact.mean(), abs=1e-5)
-    history = made.model.fit(features, targets, epochs=2, verbose=0).history["loss"]
-    assert history[1] != history[0]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Names and rows of a head stay together, however names are asked for."""
 
 import dataclasses
-import itertools
 import json
 import pathlib
 
@@ -53,7 +52,7 @@ def shares(loaded):
     return np.array([[row[name] for name in tiny.LABELS] for row in rows])
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 0, 1)])
 def test_rows_and_names_in_another_order_give_the_same_scores(
     widened, tmp_path, order, capsys
 ):
