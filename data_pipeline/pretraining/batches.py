@@ -12,20 +12,30 @@ from data_pipeline.batches import packing
 from data_pipeline.pretraining import masking, metadata, source
 from data_pipeline.text import base
 
-# Files read at the same time; the original's number of parallel readers.
-GROUP_FILES = 4
+# Blocks read at the same time; the original's number of parallel readers.
+GROUP_BLOCKS = 4
 # Records that are shuffled together: some megabytes.
 WINDOW_RECORDS = 4096
-# Read from each of these files at once; object stores take long to answer.
+# Read from each of these blocks at once; object stores take long to answer.
 _READ_BYTES = 1 << 22
 
 
-def records_of(files):
-    """For `windows`: the serialized records of each TFRecord file, strings."""
-    files = tf.constant(files)
+def records_of(files, blocks):
+    """For `windows`: the serialized records of each of source.Blocks, strings."""
+    files, numbers, counts = map(tf.constant, (files, blocks.files, blocks.counts))
+    begins = tf.constant(blocks.begins)
+    sizes = tf.constant(np.minimum(blocks.sizes, _READ_BYTES))
 
     def read(index):
-        return tf.data.TFRecordDataset(files[index], buffer_size=_READ_BYTES)
+        # tf.data.TFRecordDataset has no argument for the first byte.
+        records = tf.raw_ops.TFRecordDatasetV2(
+            filenames=files[numbers[index]],
+            compression_type="",
+            buffer_size=sizes[index],
+            byte_offsets=begins[index],
+        )
+        spec = tf.TensorSpec([], tf.string)
+        return tf.data.experimental.from_variant(records, spec).take(counts[index])
 
     return read
 
@@ -43,10 +53,12 @@ def numbers_of(counts):
 def windows(read, counts, seed, start):
     """Windows of records, for ever, from a position on; epoch after epoch.
 
-    In each epoch the files are shuffled and read in groups of four, one record of each
+    In each epoch the blocks are shuffled and read in groups of four, one record of each
     after another; of this stream, each window of 4,096 records is shuffled. An epoch
     has every record once, and its last window ends with it. `read` is `records_of` or
-    `numbers_of` the files; `counts` are the records in each.
+    `numbers_of` the blocks; `counts` are the records in each. A file that this project
+    wrote is a block, because its records are shuffled; another may have the order of
+    its texts, so 256 records of it are.
 
     Returns:
         tf.data.Dataset of [WINDOW_RECORDS] values, fewer where an epoch begins or ends.
@@ -73,7 +85,7 @@ def _epoch(read, counts, seed, epoch, position):
     if window:
         before = window * WINDOW_RECORDS
         passed, surplus = _passed_groups(counts[order.numpy()], before)
-    groups = tf.data.Dataset.from_tensor_slices(order).batch(GROUP_FILES).skip(passed)
+    groups = tf.data.Dataset.from_tensor_slices(order).batch(GROUP_BLOCKS).skip(passed)
     records = groups.flat_map(lambda group: _in_turn(read, group)).skip(surplus)
 
     def shuffle(number, records):
@@ -91,16 +103,16 @@ def _shuffled(values, seed):
 
 def _passed_groups(counts, position):
     """How many groups end at or before a position, and how far after them it is."""
-    ends = np.cumsum(np.add.reduceat(counts, np.arange(0, len(counts), GROUP_FILES)))
+    ends = np.cumsum(np.add.reduceat(counts, np.arange(0, len(counts), GROUP_BLOCKS)))
     passed = int(np.searchsorted(ends, position, side="right"))
     return passed, position - (int(ends[passed - 1]) if passed else 0)
 
 
 def _in_turn(read, group):
-    """One record of each file after another; longer files go on alone."""
+    """One record of each block after another; longer blocks go on alone."""
     # Without parallel calls, which take three times as long for records that small.
-    files = tf.data.Dataset.from_tensor_slices(group)
-    return files.interleave(read, cycle_length=GROUP_FILES)
+    blocks = tf.data.Dataset.from_tensor_slices(group)
+    return blocks.interleave(read, cycle_length=GROUP_BLOCKS)
 
 
 # Hides tokens: input_ids int32 [N, S] and their lengths int32 [N], which are some rows
@@ -136,14 +148,14 @@ class RecordSets(source.PretrainingData):
         context: tf.distribute.InputContext = source.ONE_HOST,
     ) -> tf.data.Dataset:
         """The batches of a run, in the order of `windows`, across ends of epochs."""
-        read = records_of(self.train.files)
+        read = records_of(self.train.files, self.train.blocks)
         records = _in_order(read, self.train, batch_size, seed, start_step)
         records = records.take(max(num_steps - start_step, 0))
         rows = source.rows_of_host(batch_size, context)
         return self._parsed(self.train, records, rows, batch_size, seed, start_step)
 
     def batch_names(self, batch_size: int, seed: int, step: int) -> list[str]:
-        read = numbers_of(self.train.counts)
+        read = numbers_of(self.train.blocks.counts)
         (batch,) = _in_order(read, self.train, batch_size, seed, step).take(1)
         begins = packing.row_splits(self.train.counts)
         files = np.searchsorted(begins, batch, side="right") - 1
@@ -248,7 +260,7 @@ class RecordSets(source.PretrainingData):
 def _in_order(read, records, batch_size, seed, start_step):
     """Batches for ever, from a step on, of what `read` gives of each record."""
     start = start_step * batch_size
-    records_in_order = windows(read, records.counts, seed, start)
+    records_in_order = windows(read, records.blocks.counts, seed, start)
     return records_in_order.rebatch(batch_size, drop_remainder=True)
 
 

@@ -101,10 +101,12 @@ _INTEGER_PREDICTIONS = (features.MASKED_LM_POSITIONS, features.MASKED_LM_IDS)
 PREDICTIONS = (*_INTEGER_PREDICTIONS, features.MASKED_LM_WEIGHTS)
 # Records that are looked into where no metadata describes all of them.
 PROBED_RECORDS = 100
+# Of these files so many records stay together, about 400 KB; others are as shuffled.
+BLOCK_RECORDS = 256
 # The framing of a TFRecord: uint64 length and its checksum; data; their checksum.
 _LENGTH = struct.Struct("<Q")
 _FRAME_BYTES = 8 + 4 + 4
-_BLOCK_BYTES = 1 << 22
+_CHUNK_BYTES = 1 << 22
 AGAIN = "copy the file again, or make it again"
 # What TensorFlow writes before and after the message of a kernel.
 _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
@@ -139,6 +141,8 @@ class Contents:
     file: str
     count: int  # of records
     known: dict[str, Any]  # by the names of Metadata
+    # Bytes where blocks of records begin, and where the last one ends.
+    splits: tuple[int, ...]
     layout: Layout = ORIGINAL
     is_probed: bool = False  # for want of metadata
 
@@ -150,7 +154,7 @@ def describe(file: str) -> Contents:
         if not (recorded := read(file)):
             return _from_records(file, size)
         if size == recorded.num_bytes:
-            return Contents(file, recorded.num_instances, vars(recorded))
+            return Contents(file, recorded.num_instances, vars(recorded), (0, size))
     except tf.errors.OpError as error:
         reason = reason_of(error.message)
         raise errors.InputError(f"{file}: cannot be read ({reason})") from error
@@ -176,7 +180,7 @@ def _from_records(file, size):
             f"{file}: is no TFRecord file, or its first record is damaged; give "
             f"uncompressed files of create_pretraining_data.py, or {AGAIN}"
         ) from error
-    count = count_records(file, size)
+    count, splits = count_records(file, size)
     probed = [
         _measure(record.numpy(), f"{file}: record {number}")
         for number, record in enumerate(records.take(PROBED_RECORDS))
@@ -197,7 +201,7 @@ def _from_records(file, size):
     }
     if not predictions:
         known["masking"] = UNMASKED
-    return Contents(file, count, known, layout, is_probed=True)
+    return Contents(file, count, known, splits, layout, is_probed=True)
 
 
 _MEASURED = "values of input_ids", "values of masked_lm_positions", "features"
@@ -240,15 +244,21 @@ def _measure(serialized, where):
     return tokens, predictions, layout
 
 
-def count_records(file: str, size: int) -> int:
-    """Counts records by their lengths; refuses a file that ends within one."""
+def count_records(file: str, size: int) -> tuple[int, tuple[int, ...]]:
+    """Counts records by their lengths; refuses a file that ends within one.
+
+    Returns:
+        The count, and the `splits` of Contents, of BLOCK_RECORDS each.
+    """
     count = position = begin = 0
-    block = b""
+    block, splits = b"", []
     with tf.io.gfile.GFile(file, "rb") as source:
         while position < size:
+            if count % BLOCK_RECORDS == 0:
+                splits.append(position)
             if position + _LENGTH.size > begin + len(block):
                 source.seek(position)
-                block, begin = source.read(_BLOCK_BYTES), position
+                block, begin = source.read(_CHUNK_BYTES), position
             following = size + 1
             if position + _LENGTH.size <= begin + len(block):
                 (length,) = _LENGTH.unpack_from(block, position - begin)
@@ -260,7 +270,7 @@ def count_records(file: str, size: int) -> int:
                 )
             position = following
             count += 1
-    return count
+    return count, (*splits, size)
 
 
 def spec(max_seq_length, max_predictions_per_seq, layout=ORIGINAL):

@@ -4,7 +4,7 @@ import abc
 import concurrent.futures
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -88,12 +88,22 @@ def rows_of_host(batch_size: int, context: tf.distribute.InputContext) -> slice:
     return slice(first, first + count)
 
 
+class Blocks(NamedTuple):
+    """Consecutive records of files; int64 [K] each."""
+
+    files: np.ndarray  # numbers of them
+    begins: np.ndarray  # first bytes
+    sizes: np.ndarray  # in bytes
+    counts: np.ndarray  # of records
+
+
 @dataclasses.dataclass(frozen=True)
 class RecordSource:
     """Files of records that fit each other and the run."""
 
     files: tuple[str, ...]
     counts: tuple[int, ...]  # records in each
+    splits: tuple[tuple[int, ...], ...]  # as of metadata.Contents
     sentence_task: str
     has_masks: bool  # if not, a batch is masked when it is read
     max_seq_length: int  # S, in tokens
@@ -113,11 +123,22 @@ class RecordSource:
 
     def repeated(self, times: Mapping[str, int]) -> "RecordSource":
         """The same records, of which an epoch has a file as often as `times` has it."""
-        numbers = [times[file] for file in self.files]
-        pairs = [*zip(self.files, self.counts, strict=True)]
-        pairs = [p for p, n in zip(pairs, numbers, strict=True) for _ in range(n)]
-        files, counts = zip(*pairs, strict=True)
-        return dataclasses.replace(self, files=files, counts=counts)
+        rows = zip(self.files, self.counts, self.splits, strict=True)
+        repeated = [row for row in rows for _ in range(times[row[0]])]
+        files, counts, splits = zip(*repeated, strict=True)
+        return dataclasses.replace(self, files=files, counts=counts, splits=splits)
+
+    @property
+    def blocks(self) -> "Blocks":
+        """What is shuffled: files with metadata, and blocks of all others."""
+        rows = []
+        for file, splits in enumerate(self.splits):
+            counts = np.full(len(splits) - 1, metadata.BLOCK_RECORDS)
+            counts[-1] = self.counts[file] - counts[:-1].sum()
+            files = np.full(len(counts), file)
+            rows.append((files, splits[:-1], np.diff(splits), counts))
+        columns = zip(*rows, strict=True)
+        return Blocks(*(np.concatenate(each).astype(np.int64) for each in columns))
 
     @property
     def spec(self) -> dict[str, tf.io.FixedLenFeature]:
@@ -303,6 +324,7 @@ def check_records(
     records = RecordSource(
         files=tuple(files),
         counts=counts,
+        splits=tuple(content.splits for content in contents),
         sentence_task=shared["sentence_task"][0],
         has_masks=has_masks,
         max_seq_length=shared["max_seq_length"][0],

@@ -59,7 +59,9 @@ def test_records_without_metadata_are_probed(tmp_path, has_masks):
     }
     if not has_masks:
         known["masking"] = "none"
-    assert metadata.describe(path) == metadata.Contents(path, 7, known, is_probed=True)
+    splits = (0, pathlib.Path(path).stat().st_size)
+    wanted = metadata.Contents(path, 7, known, splits, is_probed=True)
+    assert metadata.describe(path) == wanted
 
 
 def test_changed_size_is_refused(tmp_path):
@@ -122,11 +124,14 @@ def test_lengths_of_records_must_be_one(tmp_path):
 
 @pytest.mark.parametrize("block", [8, 200])
 def test_counting_walks_over_blocks(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(metadata, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(metadata, "_CHUNK_BYTES", block)
     path = tiny_records.write_numbered(tmp_path / "a", 0, 9)
     size = tiny_records.starts(path)[-1]
     assert size == pathlib.Path(path).stat().st_size
-    assert metadata.count_records(path, size) == 9
+    monkeypatch.setattr(metadata, "BLOCK_RECORDS", 4)
+    starts = tiny_records.starts(path)
+    splits = (starts[0], starts[4], starts[8], size)
+    assert metadata.count_records(path, size) == (9, splits)
 
 
 @pytest.mark.parametrize("left", [7, 50])

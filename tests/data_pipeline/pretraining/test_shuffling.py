@@ -3,10 +3,11 @@
 import itertools
 import pathlib
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_pipeline.pretraining import batches
+from data_pipeline.pretraining import batches, metadata, source
 
 COUNTS = (5, 3, 8, 0, 6, 1, 2)
 TOTAL = sum(COUNTS)
@@ -43,9 +44,18 @@ def write_files(directory):
     return paths
 
 
-def windows(files, seed=1, start=0):
-    read = batches.records_of(files)
-    for window in batches.windows(read, COUNTS, seed, start):
+def whole_files(counts):
+    """Each file a block; reading never asks for their size."""
+    zeros = np.zeros(len(counts), np.int64)
+    return source.Blocks(
+        np.arange(len(counts)), zeros, zeros + 1000, np.array(counts, np.int64)
+    )
+
+
+def windows(files, seed=1, start=0, blocks=None):
+    blocks = blocks or whole_files(COUNTS)
+    read = batches.records_of(files, blocks)
+    for window in batches.windows(read, blocks.counts, seed, start):
         yield [record.decode() for record in window.numpy()]
 
 
@@ -119,3 +129,30 @@ def test_passed_groups_are_not_opened(tmp_path):
 def _first_group(files, seed):
     order = batches._shuffled(files, tf.constant([seed, 0], tf.int64)).numpy()
     return [path.decode() for path in order[:4]]
+
+
+@pytest.mark.parametrize("size", [3, 1000])
+def test_records_in_order_are_shuffled_by_blocks(tmp_path, monkeypatch, size):
+    """Two files of 60 numbers each in their order, in blocks of 3 or as a whole."""
+    monkeypatch.setattr(metadata, "BLOCK_RECORDS", size)
+    files, contents = [str(tmp_path / name) for name in "ab"], []
+    for path, begin in zip(files, (0, 60), strict=True):
+        with tf.io.TFRecordWriter(path) as writer:
+            for number in range(begin, begin + 60):
+                writer.write(f"{number:0{1 + number % 5}}".encode())
+        contents.append(metadata.count_records(path, pathlib.Path(path).stat().st_size))
+    counts, splits = zip(*contents, strict=True)
+    records = source.RecordSource(
+        tuple(files), counts, splits, "next", True, max_seq_length=8,
+        max_predictions_per_seq=2, vocab_size=20,
+    )
+    blocks = records.blocks
+    assert blocks.counts.tolist() == ([3] * 40 if size == 3 else [60, 60])
+    actual = [[int(text) for text in each] for each in itertools.islice(
+        windows(files, blocks=blocks), 18
+    )]
+    assert sorted(itertools.chain(*actual)) == list(range(120))
+    spread = np.mean([np.std(np.array(each) % 60) for each in actual])
+    assert spread > 10 if size == 3 else spread < 3
+    later = windows(files, start=50, blocks=blocks)
+    assert [int(x) for x in next(later)] == [*itertools.chain(*actual)][50:56]

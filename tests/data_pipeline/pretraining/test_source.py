@@ -57,6 +57,7 @@ def test_source_says_what_the_records_hold(tmp_path, has_masks):
     assert actual == source_lib.RecordSource(
         files=tuple(paths),
         counts=(3, 5),
+        splits=tuple((0, pathlib.Path(path).stat().st_size) for path in paths),
         sentence_task="order",
         has_masks=has_masks,
         max_seq_length=8,
