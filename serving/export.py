@@ -5,7 +5,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -19,6 +19,7 @@ _VERSION = re.compile(r"^[0-9]+/?$")
 # Tokens that go through the network at once, padding included. A long text has
 # thousands of windows, which would take gigabytes; more at once is no faster on a CPU.
 SLICE_TOKENS = 4096
+CALL_TOKENS = 96  # that take a CPU about as long as one more slice
 
 # Files with which TensorFlow Serving starts.
 SERVER_CONFIG_FOLDER = "config"
@@ -75,30 +76,88 @@ class Stages:
     def run(self, features):
         """The outputs of `forward`, computed slice after slice of the examples.
 
-        Features are [N, S], or [N, G, S] where an example is several sequences.
+        Slices are of examples of similar length, without the padding of all others.
+        Features are [N, S], or [N, G, S] where an example is several sequences; outputs
+        are [N, ...], or [N, S, ...], 0 where a slice had no token.
         """
-        shape = tf.shape(features[feature_names.INPUT_MASK])
-        count, rows = shape[0], slice_rows(tf.reduce_prod(shape[1:]))
+        count = tf.shape(features[feature_names.INPUT_MASK])[0]
         features = with_some(features)
+        mask = features[feature_names.INPUT_MASK]
+        # A small slice takes a GPU as long as a large one.
+        place = tf.raw_ops.DeviceIndex(device_names=["CPU"])
+        slices = plan_slices(mask, tf.gather([CALL_TOKENS, SLICE_TOKENS], place))
         network = tf.function(self.forward)  # called twice, traced once
 
-        def run_slice(start):
-            end = start + rows
-            return network({name: grid[start:end] for name, grid in features.items()})
+        def run_slice(index):
+            rows, longest = slices.rows(index)
+            inputs = {
+                name: cut(tf.gather(grid, rows), mask.ndim - 1, longest)
+                for name, grid in features.items()
+            }
+            missing = tf.shape(mask)[-1] - longest
+            outputs = network(inputs)
+            return {name: _pad_tokens(outputs[name], missing) for name in outputs}
 
-        def add_slice(start, outputs):
-            more = run_slice(start)
+        def add_slice(index, outputs):
+            more = run_slice(index)
             joined = {k: tf.concat([outputs[k], more[k]], axis=0) for k in outputs}
-            return start + rows, joined
+            return index + 1, joined
 
         # The first outside of the loop, which few rows never enter.
         _, outputs = tf.while_loop(
-            lambda start, _: start < count,
+            lambda index, _: index < tf.size(slices.ends),
             add_slice,
-            (rows, run_slice(0)),
+            (1, run_slice(0)),
             parallel_iterations=1,  # memory is that of one
         )
-        return {name: value[:count] for name, value in outputs.items()}
+        places = tf.argsort(slices.order)[:count]
+        return {name: tf.gather(value, places) for name, value in outputs.items()}
+
+
+class Slices(NamedTuple):
+    """Examples by their length, the longest first, in parts that are computed at once.
+
+    All int32, tensors or arrays.
+    """
+
+    order: Any  # [N]
+    lengths: Any  # [N], in this order, 1 or more
+    starts: Any  # [K], places in the order
+    ends: Any  # [K]
+
+    def rows(self, index):
+        """The examples of a slice, and the length of its longest."""
+        start = self.starts[index]
+        return self.order[start : self.ends[index]], self.lengths[start]
+
+
+def plan_slices(mask, most_padding):
+    """The Slices of an input_mask [N, S] or [N, G, S], N 1 or more.
+
+    A slice ends with SLICE_TOKENS, or before it has `most_padding` tokens of padding.
+    """
+    sequences = tf.reduce_prod(tf.shape(mask)[1:-1])
+    places = mask * tf.range(1, tf.shape(mask)[-1] + 1)
+    lengths = tf.maximum(tf.reduce_max(places, range(1, mask.shape.rank)), 1)
+    order = tf.argsort(lengths, direction="DESCENDING", stable=True)
+    lengths = tf.gather(lengths, order)
+
+    def add_end(start, ends):
+        longest = lengths[start]
+        padding = tf.cumsum((longest - lengths[start:]) * sequences)
+        alike = tf.reduce_sum(tf.cast(padding <= most_padding, tf.int32))
+        # One at least, whatever the length.
+        end = start + tf.minimum(alike, 1 + SLICE_TOKENS // (1 + sequences * longest))
+        return end, tf.concat([ends, [end]], axis=0)
+
+    _, ends = tf.while_loop(
+        lambda start, _: start < tf.size(order),
+        add_end,
+        (0, tf.zeros([0], tf.int32)),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+    )
+    starts = tf.concat([[0], ends[:-1]], axis=0)
+    return Slices(order, lengths, starts, ends)
 
 
 def with_some(features):
@@ -111,9 +170,16 @@ def with_some(features):
     return padded
 
 
-def slice_rows(length):
-    """The rows of `length` tokens in a slice; for integers and for tensors."""
-    return 1 + SLICE_TOKENS // (1 + length)  # one at least, whatever the length
+def cut(grid, axis, size):
+    """A grid of tokens, whose `axis` ends after `size`."""
+    return grid[(slice(None),) * axis + (slice(size),)]
+
+
+def _pad_tokens(value, count):
+    """An output with `count` zeros behind its tokens, if it is one of tokens."""
+    if value.shape.rank < 2 or value.shape[1] is not None:
+        return value
+    return tf.pad(value, [[0, 0], [0, count], *[[0, 0]] * (value.shape.rank - 2)])
 
 
 class TextEncoder(Protocol):

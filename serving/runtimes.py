@@ -133,13 +133,16 @@ def open_version(directory: str) -> servables.Version:
     texts = servables.open_version(os.path.join(directory, TEXTS))
     encode, finish = texts.signatures["encode"], texts.signatures["finish"]
     plain = _open_plain(directory, texts)
+    dims = {name: info.tensor_shape.dim for name, info in finish.inputs.items()}
+    token_outputs = {n for n, dim in dims.items() if len(dim) > 1 and dim[1].size == -1}
 
     def call(_, arrays):
         if plain and (features := plain.encode(arrays)):
-            return plain.finish(_run(network, features))
+            return plain.finish(_run(network, features, token_outputs))
         encoded = texts.call("encode", arrays)
         kept = {k: v for k, v in encoded.items() if k.startswith(_KEPT)}
-        return texts.call("finish", {**_run(network, encoded), **kept})
+        numbers = _run(network, encoded, token_outputs)
+        return texts.call("finish", {**numbers, **kept})
 
     whole = meta_graph_pb2.SignatureDef(
         inputs=encode.inputs, outputs=finish.outputs, method_name=encode.method_name
@@ -163,21 +166,43 @@ def _open_plain(directory, texts):
     return plain_texts.PlainTexts(directory, names, label_names)
 
 
-def _run(network, encoded):
-    """As `export.Stages.run`."""
+_plan_slices = tf.function(export.plan_slices, autograph=False, reduce_retracing=True)
+
+
+def _run(network, encoded, token_outputs):
+    """As `export.Stages.run`; `token_outputs` are the names of those that are [N, S].
+
+    Rows that depend on each other stay as they are.
+    """
     features = {name: encoded[name] for name in feature_names.ENCODER_INPUTS}
-    count, *lengths = features[feature_names.INPUT_MASK].shape
-    if not count:  # runtimes refuse tensors without elements
+    mask = features[feature_names.INPUT_MASK]
+    count, size = len(mask), mask.shape[-1]
+    if not mask.size:  # runtimes refuse tensors without elements
         features = {
             name: np.zeros([max(size, 1) for size in grid.shape], grid.dtype)
             for name, grid in features.items()
         }
-    rows = export.slice_rows(int(np.prod(lengths)))
-    slices = [
-        network({name: grid[i : i + rows] for name, grid in features.items()})
-        for i in range(0, count or 1, rows)
-    ]
-    return {k: np.concatenate([part[k] for part in slices])[:count] for k in slices[0]}
+    padding = mask.size - np.count_nonzero(mask)
+    if mask.size <= export.SLICE_TOKENS and padding <= export.CALL_TOKENS:
+        # One slice, which TensorFlow need not find.
+        return {name: value[:count] for name, value in network(features).items()}
+    if not getattr(network, "has_independent_rows", True):
+        mask = np.ones_like(mask)
+    planned = _plan_slices(mask, export.CALL_TOKENS)
+    slices, parts = export.Slices(*(each.numpy() for each in planned)), []
+    for index in range(len(slices.ends)):
+        rows, longest = slices.rows(index)
+        inputs = {
+            name: export.cut(grid[rows], mask.ndim - 1, longest)
+            for name, grid in features.items()
+        }
+        outputs, missing = network(inputs), size - longest
+        for name in token_outputs & outputs.keys():
+            widths = [(0, missing * (axis == 1)) for axis in range(outputs[name].ndim)]
+            outputs[name] = np.pad(outputs[name], widths)
+        parts.append(outputs)
+    places = np.argsort(slices.order)
+    return {k: np.concatenate([part[k] for part in parts])[places] for k in parts[0]}
 
 
 def describe_size(module: export.ServedModel, path: str) -> str:

@@ -13,6 +13,7 @@ from tests.serving import odd_texts
 _NAMES = """
     AddV2 All Any ArgMax AsString Assert AssignVariableOp BatchMatMulV2 BiasAdd
     BitwiseAnd BroadcastTo Cast ConcatV2 Const Cumsum DecodeRaw DenseBincount
+    DeviceIndex
     DisableCopyOnRead DivNoNan Einsum Equal Erf Exp ExpandDims Fill FloorDiv FloorMod
     GatherNd GatherV2 Greater GreaterEqual Identity If LeftShift Less LessEqual Log
     LogSoftmax LogicalAnd LogicalNot LogicalOr LowerBound MatMul Max Maximum Mean

@@ -162,25 +162,52 @@ def test_ids_within_all_limits_are_answered(single):
         assert version.predict("ids", arrays)["probabilities"].shape == (shape[0], 3)
 
 
-def test_network_takes_slices_of_the_rows_in_their_order(monkeypatch):
+def test_network_takes_slices_of_rows_of_similar_length(monkeypatch):
     monkeypatch.setattr(export, "SLICE_TOKENS", 15)
+    monkeypatch.setattr(export, "CALL_TOKENS", 2)
 
     def forward(features):
         ids = features["input_ids"]
-        count = tf.shape(ids)[0]  # of the rows that it was given
-        return {"ids": ids, "counts": tf.fill([count], count)}
+        shape = tf.shape(ids)  # of the slice
+        return {"ids": ids, "slices": tf.tile(shape[None], [shape[0], 1])}
 
     run = export.ids_function(export.Stages((), None, forward, None).run)
-    for sizes in ([], [2], [3], [3, 1], [3, 3, 2]):
-        ids = np.arange(5 * sum(sizes), dtype=np.int32).reshape(-1, 5)
-        actual = run(ids, 0 * ids, 0 * ids)
+    for lengths, wanted in (
+        ([], []),
+        ([5, 5], [[2, 5], [2, 5]]),  # 3 rows of 5 tokens are the most
+        ([5, 5, 5, 5], [[3, 5], [3, 5], [3, 5], [1, 5]]),
+        ([1, 5, 4, 0], [[2, 1], [2, 5], [2, 5], [2, 1]]),  # which is read as 1
+        ([3, 5, 4], [[1, 3], [2, 5], [2, 5]]),  # 1 + 2 would be padding
+    ):
+        size = max(lengths, default=1)
+        mask = (np.arange(size) < np.array(lengths)[:, None]).astype(np.int32)
+        ids = mask * np.arange(1, mask.size + 1, dtype=np.int32).reshape(mask.shape)
+        actual = run(ids, mask, 0 * ids)
         np.testing.assert_array_equal(actual["ids"], ids)
-        assert actual["counts"].numpy().tolist() == np.repeat(sizes, sizes).tolist()
-    monkeypatch.undo()
-    lengths = [0, 1, 128, 384, 10**6]
-    rows = [export.slice_rows(length) for length in lengths]
-    assert rows == [*map(int, map(export.slice_rows, map(tf.constant, lengths)))]
-    assert rows[2:] == [32, 11, 1] and min(rows) == 1
+        assert actual["slices"].numpy().tolist() == wanted
+
+
+@pytest.mark.parametrize("sequences", [(), (3,)])
+def test_slices_end_with_their_tokens_or_padding(monkeypatch, sequences):
+    count, factor = 40, sequences[0] if sequences else 1
+    lengths = np.random.default_rng(3).integers(1, 60, count)
+    mask = (np.arange(60) < lengths[:, None]).astype(np.int32)
+    if sequences:  # the longest of an example counts
+        mask = np.stack([mask * (np.arange(60) < 1), mask, mask * 0], axis=1)
+    monkeypatch.setattr(export, "SLICE_TOKENS", 700)
+    planned = export.plan_slices(tf.constant(mask), 80)
+    slices = export.Slices(*(part.numpy() for part in planned))
+    np.testing.assert_array_equal(lengths[slices.order], slices.lengths)
+    assert slices.starts.tolist() == [0, *slices.ends[:-1]]
+    assert slices.ends[-1] == count and len(slices.ends) > 3
+
+    def fits(start, end):
+        longest = slices.lengths[start]
+        padding = factor * np.sum(longest - slices.lengths[start:end])
+        return padding <= 80 and end - start <= 1 + 700 // (1 + factor * longest)
+
+    for start, end in zip(slices.starts, slices.ends, strict=True):
+        assert fits(start, end) and (end == count or not fits(start, end + 1))
 
 
 def test_odd_texts_have_the_answers_that_they_have_alone(single, pair):

@@ -116,27 +116,32 @@ def test_changed_bit_of_any_file_is_refused(classifier, tmp_path):
         predictor.Predictor(str(version))
 
 
-def test_network_takes_slices_of_the_rows_in_their_order(classifier, monkeypatch):
+def test_network_takes_slices_of_rows_of_similar_length(classifier, monkeypatch):
     exported, path = classifier
     expected = predictor.Predictor(str(exported.version_dir)).predict(test_export.TEXTS)
     counts, network = [], runtimes.open_network(str(path))
 
     def counting(features):
-        counts.append(len(features["input_ids"]))
+        counts.append(features["input_ids"].shape)
         return network(features)
 
     monkeypatch.setattr(runtimes, "open_network", lambda path: counting)
-    monkeypatch.setattr(export, "SLICE_TOKENS", 20)  # the longest text has 10
+    monkeypatch.setattr(export, "SLICE_TOKENS", 20)
+    monkeypatch.setattr(export, "CALL_TOKENS", 3)
     small = runtimes.open_version(str(path))
     columns = {"text": np.array(test_export.TEXTS, object)}
     actual = small.predict("", columns)["probabilities"]
-    assert counts == [2, 2, 1]
+    assert counts == [(1, 10), (2, 6), (2, 3)]
     wanted = [list(answer["probabilities"].values()) for answer in expected]
     np.testing.assert_allclose(actual, wanted, atol=ROUNDING)
     assert np.abs(np.roll(wanted, 2, axis=0) - wanted).max() > 1e-3
     none = small.predict("", {"text": np.array([], object)})
     assert none["probabilities"].shape == (0, 3)
-    assert counts[3:] == [1]
+    assert len(counts) == 4
+    # Rows that depend on each other, as in int8, stay as they came.
+    counting.has_independent_rows = False
+    small.predict("", columns)
+    assert counts[4:] == [(2, 10), (2, 10), (1, 10)]
 
 
 def centred_classifier():

@@ -79,7 +79,8 @@ def version_dir(model, tmp_path_factory):
     files = {"label_map.json": label_maps.text(TAG_SET)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "SLICE_TOKENS", SLICE_TOKENS)
-        assert export.slice_rows(LIMITS["max_seq_length"]) == SLICE_ROWS
+        windows = tf.ones([9, LIMITS["max_seq_length"]], tf.int32)
+        assert export.plan_slices(windows, 0).ends[0] == SLICE_ROWS
         return export.save(make(model), str(tmp_path_factory.mktemp("tagger")), files)
 
 

@@ -143,14 +143,21 @@ def test_records_in_order_are_shuffled_by_blocks(tmp_path, monkeypatch, size):
         contents.append(metadata.count_records(path, pathlib.Path(path).stat().st_size))
     counts, splits = zip(*contents, strict=True)
     records = source.RecordSource(
-        tuple(files), counts, splits, "next", True, max_seq_length=8,
-        max_predictions_per_seq=2, vocab_size=20,
+        tuple(files),
+        counts,
+        splits,
+        "next",
+        True,
+        max_seq_length=8,
+        max_predictions_per_seq=2,
+        vocab_size=20,
     )
     blocks = records.blocks
     assert blocks.counts.tolist() == ([3] * 40 if size == 3 else [60, 60])
-    actual = [[int(text) for text in each] for each in itertools.islice(
-        windows(files, blocks=blocks), 18
-    )]
+    actual = [
+        [int(text) for text in each]
+        for each in itertools.islice(windows(files, blocks=blocks), 18)
+    ]
     assert sorted(itertools.chain(*actual)) == list(range(120))
     spread = np.mean([np.std(np.array(each) % 60) for each in actual])
     assert spread > 10 if size == 3 else spread < 3
