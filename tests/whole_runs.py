@@ -105,7 +105,8 @@ def write(directory):
     changes = {"hidden_act": "relu", "num_hidden_layers": 1}
     tiny.write_model(directory / "model", **changes)
     none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    tiny.write_model(directory / "still", **changes, **none)
+    deep = {**changes, "num_hidden_layers": 4}  # whose blocks are traced once
+    tiny.write_model(directory / "still", **deep, **none)
     causal = {**changes, "attention": "causal"}
     tiny.write_model(directory / "model_left_to_right", **causal)
     tiny.write_model(directory / "still_left_to_right", **causal, **none)

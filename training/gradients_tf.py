@@ -86,12 +86,14 @@ def update_all(update, variables, gradients, numbers, is_finite=None) -> None:
 
     To be called on replicas. `variables` are (variable, *slots), each with numbers of
     its own; what has the gradient None is left alone, and all where `is_finite` is
-    false. Equal blocks of a deep network share one function of the graph.
+    false. On one device equal blocks of a deep network share a function of the graph.
     """
     is_deep = len({_block(each.path) for each, *_ in variables}) > _FEW_BLOCKS
     functions: dict[tuple[str, ...], Any] = {}
 
     def merge(strategy, gradients, numbers, is_finite):
+        # A function would take the first replica's copy of a variable for every other.
+        is_shared = is_deep and strategy.num_replicas_in_sync == 1
         rows = zip(variables, gradients, numbers, strict=True)
         reached = [row for row in rows if row[1] is not None]
         for _, group in itertools.groupby(reached, lambda row: _block(row[0][0].path)):
@@ -99,7 +101,7 @@ def update_all(update, variables, gradients, numbers, is_finite=None) -> None:
             paths = [each.path for each, *_ in keras_variables]
             key = tuple(_BLOCK.sub("", path) for path in paths)
             if key not in functions:
-                functions[key] = _function_of(update, paths, is_deep)
+                functions[key] = _function_of(update, paths, is_shared)
             values = [tuple(each.value for each in those) for those in keras_variables]
             dense = [x.total if isinstance(x, Rows) else x for x in totals]
             strategy.extended.update(
@@ -119,8 +121,8 @@ def _block(path: str) -> str:
     return block[0] if block else ""
 
 
-def _function_of(update, paths, is_deep):
-    """A function that updates variables of these paths, in the graph if it is deep."""
+def _function_of(update, paths, is_shared):
+    """Updates variables of these paths; a function of the graph if it is shared."""
 
     def update_them(first, variables, gradients, numbers, is_finite):
         def change():
@@ -134,7 +136,7 @@ def _function_of(update, paths, is_deep):
         else:
             tf.cond(is_finite, change, lambda: False)
 
-    if not is_deep:
+    if not is_shared:
         return update_them
     attributes = {"_noinline": True}
     return tf.function(update_them, autograph=False, experimental_attributes=attributes)

@@ -128,12 +128,12 @@ def losses_of_vectors(strategy):
     return results
 
 
-def layers_that_wait(strategy):
-    """{path: sums of sizes of weights and moments}; the embeddings never begin."""
-    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
+def sizes(strategy, depth, num_steps, layers=None):
+    """{path: sums of sizes of weights and moments} of a tagger."""
+    widths = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     tiny = config.BertConfig(
-        vocab_size=9, num_hidden_layers=1, initializer_range=0.5, **sizes, **rates
+        vocab_size=9, num_hidden_layers=depth, initializer_range=0.5, **widths, **rates
     )
     ids = np.arange(6 * BATCH_SIZE, dtype=np.int32).reshape(BATCH_SIZE, 6) % 9
     features = {"input_ids": ids, "input_mask": np.ones_like(ids)}
@@ -143,8 +143,8 @@ def layers_that_wait(strategy):
         lambda: models.BertTagger(tiny, 3),
         losses.tagger(),
         steps.repeat(features),
-        [0.01] * 2,
-        layers=layer_rates.LayerRates(0.5, steps_per_layer=1),
+        [0.01] * num_steps,
+        layers=layers,
     )
     return {
         names.relative_path(variable): [
@@ -164,7 +164,9 @@ def main():
             "seeds": dropout_seeds(strategy),
             "overflow": steps_with_an_overflow(strategy),
             "vectors": losses_of_vectors(strategy),
-            "layers": layers_that_wait(strategy),
+            # Of which the embeddings never begin.
+            "layers": sizes(strategy, 1, 2, layer_rates.LayerRates(0.5, 1)),
+            "deep": sizes(strategy, 4, 3),  # whose blocks are traced once
             "describe": devices.describe(strategy),
         }
     json.dump(actual, sys.stdout)
