@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from contract import characters, errors
+from data_pipeline.tables import text_rows
 
 # The names of a row's values, by how many it has.
 Names = Mapping[int, Sequence[str]]
@@ -117,18 +118,12 @@ def paired(columns: Sequence[str], firsts: Any, seconds: Any) -> list[Any]:
 
 
 def opened(rows: Any) -> Any:
-    """A path as a string, but the rows of a Parquet file, which pyarrow reads."""
+    """A path as a string, but the rows of a Parquet file."""
     if not isinstance(rows, str | os.PathLike):
         return rows
     if not (path := os.fspath(rows)).endswith(".parquet"):
         return path
-    errors.check_installed(path, "pyarrow")
-    from pyarrow import parquet
-
-    try:
-        return parquet.read_table(path).to_pylist()
-    except (OSError, ValueError) as error:
-        raise errors.InputError(f"{path}: {error}; check the path") from error
+    return [row for _, row in text_rows.file_rows(path, "parquet")]
 
 
 def lines(name: str, records: Any, names: Names) -> str:

@@ -1,4 +1,4 @@
-"""Opens tables and yields their rows: TSV, CSV, JSONL and TensorFlow Datasets."""
+"""Opens tables and yields their rows: TSV, CSV, JSONL, Parquet, TensorFlow Datasets."""
 
 import contextlib
 import csv
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from contract import errors, json_files, remote_files, wording
 
-# A row is a list of cells (TSV, CSV) or a dict (JSONL, TensorFlow Datasets).
+# A row is a list of cells (TSV, CSV) or a dict (all others).
 Row = list[str] | dict[str, Any]
 NumberedRows = Iterator[tuple[int, Row]]
 
@@ -238,7 +238,25 @@ def _jsonl_rows(path: str) -> Iterator[tuple[int, Row | None]]:
         yield number, row
 
 
-FORMATS = ("tsv", "csv", "jsonl")
+def _parquet_rows(path: str) -> Iterator[tuple[int, Row]]:
+    """Rows by their number, from 1; a part of the file is in memory."""
+    errors.check_installed(path, "pyarrow")
+    from pyarrow import parquet
+
+    try:
+        with remote_files.open_file(path) as file:
+            parts = parquet.ParquetFile(file).iter_batches()
+            rows = itertools.chain.from_iterable(part.to_pylist() for part in parts)
+            yield from enumerate(rows, start=1)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path}: no such file; check the path") from error
+    except (OSError, ValueError) as error:
+        raise errors.InputError(
+            f"{path}: cannot be read ({_one_line(error)}); restore the file"
+        ) from error
+
+
+FORMATS = ("tsv", "csv", "jsonl", "parquet")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -249,8 +267,8 @@ class Form:
     no quotes; CSV has double quotes, and commas or what the first rows show.
     """
 
-    file_format: str = "auto"  # "tsv", "csv", "jsonl", or by the file's name
-    has_header: bool | None = None  # None where line 1 decides; not for JSONL
+    file_format: str = "auto"  # one of FORMATS, or by the file's name
+    has_header: bool | None = None  # None where line 1 decides; for TSV and CSV
     delimiter: str | None = None
     quote: str | None = None
 
@@ -297,7 +315,7 @@ def file_rows(
         form = Form(file_format=form)
     width, first_line, blank = 0, 0, None
     form = resolve(path, form)
-    has_cells = form.file_format != "jsonl"
+    has_cells = form.delimiter is not None
     empty: list[int] = []
     parsed = _parsed(path, form)
     for line, row in parsed:
@@ -368,6 +386,8 @@ def resolve(path: str, form: AnyForm) -> AnyForm:
 
 
 def _parsed(path: str, form: Form) -> Iterator[tuple[int, Any]]:
+    if form.file_format == "parquet":
+        return _parquet_rows(path)
     if form.delimiter is None:
         return _jsonl_rows(path)
     if form.file_format == "tsv" and not form.quote:
@@ -388,7 +408,8 @@ def _character(
         return None
     character = _SPELLED.get(spelled, spelled)
     is_right = len(character) == 1 and character not in "\r\n"
-    if file_format == "jsonl" or not (is_right or (flag == "quote" and not character)):
+    is_right = is_right or (flag == "quote" and not character)
+    if file_format not in ("tsv", "csv") or not is_right:
         raise errors.InputError(
             f"{path}: --{flag}={spelled} is not one character of CSV, TSV; leave it out"
         )

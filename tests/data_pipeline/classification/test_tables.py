@@ -529,3 +529,30 @@ def test_longer_rows_of_own_files_can_be_left_out(read):
         read(content)
     options = {"skip_short_rows": True, "is_published": True}
     assert read(content, **options).lines == [2, 3, 4]
+
+
+def test_parquet_is_read_as_jsonl(read, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = [
+        {"text": f"text {i} é\n", "label": i % 2, "id": f"x{i}"}
+        for i in range(70_000)  # more than are read at a time
+    ]
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    content = path.read_bytes()
+    actual = read(content, "t.parquet")
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    expected = read(lines, "t.jsonl")
+    assert actual.example_ids == expected.example_ids
+    assert actual.text_a == expected.text_a and actual.lines == expected.lines
+    assert actual.labels == expected.labels and len({*actual.labels}) == 2
+    parquet.write_table(pyarrow.Table.from_pylist([rows[0], {"text": "a"}]), path)
+    with refused("t.parquet:2: no value under 'id'", "give the row one"):
+        read(path.read_bytes(), "t.parquet")
+    with refused("t.parquet: cannot be read (", "; restore the file"):
+        read(content[:-9], "t.parquet")
+    with refused("t.parquet: --delimiter=; is not one character of CSV, TSV"):
+        read(content, "t.parquet", delimiter=";")
+    with pytest.raises(FileNotFoundError, match=r"no\.parquet: no such file"):
+        tables.read_table(str(tmp_path / "no.parquet"), Layout(), labels_required=True)
