@@ -39,7 +39,7 @@ def run(name, network, data, path, *more, steps=2):
     "network",
     [
         "roberta",
-        "electra",
+        pytest.param("electra", marks=pytest.mark.slow),
         pytest.param("distilbert", marks=pytest.mark.slow),
         pytest.param("albert", marks=pytest.mark.slow),
     ],

@@ -136,6 +136,7 @@ STILL = (
 )
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_order_of_its_head(model_dir, widened, tmp_path):
     tables = tiny.write_tables(tmp_path / "tables", train=32)
     files = [f"--{split}_file={tables}/{split}.tsv" for split in ("train", "dev")]

@@ -373,6 +373,7 @@ def modules(model_dir, tmp_path):
     return make
 
 
+@pytest.mark.slow
 def test_similarity_and_size_of_a_directory_are_followed(modules, data, tmp_path):
     """Products of the leading 8 values are scored, trained, written and searched."""
     place = modules(similarity_fn_name="dot", truncate_dim=8)

@@ -65,6 +65,14 @@ FITTED = {
 }
 
 
+SOME_DAILY = [
+    "classifier",
+    "reader",
+    pytest.param("tagger", marks=pytest.mark.slow),
+    pytest.param("embedder", marks=pytest.mark.slow),
+]
+
+
 @functools.cache
 def fitted(name, model_dir, seed=1):
     return getattr(bert, name)(model_dir).fit(
@@ -80,7 +88,7 @@ def stored(directory):
     return {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}
 
 
-@pytest.mark.parametrize("name", FITTED)
+@pytest.mark.parametrize("name", SOME_DAILY)
 def test_fit_is_the_training_of_the_script(name, model_dir, tmp_path):
     table, script = FITTED[name][0](tmp_path), script_of(name)
     output = tmp_path / "script"
@@ -131,7 +139,7 @@ def write_dev(name, path):
     return tiny.write_tsv(path / "dev.tsv", columns, DEV[name])
 
 
-@pytest.mark.parametrize("name", FITTED)
+@pytest.mark.parametrize("name", SOME_DAILY)
 def test_evaluation_is_that_of_the_script(name, model_dir, tmp_path):
     made, table = fitted(name, model_dir), write_dev(name, tmp_path)
     evaluation = made.evaluate(DEV[name])

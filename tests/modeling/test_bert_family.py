@@ -236,7 +236,14 @@ def test_files_are_written_back_as_they_were(tmp_path, name):
 
 @pytest.mark.parametrize("target", ["google", "keras"])
 @pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("head", ["classifier", "pretraining", "span"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        "classifier",
+        pytest.param("pretraining", marks=pytest.mark.slow),
+        pytest.param("span", marks=pytest.mark.slow),
+    ],
+)
 def test_other_formats_hold_the_same(tmp_path, network, head, target):
     model = make(network, head)
     conversion.write_directory(tmp_path, model, target)

@@ -115,6 +115,7 @@ def test_directory_and_export_score_as_bert_load(pairs):
         )
 
 
+@pytest.mark.slow
 def test_models_of_another_kind_are_refused_by_name(folder, model_dir, index_dir):
     refuse(
         f"--reranker={model_dir}: is a BertModel, and no classifier of pairs; train ",

@@ -56,6 +56,7 @@ def train(build_classifier, classifier_batch, tmp_path):
     return start
 
 
+@pytest.mark.slow
 def test_layers_that_wait_begin_at_their_step_in_a_run_that_goes_on(train):
     """Bit for bit; the network's one layer begins at step 2, its embeddings at 4."""
     layers = {"layers": layer_rates.LayerRates(0.9, steps_per_layer=2)}
@@ -92,6 +93,7 @@ def quick(train, monkeypatch):
     return start
 
 
+@pytest.mark.slow
 def test_run_that_goes_on_with_other_replicas_says_so(quick, tmp_path, capsys):
     """It says so once: the checkpoint holds the new number."""
     quick(3)
