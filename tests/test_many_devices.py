@@ -34,7 +34,11 @@ TABLES = {
     "replaced_tokens": "electra/embeddings/word_embeddings",
     "streams": "lm/softmax/W",
 }
-STARTS = {"replaced_tokens": "still_electra", "streams": "still_streams"}
+STARTS = {
+    "classification": "deep",
+    "replaced_tokens": "still_electra",
+    "streams": "still_streams",
+}
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +63,8 @@ def runs(request, data, server, tmp_path_factory):
     """(name, {kind: directory}, {kind: logs}) of the same run on different devices."""
     name = request.param
     script = whole_runs.SCRIPTS[name]
-    flags = whole_runs.arguments(name, data, model="still")
+    model = "deep" if name == "classification" else "still"
+    flags = whole_runs.arguments(name, data, model=model)
     directories = {
         kind: tmp_path_factory.mktemp(kind) for kind in ("one", "two", "processes")
     }

@@ -106,7 +106,8 @@ def write(directory):
     tiny.write_model(directory / "model", **changes)
     none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     deep = {**changes, "num_hidden_layers": 4}  # whose blocks are traced once
-    tiny.write_model(directory / "still", **deep, **none)
+    tiny.write_model(directory / "deep", **deep, **none)
+    tiny.write_model(directory / "still", **changes, **none)
     causal = {**changes, "attention": "causal"}
     tiny.write_model(directory / "model_left_to_right", **causal)
     tiny.write_model(directory / "still_left_to_right", **causal, **none)
@@ -150,7 +151,7 @@ def arguments(name, directory, *, model="model", steps=STEPS, evaluates=True):
     Args:
         name: one of RUNS.
         directory: what `write` has filled.
-        model: "model", or "still" for no dropout.
+        model: "model", or "still" for no dropout, or "deep" for 4 layers of it.
         steps: optimizer steps.
         evaluates: whether it evaluates and predicts, too.
     """
