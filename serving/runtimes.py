@@ -5,6 +5,7 @@ The way from text to ids and from numbers to answers needs strings, which runtim
 it is a SavedModel without weights.
 """
 
+import functools
 import os
 import zlib
 from collections.abc import Mapping
@@ -133,23 +134,22 @@ def open_version(directory: str) -> servables.Version:
     texts = servables.open_version(os.path.join(directory, TEXTS))
     encode, finish = texts.signatures["encode"], texts.signatures["finish"]
     plain = _open_plain(directory, texts)
+    are_independent = getattr(network, "has_independent_rows", True)
     dims = {name: info.tensor_shape.dim for name, info in finish.inputs.items()}
     token_outputs = {n for n, dim in dims.items() if len(dim) > 1 and dim[1].size == -1}
+    run = functools.partial(_run, network, token_outputs, are_independent)
 
     def call(_, arrays):
         if plain and (features := plain.encode(arrays)):
-            return plain.finish(_run(network, features, token_outputs))
+            return plain.finish(run(features))
         encoded = texts.call("encode", arrays)
         kept = {k: v for k, v in encoded.items() if k.startswith(_KEPT)}
-        numbers = _run(network, encoded, token_outputs)
-        return texts.call("finish", {**numbers, **kept})
+        return texts.call("finish", {**run(encoded), **kept})
 
     whole = meta_graph_pb2.SignatureDef(
         inputs=encode.inputs, outputs=finish.outputs, method_name=encode.method_name
     )
-    signatures, are_independent = {tf_serving.DEFAULT_SIGNATURE: whole}, True
-    if isinstance(network, onnx_runtime.Network):
-        are_independent = network.has_independent_rows
+    signatures = {tf_serving.DEFAULT_SIGNATURE: whole}
     return servables.Version(signatures, call, are_independent)
 
 
@@ -169,10 +169,10 @@ def _open_plain(directory, texts):
 _plan_slices = tf.function(export.plan_slices, autograph=False, reduce_retracing=True)
 
 
-def _run(network, encoded, token_outputs):
+def _run(network, token_outputs, are_independent, encoded):
     """As `export.Stages.run`; `token_outputs` are the names of those that are [N, S].
 
-    Rows that depend on each other stay as they are.
+    Rows stay in their order unless they `are_independent`.
     """
     features = {name: encoded[name] for name in feature_names.ENCODER_INPUTS}
     mask = features[feature_names.INPUT_MASK]
@@ -186,10 +186,11 @@ def _run(network, encoded, token_outputs):
     if mask.size <= export.SLICE_TOKENS and padding <= export.CALL_TOKENS:
         # One slice, which TensorFlow need not find.
         return {name: value[:count] for name, value in network(features).items()}
-    if not getattr(network, "has_independent_rows", True):
+    if not are_independent:
         mask = np.ones_like(mask)
     planned = _plan_slices(mask, export.CALL_TOKENS)
-    slices, parts = export.Slices(*(each.numpy() for each in planned)), []
+    slices = export.Slices._make(each.numpy() for each in planned)
+    parts = []
     for index in range(len(slices.ends)):
         rows, longest = slices.rows(index)
         inputs = {

@@ -3,6 +3,7 @@
 import abc
 import concurrent.futures
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -128,9 +129,9 @@ class RecordSource:
         files, counts, splits = zip(*repeated, strict=True)
         return dataclasses.replace(self, files=files, counts=counts, splits=splits)
 
-    @property
+    @functools.cached_property
     def blocks(self) -> "Blocks":
-        """What is shuffled: files with metadata, and blocks of all others."""
+        """The parts that are shuffled: files with metadata, blocks of all others."""
         rows = []
         for file, splits in enumerate(self.splits):
             counts = np.full(len(splits) - 1, metadata.BLOCK_RECORDS)
@@ -138,7 +139,7 @@ class RecordSource:
             files = np.full(len(counts), file)
             rows.append((files, splits[:-1], np.diff(splits), counts))
         columns = zip(*rows, strict=True)
-        return Blocks(*(np.concatenate(each).astype(np.int64) for each in columns))
+        return Blocks._make(np.concatenate(each).astype(np.int64) for each in columns)
 
     @property
     def spec(self) -> dict[str, tf.io.FixedLenFeature]:

@@ -90,17 +90,24 @@ WHOLE = Part()
 def blocks(path: str, part: Part = WHOLE) -> Iterator[bytes]:
     """Yields the bytes of a file, local or remote, plain or gzip, in pieces."""
     left = part.stop - part.start
+    with _opened(path, OSError, EOFError, zlib.error) as raw:
+        stream = gzip.GzipFile(fileobj=raw) if path.endswith(".gz") else raw
+        if part.start:
+            stream.seek(part.start)
+        while block := stream.read(min(_CHUNK_BYTES, left)):
+            yield block
+            left -= len(block)
+
+
+@contextlib.contextmanager
+def _opened(path, *damages):
+    """Opens a file; names it in errors, among them the `damages` that reading finds."""
     try:
         with remote_files.open_file(path) as raw:
-            stream = gzip.GzipFile(fileobj=raw) if path.endswith(".gz") else raw
-            if part.start:
-                stream.seek(part.start)
-            while block := stream.read(min(_CHUNK_BYTES, left)):
-                yield block
-                left -= len(block)
+            yield raw
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path}: no such file; check the path") from error
-    except (OSError, EOFError, zlib.error) as error:
+    except damages as error:
         raise errors.InputError(
             f"{path}: cannot be read ({_one_line(error)}); restore the file"
         ) from error
@@ -243,17 +250,10 @@ def _parquet_rows(path: str) -> Iterator[tuple[int, Row]]:
     errors.check_installed(path, "pyarrow")
     from pyarrow import parquet
 
-    try:
-        with remote_files.open_file(path) as file:
-            parts = parquet.ParquetFile(file).iter_batches()
-            rows = itertools.chain.from_iterable(part.to_pylist() for part in parts)
-            yield from enumerate(rows, start=1)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{path}: no such file; check the path") from error
-    except (OSError, ValueError) as error:
-        raise errors.InputError(
-            f"{path}: cannot be read ({_one_line(error)}); restore the file"
-        ) from error
+    with _opened(path, OSError, ValueError) as file:
+        parts = parquet.ParquetFile(file).iter_batches()
+        rows = itertools.chain.from_iterable(part.to_pylist() for part in parts)
+        yield from enumerate(rows, start=1)
 
 
 FORMATS = ("tsv", "csv", "jsonl", "parquet")

@@ -196,7 +196,7 @@ def test_slices_end_with_their_tokens_or_padding(monkeypatch, sequences):
         mask = np.stack([mask * (np.arange(60) < 1), mask, mask * 0], axis=1)
     monkeypatch.setattr(export, "SLICE_TOKENS", 700)
     planned = export.plan_slices(tf.constant(mask), 80)
-    slices = export.Slices(*(part.numpy() for part in planned))
+    slices = export.Slices._make(part.numpy() for part in planned)
     np.testing.assert_array_equal(lengths[slices.order], slices.lengths)
     assert slices.starts.tolist() == [0, *slices.ends[:-1]]
     assert slices.ends[-1] == count and len(slices.ends) > 3

@@ -140,7 +140,7 @@ def test_network_takes_slices_of_rows_of_similar_length(classifier, monkeypatch)
     assert len(counts) == 4
     # Rows that depend on each other, as in int8, stay as they came.
     counting.has_independent_rows = False
-    small.predict("", columns)
+    runtimes.open_version(str(path)).predict("", columns)
     assert counts[4:] == [(2, 10), (2, 10), (1, 10)]
 
 
