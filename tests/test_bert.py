@@ -623,8 +623,8 @@ def test_names_are_those_of_the_packages():
 QUIET = """
 import logging, sys
 import bert_reborn as bert
-assert logging.getLogger("tensorflow").level == logging.WARNING
 loaded = bert.load(sys.argv[1])
+assert logging.getLogger("tensorflow").level == logging.WARNING
 assert loaded.embed(["a b"]).shape == (1, 32)
 """
 
