@@ -53,7 +53,7 @@ COMMANDS = {
         "--max_predictions_per_seq=3 --objective=replaced_tokens"
     ),
     "denoising": (
-        "run_pretraining --bert_config_file={d}/pairs.json --output_dir={o} "
+        "run_pretraining --bert_config_file={d}/model_pairs.json --output_dir={o} "
         "--vocab_file={d}/model/vocab.txt --input_file={d}/full.tfrecord --do_train "
         "--objective=denoising --max_seq_length=16 --corruption=infilling"
     ),

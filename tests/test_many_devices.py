@@ -22,16 +22,20 @@ RESULTS = {
     "vectors": (),
     "frozen": ("test_tags.conll", "test_predictions.jsonl"),
     "layers": ("test_tags.conll", "test_predictions.jsonl"),
+    "pairs": ("test_predictions.jsonl",),
     "questions": ("predictions.json", "nbest_predictions.json"),
     "pretraining": (),
     "masking": (),
     "left_to_right": (),
     "replaced_tokens": (),
+    "denoising": (),
     "streams": (),
 }
 # Of words, where it is not that of BERT.
 TABLES = {
     "replaced_tokens": "electra/embeddings/word_embeddings",
+    "pairs": "encoder/bert/embeddings/word_embeddings",
+    "denoising": "encoder/bert/embeddings/word_embeddings",
     "streams": "lm/softmax/W",
 }
 STARTS = {
@@ -63,8 +67,7 @@ def runs(request, data, server, tmp_path_factory):
     """(name, {kind: directory}, {kind: logs}) of the same run on different devices."""
     name = request.param
     script = whole_runs.SCRIPTS[name]
-    model = "deep" if name == "classification" else "still"
-    flags = whole_runs.arguments(name, data, model=model)
+    flags = whole_runs.arguments(name, data, model=model_of(name))
     directories = {
         kind: tmp_path_factory.mktemp(kind) for kind in ("one", "two", "processes")
     }
@@ -84,6 +87,10 @@ def runs(request, data, server, tmp_path_factory):
     return name, directories, logs
 
 
+def model_of(name):
+    return "deep" if name == "classification" else "still"
+
+
 def test_two_replicas_train_to_the_weights_of_one(runs, data):
     kind, directories, _ = runs
     one, two, processes = (whole_runs.variables(path) for path in directories.values())
@@ -96,7 +103,10 @@ def test_two_replicas_train_to_the_weights_of_one(runs, data):
     start = whole_runs.initial_variables(data / STARTS.get(kind, "still"))
     table = TABLES.get(kind, "bert/embeddings/word_embeddings")
     names = {table, "layer_mix/ELMo_W"} & one.keys()
-    moved = [np.abs(one[name] - start.get(name, 0.0)).max() for name in names]
+    moved = [
+        np.abs(one[name] - start.get(name.removeprefix("encoder/"), 0.0)).max()
+        for name in names
+    ]
     assert max(moved) > 1e-2
 
 
@@ -143,7 +153,7 @@ def test_only_the_chief_writes(runs):
 
 def go_on(server, name, data, path, *more):
     """The run of `runs` in two processes, in a directory where it may have begun."""
-    flags = whole_runs.arguments(name, data, model="still", evaluates=False)
+    flags = whole_runs.arguments(name, data, model=model_of(name), evaluates=False)
     flags += [f"--output_dir={path}", "--log_steps=1", *more]
     script, still = whole_runs.SCRIPTS[name], whole_runs.NO_HEAD_DROPOUT
     return server.start_workers(2, script, *flags, constants=still)

@@ -76,8 +76,7 @@ RUNS = {
     ),
     "denoising": (
         "run_pretraining",
-        _RECORDS % "full" + " --objective=denoising --max_eval_steps=0 "
-        "--bert_config_file={d}/pairs.json",
+        _RECORDS % "full" + " --objective=denoising --max_eval_steps=0",
         "--do_eval",
     ),
     "streams": (
@@ -115,9 +114,10 @@ def write(directory):
     tiny.write_electra(directory / "still_electra", num_hidden_layers=1, **none)
     tiny_elmo.write_model(directory / "model_streams")
     tiny_elmo.write_model(directory / "still_streams", dropout=0.0)
-    bert = (directory / "model" / "bert_config.json").read_text()
-    config = tiny.encoder_decoder(json.loads(bert))
-    (directory / "pairs.json").write_text(json.dumps(config))
+    for name in ("model", "still"):
+        bert = (directory / name / "bert_config.json").read_text()
+        config = tiny.encoder_decoder(json.loads(bert))
+        (directory / f"{name}_pairs.json").write_text(json.dumps(config))
     for number, count in enumerate((30, 20)):
         tiny_elmo.write_sentences(directory / f"part-{number}.txt", count, number)
     write_texts(directory)
@@ -165,7 +165,8 @@ def arguments(name, directory, *, model="model", steps=STEPS, evaluates=True):
     weights = f"{{d}}/{model}{_MODELS.get(name, '')}"
     network = f"--pretrained={weights}"
     if name == "denoising":
-        network = f"--vocab_file={weights}/vocab.txt"
+        network = f"--bert_config_file={weights}_pairs.json"
+        network += f" --vocab_file={weights}/vocab.txt"
     if name != "streams":
         common += " --learning_rate=2e-3"
     text = f"{network} {common} {flags} {actions if evaluates else ''}"

@@ -7,7 +7,7 @@ those of one source one after another.
 from typing import Any, NamedTuple
 
 from contract import features as names
-from modeling import bert, models, token_heads
+from modeling import bert, kernels, models, token_heads
 from modeling.configs import keras_configs
 from modeling.generation import key_value_cache
 from modeling.generation.key_value_cache import tf
@@ -19,12 +19,12 @@ class DecodeCache(NamedTuple):
     Attributes:
         written: of the target, a pair [R, N, T, K] a layer.
         source: of the source, a pair [B, N, S, K] a layer, computed once.
-        source_bias: float32 [B, 1, 1, S].
+        source_mask: int32 [B, S].
     """
 
     written: Any
     source: Any
-    source_bias: Any
+    source_mask: Any
 
 
 class SequenceToSequence(token_heads.CausalLMMixin, models.BertModel):
@@ -76,14 +76,16 @@ class SequenceToSequence(token_heads.CausalLMMixin, models.BertModel):
         network, mask = self.network, source[names.INPUT_MASK]
         read = network.encoder(*(source[name] for name in names.ENCODER_INPUTS))
         written = key_value_cache.make_empty(network.decoder, batch_size, capacity)
-        return DecodeCache(
-            written, *network.decoder.read(read["sequence_output"], mask)
-        )
+        pairs = network.decoder.read(read["sequence_output"])
+        return DecodeCache(written, pairs, mask)
 
     def extend(
         self, input_ids, position_ids, start, is_visible, cache, last_only=False
     ):
         """As token_heads.CausalLMMixin.extend, of target tokens, with a DecodeCache."""
+        # Made anew each time: where it comes straight from a loop's input and shapes are
+        # known, TensorFlow 2.21 fuses its addition, and takes another output.
+        bias = kernels.attention_bias(cache.source_mask)
         hidden, written = key_value_cache.extend(
             self.network.decoder,
             input_ids,
@@ -91,10 +93,7 @@ class SequenceToSequence(token_heads.CausalLMMixin, models.BertModel):
             start,
             is_visible,
             cache.written,
-            [
-                {"source": pair, "source_bias": cache.source_bias}
-                for pair in cache.source
-            ],
+            [{"source": pair, "source_bias": bias} for pair in cache.source],
         )
         hidden = hidden[:, -1:] if last_only else hidden
         return self._predict(hidden), cache._replace(written=written)

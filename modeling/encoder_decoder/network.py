@@ -101,10 +101,9 @@ class Decoder(bert.Network):
             outputs["layer_outputs"].append(hidden)
         return {**outputs, "sequence_output": hidden}
 
-    def read(self, source, source_mask):
-        """The source for blocks: a pair [B, N, S, K] for each, and its bias."""
-        pairs = (b.cross_attention.keys_and_values(source) for b in self.blocks)
-        return tuple(pairs), kernels.attention_bias(source_mask)
+    def read(self, source):
+        """The source for blocks: a pair [B, N, S, K] for each."""
+        return tuple(b.cross_attention.keys_and_values(source) for b in self.blocks)
 
 
 class EncoderDecoder(keras_configs.NetworkLayer):

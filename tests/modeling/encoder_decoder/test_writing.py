@@ -1,5 +1,6 @@
 """Targets written token by token: the likeliest, drawn, and searched for."""
 
+import dataclasses
 import functools
 import json
 
@@ -8,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from contract import features as names
+from modeling import pretrainers
 from modeling.generation import beam_search, decoding, sampling
 from tests.modeling.encoder_decoder.conftest import GOLDEN
 from tests.modeling.generation import written_out
@@ -41,6 +43,27 @@ def test_greedy_tokens_are_the_recorded_ones(write, source, seq2seq_record):
     ids, is_text = write(source, decoding.GenerationConfig(GREEDY))
     np.testing.assert_array_equal(ids, seq2seq_record["greedy"][:, 1:])
     assert np.all(is_text)
+
+
+def test_one_layer_writes_the_same_whether_shapes_are_known(seq2seq_config, source):
+    """TensorFlow fused the sum of scores and mask, and took a wrong input."""
+    sides = {
+        side: dataclasses.replace(getattr(seq2seq_config, side), num_hidden_layers=1)
+        for side in ("encoder", "decoder")
+    }
+    config = dataclasses.replace(seq2seq_config, **sides)
+    model = pretrainers.build("seq2seq", None, config)
+
+    def write(source):
+        start = model.start(tf.shape(source["input_ids"])[0])
+        rules, seeds = decoding.GenerationConfig(GREEDY), tf.zeros([3], tf.int64)
+        return decoding.write(model, rules, *start, seeds, 4, (source,))
+
+    known = tf.function(write, autograph=False)(source)
+    spec = tf.TensorSpec([None, None], tf.int32)
+    signature = [dict.fromkeys(source, spec)]
+    unknown = tf.function(write, autograph=False, input_signature=signature)(source)
+    np.testing.assert_array_equal(known[0], unknown[0])
 
 
 @pytest.fixture(scope="module")
