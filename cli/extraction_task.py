@@ -118,10 +118,11 @@ class Extractor:
         self.lines = text_lines(settings, opened)
         self._settings, self._strategy = settings, strategy
         keras.config.set_dtype_policy(settings.dtype_policy)
-        with strategy.scope():
+        with strategy.scope(), checkpoint.drawing_after():
             model = models.BertModel(opened.config)
             model.build()
-        print(f"weights: {checkpoint.load(model, opened.files.init_checkpoint)}")
+            origin = checkpoint.load(model, opened.files.init_checkpoint)
+        print(f"weights: {origin}")
         self._predict = inference.predict_function(
             functools.partial(compute, model, settings.choice),
             strategy,

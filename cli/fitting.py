@@ -39,7 +39,7 @@ from data_pipeline.classification import sources, tables
 from data_pipeline.classification import split as labelled_rows
 from data_pipeline.classification.encoding import listed
 from data_pipeline.tables import memory_rows
-from modeling.checkpoints import pretrained
+from modeling.checkpoints import checkpoint, pretrained
 from training import metrics, model_directory
 
 FLAGS = flags.FLAGS
@@ -564,8 +564,11 @@ class Embedder(FittedModel):
             values["max_seq_length"] = self._length
             with self._prepared(values, {}) as (task, plan):
                 model, path = task.make_model(), plan.run.init_checkpoint
-                model.build()
-                origin, _ = task.load_weights(model, path, trains=False, resumes=False)
+                with checkpoint.drawing_after():
+                    model.build()
+                    origin, _ = task.load_weights(
+                        model, path, trains=False, resumes=False
+                    )
                 print(f"weights: {origin}")
                 return self._wrap(task, model, path)
 

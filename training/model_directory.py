@@ -121,10 +121,13 @@ class ModelDirectory:
         """
         head = "classifier" if isinstance(classes, labels.Labels) else "tagger"
         outputs, reading = classes.num_outputs, _reading(classes)
-        model = pretrainers.build(head, outputs, self.config, **reading)
         checkpoint.check_file(self.config, self.weights)
         starts = self.starts_head(classes)
-        report = checkpoint.assign(model, self.weights, self.path, starts_head=starts)
+        with checkpoint.drawing_after():
+            model = pretrainers.build(head, outputs, self.config, **reading)
+            report = checkpoint.assign(
+                model, self.weights, self.path, starts_head=starts
+            )
         kind, states = self.weights.format, self.weights.states
         return conversion.Converted(kind, head, model, report, states, None, classes)
 

@@ -94,11 +94,11 @@ def start(
     devices.check_agreement(
         settings.strategy, checksum, "model, data and output directory"
     )
-    with settings.strategy.scope():
+    path = output_dir if resumes else settings.init_checkpoint
+    with settings.strategy.scope(), checkpoint.drawing_after():
         model = make_model()
         model.build()
-    path = output_dir if resumes else settings.init_checkpoint
-    origin, step = load_weights(model, path, trains=trains, resumes=resumes)
+        origin, step = load_weights(model, path, trains=trains, resumes=resumes)
     if trains and settings.writes:
         run_directory.begin(
             output_dir,

@@ -10,8 +10,10 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 from absl import logging
+from keras import ops
 
 from contract import errors, remote_files, wording
 from contract.tensorflow_later import tf
@@ -262,6 +264,22 @@ def _fits(config, key, size):
     return wanted == size or (has_tokens and 0 < wanted - size <= names.NEW_TOKENS)
 
 
+def drawing_after():
+    """A scope in which a model is built and assigned, and then its other weights drawn.
+
+    A seed belongs to an initializer, so what is drawn has the values it would have had.
+    """
+    return keras.StatelessScope()
+
+
+def _give(variable, value):
+    """Assigns a value, within `drawing_after` in the place of drawing one."""
+    if variable._initializer is None:  # Keras keeps it until it has drawn
+        variable.assign(value)
+    else:
+        variable._initializer = lambda *_, dtype: ops.convert_to_tensor(value, dtype)
+
+
 def load(model, path, *, allows_missing=None, starts_head=False):
     """Assigns a built model what the checkpoint at `path` has, after `check_file`."""
     file = open_file(path, model.config)
@@ -317,7 +335,7 @@ def assign(
                 f"{file.source}: {key} has {count} of {value.size} numbers that are nan"
                 " or infinite in float32; copy it again, or take an earlier checkpoint"
             )
-        variable.assign(value)
+        _give(variable, value)
         (missing if name.google in file.drawn else assigned).append(name.google)
     unused = sorted(file.shapes.keys() - used - file.states.keys())
     depth = model.config.num_blocks

@@ -159,13 +159,14 @@ def read(path, config, head="auto", file=None, **settings):
     is_choice = hugging_face.stated_problem_type(config) == "choice"
     if head == "classifier" and config.network == "bert" and is_choice:
         settings = {"sequences": "compared", **settings}
-    model = pretrainers.build(
-        head, num_classes, select_config(config, head), **settings
-    )
-    is_part = model.config.network != config.network
-    report = checkpoint.assign(
-        model, warm_start.select_encoder(file, model) if is_part else file, path
-    )
+    with checkpoint.drawing_after():
+        model = pretrainers.build(
+            head, num_classes, select_config(config, head), **settings
+        )
+        is_part = model.config.network != config.network
+        report = checkpoint.assign(
+            model, warm_start.select_encoder(file, model) if is_part else file, path
+        )
     rows = [name for name, _ in names.named_variables(model)]
     has = {_part(name.path) for name in rows if name.google in report.assigned}
     if head in pretrainers.CLASS_HEADS and head not in has:

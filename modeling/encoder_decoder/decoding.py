@@ -83,8 +83,8 @@ class SequenceToSequence(token_heads.CausalLMMixin, models.BertModel):
         self, input_ids, position_ids, start, is_visible, cache, last_only=False
     ):
         """As token_heads.CausalLMMixin.extend, of target tokens, with a DecodeCache."""
-        # Made anew each time: where it comes straight from a loop's input and shapes are
-        # known, TensorFlow 2.21 fuses its addition, and takes another output.
+        # Made anew each time. Where it is an input of a loop, and shapes are known,
+        # TensorFlow 2.21 can fuse its addition and then take a wrong input.
         bias = kernels.attention_bias(cache.source_mask)
         hidden, written = key_value_cache.extend(
             self.network.decoder,

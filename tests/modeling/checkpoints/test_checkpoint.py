@@ -1,9 +1,11 @@
 """checkpoint.py and google.py: finding, checking, loading and writing checkpoints."""
 
+import contextlib
 import dataclasses
 import re
 import types
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -240,6 +242,30 @@ def test_head_of_other_labels_is_left_out_and_reported(tiny_config, tmp_path, ta
         checkpoint.load_trained(model, tmp_path)
     with pytest.raises(ValueError, match="there is no trained model in --output_dir"):
         checkpoint.load_trained(model, "")
+
+
+def test_only_what_a_checkpoint_lacks_is_drawn(path, tiny_config, monkeypatch):
+    """The head, with the values that it has where everything is drawn first."""
+    drawn, scopes = [], (contextlib.nullcontext(), checkpoint.drawing_after())
+    initializer = keras.initializers.TruncatedNormal
+    draw = initializer.__call__
+
+    def count(self, shape, dtype=None):
+        drawn.append(tuple(shape))
+        return draw(self, shape, dtype)
+
+    monkeypatch.setattr(initializer, "__call__", count)
+    models = []
+    for scope in scopes:
+        keras.utils.set_random_seed(3)
+        drawn.clear()
+        with scope:
+            models.append(pretrainers.build("classifier", 3, tiny_config))
+            checkpoint.load(models[-1], path)
+        assert len(drawn) > 9 or scope is scopes[1]
+    if path.name != "model.keras":  # from which Keras makes a model of its own
+        assert set(drawn) == {models[0].classifier.logits.kernel.shape}
+    assert_equal(values(models[1]), values(models[0]))
 
 
 def test_path_without_a_checkpoint_is_refused(tiny_config, tmp_path):
