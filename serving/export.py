@@ -87,7 +87,10 @@ class Stages:
         place = tf.raw_ops.DeviceIndex(device_names=["CPU"])
         slices = plan_slices(mask, tf.gather([CALL_TOKENS, SLICE_TOKENS], place))
         # Called twice, but one function of the graph, whose weights are packed once.
-        network = tf.function(self.forward, experimental_attributes={"_noinline": True})
+        attributes = {"_noinline": True}
+        network = tf.function(
+            self.forward, autograph=False, experimental_attributes=attributes
+        )
 
         def run_slice(index):
             rows, longest = slices.rows(index)
@@ -301,7 +304,7 @@ def text_function(function: Callable, *names: str):
         tf.TensorSpec([None, count] if count > 1 else [None], tf.string, name=name)
         for name, count in collections.Counter(names).items()
     ]
-    return tf.function(function, input_signature=specs)
+    return tf.function(function, specs, autograph=False)
 
 
 def ids_function(
@@ -327,7 +330,7 @@ def ids_function(
         return {name: value[:count] for name, value in outputs.items()}
 
     specs = [tf.TensorSpec([None, *shapes[n]], tf.int32, name=n) for n in names]
-    return tf.function(compute, input_signature=specs)
+    return tf.function(compute, specs, autograph=False)
 
 
 def _check(features, limits, *, reads_characters):

@@ -96,8 +96,8 @@ def _text_signatures(stages):
     encoded = encoding.structured_outputs
     needed = outputs | {k: v for k, v in encoded.items() if k.startswith(_KEPT)}
     specs = {k: tf.TensorSpec(v.shape, v.dtype, k) for k, v in needed.items()}
-    finishing = tf.function(finish).get_concrete_function(**specs)
-    return {"encode": encoding, "finish": finishing}
+    finishing = tf.function(finish, autograph=False)
+    return {"encode": encoding, "finish": finishing.get_concrete_function(**specs)}
 
 
 def _flatten(state):

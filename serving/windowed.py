@@ -90,6 +90,6 @@ class WordTagger(export.ServedModel):
             variables,
             stages,
             serving_default=export.text_function(stages.answer, "text"),
-            words=tf.function(tag_words, input_signature=[spec]),
+            words=tf.function(tag_words, [spec], autograph=False),
             ids=export.ids_function(forward, ids_shape, limits),
         )

@@ -91,7 +91,15 @@ def runs(model_dir, data, tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("pairs", marks=pytest.mark.slow),
+        "triplets",
+        "scored",
+        "labelled",
+    ],
+)
 def test_each_kind_of_rows_trains_and_is_scored(kind, runs, data):
     done, output, arrays = runs(kind)
     results, (vectors, ids) = tiny.eval_results(output), arrays.values()

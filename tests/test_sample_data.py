@@ -109,6 +109,7 @@ def test_chinese_messages_are_distinct_and_evenly_labelled():
     assert len({re.sub(r"\W", "", text) for text in texts}) == len(texts) == 260
 
 
+@pytest.mark.slow
 def test_chinese_tutorial_trains_what_it_shows(tmp_path, monkeypatch):
     """Its commands as they are, and the answers of its predictor and its server."""
     monkeypatch.chdir(SAMPLES.parent)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -43,6 +44,7 @@ def build(kind, hidden_act="gelu_erf", config=None):
     config = config or networks.config_for(
         TOKENS, hidden_act=hidden_act, initializer_range=0.5
     )
+    keras.utils.set_random_seed(1)
     make, arguments = KINDS[kind]
     model = make(config, *arguments)
     model.build()

@@ -187,7 +187,12 @@ def waits(path, step):
 
 
 @pytest.mark.parametrize(
-    "kind", [optimizers.BertAdam, optimizers.BertLamb, optimizers.GptAdam]
+    "kind",
+    [
+        optimizers.BertAdam,
+        pytest.param(optimizers.BertLamb, marks=pytest.mark.slow),
+        pytest.param(optimizers.GptAdam, marks=pytest.mark.slow),
+    ],
 )
 def test_a_layer_that_waits_is_as_one_without_a_gradient(update, kind):
     """Bit for bit: no step, no weight decay, no moments, no part of the norm."""
