@@ -35,15 +35,8 @@ def run(name, network, data, path, *more, steps=2):
     return tiny.succeed(script, *flags, f"--output_dir={path}", *more)
 
 
-@pytest.mark.parametrize(
-    "network",
-    [
-        "roberta",
-        pytest.param("electra", marks=pytest.mark.slow),
-        pytest.param("distilbert", marks=pytest.mark.slow),
-        pytest.param("albert", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("network", NETWORKS)
 def test_classifier_is_trained_loaded_and_exported(network, data, tmp_path):
     done = run("classification", network, data, tmp_path, "--do_export", steps=6)
     assert "classifier" in done.out.split("newly initialised: ")[1]

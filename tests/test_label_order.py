@@ -56,8 +56,8 @@ def shares(loaded):
     "order",
     [
         (0, 1, 2),
-        (1, 0, 2),
         (2, 0, 1),
+        pytest.param((1, 0, 2), marks=pytest.mark.slow),
         pytest.param((0, 2, 1), marks=pytest.mark.slow),
         pytest.param((1, 2, 0), marks=pytest.mark.slow),
         pytest.param((2, 1, 0), marks=pytest.mark.slow),
@@ -217,7 +217,9 @@ def test_a_head_of_another_kind_is_another_head(widened, tmp_path, stored, capsy
 
 
 @pytest.mark.parametrize("file_format", ["google", "hugging_face", "keras"])
-@pytest.mark.parametrize("network", ["gpt", "bert"])
+@pytest.mark.parametrize(
+    "network", ["bert", pytest.param("gpt", marks=pytest.mark.slow)]
+)
 def test_every_network_starts_a_new_head(model_dir, tmp_path, network, file_format):
     if network == "gpt":
         model_dir = tiny_gpt.write_model(tmp_path / "gpt")

@@ -126,6 +126,7 @@ def test_closed_streams_take_lines_and_give_no_descriptor_to_a_file(closed, tmp_
     assert done.returncode == 7 and not (tmp_path / "data").read_text()
 
 
+@pytest.mark.slow
 def test_program_works_with_closed_streams(tmp_path):
     text, vocabulary = tmp_path / "text.txt", tmp_path / "vocab.txt"
     text.write_text("the sea is green\n" * 9)

@@ -91,6 +91,7 @@ def test_two_workers_begin_with_the_warm_up_and_give_results_in_order(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_killed_worker_is_explained(tmp_path):
     (text,) = run(lose, tmp_path)
     assert "one of 2 workers was killed" in text and "--num_workers" in text

@@ -25,6 +25,7 @@ CASES = family_weights.read_cases()
 NETWORKS = ("distilbert", "roberta", "electra", "albert")
 READS_SEGMENTS = ("electra", "albert")
 TWO_SEGMENTS = "roberta-Model-types_2"
+TASKS = ("QuestionAnswering", "TokenClassification", "MultipleChoice")
 # Names of outputs here.
 LOGITS = ("logits", "masked_lm_logits", "replaced_logits")
 OUTPUTS = {
@@ -207,7 +208,13 @@ def test_losses_and_gradients_are_those_of_transformers(open_case, name):
         assert np.abs(expected).max() > (0 if is_blind else 1e-5), key
 
 
-@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name.endswith(TASKS) else [])
+        for name in sorted(CASES)
+    ],
+)
 def test_files_are_written_back_as_they_were(tmp_path, name):
     directory, config = write_case(name, tmp_path)
     read = conversion.read(directory, config)
@@ -296,7 +303,14 @@ def gradients(model, seed):
     return [tf.convert_to_tensor(v).numpy() for v in values if v is not None]
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(
+    "network",
+    [
+        *("distilbert", "albert"),
+        pytest.param("roberta", marks=pytest.mark.slow),
+        pytest.param("electra", marks=pytest.mark.slow),
+    ],
+)
 def test_recomputed_blocks_have_equal_gradients(network):
     rates = {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2}
     plain, again = (make(network, recompute=is_on, **rates) for is_on in (False, True))

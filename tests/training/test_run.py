@@ -120,7 +120,9 @@ def test_run_that_goes_on_with_other_replicas_says_so(quick, tmp_path, capsys):
     assert "dropout" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_signal_while_the_last_checkpoint_is_written(quick, send, tmp_path, number):
     def written(store):
         def write(prefix, values):

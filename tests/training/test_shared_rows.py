@@ -152,14 +152,8 @@ def test_shares_of_a_batch_have_rows_of_their_own():
     assert total == pytest.approx(loss, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "gpt2",
-        pytest.param("gpt_classifier", marks=pytest.mark.slow),
-        pytest.param("gpt2_classifier", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gpt2", "gpt_classifier", "gpt2_classifier"])
 def test_parts_of_a_batch_do_not_change_the_norm(monkeypatch, kind):
     monkeypatch.setattr(heads, "HEAD_DROPOUT", 0.0)  # drawn for each part by itself
     make, objective = MODELS[kind]

@@ -48,7 +48,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("length", [5, 12, 200])
+@pytest.mark.parametrize("length", [5, pytest.param(12, marks=pytest.mark.slow), 200])
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 def test_packed_texts_are_equal(model_dir, elsewhere, kind, case, length):
     tokenizer = test_roberta.make()

@@ -253,9 +253,7 @@ def test_runs_of_three_words_tile_the_ring_of_words(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "width", [32, 128, pytest.param(512, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("width", [32, 128, pytest.param(512, marks=pytest.mark.slow)])
 def test_every_place_is_hidden_as_often(kind, width, rows=20000):
     """Shares at the first, a middle and the last word, within a point of the share.
 

@@ -317,7 +317,9 @@ def test_length_is_the_directorys(write):
     assert bert.load(path, labels=["a", "b"], max_seq_length=30).max_seq_length == 30
 
 
-@pytest.mark.parametrize("kind", ["Transformer", "BERT"])
+@pytest.mark.parametrize(
+    "kind", ["Transformer", pytest.param("BERT", marks=pytest.mark.slow)]
+)
 def test_directory_before_release_2_opens(write, kind):
     """Its config.json is of the modules, and the network is in a folder."""
     path = write("mean", new=False, place=f"0_{kind}")
@@ -341,7 +343,10 @@ def test_directory_before_release_2_opens(write, kind):
         bert.load(path)
 
 
-@pytest.mark.parametrize(("dense", "size"), [((), 8), (DENSE[:1], 40)])
+@pytest.mark.parametrize(
+    ("dense", "size"),
+    [((), 8), pytest.param(DENSE[:1], 40, marks=pytest.mark.slow)],
+)
 def test_vectors_are_cut_to_truncate_dim(write, tmp_path, dense, size):
     """After they are scaled, as SentenceTransformer(DIR, truncate_dim=8) does."""
     path = write("mean", dense, normalize=True)
