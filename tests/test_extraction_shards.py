@@ -217,6 +217,7 @@ def test_mistakes_are_refused_before_the_plan(model_dir, tmp_path, case):
     assert [path.name for path in tmp_path.iterdir()] == ["input.txt"]
 
 
+@pytest.mark.slow
 def test_beam_writes_the_same_bytes(extract, tmp_path):
     pytest.importorskip("apache_beam")
     text = "\n".join(TEXTS)

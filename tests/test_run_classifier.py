@@ -147,6 +147,7 @@ def test_rows_of_a_batch_with_a_loss_that_is_no_number_are_named(
     assert "the last checkpoint is of step 0" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_run_in_a_project_folder_keeps_its_tables(model_dir, table_dir, tmp_path):
     project = tmp_path / "project"
     for split, folder in {"train": "train", "dev": "eval"}.items():
@@ -206,6 +207,7 @@ def test_run_does_not_claim_flags_that_it_was_not_trained_with(trained, tmp_path
     assert line in done.out and "training: step 180 to 186" in done.out
 
 
+@pytest.mark.slow
 def test_layers_wait_and_evaluation_is_not_smoothed(model_dir, table_dir, tmp_path):
     """Six steps: the block begins at the third, and the embeddings after the last."""
     files = [*files_of(table_dir, "train", "dev"), f"--test_file={table_dir}/dev.tsv"]

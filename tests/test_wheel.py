@@ -177,6 +177,7 @@ def test_commands_begin_without_tensorflow(run):
     assert started.stdout.split() == [bert_reborn.__version__, "False"]
 
 
+@pytest.mark.slow
 def test_modules_of_a_user_and_bert_tensorflow_are_apart(run):
     code = (
         "import bert, bert_reborn; print(bert_reborn.load.__module__, bert.is_theirs)"

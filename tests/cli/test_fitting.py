@@ -309,6 +309,7 @@ def test_rows_of_any_kind_are_the_same(model_dir, tmp_path):
     assert made.evaluate(other).results != wanted
 
 
+@pytest.mark.slow
 def test_dev_rows_may_be_texts_and_labels(model_dir):
     made = bert.classifier(model_dir)
     made.fit(ROWS, dev=(list(TEXTS), list(LABELS)), **SHORT)

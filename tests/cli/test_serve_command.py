@@ -175,6 +175,7 @@ def test_index_is_served(tmp_path, monkeypatch, capsys):
     assert printed[0].endswith("stopped\n")
 
 
+@pytest.mark.slow
 def test_index_is_served_with_a_reranker(tmp_path, monkeypatch):
     model_dir = tiny.write_model(tmp_path / "uncased_tiny")
     (tmp_path / "texts.txt").write_text("a film\na very bad film\nthe sea\n")

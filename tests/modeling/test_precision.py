@@ -120,13 +120,14 @@ def cosines(model, actual, expected):
     return outputs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "policy"),
     [
         ("pretraining", "mixed_bfloat16"),
-        pytest.param("seq2seq", "mixed_bfloat16", marks=pytest.mark.slow),
-        pytest.param("span", "mixed_float16", marks=pytest.mark.slow),
-        pytest.param("language_model", "mixed_float16", marks=pytest.mark.slow),
+        ("seq2seq", "mixed_bfloat16"),
+        ("span", "mixed_float16"),
+        ("language_model", "mixed_float16"),
     ],
 )
 def test_half_types_give_nearly_the_same(config, features, set_policy, head, policy):

@@ -91,6 +91,7 @@ def test_search_ends_between_queries_that_are_reranked(index_dir, pairs):
     assert rows == index.neighbours(QUERIES, 2, reranker=pairs[0].rerank)[:1]
 
 
+@pytest.mark.slow
 def test_directory_and_export_score_as_bert_load(pairs):
     model, *paths = pairs
     passages = TEXTS[:12]

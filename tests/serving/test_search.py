@@ -133,6 +133,7 @@ def test_answers_are_those_of_bert_load(built, model_dir):
     assert len(index.query("a film", top_k=1000)[0]) == 24
 
 
+@pytest.mark.slow
 def test_pooling_changes_the_vectors(model_dir, texts_file, built, tmp_path):
     plain = search.Index.open(str(built)).query("a great film", 24)
     source = search_encoders.Source(model_dir, pooling="cls")

@@ -364,6 +364,7 @@ def test_step_of_adagrad_is_that_of_the_formula():
     np.testing.assert_allclose(bias, [expected, -0.5], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_three_steps_of_elmo_are_the_originals():
     record, strategy = elmo_streams.record(), tf.distribute.get_strategy()
     model = elmo_streams.model(record)

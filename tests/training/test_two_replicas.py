@@ -36,10 +36,7 @@ def test_two_replicas_train_as_one_device_with_other_dropout():
         assert (sizes[1:] == two["layers"][path][1:] == [0.0, 0.0]) == is_still, path
         if not path.endswith("key/bias"):  # which has no gradient but rounding
             assert two["layers"][path] == pytest.approx(sizes, rel=1e-3), path
-    for path, sizes in one["deep"].items():
-        if not path.endswith("key/bias"):
-            assert two["deep"][path] == pytest.approx(sizes, rel=1e-3), path
-            assert min(sizes) > 0 or path.startswith("bert/pooler/"), path
+            assert is_still or min(sizes) > 0, path
     # Seed 7 is 7 on one device, and 14 and 15 on two; the step is 40 on each.
     assert one["seeds"] == [7, 40]
     assert two["seeds"] == [14 + 15, 40 + 40]

@@ -75,7 +75,7 @@ def test_random_spans_are_equally_likely():
         assert_equally_likely(same.astype(int), possible)
 
 
-@pytest.mark.parametrize("length", [32, 128, 512])
+@pytest.mark.parametrize("length", [32, 128, pytest.param(512, marks=pytest.mark.slow)])
 def test_rolled_noise_is_at_every_place_as_often(length):
     """The same spans, on a ring: shares by place, within a point of the share."""
     lengths, drawn = np.full(ROWS, length), chance(ROWS, 2, length)
