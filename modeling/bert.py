@@ -50,16 +50,16 @@ class Dense(keras.layers.Dense):
 
     quantize = keras_configs.refuse_quantization
 
-    def call(self, inputs):
-        return self.activation(affine(inputs, self.kernel, self.bias))
+    def call(self, inputs, training=False):
+        return self.activation(affine(inputs, self.kernel, self.bias, training))
 
 
-def affine(inputs, kernel, bias=None):
+def affine(inputs, kernel, bias=None, training=False):
     """Inputs [..., D] @ kernel [D, F] + bias [F], computed on rows."""
     if len(inputs.shape) == 2:
-        product = ops.matmul(inputs, kernel)
-        return product if bias is None else ops.add(product, bias)
-    rows = affine(ops.reshape(inputs, (-1, inputs.shape[-1])), kernel, bias)
+        return kernels.affine(inputs, kernel, bias, training=training)
+    rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
+    rows = affine(rows, kernel, bias, training)
     shape = *kernels.shape_for_reshape(inputs)[:-1], kernel.shape[-1]
     return ops.reshape(rows, shape)
 

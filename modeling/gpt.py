@@ -35,11 +35,11 @@ class GptDense(keras_configs.Configured, keras.layers.Layer):
         self.kernel = self.add_weight(shape, self._initializer, name="kernel")
         self.bias = self.add_weight((self.units,), "zeros", name="bias")
 
-    def call(self, inputs, columns=None):
+    def call(self, inputs, columns=None, training=False):
         kernel, bias = ops.squeeze(self.kernel, 0), ops.convert_to_tensor(self.bias)
         if columns is not None:
             kernel, bias = kernel[:, columns], bias[columns]
-        return bert.affine(inputs, kernel, bias)
+        return bert.affine(inputs, kernel, bias, training)
 
 
 class GptEmbeddings(keras_configs.Configured, keras.layers.Layer):

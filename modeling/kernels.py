@@ -18,6 +18,14 @@ MASK_BIAS = -10000.0  # to the scores of padding (modeling.py, attention_layer)
 _CUBIC, _SQRT_2_BY_PI = 0.044715, math.sqrt(2 / math.pi)  # of the tanh form of gelu
 
 
+def affine(rows, kernel, bias, *, training):
+    """Rows [R, D] @ kernel [D, F] + bias [F], or without one where it is None."""
+    if training and bias is not None and rows.dtype == "float32":
+        return fused.affine(rows, kernel, bias)
+    product = ops.matmul(rows, kernel)
+    return product if bias is None else ops.add(product, bias)
+
+
 def attend(query, key, value, bias, *, scale, rate, seed, site):
     """dropout(softmax(scale * query key^T + bias)) value; softmax in float32.
 

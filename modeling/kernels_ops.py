@@ -32,6 +32,11 @@ def fuse(function, **_):
     return call
 
 
+def affine(rows, kernel, bias):
+    """Rows @ kernel + bias."""
+    return ops.matmul(rows, kernel) + bias
+
+
 def trace_once(_):
     """None: there is no function for all layers of a kind."""
 

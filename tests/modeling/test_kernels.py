@@ -55,6 +55,39 @@ def test_dropout_keeps_the_right_share_and_the_mean(rate):
     np.testing.assert_allclose(dropped[dropped != 0], 3 / (1 - rate), rtol=1e-6)
 
 
+@pytest.mark.parametrize("width", [3, 40])
+def test_affine_maps_have_the_gradients_of_their_product(width):
+    shapes = (50, WIDTH), (WIDTH, width), (width,)
+    inputs = [tf.random.stateless_normal(shape, [7, len(shape)]) for shape in shapes]
+    plain, training = (
+        functools.partial(kernels.affine, training=is_on) for is_on in (False, True)
+    )
+    expected = value_and_gradients(plain, *inputs)
+    assert_near(value_and_gradients(tf.function(training), *inputs), expected)
+    rows, kernel, _ = inputs
+    np.testing.assert_allclose(expected[0], rows @ kernel + inputs[2], atol=2e-5)
+
+
+def test_training_takes_affine_maps_that_inference_does_not(
+    tiny_config, tiny_features, monkeypatch
+):
+    """Nor do half types; the bias is added within the product in all cases."""
+    widths = []
+
+    def record(rows, kernel, bias):
+        widths.append(kernel.shape)
+        return rows @ kernel + bias
+
+    monkeypatch.setattr(kernels_tf, "affine", record)
+    model = random_weights.random_model(tiny_config, "classifier")
+    model(tiny_features, training=False)
+    assert not widths
+    model(tiny_features, training=True, seed=tf.constant([1, 2], tf.int64))
+    layers = tiny_config.num_hidden_layers
+    assert len(widths) == 6 * layers + 1  # and the pooler
+    assert widths.count((16, 16)) == 4 * layers + 1
+
+
 @pytest.mark.parametrize("shape", [(1,), (5, 7)])
 def test_dropout_of_any_shape(shape):
     """Rows are padded to whole tiles, of which nothing must be seen."""
