@@ -40,11 +40,11 @@ gc.set_threshold(20_000, 20, 20)
 NOT_PUBLISHED = "recorded on data that cannot be published (CONTRIBUTING.md)"
 # The files that take longest, the longest first; together a third of the time.
 BEGIN_WITH = (
+    "test_python_page.py",
+    "training/test_two_replicas.py",
     "cli/test_fitting.py",
     "modeling/test_bert_family.py",
     "test_run_embedding.py",
-    "test_python_page.py",
-    "training/test_two_replicas.py",
     "test_run_classifier.py",
     "test_bert.py",
     "training/test_run.py",
@@ -52,12 +52,10 @@ BEGIN_WITH = (
     "modeling/checkpoints/test_sentence_transformers.py",
     "serving/test_search.py",
     "serving/test_reranking.py",
-    "test_family_scripts.py",
     "serving/server/test_attacks.py",
     "test_convert_checkpoint.py",
     "data_pipeline/pretraining/test_batches.py",
     "test_run_seq2seq.py",
-    "training/test_shared_rows.py",
     "training/test_optimizers.py",
 )
 

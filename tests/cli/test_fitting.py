@@ -172,7 +172,7 @@ def test_matrix_classes_and_errors_of_an_evaluation(model_dir):
     assert len(errors_shown) == 12 - right and losses == sorted(losses, reverse=True)
     texts = dict(DEV["classifier"])
     assert all(texts[row["texts"][0]] == row["expected"] for row in errors_shown)
-    numbers = fitted("embedder", model_dir).evaluate(DEV["embedder"])
+    numbers = bert.embedder(model_dir, max_seq_length=32).evaluate(DEV["embedder"])
     assert numbers.errors == []
     for shown in ("classes", "confusion"):
         with pytest.raises(errors.InputError, match="no classes; see results"):

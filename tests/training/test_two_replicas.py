@@ -11,13 +11,17 @@ import sys
 import pytest
 
 
-def test_two_replicas_train_as_one_device_with_other_dropout():
+def run(*parts):
+    """What comes out of parts of two_replicas.py, on one device and on two."""
     program = pathlib.Path(__file__).with_name("two_replicas.py")
-    done = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, str(program), *parts]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    one, two = (json.loads(done.stdout)[number] for number in "12")
+    return [json.loads(done.stdout)[number] for number in "12"]
+
+
+def test_two_replicas_train_as_one_device_with_other_dropout():
+    one, two = run("seeds", "overflow", "layers", "describe")
     first, second = one["overflow"], two["overflow"]
     assert first["state"] == pytest.approx(second["state"], rel=1e-6)
     assert first["state"][0] < 0.98 and first["results"] == second["results"]
@@ -25,12 +29,6 @@ def test_two_replicas_train_as_one_device_with_other_dropout():
     assert first["results"]["skipped"] == 1 and first["results"]["steps"] == 3
     state = {"loss_scale": 2.0**14, "good_steps": 1}
     assert first["scaling"] == second["scaling"] == state
-    # Losses of vectors compare the rows of all replicas, where their scope does.
-    for name, results in one["vectors"].items():
-        losses = [each["vectors"][name]["loss"] for each in (one, two)]
-        assert (losses[0] == pytest.approx(losses[1], rel=1e-4)) == (name != "alone")
-        if name != "alone":
-            assert two["vectors"][name] == pytest.approx(results, rel=1e-4)
     for path, sizes in one["layers"].items():
         is_still = path.startswith(("bert/embeddings/", "bert/pooler/"))
         assert (sizes[1:] == two["layers"][path][1:] == [0.0, 0.0]) == is_still, path
@@ -42,3 +40,14 @@ def test_two_replicas_train_as_one_device_with_other_dropout():
     assert two["seeds"] == [14 + 15, 40 + 40]
     assert one["describe"].endswith("strategy: one device, 1 replica")
     assert two["describe"].endswith("strategy: MirroredStrategy, 2 replicas")
+
+
+@pytest.mark.slow
+def test_losses_of_vectors_compare_the_rows_of_all_replicas():
+    """Where their scope does."""
+    one, two = (actual["vectors"] for actual in run("vectors"))
+    for name, results in one.items():
+        losses = [each[name]["loss"] for each in (one, two)]
+        assert (losses[0] == pytest.approx(losses[1], rel=1e-4)) == (name != "alone")
+        if name != "alone":
+            assert two[name] == pytest.approx(results, rel=1e-4)

@@ -1,6 +1,7 @@
 """What test_two_replicas.py runs in a process of its own, with two virtual CPUs.
 
-Prints one JSON object: for each number of replicas, what came out of it.
+Prints one JSON object: for each number of replicas, what came out of the PARTS that
+are named on the command line.
 """
 
 import json
@@ -128,13 +129,16 @@ def losses_of_vectors(strategy):
     return results
 
 
-def sizes(strategy, depth, num_steps, layers):
-    """{path: sums of sizes of weights and moments} of a tagger."""
+def sizes(strategy):
+    """{path: sums of sizes of weights and moments} of a tagger.
+
+    Its blocks, which are traced once, begin one by one; the embeddings never do.
+    """
     widths = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
     # XLA, which the gelu of training needs, takes its time.
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     rates |= {"hidden_act": "relu", "initializer_range": 0.5}
-    tiny = config.BertConfig(vocab_size=9, num_hidden_layers=depth, **widths, **rates)
+    tiny = config.BertConfig(vocab_size=9, num_hidden_layers=4, **widths, **rates)
     ids = np.arange(6 * BATCH_SIZE, dtype=np.int32).reshape(BATCH_SIZE, 6) % 9
     features = {"input_ids": ids, "input_mask": np.ones_like(ids)}
     features |= {"segment_ids": 0 * ids, "label_ids": ids % 3}
@@ -143,8 +147,8 @@ def sizes(strategy, depth, num_steps, layers):
         lambda: models.BertTagger(tiny, 3),
         losses.tagger(),
         steps.repeat(features),
-        [0.01] * num_steps,
-        layers=layers,
+        [0.01] * 5,
+        layers=layer_rates.LayerRates(0.5, 1),
     )
     return {
         names.relative_path(variable): [
@@ -154,6 +158,15 @@ def sizes(strategy, depth, num_steps, layers):
     }
 
 
+PARTS = {
+    "seeds": dropout_seeds,
+    "overflow": steps_with_an_overflow,
+    "vectors": losses_of_vectors,
+    "layers": sizes,
+    "describe": devices.describe,
+}
+
+
 def main():
     heads.HEAD_DROPOUT = 0.0  # depends on the number of replicas
     devices.split_cpu(2)
@@ -161,12 +174,7 @@ def main():
     for kind in ("one_device", "mirrored"):
         strategy = devices.strategy_for(kind)
         actual[strategy.num_replicas_in_sync] = {
-            "seeds": dropout_seeds(strategy),
-            "overflow": steps_with_an_overflow(strategy),
-            "vectors": losses_of_vectors(strategy),
-            # Blocks, which are traced once, begin one by one; the embeddings never do.
-            "layers": sizes(strategy, 4, 5, layer_rates.LayerRates(0.5, 1)),
-            "describe": devices.describe(strategy),
+            name: PARTS[name](strategy) for name in sys.argv[1:]
         }
     json.dump(actual, sys.stdout)
 
