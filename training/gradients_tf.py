@@ -86,14 +86,13 @@ def update_all(update, variables, gradients, numbers, is_finite=None) -> None:
 
     To be called on replicas. `variables` are (variable, *slots), each with numbers of
     its own; what has the gradient None is left alone, and all where `is_finite` is
-    false. On one device equal blocks of a deep network share a function of the graph.
+    false. Equal blocks of a deep network share a function of the graph on each device.
     """
     is_deep = len({_block(each.path) for each, *_ in variables}) > _FEW_BLOCKS
     functions: dict[tuple[str, ...], Any] = {}
 
     def merge(strategy, gradients, numbers, is_finite):
-        # A function would take the first replica's copy of a variable for every other.
-        is_shared = is_deep and strategy.num_replicas_in_sync == 1
+        is_shared = is_deep and not isinstance(strategy, tf.distribute.TPUStrategy)
         rows = zip(variables, gradients, numbers, strict=True)
         reached = [row for row in rows if row[1] is not None]
         for _, group in itertools.groupby(reached, lambda row: _block(row[0][0].path)):
@@ -102,12 +101,17 @@ def update_all(update, variables, gradients, numbers, is_finite=None) -> None:
             key = tuple(_BLOCK.sub("", path) for path in paths)
             if key not in functions:
                 functions[key] = _function_of(update, paths, is_shared)
-            values = [tuple(each.value for each in those) for those in keras_variables]
+            # A function would take the first distributed variable for every other of
+            # its shape, and so gets their copies.
+            copies = [
+                [strategy.experimental_local_results(each.value) for each in those]
+                for those in keras_variables
+            ]
             dense = [x.total if isinstance(x, Rows) else x for x in totals]
             strategy.extended.update(
-                values[0][0],
+                keras_variables[0][0].value,
                 functions[key],
-                args=(values, dense, own, is_finite),
+                args=(copies, dense, own, is_finite),
                 group=False,
             )
 
@@ -124,7 +128,7 @@ def _block(path: str) -> str:
 def _function_of(update, paths, is_shared):
     """Updates variables of these paths; a function of the graph if it is shared."""
 
-    def update_them(first, variables, gradients, numbers, is_finite):
+    def update_them(variables, gradients, numbers, is_finite):
         def change():
             rows = zip(paths, variables, gradients, numbers, strict=True)
             for path, (variable, *slots), gradient, own in rows:
@@ -136,7 +140,14 @@ def _function_of(update, paths, is_shared):
         else:
             tf.cond(is_finite, change, lambda: False)
 
-    if not is_shared:
-        return update_them
     attributes = {"_noinline": True}
-    return tf.function(update_them, autograph=False, experimental_attributes=attributes)
+    shared = tf.function(
+        update_them, autograph=False, experimental_attributes=attributes
+    )
+
+    def update_copies(first, copies, *arguments):
+        place = [copy is first for copy in copies[0][0]].index(True)
+        those = [[each[place] for each in row] for row in copies]
+        (shared if is_shared else update_them)(those, *arguments)
+
+    return update_copies
