@@ -9,11 +9,13 @@ import sys
 import numpy as np
 import pytest
 
+import bert_reborn as bert
 from data_pipeline.batches import batching
 from tests import tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "python.md").read_text("utf-8")
+OTHER_TASKS = "bert.tagger("  # in a block that only the slow tests run
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 
 
@@ -31,23 +33,39 @@ def model_dir(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def names(model_dir, tmp_path_factory):
+def run(model_dir, tmp_path_factory):
     output = tmp_path_factory.mktemp("output")
-    names: dict = {"__name__": "page"}
-    for block in BLOCKS:
+
+    def run(block, scope):
         code = block.replace('"models/minilm', f'"{model_dir}')
         code = code.replace('"output/', f'"{output}/')
         code = code.replace("learning_rate=1e-4", "learning_rate=1e-3")
-        code = code.replace("epochs=1,", "epochs=1, write_report=False,")
         # XLA compiles for each length, which takes its time.
         code = code.replace("batch_size=32)", "batch_size=32, pad_to=64)")
-        # The task of one's own takes names of other blocks.
-        scope = names.copy() if "class Similarity" in code else names
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(ROOT)
             exec(compile(code, "docs/python.md", "exec"), scope)
-        names |= {"learned": scope["learned"]} if "learned" in scope else {}
+        return scope
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def names(run):
+    names: dict = {"__name__": "page"}
+    for block in BLOCKS:
+        # The task of one's own takes names of other blocks.
+        if "class Similarity" in block:
+            names["learned"] = run(block, names.copy())["learned"]
+        elif OTHER_TASKS not in block:
+            run(block, names)
     return names
+
+
+@pytest.mark.slow
+def test_other_tasks_are_trained(run):
+    (block,) = (each for each in BLOCKS if OTHER_TASKS in each)
+    assert run(block, {"bert": bert})["pairs"]
 
 
 def logits(model, features):

@@ -60,6 +60,7 @@ def train(kind, **options):
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
+@pytest.mark.slow
 def test_parts_of_a_batch_train_as_the_whole():
     kind = contrastive_step.ContrastiveTrainStep
     whole, weights = train(kind, **NO_DROPOUT)
