@@ -182,20 +182,20 @@ def test_masked_words_are_learned(network, data, tmp_path):
     )
     flags = f"--pretrained={data / network} --do_train --do_eval --do_export"
     flags += f" --input_file={tmp_path / 'records.tfrecord'} --max_seq_length=32"
-    flags += " --max_predictions_per_seq=4 --train_batch_size=16 --learning_rate=5e-3"
-    flags += " --num_train_steps=40 --num_warmup_steps=4"
+    flags += " --max_predictions_per_seq=4 --train_batch_size=16 --learning_rate=1e-3"
+    flags += " --num_train_steps=500 --num_warmup_steps=20"
     path = tmp_path / "run"
     tiny.succeed("run_pretraining", flags, f"--output_dir={path}")
     scores = tiny.eval_results(path)
     assert ("next_sentence_accuracy" in scores) == (network == "albert")
-    # How often each word comes is learned; by chance it were one in 45, and 3.8.
-    assert scores["masked_lm_accuracy"] > 0.08 and scores["masked_lm_loss"] < 3.1
+    # How often each word comes gives a tenth to BERT's words, a sixth to RoBERTa's.
+    assert scores["masked_lm_accuracy"] > 0.2
     mask = "<mask>" if network == "roberta" else " [MASK]"
     exported = predictor.Predictor(str(path / "export"))
     (served,) = exported.predict(f"the{mask} sea")
     assert len(served["masks"][0]["tokens"]) == 5
     shares = served["masks"][0]["probabilities"]
-    assert shares == sorted(shares, reverse=True) and shares[0] > 0.08
+    assert shares == sorted(shares, reverse=True) and shares[0] > 2 * shares[-1]
 
 
 @pytest.mark.slow

@@ -57,8 +57,8 @@ def server(tmp_path_factory):
     server.close()
 
 
-# Every day test_two_replicas.py has the objectives of all tasks on two devices, whose
-# masks do not depend on them.
+# Every day test_two_replicas.py trains a tagger on two devices; its masks do not depend
+# on them.
 PARAMETERS = [pytest.param(name, marks=pytest.mark.slow) for name in whole_runs.SCRIPTS]
 
 

@@ -126,7 +126,7 @@ def _block(path: str) -> str:
 
 
 def _function_of(update, paths, is_shared):
-    """Updates variables of these paths; a function of the graph if it is shared."""
+    """Updates a replica's copies of variables; one function of the graph if shared."""
 
     def update_them(variables, gradients, numbers, is_finite):
         def change():
@@ -144,10 +144,11 @@ def _function_of(update, paths, is_shared):
     shared = tf.function(
         update_them, autograph=False, experimental_attributes=attributes
     )
+    call = shared if is_shared else update_them
 
-    def update_copies(first, copies, *arguments):
+    def update_copies(first, copies, gradients, numbers, is_finite):
         place = [copy is first for copy in copies[0][0]].index(True)
-        those = [[each[place] for each in row] for row in copies]
-        (shared if is_shared else update_them)(those, *arguments)
+        variables = [[each[place] for each in row] for row in copies]
+        call(variables, gradients, numbers, is_finite)
 
     return update_copies

@@ -306,7 +306,8 @@ def gradients(model, seed):
 @pytest.mark.parametrize(
     "network",
     [
-        *("distilbert", "albert"),
+        "distilbert",
+        "albert",
         pytest.param("roberta", marks=pytest.mark.slow),
         pytest.param("electra", marks=pytest.mark.slow),
     ],

@@ -12,7 +12,7 @@ import pytest
 
 
 def run(*parts):
-    """What comes out of parts of two_replicas.py, on one device and on two."""
+    """Results of parts of two_replicas.py, on one device and on two."""
     program = pathlib.Path(__file__).with_name("two_replicas.py")
     command = [sys.executable, str(program), *parts]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -21,7 +21,7 @@ def run(*parts):
 
 
 def test_two_replicas_train_as_one_device_with_other_dropout():
-    one, two = run("seeds", "overflow", "layers", "describe")
+    one, two = run("seeds", "overflow", "layers", "deep", "describe")
     first, second = one["overflow"], two["overflow"]
     assert first["state"] == pytest.approx(second["state"], rel=1e-6)
     assert first["state"][0] < 0.98 and first["results"] == second["results"]
@@ -34,7 +34,10 @@ def test_two_replicas_train_as_one_device_with_other_dropout():
         assert (sizes[1:] == two["layers"][path][1:] == [0.0, 0.0]) == is_still, path
         if not path.endswith("key/bias"):  # which has no gradient but rounding
             assert two["layers"][path] == pytest.approx(sizes, rel=1e-3), path
-            assert is_still or min(sizes) > 0, path
+    for path, sizes in one["deep"].items():
+        if not path.endswith("key/bias"):
+            assert two["deep"][path] == pytest.approx(sizes, rel=1e-3), path
+            assert min(sizes) > 0 or path.startswith("bert/pooler/"), path
     # Seed 7 is 7 on one device, and 14 and 15 on two; the step is 40 on each.
     assert one["seeds"] == [7, 40]
     assert two["seeds"] == [14 + 15, 40 + 40]

@@ -129,16 +129,13 @@ def losses_of_vectors(strategy):
     return results
 
 
-def sizes(strategy):
-    """{path: sums of sizes of weights and moments} of a tagger.
-
-    Its blocks, which are traced once, begin one by one; the embeddings never do.
-    """
+def sizes(strategy, depth, num_steps, layers=None):
+    """{path: sums of sizes of weights and moments} of a tagger."""
     widths = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
     # XLA, which the gelu of training needs, takes its time.
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     rates |= {"hidden_act": "relu", "initializer_range": 0.5}
-    tiny = config.BertConfig(vocab_size=9, num_hidden_layers=4, **widths, **rates)
+    tiny = config.BertConfig(vocab_size=9, num_hidden_layers=depth, **widths, **rates)
     ids = np.arange(6 * BATCH_SIZE, dtype=np.int32).reshape(BATCH_SIZE, 6) % 9
     features = {"input_ids": ids, "input_mask": np.ones_like(ids)}
     features |= {"segment_ids": 0 * ids, "label_ids": ids % 3}
@@ -147,8 +144,8 @@ def sizes(strategy):
         lambda: models.BertTagger(tiny, 3),
         losses.tagger(),
         steps.repeat(features),
-        [0.01] * 5,
-        layers=layer_rates.LayerRates(0.5, 1),
+        [0.01] * num_steps,
+        layers=layers,
     )
     return {
         names.relative_path(variable): [
@@ -162,7 +159,9 @@ PARTS = {
     "seeds": dropout_seeds,
     "overflow": steps_with_an_overflow,
     "vectors": losses_of_vectors,
-    "layers": sizes,
+    # The embeddings never begin.
+    "layers": lambda strategy: sizes(strategy, 1, 2, layer_rates.LayerRates(0.5, 1)),
+    "deep": lambda strategy: sizes(strategy, 4, 3),  # whose blocks are traced once
     "describe": devices.describe,
 }
 
