@@ -9,12 +9,10 @@ import math
 
 from keras import backend, ops
 
-from modeling import kernels_ops
-
 if backend.backend() == "tensorflow":
     from modeling import kernels_tf as fused
 else:
-    fused = kernels_ops  # type: ignore[misc]
+    from modeling import kernels_ops as fused  # type: ignore[no-redef]
 
 MASK_BIAS = -10000.0  # to the scores of padding (modeling.py, attention_layer)
 _CUBIC, _SQRT_2_BY_PI = 0.044715, math.sqrt(2 / math.pi)  # of the tanh form of gelu
@@ -22,8 +20,10 @@ _CUBIC, _SQRT_2_BY_PI = 0.044715, math.sqrt(2 / math.pi)  # of the tanh form of 
 
 def affine(rows, kernel, bias, *, training):
     """Rows [R, D] @ kernel [D, F] + bias [F], or without one where it is None."""
-    is_fused = training and bias is not None and rows.dtype == "float32"
-    return (fused if is_fused else kernels_ops).affine(rows, kernel, bias)
+    if training and bias is not None and rows.dtype == "float32":
+        return fused.affine(rows, kernel, bias)
+    product = ops.matmul(rows, kernel)
+    return product if bias is None else ops.add(product, bias)
 
 
 def attend(query, key, value, bias, *, scale, rate, seed, site):

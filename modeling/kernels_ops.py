@@ -33,9 +33,8 @@ def fuse(function, **_):
 
 
 def affine(rows, kernel, bias):
-    """Rows [R, D] @ kernel [D, F] + bias [F], or without one where it is None."""
-    product = ops.matmul(rows, kernel)
-    return product if bias is None else ops.add(product, bias)
+    """Rows @ kernel + bias."""
+    return ops.matmul(rows, kernel) + bias
 
 
 def trace_once(_):
