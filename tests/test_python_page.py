@@ -15,7 +15,8 @@ from tests import tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "python.md").read_text("utf-8")
-OTHER_TASKS = "bert.tagger("  # in a block that only the slow tests run
+# Blocks that only the slow tests run.
+OTHER_TASKS, OWN_TASK = "bert.tagger(", "class Similarity"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 
 
@@ -54,10 +55,7 @@ def run(model_dir, tmp_path_factory):
 def names(run):
     names: dict = {"__name__": "page"}
     for block in BLOCKS:
-        # The task of one's own takes names of other blocks.
-        if "class Similarity" in block:
-            names["learned"] = run(block, names.copy())["learned"]
-        elif OTHER_TASKS not in block:
+        if not any(task in block for task in (OWN_TASK, OTHER_TASKS)):
             run(block, names)
     return names
 
@@ -66,6 +64,13 @@ def names(run):
 def test_other_tasks_are_trained(run):
     (block,) = (each for each in BLOCKS if OTHER_TASKS in each)
     assert run(block, {"bert": bert})["pairs"]
+
+
+@pytest.mark.slow
+def test_task_of_ones_own_is_learned(names, run):
+    (block,) = (each for each in BLOCKS if OWN_TASK in each)
+    learned = run(block, names.copy())["learned"]  # takes names of other blocks
+    assert learned[-1] < learned[0]
 
 
 def logits(model, features):
@@ -84,7 +89,6 @@ def test_blocks_leave_what_the_page_prints(names):
     maps = names["maps"]
     assert maps.shape == (1, 2, len(names["tokens"]), len(names["tokens"]))
     np.testing.assert_allclose(maps.sum(axis=-1), 1.0, atol=1e-6)
-    assert names["learned"][-1] < names["learned"][0]
 
 
 def test_fit_learns_and_evaluates(names):

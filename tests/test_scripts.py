@@ -154,6 +154,7 @@ def test_run_that_ended_early_ends_as_the_uninterrupted_one(whole, tmp_path):
     assert all(name.startswith("eval/events") for name in after.keys() - before.keys())
 
 
+@pytest.mark.slow
 def test_another_run_is_refused_and_replaced_when_asked(whole, tmp_path):
     row, path, _ = whole
     resumed_runs.cut_off(path, tmp_path, SAVED[0])

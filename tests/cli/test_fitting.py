@@ -109,6 +109,7 @@ def test_fit_is_the_training_of_the_script(name, model_dir, tmp_path):
     assert record["identity"] == again["identity"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_DAILY)
 def test_another_seed_gives_other_weights(name, model_dir):
     one, two = (stored(fitted(name, model_dir, n).output_dir) for n in (1, 2))

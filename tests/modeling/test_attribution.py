@@ -40,7 +40,13 @@ RELATIVES = {  # and what their configs have besides
 }
 
 
-@pytest.fixture(scope="module", params=["bert", *RELATIVES])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "bert",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in RELATIVES),
+    ],
+)
 def model(request):
     keras.utils.set_random_seed(4)
     config = config_lib.BertConfig.from_dict(CONFIG)

@@ -121,7 +121,19 @@ def paired(model, case):
     return pairs
 
 
-@pytest.mark.parametrize("name", sorted(CASES.keys() - {TWO_SEGMENTS}))
+@pytest.mark.parametrize(
+    "name",
+    [
+        # Heads of tasks are the same for every network.
+        pytest.param(
+            name,
+            marks=[pytest.mark.slow]
+            if name.endswith(TASKS) and not name.startswith("roberta")
+            else [],
+        )
+        for name in sorted(CASES.keys() - {TWO_SEGMENTS})
+    ],
+)
 def test_outputs_are_those_of_transformers(open_case, name):
     read = open_case(name)
     assert read.report.unused == ()
@@ -307,7 +319,7 @@ def gradients(model, seed):
     "network",
     [
         "distilbert",
-        "albert",
+        pytest.param("albert", marks=pytest.mark.slow),
         pytest.param("roberta", marks=pytest.mark.slow),
         pytest.param("electra", marks=pytest.mark.slow),
     ],
@@ -322,6 +334,7 @@ def test_recomputed_blocks_have_equal_gradients(network):
     assert max(largest(*pair) for pair in others) > VISIBLE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", NETWORKS)
 def test_bfloat16_gives_nearly_the_same(set_policy, network):
     settings = {"initializer_range": 0.1, "stddev": 0.1}

@@ -255,7 +255,7 @@ KERNELS = {
 }
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.3])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_norms_and_sums_are_those_of_plain_operations(kernel, rate):
     fused, plain = KERNELS[kernel]

@@ -148,7 +148,7 @@ def test_half_types_give_nearly_the_same(config, features, set_policy, head, pol
 @pytest.mark.parametrize(
     ("head", "policy"),
     [
-        ("pretraining", "mixed_bfloat16"),
+        pytest.param("pretraining", "mixed_bfloat16", marks=pytest.mark.slow),
         ("tagger", "mixed_bfloat16"),
         ("seq2seq", "mixed_bfloat16"),
         pytest.param("span", "mixed_float16", marks=pytest.mark.slow),

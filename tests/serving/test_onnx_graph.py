@@ -115,8 +115,16 @@ def assert_inputs_move(model, arrays, expected):
             assert moved > 0.01 if is_read else moved == 0, changed
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("network", RELATIVES)
+@pytest.mark.parametrize(
+    ("network", "kind"),
+    [
+        pytest.param(
+            network, kind, marks=[] if kind == "classifier" else [pytest.mark.slow]
+        )
+        for network in RELATIVES
+        for kind in KINDS
+    ],
+)
 def test_relatives_have_the_outputs_of_their_models(network, kind):
     model, arrays = build(kind, config=relative(network)), features()
     onnx_runtime.check(model.config, model.reading, "single")

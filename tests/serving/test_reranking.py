@@ -146,6 +146,7 @@ def test_models_of_another_kind_are_refused_by_name(folder, model_dir, index_dir
     assert done.code == 2 and message in done.err and not new.exists()
 
 
+@pytest.mark.slow
 def test_command_prints_both_scores(index_dir, pairs):
     model, directory, export = pairs
     index = search.Index.open(index_dir)

@@ -54,7 +54,9 @@ def saved_model(tmp_path_factory):
     return test_export.make("classification", 1, folder / "export")
 
 
-@pytest.fixture(scope="module", params=runtimes.RUNTIMES)
+@pytest.fixture(
+    scope="module", params=[pytest.param("litert", marks=pytest.mark.slow), "onnx"]
+)
 def classifier(saved_model, request):
     exported, module = saved_model
     label_map = exported.version_dir / tf_serving.EXTRA_DIR / "label_map.json"

@@ -74,11 +74,12 @@ def build_classifier(tiny_config):
 
 @pytest.fixture(scope="session")
 def build_pretrainer(tiny_config):
-    def build(dropout=0.0):
+    def build(dropout=0.0, **changes):
         keras.utils.set_random_seed(5)
         rates = {"hidden_dropout_prob": dropout}
         rates["attention_probs_dropout_prob"] = dropout
-        model = pretrainers.BertPretrainer(dataclasses.replace(tiny_config, **rates))
+        config = dataclasses.replace(tiny_config, **rates, **changes)
+        model = pretrainers.BertPretrainer(config)
         model.build()
         return model
 

@@ -149,6 +149,7 @@ def assert_same(actual, expected):
             np.testing.assert_array_equal(one, other, err_msg=path)
 
 
+@pytest.mark.slow
 def test_same_rate_everywhere_changes_no_bit(update):
     plain, norms = update(steps=2)
     same, same_norms = update(layer_rates.LayerRates(), steps=2)
@@ -156,7 +157,10 @@ def test_same_rate_everywhere_changes_no_bit(update):
     assert norms == same_norms
 
 
-@pytest.mark.parametrize("kind", [optimizers.BertAdam, optimizers.BertLamb])
+@pytest.mark.parametrize(
+    "kind",
+    [optimizers.BertAdam, pytest.param(optimizers.BertLamb, marks=pytest.mark.slow)],
+)
 def test_steps_are_as_long_as_the_rates(update, kind):
     start, _ = update(steps=0)
     plain, norms = update(kind=kind)

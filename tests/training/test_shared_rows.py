@@ -29,6 +29,8 @@ GPT_2 = gpt_config.GptConfig(
 )
 GPT = dataclasses.replace(GPT_2, norm_first=False)
 LENGTHS = np.array([12, 3, 5, 4, 7, 2, 9, 12])
+# Of these each part is also in another.
+REPEATING = ("choice", "left_to_right", "gpt_classifier")
 MODELS = {
     "classifier": (
         lambda: models.BertClassifier(BERT, 3),
@@ -127,7 +129,13 @@ def largest_difference(kind, **layout):
     return max(differences)
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] if kind in REPEATING else [])
+        for kind in MODELS
+    ],
+)
 def test_losses_and_gradients_are_those_of_sequences_apart(kind):
     assert largest_difference(kind) < 1e-5
 

@@ -111,7 +111,7 @@ def as_arrays(batches):
 
 
 @pytest.mark.parametrize("kind", [*TABLES, "choice"])
-@pytest.mark.parametrize("pad_to", [None, 12])
+@pytest.mark.parametrize("pad_to", [None, pytest.param(12, marks=pytest.mark.slow)])
 def test_batches_of_arrays_are_those_of_tensorflow(model_dir, elsewhere, kind, pad_to):
     examples = choices(model_dir) if kind == "choice" else load(model_dir, kind)
     again = examples if kind == "choice" else elsewhere(load, model_dir, kind)

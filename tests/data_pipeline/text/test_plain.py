@@ -89,7 +89,7 @@ def any_texts(count, seed):
     ]
 
 
-@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("lower", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_texts_of_all_planes_have_the_ids_of_the_operations(lower):
     tokenizer, texts = sharp(lower), [*ODD, *any_texts(4000, 1)]
     wrong = unequal(tokenizer, texts)

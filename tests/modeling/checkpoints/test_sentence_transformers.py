@@ -365,7 +365,16 @@ def test_vectors_are_cut_to_truncate_dim(write, tmp_path, dense, size):
         assert held["truncate_dim"] == size
 
 
-@pytest.mark.parametrize("name", ["cosine", "dot", "euclidean", "manhattan"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cosine",
+        *(
+            pytest.param(n, marks=pytest.mark.slow)
+            for n in ("dot", "euclidean", "manhattan")
+        ),
+    ],
+)
 def test_similarity_is_that_of_the_settings(write, name):
     path = write("max")
     put(path / SETTINGS, {"similarity_fn_name": name})

@@ -111,7 +111,12 @@ HEADS_OF = {
 
 
 @pytest.mark.parametrize(
-    ("network", "head"), [(n, head) for n, heads in HEADS_OF.items() for head in heads]
+    ("network", "head"),
+    [
+        pytest.param(network, head, marks=[pytest.mark.slow] if place > 1 else [])
+        for network, heads in HEADS_OF.items()
+        for place, head in enumerate(heads)
+    ],
 )
 def test_methods_of_keras_work_on_every_model(tiny_config, network, head, tmp_path):
     config = random_weights.configs(tiny_config)[network]

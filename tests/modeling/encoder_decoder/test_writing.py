@@ -86,6 +86,7 @@ def log_probabilities(seq2seq_model, source):
     return follow
 
 
+@pytest.mark.slow
 def test_beams_find_what_a_search_without_cache_finds(
     seq2seq_model, source, log_probabilities
 ):

@@ -214,6 +214,7 @@ def test_frozen_network_has_no_gradient_and_no_dropout(config, tiny_features):
     assert model(tiny_features).keys() == {"logits"}
 
 
+@pytest.mark.slow
 def test_dropout_of_features_comes_before_and_between_lstms(config, tiny_features):
     seed = tf.constant([1, 2], tf.int64)
 

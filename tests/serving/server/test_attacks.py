@@ -168,13 +168,14 @@ def server(tmp_path_factory):
     assert "Traceback" not in log.read_text()
 
 
-def test_mutated_requests_are_answered_or_let_go(server):
+@pytest.mark.parametrize("count", [3000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_mutated_requests_are_answered_or_let_go(server, count):
     server, process = server
     chooser = random.Random(1)
     paths = (*MODEL_PATHS, *application().paths)
     assert {tasks.EMBEDDINGS, tasks.RERANK, tasks.SEARCH, "/metrics", "/"} <= {*paths}
     assert {tasks.CLASSIFY, "/openapi.json"} <= {*paths}
-    requests = [request(chooser, paths) for _ in range(10_000)]
+    requests = [request(chooser, paths) for _ in range(count)]
     before = process.memory_info().rss
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         answers = [

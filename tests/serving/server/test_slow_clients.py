@@ -56,6 +56,8 @@ DRIPPING = {
     "body of 415": (PREDICT + LOCAL + KEY + b"Content-Type: a/b\r\n" + SIZED, b"a"),
     "body of 505": (b"GET / HTTP/2.0\r\n" + LOCAL + SIZED, b"a"),
 }
+# Each ends as another that is sent every day.
+REPEATING = ("body of", "body that", "chunks of")
 # What is sent by clients that read nothing.
 DEAF = {
     "large answer": ASKED.replace(b'["a"]', b'["b"]'),
@@ -111,7 +113,15 @@ def wait_for_end(connection, server, drop, reads):
         time.sleep(0.03)
 
 
-@pytest.mark.parametrize("kind", DRIPPING)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(
+            kind, marks=[pytest.mark.slow] if kind.startswith(REPEATING) else []
+        )
+        for kind in DRIPPING
+    ],
+)
 def test_dripping_client_is_let_go(kind, server):
     first, drop = DRIPPING[kind]
     with socket.create_connection(server.place) as connection:
