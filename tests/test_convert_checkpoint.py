@@ -82,7 +82,9 @@ def run_directory(release, folder, head="classifier", num_classes=3, label_map=N
 SETTINGS = {"strip_accents": False, "tokenize_chinese_chars": False}
 
 
-@pytest.mark.parametrize("split", ["", "--split_words=whitespace"])
+@pytest.mark.parametrize(
+    "split", [pytest.param("", marks=pytest.mark.slow), "--split_words=whitespace"]
+)
 def test_settings_of_the_tokenizer_are_written(release, tmp_path, split):
     """Through three formats, each opened with what the one before wrote."""
     source, text = tmp_path / "source", "the Äsea 東京 a,b"

@@ -95,8 +95,8 @@ def runs(model_dir, data, tmp_path_factory):
     "kind",
     [
         pytest.param("pairs", marks=pytest.mark.slow),
-        "triplets",
-        pytest.param("scored", marks=pytest.mark.slow),
+        pytest.param("triplets", marks=pytest.mark.slow),
+        "scored",
         "labelled",
     ],
 )

@@ -315,15 +315,8 @@ def gradients(model, seed):
     return [tf.convert_to_tensor(v).numpy() for v in values if v is not None]
 
 
-@pytest.mark.parametrize(
-    "network",
-    [
-        "distilbert",
-        pytest.param("albert", marks=pytest.mark.slow),
-        pytest.param("roberta", marks=pytest.mark.slow),
-        pytest.param("electra", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("network", NETWORKS)
 def test_recomputed_blocks_have_equal_gradients(network):
     rates = {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2}
     plain, again = (make(network, recompute=is_on, **rates) for is_on in (False, True))

@@ -75,7 +75,9 @@ def run(model, arrays, problem_type=None, engine=onnx_runtime.open_onnxruntime):
     [
         *((kind, "gelu_erf") for kind in KINDS),
         *(
-            ("tagger", act)
+            pytest.param(
+                "tagger", act, marks=[] if act == "gelu_tanh" else [pytest.mark.slow]
+            )
             for act in sorted(config_lib.BertConfig.activations - {"gelu_erf"})
         ),
     ],

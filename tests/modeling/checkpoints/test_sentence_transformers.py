@@ -142,9 +142,9 @@ def compute(directory, pooling, dense=(), normalize=False, texts=TEXTS):
     [
         ("cls", (), True, True),
         ("mean", (), False, False),
-        ("max", (), True, False),
+        pytest.param("max", (), True, False, marks=pytest.mark.slow),
         ("lasttoken", (), False, True),
-        ("mean", DENSE[:1], True, True),
+        pytest.param("mean", DENSE[:1], True, True, marks=pytest.mark.slow),
         ("cls", DENSE, False, False),
     ],
 )
