@@ -133,16 +133,19 @@ def request(chooser, paths):
 
 
 def exchange(place, raw, ends=False):
-    """Everything that the server sends; `ends` closes the sender's side."""
+    """Everything that the server sends; `ends` closes the sender's side.
+
+    Nothing where the server closes first, as it does where a body comes too slowly.
+    """
     with socket.create_connection(place, running.WAIT_SECONDS) as connection:
-        connection.sendall(raw)
-        if ends:
-            connection.shutdown(socket.SHUT_WR)
         parts = []
         try:
+            connection.sendall(raw)
+            if ends:
+                connection.shutdown(socket.SHUT_WR)
             while part := connection.recv(2**16):
                 parts.append(part)
-        except ConnectionResetError:
+        except (ConnectionResetError, BrokenPipeError):
             pass
         return b"".join(parts)
 
@@ -213,7 +216,8 @@ def test_memory_is_bounded_under_attack(server):
     bodies = [lists, texts[:MB], ids[:MB], deep, b" " * MB, b" " * 4 * MB] * 10
     with concurrent.futures.ThreadPoolExecutor(30) as pool:
         answers = [*pool.map(attack, bodies)]
-    assert all(answer.startswith(b"HTTP/1.1 4") for answer in answers)
+    statuses = {answer[: len(b"HTTP/1.1 4")] for answer in answers}
+    assert b"HTTP/1.1 4" in statuses <= {b"HTTP/1.1 4", b""}
     assert max(highest) - before < 110 * MB
     assert server.predict("a")[0] == 200
 
