@@ -51,12 +51,15 @@ def confusion(
 
 def precision_recall(is_positive: np.ndarray, probabilities: np.ndarray) -> Curve:
     """The curve of one class, from bool [M] and float [M]; at least one is positive."""
-    import sklearn.metrics  # which takes time
-
-    precision, recall, _ = sklearn.metrics.precision_recall_curve(
-        is_positive, probabilities, drop_intermediate=True
-    )
-    average = sklearn.metrics.average_precision_score(is_positive, probabilities)
+    # scikit-learn has the same numbers, and takes longer to import than all that a
+    # report draws.
+    order = np.argsort(-probabilities, kind="stable")
+    hits = np.cumsum(is_positive[order])
+    is_last = np.append(np.diff(probabilities[order]) != 0, True)  # of equal ones
+    precision = (hits / np.arange(1, len(hits) + 1))[is_last]
+    recall = (hits / hits[-1])[is_last]
+    average = np.sum(np.diff(recall, prepend=0.0) * precision)
+    precision, recall = np.append(precision[::-1], 1.0), np.append(recall[::-1], 0.0)
     places = np.linspace(0, len(recall) - 1, min(len(recall), _CURVE_POINTS))
     places = np.unique(places.astype(np.int64))
     return Curve(precision[places], recall[places], float(average))
