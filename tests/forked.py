@@ -149,6 +149,7 @@ def _run(script, arguments, constants, environment, log):
     sys.stdout.reconfigure(line_buffering=True)
     os.environ.update(environment)
     if constants.pop("", None) == "program":
+        os.chdir(os.path.dirname(log))  # an odd path may be relative
         sys.argv = [script, *arguments]
         runpy.run_module(script, run_name="__main__", alter_sys=False)
         sys.exit()
