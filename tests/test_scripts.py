@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests import resumed_runs, tiny, whole_runs
+from tests import daily, resumed_runs, tiny, whole_runs
 
 STEPS, SAVED = 12, (5, 10, 12)
 BERT = "bert_config.json tokenizer_config.json vocab.txt"
@@ -97,10 +97,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param(name, marks=[] if name in DAILY else pytest.mark.slow)
-        for name in ROWS
-    ],
+    params=daily.params(ROWS, lambda name: name in DAILY),
 )
 def whole(request, data, tmp_path_factory):
     """(row, directory, what was printed) of an uninterrupted run."""

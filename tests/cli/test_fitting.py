@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import bert_reborn as bert
 from contract import errors
-from tests import tiny, tiny_questions, tiny_tags
+from tests import daily, tiny, tiny_questions, tiny_tags
 
 ROWS = tiny.rows(24)
 TEXTS, LABELS = zip(*ROWS, strict=True)
@@ -65,10 +65,7 @@ FITTED = {
 }
 
 
-ONE_DAILY = [
-    pytest.param(name, marks=[pytest.mark.slow] if name != "classifier" else [])
-    for name in FITTED
-]
+ONE_DAILY = daily.params(FITTED, lambda name: name == "classifier")
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from modeling import models
 from modeling.configs import bert_family
 from modeling.configs import config as config_lib
 from modeling.features import attribution
+from tests import daily
 
 CONFIG = {
     "vocab_size": 12,
@@ -42,10 +43,7 @@ RELATIVES = {  # and what their configs have besides
 
 @pytest.fixture(
     scope="module",
-    params=[
-        "bert",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in RELATIVES),
-    ],
+    params=daily.params(["bert", *RELATIVES], lambda name: name == "bert"),
 )
 def model(request):
     keras.utils.set_random_seed(4)

@@ -18,7 +18,7 @@ from data_pipeline.batches import sharing
 from modeling import kernels, kernels_tf, models, pretrainers, sequences
 from modeling.checkpoints import comparison, conversion, names, pretrained
 from modeling.features import attention_maps, head_config, text_vectors
-from tests import family_weights
+from tests import daily, family_weights
 
 ROUNDING, VISIBLE = 1e-5, 1e-2
 CASES = family_weights.read_cases()
@@ -123,16 +123,11 @@ def paired(model, case):
 
 @pytest.mark.parametrize(
     "name",
-    [
+    daily.params(
+        sorted(CASES.keys() - {TWO_SEGMENTS}),
         # Heads of tasks are the same for every network.
-        pytest.param(
-            name,
-            marks=[pytest.mark.slow]
-            if name.endswith(TASKS) and not name.startswith("roberta")
-            else [],
-        )
-        for name in sorted(CASES.keys() - {TWO_SEGMENTS})
-    ],
+        lambda name: name.startswith("roberta") or not name.endswith(TASKS),
+    ),
 )
 def test_outputs_are_those_of_transformers(open_case, name):
     read = open_case(name)
@@ -222,10 +217,7 @@ def test_losses_and_gradients_are_those_of_transformers(open_case, name):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if name.endswith(TASKS) else [])
-        for name in sorted(CASES)
-    ],
+    daily.params(sorted(CASES), lambda name: not name.endswith(TASKS)),
 )
 def test_files_are_written_back_as_they_were(tmp_path, name):
     directory, config = write_case(name, tmp_path)

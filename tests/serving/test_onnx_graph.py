@@ -1,6 +1,7 @@
 """Graphs of serving/onnx_graph.py against the models that they are written from."""
 
 import dataclasses
+import itertools
 
 import keras
 import numpy as np
@@ -12,6 +13,7 @@ from modeling.configs import bert_family
 from modeling.configs import config as config_lib
 from modeling.features.text_vectors import TextVectors
 from serving import onnx_graph, onnx_runtime
+from tests import daily
 from tests.serving import networks
 
 ROWS, LENGTH, CLASSES = 4, 9, 3
@@ -72,15 +74,16 @@ def run(model, arrays, problem_type=None, engine=onnx_runtime.open_onnxruntime):
 
 @pytest.mark.parametrize(
     ("kind", "hidden_act"),
-    [
-        *((kind, "gelu_erf") for kind in KINDS),
-        *(
-            pytest.param(
-                "tagger", act, marks=[] if act == "gelu_tanh" else [pytest.mark.slow]
-            )
-            for act in sorted(config_lib.BertConfig.activations - {"gelu_erf"})
-        ),
-    ],
+    daily.params(
+        [
+            *((kind, "gelu_erf") for kind in KINDS),
+            *(
+                ("tagger", act)
+                for act in sorted(config_lib.BertConfig.activations - {"gelu_erf"})
+            ),
+        ],
+        lambda pair: pair[1].startswith("gelu"),
+    ),
 )
 def test_graph_has_the_outputs_of_its_model(kind, hidden_act):
     model, arrays = build(kind, hidden_act), features()
@@ -119,13 +122,9 @@ def assert_inputs_move(model, arrays, expected):
 
 @pytest.mark.parametrize(
     ("network", "kind"),
-    [
-        pytest.param(
-            network, kind, marks=[] if kind == "classifier" else [pytest.mark.slow]
-        )
-        for network in RELATIVES
-        for kind in KINDS
-    ],
+    daily.params(
+        itertools.product(RELATIVES, KINDS), lambda pair: pair[1] == "classifier"
+    ),
 )
 def test_relatives_have_the_outputs_of_their_models(network, kind):
     model, arrays = build(kind, config=relative(network)), features()

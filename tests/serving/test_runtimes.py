@@ -21,6 +21,7 @@ from modeling.configs import gpt_config
 from modeling.elmo import config as elmo_config
 from modeling.features import head_config
 from serving import export, formats, predictor, runtimes
+from tests import daily
 from tests.serving import networks, test_export
 
 CONFIG, ELMO, GPT = test_export.CONFIG, elmo_config.ElmoConfig, gpt_config.GptConfig
@@ -55,7 +56,7 @@ def saved_model(tmp_path_factory):
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param("litert", marks=pytest.mark.slow), "onnx"]
+    scope="module", params=daily.params(runtimes.RUNTIMES, lambda name: name == "onnx")
 )
 def classifier(saved_model, request):
     exported, module = saved_model

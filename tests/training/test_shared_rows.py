@@ -10,6 +10,7 @@ import tensorflow as tf
 from data_pipeline.batches import sharing
 from modeling import heads, losses, models, packed_rows, pretrainers
 from modeling.configs import config, gpt_config
+from tests import daily
 from tests.training import steps
 from training import gradients_tf, train_step
 
@@ -29,7 +30,7 @@ GPT_2 = gpt_config.GptConfig(
 )
 GPT = dataclasses.replace(GPT_2, norm_first=False)
 LENGTHS = np.array([12, 3, 5, 4, 7, 2, 9, 12])
-# Of these each part is also in another.
+# Each part of these is also in another.
 REPEATING = ("choice", "left_to_right", "gpt_classifier")
 MODELS = {
     "classifier": (
@@ -131,10 +132,7 @@ def largest_difference(kind, **layout):
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        pytest.param(kind, marks=[pytest.mark.slow] if kind in REPEATING else [])
-        for kind in MODELS
-    ],
+    daily.params(MODELS, lambda kind: kind not in REPEATING),
 )
 def test_losses_and_gradients_are_those_of_sequences_apart(kind):
     assert largest_difference(kind) < 1e-5

@@ -25,7 +25,7 @@ from modeling.checkpoints import (
     pretrained,
 )
 from modeling.configs import config
-from tests import full_disk
+from tests import daily, full_disk
 from tests.modeling.random_weights import assert_equal, configs, random_model, values
 
 REFERENCE = pathlib.Path(__file__).with_name("hugging_face_heads.npz")
@@ -120,7 +120,7 @@ OTHERS += [("elmo", "none")]
 
 @pytest.mark.parametrize(
     ("network", "head"),
-    [*DAILY, *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS)],
+    daily.params([*DAILY, *OTHERS], lambda pair: pair in DAILY),
 )
 def test_round_trip_through_all_formats_is_exact(tiny_config, tmp_path, network, head):
     model = random_model(configs(tiny_config)[network], head)

@@ -19,7 +19,7 @@ from modeling import pretrainers
 from modeling.checkpoints import conversion, google, pretrained, sentence_transformers
 from modeling.configs import config as config_lib
 from modeling.features.text_vectors import Projection, TextVectors
-from tests import tiny, tiny_family, tiny_gpt
+from tests import daily, tiny, tiny_family, tiny_gpt
 
 TEXTS = ["the film was great", "awful", "a sea and a very very good shop , really"]
 WIDTH = 32
@@ -367,13 +367,9 @@ def test_vectors_are_cut_to_truncate_dim(write, tmp_path, dense, size):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "cosine",
-        *(
-            pytest.param(n, marks=pytest.mark.slow)
-            for n in ("dot", "euclidean", "manhattan")
-        ),
-    ],
+    daily.params(
+        ["cosine", "dot", "euclidean", "manhattan"], lambda name: name == "cosine"
+    ),
 )
 def test_similarity_is_that_of_the_settings(write, name):
     path = write("max")

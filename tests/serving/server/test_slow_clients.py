@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from serving.server import app, limits, process, tasks
+from tests import daily
 from tests.serving.server import running, test_tasks
 
 SECONDS = 10  # of a busy machine; the deadlines below are 0.7 together
@@ -115,12 +116,7 @@ def wait_for_end(connection, server, drop, reads):
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        pytest.param(
-            kind, marks=[pytest.mark.slow] if kind.startswith(REPEATING) else []
-        )
-        for kind in DRIPPING
-    ],
+    daily.params(DRIPPING, lambda kind: not kind.startswith(REPEATING)),
 )
 def test_dripping_client_is_let_go(kind, server):
     first, drop = DRIPPING[kind]
