@@ -83,7 +83,8 @@ def share_interval(num_right: int, num_rows: int) -> tuple[float, float]:
     center = (share + spread / 2) / (1 + spread)
     half = math.sqrt(spread * (share * (1 - share) + spread / 4)) / (1 + spread)
     low = center - half if num_right else 0.0
-    return low, center + half if num_right < num_rows else 1.0
+    high = center + half if num_right < num_rows else 1.0
+    return low, high
 
 
 def mcnemar(only_first: int, only_second: int) -> float:

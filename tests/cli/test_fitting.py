@@ -311,9 +311,9 @@ def test_rows_of_any_kind_are_the_same(model_dir, tmp_path):
 def test_dev_rows_may_be_texts_and_labels(model_dir):
     made = bert.classifier(model_dir)
     made.fit(ROWS, dev=(list(TEXTS), list(LABELS)), **SHORT)
-    apart = made.results
-    made.fit(ROWS, dev=ROWS, **SHORT)
-    assert apart == made.results
+    assert made.results | {"global_step": 0} == made.evaluate(ROWS).results | {
+        "global_step": 0
+    }
 
 
 def test_report_and_dev_rows_and_labels_in_their_order(model_dir, tmp_path):

@@ -159,9 +159,9 @@ PARTS = {
     "seeds": dropout_seeds,
     "overflow": steps_with_an_overflow,
     "vectors": losses_of_vectors,
-    # The embeddings never begin.
-    "layers": lambda strategy: sizes(strategy, 1, 2, layer_rates.LayerRates(0.5, 1)),
-    "deep": lambda strategy: sizes(strategy, 4, 3),  # whose blocks are traced once
+    # Blocks, which are traced once, begin one by one; the embeddings never do.
+    "layers": lambda strategy: sizes(strategy, 4, 5, layer_rates.LayerRates(0.5, 1)),
+    "deep": lambda strategy: sizes(strategy, 4, 3),
     "describe": devices.describe,
 }
 

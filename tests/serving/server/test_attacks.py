@@ -32,7 +32,7 @@ with process.listen("127.0.0.1", 0) as listener:
 def application():
     """An app with all answers that there are."""
     bounds = limits.Limits(
-        max_body_bytes=2**20, header_seconds=0.5, body_seconds=2, max_connections=300
+        max_body_bytes=2**20, header_seconds=0.5, body_seconds=5, max_connections=300
     )
     one = service.Service(bounds)
     names = {name for name in vars(tasks) if name.startswith("of_")}
@@ -133,19 +133,16 @@ def request(chooser, paths):
 
 
 def exchange(place, raw, ends=False):
-    """Everything that the server sends; `ends` closes the sender's side.
-
-    Nothing where the server closes first, as it does where a body comes too slowly.
-    """
+    """Everything that the server sends; `ends` closes the sender's side."""
     with socket.create_connection(place, running.WAIT_SECONDS) as connection:
+        connection.sendall(raw)
+        if ends:
+            connection.shutdown(socket.SHUT_WR)
         parts = []
         try:
-            connection.sendall(raw)
-            if ends:
-                connection.shutdown(socket.SHUT_WR)
             while part := connection.recv(2**16):
                 parts.append(part)
-        except (ConnectionResetError, BrokenPipeError):
+        except ConnectionResetError:
             pass
         return b"".join(parts)
 
@@ -216,8 +213,7 @@ def test_memory_is_bounded_under_attack(server):
     bodies = [lists, texts[:MB], ids[:MB], deep, b" " * MB, b" " * 4 * MB] * 10
     with concurrent.futures.ThreadPoolExecutor(30) as pool:
         answers = [*pool.map(attack, bodies)]
-    statuses = {answer[: len(b"HTTP/1.1 4")] for answer in answers}
-    assert b"HTTP/1.1 4" in statuses <= {b"HTTP/1.1 4", b""}
+    assert all(answer.startswith(b"HTTP/1.1 4") for answer in answers)
     assert max(highest) - before < 110 * MB
     assert server.predict("a")[0] == 200
 
