@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline.pretraining import batches, metadata, source
+from tests import daily
 
 COUNTS = (5, 3, 8, 0, 6, 1, 2)
 TOTAL = sum(COUNTS)
@@ -85,7 +86,9 @@ def test_order_follows_from_the_seed_as_in_earlier_releases(files, four_epochs):
 
 # Within and at the ends of windows (7, 14, 21 and 25, the end of the epoch), and so
 # within and at the end of the first group (12); in a later epoch.
-@pytest.mark.parametrize("start", [0, 7, 17, 25, 61])
+@pytest.mark.parametrize(
+    "start", daily.params([0, 7, 17, 25, 61], lambda start: start in (7, 25, 61))
+)
 def test_resuming_continues_the_stream(files, four_epochs, start):
     wanted = four_epochs[start:]
     later = stream(files, len(wanted), start=start)
