@@ -14,7 +14,7 @@ from cli import serve_flags
 from contract import errors, tf_serving
 from serving import export, formats, predictor
 from serving.protocol import servables, version_polling
-from serving.server import app, limits, process, service, tasks
+from serving.server import app, doors, limits, process, service, tasks
 from terminal import progress
 
 FLAGS = flags.FLAGS
@@ -22,13 +22,17 @@ _SLOW_SECONDS = 2  # of loading, after which a line names what is loaded
 
 
 class Options(NamedTuple):
-    """An address, the limits, who may send requests, and the log."""
+    """An address, the limits, who may send requests, and the log.
+
+    `door` is the address where it is open already.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
     bounds: limits.Limits = limits.Limits()
     access: app.Access = app.Access()
     log: str = "none"
+    door: doors.Door | None = None
 
 
 def read_flags() -> Options:
@@ -40,9 +44,8 @@ def read_flags() -> Options:
         os.environ.get(serve_flags.KEY_VARIABLE, ""),
         os.environ.get(serve_flags.METRICS_VARIABLE, ""),
     )
-    return Options(
-        FLAGS.host, FLAGS.port, limits.Limits(**values), access, FLAGS.access_log
-    )
+    bounds, door = limits.Limits(**values), serve_flags.door
+    return Options(FLAGS.host, FLAGS.port, bounds, access, FLAGS.access_log, door)
 
 
 def serve_export(export_dir: str, model_name: str, options: Options) -> None:
@@ -98,8 +101,9 @@ def serve(
     """Answers until stopped; `load` prints the address when it is done."""
     server = service.Service(options.bounds)
     application = app.App(server, answers(server), options.access, options.log)
-    with process.listen(options.host, options.port) as listener:
-        address = process.address(listener)
+    door = options.door
+    with door.hand_over() if door else doors.listen(*options[:2]) as listener:
+        address = doors.address(listener)
         outcome = process.run(application, listener, lambda: load(server, address))
     lost = outcome.num_unanswered
     print(f"stopped; not answered: {lost}" if lost else "stopped", flush=True)

@@ -3,15 +3,17 @@
 import importlib
 import os
 import re
+import signal
 from typing import Any
 
 from absl import flags
 
 from cli import command_line
 from contract import errors, tf_serving
-from serving.server import limits
+from serving.server import doors, limits
 
 FLAGS = flags.FLAGS
+door: doors.Door | None = None  # of this process, which serves
 KEY_VARIABLE, METRICS_VARIABLE = "BERT_API_KEY", "BERT_METRICS_KEY"
 _KEY = re.compile("[!-~]+")  # no other letters stand in a header without doubt
 _MEANINGS = {
@@ -84,6 +86,21 @@ def check() -> None:
                 f"{name} is empty, or has spaces, line ends or letters beyond ASCII; "
                 "set it to another key (printf writes no line end), or unset it"
             )
+
+
+def open_door() -> None:
+    """Listens, if there is --serve, and answers that the server loads.
+
+    Raises InputError where the address is not available.
+    """
+    global door
+    if FLAGS.serve:
+        # Process 1 of a container would ignore it until there is a handler.
+        signal.signal(
+            signal.SIGTERM, lambda number, _: os._exit(errors.SIGNALLED + number)
+        )
+        bounds = FLAGS.header_seconds, FLAGS.max_connections
+        door = doors.Door(FLAGS.host, FLAGS.port, *bounds)
 
 
 def import_command() -> Any:

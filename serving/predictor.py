@@ -4,9 +4,10 @@ python -m serving.predictor --export_dir=output/demo/export "a text" "another"
 """
 
 if __name__ == "__main__":  # before the imports that take seconds
-    from cli import command_line, predict_flags
+    from cli import command_line, predict_flags, serve_flags
 
-    command_line.parse(predict_flags.define, predict_flags.check, serves=True)
+    checks = predict_flags.check, serve_flags.open_door
+    command_line.parse(predict_flags.define, *checks, serves=True)
     from cli import predict_command
 
     command_line.run(predict_command.run)

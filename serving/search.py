@@ -6,9 +6,10 @@ for text_id, text, cosine in index.query(["a query"], top_k=5)[0]:
 """
 
 if __name__ == "__main__":  # before the imports that take seconds
-    from cli import command_line, search_flags
+    from cli import command_line, search_flags, serve_flags
 
-    command_line.parse(search_flags.define, search_flags.check, serves=True)
+    checks = search_flags.check, serve_flags.open_door
+    command_line.parse(search_flags.define, *checks, serves=True)
     from cli import search_command
 
     command_line.run(search_command.run, unwinds=True)

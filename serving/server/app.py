@@ -20,7 +20,7 @@ from starlette.middleware import cors
 
 from contract import errors
 from serving.protocol import rest
-from serving.server import metrics, openapi, page, service
+from serving.server import doors, metrics, openapi, page, service
 
 CLASSIFY, SEARCH = "/v1/classify", "/v1/search"
 # A request and its body to the response.
@@ -30,7 +30,7 @@ JSON = openapi.JSON
 _CONTENT_TYPES = ("", JSON, "application/x-www-form-urlencoded")
 _HOST = re.compile(r":\d*$", re.ASCII)
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
-_HEALTH_PATHS = ("/health/live", "/health/ready")
+_HEALTH_PATHS = (doors.LIVE_PATH, doors.READY_PATH)
 _OPEN_PATHS = ("/", "/openapi.json", *_HEALTH_PATHS)  # without the key
 _PROBED_PATHS = ("/metrics", *_HEALTH_PATHS)  # not logged
 # Summary and type of the answer of each GET.
@@ -222,9 +222,9 @@ class App:
                 WWW_Authenticate="Bearer",
             )
         if self.service.state != "ready" and not self._is_page(request):
-            text = f"the server is {self.service.state}; try again later"
+            text = doors.not_ready(self.service.state)
             status = HTTPStatus.SERVICE_UNAVAILABLE
-            raise service.refuse(status, text, Retry_After="5")
+            raise service.refuse(status, text, Retry_After=doors.RETRY_SECONDS)
 
     def _kind(self, request):
         """The path of a request as a label, one of a few."""

@@ -13,44 +13,13 @@ import h11
 import uvicorn
 from uvicorn.protocols.http import h11_impl
 
-from contract import errors
-from serving.protocol import rest
-from serving.server import app, limits
+from serving.server import app, doors, limits
 
 _KEEP_ALIVE_SECONDS = 75
-_BACKLOG = 1024  # connections that wait to be accepted
 _MAX_HEAD_BYTES = 1 << 15
 _IDLE_SECONDS = 0.2  # that threads have to end
 _LINGER_SECONDS = 0.3  # of a stop, in which clients read that it stops
 _HALF_CLOSED_SECONDS = 1.0  # of a request, in which the end of sending is no leaving
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 takes a free one.
-
-    Raises:
-        InputError: the address is not available.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends small packets at once where the protocol is named.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)
-    except (OSError, OverflowError) as error:
-        listener.close()
-        raise errors.InputError(
-            f"--host={host} --port={port}: cannot listen there ({error}); name "
-            "another port, or 0 for one that is free"
-        ) from error
-    return listener
-
-
-def address(listener: socket.socket) -> str:
-    """Where a server is, such as http://127.0.0.1:8501."""
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class Outcome(NamedTuple):
@@ -105,7 +74,7 @@ class _Server(uvicorn.Server):
                 log_level="critical",
                 server_header=False,
                 proxy_headers=False,
-                backlog=_BACKLOG,
+                backlog=doors.BACKLOG,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=math.ceil(bounds.drain_seconds) + 1,
                 h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
@@ -208,13 +177,7 @@ def _protocol(bounds: limits.Limits) -> type[asyncio.Protocol]:
 
         def _refuse(self, status, text):
             """Sends an error, past the parser of requests, and closes."""
-            body = rest.error_text(text).encode()
-            head = (
-                f"HTTP/1.1 {status.value} {status.phrase}\r\n"
-                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-                "Connection: close\r\n\r\n"
-            )
-            self.transport.write(head.encode() + body)
+            self.transport.write(doors.response(status, {"error": text}))
             self.transport.close()
 
     return Protocol

@@ -16,7 +16,7 @@ from cli import serve_command
 from contract import features, file_names
 from serving import export, reranking
 from serving.protocol import servables, version_polling
-from serving.server import process
+from serving.server import doors, process
 from tests import search_runs, tiny
 from tests.serving import test_predictor
 from tests.serving.server import running
@@ -31,7 +31,7 @@ def while_serving(monkeypatch, export_dir, ask, command=None):
 
     def run(application, listener, load):
         def work():
-            address = process.address(listener)
+            address = doors.address(listener)
             server = running.Running(address, application.service, None)
             try:
                 running.until(lambda: application.service.state != "loading")
@@ -78,6 +78,24 @@ def test_http_serves_until_it_is_told_to_stop(export_dir, monkeypatch, capsys):
     url = printed[0].split(" at ")[1].split(";")[0]
     body = '{"instances": [{"text": "a text"}]}'
     assert printed[1:] == [f"for example: curl -d '{body}' {url}", "stopped"]
+
+
+def test_server_takes_over_the_address_that_is_open(export_dir, monkeypatch, capsys):
+    door = doors.Door("127.0.0.1", 0, WAIT_SECONDS, 10)
+    address = doors.address(door.listener)
+    early = running.Running(address, None, None).request("/health/ready")[::2]
+    options = test_predictor.OPTIONS._replace(door=door)
+
+    def command():
+        serve_command.serve_export(export_dir, "sizes", options)
+
+    def ask(server):
+        return server.address, server.request("/health/ready")[::2]
+
+    later = while_serving(monkeypatch, "", ask, command)
+    assert early == (503, {"status": "loading"})
+    assert later == (address, (200, {"status": "ready"}))
+    assert f" at {address}/v1" in capsys.readouterr().out
 
 
 def until(look, is_so):

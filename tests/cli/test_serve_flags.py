@@ -1,6 +1,7 @@
 """Tests of cli/serve_flags.py: keys of the environment, limits by flag."""
 
 import re
+import signal
 
 import pytest
 from absl import flags
@@ -50,3 +51,20 @@ def test_limits_are_flags(serve):
     assert serve("--max_top_k=7").bounds.max_top_k == 7
     with pytest.raises(flags.IllegalFlagValueError, match="max_top_k=0"):
         serve("--max_top_k=0")
+
+
+def test_address_is_opened_for_a_server_alone(serve):
+    assert serve("--port=0").door is None
+    serve_flags.open_door()
+    assert serve().door is None
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        serve("--serve", "--port=0")
+        serve_flags.open_door()
+        door = serve("--serve", "--port=0").door
+        assert door is serve_flags.door
+        with door.hand_over() as listener:
+            assert listener.getsockname()[0] == "127.0.0.1"
+    finally:
+        serve_flags.door = None
+        signal.signal(signal.SIGTERM, before)

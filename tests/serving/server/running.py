@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from serving.protocol import servables
-from serving.server import app, limits, process, service, tasks
+from serving.server import app, doors, limits, process, service, tasks
 from tests.serving.protocol import test_rest
 
 WAIT_SECONDS = 20
@@ -97,8 +97,8 @@ def running(
     def prepare():
         server.model = model or echo()
 
-    with process.listen("127.0.0.1", 0) as listener:
-        address = process.address(listener)
+    with doors.listen("127.0.0.1", 0) as listener:
+        address = doors.address(listener)
         thread = threading.Thread(
             target=lambda: outcomes.append(
                 process.run(application, listener, load or prepare)

@@ -17,14 +17,14 @@ from tests.serving.server import running, test_tasks
 MB = 2**20
 # A server in a process of its own, so that its memory can be read.
 PROGRAM = """
-from serving.server import process
+from serving.server import doors, process
 from tests.serving.server import running, test_attacks
 
 application = test_attacks.application()
 def load():
     application.service.model = test_attacks.model()
-    print(process.address(listener), flush=True)
-with process.listen("127.0.0.1", 0) as listener:
+    print(doors.address(listener), flush=True)
+with doors.listen("127.0.0.1", 0) as listener:
     process.run(application, listener, load)
 """
 

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from serving.server import app, limits, process, service
+from serving.server import app, doors, limits, process, service
 from tests.serving.server import running
 
 # A server whose first request takes a second; prints its address.
@@ -17,7 +17,7 @@ PROGRAM = """
 import sys, time
 import numpy as np
 from serving.protocol import servables
-from serving.server import app, limits, process, service
+from serving.server import app, doors, limits, process, service
 from tests.serving.server import running
 
 def call(name, arrays):
@@ -29,31 +29,31 @@ def call(name, arrays):
 server = service.Service(limits.Limits(drain_seconds=float(sys.argv[2])))
 def load():
     server.model = running.echo(call)
-    print(process.address(listener), flush=True)
-with process.listen("127.0.0.1", 0) as listener:
+    print(doors.address(listener), flush=True)
+with doors.listen("127.0.0.1", 0) as listener:
     outcome = process.run(app.App(server, {}, app.Access()), listener, load)
 print(outcome.num_unanswered, outcome.is_idle, flush=True)
 """
 
 
 def test_place_that_cannot_be_had_is_one_error():
-    with process.listen("127.0.0.1", 0) as listener:
+    with doors.listen("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
-        assert process.address(listener) == f"http://127.0.0.1:{port}"
+        assert doors.address(listener) == f"http://127.0.0.1:{port}"
         for wrong in (port, 70000):
             with pytest.raises(ValueError, match=f"--port={wrong}: cannot listen"):
-                process.listen("127.0.0.1", wrong)
+                doors.listen("127.0.0.1", wrong)
     with pytest.raises(ValueError, match=r"--host=no\.such\.host\.invalid"):
-        process.listen("no.such.host.invalid", 0)
+        doors.listen("no.such.host.invalid", 0)
 
 
 def test_address_of_version_6_has_brackets():
     try:
-        listener = process.listen("::1", 0)
+        listener = doors.listen("::1", 0)
     except ValueError:
         pytest.skip("this machine has no IPv6")
     with listener:
-        assert process.address(listener).startswith("http://[::1]:")
+        assert doors.address(listener).startswith("http://[::1]:")
 
 
 def test_error_of_loading_ends_the_server():
@@ -62,7 +62,7 @@ def test_error_of_loading_ends_the_server():
 
     application = app.App(service.Service(limits.Limits()), {}, app.Access())
     with (
-        process.listen("127.0.0.1", 0) as listener,
+        doors.listen("127.0.0.1", 0) as listener,
         pytest.raises(ValueError, match="damaged"),
     ):
         process.run(application, listener, load)
