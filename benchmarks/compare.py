@@ -138,12 +138,12 @@ def fastest_variant(row, job):
     for variant in candidates:
         trial = {**job, "steps": steps, "variant": variant}
         try:
-            result = take_turn(report.PEER, trial)
+            figures = take_turn(report.PEER, trial)
         except SideFailed as error:
             trials[variant] = str(error).splitlines()[-1]
             continue
         key = "seconds" if row.is_rate else rows_lib.FIGURES[row.unit]
-        trials[variant] = seconds[variant] = result[key]
+        trials[variant] = seconds[variant] = figures[key]
     if not seconds:
         raise SideFailed(f"no variant of the peer runs: {trials}")
     return min(seconds, key=seconds.__getitem__), trials

@@ -100,6 +100,19 @@ def unlisted_differences(root):
     return [f"{path}: {p}" for p, path in paragraphs.items() if p not in listed]
 
 
+def vague_names(root):
+    """Variables and arguments that are named after no content."""
+    return [
+        f"{path}:{node.lineno} names {name}"
+        for path, text in sources(root)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.arg | ast.Name)
+        and not isinstance(getattr(node, "ctx", None), ast.Load)
+        if (name := getattr(node, "id", "") or getattr(node, "arg", ""))
+        in ("found", "result")
+    ]
+
+
 # {rule: trees of path to text, in each of which it must find something}
 PLANTED = {
     imported_scripts: [
@@ -116,6 +129,11 @@ PLANTED = {
             "docs/differences.md": "* most of it",
         }
     ],
+    vague_names: [
+        {"training/a.py": "def f():\n    result = 1\n    return result"},
+        {"training/a.py": "def f(found):\n    return found"},
+        {"cli/a.py": "b = [result for result in range(3)]"},
+    ],
 }
 # No rule complains about these.
 INNOCENT = {
@@ -124,6 +142,7 @@ INNOCENT = {
     "tests/test_a.py": "import run_squad\nfrom modeling import heads",
     "modeling/b.py": '"""B.\n\nDiffers from google-research/bert: one\nline.\n"""',
     "docs/differences.md": "* B: one line.\n* " + "/".join(["docs", "home", "a"]),
+    "modeling/c.py": "results = future.result(found=1)",
     "output/a.py": "import run_squad",
 }
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import run_classifier
 from modeling import losses, models, pretrainers
 from modeling.configs import config
 from training import optimizers, train_step
@@ -57,6 +58,16 @@ def check(section, entered, most_files):
     listed = listed_files(section)
     assert entered == {*listed}
     assert len(listed) <= most_files
+
+
+def test_reading_list_has_the_bases_of_a_task():
+    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\d+\. `(.+)`$", text, re.MULTILINE)
+    assert all((ROOT / path).is_file() for path in listed)
+    bases = [base.__module__ for base in run_classifier.ClassifierTask.__mro__]
+    files = {f"{module.replace('.', '/')}.py" for module in bases}
+    ours = {file for file in files if (ROOT / file).is_file()}
+    assert ours <= {*listed} and len(ours) == 3
 
 
 def test_forward_pass_enters_the_files_of_the_list():

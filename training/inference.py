@@ -351,9 +351,9 @@ class CachedEvaluation:
         self._kept: tuple = ()
 
     def __call__(self, *arguments: Any) -> Any:
-        result = self._evaluate(*arguments)
-        self._last = (arguments, result)
-        return result
+        scored = self._evaluate(*arguments)
+        self._last = (arguments, scored)
+        return scored
 
     def keep(self, step: int) -> None:
         """Keeps the last call's result, which was with the weights of this step."""

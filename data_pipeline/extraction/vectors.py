@@ -127,43 +127,43 @@ def _jsonl(path, layout):
         layers = [head + row + b"]}" for head, row in zip(heads, rows, strict=True)]
         return b'"layers": [' + b", ".join(layers) + b"]}"
 
-    def line_of(result):
-        rows = rows_of_text(result.values.reshape(-1, layout.width))
-        start = f'{{"{LINE}": {result.unique_id}, '.encode()
+    def line_of(extracted):
+        rows = rows_of_text(extracted.values.reshape(-1, layout.width))
+        start = f'{{"{LINE}": {extracted.unique_id}, '.encode()
         if not layout.of_tokens:
             return start + vectors(rows) + b"\n"
         starts = range(0, len(rows), len(heads))
         per_token = [
             b'{"token": ' + dumped(token) + b", " + vectors(rows[at : at + len(heads)])
-            for token, at in zip(layout.spell(result.input_ids), starts, strict=True)
+            for token, at in zip(layout.spell(extracted.input_ids), starts, strict=True)
         ]
         return start + b'"features": [' + b", ".join(per_token) + b"]}\n"
 
     with tf.io.gfile.GFile(path, "wb") as file:
-        yield lambda result: file.write(line_of(result))
+        yield lambda extracted: file.write(line_of(extracted))
 
 
 @contextlib.contextmanager
 def _tfrecord(path, layout):
     """A tf.train.Example a line: linex_index, shape, values, of tokens input_ids."""
 
-    def record(result):
+    def record(extracted):
         example = tf.train.Example()
         feature = example.features.feature
-        feature[LINE].int64_list.value.append(result.unique_id)
-        feature[SHAPE].int64_list.value.extend(result.values.shape)
+        feature[LINE].int64_list.value.append(extracted.unique_id)
+        feature[SHAPE].int64_list.value.extend(extracted.values.shape)
         if layout.of_tokens:
-            ids = result.input_ids.ravel().tolist()
+            ids = extracted.input_ids.ravel().tolist()
             feature[features.INPUT_IDS].int64_list.value.extend(ids)
         # A FloatList is serialized like a BytesList of its bytes; reading that is 70
         # times as fast as appending Python's numbers.
-        data = result.values.astype("<f4", copy=False).tobytes()
+        data = extracted.values.astype("<f4", copy=False).tobytes()
         packed = tf.train.BytesList(value=[data]).SerializeToString()
         feature[VALUES].float_list.ParseFromString(packed)
         return example.SerializeToString(deterministic=True)
 
     with tf.io.TFRecordWriter(path) as file:
-        yield lambda result: file.write(record(result))
+        yield lambda extracted: file.write(record(extracted))
 
 
 @contextlib.contextmanager
@@ -186,12 +186,12 @@ def _npz(path, layout):
         values_shape = num_rows, len(layout.layers), layout.width
         with _member(archive, VALUES, np.float32, values_shape) as member:
 
-            def write_line(result):
+            def write_line(extracted):
                 nonlocal num_tokens, token_shape
-                token_shape = result.input_ids.shape[1:]
-                member.write(result.values.astype("<f4", copy=False).tobytes())
-                ids.write(result.input_ids.astype("<i4", copy=False).tobytes())
-                num_tokens += len(result.input_ids)
+                token_shape = extracted.input_ids.shape[1:]
+                member.write(extracted.values.astype("<f4", copy=False).tobytes())
+                ids.write(extracted.input_ids.astype("<i4", copy=False).tobytes())
+                num_tokens += len(extracted.input_ids)
                 ends.write(np.int64(num_tokens).astype("<i8").tobytes())
 
             yield write_line
@@ -229,11 +229,11 @@ def _hdf5(path, layout):
     """
     first, last = layout.frame
 
-    def write_line(result):
-        values = result.values
+    def write_line(extracted):
+        values = extracted.values
         if layout.of_tokens:
             values = values[first : len(values) - last].swapaxes(0, 1)
-        data.create_dataset(str(result.unique_id), data=values, dtype=np.float32)
+        data.create_dataset(str(extracted.unique_id), data=values, dtype=np.float32)
         stream.check()
 
     with _opened(path) as file:

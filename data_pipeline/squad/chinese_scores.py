@@ -38,8 +38,8 @@ def segments(text: str) -> list[str]:
     """The segments of an answer, without signs."""
     import nltk  # of the extra chinese
 
-    result: list[str] = []
+    parts: list[str] = []
     for part in _IDEOGRAPH.split(normalize(text)):
         is_one = _IDEOGRAPH.fullmatch(part)
-        result += [part] if is_one else nltk.word_tokenize(part, preserve_line=True)
-    return result
+        parts += [part] if is_one else nltk.word_tokenize(part, preserve_line=True)
+    return parts

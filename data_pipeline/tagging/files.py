@@ -542,7 +542,7 @@ def tags_of_spans(
             f"{place}: its answer is {row['answer']!r}; give accepted rows alone"
         )
     text, key = row["text"], spans_key(row)
-    result = ["O"] * len(words)
+    tags = ["O"] * len(words)
     for span in row[key]:
         start, end, label = _parse(f"{place}: {key}", span, len(text))
         name = f"{place}: {label} {text[start:end]!r:.40}, characters {start} to {end},"
@@ -555,11 +555,11 @@ def tags_of_spans(
             raise errors.InputError(
                 f"{name} is a part of {around!r:.60} and not whole words; correct it"
             )
-        if any(result[i] != "O" for i in inside):
+        if any(tags[i] != "O" for i in inside):
             raise errors.InputError(f"{name} overlaps another span; remove one")
         for i in inside:
-            result[i] = f"{'B' if i == inside[0] else 'I'}-{label}"
-    return result
+            tags[i] = f"{'B' if i == inside[0] else 'I'}-{label}"
+    return tags
 
 
 def _parse(place: str, span: Any, length: int) -> tuple[int, int, str]:

@@ -128,7 +128,7 @@ def spans(tags: Sequence[str], scheme: str) -> list[Span]:
     """The spans of a sentence, in order; none where the scheme is "plain"."""
     if scheme == PLAIN:
         return []
-    result: list[Span] = []
+    closed: list[Span] = []
     start = -1  # of the span that is open
     role_before, type_before = OUTSIDE, ""
     for place, tag in enumerate(tags):
@@ -137,14 +137,14 @@ def spans(tags: Sequence[str], scheme: str) -> list[Span]:
             role != OUTSIDE and (role_before in "OES" or span_type != type_before)
         )
         if start >= 0 and (begins or role == OUTSIDE):
-            result.append(Span(start, place, type_before))
+            closed.append(Span(start, place, type_before))
             start = -1
         if begins:
             start = place
         role_before, type_before = role, span_type
     if start >= 0:
-        result.append(Span(start, len(tags), type_before))
-    return result
+        closed.append(Span(start, len(tags), type_before))
+    return closed
 
 
 def spell_spans(spans: Iterable[Span], length: int, scheme: str) -> list[str]:

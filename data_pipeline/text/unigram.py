@@ -133,9 +133,9 @@ class UnigramTokenizer(base.Tokenizer):
         return self._library([(hidden.get(p, "") + p, score) for p, score in scored])
 
     def _library(self, pieces):
-        result = tokenizers.Tokenizer(models.Unigram(pieces, self.unk_id))
-        result.normalizer, result.pre_tokenizer = self._steps
-        return result
+        library = tokenizers.Tokenizer(models.Unigram(pieces, self.unk_id))
+        library.normalizer, library.pre_tokenizer = self._steps
+        return library
 
     @property
     def _steps(self):

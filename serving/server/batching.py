@@ -188,13 +188,13 @@ def _compute(works):
     sizes = [work.size.rows for work in works]
     try:
         if len(works) == 1:
-            results = [works[0].call(works[0].arrays)]
+            parts = [works[0].call(works[0].arrays)]
         else:
             names = works[0].arrays
             arrays = {n: np.concatenate([w.arrays[n] for w in works]) for n in names}
             outputs = works[0].call(arrays)
             ends = np.cumsum(sizes)
-            results = [
+            parts = [
                 {name: array[end - size : end] for name, array in outputs.items()}
                 for size, end in zip(sizes, ends, strict=True)
             ]
@@ -206,6 +206,6 @@ def _compute(works):
             works[0].future.set_exception(error)
         return
     took = time.perf_counter() - began
-    for work, result in zip(works, results, strict=True):
+    for work, part in zip(works, parts, strict=True):
         work.seconds, work.joined = (began - work.accepted, took), sum(sizes)
-        work.future.set_result(result)
+        work.future.set_result(part)
