@@ -19,9 +19,11 @@ Item = TypeVar("Item")
 _BAR_SECONDS = 0.2
 _FILE_SECONDS = 10.0
 _SHORT_SECONDS = 1.0  # work that takes less is not worth a bar
-_BAR = "{desc} {percentage:3.0f} %|{bar}| {n}/{total}  {rate_noinv_fmt}  {remaining} "
-_BAR += "left{postfix}"
-_BAR_WITHOUT_TOTAL = "{desc} {n}  {rate_noinv_fmt}{postfix}"
+_GAP = "  "  # between numbers
+_RATE = _GAP + "{rate_noinv_fmt}"
+_BAR = "{desc} {percentage:3.0f} %|{bar}| {n}/{total}" + _RATE
+_BAR += _GAP + "{remaining} left{postfix}"
+_BAR_WITHOUT_TOTAL = "{desc} {n}" + _RATE + "{postfix}"
 _is_hidden = False
 tqdm.tqdm.monitor_interval = 0  # no thread, since processes are forked
 
@@ -99,6 +101,22 @@ def waiting(name: str, stream: Any = None) -> Iterator[None]:
         timer.cancel()
 
 
+class _Bar(tqdm.tqdm):
+    """Leaves out numbers, from the last to the rate, before it is below ten columns."""
+
+    def __str__(self) -> str:
+        line = self.format_dict
+        width = line.pop("ncols")  # without it a bar has ten columns
+        while width and len(self.format_meter(**line)) > width:
+            if line["postfix"]:
+                line["postfix"] = line["postfix"].rpartition(_GAP)[0]
+            elif _RATE in line["bar_format"]:
+                line["bar_format"] = line["bar_format"].replace(_RATE, "")
+            else:
+                break
+        return self.format_meter(**line, ncols=width)
+
+
 class Progress:
     """Shows how far a piece of work is, from the first report until it is closed.
 
@@ -111,7 +129,7 @@ class Progress:
     def __init__(self, name: str, *, stays: bool = False, stream: Any = None):
         self._name, self._stays = name, stays
         self._stream = stream or sys.stderr
-        self._bar: tqdm.tqdm | None = None
+        self._bar: _Bar | None = None
         self._begin: int | None = None  # units of the first report
         # Time, units and counts of the first report that has advanced. Traces, and what
         # else is made ready once, took the time before: it is not in the speed.
@@ -145,7 +163,7 @@ class Progress:
         beside = [*texts, *self._rates(now, counts)]
         if self._bar is not None:
             self._bar.total = total
-            self._bar.set_postfix_str("  ".join(beside), refresh=False)
+            self._bar.set_postfix_str(_GAP.join(beside), refresh=False)
             self._bar.update(done - self._bar.n)
             return
         is_last = total is not None and done >= total
@@ -157,8 +175,8 @@ class Progress:
         self._stream.write("  ".join(parts) + "\n")
         self._stream.flush()
 
-    def _open_bar(self, done: int, total: int | None) -> tqdm.tqdm:
-        return tqdm.tqdm(
+    def _open_bar(self, done: int, total: int | None) -> _Bar:
+        return _Bar(
             desc=self._name,
             initial=done,
             total=total,

@@ -139,6 +139,34 @@ def test_lines_leave_nothing_of_a_bar():
     assert screen(text) == ["above", "x", "result", "y", "end"]
 
 
+@pytest.mark.parametrize("columns", [60, 80, 100, 160])
+@pytest.mark.parametrize("name", ["step", "predicting: batch"])
+def test_bar_is_wide_enough_to_be_read(monkeypatch, name, columns):
+    monkeypatch.setattr(progress, "_BAR_SECONDS", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("CI", raising=False)
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with (
+        open(ours, "rb", 0) as screen,
+        open(theirs, "w", encoding="utf-8") as stream,
+        progress.Progress(name, stays=True, stream=stream) as report,
+    ):
+        report(0, 40)
+        for step in (39, 40):
+            beside = "loss 0.5000", "rate 3.1e-05", "scale 1024"
+            report(step, 40, *beside, examples=640, tokens=81920)
+        line = screen.read(1 << 16).decode().rpartition("\r")[2].rstrip()
+    bar, numbers = re.fullmatch(rf"{name} 100 %\|(.*)\| 40/40  (.*)", line).groups()
+    assert len(bar) >= 10 and len(line) == columns - 1
+    speed, _, rest = numbers.partition("00:00 left")
+    assert speed or columns == 60
+    shown = re.sub(r", \d+/s", "", rest.removeprefix(", ")).split("  ")
+    whole = [*beside, "640 examples", "81920 tokens"]
+    assert columns == 60 or shown == whole[: len(shown)]  # no number is cut
+    assert columns < 160 or shown == whole
+
+
 def test_short_work_has_no_bar():
     text, _ = on_terminal(short=5.0)
     assert "predicting" not in text and "100 %" in text
