@@ -328,7 +328,7 @@ ALL = {page: runnable(page) for page in PAGE_NAMES if runnable(page)}
 del ALL["docs/tutorial.md"]  # tests/test_tutorial.py runs it in earnest
 # Their Python follows their commands; docs/python.md has tests/test_python_page.py.
 WITH_PYTHON = ("README.md", "docs/text_vectors.md", "docs/migration.md")
-WITH_PYTHON += ("docs/zh/tutorial.md",)
+WITH_PYTHON += ("README.zh.md", "docs/zh/tutorial.md")
 
 
 def run_python(markdown, model_dir, directory):

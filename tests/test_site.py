@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import json
 import pathlib
 import re
 
@@ -41,6 +42,39 @@ def test_every_page_is_listed():
     listed = re.findall(r"\]\(([\w/]+\.md)", (DOCS / "choosing.md").read_text("utf-8"))
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.glob("**/*.md")}
     assert pages - {*listed} == {"choosing.md"}
+
+
+# A letter or sign of Chinese, and markup that stands around it.
+WIDE = r"[\u3000-\u303f\u3400-\u9fff\uff00-\uffef\u201c\u201d]"
+WRAP = re.compile(
+    rf"{WIDE}[`*)]*\n[ >]*(?:[\[*]*{WIDE}|\[)|[，。、：；？！）]`?\n[ >]*\w"
+)
+
+
+def prose_of(path):
+    """The text of a page or a notebook, without commands and code."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        prose = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
+        text = "\n\n".join(prose)
+    return re.sub(r"^ *```.*?^ *```", "", text, flags=re.M | re.S)
+
+
+def test_chinese_sentences_are_on_one_line():
+    """A line break is a blank in a browser, which Chinese does not have."""
+    pages = [*ROOT.glob("*.md"), *DOCS.glob("**/*.md"), *ROOT.glob("notebooks/*.ipynb")]
+    wrapped = {p.name: found[0] for p in pages if (found := WRAP.search(prose_of(p)))}
+    assert len(pages) > 40 and wrapped == {}
+    for text in (
+        "检查数据、\n训练",
+        "中文\n即可",
+        "列出来，\n[清单](a.md)",
+        "* 文\n  本",
+    ):
+        assert WRAP.search(text), text
+    for text in ("中文\n\n即可", "不再依赖\nTensorFlow", "* 中文\n* 即可", "# 中\n`a`"):
+        assert not WRAP.search(text), text
 
 
 def test_site_loads_nothing_from_others():
