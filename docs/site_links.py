@@ -32,7 +32,10 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Adds the files that a page links to, leads its links there, and escapes."""
+    """Adds the files that a page links to, leads its links there, and escapes.
+
+    A picture is a link to itself, so that it opens in its size.
+    """
     here = pathlib.Path(page.file.abs_src_path).parent
     markdown = re.sub(r"<(?=\w+\|)", "&lt;", markdown)  # <a|b> of flags is no HTML
 
@@ -46,4 +49,5 @@ def on_page_markdown(markdown, page, config, files):
         place = os.path.relpath(place, os.path.dirname(page.file.src_uri))
         return f"{link[1]}({place}{link[3]})"
 
-    return re.sub(r"(\[[^]]*\])\((?!\w+:|#)([^)\s#]+)([^)\s]*)\)", moved, markdown)
+    markdown = re.sub(r"(\[[^]]*\])\((?!\w+:|#)([^)\s#]+)([^)\s]*)\)", moved, markdown)
+    return re.sub(r"!\[[^]]*\]\(([^)]+)\)", r"[\g<0>](\1)", markdown)

@@ -2,9 +2,12 @@
 
 import ast
 import importlib
+import importlib.util
 import json
 import pathlib
 import re
+import sys
+import unittest.mock
 
 import yaml
 
@@ -42,6 +45,24 @@ def test_every_page_is_listed():
     listed = re.findall(r"\]\(([\w/]+\.md)", (DOCS / "choosing.md").read_text("utf-8"))
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.glob("**/*.md")}
     assert pages - {*listed} == {"choosing.md"}
+
+
+def test_pictures_of_the_site_open_in_their_size(monkeypatch):
+    for name in ("mkdocs", "mkdocs.structure", "mkdocs.structure.files", "pymdownx"):
+        monkeypatch.setitem(sys.modules, name, unittest.mock.MagicMock())
+    path = DOCS / "site_links.py"
+    specification = importlib.util.spec_from_file_location("site_links", path)
+    hook = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(hook)
+    for source, place in (("README.md", "index.md"), ("docs/runs.md", "runs.md")):
+        text = (ROOT / source).read_text("utf-8")
+        page, files = unittest.mock.Mock(), unittest.mock.Mock()
+        page.file.abs_src_path, page.file.src_uri = str(ROOT / source), place
+        shown = hook.on_page_markdown(text, page, None, files)
+        pictures = re.findall(r"(!\[[^]]*\])\((?:docs/)?(images/[^)]*)\)", text)
+        assert pictures and all((DOCS / file).is_file() for _, file in pictures)
+        linked = re.findall(r"\[(!\[[^]]*\])\(([^)]*)\)\]\(([^)]*)\)", shown)
+        assert linked == [(alt, file, file) for alt, file in pictures]
 
 
 # A letter or sign of Chinese, and markup that stands around it.
