@@ -5,6 +5,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -16,7 +17,8 @@ from serving import export
 from tests import tiny
 from tests.serving.server import running, test_tasks
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples" / "serving"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "examples" / "serving"
 
 
 def load(name):
@@ -32,6 +34,8 @@ HEALTH = ["/health/ready", "/health/live"]
 IMAGE = (FOLDER / "Dockerfile").read_text("utf-8")
 OURS = [PODS["predictor"]["args"], COMPOSE["predictor"]["command"]]
 COMMAND = json.loads(re.search(r"^CMD (.*)", IMAGE, re.M | re.S)[1].replace("\\\n", ""))
+BUILT = ROOT / "Dockerfile", FOLDER / "Dockerfile", FOLDER / "predictor.yaml"
+BUILT += (ROOT / "docs" / "serving.md",)
 (SCRAPE,) = load("prometheus.yml")
 (ALERTS,) = load("alerts.yml")
 
@@ -63,7 +67,7 @@ def test_kubernetes_has_these_fields(name, tmp_path):
     ("name", "image", "ports", "paths"),
     [
         (NAMES[0], "tensorflow/serving:2.20.0", [8500, 8501], ["/v1/models/messages"]),
-        (NAMES[1], "bert", [8501], HEALTH),
+        (NAMES[1], "bert-serve", [8501], HEALTH),
     ],
 )
 def test_pod_agrees_with_its_server(name, image, ports, paths):
@@ -106,6 +110,46 @@ def test_image_has_the_export_of_a_run():
         f"COPY export {directory}",
     ]
     assert len(lines) == 3 and COMMAND[0] == "bert-serve"
+
+
+STAGES = {
+    lines.split("\n")[0].split(" AS ")[1]: lines
+    for lines in re.split(
+        r"^FROM ", (ROOT / "Dockerfile").read_text("utf-8"), flags=re.M
+    )[1:]
+}
+
+
+def test_image_of_servers_has_what_a_server_needs():
+    extras = {
+        name: re.findall(r'"\$1\[(.*?)\]"', text) for name, text in STAGES.items()
+    }
+    assert extras == {"build": [], "serve": ["serve"], "train": ["chinese,hub,seq2seq"]}
+    assert [*STAGES][-1] == "train" and STAGES["train"].startswith("serve AS")
+    assert COMPOSE["predictor"]["build"] == {"context": "../..", "target": "serve"}
+    for text in [*STAGES.values()][1:]:
+        assert re.findall(r"^USER (.*)", text, re.M)[-1] == "bert"
+    builds = "docker build -t bert-serve --target=serve ."
+    assert all(builds in path.read_text("utf-8") for path in BUILT)
+
+
+def test_image_of_servers_is_healthy_where_predictions_are_answered():
+    check = re.search(r"^HEALTHCHECK .*? CMD (\[.*?\])$", STAGES["serve"], re.M | re.S)
+    words = json.loads(check[1].replace("\\\n", ""))
+    assert words == COMPOSE["predictor"]["healthcheck"]["test"][1:]
+    assert f":{value(COMMAND, '--port')}/" in words[-1]
+    assert "HEALTHCHECK NONE" in STAGES["train"] and "\nHEALTHCHECK" not in IMAGE
+
+    def is_healthy():
+        code = words[-1].replace("127.0.0.1:8501", "{}:{}".format(*server.place))
+        return not subprocess.run(
+            [sys.executable, "-c", code], stderr=subprocess.DEVNULL
+        ).returncode
+
+    with running.running() as server:
+        assert is_healthy()
+        server.service.state = "loading"
+        assert not is_healthy()
 
 
 def test_scrape_finds_the_pods_and_sends_the_key_of_metrics():
