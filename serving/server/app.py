@@ -222,7 +222,7 @@ class App:
                 WWW_Authenticate="Bearer",
             )
         if self.service.state != "ready" and not self._is_page(request):
-            text = doors.not_ready(self.service.state)
+            text = doors.NOT_READY.format(self.service.state)
             status = HTTPStatus.SERVICE_UNAVAILABLE
             raise service.refuse(status, text, Retry_After=doors.RETRY_SECONDS)
 

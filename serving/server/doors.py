@@ -15,10 +15,9 @@ from contract import errors
 
 BACKLOG = 1024  # connections that wait to be accepted
 LIVE_PATH, READY_PATH = "/health/live", "/health/ready"
-RETRY_SECONDS = "5"
+NOT_READY, RETRY_SECONDS = "the server is {}; try again later", "5"
 _PATH = re.compile(r"\w+ ([^ ?]*)")
 _HEAD_END = b"\r\n\r\n"
-_READ_BYTES = 1 << 16
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -49,45 +48,31 @@ def address(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def not_ready(state: str) -> str:
-    """The error of requests to a server that is not ready."""
-    return f"the server is {state}; try again later"
-
-
-def response(status: HTTPStatus, value: object, *fields: str) -> bytes:
+def response(status: HTTPStatus, value: object, field: str = "") -> bytes:
     """An answer of JSON, after which the connection is closed."""
-    body = json.dumps(value).encode()
-    head = [
-        f"HTTP/1.1 {status.value} {status.phrase}",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-        "Connection: close",
-        *fields,
-    ]
-    return "\r\n".join([*head, "", ""]).encode() + body
+    body = json.dumps(value)
+    head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json"
+    head += f"\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{field}"
+    return f"{head}\r\n{body}".encode()
 
 
-_BUSY = HTTPStatus.SERVICE_UNAVAILABLE
 _LOADING = {
     LIVE_PATH: response(HTTPStatus.OK, {"status": "live"}),
-    READY_PATH: response(_BUSY, {"status": "loading"}),
+    READY_PATH: response(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "loading"}),
 }
 _REFUSAL = response(
-    _BUSY, {"error": not_ready("loading")}, f"Retry-After: {RETRY_SECONDS}"
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    {"error": NOT_READY.format("loading")},
+    f"Retry-After: {RETRY_SECONDS}\r\n",
 )
 
 
 class Door:
     """A socket that listens; a thread answers there that the server is loading.
 
-    /health/live is answered with 200, all else with 503.
-
-    Args:
-        seconds: until a request has to be there.
-        most: connections that may be open; more are closed.
-
-    Raises:
-        InputError: as of `listen`.
+    /health/live is answered with 200, all else with 503. A request has to be there in
+    `seconds`; of more than `most` connections the newest are closed. Errors are those
+    of `listen`.
     """
 
     def __init__(self, host: str, port: int, seconds: float, most: int):
@@ -119,5 +104,5 @@ async def _refuse(reader, writer):
         answer = answer[: answer.index(_HEAD_END) + len(_HEAD_END)]
     writer.write(answer)
     writer.write_eof()
-    while await reader.read(_READ_BYTES):  # else its sender may not read the answer
+    while await reader.read(1 << 16):  # else its sender may not read the answer
         pass
