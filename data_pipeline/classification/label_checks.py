@@ -303,6 +303,8 @@ def look(source: sources.Source, splits: Iterable[str]) -> int:
             layout = dataclasses.replace(source.layout, **tolerance)
             with collected(), contextlib.redirect_stdout(io.StringIO()) as printed:
                 table = dataclasses.replace(source, layout=layout).read(split, like)
+                count = wording.count(len(table.lines), "row")
+                print(f"{split}: {count} from {table.path}")
                 rows[split] = _with_texts(table) if tolerance else table
                 break
         print(printed.getvalue(), end="")

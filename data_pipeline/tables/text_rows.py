@@ -1,15 +1,17 @@
 """Opens tables and yields their rows: TSV, CSV, JSONL, Parquet, TensorFlow Datasets."""
 
+import collections
 import contextlib
 import csv
 import dataclasses
+import functools
 import gzip
 import itertools
 import json
 import re
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from contract import errors, json_files, remote_files, wording
@@ -25,6 +27,10 @@ _SAMPLE_LINES = 20  # that show what separates cells
 _SAMPLE_BYTES = 1 << 12  # that show the encoding
 _BYTES_A_ZERO = 5  # a text has fewer zeros; UTF-16 has more, for each ASCII character
 _WORKBOOKS = ("xlsx", "xls", "ods")
+_COMPARED_ROWS = 10_000  # with which lines within a cell are compared
+_LIKE_ROWS = 4  # lines within a cell that may be rows by their form alone
+# A delimiter between neither blanks, digits nor ideographs.
+_NO_PROSE = r"[!-/:-\u2e7f]{0}\S|\S{0}[!-/:-\u2e7f]"
 
 
 def tfds_rows(
@@ -182,17 +188,54 @@ def _tsv_rows(path: str, delimiter: str) -> Iterator[tuple[int, Row | None]]:
 def _csv_rows(
     path: str, delimiter: str, quotes: Mapping[str, Any]
 ) -> Iterator[tuple[int, Row | None]]:
-    texts = (line + "\n" for _, line in lines(path))
-    number = 1
+    def opened():
+        texts = (line + "\n" for _, line in lines(path))
+        return csv.reader(texts, delimiter=delimiter, strict=True, **quotes)
+
+    number, values = 1, functools.cache(lambda: _values(opened()))
     try:
-        reader = csv.reader(texts, delimiter=delimiter, strict=True, **quotes)
-        for row in reader:
+        for row in (reader := opened()):
+            is_long = reader.line_num > number
+            if is_long and len(row) > 1 and _has_rows(row, delimiter, values):
+                raise errors.InputError(
+                    f"{path}:{number}: a quote opens a cell that ends in line "
+                    f"{reader.line_num} and holds what look like rows; remove or double"
+                    " a stray quote, pass --quote=none, or write such texts to JSONL"
+                )
             yield number, row or None
             number = reader.line_num + 1
     except csv.Error as error:
         raise errors.InputError(
             f"{path}:{number}: not a row of CSV ({error}); double quotes or see --quote"
         ) from None
+
+
+def _values(rows: Iterator[list[str]]) -> Mapping[int, set[str]]:
+    """The cells of the first rows on one line, by column; none is empty."""
+    values: dict[int, set[str]] = collections.defaultdict(set)
+    with contextlib.suppress(csv.Error):
+        for row in itertools.islice(rows, _COMPARED_ROWS):
+            for column, cell in enumerate(row if "\n" not in "".join(row) else ()):
+                values[column].update(filter(None, [cell]))
+    return values
+
+
+def _has_rows(row: list[str], delimiter: str, values: Callable[[], Any]) -> bool:
+    """Whether most lines of a row are rows, which a stray quote has made one.
+
+    They have as many cells, and in some column one of its `values` in other rows; or
+    all lines have as many, and the delimiter stands as it does not stand in prose.
+    """
+    begun = delimiter.join(row).replace("\r", "").split("\n")
+    rows = [cells for line in begun if len(cells := line.split(delimiter)) == len(row)]
+    if 2 * len(rows) <= len(begun):
+        return False
+    columns = enumerate(zip(*rows, strict=True))
+    most = max(sum(cell in values()[i] for cell in cells) for i, cells in columns)
+    form = re.compile(_NO_PROSE.format(re.escape(delimiter)))
+    if len(rows) == len(begun) >= _LIKE_ROWS:
+        most = max(most, sum(bool(form.search(line)) for line in begun))
+    return 2 * most > len(begun)
 
 
 def _find_delimiter(path: str, quote: str) -> str:
