@@ -22,8 +22,9 @@ def named(name: str, records: Any, names: Names) -> Iterator[tuple[int, dict]]:
     table of pyarrow, or a data set of Hugging Face, whose class labels become names.
     Values of NumPy and TensorFlow become Python's, bytes text, and NaN None.
     """
-    label_names = {}
+    label_names: Mapping[str, Sequence[str]] = {}
     if hasattr(records, "to_pylist"):  # a table of pyarrow
+        label_names = text_rows.class_names(getattr(records, "schema", None))
         records = records.to_pylist()
     elif hasattr(records, "column_names"):  # whose `to_dict` returns columns
         label_names = _label_names(getattr(records, "features", None) or {})
@@ -39,22 +40,13 @@ def named(name: str, records: Any, names: Names) -> Iterator[tuple[int, dict]]:
         )
     for line, row in enumerate(records, start=1):
         values = _by_name(f"{name}:{line}", row, names)
-        for column in label_names.keys() & values.keys():
-            values[column] = _spell(values[column], label_names[column])
-        yield line, values
+        yield line, values | text_rows.spelled(f"{name}:{line}", values, label_names)
 
 
 def _label_names(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
     """Names by column of ClassLabel, or of lists of such."""
     each = {c: getattr(kind, "feature", kind) for c, kind in features.items()}
     return {c: kind.names for c, kind in each.items() if hasattr(kind, "names")}
-
-
-def _spell(value: Any, names: Sequence[str]) -> Any:
-    if isinstance(value, list):
-        return [_spell(item, names) for item in value]
-    is_unknown = not isinstance(value, int) or value < 0  # -1 stands for none
-    return None if is_unknown else names[value]
 
 
 def _by_name(place: str, row: Any, names: Names) -> dict[str, Any]:

@@ -26,6 +26,7 @@ _SPELLED = {"tab": "\t", "\\t": "\t", "none": ""}  # delimiters and quotes of fl
 _SAMPLE_LINES = 20  # that show what separates cells
 _SAMPLE_BYTES = 1 << 12  # that show the encoding
 _BYTES_A_ZERO = 5  # a text has fewer zeros; UTF-16 has more, for each ASCII character
+_PARQUET_ROWS = 256  # in memory; a few megabytes of long documents
 _WORKBOOKS = ("xlsx", "xls", "ods")
 _COMPARED_ROWS = 10_000  # with which lines within a cell are compared
 _LIKE_ROWS = 4  # lines within a cell that may be rows by their form alone
@@ -113,6 +114,8 @@ def _opened(path, *damages):
             yield raw
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path}: no such file; check the path") from error
+    except errors.InputError:
+        raise
     except damages as error:
         raise errors.InputError(
             f"{path}: cannot be read ({_one_line(error)}); restore the file"
@@ -289,14 +292,56 @@ def _jsonl_rows(path: str) -> Iterator[tuple[int, Row | None]]:
 
 
 def _parquet_rows(path: str) -> Iterator[tuple[int, Row]]:
-    """Rows by their number, from 1; a part of the file is in memory."""
+    """Rows by their number, from 1; a part of the file is in memory.
+
+    Equal texts of a part, which the file has once, are in memory once, too.
+    """
     errors.check_installed(path, "pyarrow")
     from pyarrow import parquet
 
+    number = 0
     with _opened(path, OSError, ValueError) as file:
-        parts = parquet.ParquetFile(file).iter_batches()
-        rows = itertools.chain.from_iterable(part.to_pylist() for part in parts)
-        yield from enumerate(rows, start=1)
+        opened = parquet.ParquetFile(file)
+        names = class_names(opened.schema_arrow)
+        for part in opened.iter_batches(_PARQUET_ROWS):
+            known: dict[str, str] = {}
+            for row in part.to_pylist():
+                number += 1
+                for column, value in row.items():
+                    if isinstance(value, str):
+                        row[column] = known.setdefault(value, value)
+                yield number, row | spelled(f"{path}:{number}", row, names)
+
+
+def class_names(schema: Any) -> dict[str, list[str]]:
+    """Names by column of classes, or lists of such, in a schema of `datasets`."""
+    metadata = getattr(schema, "metadata", None) or {}
+    with contextlib.suppress(ValueError, KeyError, AttributeError, TypeError):
+        features = json_files.parse(metadata[b"huggingface"])["info"]["features"]
+        each = {c: f[0] if isinstance(f, list) else f for c, f in features.items()}
+        each = {c: kind.get("feature", kind) for c, kind in each.items()}
+        return {c: kind["names"] for c, kind in each.items() if kind.get("names")}
+    return {}
+
+
+def spelled(
+    place: str, row: Mapping[str, Any], names: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """The cells of a row whose columns have `names`, by these; None for -1."""
+
+    def spell(value, of_column):
+        if isinstance(value, list):
+            return [spell(item, of_column) for item in value]
+        if not isinstance(value, int):
+            return value
+        if value >= len(of_column):
+            raise errors.InputError(
+                f"{place}: class {value}, and the file names {len(of_column)}; correct "
+                "either"
+            )
+        return None if value < 0 else of_column[value]  # -1 stands for none
+
+    return {c: spell(row[c], names[c]) for c in names.keys() & row.keys()}
 
 
 FORMATS = ("tsv", "csv", "jsonl", "parquet")
