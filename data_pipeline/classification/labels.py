@@ -10,13 +10,12 @@ import numpy as np
 
 from contract import errors, features, wording
 from data_pipeline.classification import tables
-from data_pipeline.tables import label_files
+from data_pipeline.tables import label_files, numbers
 
 # The problem types, with the fewest labels of each.
 _FEWEST_LABELS = {"classification": 2, "choice": 2, "multi_label": 1, "regression": 0}
 PROBLEM_TYPES = tuple(_FEWEST_LABELS)
 CHOICE_FORMS = ("separate", "cloze")  # of pair_input
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,11 +89,12 @@ class Labels:
 
     def encode(self, table: tables.Table) -> np.ndarray:
         """Labels as ids int32 [N], numbers float32 [N], or multi-hot float32 [N, C]."""
-        rows = zip(table.lines, _label_cells(table), strict=True)
+        cells = _label_cells(table)
         if self.problem_type == "regression":
-            values = [_number(table.path, line, label) for line, label in rows]
-            return np.array(values, np.float32)
+            remedy = "correct the row or --problem_type"
+            return numbers.read(table.path, table.lines, cells, remedy)
         if self.has_one_label:
+            rows = zip(table.lines, cells, strict=True)
             ids = [self._id(table.path, line, label) for line, label in rows]
             return np.array(ids, np.int32)
         return self.encode_sets(table)[:]
@@ -232,20 +232,11 @@ def class_weights(spec: str, label_ids: np.ndarray, label_set: Labels) -> np.nda
         )
     for part in parts:
         # Beyond float32 it would become 0 or infinite.
-        if not tables.is_number(part) or not 1 / _LARGEST <= float(part) <= _LARGEST:
+        if (
+            not tables.is_number(part)
+            or not 1 / numbers.LARGEST <= float(part) <= numbers.LARGEST
+        ):
             raise errors.InputError(
                 f"--class_weights={spec}: {part!r} is no positive float32; correct it"
             )
     return np.array([float(part) for part in parts], np.float32)
-
-
-def _number(path: str, line: int, label: tables.Label) -> float:
-    text = label if isinstance(label, str) else ""
-    # Beyond float32 it would become infinite on the way to the model.
-    if not tables.is_number(text) or abs(float(text)) > _LARGEST:
-        shown = label if isinstance(label, str) else list(label)
-        raise errors.InputError(
-            f"{path}:{line}: {shown!r:.80} is not a finite number; correct the row or "
-            "--problem_type"
-        )
-    return float(text)

@@ -24,8 +24,8 @@ is_number = table_columns.is_number
 UNNAMED = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}
 _ROLES = ("text_a", "text_b", "label", "example_id")
 # Cells of a column that stands for one label, by whether the row has the label.
-_HAS_LABEL = {"0": False, "0.0": False, "false": False}
-_HAS_LABEL |= {"1": True, "1.0": True, "true": True}
+_HAS_LABEL = {"0": False, "0.0": False, "0,0": False, "false": False}
+_HAS_LABEL |= {"1": True, "1.0": True, "1,0": True, "true": True}
 _NO_LABEL = "null"  # of a row that has null in the place of a label
 
 

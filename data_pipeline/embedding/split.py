@@ -12,6 +12,7 @@ from contract import errors, features
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, label_checks, tables
 from data_pipeline.embedding import corpora
+from data_pipeline.tables import numbers
 from data_pipeline.text import base
 
 _LOOKED_AT = 4  # waiting rows that a batch may look at, for each of its own
@@ -278,10 +279,5 @@ def _pack(name, contents, texts, size, tokenizer, max_seq_length) -> packing.Pac
 
 
 def _scores(table: tables.Table) -> np.ndarray:
-    for line, label in zip(table.lines, table.labels or (), strict=True):
-        if not tables.is_number(label):
-            raise errors.InputError(
-                f"{table.path}:{line}: score {label!r:.40} is not a finite number; "
-                "correct it, or --label_column, which may be empty for pairs alone"
-            )
-    return np.array(table.labels, np.float32)
+    remedy = "correct it, or --label_column, which may be empty for pairs alone"
+    return numbers.read(table.path, table.lines, table.labels or (), remedy)

@@ -144,6 +144,17 @@ def test_numbers_and_choices(tmp_path):
     ]
 
 
+def test_written_scores_are_read_again(tmp_path):
+    table = read(tmp_path / "a.csv", "text;score\nx y;1,5\nz;2,25\nu;3\n")
+    scores = np.array([0.2852978, 1.125, -3], np.float32)
+    text = written(table, NUMBERS, scores[:, None], scores)
+    assert "z;2,25;1,125\r\n" in text
+    for column, wanted in (("score", [1.5, 2.25, 3]), ("predicted_score", scores)):
+        layout = tables.Layout(label=column)
+        again = read(tmp_path / "b.csv", text, layout)
+        assert NUMBERS.encode(again).tolist() == list(wanted)
+
+
 def test_rows_that_were_left_out_are_not_in_the_table(tmp_path):
     layout = tables.Layout(
         text_a=1, has_header=True, keep_rows=(0, "de"), is_published=True
