@@ -27,8 +27,13 @@ _NUMBERED = [
 _TEXT_PAIRS = [tuple(pair.split()) for pair in _FIRST_PAIRS.split(",")]
 _SINGLE_TEXTS = "text sentence text_a sentence1 review content question context premise"
 _SINGLE_TEXTS += " article"
+# A second text beside any single one; the first name is that of transformers.
+_SECONDS = "text_pair text2 text_2 text_b sentence2 sentence_2 sentence_b"
+_SECONDS += " question2 question_2 question_b"
+_SINGLES = [(name,) for name in _SINGLE_TEXTS.split()]
+_BESIDE = [(*first, second) for first in _SINGLES for second in _SECONDS.split()]
 # Pairs come before single texts, so that no second text is lost.
-USUAL_TEXTS = (*_TEXT_PAIRS, *_NUMBERED, *((name,) for name in _SINGLE_TEXTS.split()))
+USUAL_TEXTS = (*_TEXT_PAIRS, *_NUMBERED, *_BESIDE, *_SINGLES)
 # A text, one that belongs to it, and one that does not.
 USUAL_TRIPLETS = (
     *((first, "positive", "negative") for first in ("anchor", "query")),

@@ -59,9 +59,20 @@ def test_line_1_of_rows_to_predict_is_named_where_nothing_tells_what_it_is(
         ("sentence\tquestion\tgold_label", ("b", "a")),
         ("QUESTION1\tquestion2\tClass", ("a", "b")),
         ("idx\ttext_a\tscore", ("b", None)),
+        ("text\ttext_pair\tlabel", ("a", "b")),
+        ("Text_pair\tSentence\tlabel", ("b", "a")),
+        ("sentence\tsentence2\tlabel", ("a", "b")),
+        ("sentence2\ttext\tscore", ("b", "a")),
+        ("content\ttext_b\tlabel", ("a", "b")),
+        ("text_pair\tnumber\tcategory", None),
+        ("text\ts2\tlabel", None),  # maybe a number
     ],
 )
 def test_usual_names_are_tried_in_order(read, header, texts):
+    if texts is None:
+        with refused("--text_a_column"):
+            read(f"{header}\na\tb\tc\n")
+        return
     table = read(f"{header}\na\tb\tc\n")
     assert (table.text_a, table.text_b) == ([texts[0]], texts[1] and [texts[1]])
     assert table.labels == ["c"]
