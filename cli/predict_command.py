@@ -86,6 +86,11 @@ def answer_file(
     Shards are computed by a runner of Beam if there are `beam_options`.
     """
     if lines_per_shard:
+        if input_format == "jsonl" and text_rows.array(input_file) is not None:
+            raise errors.InputError(
+                f"{input_file}: is one JSON array, which --lines_per_shard does not cut"
+                "; write an object a line"
+            )
         each = engines.open_beam(beam_options) if beam_options is not None else None
         export = predictor.find_version(export_dir)
         settings = FileSettings(export, signature, input_file, input_format)
@@ -99,7 +104,7 @@ def answer_file(
         return
     if output_file:
         atomic_files.check_writable(output_file)
-    read = _reader(input_file)
+    read = _reader(input_file, has_arrays=input_format == "jsonl")
     model = predictor.Predictor(export_dir, signature)
     with (
         _writing(output_file) as write,
@@ -131,13 +136,21 @@ def write_shard(
 _open_once = functools.lru_cache(maxsize=1)(predictor.Predictor)
 
 
-def _reader(path: str, part: text_rows.Part = text_rows.WHOLE) -> Callable[[], bytes]:
-    """A function that returns the next bytes, as soon as there are some."""
+def _reader(
+    path: str, part: text_rows.Part = text_rows.WHOLE, *, has_arrays: bool = False
+) -> Callable[[], bytes]:
+    """A function that returns the next bytes, as soon as there are some.
+
+    With `has_arrays` a file that is a JSON array gives its items, one a line.
+    """
     if path == "-":
         if sys.stdin.isatty():
             progress.print_line("one example a line; Ctrl-D ends")
         return lambda: os.read(sys.stdin.fileno(), _BLOCK_BYTES)
     blocks = text_rows.blocks(path, part)
+    with contextlib.suppress(errors.InputError):  # a wrong line has an answer, too
+        if has_arrays and (items := text_rows.array(path)) is not None:
+            blocks = (json.dumps(item).encode() + b"\n" for item in items)
     first = next(blocks, b"")  # an error of opening comes before long work
     return functools.partial(next, itertools.chain([first], blocks), b"")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from contract import characters, errors
-from data_pipeline.tables import text_rows
+from data_pipeline.tables import label_studio, text_rows
 
 # The names of a row's values, by how many it has.
 Names = Mapping[int, Sequence[str]]
@@ -38,8 +38,11 @@ def named(name: str, records: Any, names: Names) -> Iterator[tuple[int, dict]]:
             f"{name}: a {type(records).__name__} is no list of rows; give a list, a "
             "DataFrame or a path"
         )
-    for line, row in enumerate(records, start=1):
-        values = _by_name(f"{name}:{line}", row, names)
+    by_name = (
+        (line, _by_name(f"{name}:{line}", row, names))
+        for line, row in enumerate(records, start=1)
+    )
+    for line, values in label_studio.rows(name, by_name):
         yield line, values | text_rows.spelled(f"{name}:{line}", values, label_names)
 
 

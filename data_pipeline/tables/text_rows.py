@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from contract import errors, json_files, remote_files, wording
+from data_pipeline.tables import label_studio
 
 # A row is a list of cells (TSV, CSV) or a dict (all others).
 Row = list[str] | dict[str, Any]
@@ -275,8 +276,33 @@ def _find_delimiter(path: str, quote: str) -> str:
     return chosen[0]
 
 
+def array(path: str) -> list[Any] | None:
+    """The items of a file that is a JSON array, read as a whole; None for another."""
+    first = next((line for _, line in lines(path) if line.strip()), "")
+    if not first.lstrip().startswith("["):
+        return None
+    try:
+        return json_files.parse("\n".join(line for _, line in lines(path)))
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data":
+            return None  # lines of lists
+        place, problem = f"{path}:{error.lineno}", error.msg
+    except ValueError as error:
+        place, problem = path, str(error)
+    raise errors.InputError(f"{place}: is no whole JSON array ({problem}); restore it")
+
+
 def _jsonl_rows(path: str) -> Iterator[tuple[int, Row | None]]:
-    for number, line in lines(path):
+    """Rows by line, or by number, from 1, in an array."""
+    items = array(path)
+    for number, row in enumerate(items or (), start=1):
+        if not isinstance(row, dict):
+            raise errors.InputError(
+                f"{path}:{number}: {row!r:.40} is not a JSON object; write one such as "
+                '{"text": "...", "label": "..."}'
+            )
+        yield number, row
+    for number, line in lines(path) if items is None else ():
         try:
             row = json_files.parse(line) if line.strip() else None
         except json.JSONDecodeError as error:
@@ -477,7 +503,7 @@ def _parsed(path: str, form: Form) -> Iterator[tuple[int, Any]]:
     if form.file_format == "parquet":
         return _parquet_rows(path)
     if form.delimiter is None:
-        return _jsonl_rows(path)
+        return label_studio.rows(path, _jsonl_rows(path))
     if form.file_format == "tsv" and not form.quote:
         return _tsv_rows(path, form.delimiter)
     return _csv_rows(path, form.delimiter, _quotes(form.quote))

@@ -214,7 +214,7 @@ def test_a_semicolon_in_a_text_separates_nothing(read):
     [
         ('{"text": "a", "label": 1}\n[1]\n', ("t.jsonl:2: [1]", "not a JSON object")),
         ('{"text": "a", "label": 1}\n{"text"\n', ("t.jsonl:2:", "on one line")),
-        ('[\n{"text": "a"}\n]', ("t.jsonl:1: [", "not a JSON object")),
+        ('[\n{"text": "a"}\n]', ("t.jsonl: the label's column is not given",)),
         ('{"text": "a", "label": "\\udc00"}', ("t.jsonl:1: its text has '\\udc00'",)),
         ('{"text": "a", "label": ' + "[" * 50_000, ("t.jsonl:1: its brackets are",)),
         (
