@@ -230,7 +230,7 @@ def check_flags() -> None:
                 f"{FLAGS[name].serialize()} is for files of your own; leave it or "
                 f"--task_name={FLAGS.task_name} out",
             )
-            for name in ("file_format", "has_header", "delimiter", "quote")
+            for name in ("file_format", "has_header", "delimiter", "quote", "encoding")
         ),
         (
             FLAGS.dev_share and not FLAGS.train_file,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _NUMBER = re.compile(r"-?[0-9]*\.?[0-9]+(e-?[0-9]+)?")
 
-_FORM = "has_header file_format delimiter quote allow_empty_text"
+_FORM = "has_header file_format delimiter quote encoding allow_empty_text"
 # Of tables, by the names of the flags, and the attributes of tables.Layout.
 COLUMNS = {
     **{f"{name}_column": name for name in ("text_a", "text_b", "label")},

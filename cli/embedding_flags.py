@@ -158,7 +158,8 @@ def layout() -> tables.Layout:
 
 
 def check() -> None:
-    """Raises ValueError for flags that contradict each other."""
+    """Raises ValueError for flags that contradict each other, or an odd encoding."""
+    layout()
     command_line.refuse(
         (
             len({bool(FLAGS[flag].value) for flag in RETRIEVAL_FILES}) > 1,

@@ -366,7 +366,8 @@ class FittedModel:
         text = self._text(name, rows, names)
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         path = os.path.join(directory, "rows", f"{digest}.jsonl")
-        atomic_files.write_text(path, text)
+        # With the mark of UTF-8, which counts whatever the `encoding` of files is.
+        atomic_files.write_text(path, f"\ufeff{text}")
         return path
 
     def _text(self, name: str, rows: Any, names: memory_rows.Names) -> str:

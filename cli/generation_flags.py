@@ -14,6 +14,7 @@ FORMATS = ("auto", *text_rows.FORMATS, "copa", "story_cloze", "swag", "race")
 # Flags that mean something with one value of --score_as alone.
 _OF_SCORES = {
     "choice_columns": ("choices",),
+    "encoding": ("choices", "labels"),
     "labels": ("choices", "labels"),
     "template": ("labels",),
     "label_words": ("labels",),
@@ -188,7 +189,8 @@ def _define_output() -> None:
 
 
 def check() -> None:
-    """Raises ValueError where flags contradict each other."""
+    """Raises ValueError where flags contradict each other, or for an odd encoding."""
+    layout()
     prompts, path = FLAGS.prompt or FLAGS.prompt_file, FLAGS.output_file
     endings = (".jsonl",) if FLAGS.score_file else (".jsonl", ".txt")
     command_line.refuse(

@@ -49,6 +49,12 @@ def define_cells() -> None:
         "Character around cells that hold the delimiter, or none. By default none for "
         'TSV, and " for CSV.',
     )
+    string(
+        "encoding",
+        None,
+        "Encoding of TSV, CSV and JSONL files, such as cp1252, gb18030 or utf-16. By "
+        "default UTF-8, and that of a file that begins with its byte-order mark.",
+    )
     enum(
         "has_header",
         "auto",
@@ -63,6 +69,7 @@ def form() -> dict[str, Any]:
         "has_header": _HAS_HEADER[FLAGS.has_header],  # None where line 1 decides
         "delimiter": FLAGS.delimiter,
         "quote": FLAGS.quote,
+        "encoding": FLAGS.encoding or "utf-8",
     }
 
 

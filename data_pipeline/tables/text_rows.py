@@ -1,5 +1,6 @@
 """Opens tables and yields their rows: TSV, CSV, JSONL, Parquet, TensorFlow Datasets."""
 
+import codecs
 import collections
 import contextlib
 import csv
@@ -28,6 +29,7 @@ _SAMPLE_LINES = 20  # that show what separates cells
 _SAMPLE_BYTES = 1 << 12  # that show the encoding
 _BYTES_A_ZERO = 5  # a text has fewer zeros; UTF-16 has more, for each ASCII character
 _PARQUET_ROWS = 256  # in memory; a few megabytes of long documents
+_BYTES_BY_CHANCE = 4  # that are UTF-8, and more than one a character, in other text
 _WORKBOOKS = ("xlsx", "xls", "ods")
 _COMPARED_ROWS = 10_000  # with which lines within a cell are compared
 _LIKE_ROWS = 4  # lines within a cell that may be rows by their form alone
@@ -123,24 +125,57 @@ def _opened(path, *damages):
         ) from error
 
 
-def lines(path: str, part: Part = WHOLE) -> Iterator[tuple[int, str]]:
+def _in_utf_8(path: str, encoding: str) -> Iterator[bytes]:
+    """The bytes of a file of another encoding, or of one with the mark of UTF-8."""
+    source = blocks(path)
+    first, line = next(source, b""), 1
+    source = itertools.chain([first], source)
+    if first.startswith(codecs.BOM_UTF8):
+        yield from source
+        return
+    with contextlib.suppress(UnicodeDecodeError):
+        text = codecs.getincrementaldecoder("utf-8")().decode(first)
+        if len(first) - len(text) > _BYTES_BY_CHANCE:
+            raise errors.InputError(
+                f"{path}: is UTF-8 and not {encoding}; leave --encoding out"
+            )
+    decoder = codecs.getincrementaldecoder(encoding)()
+    for block in itertools.chain(source, [b""]):
+        try:
+            text = decoder.decode(block, final=not block)
+        except UnicodeError as error:
+            if isinstance(error, UnicodeDecodeError):
+                line += error.object.count(b"\n", 0, error.start)
+            raise errors.InputError(
+                f"{path}:{line}: is not {encoding} ({error}); correct --encoding"
+            ) from None
+        line += text.count("\n")
+        yield text.encode("utf-8", "surrogatepass")
+
+
+def lines(
+    path: str, part: Part = WHOLE, encoding: str | None = None
+) -> Iterator[tuple[int, str]]:
     """Yields number, from 1, and text of each line; only LF ends a line.
 
-    A leading byte-order mark is dropped, and what is not UTF-8 is refused.
+    A leading byte-order mark is dropped, and what is not UTF-8 is refused, or what is
+    not in the `encoding` of a flag, which is for whole files.
     """
     number = part.first_line
     begun: list[bytes] = []  # pieces of a line whose end is not read yet
-    for block in blocks(path, part):
+    is_other = encoding is not None and codecs.lookup(encoding).name != "utf-8"
+    source = _in_utf_8(path, str(encoding)) if is_other else blocks(path, part)
+    for block in source:
         if not (number or begun):
-            _check_beginning(path, block)
+            _check_beginning(path, block, encoding)
         *whole, last = block.split(b"\n")
         for line in whole:
             number += 1
-            yield number, _decode(path, number, b"".join([*begun, line]))
+            yield number, _decode(path, number, b"".join([*begun, line]), encoding)
             begun = []
         begun.append(last)
     if last := b"".join(begun):
-        yield number + 1, _decode(path, number + 1, last)
+        yield number + 1, _decode(path, number + 1, last, encoding)
 
 
 def check_beginning(path: str) -> None:
@@ -149,51 +184,55 @@ def check_beginning(path: str) -> None:
         _check_beginning(path, data)
 
 
-def _check_beginning(path, data):
+def _check_beginning(path, data, encoding=None):
     remedy, sample = "", data[:_SAMPLE_BYTES]
     if sample.startswith(b"PK\x03\x04"):
         remedy = 'it looks like a workbook (.xlsx): save the table as "CSV UTF-8"'
     elif sample.startswith((b"\xff\xfe", b"\xfe\xff")) or (
         sample.count(0) * _BYTES_A_ZERO > len(sample)
     ):
-        remedy = _convert("UTF-16")
+        remedy = _convert("UTF-16", encoding)
     if remedy:
         raise errors.InputError(f"{path}:1: is not UTF-8; {remedy}")
 
 
-def _decode(path: str, number: int, line: bytes) -> str:
+def _decode(path: str, number: int, line: bytes, encoding: str | None) -> str:
     if number == 1:
         line = line.removeprefix(b"\xef\xbb\xbf")
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
         remedy = "convert the file to UTF-8"
+        remedy += ", or pass --encoding, such as cp1252 or gb18030" * bool(encoding)
         if sum(byte > 127 for byte in line) * 4 < len(line):  # a few accents or quotes
-            remedy = _convert("WINDOWS-1252")
+            remedy = _convert("WINDOWS-1252", encoding)
         raise errors.InputError(
             f"{path}:{number}: byte {line[error.start]:#04x}, number {error.start + 1} "
             f"of the line, is not UTF-8; {remedy}"
         ) from None
 
 
-def _convert(encoding: str) -> str:
+def _convert(likely: str, encoding: str | None) -> str:
+    remedy = f", or pass --encoding={likely.lower()}" if encoding else ""
     return (
-        f'it looks like {encoding}: save it as "CSV UTF-8", or convert the file to '
-        f"UTF-8 by iconv -f {encoding} -t UTF-8"
+        f'it looks like {likely}: save it as "CSV UTF-8", or convert the file to '
+        f"UTF-8 by iconv -f {likely} -t UTF-8{remedy}"
     )
 
 
-def _tsv_rows(path: str, delimiter: str) -> Iterator[tuple[int, Row | None]]:
-    for number, line in lines(path):
+def _tsv_rows(
+    path: str, delimiter: str, encoding: str | None
+) -> Iterator[tuple[int, Row | None]]:
+    for number, line in lines(path, encoding=encoding):
         line = line.replace("\r", "")
         yield number, line.split(delimiter) if line else None
 
 
 def _csv_rows(
-    path: str, delimiter: str, quotes: Mapping[str, Any]
+    path: str, delimiter: str, quotes: Mapping[str, Any], encoding: str | None
 ) -> Iterator[tuple[int, Row | None]]:
     def opened():
-        texts = (line + "\n" for _, line in lines(path))
+        texts = (line + "\n" for _, line in lines(path, encoding=encoding))
         return csv.reader(texts, delimiter=delimiter, strict=True, **quotes)
 
     number, values = 1, functools.cache(lambda: _values(opened()))
@@ -242,13 +281,13 @@ def _has_rows(row: list[str], delimiter: str, values: Callable[[], Any]) -> bool
     return 2 * most > len(begun)
 
 
-def _find_delimiter(path: str, quote: str) -> str:
+def _find_delimiter(path: str, quote: str, encoding: str | None) -> str:
     """The delimiter that cuts the first rows into as many cells, at least two.
 
     It is a comma where none does; of several, those count that no space follows in some
     row, as one follows a comma within a text.
     """
-    texts = (line + "\n" for _, line in lines(path))
+    texts = (line + "\n" for _, line in lines(path, encoding=encoding))
     sample = list(itertools.islice(texts, _SAMPLE_LINES))
     fitting: dict[str, list[list[str]]] = {}
     for delimiter in _DELIMITERS:
@@ -276,13 +315,14 @@ def _find_delimiter(path: str, quote: str) -> str:
     return chosen[0]
 
 
-def array(path: str) -> list[Any] | None:
+def array(path: str, encoding: str | None = None) -> list[Any] | None:
     """The items of a file that is a JSON array, read as a whole; None for another."""
-    first = next((line for _, line in lines(path) if line.strip()), "")
+    texts = (line for _, line in lines(path, encoding=encoding))
+    first = next(filter(str.strip, texts), "")
     if not first.lstrip().startswith("["):
         return None
     try:
-        return json_files.parse("\n".join(line for _, line in lines(path)))
+        return json_files.parse("\n".join([first, *texts]))
     except json.JSONDecodeError as error:
         if error.msg == "Extra data":
             return None  # lines of lists
@@ -292,9 +332,9 @@ def array(path: str) -> list[Any] | None:
     raise errors.InputError(f"{place}: is no whole JSON array ({problem}); restore it")
 
 
-def _jsonl_rows(path: str) -> Iterator[tuple[int, Row | None]]:
+def _jsonl_rows(path: str, encoding: str | None) -> Iterator[tuple[int, Row | None]]:
     """Rows by line, or by number, from 1, in an array."""
-    items = array(path)
+    items = array(path, encoding)
     for number, row in enumerate(items or (), start=1):
         if not isinstance(row, dict):
             raise errors.InputError(
@@ -302,7 +342,7 @@ def _jsonl_rows(path: str) -> Iterator[tuple[int, Row | None]]:
                 '{"text": "...", "label": "..."}'
             )
         yield number, row
-    for number, line in lines(path) if items is None else ():
+    for number, line in lines(path, encoding=encoding) if items is None else ():
         try:
             row = json_files.parse(line) if line.strip() else None
         except json.JSONDecodeError as error:
@@ -385,6 +425,16 @@ class Form:
     has_header: bool | None = None  # None where line 1 decides; for TSV and CSV
     delimiter: str | None = None
     quote: str | None = None
+    encoding: str | None = None  # of text; None for UTF-8 without a flag of that name
+
+    def __post_init__(self) -> None:
+        try:
+            "a".encode(self.encoding or "utf-8")
+        except (LookupError, ValueError):
+            raise errors.InputError(
+                f"--encoding={self.encoding!s:.40} is no encoding of text; give one "
+                "such as cp1252, gb18030 or utf-16"
+            ) from None
 
 
 AnyForm = TypeVar("AnyForm", bound=Form)
@@ -493,7 +543,7 @@ def resolve(path: str, form: AnyForm) -> AnyForm:
         delimiter, quote = delimiter or "\t", quote or ""
     elif file_format == "csv":
         quote = '"' if quote is None else quote
-        delimiter = delimiter or _find_delimiter(path, quote)
+        delimiter = delimiter or _find_delimiter(path, quote, form.encoding)
     return dataclasses.replace(
         form, file_format=file_format, delimiter=delimiter, quote=quote
     )
@@ -503,10 +553,10 @@ def _parsed(path: str, form: Form) -> Iterator[tuple[int, Any]]:
     if form.file_format == "parquet":
         return _parquet_rows(path)
     if form.delimiter is None:
-        return label_studio.rows(path, _jsonl_rows(path))
+        return label_studio.rows(path, _jsonl_rows(path, form.encoding))
     if form.file_format == "tsv" and not form.quote:
-        return _tsv_rows(path, form.delimiter)
-    return _csv_rows(path, form.delimiter, _quotes(form.quote))
+        return _tsv_rows(path, form.delimiter, form.encoding)
+    return _csv_rows(path, form.delimiter, _quotes(form.quote), form.encoding)
 
 
 def _quotes(quote: str | None) -> dict[str, Any]:

@@ -55,6 +55,7 @@ _SHAPES = [
     "has_header",
     "delimiter",
     "quote",
+    "encoding",
     "word_column",
     "source_column",
     "target_column",

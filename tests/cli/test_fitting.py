@@ -307,6 +307,30 @@ def test_rows_of_any_kind_are_the_same(model_dir, tmp_path):
     assert made.evaluate(other).results != wanted
 
 
+def test_an_encoding_is_that_of_files_and_not_of_rows_in_memory(model_dir, tmp_path):
+    rows, path = [("Größe süß", "good"), ("bäh €", "bad")], tmp_path / "t.tsv"
+    lines = "".join(f"{text}\t{label}\n" for text, label in [("text", "label"), *rows])
+    path.write_bytes(lines.encode("cp1252"))
+    made = bert.classifier(model_dir, labels=["good", "bad"], encoding="cp1252")
+    given = {"train_file": (path, None), "dev_file": (rows, None)}
+    values = {**SHORT, "output_dir": str(tmp_path), "do_train": True}
+    values |= {"train_batch_size": 2, "max_seq_length": 8}
+    with made._prepared({**values, "do_eval": True}, given) as (task, _):
+        read = [task.data[split].table.text_a for split in ("train", "dev")]
+    assert read == [["Größe süß", "bäh €"]] * 2
+    assert made.read({"train": path}).splits["train"].table.text_a == read[0]
+    for encoding, message in (
+        ("cp0", '^encoding="cp0" is no encoding of text; give'),
+        (None, r"t\.tsv:2: .*, or pass encoding, such as cp1252"),
+    ):
+        made = bert.classifier(model_dir, encoding=encoding)
+        with (
+            pytest.raises(ValueError, match=message),
+            made._prepared(values, {"train_file": (path, None)}),
+        ):
+            pass
+
+
 @pytest.mark.slow
 def test_dev_rows_may_be_texts_and_labels(model_dir):
     made = bert.classifier(model_dir)

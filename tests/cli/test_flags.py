@@ -204,6 +204,15 @@ WRONG = {
         "--task_name=cola --delimiter=;": "--delimiter=; is for files of your own",
         "--task_name=cola --has_header=true": "--has_header=true is for files of your",
         "--train_file=a.csv --delimiter=; --quote=none": None,
+        "--task_name=cola --encoding=cp1252": "--encoding=cp1252 is for files of your",
+        "--encoding=latin9000": "--encoding=latin9000 is no encoding of text; give one",
+    },
+    ("run_embedding", lambda: embedding_flags.check()): {
+        "--encoding=latin9000": "--encoding=latin9000 is no encoding of text; give one",
+    },
+    ("run_generation", lambda: generation_flags.check()): {
+        "--encoding=latin9000": "--encoding=latin9000 is no encoding of text; give one",
+        "--score_file=t --encoding=cp1252": "--encoding is for --score_file with --sc",
     },
     ("run_classifier", lambda: run_flags.plan(10, SCORES)): {
         "": "10 training examples make no step of --train_"
@@ -734,3 +743,6 @@ def test_every_reader_of_tables_gets_delimiter_and_quote(parse, script, layout):
     assert (given.delimiter, given.quote, given.has_header) == (";", "none", False)
     parse(script)
     assert (layout().delimiter, layout().quote, layout().has_header) == (None,) * 3
+    assert layout().encoding == "utf-8"
+    parse(script, "--encoding=cp1252")
+    assert layout().encoding == "cp1252"

@@ -50,12 +50,13 @@ def test_shell_reads_the_directory(directory, tmp_path, monkeypatch):
 
 def test_rows_are_read_as_those_of_training():
     flags = {"max_seq_length": 32, "text_a_column": "the text", "has_header": "false"}
+    flags |= {"encoding": "cp1252"}
     flags |= {"version_2_with_negative": True, "learning_rate": 1e-5}
     words = printed_uses.words(
         uses("mine", flags=flags, changed_flags=[*flags])["Predict rows of a file"]
     )
     assert words[5:-1] == [
-        *("--text_a_column=the text", "--has_header=false"),
+        *("--text_a_column=the text", "--has_header=false", "--encoding=cp1252"),
         *("--max_seq_length=32", "--version_2_with_negative"),
     ]
 
