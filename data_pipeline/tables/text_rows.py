@@ -30,6 +30,7 @@ _SAMPLE_BYTES = 1 << 12  # that show the encoding
 _BYTES_A_ZERO = 5  # a text has fewer zeros; UTF-16 has more, for each ASCII character
 _PARQUET_ROWS = 256  # in memory; a few megabytes of long documents
 _BYTES_BY_CHANCE = 4  # that are UTF-8, and more than one a character, in other text
+_BLANK_LINES = 1 << 21  # at the end of a file; the largest sheet has half as many rows
 _WORKBOOKS = ("xlsx", "xls", "ods")
 _COMPARED_ROWS = 10_000  # with which lines within a cell are compared
 _LIKE_ROWS = 4  # lines within a cell that may be rows by their form alone
@@ -318,7 +319,7 @@ def _find_delimiter(path: str, quote: str, encoding: str | None) -> str:
 def array(path: str, encoding: str | None = None) -> list[Any] | None:
     """The items of a file that is a JSON array, read as a whole; None for another."""
     texts = (line for _, line in lines(path, encoding=encoding))
-    first = next(filter(str.strip, texts), "")
+    first = next(filter(str.strip, itertools.islice(texts, _BLANK_LINES)), "")
     if not first.lstrip().startswith("["):
         return None
     try:
@@ -485,6 +486,10 @@ def file_rows(
     for line, row in parsed:
         if row is None:
             blank = blank or line
+            if line - blank > _BLANK_LINES:
+                raise errors.InputError(
+                    f"{path}:{blank}: over {_BLANK_LINES} lines are blank; remove them"
+                )
             continue
         if has_cells and (len(row) != width or not row[0]):
             if skips_empty and len(row) > 1 and not any(row):

@@ -244,6 +244,20 @@ def test_bad_jsonl_is_refused(read, content, parts):
         read(content, "t.jsonl")
 
 
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.tsv.gz", "t.jsonl.gz"])
+def test_blank_lines_without_end_are_not_all_read(read, monkeypatch, name):
+    monkeypatch.setattr(text_rows, "_BLANK_LINES", 2_000)
+    monkeypatch.setattr(text_rows, "_CHUNK_BYTES", 1_000)
+    begun = b'{"text": "a", "label": "b"}\n' if "json" in name else b""
+    blank = gzip.compress(begun + b"\n" * 1_000_000)
+    damaged = blank[: len(blank) // 2]  # which a reader of all lines meets
+    with refused(f"{name}:{1 + bool(begun)}: over 2000 lines are blank; remove them"):
+        read(damaged, name)
+    at_the_end = b"text\tlabel\na\tb\n" if name == "t.tsv.gz" else begun
+    if at_the_end:
+        assert read(gzip.compress(at_the_end + b"\n" * 1_999), name).labels == ["b"]
+
+
 def test_short_rows_can_be_left_out_with_a_count(read, caplog):
     with caplog.at_level("WARNING"):
         table = read("text\tlabel\na\t1\nb\nc\nd\t0\n", skip_short_rows=True)
