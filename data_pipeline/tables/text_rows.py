@@ -164,9 +164,8 @@ def lines(
     """
     number = part.first_line
     begun: list[bytes] = []  # pieces of a line whose end is not read yet
-    is_other = encoding is not None and codecs.lookup(encoding).name != "utf-8"
-    source = _in_utf_8(path, str(encoding)) if is_other else blocks(path, part)
-    for block in source:
+    is_other = codecs.lookup(encoding or "utf-8").name != "utf-8"
+    for block in _in_utf_8(path, str(encoding)) if is_other else blocks(path, part):
         if not (number or begun):
             _check_beginning(path, block, encoding)
         *whole, last = block.split(b"\n")
@@ -221,19 +220,17 @@ def _convert(likely: str, encoding: str | None) -> str:
     )
 
 
-def _tsv_rows(
-    path: str, delimiter: str, encoding: str | None
-) -> Iterator[tuple[int, Row | None]]:
-    for number, line in lines(path, encoding=encoding):
+def _tsv_rows(path: str, form: "Form") -> Iterator[tuple[int, Row | None]]:
+    for number, line in lines(path, encoding=form.encoding):
         line = line.replace("\r", "")
-        yield number, line.split(delimiter) if line else None
+        yield number, line.split(form.delimiter) if line else None
 
 
-def _csv_rows(
-    path: str, delimiter: str, quotes: Mapping[str, Any], encoding: str | None
-) -> Iterator[tuple[int, Row | None]]:
+def _csv_rows(path: str, form: "Form") -> Iterator[tuple[int, Row | None]]:
+    delimiter, quotes = form.delimiter or ",", _quotes(form.quote)
+
     def opened():
-        texts = (line + "\n" for _, line in lines(path, encoding=encoding))
+        texts = (line + "\n" for _, line in lines(path, encoding=form.encoding))
         return csv.reader(texts, delimiter=delimiter, strict=True, **quotes)
 
     number, values = 1, functools.cache(lambda: _values(opened()))
@@ -335,15 +332,10 @@ def array(path: str, encoding: str | None = None) -> list[Any] | None:
 
 def _jsonl_rows(path: str, encoding: str | None) -> Iterator[tuple[int, Row | None]]:
     """Rows by line, or by number, from 1, in an array."""
-    items = array(path, encoding)
-    for number, row in enumerate(items or (), start=1):
-        if not isinstance(row, dict):
-            raise errors.InputError(
-                f"{path}:{number}: {row!r:.40} is not a JSON object; write one such as "
-                '{"text": "...", "label": "..."}'
-            )
-        yield number, row
-    for number, line in lines(path, encoding=encoding) if items is None else ():
+    numbered = lines(path, encoding=encoding)
+    if (items := array(path, encoding)) is not None:
+        numbered = enumerate(map(json.dumps, items), start=1)
+    for number, line in numbered:
         try:
             row = json_files.parse(line) if line.strip() else None
         except json.JSONDecodeError as error:
@@ -387,7 +379,8 @@ def class_names(schema: Any) -> dict[str, list[str]]:
         features = json_files.parse(metadata[b"huggingface"])["info"]["features"]
         each = {c: f[0] if isinstance(f, list) else f for c, f in features.items()}
         each = {c: kind.get("feature", kind) for c, kind in each.items()}
-        return {c: kind["names"] for c, kind in each.items() if kind.get("names")}
+        is_class = {c: kind.get("_type") == "ClassLabel" for c, kind in each.items()}
+        return {c: kind["names"] for c, kind in each.items() if is_class[c]}
     return {}
 
 
@@ -560,8 +553,8 @@ def _parsed(path: str, form: Form) -> Iterator[tuple[int, Any]]:
     if form.delimiter is None:
         return label_studio.rows(path, _jsonl_rows(path, form.encoding))
     if form.file_format == "tsv" and not form.quote:
-        return _tsv_rows(path, form.delimiter, form.encoding)
-    return _csv_rows(path, form.delimiter, _quotes(form.quote), form.encoding)
+        return _tsv_rows(path, form)
+    return _csv_rows(path, form)
 
 
 def _quotes(quote: str | None) -> dict[str, Any]:

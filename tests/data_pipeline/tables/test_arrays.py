@@ -82,7 +82,10 @@ def test_an_array_is_read_as_lines(tmp_path, name, spelling):
 @pytest.mark.parametrize(
     ("content", "parts"),
     [
-        ('[{"text": "a", "label": 1}, ["b", 2]]', ("t.json:2: ['b', 2]", "no", "obj")),
+        (
+            '[{"text": "a", "label": 1}, ["b", 2]]',
+            ('t.json:2: ["b", 2]', "is not a JSON object"),
+        ),
         ('[{"text": "a", "label": 1},\n{"text"}\n]', ("t.json:2: is no whole JSON",)),
         ('[{"text": "a", "label": 1}', ("t.json:1: is no whole JSON array", "restore")),
         ('["a", 1]\n["b", 0]\n', ('t.json:1: ["a", 1] is not a JSON object on one',)),

@@ -80,8 +80,11 @@ def test_tags_have_the_names_of_the_file(path, tmp_path, form):
     assert read.tags == [["B-PER", "O"]]
 
 
+STRUCT = '{"info": {"features": {"label": {"names": ["a", "b"], "x": {}}}}}'
+
+
 @pytest.mark.parametrize(
-    "metadata", ["[]", "{", '{"info": {"features": {"label": 3}}}']
+    "metadata", ["[]", "{", '{"info": {"features": {"label": 3}}}', STRUCT]
 )
 def test_other_metadata_changes_nothing(path, metadata):
     table = pyarrow.table({"text": ["a", "b"], "label": [1, 0]})
