@@ -68,9 +68,9 @@ def _read(place: str, task: Any) -> tuple[dict[str, Any], _Marks | None]:
     return data, marks[0] if marks else None
 
 
-def _marks(place: str, text: Any, result: list[dict[str, Any]]) -> _Marks:
+def _marks(place: str, text: Any, items: list[dict[str, Any]]) -> _Marks:
     marks: _Marks = collections.defaultdict(list)
-    for item in result:
+    for item in items:
         kind, value = item["type"], item.get("value", {})
         if kind == "choices":
             marks[item["from_name"]] += value[kind]
