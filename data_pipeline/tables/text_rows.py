@@ -9,10 +9,11 @@ import functools
 import gzip
 import itertools
 import json
+import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from contract import errors, json_files, remote_files, wording
@@ -233,7 +234,8 @@ def _csv_rows(path: str, form: "Form") -> Iterator[tuple[int, Row | None]]:
         texts = (line + "\n" for _, line in lines(path, encoding=form.encoding))
         return csv.reader(texts, delimiter=delimiter, strict=True, **quotes)
 
-    number, values = 1, functools.cache(lambda: _values(opened()))
+    number = 1
+    values = functools.cache(lambda: _values(opened() if _has_places(path) else []))
     try:
         for row in (reader := opened()):
             is_long = reader.line_num > number
@@ -251,7 +253,12 @@ def _csv_rows(path: str, form: "Form") -> Iterator[tuple[int, Row | None]]:
         ) from None
 
 
-def _values(rows: Iterator[list[str]]) -> Mapping[int, set[str]]:
+def _has_places(path: str) -> bool:
+    """Whether a file can be read again; a pipe gives its bytes once."""
+    return remote_files.is_remote(path) or os.path.isfile(path)
+
+
+def _values(rows: Iterable[list[str]]) -> Mapping[int, set[str]]:
     """The cells of the first rows on one line, by column; none is empty."""
     values: dict[int, set[str]] = collections.defaultdict(set)
     with contextlib.suppress(csv.Error):
@@ -314,7 +321,9 @@ def _find_delimiter(path: str, quote: str, encoding: str | None) -> str:
 
 
 def array(path: str, encoding: str | None = None) -> list[Any] | None:
-    """The items of a file that is a JSON array, read as a whole; None for another."""
+    """The items of a JSON array, read as a whole; None for another file, or a pipe."""
+    if not _has_places(path):
+        return None
     texts = (line for _, line in lines(path, encoding=encoding))
     first = next(filter(str.strip, itertools.islice(texts, _BLANK_LINES)), "")
     if not first.lstrip().startswith("["):

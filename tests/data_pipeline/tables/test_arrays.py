@@ -1,15 +1,18 @@
 """A JSON array where JSONL is read, and Label Studio's export, for every reader."""
 
 import json
+import os
+import threading
 
 import pytest
 
 from cli import predict_command
+from contract import remote_files
 from data_pipeline.classification import tables
 from data_pipeline.embedding import corpora
 from data_pipeline.generation import perplexity, prompts
 from data_pipeline.seq2seq import pairs
-from data_pipeline.tables import published
+from data_pipeline.tables import published, text_rows
 from data_pipeline.tagging import files, scores
 from serving import streaming
 from tests.refusals import refused
@@ -97,6 +100,34 @@ def test_other_arrays_are_refused(tmp_path, content, parts):
     (tmp_path / "t.json").write_text(content)
     with refused(*parts):
         of_table(str(tmp_path / "t.json"))
+
+
+@pytest.mark.parametrize(
+    ("content", "form"),
+    [
+        (b'{"text": "a"}\n{"text": "b"}\n', text_rows.Form(file_format="jsonl")),
+        (
+            b'a,x\n"b,x\nc",x\n',
+            text_rows.Form(file_format="csv", delimiter=",", quote='"'),
+        ),
+    ],
+)
+def test_a_pipe_is_read_once(tmp_path, monkeypatch, content, form):
+    opened, open_file = [], remote_files.open_file
+
+    def open_once(path):
+        assert not opened, "a second time it waits without end"
+        opened.append(path)
+        return open_file(path)
+
+    monkeypatch.setattr(remote_files, "open_file", open_once)
+    os.mkfifo(tmp_path / "pipe")
+    path = str(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[content])
+    writer.start()
+    rows = [row for _, row in text_rows.file_rows(path, form)]
+    writer.join(timeout=9)
+    assert rows in ([{"text": "a"}, {"text": "b"}], [["a", "x"], ["b,x\nc", "x"]])
 
 
 def test_wrong_lines_still_have_an_answer_of_the_predictor(tmp_path):
