@@ -30,7 +30,7 @@ _SAMPLE_LINES = 20  # that show what separates cells
 _SAMPLE_BYTES = 1 << 12  # that show the encoding
 _BYTES_A_ZERO = 5  # a text has fewer zeros; UTF-16 has more, for each ASCII character
 _PARQUET_ROWS = 256  # in memory; a few megabytes of long documents
-_BYTES_BY_CHANCE = 4  # that are UTF-8, and more than one a character, in other text
+_BYTES_BY_CHANCE = 4  # beyond one a character that are UTF-8, too, in Chinese files
 _BLANK_LINES = 1 << 21  # at the end of a file; the largest sheet has half as many rows
 _WORKBOOKS = ("xlsx", "xls", "ods")
 _COMPARED_ROWS = 10_000  # with which lines within a cell are compared
@@ -135,9 +135,12 @@ def _in_utf_8(path: str, encoding: str) -> Iterator[bytes]:
     if first.startswith(codecs.BOM_UTF8):
         yield from source
         return
-    with contextlib.suppress(UnicodeDecodeError):
+    with contextlib.suppress(UnicodeError):
         text = codecs.getincrementaldecoder("utf-8")().decode(first)
-        if len(first) - len(text) > _BYTES_BY_CHANCE:
+        has_bytes = len(first.decode(encoding, "replace")) == len(
+            first
+        )  # as characters
+        if len(first) - len(text) > _BYTES_BY_CHANCE * (not has_bytes):
             raise errors.InputError(
                 f"{path}: is UTF-8 and not {encoding}; leave --encoding out"
             )
