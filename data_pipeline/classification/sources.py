@@ -77,20 +77,29 @@ class Source:
     def _held_out(self, table: tables.Table) -> np.ndarray:
         """Which training rows are dev rows, bool [N]: a share of each class, not all.
 
-        All seeds have the same.
+        All seeds have the same. Rows of equal texts are in one part: as dev rows they
+        would score what was learned by heart.
         """
         gold = table.labels if self.kind == "classification" else None
-        classes: dict[Any, list[int]] = collections.defaultdict(list)
+        texts = table.texts()
+        groups: dict[Any, list[int]] = collections.defaultdict(list)
         for row in np.random.default_rng(0).permutation(len(table.lines)):
-            classes[gold[row] if gold else None].append(row)
+            groups[texts[row]].append(row)
+        classes: dict[Any, list[list[int]]] = collections.defaultdict(list)
+        for rows in groups.values():
+            classes[frozenset(gold[row] if gold else None for row in rows)].append(rows)
         is_dev = np.zeros(len(table.lines), bool)
-        for rows in classes.values():
-            count = int(self.dev_share * len(rows) + 0.5)
-            is_dev[rows[: min(count, len(rows) - 1)]] = True
+        for parts in classes.values():
+            size, taken = sum(map(len, parts)), 0
+            count = int(self.dev_share * size + 0.5)
+            for rows in parts:
+                if taken + len(rows) / 2 <= count and taken + len(rows) < size:
+                    is_dev[rows], taken = True, taken + len(rows)
         if not is_dev.any():
             raise errors.InputError(
                 f"--dev_share={self.dev_share:g} of {len(table.lines)} rows "
-                f"({table.path}) is not one row; raise it, or give a --dev_file"
+                f"({table.path}), equal texts together, is not one row; raise it, or "
+                "give a --dev_file"
             )
         return is_dev
 

@@ -13,6 +13,7 @@ from data_pipeline.classification import encoding, labels, sources, tables
 from data_pipeline.classification import split as row_splits
 from data_pipeline.text import wordpiece
 from tests import tiny
+from tests.refusals import refused
 
 ORIGINAL = pathlib.Path(__file__).parents[1] / "original_tasks"
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "##s", "."]
@@ -156,7 +157,11 @@ def test_task_has_its_own_metrics_and_pairs():
 
 def test_dev_rows_are_a_share_of_each_class(source, capsys):
     counts = {"pos": 20, "neg": 10, "odd": 3, "one": 1}
-    rows = [("a film", label) for label, count in counts.items() for _ in range(count)]
+    rows = [
+        (f"film {label} {number}", label)
+        for label, count in counts.items()
+        for number in range(count)
+    ]
     made = source(train=rows, dev_share=0.2)
     data = load(made, ("train", "dev"))
     assert collections.Counter(data.splits["dev"].table.labels) == dict(
@@ -178,7 +183,7 @@ def test_dev_rows_are_a_share_of_each_class(source, capsys):
     assert collections.Counter(half.read("dev").labels) == dict(pos=10, neg=5, odd=2)
     assert "one" in half.read("train").labels
 
-    numbers = [("a film", f"{number}.5") for number in range(10)]
+    numbers = [(f"film {number}", f"{number}.5") for number in range(10)]
     made = source(train=numbers, dev_share=0.3, problem_type="regression")
     assert len(made.read("dev").lines) == 3 and len(made.read("train").lines) == 7
     with pytest.raises(ValueError, match=r"--dev_share=0.04 of 10 rows \(.* raise it"):
@@ -189,6 +194,42 @@ def test_dev_rows_are_a_share_of_each_class(source, capsys):
     tfds = sources.Source(tfds_name="glue/sst2", files={"dev": ""})
     with pytest.raises(ValueError, match="and --tfds_dev_split is not set"):
         tfds.read("dev")
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "last"), [("classification", 32), ("regression", 33)]
+)
+def test_a_dev_share_of_different_texts_is_that_of_earlier_versions(
+    source, problem_type, last
+):
+    grades = ["3"] * 20 + ["2"] * 10 + ["1"] * 3 + ["0"]
+    rows = [(f"film {n}", grade) for n, grade in enumerate(grades)]
+    dev = source(train=rows, dev_share=0.2, problem_type=problem_type).read("dev")
+    assert [line - 2 for line in dev.lines] == [2, 4, 11, 19, 23, 25, last]
+
+
+def test_equal_texts_are_in_one_part_of_a_dev_share():
+    def parts(rows, share=0.2):
+        names = "text_a", "text_b", "label"
+        dicts = [dict(zip(names, row, strict=True)) for row in rows]
+        made = sources.Source(files={"train": dicts}, dev_share=share)
+        return made.read("train"), made.read("dev")
+
+    # Pairs are equal where both texts are; a text with two labels is in one part, too.
+    texts = [(f"a {n}", f"b {m}") for n in range(10) for m in range(5)]
+    rows = [(*pair, "pn"[n % 2]) for n, pair in enumerate(texts) for _ in range(3)]
+    rows += [(*texts[0], "n"), (*texts[1], "p")]
+    train, dev = parts(rows)
+    assert not {*train.texts()} & {*dev.texts()}
+    assert {*train.text_a} & {*dev.text_a}
+    # 5 texts of each label alone, and one of the two that have both.
+    assert sorted(collections.Counter(dev.labels).values()) == [16, 18]
+    assert parts(rows)[1].lines == dev.lines
+    # What all rows of a class share stays with the training rows.
+    train, dev = parts([("same", "text", "p")] * 9 + rows)
+    assert ("same", "text") not in dev.texts() and len(dev.lines) == 34
+    with refused("--dev_share=0.5 of 9 rows", "equal texts together, is not one row"):
+        parts([("same", "text", "p")] * 9, 0.5)
 
 
 # Files of the rows ("nice", pos) and ("bad", neg), whatever their names and headers.
