@@ -3,7 +3,7 @@
 import itertools
 import numbers
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -16,6 +16,12 @@ def first_of(names: Sequence[str], limit: int = 4) -> str:
 def count(number: int, noun: str) -> str:
     """The number of things, such as 1 file or 2 files."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def lines(numbers: Iterable[int], limit: int = 4) -> str:
+    """The places in a file, such as line 3 or lines 3, 5 and 2 more."""
+    names = [str(number) for number in numbers]
+    return f"line{'s' * (len(names) > 1)} {first_of(names, limit)}"
 
 
 def score(value: Any) -> str:

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import decimal
 import io
-import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ import numpy as np
 from contract import errors, wording
 from data_pipeline import label_maps
 from data_pipeline.classification import labels, sources, tables
+from data_pipeline.tables import other_programs
 
 # Cells of rows that nobody labelled: SNLI has "-", tables of pandas the others.
 _PLACEHOLDERS = frozenset(["", "-", "?", "nan", "NaN", "null", "<NA>", "#N/A"])
@@ -28,11 +28,10 @@ _LARGEST_SHARE = 0.05  # of -1 beside the classes 0, 1, 2, ...; SNLI has 0.02
 _FEW_ROWS = 5  # of a class
 _LEAST_ROWS, _DISTINCT = 10, 0.8  # of a table, and the share of classes in it
 _MOST_GRADES = 5  # different numbers that may be classes
-_ITEM = r"""(?:'[^']*'|"[^"]*"|[-+.\d]+)"""
-_PRINTED = re.compile(rf"[\[({{]\s*(?:{_ITEM}(?:[,\s]+{_ITEM})*,?)?\s*[\])}}]")
 # Ways to look at a table, until one does not refuse it.
 _TOLERANCES: list[dict[str, Any]] = [{}, {"skip_short_rows": True}]
 _TOLERANCES += [{"skip_short_rows": True, "allow_empty_text": True}]
+_SEPARATORS = "|;"  # of labels; what else may be one stands in names, too
 _BITS = frozenset(["0", "1", "0.0", "1.0", "true", "false"])
 
 
@@ -55,6 +54,7 @@ def labelled(
     "-1" is beside the classes 0, 1, 2, ..., if rare, and "-" beside words; what may
     name a class is not.
     """
+    table = one_label_each(table, problem_type)
     cells = table.labels or []
     counts = collections.Counter(cells)
     left_out = _placeholders(counts, problem_type, names)
@@ -66,13 +66,24 @@ def labelled(
         raise errors.InputError(
             f"{table.path}: no row has a label ({shown}); check --label_column"
         )
-    lines = [str(table.lines[row]) for row in np.flatnonzero(~is_kept)]
+    lines = [table.lines[row] for row in np.flatnonzero(~is_kept)]
     print(
         f"{table.path}: left out {wording.count(len(lines), unit)} without a label "
-        f"({shown}), lines {wording.first_of(lines, 20)}; for a class of that name, "
-        "name all with --labels"
+        f"({shown}), {wording.lines(lines, 20)}; for a class of that name, name all "
+        "with --labels"
     )
     return tables.take(table, is_kept)
+
+
+def one_label_each(table: tables.Table, problem_type: str) -> tables.Table:
+    """The table with lists of one label as that label, where rows have one."""
+    if problem_type == "multi_label" or not table.labels:
+        return table
+    cells = [
+        cell[0] if isinstance(cell, tuple) and len(cell) == 1 else cell
+        for cell in table.labels
+    ]
+    return dataclasses.replace(table, labels=cells)
 
 
 def _placeholders(
@@ -114,10 +125,10 @@ def inspect(
     """The oddities of the splits of a run; `has_names` where it states the classes."""
     train = rows.get("train")
     if train is None or train.labels is None:
-        return []
+        return of_texts(rows)
     cells = collections.Counter(train.labels)
     if problem_type == "regression":
-        return [*_of_numbers(train, cells), *repeats(rows)]
+        return [*_of_numbers(train, cells), *of_texts(rows)]
 
     def names_of(cell: tables.Label) -> Sequence[Any]:
         is_set = problem_type == "multi_label"
@@ -132,7 +143,9 @@ def inspect(
     if not has_names:
         findings += _of_cells(train, cells, separator)
         findings += _of_names(train, counts)
-    return findings + repeats(rows, lambda cell: frozenset(names_of(cell)))
+        if problem_type == "multi_label":
+            findings += _of_separators(train, counts, separator)
+    return findings + of_texts(rows, lambda cell: frozenset(names_of(cell)))
 
 
 def _of_numbers(table: tables.Table, cells: Mapping[Any, int]) -> Iterator[Finding]:
@@ -148,13 +161,20 @@ def _of_cells(
     table: tables.Table, cells: Mapping[Any, int], separator: str
 ) -> Iterator[Finding]:
     """Faults of cells that hold a printed list, or a 0 or 1 for each label."""
-    printed = [c for c in cells if isinstance(c, str) and _PRINTED.fullmatch(c)]
-    if printed:
-        count = wording.count(sum(cells[cell] for cell in printed), "row")
-        line = table.lines[(table.labels or []).index(printed[0])]
-        text = f"{table.path}:{line}: label {printed[0]!r:.60} is a "
-        text += f"printed list ({count}); write a{separator}b with "
-        yield Finding("fault", text + "--problem_type=multi_label, or a list in JSONL")
+    printed = collections.defaultdict(list)
+    for cell in cells:
+        if isinstance(cell, str) and (what := other_programs.shape(cell)):
+            printed[what].append(cell)
+    for what, odd in printed.items():
+        count = wording.count(sum(cells[cell] for cell in odd), "row")
+        line = table.lines[(table.labels or []).index(odd[0])]
+        remedy = (
+            f"write a{separator}b with --problem_type=multi_label, or a list in JSONL"
+        )
+        if odd[0].startswith(other_programs.SPREADSHEET):
+            remedy = "save the table with its values"
+        text = f"{table.path}:{line}: label {odd[0]!r:.60} is {what} ({count})"
+        yield Finding("fault", f"{text}; {remedy}")
     lists = [labels.split_labels(cell, separator) for cell in cells]
     width = len(lists[0])
     if all(len(row) == width and _BITS.issuperset(row) for row in lists) and any(
@@ -163,6 +183,22 @@ def _of_cells(
         text = f"{table.path}:{table.lines[0]}: {wording.listing(lists[0])} has 0 or 1 "
         text += "for each label and no names; give a column each: "
         yield Finding("fault", text + "--label_column=NAME,NAME")
+
+
+def _of_separators(
+    table: tables.Table, counts: Mapping[str, int], separator: str
+) -> Iterator[Finding]:
+    """Faults of names such as a|b beside a, in a column of several labels."""
+    for mark in _SEPARATORS.replace(separator, ""):
+        for name in counts:
+            parts = name.split(mark)
+            if len(parts) > 1 and not counts.keys().isdisjoint(map(str.strip, parts)):
+                text = (
+                    f"{table.path}: {name!r:.60} joins labels that stand alone, too; "
+                    f"pass --label_separator={mark!r}"
+                )
+                yield Finding("fault", text)
+                break
 
 
 def _of_names(
@@ -200,14 +236,23 @@ def _canonical(name: Any) -> Any:
     return " ".join(unicodedata.normalize("NFKC", str(name)).casefold().split())
 
 
-def repeats(
+def of_texts(
     rows: Mapping[str, tables.Table],
     key: Callable[[tables.Label], Any] = lambda label: None,
 ) -> list[Finding]:
-    """Warnings of training texts in another split, or with labels of two keys."""
+    """Warnings of training texts in another split, or with labels of two keys.
+
+    Also, in any split, of texts that are code of a spreadsheet.
+    """
+    findings = []
+    for table in rows.values():
+        each = zip(table.lines, table.texts(), strict=True)
+        read = ((line, cell) for line, row in each for cell in row)
+        if code := other_programs.spreadsheet_cells(table.path, read):
+            findings.append(Finding("warning", code))
     if not (train := rows.get("train")):
-        return []
-    findings, texts, numbers = [], train.texts(), train.lines
+        return findings
+    texts, numbers = train.texts(), train.lines
     cells, known = train.labels or [""] * len(texts), set(texts)
     dev = rows.get("dev")
     if dev and dev.labels and dev.path == train.path:  # a file that is cut in two
@@ -218,22 +263,25 @@ def repeats(
         whole.sort(key=lambda row: row[0])
         numbers, texts, cells = map(list, zip(*whole, strict=True))
     if len(set(texts)) < len(texts):
-        label_of = dict(zip(texts, cells, strict=True))
-        lines = {
-            text: str(line)
-            for text, cell, line in zip(texts, cells, numbers, strict=True)
-            if cell != label_of[text] and key(cell) != key(label_of[text])
-        }
-        if lines:
-            text = f"{wording.count(len(lines), 'text')} with two labels, in lines "
-            text += wording.first_of([*lines.values()])
+        first: dict[Any, tuple[int, tables.Label]] = {}
+        others: dict[Any, str] = {}
+        for row, line, cell in zip(texts, numbers, cells, strict=True):
+            before, label = first.setdefault(row, (line, cell))
+            if cell != label and key(cell) != key(label):
+                shown = f"lines {before} ({label!r:.40}) and {line} ({cell!r:.40})"
+                others.setdefault(row, shown)
+        if others:
+            text = f"{wording.count(len(others), 'text')} with two labels: "
+            text += wording.first_of([*others.values()])
             findings.append(Finding("warning", f"{train.path}: {text}"))
     for split, table in rows.items():
+        if train.labels and {*(table.labels or [""])} <= _PLACEHOLDERS:
+            continue  # nothing is scored
         pairs = zip(table.texts(), table.lines, strict=True)
-        same = [str(line) for text, line in pairs if text in known]
+        same = [line for row, line in pairs if row in known]
         if same and split != "train":
             text = f"{len(same)} of {len(table.lines)} {split} rows are training rows, "
-            text += f"too (lines {wording.first_of(same)}), which raises the scores"
+            text += f"too ({wording.lines(same)}), which raises the scores"
             findings.append(Finding("warning", f"{table.path}: {text}"))
     return findings
 
@@ -251,27 +299,39 @@ def report(findings: Iterable[Finding]) -> None:
         raise errors.InputError(";\n".join(faults) + remedy)
 
 
+def warnings(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """The texts of those that a report shows."""
+    return tuple(text for kind, text in findings if kind == "warning")
+
+
 def choose(
     rows: dict[str, tables.Table],
     source: sources.Source,
     head: label_maps.Head | None,
     show: Callable[[Iterable[Finding]], None] = report,
-) -> tuple[labels.Labels, tuple[str, ...]]:
-    """As Source.label_set; rows without a label leave `rows`, save published ones."""
+) -> tuple[labels.Labels, tuple[str, ...], tuple[str, ...]]:
+    """As Source.label_set, and warnings.
+
+    Rows without a label leave `rows`, save published ones.
+    """
     train, task = rows.get("train"), source.task
     names = source.stated_names
     if train and not task:
         unit = "training row" if source.dev_share else "row"
         stated = names or train.label_names
         rows["train"] = labelled(train, source.kind, stated, unit)
+        rows |= {n: one_label_each(table, source.kind) for n, table in rows.items()}
     has_names = bool(names or task)
     findings = inspect(rows, source.kind, source.separator, has_names=has_names)
-    show(finding for finding in findings if not task or finding.kind == "note")
+    findings = [each for each in findings if not task or each.kind == "note"]
+    show(findings)
     label_set, asked = source.label_set(rows.get("train"), head)
+    kind, unit = label_set.problem_type, "dev row" if source.dev_share else "row"
     if "dev" in rows and not task:
-        kind, unit = label_set.problem_type, "dev row" if source.dev_share else "row"
         rows["dev"] = labelled(rows["dev"], kind, label_set.names, unit)
-    return label_set, asked
+    if "test" in rows and not task:
+        rows["test"] = one_label_each(rows["test"], kind)
+    return label_set, asked, warnings(findings)
 
 
 def _with_texts(table: tables.Table) -> tables.Table:
@@ -310,7 +370,7 @@ def look(source: sources.Source, splits: Iterable[str]) -> int:
         print(printed.getvalue(), end="")
     with collected():
         if rows:
-            label_set, _ = choose(rows, source, None, show)
+            label_set, *_ = choose(rows, source, None, show)
         for split in [name for name in rows if name != "test"]:
             with collected():
                 label_set.encode(rows[split])

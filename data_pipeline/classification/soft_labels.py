@@ -26,7 +26,7 @@ def with_unlabelled(
         return data
     table = tables.read_table(
         path,
-        source.layout,
+        dataclasses.replace(source.layout, leaves_out=True),
         labels_required=False,
         other_header=next(iter(data.splits.values())).table.header,
     )

@@ -113,6 +113,9 @@ class Source:
                 "--task_name"
             )
         needs = {"labels_required": split != "test"}
+        # Predictions of test rows have the order and number of the file's rows.
+        leaves_out = split != "test" and not layout.allow_empty_text
+        layout = dataclasses.replace(layout, leaves_out=leaves_out)
         if self.tfds_name:
             folder = self.data_dir or None
             return tables.read_tfds(

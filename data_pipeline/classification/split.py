@@ -53,9 +53,12 @@ class LabelledSplit(batching.Split):
 
     def summary(self) -> outcomes.Summary:
         counts: collections.Counter[str] = collections.Counter()
-        if self.label_set.problem_type != "regression":
-            for label in self.table.labels or ():
-                counts.update(label if isinstance(label, (list, tuple)) else [label])
+        kind, separator = self.label_set.problem_type, self.label_set.separator
+        if kind != "regression" and self.label_ids is not None:
+            for cell in self.table.labels or ():
+                is_set = kind == "multi_label"
+                names = labels.split_labels(cell, separator) if is_set else (cell,)
+                counts.update(map(str, names))
         return dataclasses.replace(super().summary(), unit="rows", labels=dict(counts))
 
 
@@ -69,6 +72,7 @@ class LabelledData:
     encode: encoding.Encoder
     asked: tuple[str, ...]  # names as task, flags or rows order them, not the head
     submission: str = ""  # the file that the site of the task takes; "" for none
+    findings: tuple[str, ...] = ()  # warnings of the rows, for the report
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name} {len(rows)}" for name, rows in self.splits.items())
@@ -120,7 +124,7 @@ def load(
             f"{', '.join(table.path for table in rows.values())}: give all pairs of "
             "texts, or all single ones; check --text_b_column"
         )
-    label_set, asked = label_checks.choose(rows, source, head)
+    label_set, asked, findings = label_checks.choose(rows, source, head)
     label_ids = {name: _label_ids(name, rows[name], label_set) for name in rows}
     has_pairs = pairs.pop() if pairs else source.has_pairs
     encode = encoding.Encoder(tokenizer, max_seq_length, label_set, has_pairs)
@@ -137,6 +141,7 @@ def load(
         encode=encode,
         asked=asked,
         submission=_submission(task, rows.get("test")),
+        findings=findings,
     )
 
 

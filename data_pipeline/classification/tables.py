@@ -13,7 +13,13 @@ import numpy as np
 from absl import logging
 
 from contract import errors, wording
-from data_pipeline.tables import memory_rows, published, table_columns, text_rows
+from data_pipeline.tables import (
+    memory_rows,
+    other_programs,
+    published,
+    table_columns,
+    text_rows,
+)
 
 # As a file writes it; a tuple is a JSON list (multi-label).
 Label = str | tuple[str, ...]
@@ -52,6 +58,7 @@ class Layout(text_rows.Form):
     # With one warning, instead of raising; of own files also longer ones.
     skip_short_rows: bool = False
     allow_empty_text: bool = False
+    leaves_out: bool = False  # rows without text, with a line of their number
     is_published: bool = False  # rows may have more cells than the header
 
     @property
@@ -159,10 +166,19 @@ def _begin(
     names, first, rows = table_columns.take_header(
         path, rows, is_header, compares=not is_published
     )
-    keys = _choose_columns(path, layout, names, first, labels_required)
+    unmarked, rows = other_programs.without_marks(names, rows)
+    keys = _choose_columns(path, layout, names, first, labels_required, unmarked)
     if not is_published:
         print(f"{path}: {table_columns.summary(keys, names, len(first))}")
+        rows = _accepted(path, rows, names, keys, layout)
     return rows, keys, () if isinstance(first, dict) else tuple(names)
+
+
+def _accepted(path, rows, names, keys, layout):
+    """The rows that no tool of annotation discards, if it judges what is read."""
+    if layout.leaves_out or any(role.startswith("label") for role in keys):
+        return other_programs.accepted(path, rows, names, keys.values())
+    return rows
 
 
 def _open(path: str, layout: Layout, **options: bool) -> text_rows.NumberedRows:
@@ -214,9 +230,11 @@ def _from_objects(path, names, rows, layout, labels_required, read=None):
     if first is None:
         raise errors.InputError(f"{path}: is empty; give it one row per example")
     names = names or list(first)
-    keys = _choose_columns(path, layout, names, first, labels_required)
-    print(f"{path}: {table_columns.summary(keys, names, len(names))}")
     rows = itertools.chain([(line, first)], rows)
+    unmarked, rows = other_programs.without_marks(names, rows)
+    keys = _choose_columns(path, layout, names, first, labels_required, unmarked)
+    print(f"{path}: {table_columns.summary(keys, names, len(names))}")
+    rows = _accepted(path, rows, names, keys, layout)
     return _collect(path, rows, keys, layout, read=read)
 
 
@@ -265,8 +283,12 @@ def _choose_columns(
     names: list[str],
     first: text_rows.Row,
     labels_required: bool,
+    unmarked: Sequence[str],
 ) -> dict[str, Key]:
-    """The key of each role that is there; `first` is the header or else a row."""
+    """The key of each role that is there; `first` is the header or else a row.
+
+    Texts that the layout does not name are in columns of the names `unmarked`.
+    """
     keyed = isinstance(first, dict)
     columns = _stated_columns(layout, keyed=keyed)
     if columns["text_a"] is None:
@@ -275,7 +297,7 @@ def _choose_columns(
             for column in (columns["label"], columns["example_id"])
         ]
         texts = table_columns.choose_usual(
-            [name for name in names if name not in others], layout.usual_texts
+            [name for name in unmarked if name not in others], layout.usual_texts
         )
         if not texts or columns["text_b"] is not None:
             raise errors.InputError(
@@ -285,7 +307,7 @@ def _choose_columns(
         if not layout.choices:
             read = [*texts, *filter(None, others)]
             flags = "--text_a_column, --text_b_column and --label_column"
-            table_columns.check_unread(path, names, read, layout.usual_texts, flags)
+            table_columns.check_unread(path, unmarked, read, layout.usual_texts, flags)
         roles = ["text_a", "text_b"]
         if len(texts) > 2:
             roles = ["text_a", *(f"choice {i}" for i in range(len(texts) - 1))]
@@ -344,10 +366,14 @@ def _collect(
     lines: list[int] = []
     short: list[int] = []
     blank: dict[int, str] = {}
+    unread: list[int] = []  # rows without text
     others: set[str] = set()
     for line, row in rows:
         place = f"{path}:{line}"
         cells = {role: table_columns.cell(row, key) for role, key in keys.items()}
+        if layout.leaves_out and _lacks_text(row, cells, keys):
+            unread.append(line)
+            continue
         missing = [role for role, value in cells.items() if value is None]
         if missing[:1] == ["label"] and isinstance(row, dict) and keys["label"] in row:
             cells["label"] = _NO_LABEL
@@ -382,11 +408,16 @@ def _collect(
         lines.append(line)
     if blank and not layout.allow_empty_text:
         (line, role), *more = blank.items()
-        places = wording.first_of([str(line) for line, _ in more], 20)
+        places = f", as in {wording.lines(dict(more), 20)}" * bool(more)
         raise errors.InputError(
-            f"{path}:{line}: {role} is empty{places and ', as in lines '}{places}; "
-            "fill it, remove the row, or pass --allow_empty_text"
+            f"{path}:{line}: {role} is empty{places}; fill it, remove the row, or pass "
+            "--allow_empty_text"
         )
+    if unread:
+        number = wording.count(len(unread), "row")
+        if not lines:
+            raise errors.InputError(f"{path}: has {number} and no text; give it some")
+        print(f"{path}: left out {number} without text, {wording.lines(unread, 20)}")
     if short:
         logging.warning(
             f"{path}: left out {len(short)} rows with too few columns, the first in "
@@ -410,6 +441,17 @@ def _collect(
         header=header,
         label_names=tuple(label_names),
         origin=Origin(read, keys, layout.delimiter) if read else None,
+    )
+
+
+def _lacks_text(row: text_rows.Row, cells: Mapping[str, Any], keys: Any) -> bool:
+    """Whether a text is empty, or null in its place."""
+    return any(
+        not text.strip()
+        if isinstance(text, str)
+        else text is None and isinstance(row, dict) and keys[role] in row
+        for role, text in cells.items()
+        if role.startswith("text")
     )
 
 

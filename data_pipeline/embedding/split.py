@@ -257,14 +257,15 @@ def load(
     return TextSplit(table.path, packed, table, kind, text_ids, labels, label_names)
 
 
-def warn(splits: Mapping[str, TextSplit | RetrievalSplit]) -> None:
-    """Prints what is odd in the labels and texts of a run."""
+def warn(splits: Mapping[str, TextSplit | RetrievalSplit]) -> tuple[str, ...]:
+    """Prints what is odd in the labels and texts of a run; returns the warnings."""
     read = {n: each.table for n, each in splits.items() if isinstance(each, TextSplit)}
-    findings = label_checks.repeats(read)
+    findings = label_checks.of_texts(read)
     if {each.kind for each in splits.values()} == {corpora.LABELLED}:
         findings = label_checks.inspect(read, "classification")
     for kind, text in findings:
         print(text if kind == "note" else f"warning: {text}")
+    return label_checks.warnings(findings)
 
 
 def _pack(name, contents, texts, size, tokenizer, max_seq_length) -> packing.Packed:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from contract import errors, wording
-from data_pipeline.tables import table_columns, text_rows
+from data_pipeline.tables import other_programs, table_columns, text_rows
 
 SOURCE, TARGET = "source", "target"  # the roles of columns, in messages and flags
 _PAIRS = table_columns.USUAL_WRITTEN
@@ -55,12 +55,15 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
         path, rows, functools.partial(_is_header, path, layout)
     )
     keyed = isinstance(head, dict)
-    columns = _columns(path, layout, names, len(head), keyed=keyed)
+    unmarked, rows = other_programs.without_marks(names, rows)
+    columns = _columns(path, layout, names, len(head), unmarked, keyed=keyed)
     keys = {
         role: table_columns.key(path, role, column, names, keyed=keyed)
         for role, column in columns.items()
         if _is_there(column, names, head, needed=targets_required or role == SOURCE)
     }
+    if TARGET in keys:
+        rows = other_programs.accepted(path, rows, names, keys.values())
     line, first = next(rows, (0, None))
     if first is None:
         raise errors.InputError(f"{path}: no rows but a header; give one per pair")
@@ -113,16 +116,22 @@ def _is_header(
 
 
 def _columns(
-    path: str, layout: Layout, names: list[str], count: int, *, keyed: bool
+    path: str,
+    layout: Layout,
+    names: list[str],
+    count: int,
+    unmarked: Sequence[str],
+    *,
+    keyed: bool,
 ) -> dict[str, table_columns.Key]:
     """The columns of the layout, or the usual ones; the first row has `count`."""
     stated = _stated_columns(layout, keyed=keyed)
     chosen = {role: column for role, column in stated.items() if column is not None}
-    pair = table_columns.choose_usual(names, _PAIRS)
+    pair = table_columns.choose_usual(unmarked, _PAIRS)
     if pair and not chosen:
         table_columns.check_unread(
             path,
-            names,
+            unmarked,
             pair,
             (*zip(_USUAL[SOURCE], strict=True), *table_columns.USUAL_TEXTS),
             "--source_column and --target_column",
@@ -131,7 +140,7 @@ def _columns(
     usual = {
         role: first[0]
         for role in stated.keys() - chosen.keys()
-        if (first := table_columns.choose_usual(names, zip(_USUAL[role])))
+        if (first := table_columns.choose_usual(unmarked, zip(_USUAL[role])))
     }
     if usual:
         # A source is always needed: a name that is not there is reported as missing.
@@ -156,6 +165,7 @@ def _pairs(
     without_targets: table_columns.Key | None,
 ) -> Iterator[Pair]:
     """Yields the rows; `without_targets` is a column that was empty in the first."""
+    odd: list[tuple[int, str]] = []
     for line, row in rows:
         texts = {
             role: _text(f"{path}:{line}", row, role, key) for role, key in keys.items()
@@ -164,7 +174,10 @@ def _pairs(
             raise errors.InputError(
                 f"{path}:{line}: has a target, and the first row none; give all or none"
             )
+        odd += [(line, t) for t in texts.values() if other_programs.shape(t)]
         yield Pair(line, texts[SOURCE], texts.get(TARGET))
+    if text := other_programs.spreadsheet_cells(path, odd):
+        print(f"warning: {text}")
 
 
 def _text(place: str, row: Any, role: str, key: table_columns.Key) -> str:

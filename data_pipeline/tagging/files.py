@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contract import errors, features, json_files, remote_files, wording
-from data_pipeline.tables import text_rows
+from data_pipeline.tables import other_programs, text_rows
 
 FORMATS = ("conll", "seq", "jsonl", "cluener")
 TAGS_KEY = "tags"
@@ -134,7 +134,8 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
         rows = _column_sentences(path, columns)
     read_rows = list(rows)
     sentences = [sentence for sentence in read_rows if sentence.words]
-    _check_tags(path, sentences, tags_required)
+    keys = (*_TAGS_KEYS, *_SPANS_KEYS) if file_format == "jsonl" else ()
+    _check_tags(path, sentences, tags_required, keys)
     if file_format == "conll":
         _check_words(path, sentences, columns)
     documents, words, tags, lines, texts = map(list, zip(*sentences, strict=True))
@@ -176,7 +177,10 @@ def _format(path: str, file_format: str) -> str:
     return "conll"
 
 
-def _check_tags(path: str, sentences: list[Sentence], tags_required: bool) -> None:
+def _check_tags(
+    path: str, sentences: list[Sentence], tags_required: bool, keys: Sequence[str]
+) -> None:
+    """Refuses sentences without tags, which JSONL has under one of the `keys`."""
     if not sentences:
         raise errors.InputError(
             f"{path}: there is no sentence; give it a word and its tag a line, or "
@@ -185,7 +189,11 @@ def _check_tags(path: str, sentences: list[Sentence], tags_required: bool) -> No
     for sentence in sentences:
         line = sentence.lines[0]
         if sentence.tags is None and tags_required:
-            raise errors.InputError(f"{path}:{line}: has no tags; give it some")
+            place = f" under {', '.join(keys)}" * bool(keys)
+            remedy = ", with names and not numbers of labels" * bool(keys)
+            raise errors.InputError(
+                f"{path}:{line}: has no tags{place}; give it some{remedy}"
+            )
         if (sentence.tags is None) != (sentences[0].tags is None):
             raise errors.InputError(
                 f"{path}: of lines {sentences[0].lines[0]} and {line} one has tags and "
@@ -379,8 +387,9 @@ def _check_numbers(place: str, num_words: int, num_tags: int) -> None:
 
 
 def _objects(path: str, names: Sequence[str]) -> Iterator[Sentence]:
-    numbered = text_rows.file_rows(path, "jsonl")
-    rows = [(number, row) for number, row in numbered if isinstance(row, dict)]
+    rows: list[tuple[int, Any]] = [*text_rows.file_rows(path, "jsonl")]
+    if any(spans_key(row) or _tags_key(row) for _, row in rows):
+        rows = [*other_programs.accepted(path, rows)]
     texts = [row["text"] for _, row in rows if spans_key(row)]
     words_of_texts = cut(texts)
     read_keys: set[str] = set()
@@ -533,14 +542,10 @@ def cut(texts: Sequence[str]) -> Iterator[list[Word]]:
 def tags_of_spans(
     place: str, row: Mapping[str, Any], words: Sequence[Word]
 ) -> list[str]:
-    """The tags of the words of a text with spans, BIO; refuses unaccepted rows.
+    """The tags of the words of a text with spans, BIO.
 
     Spans begin and end with a word, but for whitespace, and do not overlap.
     """
-    if row.get("answer", "accept") != "accept":  # Prodigy's
-        raise errors.InputError(
-            f"{place}: its answer is {row['answer']!r}; give accepted rows alone"
-        )
     text, key = row["text"], spans_key(row)
     tags = ["O"] * len(words)
     for span in row[key]:

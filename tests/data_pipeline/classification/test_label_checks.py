@@ -1,5 +1,7 @@
 """What is printed and refused of labels before training."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -93,6 +95,61 @@ def test_printed_lists_are_refused(cell, problem_type):
     assert "--problem_type=multi_label" in fault and "JSONL" in fault
 
 
+@pytest.mark.parametrize(
+    ("cell", "what", "remedy"),
+    [
+        ('{"choices": ["joy", "anger"]}', "a printed object", "or a list in JSONL"),
+        ('{"choices":\n["joy"]}', "a printed object", "--problem_type=multi_label"),
+        ('="joy"', "a spreadsheet's formula", "save the table with its values"),
+        ("#NAME?", "a spreadsheet's error", "save the table with its values"),
+        ("#REF!", "a spreadsheet's error", "save the table with its values"),
+        ("#VALUE!", "a spreadsheet's error", "save the table with its values"),
+    ],
+)
+@pytest.mark.parametrize("problem_type", ["classification", "multi_label"])
+def test_code_of_other_programs_is_refused(cell, what, remedy, problem_type):
+    values = [*GOOD, cell, *GOOD, cell]
+    (fault,) = texts_of("fault", *values, problem_type=problem_type)
+    assert fault.startswith("train.csv:16: label ") and f"is {what} (2 rows)" in fault
+    assert remedy in fault
+    assert not texts_of("fault", *values, problem_type=problem_type, has_names=True)
+
+
+@pytest.mark.parametrize("text", ["#NAME?", "#REF!", '="good film"', '=""'])
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_texts_that_are_code_of_a_spreadsheet_are_warned_of(text, split):
+    rows = {
+        name: table("a", "b", texts=[f"{name} 1", f"{name} 2"], path=f"{name}.csv")
+        for name in ("train", split)
+    }
+    rows[split].text_a[1] = text
+    (warning,) = label_checks.of_texts(rows)
+    assert warning.kind == "warning"
+    assert warning.text.startswith(f"{split}.csv:3: text {text!r} is a spreadsheet's ")
+    assert "(line 3); save the table with its values" in warning.text
+    if split != "train":  # also where nothing is trained
+        alone = {split: rows[split]}
+        assert label_checks.inspect(alone, "classification") == [warning]
+    rows[split].text_a[1] = f"see {text}"
+    assert not label_checks.of_texts(rows)
+
+
+@pytest.mark.parametrize("mark", ["|", ";"])
+def test_another_separator_of_labels_is_noticed(mark):
+    cells = ["Action", f"Action {mark} Comedy", "Drama,Action"] * 6
+    (fault,) = texts_of("fault", *cells, problem_type="multi_label")
+    assert fault == (
+        f"train.csv: 'Action {mark} Comedy' joins labels that stand alone, too; pass "
+        f"--label_separator={mark!r}"
+    )
+    right = {"problem_type": "multi_label", "separator": mark}
+    assert not texts_of("fault", *cells[:2] * 6, **right)
+    # A sign that joins nothing that stands alone, and a class of its own.
+    alone = [cell.replace("Action", "Crime") for cell in cells[1::3]] + ["Action"] * 6
+    assert not texts_of("fault", *alone, problem_type="multi_label")
+    assert not texts_of("fault", *cells)
+
+
 @pytest.mark.parametrize("cell", ["[spam]", "(none)", "a [b]", "[", "{x y}"])
 def test_words_in_brackets_are_no_printed_lists(cell):
     assert not texts_of("fault", *GOOD, *[cell] * 5)
@@ -146,17 +203,17 @@ def test_texts_with_two_labels_and_training_texts_in_the_dev_rows(capsys):
         "train": table("a", "b", "a", "b", texts=["x", "y", "x", "x"]),
         "dev": table("a", "b", texts=["new", "y"], path="dev.csv"),
     }
-    two, both = label_checks.repeats(rows, lambda label: label)
-    assert two.text == "train.csv: 1 text with two labels, in lines 4"
+    two, both = label_checks.of_texts(rows, lambda label: label)
+    assert two.text == ("train.csv: 1 text with two labels: lines 2 ('a') and 5 ('b')")
     assert both.text.startswith(
-        "dev.csv: 1 of 2 dev rows are training rows, too (lines 3)"
+        "dev.csv: 1 of 2 dev rows are training rows, too (line 3)"
     )
     # Pairs are one text only where both texts are.
     rows = {
         "train": table("a", "b", texts=["x", "x"], seconds=["1", "2"]),
         "dev": table("a", texts=["x"], seconds=["3"], path="dev.csv"),
     }
-    assert not label_checks.repeats(rows, lambda label: label)
+    assert not label_checks.of_texts(rows, lambda label: label)
     # The order of labels in a cell has no meaning.
     values, texts = ["a,b", "b,a"] * 5, ["x"] * 10
     for kind, count in (("multi_label", 1), ("classification", 2)):
@@ -209,7 +266,7 @@ NUMBERS = ["0", "1", "2"] * 20
         (["+", "-", "0"] * 3, []),
         (["yes", "-"] * 3, []),  # one class alone would be left
         ([*NLI, "None", "NA", "N/A"], []),  # names of classes
-        ([("a", "b"), ("c",), "-"], ["-"]),
+        ([("a", "b"), ("c", "d"), "-"], ["-"]),
     ],
 )
 def test_placeholders_are_left_out_and_counted(capsys, values, wanted):
@@ -241,7 +298,7 @@ def test_rows_without_any_label_are_refused(capsys):
 def test_labels_of_a_run_come_from_the_rows_that_are_kept(capsys):
     source = sources.Source()
     rows = {"train": table(*NLI * 6, "-"), "dev": table(*NLI, "-", path="dev.csv")}
-    label_set, asked = label_checks.choose(rows, source, None)
+    label_set, asked, _ = label_checks.choose(rows, source, None)
     assert label_set.names == asked == tuple(sorted(NLI))
     assert [len(each.labels) for each in rows.values()] == [18, 3]
     named = sources.Source(label_spec=(*NLI, "-"))
@@ -306,19 +363,21 @@ def test_a_look_warns_of_test_labels_that_no_score_can_have(tmp_path, capsys):
 def test_two_labels_are_shown_in_whichever_part_of_a_file_they_are():
     texts = [f"text {n}" for n in range(8)]
     whole = table(*"abababab", texts=texts[:6] + texts[4:5] * 2)
-    (two,) = label_checks.repeats({"train": whole}, lambda label: label)
+    (two,) = label_checks.of_texts({"train": whole}, lambda label: label)
     for dev_rows in ([5, 6], [4, 6, 7], [4, 5, 6, 7], [0]):
         is_dev = np.isin(np.arange(8), dev_rows)
         parts = {
             "train": tables.take(whole, ~is_dev),
             "dev": tables.take(whole, is_dev),
         }
-        assert label_checks.repeats(parts, lambda label: label)[0] == two
+        assert label_checks.of_texts(parts, lambda label: label)[0] == two
     # A placeholder is no second label, and neither is a label in another file.
     train = table(*"abab")
     for label, path in (("-", "train.csv"), ("b", "dev.csv")):
         dev = table("a", label, texts=["x", "x"], path=path)
-        assert not label_checks.repeats({"train": train, "dev": dev}, lambda cell: cell)
+        assert not label_checks.of_texts(
+            {"train": train, "dev": dev}, lambda cell: cell
+        )
 
 
 def test_rows_without_a_label_are_counted_for_each_part_of_a_file(tmp_path, capsys):
@@ -332,16 +391,50 @@ def test_rows_without_a_label_are_counted_for_each_part_of_a_file(tmp_path, caps
 def test_a_look_shows_the_labels_beside_faults_of_reading(tmp_path, capsys):
     content = csv_of(GOOD + ["Good"] * 5, "one, two,good", " ,bad", "three", "a,b,c,d")
     source = csv_source(tmp_path, content)
-    assert label_checks.look(source, ["train"]) == 3
+    assert label_checks.look(source, ["train"]) == 2
     printed = capsys.readouterr().out
     assert printed.count("reads 'text' (text_a), 'label'") == 1
     faults = [t for t in printed.splitlines() if "fault: " in t]
     assert "train.csv:21: 3 cells, line 1 has 2 (also lines 23, 24); quote" in faults[0]
-    assert "train.csv:22: text_a is empty; " in faults[1]
-    assert "'good' (8) and 'Good' (5) are spellings" in faults[2]
+    assert "'good' (8) and 'Good' (5) are spellings" in faults[1]
+    assert "train.csv: left out 1 row without text, line 22\n" in printed
     # One fault of reading is shown once.
     source = csv_source(tmp_path, csv_of(GOOD, "", "x,good"))
     assert label_checks.look(source, ["train"]) == 1
+
+
+def test_a_list_of_one_label_is_the_label_in_every_split():
+    def rows():
+        return {
+            name: table(("a",), ("b",), "a", path=f"{name}.jsonl")
+            for name in ("train", "dev", "test")
+        }
+
+    kept = rows()
+    label_set, *_ = label_checks.choose(kept, sources.Source(), None)
+    assert label_set.names == ("a", "b")
+    assert [each.labels for each in kept.values()] == [["a", "b", "a"]] * 3
+    sets = rows()
+    several = sources.Source(problem_type="multi_label")
+    label_checks.choose(sets, several, None)
+    assert sets["train"].labels == sets["test"].labels == [("a",), ("b",), "a"]
+    two = {"train": table(("a", "b"), ("a",), "b")}
+    with refused("train.csv:2: label ('a', 'b') is not one label"):
+        label_checks.choose(two, sources.Source(), None)
+
+
+@pytest.mark.parametrize("values", [None, ["", ""], ["-", "null"]])
+def test_test_rows_without_labels_have_no_scores_to_raise(values):
+    texts = ["text 0", "text 1"]
+    test = table("", "", texts=texts, path="test.csv")
+    rows = {"train": table(*"ab"), "test": dataclasses.replace(test, labels=values)}
+    assert not label_checks.of_texts(rows)
+    rows["test"] = dataclasses.replace(test, labels=["a", ""])
+    (warning,) = label_checks.of_texts(rows)
+    assert warning.text == (
+        "test.csv: 2 of 2 test rows are training rows, too (lines 2, 3), which raises "
+        "the scores"
+    )
 
 
 def test_a_no_break_space_is_spelled_out():

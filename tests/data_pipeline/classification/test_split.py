@@ -232,6 +232,51 @@ def test_equal_texts_are_in_one_part_of_a_dev_share():
         parts([("same", "text", "p")] * 9, 0.5)
 
 
+def test_rows_without_text_are_left_out_of_all_but_test_rows(source, capsys):
+    rows = [*ROWS, ("", "pos"), (" ", "neg")]
+    made = source(train=rows, dev=rows, test=rows)
+    data = load(made, ["train", "dev"])
+    assert [len(data.splits[name]) for name in ("train", "dev")] == [3, 3]
+    printed = capsys.readouterr().out
+    assert printed.count(".tsv: left out 2 rows without text, lines 5, 6\n") == 2
+    with refused("test.tsv:5: text_a is empty, as in line 6", "--allow_empty_text"):
+        made.read("test")
+    layout = {"text_a": "text", "label": "label", "allow_empty_text": True}
+    kept = source(layout, train=rows, test=rows)
+    assert [len(kept.read(name).lines) for name in ("train", "test")] == [5, 5]
+    shared = source(train=rows * 2, dev_share=0.5)
+    assert len(shared.read("train").lines) + len(shared.read("dev").lines) == 6
+    nulls = [{"text": None, "label": "a"}, {"text": "x", "label": "a"}]
+    assert sources.Source(files={"train": nulls}).read("train").text_a == ["x"]
+
+
+def test_a_run_keeps_the_warnings_of_its_rows_for_the_report(source):
+    rows = [*ROWS, ("good good good", "neg")]
+    data = load(source(train=rows, dev=rows[:1]), ["train", "dev"])
+    two, both = data.findings
+    assert two.endswith("1 text with two labels: lines 4 ('pos') and 5 ('neg')")
+    assert both.endswith("too (line 2), which raises the scores")
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem_type", "counts"),
+    [
+        (["", ""], "classification", {}),
+        (["pos", "neg"], "classification", {"pos": 1, "neg": 1}),
+        (["fine", "pos"], "classification", {}),  # not scored
+        (["pos,neg", ""], "multi_label", {"pos": 1, "neg": 1}),
+    ],
+)
+def test_labels_of_the_report_have_names(source, cells, problem_type, counts):
+    made = source(
+        train=ROWS,
+        test=[("a film", cell) for cell in cells],
+        problem_type=problem_type,
+    )
+    data = load(made, ["train", "test"])
+    assert data.splits["test"].summary().labels == counts
+
+
 # Files of the rows ("nice", pos) and ("bad", neg), whatever their names and headers.
 JSONL = '{"%s": "nice", "label": "pos"}\n{"%s": "bad", "label": "neg"}\n'
 CELLS = "nice,pos\nbad,neg\n"

@@ -300,7 +300,35 @@ def test_empty_text_is_refused_unless_allowed(read):
         read(content)
     with refused("t.tsv:3: text_b is empty, as in lines 4, 6; fill it"):
         read(content + "\tb\t1\na\tb\t1\n \t \t1\n")
+    with refused("t.tsv:3: text_b is empty, as in line 4; fill it"):
+        read(content + "\tb\t1\n")
     assert read(content, empty=True).text_b == ["b", "\u3000"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.tsv", "text_a\ttext_b\tlabel\na\tb\t1\na\t\u3000\t0\n\tb\t1\nc\td\t0\n"),
+        (
+            "t.jsonl",
+            '{"text_a": "a", "text_b": "b", "label": 1}\n'
+            '{"text_a": "a", "text_b": "", "label": 0}\n'
+            '{"text_a": null, "text_b": "b", "label": 1}\n'
+            '{"text_a": "c", "text_b": "d", "label": 0}\n',
+        ),
+    ],
+)
+def test_rows_without_text_can_be_left_out_with_a_count(read, capsys, name, content):
+    table = read(content, name, leaves_out=True)
+    assert table.texts() == [("a", "b"), ("c", "d")] and table.labels == ["1", "0"]
+    first = table.lines[0]
+    assert table.lines == [first, first + 3]
+    line = f"{name}: left out 2 rows without text, lines {first + 1}, {first + 2}\n"
+    assert line in capsys.readouterr().out
+    with refused(f"{name}:{first + 1}: text_b is empty"):
+        read(content.replace("null", '""'), name)
+    with refused("a.csv: has 2 rows and no text; give it some"):
+        read("text,label\n,1\n,0\n", "a.csv", leaves_out=True)
 
 
 def test_rows_are_kept_by_value(read):

@@ -389,10 +389,17 @@ def test_wrong_spans_are_refused_by_line(spans, message):
     assert str(error.value).startswith("a.jsonl:7: ")
 
 
-def test_row_that_is_not_accepted_is_refused():
-    words_and_tags([], answer="accept")
-    with pytest.raises(ValueError, match="its answer is 'reject'; give accepted rows"):
-        words_and_tags([], answer="reject")
+def test_rows_with_spans_that_prodigy_discards_are_left_out(tmp_path, capsys):
+    rows = [
+        {"text": f"Ada {n}", "spans": [[0, 3, "A"]], "answer": answer}
+        for n, answer in enumerate(["accept", "reject", "ignore", "accept"])
+    ]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sentences = files.read(str(path), files.Layout(), tags_required=True)
+    assert sentences.words == [["Ada", "0"], ["Ada", "3"]]
+    assert sentences.tags == [["B-A", "O"]] * 2
+    assert "left out 2 rows that Prodigy discards" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
