@@ -87,7 +87,8 @@ def _define_rows() -> None:
     boolean(
         "allow_empty_text",
         False,
-        "Keep rows without text in your own files, instead of refusing them.",
+        "Keep rows without text in your own files, instead of leaving them out of the "
+        "training and dev rows and refusing them in test rows.",
     )
 
 
@@ -485,7 +486,10 @@ class ClassifierTask(fine_tuning.ScriptTask):
             },
         )
         self.kind = rows.encode.task
-        self.more_facts = {"text_names": rows.encode.text_names}
+        self.more_facts = {
+            "text_names": rows.encode.text_names,
+            "findings": rows.findings,
+        }
         self._rows, self._soft = rows, soft
         weights = rows.class_weights(FLAGS.class_weights)
         smoothing = FLAGS.label_smoothing

@@ -54,7 +54,7 @@ def prepare():
     splits = fine_tuning_flags.wanted_splits()
     if FLAGS.num_labelled and not FLAGS.do_train:
         splits = ["train", *splits]
-    data = embedding_task.load(splits, opened.tokenizer, kept)
+    data, findings = embedding_task.load(splits, opened.tokenizer, kept)
     settings = run_flags.fine_tuning_settings(
         strategy,
         opened,
@@ -63,7 +63,7 @@ def prepare():
     )
     if FLAGS.teacher and FLAGS.do_train:
         data["train"] = embedding_task.with_teacher(data["train"], settings)
-    return EmbeddingTask(opened, data, kept), settings
+    return EmbeddingTask(opened, data, kept, findings), settings
 
 
 class EmbeddingTask(fine_tuning.ScriptTask):
@@ -72,13 +72,15 @@ class EmbeddingTask(fine_tuning.ScriptTask):
     Args:
         data: {split: TextSplit or RetrievalSplit}.
         kept: the SentenceTransformer to train or to use.
+        findings: warnings of the rows, for the report.
     """
 
     kind = "sentence-similarity"
     make_step = contrastive_step.ContrastiveTrainStep
 
-    def __init__(self, opened, data, kept):
+    def __init__(self, opened, data, kept, findings=()):
         self.modules = kept
+        self.more_facts = {"findings": findings}
         self._vectors, self._similarity = kept.text_vectors, kept.similarity
         values = dataclasses.asdict(kept.text_vectors)
         identity = {"vectors": {k: v for k, v in values.items() if v is not None}}

@@ -76,7 +76,7 @@ def choose_vectors(path, config):
 
 
 def load(splits, tokenizer, kept):
-    """{split: TextSplit} of the files that the flags name."""
+    """{split: TextSplit} of the files that the flags name, and warnings of them."""
     data: dict[str, Any] = {}
     label_names: tuple[str, ...] = ()
     limits, before = (
@@ -91,16 +91,20 @@ def load(splits, tokenizer, kept):
             continue
         (path,) = table_flags.paths([name], "rows").values()
         source = {"tfds": FLAGS.tfds_name, "data_dir": FLAGS.data_dir}
+        # Vectors of test rows have the order and number of the file's rows.
+        layout = dataclasses.replace(
+            embedding_flags.layout(), leaves_out=name != "test"
+        )
         data[name] = split.load(
             name,
-            corpora.read_rows(path, embedding_flags.layout(), **source),
+            corpora.read_rows(path, layout, **source),
             *limits,
             prompts=before,
             label_names=label_names,
             has_teacher=name == "train" and bool(FLAGS.teacher),
         )
         label_names = data[name].label_names
-    split.warn(data)
+    findings = split.warn(data)
     kinds = {data[name].kind for name in ("train", "dev") if name in data}
     if FLAGS.num_labelled and kinds != {corpora.LABELLED}:
         raise errors.InputError(
@@ -115,7 +119,7 @@ def load(splits, tokenizer, kept):
             )
         count = FLAGS.rows_per_label
         data["train"] = dataclasses.replace(train, rows_per_label=count)
-    return data
+    return data, findings
 
 
 def objective(texts, width):

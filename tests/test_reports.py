@@ -46,6 +46,45 @@ def runs(places):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "files"),
+    [
+        ("run_classifier", "--train_file={d}/rows.jsonl --dev_share=0.25"),
+        ("run_embedding", "--train_file={d}/rows.jsonl --dev_file={d}/rows.jsonl"),
+    ],
+)
+def test_warnings_of_the_rows_stand_in_the_report(places, script, files):
+    """Of rows of an annotation tool, some of which are discarded, double or empty."""
+    answers = ["accept", "accept", "accept", "reject"] * 16
+    rows = [
+        {"text": f"row {n // 2}", "label": ["ab"[n // 2 % 2]], "answer": answer}
+        for n, answer in enumerate(answers)
+    ]
+    rows += [rows[0] | {"label": "b"}, rows[0] | {"text": ""}]
+    path = places / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    output = places / f"warned_{script}"
+    done = tiny.run_script(
+        script,
+        *files.format(d=places).split(),
+        f"--pretrained={places}/model --output_dir={output}",
+        *("--max_seq_length=16", "--do_train", "--do_eval", *BRIEF),
+        draws=True,
+    )
+    assert done.code == 0, done.err
+    assert "left out 16 rows that Prodigy discards (answer: 'reject' 16)" in done.out
+    assert "left out 1 row without text, line 66" in done.out
+    findings = record.read(str(output))["findings"]
+    assert findings[0].endswith("1 text with two labels: lines 1 ('a') and 65 ('b')")
+    # The script's own part of the rows has no text of the others.
+    assert len(findings) == (1 if script == "run_classifier" else 2)
+    for finding in findings:
+        assert f"warning: {finding}" in done.out
+        page = (output / "report.html").read_text("utf-8")
+        assert finding.replace("'", "&#39;") in page
+
+
+@pytest.mark.slow
 def test_each_run_has_a_report_and_all_have_one(places, runs):
     for seed in (1, 2):
         directory = places / "runs" / f"seed-{seed}"

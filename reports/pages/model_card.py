@@ -44,12 +44,17 @@ def make_text(record: Mapping[str, Any]) -> str:
         if not classes:  # no rows were scored
             for data in record["data"].values():
                 labels |= {*data.get("labels", ())}
+    findings = record.get("findings", ())
+    for data in record["data"].values():  # whose places are of this machine
+        path = data["path"]
+        findings = [each.replace(path, os.path.basename(path)) for each in findings]
     text = run_page.render(
         "card.md",
         record=record,
         kind=kind,
         origin=usage.origin(record),
         held_out=held_out,
+        findings=findings,
         tested=record.get("test_evaluation"),
         classes=classes,
         labels=sorted(labels),

@@ -46,8 +46,8 @@ def build(
             environment, results, explanations, has_weights; exports, as
             export_formats.of_run has them; pictures, [{title, description, svg}];
             data, {split: facts}, among them lengths [N]; and, if any, layer_mix,
-            {gamma and s_j: number}, and tested, an outcomes.Outcomes of test rows
-            beside those of `rows`.
+            {gamma and s_j: number}; findings, warnings of the rows; and tested, an
+            outcomes.Outcomes of test rows beside those of `rows`.
     """
     data, tested = facts.pop("data"), facts.pop("tested", None)
     changed = sorted(name for name in flags if flags[name] != defaults.get(name))

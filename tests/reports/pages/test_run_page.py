@@ -3,6 +3,7 @@
 import dataclasses
 import html.parser
 import itertools
+import json
 import math
 import re
 import time
@@ -239,6 +240,18 @@ def test_test_rows_beside_dev_rows_have_intervals_and_classes(tmp_path):
     low, high = actual["scores"]["accuracy"]["interval"]
     assert f"| accuracy | 0.8000 | {low:.4f} to {high:.4f} |" in card
     assert "On 30 rows (test):" in card and "On 60 rows (dev):" in card
+
+
+def test_warnings_of_the_rows_stand_above_the_scores(tmp_path):
+    finding = "/Users/me/t.tsv: 48 of 60 dev rows are training rows, too <b>"
+    page = _Page(written(tmp_path, findings=(finding,))).text
+    assert page.count(finding) == 1
+    assert page.index(finding) < page.index("rows are labelled right")
+    record = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    assert record["findings"] == [finding]
+    card = (tmp_path / "README.md").read_text("utf-8")
+    shown = "Warning: t.tsv: 48 of 60 dev rows are training rows, too &lt;b&gt;."
+    assert card.index("## Scores") < card.index(shown) < card.index("| accuracy |")
 
 
 def test_run_without_evaluation_has_a_page(tmp_path):
