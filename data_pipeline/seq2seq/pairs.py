@@ -56,7 +56,7 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
     )
     keyed = isinstance(head, dict)
     unmarked, rows = other_programs.without_marks(names, rows)
-    columns = _columns(path, layout, names, len(head), unmarked, keyed=keyed)
+    columns = _columns(path, layout, unmarked, len(head), keyed=keyed)
     keys = {
         role: table_columns.key(path, role, column, names, keyed=keyed)
         for role, column in columns.items()
@@ -116,22 +116,16 @@ def _is_header(
 
 
 def _columns(
-    path: str,
-    layout: Layout,
-    names: list[str],
-    count: int,
-    unmarked: Sequence[str],
-    *,
-    keyed: bool,
+    path: str, layout: Layout, names: list[str], count: int, *, keyed: bool
 ) -> dict[str, table_columns.Key]:
     """The columns of the layout, or the usual ones; the first row has `count`."""
     stated = _stated_columns(layout, keyed=keyed)
     chosen = {role: column for role, column in stated.items() if column is not None}
-    pair = table_columns.choose_usual(unmarked, _PAIRS)
+    pair = table_columns.choose_usual(names, _PAIRS)
     if pair and not chosen:
         table_columns.check_unread(
             path,
-            unmarked,
+            names,
             pair,
             (*zip(_USUAL[SOURCE], strict=True), *table_columns.USUAL_TEXTS),
             "--source_column and --target_column",
@@ -140,7 +134,7 @@ def _columns(
     usual = {
         role: first[0]
         for role in stated.keys() - chosen.keys()
-        if (first := table_columns.choose_usual(unmarked, zip(_USUAL[role])))
+        if (first := table_columns.choose_usual(names, zip(_USUAL[role])))
     }
     if usual:
         # A source is always needed: a name that is not there is reported as missing.

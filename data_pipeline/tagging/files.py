@@ -134,8 +134,7 @@ def read(path: str, layout: Layout, *, tags_required: bool) -> Sentences:
         rows = _column_sentences(path, columns)
     read_rows = list(rows)
     sentences = [sentence for sentence in read_rows if sentence.words]
-    keys = (*_TAGS_KEYS, *_SPANS_KEYS) if file_format == "jsonl" else ()
-    _check_tags(path, sentences, tags_required, keys)
+    _check_tags(path, sentences, tags_required)
     if file_format == "conll":
         _check_words(path, sentences, columns)
     documents, words, tags, lines, texts = map(list, zip(*sentences, strict=True))
@@ -177,10 +176,7 @@ def _format(path: str, file_format: str) -> str:
     return "conll"
 
 
-def _check_tags(
-    path: str, sentences: list[Sentence], tags_required: bool, keys: Sequence[str]
-) -> None:
-    """Refuses sentences without tags, which JSONL has under one of the `keys`."""
+def _check_tags(path: str, sentences: list[Sentence], tags_required: bool) -> None:
     if not sentences:
         raise errors.InputError(
             f"{path}: there is no sentence; give it a word and its tag a line, or "
@@ -189,10 +185,10 @@ def _check_tags(
     for sentence in sentences:
         line = sentence.lines[0]
         if sentence.tags is None and tags_required:
-            place = f" under {', '.join(keys)}" * bool(keys)
-            remedy = ", with names and not numbers of labels" * bool(keys)
+            keys = ", ".join((*_TAGS_KEYS, *_SPANS_KEYS))
             raise errors.InputError(
-                f"{path}:{line}: has no tags{place}; give it some{remedy}"
+                f"{path}:{line}: has no tags; give it some (in JSONL under {keys}; "
+                "doccano's annotations by names of labels and not by numbers)"
             )
         if (sentence.tags is None) != (sentences[0].tags is None):
             raise errors.InputError(

@@ -168,7 +168,7 @@ def test_numbers_of_labels_are_no_tags(tmp_path):
     span = {"label": 7, "start_offset": 0, "end_offset": 3}
     path = write(tmp_path / "rows.jsonl", [{"text": "Ada", "annotations": [span]}])
     with refused(
-        "rows.jsonl:1: has no tags under tags, ner_tags, spans, entities, label"
+        "rows.jsonl:1: has no tags; give it some (in JSONL under tags, ner_tags"
     ):
         files.read(path, files.Layout(), tags_required=True)
     assert files.read(path, files.Layout(), tags_required=False).words == [["Ada"]]
