@@ -381,7 +381,7 @@ def test_columns_of_0_and_1_are_learned_as_several_labels(model_dir, tmp_path):
     done = run(model_dir, out, *splits, *flags, *BRIEF, "--do_train")
     assert "train.tsv: 3 labels: " in done.out
     for split, line in (("train", 26), ("dev", 11)):
-        text = f"{split}.tsv: left out 1 row without a label ('null' 1), lines {line};"
+        text = f"{split}.tsv: left out 1 row without a label ('null' 1), line {line};"
         assert text in done.out
     label_map = json.loads((out / "label_map.json").read_text())
     assert [label_map[str(i)] for i in range(3)] == ["good", "bad", "fine"]
@@ -410,7 +410,7 @@ def test_a_check_of_rows_ends_before_tensorflow_is_loaded(other, tmp_path):
     assert done.returncode == (2 if other else 0)
     assert "TensorFlow" not in done.stderr
     assert "train.tsv: 3 labels: " in done.stdout or other
-    assert "dev.tsv: 1 of 1 dev rows are training rows, too (lines 2)" in done.stdout
+    assert "dev.tsv: 1 of 1 dev rows are training rows, too (line 2)" in done.stdout
     end = done.stdout.splitlines()[-1]
     if not other:
         assert end == "--check_data: no fault"
