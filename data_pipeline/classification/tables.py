@@ -444,7 +444,9 @@ def _collect(
     )
 
 
-def _lacks_text(row: text_rows.Row, cells: Mapping[str, Any], keys: Any) -> bool:
+def _lacks_text(
+    row: text_rows.Row, cells: Mapping[str, Any], keys: Mapping[str, Key]
+) -> bool:
     """Whether a text is empty, or null in its place."""
     return any(
         not text.strip()
