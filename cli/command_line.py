@@ -13,7 +13,7 @@ import shlex
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 from absl import app, flags, logging
@@ -196,6 +196,10 @@ def program(
                     f"{key} is no flag of {name}; "
                     + (f"did you mean {near}?" if near else "see docs/flags.md")
                 )
+        for key, value in values.items():
+            if isinstance(value, Mapping | Set):
+                kind = type(value).__name__
+                raise errors.InputError(f"{key}: a {kind} has no order; give a list")
         typed = [f"--{key}={_spell(value)}" for key, value in values.items()]
         sys.argv = [name, *typed]
         try:

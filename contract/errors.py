@@ -5,6 +5,7 @@ Only `main` exits the process, through `explained`, so notebooks survive.
 
 import contextlib
 import importlib.util
+import numbers
 import os
 import signal
 import sys
@@ -34,6 +35,14 @@ def check_installed(user: str, *modules: str) -> None:
         raise InputError(
             f"{user} needs packages that are not installed: pip install {names}"
         )
+
+
+def check_count(name: str, value: object) -> None:
+    """Raises InputError for what is no whole number of 1 or more."""
+    if not isinstance(value, numbers.Integral):
+        raise InputError(f"{name}={value!r:.40} is no whole number; give 1 or more")
+    if value < 1:
+        raise InputError(f"{name}={value} is below 1; give 1 or more")
 
 
 class NotFinite(FloatingPointError):

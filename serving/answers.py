@@ -1,11 +1,14 @@
 """Makes a dict for each example of a model's outputs, and lines for a terminal."""
 
 import collections
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from contract import characters, errors
+from data_pipeline.classification import encoding
+from data_pipeline.tables import memory_rows
 
 Answer = dict[str, Any]
 _ANSWER_OUTPUTS = ("answer", "start", "end", "score", "probability", "null_odds")
@@ -81,6 +84,21 @@ def check(columns: Sequence[Sequence[str]], names: Sequence[str], model: str) ->
             f"{' and '.join(str(len(column)) for column in columns)} texts given for "
             f"{', '.join(names)}; give as many of each"
         )
+
+
+def columns(texts: Sequence[Any], names: Sequence[str], model: str) -> list[list[str]]:
+    """The lists of texts of a call, one for each name; a string is one text.
+
+    InputError is raised as in `check`, and for what is no list of strings or bytes.
+    """
+    memory_rows.check_indexes(dict(zip(names, texts, strict=False)))
+    called = itertools.chain(names, itertools.repeat("texts"))
+    lists = [
+        encoding.listed(name, column, takes_bytes=True)
+        for name, column in zip(called, texts, strict=False)
+    ]
+    check(lists, names, model)
+    return lists
 
 
 def label_names(label_map: Any) -> list[str]:

@@ -30,6 +30,7 @@ def find_version(export_dir: str) -> str:
     Raises:
         InputError: there is none.
     """
+    export_dir = file_names.as_path("--export_dir", export_dir)
     version_dir = newest_version(export_dir) or export_dir
     if not formats.is_version(version_dir):
         raise errors.InputError(
@@ -99,9 +100,10 @@ class Predictor:
             InputError: the model takes another number of texts, or lengths differ, or
                 the model fails.
         """
-        texts = tuple([text] if isinstance(text, str) else text for text in texts)
-        answers.check(texts, self.text_names, self.export_dir)
-        columns = answers.inputs(self.text_names, texts)
+        lists = answers.columns(texts, self.text_names, self.export_dir)
+        if not lists[0]:
+            return []
+        columns = answers.inputs(self.text_names, lists)
         arguments = {name: np.array(rows, object) for name, rows in columns.items()}
         try:
             outputs = self._version.predict(self._signature, arguments)

@@ -152,8 +152,8 @@ class Index:
                 is damaged, or has no graph.
         """
         texts = encoding.listed("texts", texts)
-        if top_k < 1:
-            raise errors.InputError(f"top_k={top_k} is below 1; give 1 or more")
+        errors.check_count("top_k", top_k)
+        errors.check_count("num_candidates", num_candidates or 1)
         for number, text in enumerate(texts, start=1):
             if not search_index.has_content(text):
                 raise errors.InputError(

@@ -10,7 +10,7 @@ from contract import characters, errors, features, tensorflow_later, wording
 from contract.tensorflow_later import tf
 from data_pipeline.batches import packing
 from data_pipeline.classification import choice_forms, labels, tables
-from data_pipeline.tables import clue
+from data_pipeline.tables import clue, memory_rows
 from data_pipeline.text import base
 from terminal import progress
 
@@ -161,6 +161,10 @@ class Encoder:
         """The arguments of `__call__` as lists; `num_texts` is 1, 2 or either."""
         if isinstance(texts, str) and choices is not None:
             choices = [choices]
+        if choices is not None:
+            choices = memory_rows.ordered("choices", choices)
+            choices = [listed(f"choices[{i}]", row) for i, row in enumerate(choices)]
+        memory_rows.check_indexes({"texts": texts, "seconds": seconds})
         texts = listed("texts", texts)
         seconds = None if seconds is None else listed("seconds", seconds)
         for name, values in (("seconds", seconds), ("choices", choices)):
@@ -174,8 +178,8 @@ class Encoder:
                 wanted = "pairs of texts; give one for each text"
             raise errors.InputError(f"seconds: the model was made for {wanted}")
         count = self.num_sequences if self._is_choice else 0
-        for i, row in enumerate(choices or ((),)):
-            if len(listed(f"choices[{i}]", row)) != count:
+        for row in [()] if choices is None else choices:
+            if len(row) != count:
                 raise errors.InputError(
                     f"choices: {len(row)} for a text; give {count} for each"
                 )
@@ -218,10 +222,16 @@ class Encoder:
                     )
 
 
-def listed(name: str, texts: Any) -> list[str]:
-    """A list of texts, called `name` in messages; a string is one text."""
-    texts = [texts] if isinstance(texts, str) else list(texts)
+def listed(name: str, texts: Any, *, takes_bytes: bool = False) -> list[str]:
+    """A list of texts, called `name` in messages; a string is one text.
+
+    InputError is raised as in memory_rows.ordered, and for an item that is no string,
+    or where it `takes_bytes` no bytes.
+    """
+    texts = [texts] if isinstance(texts, str) else memory_rows.ordered(name, texts)
     for i, text in enumerate(texts):
+        if takes_bytes and isinstance(text, bytes):
+            continue
         if not isinstance(text, str):
             raise errors.InputError(
                 f"{name}: {text!r:.60} is no string; give a list of strings"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from contract import characters, errors
 from data_pipeline.tables import label_studio, text_rows
@@ -54,7 +55,7 @@ def _label_names(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
 
 def _by_name(place: str, row: Any, names: Names) -> dict[str, Any]:
     if not isinstance(row, Mapping):
-        values = (row,) if isinstance(row, str) else tuple(row)
+        values = (row,) if isinstance(row, str) else (*ordered(place, row),)
         if len(values) not in names:
             raise errors.InputError(
                 f"{place}: {row!r:.60} has {len(values)} values; give "
@@ -91,17 +92,56 @@ def _value(place: str, value: Any) -> Any:
         ) from None
 
 
+def has_columns(rows: Any) -> bool:
+    """Whether they are a DataFrame, a table of pyarrow, a data set or the like."""
+    kind = type(rows)
+    return hasattr(kind, "columns") or hasattr(kind, "column_names")
+
+
+def ordered(name: str, values: Any) -> list[Any]:
+    """The items of one column, called `name` in messages.
+
+    InputError is raised for a table, a dict, a set, a string, and for what is no list.
+    """
+    kind = type(values).__name__
+    if isinstance(values, Mapping) or has_columns(values):
+        raise errors.InputError(
+            f"{name}: a {kind} has columns; give one of them, such as "
+            f'{"rows" if isinstance(values, Mapping) else "df"}["text"]'
+        )
+    if isinstance(values, str | bytes | set | frozenset):
+        raise errors.InputError(f"{name}: a {kind} has no order of rows; give a list")
+    try:
+        items = iter(values)
+    except TypeError:
+        raise errors.InputError(f"{name} is of type {kind}; give a list") from None
+    return list(items)
+
+
+def check_indexes(columns: Mapping[str, Any]) -> None:
+    """Warns of Series with different indexes; rows are paired by their places."""
+    series = [(n, v.index) for n, v in columns.items() if has_index(v)]
+    for name, index in series[1:]:
+        if not index.equals(series[0][1]):
+            logging.warning(
+                "%s and %s have different indexes and are paired row by row; give "
+                "columns of one DataFrame if that is wrong",
+                *(series[0][0], name),
+            )
+
+
+def has_index(rows: Any) -> bool:
+    """Whether they are a DataFrame or a Series of pandas."""
+    return hasattr(getattr(rows, "index", None), "equals")
+
+
 def paired(columns: Sequence[str], firsts: Any, seconds: Any) -> list[Any]:
     """Rows of texts, or of pairs of them, and their labels; as many of each.
 
-    InputError is raised for a string or a set, and for other numbers of one and other.
+    InputError is raised as in `ordered`, and for other numbers of one and other.
     """
-    for column, values in zip(columns, (firsts, seconds), strict=True):
-        if isinstance(values, str | bytes | Mapping | Set):
-            raise errors.InputError(
-                f"{column}: a {type(values).__name__} has no order of rows; give a list"
-            )
-    firsts, seconds = list(firsts), list(seconds)
+    check_indexes(dict(zip(columns, (firsts, seconds), strict=True)))
+    firsts, seconds = ordered(columns[0], firsts), ordered(columns[1], seconds)
     if len(firsts) != len(seconds):
         raise errors.InputError(
             f"{columns[0]}: {len(firsts)}, {columns[1]}: {len(seconds)}; give one for "

@@ -113,7 +113,7 @@ def choose_prompt(
         )
     if prompt is None and name is None and kept and has_default:
         name = kept.default_prompt or None
-    if name is not None and name not in prompts:
+    if name is not None and name not in [*prompts]:  # a list has no hash
         raise errors.InputError(
             f"prompt_name={name!r}: the prompts of this model are "
             f"{', '.join(prompts) or 'none'}; choose one, or pass prompt="

@@ -11,6 +11,7 @@ from cli import predict_command, serve_command
 from contract import errors, file_names
 from serving import export, predictor
 from serving.protocol import servables
+from tests import no_texts
 
 ROOT = pathlib.Path(export.__file__).parents[1]
 OPTIONS = serve_command.Options()
@@ -175,6 +176,37 @@ def test_label_comes_from_the_model_where_no_file_names_it(tmp_path, capsys):
     assert actual[1]["probabilities"] == {"0": 0.0, "1": 1.0}
     predict_command.answer_texts(str(tmp_path), ["longer"])
     assert capsys.readouterr().out == "longer\n    long 1.000\n"
+
+
+def test_what_is_no_list_of_texts_is_refused(export_dir):
+    model = predictor.Predictor(export_dir)
+    assert model.predict([b"a", "longer"]) == [SHORT, LONG]
+    assert model.predict(text for text in ("a", "longer")) == [SHORT, LONG]
+    no_texts.refused("text", model.predict)
+    with pytest.raises(
+        errors.InputError, match=r"^text: nan is no string; give a list"
+    ):
+        model.predict(["a", float("nan")])
+
+
+def test_batch_without_choices_has_no_answers(tmp_path):
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string, name="context"),
+            tf.TensorSpec([None, 2], tf.string, name="choices"),
+        ]
+    )
+    def choose(context, choices):
+        sizes = tf.strings.length(choices) + tf.strings.length(context)[:, None]
+        return {"probabilities": tf.cast(sizes, tf.float32)}
+
+    export.save(export.ServedModel([], serving_default=choose), str(tmp_path), {})
+    model = predictor.Predictor(str(tmp_path))
+    assert model.text_names == ["context", "choices", "choices"]
+    assert model.predict(["a"], ["b"], ["cd"]) == [{"scores": [2.0, 3.0]}]
+    assert model.predict([], [], []) == []
+    with pytest.raises(errors.InputError, match=r"^1 and 0 and 0 texts given for cont"):
+        model.predict(["a"], [], [])
 
 
 def test_every_number_of_a_model_is_printed(tmp_path, capsys):

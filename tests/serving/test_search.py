@@ -1,5 +1,6 @@
 """Tests of serving.search: builds, files, exact and approximate answers, bad input."""
 
+import functools
 import gzip
 import json
 import pathlib
@@ -14,7 +15,7 @@ from contract import errors
 from data_pipeline.text import wordpiece
 from serving import search, search_encoders, search_index
 from terminal import progress
-from tests import search_runs, tiny
+from tests import no_texts, search_runs, tiny
 
 TEXTS = [text for text, _ in tiny.rows(24)]
 PROMPTS = {"query": "", "passage": ""}
@@ -387,6 +388,10 @@ def test_wrong_queries_are_refused(built):
     refuse("query 1: '' has no token; ", index.query, "")
     refuse("top_k=0 is below 1; give 1 or more", index.query, "a", 0)
     refuse("texts: 3 is no string", index.query, ["a", 3])
+    refuse("top_k='5' is no whole number; give 1 or more", index.query, "a", "5")
+    few = functools.partial(index.query, num_candidates="5")
+    refuse("num_candidates='5' is no whole number; give 1 or more", few, "a")
+    no_texts.refused("texts", index.query)
 
 
 def test_index_of_another_model_is_refused(built, model_dir, tmp_path):
