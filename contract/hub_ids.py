@@ -1,22 +1,28 @@
 """Ids of models on Hugging Face's hub; checked before TensorFlow is imported, too."""
 
+import re
+
 from contract import errors
 
-# The owners of ids that once had none, by how these begin.
-_OWNERS = {
-    "bert-": "google-bert",
-    "gpt2": "openai-community",
-    "openai-gpt": "openai-community",
+# The names of the first models, which people give without their owner.
+_NAMES = {
+    "google-bert": r"bert-(base|large)-(un)?cased(-whole-word-masking)?"
+    r"(-finetuned-squad)?|bert-base-(chinese|german-cased|multilingual-(un)?cased)",
+    "openai-community": "gpt2(-medium|-large|-xl)?|openai-gpt",
+    "FacebookAI": "roberta-(base|large)|xlm-roberta-(base|large)",
+    "distilbert": "distil(bert-base-(un|multilingual-)?cased|roberta-base|gpt2)",
+    "albert": "albert-(base|large|xlarge|xxlarge)-v[12]",
 }
 
 
-def check(spec: str, flag: str) -> None:
-    """Raises InputError where `spec`, which is no directory, is no id (owner/name)."""
+def check(spec: str, flag: str) -> str:
+    """The id (owner/name) of `spec`, which is no directory; or InputError."""
     if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
-        return
-    owner = next((o for start, o in _OWNERS.items() if spec.startswith(start)), None)
-    hub_id = f"{owner}/{spec}" if owner and "/" not in spec else "owner/name"
+        return spec
+    for owner, names in _NAMES.items():
+        if re.fullmatch(names, spec):
+            return f"{owner}/{spec}"
     raise errors.InputError(
         f"{flag}={spec}: no such directory; give the directory of a release, or the id "
-        f"of a model on Hugging Face's hub ({hub_id})"
+        "of a model on Hugging Face's hub (owner/name)"
     )

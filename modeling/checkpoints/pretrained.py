@@ -248,7 +248,7 @@ def _lower_case(directory):
 
 
 def _download(hub_id, name):
-    hub_ids.check(hub_id, name)
+    hub_id = hub_ids.check(hub_id, name)
     folder, wanted = os.path.split(hub_id)
     beside = os.listdir(folder) if os.path.isdir(folder) else []
     near = difflib.get_close_matches(wanted, beside, 1)

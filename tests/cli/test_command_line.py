@@ -191,8 +191,8 @@ EARLY = {
         f"--do_export {NETWORK} --log_steps={10**20}": (
             f"--log_steps={10**20} is beyond 64 bits; give a smaller one"
         ),
-        "--pretrained=gpt2 --do_train --output_dir=missing": (
-            f"--pretrained=gpt2: {HUB} (openai-community/gpt2)"
+        "--pretrained=gpt-2 --do_train --output_dir=missing": (
+            f"--pretrained=gpt-2: {HUB} (owner/name)"
         ),
         f"--do_eval {NETWORK} --dev_file=no": "--dev_file=no: ",
         f"--do_eval {NETWORK} --task_name=MRPC --data_dir=x": "--data_dir=x: no such",

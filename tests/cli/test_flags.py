@@ -265,7 +265,8 @@ WRONG = {
     ("run_squad", model_flags.check): {
         "--pretrained=gs://bucket/model": None,  # for TensorFlow to look at
         "--pretrained=google-bert/bert-base-uncased": None,
-        "--pretrained=bert-base-uncased": "(google-bert/bert-base-uncased)",
+        "--pretrained=bert-base-uncased": None,
+        "--pretrained=bert-base-uncase": "(owner/name)",
         "--pretrained=./bert-base-uncased": "(owner/name)",
         # The first checkpoint may be gone where a run may be resumed.
         "--pretrained=. --init_checkpoint=gone": "--init_checkpoint=gone: no such file",

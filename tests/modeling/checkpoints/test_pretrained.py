@@ -149,6 +149,18 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
     message = r"^--pretrained=a/b: .*hub does not give it \(404 Client Error\.\)$"
     with pytest.raises(ValueError, match=message):
         pretrained.locate("a/b")
+    for spec, owner in (
+        *(("bert-base-uncased", "google-bert"), ("bert-base-chinese", "google-bert")),
+        ("bert-large-cased-whole-word-masking", "google-bert"),
+        *(("gpt2-medium", "openai-community"), ("openai-gpt", "openai-community")),
+        *(("roberta-base", "FacebookAI"), ("xlm-roberta-large", "FacebookAI")),
+        *(("distilroberta-base", "distilbert"), ("albert-base-v2", "albert")),
+    ):
+        with pytest.raises(ValueError, match=f"^--pretrained={owner}/{spec}: no such"):
+            pretrained.locate(spec)
+    for spec in ("bert-base-mine", "gpt2-huge", "./gpt2", "distilbert"):
+        with pytest.raises(ValueError, match=r"on Hugging Face's hub \(owner/name\)$"):
+            pretrained.locate(spec)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # import fails
     with pytest.raises(ValueError, match="pip install huggingface_hub"):
         pretrained.locate("google-bert/bert-base-uncased")
