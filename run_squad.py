@@ -108,6 +108,19 @@ def limits() -> dict[str, Any]:
     return {name: FLAGS[name].value for name in names}
 
 
+def shorten_questions(tokenizer: Any) -> None:
+    """Leaves room for contexts, where --max_query_length is not given.
+
+    Differs from google-research/bert: where its default of 64 tokens leaves none, a
+    question may have half of the tokens; there the run is refused.
+    """
+    query, length = FLAGS["max_query_length"], FLAGS.max_seq_length
+    room = length - packing.num_special(tokenizer, is_pair=True)
+    if not query.present and query.value >= room > 1:
+        query.value = room // 2
+        print(f"max_query_length: {query.value}, half of max_seq_length={length}")
+
+
 def check_network(config: Any, tokenizer: Any, reading: Any, has_pieces: bool) -> None:
     """Raises ValueError where questions cannot be asked of a network.
 
@@ -180,6 +193,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 from cli import fine_tuning, networks, run_flags
 from contract import file_names
+from data_pipeline.batches import packing
 from data_pipeline.squad import choice as answer_choice
 from data_pipeline.squad import files as squad_files
 from data_pipeline.squad import graph, scores, windows
@@ -202,6 +216,7 @@ def prepare():
     reading = run_flags.reading(files)
     has_pieces = isinstance(tokenizer, wordpiece.BertTokenizer)
     check_network(config, tokenizer, reading, has_pieces)
+    shorten_questions(tokenizer)
     choice = answer_choice.Settings(**answer_settings(has_pieces))
     splits = fine_tuning_flags.wanted_splits()
     # One file serves dev and test.

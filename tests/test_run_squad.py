@@ -2,6 +2,7 @@
 
 import json
 import re
+import types
 
 import numpy as np
 import pytest
@@ -28,6 +29,31 @@ def test_chinese_scores_without_their_package_are_refused(monkeypatch):
         run_squad.check_files()
     with tiny.flags_of("run_squad", *reads):
         run_squad.check_files()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "num_delimiters", "wanted"),
+    [
+        ("--max_seq_length=384", 1, 64),
+        ("--max_seq_length=68", 1, 64),  # as in the original: one token is left
+        ("--max_seq_length=67", 1, 32),
+        ("--max_seq_length=68", 2, 32),
+        ("--max_seq_length=64", 1, 30),
+        ("--max_seq_length=64 --max_query_length=64", 1, 64),
+        ("--max_seq_length=64 --max_query_length=61", 1, 61),
+        ("--max_seq_length=4", 1, 64),
+    ],
+)
+def test_question_is_shortened_where_its_usual_length_leaves_no_room(
+    lengths, num_delimiters, wanted, capsys
+):
+    special = types.SimpleNamespace(start_id=1, delimiter_ids=(2,) * num_delimiters)
+    with tiny.flags_of("run_squad", *lengths.split()):
+        run_squad.shorten_questions(special)
+        assert run_squad.limits()["max_query_length"] == wanted
+    shown = f"max_query_length: {wanted}, half of " if wanted in (30, 32) else ""
+    out = capsys.readouterr().out
+    assert out.startswith(shown) and bool(out) == bool(shown)
 
 
 @pytest.fixture(scope="module")
