@@ -10,7 +10,10 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from data_pipeline.tables import memory_rows
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_LINES = re.compile(r"(?<=:)\d+(?=: )|(?<=\blines )\d+(?:, \d+)*")
 _NUMBER = re.compile(r"-?[0-9]*\.?[0-9]+(e-?[0-9]+)?")
 
 _FORM = "has_header file_format delimiter quote encoding allow_empty_text"
@@ -36,18 +39,49 @@ _ARGUMENTS = {
 @contextlib.contextmanager
 def in_python(
     arguments: Mapping[str, str] = types.MappingProxyType(_ARGUMENTS),
-    paths: Mapping[str, str] = types.MappingProxyType({}),
+    rows: Mapping[str, tuple[str, Any]] = types.MappingProxyType({}),
 ) -> Iterator[None]:
-    """Errors of its block name `arguments`, by flag, and rows for `paths` of theirs."""
+    """Errors of its block name `arguments`, by flag, and `rows` as in `of_rows`."""
     try:
         yield
     except (ValueError, FloatingPointError) as error:
         if error.args and isinstance(error.args[0], str):
-            text = spelled(error.args[0], arguments)
-            for path, name in paths.items():
-                text = text.replace(path, name)
+            text = of_rows(spelled(error.args[0], arguments), rows)
             error.args = (text, *error.args[1:])
         raise
+
+
+def of_rows(text: str, rows: Mapping[str, tuple[str, Any]]) -> str:
+    """A message on files of rows in memory, with their names and their own index.
+
+    `rows` are those, with their name, by the path of the file.
+    """
+    for path, (name, each) in rows.items():
+        if path in text:
+            has_index = memory_rows.has_index(each)
+            text = text.replace(path, name)
+            text = text.replace("'null'", "NaN" if has_index else "None")
+            if has_index and text.startswith(f"{name}:"):
+                text = _LINES.sub(functools.partial(_with_index, each.index), text)
+    return text
+
+
+def _with_index(index: Any, lines: re.Match[str]) -> str:
+    places = [int(line) - 1 for line in lines[0].split(", ")]
+    return f"{lines[0]} (index {', '.join(str(index[place]) for place in places)})"
+
+
+class Stream:
+    """A stream whose text is that of `of_rows`."""
+
+    def __init__(self, stream: Any, rows: Mapping[str, tuple[str, Any]]):
+        self._stream, self._rows = stream, rows
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        return self._stream.write(of_rows(text, self._rows))
 
 
 def in_errors(function: _Function) -> _Function:

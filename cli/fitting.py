@@ -37,7 +37,6 @@ from data_pipeline import label_maps
 from data_pipeline.classification import labels as labels_lib
 from data_pipeline.classification import sources, tables
 from data_pipeline.classification import split as labelled_rows
-from data_pipeline.classification.encoding import listed
 from data_pipeline.tables import memory_rows
 from modeling.checkpoints import checkpoint, pretrained
 from training import metrics, model_directory
@@ -162,9 +161,8 @@ class FittedModel:
         max_seq_length: int | None = None,
         **settings: Any,
     ):
-        if isinstance(labels, str):
-            raise errors.InputError(f"labels={labels!r} is a string; give a list")
-        self.source, self._labels = os.fspath(directory), listed("labels", labels)
+        self.source = file_names.as_path("directory", directory)
+        self._labels = library.label_names(labels)
         self.output_dir: str | None = None
         self.results: dict[str, Any] = {}
         self._made: library.Loaded | None = None
@@ -180,6 +178,10 @@ class FittedModel:
         if name.startswith("_") or name not in _OF_LOADED:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.loaded, name)
+
+    def __getstate__(self) -> dict[str, Any]:  # a temporary directory stays here
+        kept = {"output_dir": None} if self._end else {}
+        return {**self.__dict__, **kept, "_end": None, "_served": (None, None)}
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *_OF_LOADED})
@@ -230,7 +232,8 @@ class FittedModel:
         if keras_names := settings.keys() & _KERAS.keys():
             name = min(keras_names)
             raise errors.InputError(f"{name} is {_KERAS[name]} here")
-        directory = os.fspath(output_dir or tempfile.mkdtemp(prefix="bert-"))
+        given_dir = output_dir or tempfile.mkdtemp(prefix="bert-")
+        directory = file_names.as_path("output_dir", given_dir)
         remove = functools.partial(shutil.rmtree, directory, ignore_errors=True)
         end = None if output_dir else weakref.finalize(self, remove)
         values = {"max_seq_length": self._length, **settings}
@@ -285,13 +288,14 @@ class FittedModel:
 
     def report(self, path: Any) -> str:
         """Copies report.html of the last `fit` to a path; returns it."""
+        path = file_names.as_path("path", path)
         page = os.path.join(self.output_dir or "", file_names.REPORT_PAGE)
         if not (self.output_dir and os.path.exists(page)):
             raise errors.InputError(
                 "report: there is none yet; call fit(rows, dev=...)"
             )
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-        return os.fspath(shutil.copy(page, path))
+        return shutil.copy(page, path)
 
     def export(
         self, export_dir: Any, *, export_format="saved_model", quantization="none"
@@ -315,11 +319,8 @@ class FittedModel:
             with self._task("do_export", {}) as (task, _):
                 self._served = made, task.served(made.model, ())
         served = self._served[1]
-        columns = tuple([text] if isinstance(text, str) else text for text in texts)
-        names = served.stages.text_names
-        for name, column in zip(names, columns, strict=False):
-            listed(name, column)
-        answers.check(columns, names, type(made.model).__name__)
+        kind = type(made.model).__name__
+        columns = answers.columns(texts, served.stages.text_names, kind)
         if not columns[0]:
             return []
         inputs = map(library.tf.constant, columns)
@@ -363,7 +364,8 @@ class FittedModel:
             names = {**names, 2: self.columns}
         elif isinstance(rows, str):
             return rows
-        text = self._text(name, rows, names)
+        flags = {key.removesuffix("_column"): v for key, v in self._settings.items()}
+        text = self._text(name, rows, memory_rows.called(names, flags))
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         path = os.path.join(directory, "rows", f"{digest}.jsonl")
         # With the mark of UTF-8, which counts whatever the `encoding` of files is.
@@ -390,7 +392,11 @@ class FittedModel:
             flag: self._write(directory, called[flag], *given[flag]) for flag in given
         }
         own = os.path.join(directory, "rows")
-        paths = {p: called[flag] for flag, p in files.items() if p.startswith(own)}
+        rows = {
+            path: (called[flag], given[flag][0])
+            for flag, path in files.items()
+            if path.startswith(own)
+        }
         values = {"pretrained": self.source, **self._settings, **values, **files}
         values = {name: value for name, value in values.items() if value is not None}
         # A notebook shows standard error as if something were wrong.
@@ -398,8 +404,9 @@ class FittedModel:
         shown = sys.stdout if is_notebook else sys.stderr
         with (
             _LOCK,
-            contextlib.redirect_stderr(shown),
-            argument_names.in_python(spelled, paths),
+            contextlib.redirect_stdout(argument_names.Stream(sys.stdout, rows)),
+            contextlib.redirect_stderr(argument_names.Stream(shown, rows)),
+            argument_names.in_python(spelled, rows),
             command_line.program(self.script, module.define_flags, values),
         ):
             for flag in command_line.own_flags():
@@ -416,8 +423,9 @@ class FittedModel:
         made = self.loaded
         with tempfile.TemporaryDirectory(prefix="bert-") as folder:
             values = {"output_dir": folder, "max_seq_length": made.max_seq_length}
+            values |= self._fitted
             if self.output_dir:
-                values |= {**self._fitted, "output_dir": self.output_dir}
+                values["output_dir"] = self.output_dir
             elif made.classes and made.classes.names:
                 values["labels"] = self._label_file(folder, made.classes.names)
             values |= {**self._of_classes(made.classes), **settings, action: True}
@@ -445,6 +453,11 @@ class Classifier(FittedModel):
         self._kind = settings.get("problem_type") or "classification"
         self._num_texts: int | None = None
         super().__init__(directory, **settings)
+        if self._labels and not settings.get("choice_columns"):
+            has_marks = isinstance(settings.get("label_column"), list | tuple)
+            kind = "multi_label" if has_marks else self._kind
+            with argument_names.in_python():
+                labels_lib.Labels((*self._labels,), kind)
 
     def read(self, files: Mapping[str, Any]) -> labelled_rows.LabelledData:
         """Reads and tokenizes rows for Keras' `fit`; their labels are those of `model`.
@@ -455,18 +468,15 @@ class Classifier(FittedModel):
         library.check_keys("files", files, ("train", "dev", "test"))
         if "train" not in files:
             raise errors.InputError('files has no "train", which the classifier learns')
-        columns: dict[str, Any] = {
-            layout: self._settings.get(name)
-            for name, layout in argument_names.COLUMNS.items()
-            if self._settings.get(name) is not None
-        }
         source = sources.Source(
             files={name: memory_rows.opened(rows) for name, rows in files.items()},
-            layout=tables.Layout(**columns),
+            layout=self._layout,
             problem_type=self._kind,
             label_spec=self._labels,
         )
-        with argument_names.in_python():
+        named = {f'files["{name}"]': rows for name, rows in files.items()}
+        own = {name: (name, rows) for name, rows in named.items()}
+        with argument_names.in_python(rows=own):
             data = labelled_rows.load(
                 source,
                 files,
@@ -481,23 +491,59 @@ class Classifier(FittedModel):
         self._num_texts = 2 if data.encode.has_pairs else 1
         if self._made is None or self._made.classes != data.label_set:
             self._classes, self._made, self.output_dir = data.label_set, None, None
+            self._fitted = {}
         return data
 
+    def predict(
+        self, texts: Any, seconds: Any = None, choices: Any = None
+    ) -> list[dict[str, Any]]:
+        """As `Loaded.predict`; `texts` may be a DataFrame or the like, or dicts.
+
+        Of those it reads the columns that `fit` reads; labels are not needed.
+        """
+        has_dicts = isinstance(texts, list) and texts and isinstance(texts[0], Mapping)
+        is_table = has_dicts or memory_rows.has_columns(texts)
+        if is_table and seconds is None and choices is None:
+            if not (count := len(texts)):
+                return []
+            needs = {"labels_required": False}
+            with argument_names.in_python(rows={"rows": ("rows", texts)}):
+                table = tables.from_memory("rows", texts, self._layout, **needs)
+            if left_out := count - len(table.lines):
+                raise errors.InputError(
+                    f"rows: {left_out} of {count} have no text; leave them out"
+                )
+            texts, seconds, choices = table.text_a, table.text_b, table.choices
+        return self.loaded.predict(texts, seconds, choices)
+
+    @property
+    def _layout(self) -> tables.Layout:
+        columns: dict[str, Any] = {
+            layout: self._settings.get(name)
+            for name, layout in argument_names.COLUMNS.items()
+            if self._settings.get(name) is not None
+        }
+        return tables.Layout(**columns)
+
     def _open(self) -> library.Loaded:
-        made = super()._open()
+        made, threshold = super()._open(), library.read_threshold(self.source)
         count = self._num_texts or model_directory.count_texts(self.source)
-        return dataclasses.replace(made, num_texts=count or made.num_texts)
+        count = count or made.num_texts
+        return dataclasses.replace(made, num_texts=count, threshold=threshold)
 
     def _wrap(self, task: Any, model: Any, directory: str) -> library.Loaded:
         made = super()._wrap(task, model, directory)
         is_pair = task.data["train"].table.text_b is not None
-        return dataclasses.replace(made, num_texts=2 if is_pair else 1)
+        count, threshold = 2 if is_pair else 1, FLAGS.multi_label_threshold
+        return dataclasses.replace(made, num_texts=count, threshold=threshold)
 
     def _of_classes(self, classes: Any) -> dict[str, Any]:
         if not isinstance(classes, labels_lib.Labels):
             raise errors.InputError(f"{self.source}: its classes have no names; fit it")
         form = classes.pair_input
-        more = {} if form == "joined" else {"pair_input": form}
+        more: dict[str, Any] = {} if form == "joined" else {"pair_input": form}
+        if classes.problem_type == "multi_label":
+            more["multi_label_threshold"] = self.loaded.threshold
         is_choice = classes.problem_type == "choice"
         return more if is_choice else {**more, "problem_type": classes.problem_type}
 

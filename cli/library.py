@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 
 from cli import argument_names, command_line
-from contract import errors, features, file_names, tensorflow_later
+from contract import errors, features, file_names, tensorflow_later, wording
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, labels, predictions
+from data_pipeline.tables import label_files, memory_rows
 from data_pipeline.text import base, wordpiece
 from modeling import losses, models, pretrainers, text_encoder
 from modeling.checkpoints import (
     conversion,
+    google,
     hugging_face,
     output_directory,
     pretrained,
@@ -44,6 +46,10 @@ if tensorflow_later.is_backend():
     tf.get_logger().addFilter(command_line.is_for_the_reader)
 
 _PAIR = "encoder_decoder"
+USUAL_THRESHOLD = 0.5  # as of --multi_label_threshold
+_OF_FITTED = "fit", "evaluate", "report", "read"
+_OPENERS = {"BertTagger": "tagger", "BertSpanPredictor": "reader"}
+_OPENERS |= {"TextEncoder": "embedder"}
 
 # The names of other modules that pages use.
 BertAdam, LinearWithWarmup = optimizers.BertAdam, optimizers.LinearWithWarmup
@@ -63,6 +69,9 @@ class Loaded:
         num_texts: 2 for pairs of texts; None where the weights do not say it.
         drawn: random values of variables that `model` does not need, by Google name.
         modules: of a TextEncoder, with its prompts; else None.
+        threshold: the least probability of each label that is predicted of several.
+        new_head: random values, by Google name, of a head in the place of one of other
+            classes; else empty.
     """
 
     model: Any
@@ -73,6 +82,23 @@ class Loaded:
     num_texts: int | None = None
     drawn: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     modules: sentence_transformers.SentenceTransformer | None = None
+    threshold: float = USUAL_THRESHOLD
+    new_head: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def __getstate__(self):  # functions are compiled again
+        names = [field.name for field in dataclasses.fields(self)]
+        return {name: getattr(self, name) for name in names}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self.__post_init__()
+
+    def __getattr__(self, name):
+        hint = ""
+        if name in _OF_FITTED:
+            opener = _OPENERS.get(type(self.model).__name__, "classifier")
+            hint = f"; open the directory by bert.{opener}(directory), which has it"
+        raise AttributeError(f"'Loaded' object has no attribute {name!r}{hint}")
 
     def __post_init__(self):
         if self.classes is not None:
@@ -119,7 +145,7 @@ class Loaded:
         if not rows[0]:
             return []
         shares = self._shares(rows)
-        decisions = predictions.decide(label_set, shares, threshold=0.5)
+        decisions = predictions.decide(label_set, shares, threshold=self.threshold)
         pairs = zip(shares, decisions, strict=True)
         return [predictions.described(label_set, *pair) for pair in pairs]
 
@@ -135,6 +161,7 @@ class Loaded:
         `classifier`, or by a run on single texts.
         """
         column = self._label_set("rerank").ranking_column(label)
+        encoding.listed("query", [query])
         passages = encoding.listed("passages", passages)
         rows = self._checked([query] * len(passages), passages)
         if not passages:
@@ -156,10 +183,10 @@ class Loaded:
         """Vectors of texts, float32 [B, D], or [B, K, D] of K layers.
 
         A TextEncoder computes what its directory describes, projections included, after
-        its default prompt. Where `pooling`, `layers` or `normalize` is passed, and for
-        all other models, vectors are those of `extract_features.py`: `pooling` is mean
-        (the default), or cls for the vector of [CLS]; `layers` are (-1,) by default;
-        `normalize` scales each vector to the length 1.
+        its default prompt. Where `pooling` or `layers` is passed, and for all other
+        models, vectors are those of `extract_features.py`: `pooling` is mean (the
+        default), or cls for the vector of [CLS]; `layers` are (-1,) by default.
+        `normalize` scales each vector of any model to the length 1.
 
         Args:
             prompt_name: of a prompt of the directory, which is put before each text.
@@ -169,7 +196,7 @@ class Loaded:
             ValueError: the network has no such layer or prompt; or as in `encode`.
         """
         self._check_encodes("embed")
-        chosen = (pooling, layers, normalize) != (None, None, None)
+        chosen = (pooling, layers) != (None, None)
         is_encoder = isinstance(self.model, text_encoder.TextEncoder) and not chosen
         if self.model.config.network == "gpt" and not is_encoder:
             raise errors.InputError(
@@ -179,7 +206,7 @@ class Loaded:
         if is_encoder:
             forward, shape, name = self._forward, (self.model.width,), "vectors"
         else:
-            layers = (-1,) if layers is None else layers
+            layers = (-1,) if layers is None else memory_rows.ordered("layers", layers)
             if (pooling := pooling or "mean") not in ("cls", "mean"):
                 raise errors.InputError(f"pooling={pooling!r} is not one of cls, mean")
             choice = vectors.choose(
@@ -193,13 +220,16 @@ class Loaded:
         before = sentence_transformers.choose_prompt(
             self.modules, prompt_name, prompt, has_default=is_encoder
         )
-        encoding.listed("prompt", before)
+        encoding.listed("prompt", [before])
         encode = encoding.Encoder(self.tokenizer, self.max_seq_length)
         rows = self._checked(texts, seconds, encode=encode)
         if not rows[0]:
             return np.zeros((0, *shape), np.float32)
         prompted = [before + text for text in rows[0]]
-        return forward(encode.pack(prompted, *rows[1:]))[name]
+        embedded = forward(encode.pack(prompted, *rows[1:]))[name]
+        if is_encoder and normalize:
+            embedded = keras.ops.convert_to_numpy(vectors.normalize(embedded))
+        return embedded
 
     def similarity(self, texts, others) -> np.ndarray:
         """The similarities of A texts and B others, float32 [A, B].
@@ -208,7 +238,7 @@ class Loaded:
         TextEncoder has another function: products, or distances with a minus.
         """
         similarity = self.modules.similarity if self.modules else text_vectors.COSINE
-        pair = [self.embed(each) for each in (texts, others)]
+        pair = [self.embed(texts), self.embed(encoding.listed("others", others))]
         if similarity == text_vectors.COSINE:
             pair = [vectors.normalize(each) for each in pair]
         first, second = map(keras.ops.convert_to_numpy, pair)
@@ -235,10 +265,10 @@ class Loaded:
                 'words; load a pretrained BERT with head="pretraining"'
             )
         tf.check()
-        if not isinstance(text, str) or top_k < 1:
-            raise errors.InputError(
-                f"fill_mask: {text!r:.60}, top_k={top_k}; give one string, 1 or more"
-            )
+        errors.check_count("top_k", top_k)
+        if not isinstance(text, str):
+            kind = type(text).__name__
+            raise errors.InputError(f"text is of type {kind}; give one string")
         cloze.check(self.tokenizer, top_k)
         length, mask = self.max_seq_length, self.tokenizer.mask_token
         encode = cloze.encoder(self.tokenizer, length, max_predictions=length)
@@ -409,6 +439,13 @@ class Loaded:
                 f"{action}: a {type(self.model).__name__} is no classifier; make "
                 "one by bert.classifier, or open it by bert.tagger or bert.reader"
             )
+        drawn = self.new_head
+        if drawn and conversion.list_unchanged(self.model, drawn) == [*drawn]:
+            raise errors.InputError(
+                f"{action}: the head for {wording.listing(self.classes.names)} is "
+                "random, for the weights have one of other labels; call fit of "
+                "bert.classifier first, or leave labels out"
+            )
         return self.classes
 
 
@@ -443,9 +480,7 @@ def load(
     Raises:
         ValueError: something is missing, or does not belong together.
     """
-    if isinstance(labels, str):
-        raise errors.InputError(f"labels={labels!r} is a string; give a list of names")
-    labels = encoding.listed("labels", labels)
+    labels = label_names(labels)
     opened, length = model_directory.open_directory(
         directory,
         max_seq_length,
@@ -457,8 +492,11 @@ def load(
     if not labels:
         made = make_loaded(opened.build_stored(head), opened, length)
         is_labels = isinstance(made.classes, label_maps.labels.Labels)
-        count = model_directory.count_texts(directory) if is_labels else None
-        return dataclasses.replace(made, num_texts=made.num_texts or count)
+        if not is_labels:
+            return made
+        count = made.num_texts or model_directory.count_texts(directory)
+        threshold = read_threshold(directory)
+        return dataclasses.replace(made, num_texts=count, threshold=threshold)
     wanted = "tagger" if head == "tagger" else "classifier"
     stored = opened.find_head(wanted)
     kind = hugging_face.stated_problem_type(opened.config)
@@ -466,7 +504,8 @@ def load(
     kind = kind if kind in ("choice", "multi_label") else "classification"
     classes: Any = label_maps.named(labels, "" if head == "tagger" else kind)
     classes = label_maps.follow(stored, classes, "labels", trains=True)
-    return make_loaded(opened.build_new(classes), opened, length)
+    made = make_loaded(opened.build_new(classes), opened, length)
+    return dataclasses.replace(made, threshold=read_threshold(directory))
 
 
 def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
@@ -496,6 +535,25 @@ def _keras_loss(classes):
     return keras.losses.SparseCategoricalCrossentropy(**settings)
 
 
+def read_threshold(directory) -> float:
+    """The threshold of several labels that a run was trained with, or the usual."""
+    value = model_directory.trained_with(directory, "multi_label_threshold")
+    return value if isinstance(value, float) else USUAL_THRESHOLD
+
+
+def label_names(labels) -> list[str]:
+    """Names of classes; InputError for a string, an empty name, or one twice."""
+    if isinstance(labels, str):
+        raise errors.InputError(f"labels={labels!r} is a string; give a list of names")
+    names = encoding.listed("labels", labels)
+    if not all(map(str.strip, names)):
+        raise errors.InputError(
+            f"labels={names!r:.80}: one is empty; name or remove it"
+        )
+    label_files.check_distinct(names, "labels:")
+    return names
+
+
 def check_keys(name, keys, known):
     """Raises InputError for a key that is not known."""
     if wrong := [key for key in keys if key not in known]:
@@ -507,7 +565,9 @@ def check_keys(name, keys, known):
 def make_loaded(built, opened, max_seq_length):
     """The Loaded of a model that was built; prints the account of its weights."""
     print(f"weights: {built.report}")
-    model = built.model
+    model, names = built.model, built.report.missing
+    starts = built.head == "classifier" and opened.starts_head(built.classes)
+    drawn = google.variables(model).items() if starts else ()
     return Loaded(
         model,
         opened.tokenizer,
@@ -517,4 +577,5 @@ def make_loaded(built, opened, max_seq_length):
         num_texts=2 if model.reading.joins_pairs else None,
         drawn=conversion.copy_random(model, built.report.missing),
         modules=built.modules,
+        new_head={name: np.array(value) for name, value in drawn if name in names},
     )

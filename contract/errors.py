@@ -39,10 +39,8 @@ def check_installed(user: str, *modules: str) -> None:
 
 def check_count(name: str, value: object) -> None:
     """Raises InputError for what is no whole number of 1 or more."""
-    if not isinstance(value, numbers.Integral):
-        raise InputError(f"{name}={value!r:.40} is no whole number; give 1 or more")
-    if value < 1:
-        raise InputError(f"{name}={value} is below 1; give 1 or more")
+    if not isinstance(value, numbers.Integral) or value < 1:
+        raise InputError(f"{name}={value!r:.40} is no whole number of 1 or more")
 
 
 class NotFinite(FloatingPointError):

@@ -1,8 +1,10 @@
 """bert_reborn.py on small models: what it opens, computes, writes and refuses."""
 
+import copy
 import json
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 
@@ -18,7 +20,7 @@ from modeling.checkpoints import checkpoint, conversion, sentence_transformers
 from modeling.configs import config
 from modeling.features.text_vectors import Projection, TextVectors
 from terminal import native_log
-from tests import tiny, tokenizer_files
+from tests import no_texts, tiny, tokenizer_files
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -73,6 +75,93 @@ def test_texts_that_do_not_belong_together_are_refused(loaded, classifier):
         classifier.predict("a", choices=["b", "c"])
 
 
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("texts", lambda m, c, texts: m.encode(texts)),
+        ("texts", lambda m, c, texts: m.embed(texts)),
+        ("texts", lambda m, c, texts: m.similarity(texts, TEXTS)),
+        ("others", lambda m, c, texts: m.similarity(TEXTS, texts)),
+        ("seconds", lambda m, c, texts: m.encode(TEXTS, texts)),
+        ("layers", lambda m, c, texts: m.embed(TEXTS, layers=texts)),
+        ("texts", lambda m, c, texts: c.predict(texts)),
+        ("seconds", lambda m, c, texts: c.predict(TEXTS, texts)),
+        ("choices", lambda m, c, texts: c.predict(TEXTS, choices=texts)),
+        ("passages", lambda m, c, texts: c.rerank("a", texts, label="bad")),
+        ("labels", lambda m, c, texts: bert.load("nowhere", labels=texts)),
+        ("labels", lambda m, c, texts: bert.classifier("nowhere", labels=texts)),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused(loaded, classifier, name, call):
+    no_texts.refused(name, lambda texts: call(loaded, classifier, texts))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m, c: m.embed("a", prompt=5), "^prompt: 5 is no string; give a list"),
+        (lambda m, c: m.embed("a", prompt_name=["x"]), r"^prompt_name=\['x'\]: the"),
+        (lambda m, c: m.embed([np.eye(2)]), r"^texts: array\(\[\[1., 0.\], \[0., 1.\]"),
+        (lambda m, c: m.similarity("a", ["b", 5]), "^others: 5 is no string; give"),
+        (lambda m, c: c.rerank(5, ["a"], label="bad"), "^query: 5 is no string; give"),
+        (lambda m, c: bert.load(5), "^directory is of type int; give a path as text$"),
+        (lambda m, c: bert.load(b"x"), "^directory is of type bytes; give a path as"),
+        (lambda m, c: bert.classifier(None), "^directory is of type NoneType; give a"),
+        (lambda m, c: m.save(b"x"), "^directory is of type bytes; give a path as text"),
+        (lambda m, c: c.export(5), "^export_dir is of type int; give a path as text$"),
+        (lambda m, c: bert.Predictor(5), "^--export_dir is of type int; give a path a"),
+        (lambda m, c: bert.SearchIndex.open(5), "^--index_dir is of type int; give a "),
+        (lambda m, c: bert.load("x", labels="ab"), "^labels='ab' is a string; give a "),
+        (
+            lambda m, c: bert.load("x", labels=["a", "a"]),
+            "^labels: 'a' is named more t",
+        ),
+        (lambda m, c: bert.load("x", labels=["a", " "]), r"^labels=\['a', ' '\]: one "),
+    ],
+)
+def test_wrong_type_is_refused_with_the_name_of_the_argument(
+    loaded, classifier, call, message
+):
+    with pytest.raises(errors.InputError, match=message):
+        call(loaded, classifier)
+
+
+class Index(list):
+    equals = list.__eq__
+
+
+class Series(list):
+    """A column of pandas."""
+
+    def __init__(self, values, index):
+        super().__init__(values)
+        self.index = Index(index)
+
+
+def test_columns_with_different_indexes_are_warned_of(loaded, classifier, caplog):
+    text = "and seconds have different indexes and are paired row by row; give columns"
+    one = Series(["a", "b"], [0, 1])
+    wanted = loaded.embed(["a", "b"], ["b", "a"])
+    for other, is_shown in (
+        (["b", "a"], False),
+        (Series(["b", "a"], [0, 1]), False),
+        (Series(["b", "a"], [1, 0]), True),
+    ):
+        caplog.clear()
+        np.testing.assert_array_equal(loaded.embed(one, other), wanted)
+        assert (text in caplog.text) == is_shown
+
+
+def test_loaded_model_is_copied_after_it_has_answered(classifier):
+    wanted = classifier.predict(TEXTS)
+    again = pickle.loads(pickle.dumps(classifier))
+    assert again.predict(TEXTS) == wanted and again.classes == classifier.classes
+    assert again.model is not classifier.model
+    again.model.compile("adam")  # with the loss of its labels
+    assert again.model.loss.from_logits
+    assert copy.deepcopy(classifier).predict(TEXTS) == wanted
+
+
 HALF = "café \ud800x"
 
 
@@ -85,7 +174,7 @@ HALF = "café \ud800x"
         (lambda m, c: m.tokens(HALF), r"texts\[0\]"),
         (lambda m, c: m.attention("a", HALF), r"seconds\[0\]"),
         (lambda m, c: c.predict(["a", "b", HALF]), r"texts\[2\]"),
-        (lambda m, c: c.rerank(HALF, ["a"], label="bad"), r"texts\[0\]"),
+        (lambda m, c: c.rerank(HALF, ["a"], label="bad"), r"query\[0\]"),
         (lambda m, c: c.rerank("a", ["b", HALF], label="bad"), r"passages\[1\]"),
     ],
 )
@@ -213,7 +302,8 @@ def test_chosen_vectors_are_those_of_the_network(text_encoder, tmp_path):
     text_encoder.save(tmp_path / "hf", "hugging_face")
     network = bert.load(tmp_path / "hf", head="none", max_seq_length=24)
     assert network.modules is None and network.embed(TEXTS).shape == (3, 32)
-    for options in ({"pooling": "mean"}, {"layers": (0, -1)}, {"normalize": True}):
+    both = {"pooling": "mean", "normalize": True}
+    for options in ({"pooling": "mean"}, {"layers": (0, -1)}, both):
         np.testing.assert_allclose(
             text_encoder.embed(TEXTS, **options),
             network.embed(TEXTS, **options),
@@ -222,6 +312,34 @@ def test_chosen_vectors_are_those_of_the_network(text_encoder, tmp_path):
     prompted = text_encoder.embed(TEXTS, pooling="cls", prompt_name="passage")
     texts = [f"a shop {text}" for text in TEXTS]
     np.testing.assert_allclose(prompted, network.embed(texts, pooling="cls"), atol=1e-6)
+
+
+def test_normalized_vectors_are_those_of_the_directory_with_length_1(text_encoder):
+    """With its projection of 8 values and after its prompt, as without `normalize`."""
+    wanted = text_encoder.embed(TEXTS)
+    length = np.linalg.norm(wanted, axis=1, keepdims=True)
+    assert wanted.shape == (3, 8) and np.abs(length - 1).min() > 0.1
+    unit = text_encoder.embed(TEXTS, normalize=True)
+    np.testing.assert_allclose(unit, wanted / length, atol=1e-6)
+    assert type(unit) is np.ndarray and unit.dtype == np.float32
+    np.testing.assert_array_equal(text_encoder.embed(TEXTS, normalize=False), wanted)
+    other = text_encoder.embed(TEXTS, normalize=True, prompt="")
+    assert np.abs(other - unit).max() > 1e-2
+
+
+def test_methods_of_a_fitted_model_are_pointed_to(loaded, text_encoder, model_dir):
+    tagger = bert.load(model_dir, head="tagger", labels=["O", "B-a"])
+    for made, opener in (
+        (loaded, "classifier"),
+        (text_encoder, "embedder"),
+        (tagger, "tagger"),
+    ):
+        for name in ("fit", "evaluate", "report", "read"):
+            message = rf"no attribute '{name}'; open .* by bert\.{opener}\(directory\)"
+            with pytest.raises(AttributeError, match=message):
+                getattr(made, name)
+        with pytest.raises(AttributeError, match=r"no attribute 'fitt'$"):
+            _ = made.fitt
 
 
 def test_similarity_is_the_cosine(text_encoder, loaded):
@@ -266,9 +384,15 @@ def test_mask_is_filled_as_the_network_scores_it(model_dir):
             "pretraining",
             ["[MASK]"],
             5,
-            r"fill_mask: \['\[MASK\]'\], .*; give one string",
+            "^text is of type list; give one string$",
         ),
-        ("pretraining", "[MASK]", 0, "top_k=0; give one string, 1 or more"),
+        ("pretraining", "[MASK]", 0, "^top_k=0 is no whole number of 1 or more$"),
+        (
+            "pretraining",
+            "[MASK]",
+            "5",
+            "^top_k='5' is no whole number of 1 or more$",
+        ),
     ],
 )
 def test_mask_that_cannot_be_filled_is_refused(model_dir, head, text, top_k, message):

@@ -99,6 +99,7 @@ def test_a_choice_is_learned_and_exported(model_dir, table_dir, tmp_path):
     actual = loaded.predict(contexts, choices=answers)
     python = [[row["probabilities"][name] for name in CHOICES] for row in actual]
     np.testing.assert_allclose(python, served, atol=1e-5)
+    assert loaded.predict([], choices=[]) == opened.predict([], [], [], []) == []
     with pytest.raises(ValueError, match="choices: 1 for a text; give 3"):
         loaded.predict(["a"], choices=[["b"]])
     with pytest.raises(ValueError, match="choices: 0 for a text; give 3"):

@@ -11,7 +11,7 @@ import bert_reborn as bert
 import run_seq2seq
 from contract import errors
 from modeling.generation import beam_search
-from tests import tiny
+from tests import no_texts, tiny
 from tests.serving import exported_ops
 from training import packed_outputs
 
@@ -119,6 +119,7 @@ def test_python_writes_what_the_script_does(trained, monkeypatch):
     assert sum(map(operator.eq, beams, wanted)) >= 8
     assert loaded.write(sources[:1], max_target_length=1) == [wanted[0].split()[0]]
     assert loaded.write([]) == []
+    no_texts.refused("texts", loaded.write)
     with pytest.raises(ValueError, match=r"=49: give 1 to 48"):
         loaded.write(sources, max_target_length=49)
     with pytest.raises(ValueError, match=r"num_beams is 0; give 1 or more"):

@@ -42,6 +42,9 @@ class ModelDirectory:
         self.files, self.config, self.tokenizer = files, config, tokenizer
         self._weights = weights
 
+    def __getstate__(self) -> dict[str, Any]:  # an open file has no copy
+        return {**self.__dict__, "_weights": None}
+
     @property
     def path(self) -> str:
         """The path of the weights."""

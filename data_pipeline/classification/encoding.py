@@ -234,7 +234,8 @@ def listed(name: str, texts: Any, *, takes_bytes: bool = False) -> list[str]:
             continue
         if not isinstance(text, str):
             raise errors.InputError(
-                f"{name}: {text!r:.60} is no string; give a list of strings"
+                f"{name}: {' '.join(repr(text).split()):.60} is no string; give a list "
+                "of strings"
             )
         if not text.isascii():
             characters.check(text, f"{name}[{i}]")

@@ -220,7 +220,8 @@ def from_memory(
 
     Rows are as of memory_rows.named, with the names of `UNNAMED`.
     """
-    rows = memory_rows.named(name, records, UNNAMED)
+    columns = {role: getattr(layout, role) for role in _ROLES}
+    rows = memory_rows.named(name, records, memory_rows.called(UNNAMED, columns))
     return _from_objects(name, None, rows, layout, labels_required)
 
 

@@ -47,6 +47,13 @@ def named(name: str, records: Any, names: Names) -> Iterator[tuple[int, dict]]:
         yield line, values | text_rows.spelled(f"{name}:{line}", values, label_names)
 
 
+def called(names: Names, columns: Mapping[str, Any]) -> Names:
+    """`names` with the columns that a person has named, by role, in their places."""
+    own = {role: c for role, c in columns.items() if isinstance(c, str | int)}
+    own = {"text": own.get("text_a", "text"), **own}
+    return {n: [str(own.get(name, name)) for name in each] for n, each in names.items()}
+
+
 def _label_names(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
     """Names by column of ClassLabel, or of lists of such."""
     each = {c: getattr(kind, "feature", kind) for c, kind in features.items()}

@@ -1,8 +1,10 @@
 """bert.classifier, tagger, reader and embedder: `fit` is the script's own training."""
 
+import copy
 import functools
 import json
 import pathlib
+import pickle
 import threading
 
 import numpy as np
@@ -11,7 +13,7 @@ import tensorflow as tf
 
 import bert_reborn as bert
 from contract import errors
-from tests import daily, tiny, tiny_questions, tiny_tags
+from tests import daily, no_texts, tiny, tiny_questions, tiny_tags
 
 ROWS = tiny.rows(24)
 TEXTS, LABELS = zip(*ROWS, strict=True)
@@ -198,6 +200,8 @@ def test_predictions_are_those_of_the_export(name, texts, model_dir, tmp_path):
             else:
                 np.testing.assert_allclose(answer[key], value, atol=1e-5)
     assert made.predict(*[[] for _ in texts]) == []
+    argument = "question" if name == "reader" else "text"
+    no_texts.refused(argument, lambda each: made.predict(each, *texts[1:]))
     (one,) = made.predict(*[column[0] for column in texts])
     shown = "answer" if name == "reader" else "tags"
     assert one[shown] == answers[0][shown]
@@ -254,6 +258,16 @@ def test_what_is_saved_opens_as_the_same_kind(name, model_dir, tmp_path):
         (lambda c: c.evaluate(ROWS), "has no classifier yet; call fit, or pass labels"),
         (lambda c: c.predict("a"), "has no classifier yet; call fit, or pass labels"),
         (lambda c: c.report("r.html"), r"^report: there is none yet; call fit\(rows"),
+        (lambda c: c.report(5), "^path is of type int; give a path as text$"),
+        (lambda c: c.fit(ROWS, output_dir=b"x"), "^output_dir is of type bytes; give"),
+        (lambda c: c.fit(no_texts.EACH[0][0], LABELS), "^text: a Frame has columns; "),
+        (lambda c: c.fit(TEXTS, {"a": 1}), "^label: a dict has columns; give one of"),
+        (lambda c: c.fit([1, 2]), "^rows:1 is of type int; give a list$"),
+        (lambda c: c.fit([{"a", "b"}]), "^rows:1: a set has no order of rows; give"),
+        (
+            lambda c: c.fit(ROWS, class_weights={"good": 2}),
+            "^class_weights: a dict has no order; give a list$",
+        ),
     ],
 )
 def test_what_cannot_be_fitted_is_refused_in_a_line(model_dir, call, message):
@@ -262,6 +276,29 @@ def test_what_cannot_be_fitted_is_refused_in_a_line(model_dir, call, message):
         call(made)
     assert "\n" not in str(caught.value) and "--" not in str(caught.value)
     assert "TEXTS" not in repr(made) and str(model_dir) in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"labels": ["a", "a"]}, "^labels: 'a' is named more than once"),
+        ({"labels": ["", "a"]}, r"^labels=\['', 'a'\]: one is empty; name or remove"),
+        (
+            {"labels": ["good"]},
+            "^classification needs 2 labels or more, not .* labels$",
+        ),
+        (
+            {"labels": ["a"], "problem_type": "regression"},
+            "^regression has no .*labels",
+        ),
+    ],
+)
+def test_labels_are_checked_before_fit(model_dir, settings, message):
+    with pytest.raises(errors.InputError, match=message):
+        bert.classifier(model_dir, **settings)
+    one = {"labels": ["a"], "max_seq_length": 16}
+    for more in ({"problem_type": "multi_label"}, {"label_column": ["a"]}):
+        assert bert.classifier(model_dir, **one, **more)
 
 
 class Dataset(list):
@@ -329,6 +366,243 @@ def test_an_encoding_is_that_of_files_and_not_of_rows_in_memory(model_dir, tmp_p
             made._prepared(values, {"train_file": (path, None)}),
         ):
             pass
+
+
+class Table(list):
+    """A DataFrame of pandas."""
+
+    columns = "text", "label", "number"
+
+    def __iter__(self):
+        return iter(self.columns)
+
+    def to_dict(self, orient):
+        assert orient == "records"
+        return [*super().__iter__()]
+
+
+def test_predictions_of_a_table_are_those_of_its_texts(model_dir):
+    """By the columns of `fit`; the names of the columns are no texts."""
+    made = fitted("classifier", model_dir)
+    wanted = made.predict(TEXTS)
+    dicts = [{"number": i, "text": text} for i, text in enumerate(TEXTS)]
+    for rows in (
+        Table(dicts),
+        dicts,
+        *(rows_of(k, None) for k in ("dataset", "arrow")),
+    ):
+        assert made.predict(rows) == wanted
+    assert made.predict([]) == made.predict(Table()) == []
+    own = bert.classifier(made.output_dir, text_a_column="body", label_column="topic")
+    others = [{"text": "a", "body": text} for text in TEXTS]
+    assert own.predict(others) == wanted
+    with pytest.raises(errors.InputError, match=r"^rows: no column 'body' .*text_a"):
+        own.predict(dicts)
+    with pytest.raises(
+        errors.InputError, match=r"^texts: a Table has columns; give one"
+    ):
+        made.predict(Table(dicts), TEXTS)
+    with pytest.raises(
+        errors.InputError, match=r"^texts: a Table has columns; give one"
+    ):
+        bert.load(made.output_dir).predict(Table(dicts))
+    for kind in ("set", "dict"):
+        with pytest.raises(errors.InputError, match=f"^texts: a {kind} has "):
+            made.predict({"set": {"a"}, "dict": {"text": TEXTS}}[kind])
+
+
+def test_predictions_of_rows_that_are_left_out_are_refused(model_dir, monkeypatch):
+    from data_pipeline.classification import tables
+
+    made, whole = fitted("classifier", model_dir), tables.from_memory
+    monkeypatch.setattr(
+        *(tables, "from_memory"),
+        lambda *each, **more: tables.take(whole(*each, **more), np.arange(3) > 0),
+    )
+    with pytest.raises(
+        errors.InputError, match=r"^rows: 1 of 3 have no text; leave them"
+    ):
+        made.predict([{"text": text} for text in TEXTS[:3]])
+
+
+def decided(answers, threshold):
+    """Whether they have the labels of such a probability; some rows have several."""
+    for answer in answers:
+        shares = answer["probabilities"].items()
+        assert answer["labels"] == [n for n, share in shares if share >= threshold]
+    return [",".join(answer["labels"]) for answer in answers]
+
+
+def test_threshold_of_a_run_is_that_of_its_predictions(model_dir, tmp_path):
+    """And of its evaluation; without a number on record it is 0.5."""
+    rows = [(text, [label]) for text, label in ROWS[:12]]
+    kind = {"problem_type": "multi_label"}
+    made = bert.classifier(model_dir, labels=tiny.LABELS, max_seq_length=16, **kind)
+    made.save(tmp_path)
+    shares = [[*a["probabilities"].values()] for a in made.predict(TEXTS[:12])]
+    middle = float(np.median(shares))
+    for value, wanted in (("odd", 0.5), (middle, middle)):
+        run = {"flags": {"multi_label_threshold": value, "max_seq_length": 16}}
+        (tmp_path / "run.json").write_text(json.dumps(run))
+        for names in ((), tiny.LABELS):
+            assert bert.load(tmp_path, labels=names).threshold == wanted
+    opened = bert.classifier(tmp_path, **kind)
+    answers = opened.predict(TEXTS[:12])
+    predicted = decided(answers, middle)
+    assert opened.evaluate(rows).rows.predicted == predicted and len({*predicted}) > 1
+    assert predicted != decided(made.predict(TEXTS[:12]), 0.5)
+
+
+@pytest.mark.slow
+def test_threshold_of_a_fit_is_that_of_its_predictions(model_dir, tmp_path):
+    rows = [(text, [label]) for text, label in ROWS]
+    made = bert.classifier(model_dir, problem_type="multi_label")
+    made.fit(rows, multi_label_threshold=0.2, output_dir=tmp_path / "run", **SHORT)
+    answers = made.predict(TEXTS)
+    predicted = decided(answers, 0.2)
+    assert made.evaluate(rows).rows.predicted == predicted
+    opened = bert.classifier(tmp_path / "run", problem_type="multi_label")
+    for again in (bert.load(tmp_path / "run"), opened, copy.deepcopy(made)):
+        assert again.threshold == 0.2 and again.predict(TEXTS) == answers
+    assert opened.evaluate(rows).results == made.evaluate(rows).results
+
+
+class Series(list):
+    """A column or DataFrame of pandas with an index of letters."""
+
+    class Index(str):
+        equals = str.__eq__
+
+    index = Index("abcdefghijklmnopqrstuvwxyz")
+
+
+def test_messages_on_rows_in_memory_have_their_index(model_dir, capfd):
+    made = fitted("classifier", model_dir)
+    rows = Series({"text": text, "label": label} for text, label in ROWS)
+    rows[3] = {"text": rows[3]["text"], "label": float("nan")}
+    rows[5] = {"text": rows[5]["text"], "label": None}
+    made.evaluate(rows)
+    out, err = capfd.readouterr()
+    assert "rows: reads 'text' (text_a), 'label'\n" in out
+    assert (
+        "rows: left out 2 rows without a label (NaN 2), lines 4, 6 (index d, f)" in out
+    )
+    assert "dev: 22 examples from rows, " in out
+    assert "jsonl" not in out + err and "null" not in out + err
+    made.evaluate([*rows])
+    out = capfd.readouterr().out
+    assert "without a label (None 2), lines 4, 6;" in out and "index" not in out
+    rows[5]["label"] = "other"
+    with pytest.raises(
+        errors.InputError, match=r"^rows:6 \(index f\): label 'other' is"
+    ):
+        made.evaluate(rows)
+    rows[2]["text"] = None
+    for call in (made.evaluate, made.predict, lambda each: made.read({"train": each})):
+        with pytest.raises(errors.InputError, match=r":3 \(index c\): no value under"):
+            call(rows)
+
+
+@pytest.mark.parametrize(
+    "name", daily.params(["classifier", "embedder"], "classifier".__eq__)
+)
+def test_texts_and_labels_are_paired_after_columns_were_named(model_dir, name):
+    """Names of columns are for tables; two lists, and tuples, have none."""
+    is_vectors = name == "embedder"
+    place = model_dir if is_vectors else fitted(name, model_dir).output_dir
+    plain, own = {"max_seq_length": 32}, {"label_column": "topic"}
+    made = getattr(bert, name)(place, text_a_column="body", **plain, **own)
+    other = bert.embedder(place, **plain) if is_vectors else fitted(name, model_dir)
+    wanted = other.evaluate(TEXTS, LABELS).results
+    assert made.evaluate(TEXTS, LABELS).results == wanted
+    dicts = [{"body": text, "text": "a", "topic": label} for text, label in ROWS]
+    if name == "classifier":
+        assert made.evaluate(ROWS).results == wanted
+        assert made.evaluate(dicts).results == wanted
+        texts = made.read({"train": ROWS}).splits["train"].table.text_a
+        assert texts == [*TEXTS]
+
+
+@pytest.mark.parametrize(
+    "names", daily.params(["a,b,c", "good,bad"], "good,bad".__eq__)
+)
+def test_head_of_other_labels_answers_once_it_is_trained(model_dir, names, tmp_path):
+    names, place = names.split(","), fitted("classifier", model_dir).output_dir
+    message = r"^{}: the head for \[.*\] is random, for the weights .*; call fit"
+    loaded = bert.load(place, labels=names)
+    made = bert.classifier(place, labels=names, max_seq_length=32)
+    for action, call in (
+        ("predict", lambda m: m.predict(TEXTS)),
+        ("rerank", lambda m: m.rerank("a", TEXTS, label=names[0])),
+    ):
+        for model in (loaded, made):
+            with pytest.raises(errors.InputError, match=message.format(action)):
+                call(model)
+    with pytest.raises(errors.InputError, match=message.format("export")):
+        loaded.export(tmp_path / "export")
+    with pytest.raises(errors.InputError, match="are not the labels that the model"):
+        made.export(tmp_path / "export")
+    assert not (tmp_path / "export").exists()
+    for variable in loaded.model.trainable_variables:
+        variable.assign(variable * 1.5)
+    assert {answer["label"] for answer in loaded.predict(TEXTS)} <= {*names}
+
+
+@pytest.mark.slow
+def test_head_of_other_labels_is_trained_by_keras(model_dir):
+    place = fitted("classifier", model_dir).output_dir
+    made = bert.classifier(place, labels=["a", "b"], max_seq_length=32)
+    made.model.compile("adam")
+    made.model.fit(made.encode(["a", "b"]), np.array([0, 1]), verbose=0)
+    assert len(made.predict(TEXTS)) == len(TEXTS)
+    kept = bert.load(place, labels=["Good", "fine", "bad"]).predict(TEXTS)
+    wanted = fitted("classifier", model_dir).predict(TEXTS)
+    for answer, other in zip(kept, wanted, strict=True):
+        assert answer["probabilities"]["Good"] == other["probabilities"]["good"]
+
+
+@pytest.mark.slow
+def test_questions_of_a_short_reader_may_have_half_of_its_tokens(model_dir, tmp_path):
+    rows = [*questions(24)]
+    made = bert.reader(model_dir, max_seq_length=32).fit(
+        rows, num_train_epochs=1, train_batch_size=12, write_report=False
+    )
+    texts = [row["question"] for row in rows], [row["context"] for row in rows]
+    wanted = made.predict(*texts)
+    for length, more in ((32, {}), (32, {"max_query_length": 14})):
+        again = bert.reader(made.output_dir, max_seq_length=length, **more)
+        assert again.predict(*texts) == wanted
+    with pytest.raises(
+        errors.InputError, match=r"^max_query_length=64 is outside 0..28"
+    ):
+        bert.reader(made.output_dir, max_query_length=64).predict(*texts)
+
+
+@pytest.mark.slow
+def test_table_of_pairs_or_choices_is_predicted(model_dir):
+    rows = [
+        {"text_a": text, "text_b": label, "label": "ab"[i % 2]}
+        for i, (text, label) in enumerate(ROWS)
+    ]
+    made = bert.classifier(model_dir).fit(rows, **SHORT)
+    assert made.predict(rows) == made.predict(TEXTS, LABELS)
+    assert made.predict(rows[::-1]) == made.predict(TEXTS, LABELS)[::-1]
+
+
+def pickled(model):
+    return pickle.loads(pickle.dumps(model))
+
+
+@pytest.mark.parametrize(
+    "copied", daily.params([pickled, copy.deepcopy], lambda copied: copied is pickled)
+)
+def test_copy_of_a_fitted_model_answers_and_is_scored_as_it(model_dir, copied):
+    made = fitted("classifier", model_dir)
+    again = copied(made)
+    assert again.predict(TEXTS) == made.predict(TEXTS)
+    assert again.output_dir is None and pathlib.Path(made.output_dir).is_dir()
+    assert again.results == made.results and again.classes == made.classes
+    assert again.evaluate(ROWS).results == made.evaluate(ROWS).results
 
 
 @pytest.mark.slow

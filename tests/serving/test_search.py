@@ -386,11 +386,11 @@ def test_wrong_queries_are_refused(built):
     index = search.Index.open(str(built))
     refuse("query 2: ' \\u200b' has no token; ", index.query, ["a", " \u200b"])
     refuse("query 1: '' has no token; ", index.query, "")
-    refuse("top_k=0 is below 1; give 1 or more", index.query, "a", 0)
+    refuse("top_k=0 is no whole number of 1 or more", index.query, "a", 0)
     refuse("texts: 3 is no string", index.query, ["a", 3])
-    refuse("top_k='5' is no whole number; give 1 or more", index.query, "a", "5")
+    refuse("top_k='5' is no whole number of 1 or more", index.query, "a", "5")
     few = functools.partial(index.query, num_candidates="5")
-    refuse("num_candidates='5' is no whole number; give 1 or more", few, "a")
+    refuse("num_candidates='5' is no whole number of 1 or more", few, "a")
     no_texts.refused("texts", index.query)
 
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from data_pipeline import label_maps
-from data_pipeline.classification import labels, sources, tables
+from data_pipeline.classification import encoding, labels, sources, tables
 from data_pipeline.classification import split as row_splits
 from data_pipeline.text import wordpiece
 from tests import tiny
@@ -165,3 +165,14 @@ def test_a_pair_in_both_orders(load):
     assert sequences(joined.splits["train"].packed) == [ids("a b | c"), ids("d | e f")]
     with refused("--pair_input=both_orders", "--text_b_column"):
         load("text,label\na,0\nb,1\n", layout={"choices": ()}, pair_input="both_orders")
+
+
+def test_texts_without_rows_and_rows_of_generators_have_their_choices():
+    choice = labels.Labels(("x", "y"), "choice")
+    encode = encoding.Encoder(None, 16, choice)
+    assert encode.checked([], choices=[]) == ([], None, [])
+    rows = [iter(["b", "c"])]
+    assert encode.checked(["a"], choices=iter(rows)) == (["a"], None, [["b", "c"]])
+    for rows in (None, [[]], [["b"]]):
+        with refused("choices: ", " for a text; give 2 for each"):
+            encode.checked(["a"], choices=rows)
