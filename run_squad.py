@@ -109,7 +109,7 @@ def limits() -> dict[str, Any]:
 
 
 def shorten_questions(tokenizer: Any) -> None:
-    """Leaves room for contexts, where --max_query_length is not given.
+    """Leaves tokens of a sequence for contexts, without --max_query_length.
 
     Differs from google-research/bert: where its default of 64 tokens leaves none, a
     question may have half of the tokens; there the run is refused.

@@ -526,10 +526,9 @@ class Classifier(FittedModel):
         return tables.Layout(**columns)
 
     def _open(self) -> library.Loaded:
-        made, threshold = super()._open(), library.read_threshold(self.source)
+        made = super()._open()
         count = self._num_texts or model_directory.count_texts(self.source)
-        count = count or made.num_texts
-        return dataclasses.replace(made, num_texts=count, threshold=threshold)
+        return dataclasses.replace(made, num_texts=count or made.num_texts)
 
     def _wrap(self, task: Any, model: Any, directory: str) -> library.Loaded:
         made = super()._wrap(task, model, directory)

@@ -46,7 +46,6 @@ if tensorflow_later.is_backend():
     tf.get_logger().addFilter(command_line.is_for_the_reader)
 
 _PAIR = "encoder_decoder"
-USUAL_THRESHOLD = 0.5  # as of --multi_label_threshold
 _OF_FITTED = "fit", "evaluate", "report", "read"
 _OPENERS = {"BertTagger": "tagger", "BertSpanPredictor": "reader"}
 _OPENERS |= {"TextEncoder": "embedder"}
@@ -82,7 +81,7 @@ class Loaded:
     num_texts: int | None = None
     drawn: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     modules: sentence_transformers.SentenceTransformer | None = None
-    threshold: float = USUAL_THRESHOLD
+    threshold: float = model_directory.USUAL_THRESHOLD
     new_head: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def __getstate__(self):  # functions are compiled again
@@ -492,11 +491,8 @@ def load(
     if not labels:
         made = make_loaded(opened.build_stored(head), opened, length)
         is_labels = isinstance(made.classes, label_maps.labels.Labels)
-        if not is_labels:
-            return made
-        count = made.num_texts or model_directory.count_texts(directory)
-        threshold = read_threshold(directory)
-        return dataclasses.replace(made, num_texts=count, threshold=threshold)
+        count = model_directory.count_texts(directory) if is_labels else None
+        return dataclasses.replace(made, num_texts=made.num_texts or count)
     wanted = "tagger" if head == "tagger" else "classifier"
     stored = opened.find_head(wanted)
     kind = hugging_face.stated_problem_type(opened.config)
@@ -504,8 +500,7 @@ def load(
     kind = kind if kind in ("choice", "multi_label") else "classification"
     classes: Any = label_maps.named(labels, "" if head == "tagger" else kind)
     classes = label_maps.follow(stored, classes, "labels", trains=True)
-    made = make_loaded(opened.build_new(classes), opened, length)
-    return dataclasses.replace(made, threshold=read_threshold(directory))
+    return make_loaded(opened.build_new(classes), opened, length)
 
 
 def optimizer(num_train_steps, learning_rate=5e-5, warmup_proportion=0.1):
@@ -533,12 +528,6 @@ def _keras_loss(classes):
     ignored = features.IGNORED if kind == label_maps.TAGGING else None
     settings = {"from_logits": True, "ignore_class": ignored}
     return keras.losses.SparseCategoricalCrossentropy(**settings)
-
-
-def read_threshold(directory) -> float:
-    """The threshold of several labels that a run was trained with, or the usual."""
-    value = model_directory.trained_with(directory, "multi_label_threshold")
-    return value if isinstance(value, float) else USUAL_THRESHOLD
 
 
 def label_names(labels) -> list[str]:
@@ -577,5 +566,6 @@ def make_loaded(built, opened, max_seq_length):
         num_texts=2 if model.reading.joins_pairs else None,
         drawn=conversion.copy_random(model, built.report.missing),
         modules=built.modules,
+        threshold=opened.threshold,
         new_head={name: np.array(value) for name, value in drawn if name in names},
     )

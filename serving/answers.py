@@ -1,7 +1,6 @@
 """Makes a dict for each example of a model's outputs, and lines for a terminal."""
 
 import collections
-import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -92,7 +91,7 @@ def columns(texts: Sequence[Any], names: Sequence[str], model: str) -> list[list
     InputError is raised as in `check`, and for what is no list of strings or bytes.
     """
     memory_rows.check_indexes(dict(zip(names, texts, strict=False)))
-    called = itertools.chain(names, itertools.repeat("texts"))
+    called = [*names, *["texts"] * len(texts)]
     lists = [
         encoding.listed(name, column, takes_bytes=True)
         for name, column in zip(called, texts, strict=False)

@@ -9,6 +9,7 @@ import pytest
 import safetensors.numpy
 
 import bert_reborn as bert
+from contract import errors
 from data_pipeline.classification import labels
 from tests import tiny, tiny_gpt, tiny_tags
 
@@ -227,6 +228,12 @@ def test_every_network_starts_a_new_head(model_dir, tmp_path, network, file_form
     made.save(tmp_path / "three", file_format)
     fewer = bert.load(tmp_path / "three", labels=["a", "b"])
     assert "newly initialised: " in fewer.source
+    with pytest.raises(
+        errors.InputError, match=r"^predict: the head for .* is random, "
+    ):
+        fewer.predict(["the film"])
+    for variable in fewer.model.trainable_variables:  # as a training does
+        variable.assign(variable * 2)
     assert len(fewer.predict(["the film"])[0]["probabilities"]) == 2
     again = bert.load(tmp_path / "three", labels=["c", "b", "a"])
     assert again.classes.names == ("a", "b", "c")

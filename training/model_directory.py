@@ -23,6 +23,7 @@ from modeling.checkpoints import (
 
 _LEAST_TOKENS = 4  # as of --max_seq_length
 _USUAL_TOKENS = 128
+USUAL_THRESHOLD = 0.5  # as of --multi_label_threshold
 
 
 class ModelDirectory:
@@ -60,6 +61,13 @@ class ModelDirectory:
     def modules(self) -> sentence_transformers.SentenceTransformer | None:
         """The modules around the weights of a network for vectors of texts."""
         return sentence_transformers.read(self.path)
+
+    @property
+    def threshold(self) -> float:
+        """The least probability of each of several labels, by the run that trained."""
+        run = label_maps.find(self.path, file_names.RUN)
+        value = run and trained_with(os.path.dirname(run), "multi_label_threshold")
+        return value if isinstance(value, float) else USUAL_THRESHOLD
 
     def with_weights(self, path: str) -> "ModelDirectory":
         """The same network with the weights of another place."""

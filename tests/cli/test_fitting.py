@@ -497,9 +497,11 @@ def test_messages_on_rows_in_memory_have_their_index(model_dir, capfd):
         errors.InputError, match=r"^rows:6 \(index f\): label 'other' is"
     ):
         made.evaluate(rows)
-    rows[2]["text"] = None
+    rows[2]["text"] = 7
     for call in (made.evaluate, made.predict, lambda each: made.read({"train": each})):
-        with pytest.raises(errors.InputError, match=r":3 \(index c\): no value under"):
+        with pytest.raises(
+            errors.InputError, match=r":3 \(index c\): text_a is 7; write"
+        ):
             call(rows)
 
 
