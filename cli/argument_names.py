@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from data_pipeline.tables import memory_rows
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_LINES = re.compile(r"(?<=:)\d+(?=: )|(?<=\blines )\d+(?:, \d+)*")
+_LINES = re.compile(r"(?<=:)\d+(?=: )|(?<=\bline )\d+|(?<=\blines )\d+(?:, \d+)*")
 _NUMBER = re.compile(r"-?[0-9]*\.?[0-9]+(e-?[0-9]+)?")
 
 _FORM = "has_header file_format delimiter quote encoding allow_empty_text"

@@ -511,7 +511,8 @@ class Classifier(FittedModel):
                 table = tables.from_memory("rows", texts, self._layout, **needs)
             if left_out := count - len(table.lines):
                 raise errors.InputError(
-                    f"rows: {left_out} of {count} have no text; leave them out"
+                    f"rows: {left_out} of {count} are left out, and have no answer; "
+                    "remove them"
                 )
             texts, seconds, choices = table.text_a, table.text_b, table.choices
         return self.loaded.predict(texts, seconds, choices)

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import bert_reborn as bert
+from cli import argument_names
 from contract import errors
 from tests import daily, no_texts, tiny, tiny_questions, tiny_tags
 
@@ -420,7 +421,7 @@ def test_predictions_of_rows_that_are_left_out_are_refused(model_dir, monkeypatc
         lambda *each, **more: tables.take(whole(*each, **more), np.arange(3) > 0),
     )
     with pytest.raises(
-        errors.InputError, match=r"^rows: 1 of 3 have no text; leave them"
+        errors.InputError, match=r"^rows: 1 of 3 are left out, .*; remove them$"
     ):
         made.predict([{"text": text} for text in TEXTS[:3]])
 
@@ -474,6 +475,25 @@ class Series(list):
         equals = str.__eq__
 
     index = Index("abcdefghijklmnopqrstuvwxyz")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("{}:2: label 'x'", "rows:2 (index b): label 'x'"),
+        ("{}: 1 row, line 3; see", "rows: 1 row, line 3 (index c); see"),
+        (
+            "{}: 9 rows, lines 1, 4 and 7 more",
+            "rows: 9 rows, lines 1, 4 (index a, d) and ",
+        ),
+        ("dev: 3 of {}, line 3", "dev: 3 of rows, line 3"),
+        ("other.tsv: 1 'null', line 3", "other.tsv: 1 'null', line 3"),
+    ],
+)
+def test_lines_of_messages_have_the_index_of_the_rows(text, wanted):
+    path = "/tmp/bert-1/rows/a.jsonl"
+    shown = argument_names.of_rows(text.format(path), {path: ("rows", Series())})
+    assert shown.startswith(wanted) and shown.count("index") == wanted.count("index")
 
 
 def test_messages_on_rows_in_memory_have_their_index(model_dir, capfd):
