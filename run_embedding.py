@@ -60,6 +60,7 @@ def prepare():
         opened,
         num_examples=len(data.get("train", ())),
         score_names=embedding_task.score_names(data.get("dev")),
+        has_head=bool(kept.text_vectors.projections),
     )
     if FLAGS.teacher and FLAGS.do_train:
         data["train"] = embedding_task.with_teacher(data["train"], settings)

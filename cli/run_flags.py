@@ -188,7 +188,9 @@ def _optimizer_settings(adagrad_settings: Mapping[str, float]) -> dict[str, Any]
     return {"bias_correction": corrects, "weight_decay_rate": decay.value}
 
 
-def _layer_rates(config: Any, num_examples: int) -> layer_rates.LayerRates | None:
+def _layer_rates(
+    config: Any, num_examples: int, has_head: bool
+) -> layer_rates.LayerRates | None:
     decay, epochs = FLAGS.layerwise_lr_decay, FLAGS.unfreeze_epochs
     if decay == 1 and not epochs:
         return None
@@ -201,7 +203,8 @@ def _layer_rates(config: Any, num_examples: int) -> layer_rates.LayerRates | Non
             "--freeze_encoder do not; leave it out",
         )
     )
-    needed = (config.num_blocks + 1) * epochs  # until embeddings are trained, too
+    # Until embeddings are trained, too.
+    needed = (config.num_blocks + has_head) * epochs
     if FLAGS.do_train and needed >= FLAGS.num_train_epochs:
         logging.warning(
             "--unfreeze_epochs=%g: lower layers are never trained in %g epochs; all "
@@ -234,8 +237,12 @@ def fine_tuning_settings(
     *,
     num_examples: int,
     score_names: Sequence[str],
+    has_head: bool = True,
 ) -> driver.Settings:
-    """Settings of fine-tuning; score_names begin with the main one."""
+    """Settings of fine-tuning; score_names begin with the main one.
+
+    `has_head` is whether the network has trained layers above its own.
+    """
     static = device_flags.has_static_shapes()
 
     def one_run(values: Mapping[str, Any]) -> run_settings.Settings:
@@ -245,7 +252,7 @@ def fine_tuning_settings(
                 plan(num_examples, score_names) if FLAGS.do_train else None,
                 config=opened.config.to_dict(),
                 init_checkpoint=opened.files.init_checkpoint,
-                layers=_layer_rates(opened.config, num_examples),
+                layers=_layer_rates(opened.config, num_examples, has_head),
             )
 
     combinations = grid.combine(fine_tuning_flags.grid(), one_run)

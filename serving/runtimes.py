@@ -166,7 +166,10 @@ def _open_plain(directory, texts):
     return plain_texts.PlainTexts(directory, names, label_names)
 
 
-_plan_slices = tf.function(export.plan_slices, autograph=False, reduce_retracing=True)
+@functools.cache
+def _plan_slices(rank: int) -> Any:
+    """export.plan_slices for masks of a rank: one for all would forget their rank."""
+    return tf.function(export.plan_slices, autograph=False, reduce_retracing=True)
 
 
 def _run(network, token_outputs, are_independent, encoded):
@@ -188,7 +191,7 @@ def _run(network, token_outputs, are_independent, encoded):
         return {name: value[:count] for name, value in network(features).items()}
     if not are_independent:
         mask = np.ones_like(mask)
-    planned = _plan_slices(mask, export.CALL_TOKENS)
+    planned = _plan_slices(mask.ndim)(mask, export.CALL_TOKENS)
     slices = export.Slices._make(each.numpy() for each in planned)
     parts = []
     for index in range(len(slices.ends)):

@@ -10,7 +10,7 @@ import sklearn.metrics
 
 import bert_reborn as bert
 from serving import search, search_encoders, search_index
-from tests import tiny
+from tests import tiny, whole_runs
 
 BRIEF = ("--num_train_epochs=2", "--train_batch_size=8", "--learning_rate=1e-3")
 COLUMNS = ("--text_a_column=one", "--text_b_column=two")
@@ -250,6 +250,20 @@ def test_a_student_gets_the_vectors_of_its_teacher(model_dir, data, tmp_path):
         *arguments(model_dir, data, tmp_path / "b", "pairs", "", *flags),
     )
     assert "beside --teacher=" in error and "leave one out" in error
+
+
+@pytest.mark.slow
+def test_top_layer_of_vectors_waits_for_no_head(model_dir, data, tmp_path):
+    """Three steps an epoch; the pooler, which no vector reads, is none."""
+    more = ("--unfreeze_epochs=3", "--num_train_epochs=1", *COLUMNS)
+    tiny.succeed(
+        "run_embedding", *arguments(model_dir, data, tmp_path, "pairs", "", *more)
+    )
+    end, layers = whole_runs.variables(tmp_path, 3), set()
+    for name, value in whole_runs.initial_variables(model_dir).items():
+        if name in end and not np.array_equal(end[name], value):
+            layers.add(name.split("/")[2])
+    assert layers == {"layer_1"}
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ class LayerRates:
         return [self.decay ** (top - depth) for depth in each]
 
     def first_steps(self, paths: Sequence[str]) -> list[int]:
-        """The step from which on each variable is trained."""
+        """The step from which on each variable is trained; of those that are."""
         each, top = _depths(paths)
         above = [max(0, top - 1 - depth) for depth in each]  # layers, and a head
         first = min(above)

@@ -102,18 +102,25 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
             only_finite: change nothing where the global norm is not finite.
         """
         gradients = [self._deduplicate(gradient) for gradient in gradients]
-        gradients, factors = self._by_layer(gradients, step)
+        gradients, factors, firsts = self._by_layer(gradients, step)
         norm = self.gradient_factor * gradients_lib.global_norm(gradients)
         clip = 1.0
         if self.max_norm:
             # Not a number where the norm is infinite, which must not pass unseen.
             clip = self.max_norm / ops.maximum(norm, self.max_norm) + (norm - norm)
         clip = ops.convert_to_tensor(clip * self.gradient_factor, "float32")
-        common = self._numbers(clip, ops.cast(learning_rate, "float32"), step)
+        rate = ops.cast(learning_rate, "float32")
+        common = self._numbers(clip, rate, step)
         numbers = [common] * len(gradients)
         if self.layers:
-            rates = [common.learning_rate * factor for factor in factors]
-            numbers = [common._replace(learning_rate=rate) for rate in rates]
+            own = {0: common}  # by first step, so that bias is corrected by own steps
+            for first in {*firsts} - {0}:
+                since = ops.maximum(step - first, 0)
+                own[first] = self._numbers(clip, rate, since)
+            numbers = [
+                own[first]._replace(learning_rate=own[first].learning_rate * factor)
+                for first, factor in zip(firsts, factors, strict=True)
+            ]
         is_finite = ops.isfinite(norm) if only_finite else None
         gradients_lib.update_all(
             self._update, self.slots(), gradients, numbers, is_finite
@@ -121,21 +128,26 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
         return norm
 
     def _by_layer(self, gradients, step):
-        """Gradients and factors of rates, both 0 for layers that wait.
+        """Gradients and factors of rates, both 0 for layers that wait; first steps.
 
         Such a layer adds nothing to the norm. As it has not been trained before, its
-        moments stay 0; a rate of 0 stops weight decay, too.
+        moments stay 0; a rate of 0 stops weight decay, too. What the loss does not
+        reach, such as a pooler, is no head for which others wait.
         """
+        firsts = [0] * len(gradients)
         if not self.layers:
-            return gradients, []
+            return gradients, [], firsts
         paths = [names.relative_path(variable) for variable in self._updated()]
         factors = self.layers.factors(paths)
-        for place, first in enumerate(self.layers.first_steps(paths)):
+        reached = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        steps = self.layers.first_steps([paths[place] for place in reached])
+        for place, first in zip(reached, steps, strict=True):
+            firsts[place] = first
             if first:
                 share = ops.cast(ops.greater_equal(step, first), "float32")
                 gradients[place] = gradients_lib.multiply(gradients[place], share)
                 factors[place] *= share
-        return gradients, factors
+        return gradients, factors, firsts
 
     def _numbers(self, clip, learning_rate, step):
         """The scalars of an update of all variables; `clip` multiplies gradients."""

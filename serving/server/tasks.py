@@ -46,7 +46,9 @@ def of_models(server: service.Service) -> Mapping[str, app.Route]:
             vectors = np.asarray(text_vectors.normalize(vectors[:, :count]))
         if as_base64:
             vectors = [base64.b64encode(v.astype("<f4")).decode() for v in vectors]
-        tokens = batching.measure(inputs).tokens
+        # Of each text alone: padding, which a batch has, is not billed.
+        rows = inputs[column][:, np.newaxis]
+        tokens = sum(batching.measure({column: row}).tokens for row in rows)
         return {
             "object": "list",
             "model": server.require_model().name,

@@ -602,6 +602,23 @@ def test_rates_by_layer_are_those_of_the_flags(parse):
     assert made == [layer_rates.LayerRates(*v) if v else None for v in expected]
 
 
+@pytest.mark.parametrize(("has_head", "needed"), [(True, 3), (False, 2)])
+def test_epochs_until_all_layers_are_trained_are_counted(
+    parse, has_head, needed, caplog
+):
+    two_blocks = dataclasses.replace(BERT_CONFIG, num_hidden_layers=2)
+
+    def warnings(epochs):
+        caplog.clear()
+        parse("run_tagger", *RUN, "--unfreeze_epochs=1", f"--num_train_epochs={epochs}")
+        fine_tuning_settings(two_blocks, has_head=has_head)
+        return [line for line in caplog.messages if "never trained" in line]
+
+    assert warnings(needed + 0.5) == []
+    (line,) = warnings(needed)
+    assert line.endswith(f"in {needed} epochs; all layers need more than {needed}")
+
+
 @pytest.mark.parametrize("flag", ["--layerwise_lr_decay=0.8", "--unfreeze_epochs=0.5"])
 def test_rates_by_layer_need_layers_below_a_head(parse, flag):
     parse("run_tagger", *RUN, flag, "--freeze_encoder")
@@ -686,12 +703,13 @@ def test_identity_has_every_flag_that_changes_weights(script):
     assert changed.isdisjoint(training_flags.CHANGE_NO_WEIGHT)
 
 
-def fine_tuning_settings(network=BERT_CONFIG):
+def fine_tuning_settings(network=BERT_CONFIG, **changes):
     return run_flags.fine_tuning_settings(
         STRATEGY,
         model_directory.ModelDirectory(pretrained.ModelFiles(), network),
         num_examples=320,
         score_names=("f1",),
+        **changes,
     )
 
 

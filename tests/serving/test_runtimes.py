@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 from contract import errors, tf_serving
+from contract import features as feature_names
 from data_pipeline.classification import encoding
 from data_pipeline.text import wordpiece
 from modeling import losses, models
@@ -245,3 +246,18 @@ def test_models_are_refused_before_training(
     refusal = pytest.raises(ValueError, match=message or None)
     with refusal if message else contextlib.nullcontext():
         formats.check(export_format, kind, reading, sequences)
+
+
+def test_slices_of_batches_of_different_rank_do_not_change_each_other(monkeypatch):
+    """Masks of texts [B, S] and of choices [B, C, S], in any order, in one process."""
+    monkeypatch.setattr(export, "CALL_TOKENS", 4)
+
+    def network(features):
+        return {"size": features["input_mask"].sum(axis=-1).astype(np.float32)}
+
+    for shape in ((5, 9), (3, 2, 11), (6, 7), (4, 2, 8), (2, 3, 5), (5, 9)):
+        mask = np.ones(shape, np.int32)
+        mask[1:, ..., 3:] = 0
+        features = {name: mask for name in feature_names.ENCODER_INPUTS}
+        outputs = runtimes._run(network, (), True, features)
+        np.testing.assert_array_equal(outputs["size"], mask.sum(axis=-1))

@@ -1,5 +1,6 @@
 """Tests of training/layer_rates.py, and of the updates that it changes."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -113,6 +114,26 @@ def test_layers_wait_from_the_top_and_a_network_without_a_head_starts_at_once():
     assert layer_rates.LayerRates(0.9).first_steps(PATHS) == [0] * 5
 
 
+def test_what_the_loss_does_not_reach_is_no_head(update):
+    """Without a gradient of pooler and classifier, the top layer does not wait."""
+    layers, start = layer_rates.LayerRates(0.5, steps_per_layer=1), update(steps=0)[0]
+
+    def moved(steps, unreached):
+        values, _ = update(
+            layers, steps=steps, waits=lambda p, _: p.startswith(unreached)
+        )
+        same = {p for p, v in values.items() if np.array_equal(v[0], start[p][0])}
+        return {path.split("/")[1] for path in values.keys() - same}
+
+    above = ("bert/pooler", "classifier")
+    assert moved(1, above) == {"block_1"}
+    assert moved(2, above) == {"block_1", "block_0"}
+    assert moved(3, above) == {"block_1", "block_0", "embeddings"}
+    # A classifier that is trained goes before, with or without a pooler.
+    assert moved(1, above[:1]) == {"logits"}
+    assert moved(2, above[:1]) == {"logits", "block_1"}
+
+
 @pytest.fixture
 def update(build_classifier):
     """Updates of a classifier of two layers by random gradients.
@@ -213,3 +234,36 @@ def test_a_layer_that_waits_is_as_one_without_a_gradient(update, kind):
     assert np.abs(moved[path][0] - start[path][0]).max() > 1e-4
     sooner, _ = update(layer_rates.LayerRates(steps_per_layer=0.5), kind, steps=3)
     assert np.abs(sooner[path][0] - start[path][0]).max() > 1e-4
+
+
+def corrected(kind, gradients, rate):
+    """Adam with bias correction of a vector, as PyTorch's, from its first gradient."""
+    value, mean, square = 0.0, 0.0, 0.0
+    for t, gradient in enumerate(gradients, start=1):
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.999 * square + 0.001 * gradient**2
+        # As published, epsilon stands beside the square of biased moments.
+        root = np.sqrt(square) + kind().epsilon
+        value -= rate * mean / root * np.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+    return value
+
+
+@pytest.mark.parametrize("kind", [optimizers.BertAdam, optimizers.GptAdam])
+@pytest.mark.parametrize("decay", [1.0, 0.5])
+def test_bias_is_corrected_by_the_steps_of_each_layer(kind, decay):
+    """Biases, which have no decay of weights, of a block that begins at step 3."""
+    paths = ("bert/block_0/ffn_in/bias", "classifier/logits/bias")
+    variables = [keras.Variable(np.zeros(3, np.float32)) for _ in paths]
+    for variable, path in zip(variables, paths, strict=True):
+        variable._path = f"model/{path}"
+    made = kind(bias_correction=True, clip_norm=0.0)
+    made.layers = layer_rates.LayerRates(decay, steps_per_layer=3)
+    made.build(variables)
+    rows = np.random.default_rng(5).normal(size=[7, 3]).astype(np.float32)
+    for step, row in enumerate(rows):
+        gradients = [tf.constant(row), tf.constant(row)]
+        made.apply_reduced(gradients, 0.1, tf.constant(step, tf.int64))
+        late = corrected(kind, rows[3 : step + 1], 0.1 * decay**2)
+        np.testing.assert_allclose(variables[0], late, rtol=1e-5, err_msg=str(step))
+        whole = corrected(kind, rows[: step + 1], 0.1)
+        np.testing.assert_allclose(variables[1], whole, rtol=1e-5, atol=1e-7)

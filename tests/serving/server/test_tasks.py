@@ -55,6 +55,19 @@ def test_vectors_come_as_openai_has_them(server):
     assert one[0]["embedding"] == rows[1]["embedding"]
 
 
+@pytest.mark.parametrize("form", ["float", "base64"])
+def test_usage_counts_each_text_and_no_padding(server, form):
+    """[CLS], a token for 4 bytes, and [SEP], of each text."""
+
+    def usage(*texts):
+        body = {"input": texts, "encoding_format": form}
+        return server.request(tasks.EMBEDDINGS, body)[2]["usage"]["total_tokens"]
+
+    assert usage("four", "four" * 100) == 3 + 102
+    assert usage(*["a"] * 31, "é" * 2000) == 31 * 3 + 1002
+    assert usage("four") + usage("four" * 100) == usage("four" * 100, "four")
+
+
 def test_vectors_come_as_bytes_and_shorter(server):
     body = {"input": "four", "encoding_format": "base64", "dimensions": 2}
     ((row),) = server.request(tasks.EMBEDDINGS, body)[2]["data"]
