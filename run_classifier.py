@@ -538,7 +538,8 @@ class ClassifierTask(fine_tuning.ScriptTask):
         """
         shares = np.asarray(losses.probabilities(self.classes.problem_type, logits))
         threshold = FLAGS.multi_label_threshold
-        return shares, predictions.decide(self.classes, shares, threshold, lines)
+        how = threshold, lines, np.asarray(logits)
+        return shares, predictions.decide(self.classes, shares, *how)
 
     def _compute(self, *label_ids):
         asked = self._rows.asked

@@ -12,6 +12,7 @@ from data_pipeline.tables import clue
 
 _MASKS = 4  # in the place of another blank: an idiom has four characters
 _BLANK_TOKEN = "[unused1]"
+_MARK = "\x01"  # between the parts of a passage
 # Tokens of [CLS] idiom [SEP] left [unused1] right [SEP] beside left and right.
 _AROUND = 8
 
@@ -116,8 +117,10 @@ def _behind(rows, drop):
 
 def _with_masks(tokenizer, texts):
     """Ids [B, (S)], with masks for blanks, and how many blanks there were, [B]."""
-    marked = tf.strings.regex_replace(texts, clue.BLANKS, "\n")
-    parts = tf.strings.split(marked, "\n")  # no line feed is in a published passage
+    # No word has the mark: normalization deletes it.
+    marked = tf.strings.regex_replace(texts, _MARK, "")
+    marked = tf.strings.regex_replace(marked, clue.BLANKS, _MARK)
+    parts = tf.strings.split(marked, _MARK)
     pieces = tokenizer.tokenize(parts.values)
     masks = tf.fill([tf.shape(parts.values)[0], _MASKS], tokenizer.mask_id)
     each = tf.RaggedTensor.from_row_splits(

@@ -40,28 +40,30 @@ def decide(
     probabilities: np.ndarray,
     threshold: float,
     lines: Sequence[int] = (),
+    logits: np.ndarray | None = None,
 ) -> np.ndarray:
     """Decides from `Scored.probabilities`, in the form of `Labels.encode`.
 
     `threshold`, for multi_label, is the least probability of a predicted label. Rows of
     a "cloze" that stand in one of the `lines` share their choices, and each fills one
-    blank: of all that are left, the most probable one is taken first, as in CLUE.
+    blank: of all that are left, that of the largest of the `logits` [N, C], which they
+    need, is taken first, as in CLUE.
     """
     if label_set.problem_type == "regression":
         return probabilities[:, 0]
     if label_set.problem_type == "multi_label":
         return (probabilities >= threshold).astype(np.float32)
     decisions = np.argmax(probabilities, axis=-1).astype(np.int32)
-    if label_set.pair_input == "cloze":
+    if label_set.pair_input == "cloze" and logits is not None:
         shared: dict[int, list[int]] = {}
         for row, line in enumerate(lines):
             shared.setdefault(line, []).append(row)
         for rows in shared.values():
-            left = probabilities[rows].astype(np.float64)
+            left = np.array(logits[rows])
             for _ in range(min(left.shape)):
                 place, column = divmod(int(np.argmax(left)), left.shape[1])
                 decisions[rows[place]] = column
-                left[place], left[:, column] = -1.0, -1.0
+                left[place], left[:, column] = -np.inf, -np.inf
     return decisions
 
 

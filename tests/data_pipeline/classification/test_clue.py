@@ -251,6 +251,22 @@ def test_chid_reads_a_window_around_its_blank(tokenizer, limit):
     assert not np.any(features["segment_ids"])
 
 
+@pytest.mark.parametrize("sign", ["\n", "\r\n", "\t", "\x01", "\0", "\u2028", "\x85"])
+def test_no_character_of_a_passage_is_a_blank(tokenizer, sign):
+    """Before and behind the blank, and beside another; words are as without it."""
+    label_set = labels.Labels(("0", "1"), "choice", pair_input="cloze")
+    encode = encoding.Encoder(tokenizer, 24, label_set)
+    choices = [("画蛇添足", "守株待兔")]
+    parts = ["我们", "他很", "#idiom#", "聪明", "#idiom000002#", "她很", "快乐"]
+    expected = rows_of(encode.pack(["".join(parts)], None, choices))
+    assert [row.count("[MASK]") for row in expected] == [4, 4]
+    passage = f"{sign}{sign.join(parts)}{sign}"
+    assert rows_of(encode.pack([passage], None, choices)) == expected
+    features = encode.features([passage], choices)
+    plain = encode.features(["".join(parts)], choices)
+    np.testing.assert_array_equal(features["input_ids"], plain["input_ids"])
+
+
 def test_vocabularies_and_rows_that_a_cloze_cannot_have(tokenizer, tmp_path):
     label_set = labels.Labels(("0", "1"), "choice", pair_input="cloze")
     plain = wordpiece.BertTokenizer(VOCAB[:5] + VOCAB[6:])
@@ -277,11 +293,17 @@ def test_an_idiom_fills_one_blank_of_a_line():
     shares = np.array(
         [[0.6, 0.3, 0.1], [0.7, 0.2, 0.1], [0.8, 0.1, 0.1], [0.4, 0.35, 0.25]]
     )
-    decide = predictions.decide
-    assert decide(label_set, shares, 0.5, [1, 1, 1, 2]).tolist() == [1, 2, 0, 0]
-    assert decide(label_set, shares, 0.5, [1, 2, 3, 4]).tolist() == [0] * 4
+
+    def decide(label_set, lines, added=(0, 0, 0, 0)):
+        logits = np.log(shares) + np.array(added)[:, np.newaxis]
+        return predictions.decide(label_set, shares, 0.5, lines, logits).tolist()
+
+    assert decide(label_set, [1, 1, 1, 2]) == [1, 2, 0, 0]
+    # By logits, as in CLUE, whose level is not that of each blank's probabilities.
+    assert decide(label_set, [1, 1, 1, 2], [2, 1, -9, 0]) == [0, 1, 2, 0]
+    assert decide(label_set, [1, 2, 3, 4]) == [0] * 4
     other = labels.Labels(tuple("012"), "choice", pair_input="separate")
-    assert decide(other, shares, 0.5, [1, 1, 1, 2]).tolist() == [0] * 4
+    assert decide(other, [1, 1, 1, 2]) == [0] * 4
 
 
 def written(task, ids, chosen, kind="classification", form="joined"):
