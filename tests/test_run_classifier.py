@@ -208,6 +208,38 @@ def test_run_does_not_claim_flags_that_it_was_not_trained_with(trained, tmp_path
 
 
 @pytest.mark.slow
+def test_numbers_without_a_correlation_leave_the_choice_to_the_loss(
+    model_dir, tmp_path
+):
+    """In a run, in one that goes on, in a report and an export."""
+    rows = tiny.rows(24)
+    header = ("text", "label")
+    numbers = [(text, str(i % 5)) for i, (text, _) in enumerate(rows)]
+    tiny.write_tsv(tmp_path / "train.tsv", header, numbers)
+    equal = [(text, "3.0") for text, _ in tiny.rows(8, 40)]
+    tiny.write_tsv(tmp_path / "dev.tsv", header, equal)
+    files = files_of(tmp_path, "train", "dev")
+    more = ("--problem_type=regression", "--evaluate_steps=1", "--do_export")
+    arguments = (*files, "--do_train", "--do_eval", *BRIEF, *more)
+    done = run(model_dir, tmp_path / "run", *arguments, draws=True)
+    assert "dev.tsv: all labels are '3.0'; no correlation with them" in done.out
+    losses = re.findall(r"at step \d: pearson nan .* loss ([0-9.]+)", done.err)
+    assert len(losses) == 3 and len({*losses}) == 3
+    best = int(np.argmin(np.array(losses, float))) + 1
+    line = f"best: step {best} with loss {min(losses)}; used from here on"
+    assert line in done.out and done.log.count("pearson is not defined") == 1
+    results = tiny.eval_results(tmp_path / "run")
+    assert np.isnan(results["eval_pearson"]) and results["global_step"] == best
+    assert f"{results['eval_loss']:.4f}" == min(losses)
+    record = (tmp_path / "run" / "report.json").read_text()
+    assert "NaN" not in record and "nan" not in record
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert ">nan<" not in page and "None" not in page
+    again = run(model_dir, tmp_path / "run", *arguments, draws=True)
+    assert line in again.out
+
+
+@pytest.mark.slow
 def test_layers_wait_and_evaluation_is_not_smoothed(model_dir, table_dir, tmp_path):
     """Six steps: the block begins at the third, and the embeddings after the last."""
     files = [*files_of(table_dir, "train", "dev"), f"--test_file={table_dir}/dev.tsv"]

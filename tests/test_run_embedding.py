@@ -469,6 +469,20 @@ def test_average_precision_selects_the_checkpoint_of_pairs_of_0_and_1():
     assert embedding_task.score_names(None) == ()
 
 
+def test_equal_numbers_of_the_dev_rows_are_warned_of(capsys):
+    from data_pipeline.embedding import split
+    from tests.data_pipeline.classification import test_label_checks
+
+    def warned(kind, *labels):
+        table = test_label_checks.table(*labels)
+        rows = split.TextSplit("", None, table, kind, None, np.zeros(len(labels)))
+        split.warn({"dev": rows})
+        return "all labels are '1.0'; no correlation" in capsys.readouterr().out
+
+    assert warned("scored", "1.0", "1") and not warned("scored", "1.0", "2")
+    assert not warned("labelled", "1.0", "1.0")
+
+
 @pytest.mark.parametrize(("batch_size", "has_hint"), [(20, True), (21, False)])
 def test_rows_that_are_alone_with_their_label_are_named(batch_size, has_hint, capsys):
     from cli import embedding_task

@@ -26,6 +26,7 @@ from terminal import progress
 from training import (
     carried_states,
     inference,
+    loop,
     run,
     run_directory,
     run_settings,
@@ -261,6 +262,12 @@ class FineTuningTask(Task):
                 return batches
             return sharing.share_rows(batches, shares, num_rows)
 
+        def evaluate() -> dict[str, Any]:
+            scored = evaluation("dev", settings.eval_batch_size)
+            losses = getattr(scored, "losses", None)
+            mean = {} if losses is None else {loop.ROWS_LOSS: float(np.mean(losses))}
+            return {**scored.scores, **mean}
+
         return run.train(
             current,
             run.Training(
@@ -268,9 +275,7 @@ class FineTuningTask(Task):
                 origin=origin,
                 objective=self.objective,
                 batches_from=batches_from,
-                evaluate=lambda: dict(
-                    evaluation("dev", settings.eval_batch_size).scores
-                ),
+                evaluate=evaluate,
                 on_evaluated=evaluation.keep,
                 names=lambda step: examples.names(order[step]),
                 watched=model.learned_mix,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -50,7 +51,7 @@ def run_seeds(
         if shows:
             print(f"seeds: run {number} of {len(seeds)}: {directory}", flush=True)
         current = dataclasses.replace(common, seed=seed, output_dir=directory)
-        runs[seed] = dict(run_seed(current))
+        runs[seed] = _defined(run_seed(current))
         if shows and common.writes:
             tensorboard.write_hparams(
                 directory,
@@ -123,9 +124,10 @@ def run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
             entry: dict[str, Any] = {"results": {}, "score": None, "error": str(error)}
             record.add(current, {"values": values, **entry})
             raise
-        results = {name: float(value) for name, value in outcome.results.items()}
+        results = {n: float(value) for n, value in _defined(outcome.results).items()}
         score = float(outcome.scores[current.plan.best_metric])
-        record.add(current, {"values": values, "results": results, "score": score})
+        entry = {"values": values, "results": results, "score": _known(score)}
+        record.add(current, entry)
         return results, score
 
     scores = [_score(run_one, each, settings.seeds) for each in settings.combinations]
@@ -223,8 +225,10 @@ def _choose_best(
     metric = settings.run.plan.best_metric
     sign = -1.0 if metric.endswith("loss") else 1.0
     means = [sign * float(np.mean(each)) if each else -np.inf for each in scores]
-    number = int(np.argmax(means))
-    run_number = int(np.argmax(sign * np.array(scores[number])))
+    # A score that is not defined is below all others.
+    number = int(np.argmax(np.nan_to_num(means, nan=-np.inf)))
+    of_seeds = np.nan_to_num(sign * np.array(scores[number]), nan=-np.inf)
+    run_number = int(np.argmax(of_seeds))
     combination = settings.combinations[number]
     best = combination.run
     if settings.seeds:
@@ -247,7 +251,7 @@ def _choose_best(
                 "values": dict(combination.values),
                 "seed": best.seed,
                 "directory": record.name(best),
-                "score": scores[number][run_number],
+                "score": _known(scores[number][run_number]),
             },
         }
     )
@@ -256,10 +260,20 @@ def _choose_best(
 
 def _statistics(scores: Sequence[float]) -> dict[str, Any]:
     """Mean and sample deviation; None where they are not known."""
+    deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else math.nan
     return {
-        "mean": float(np.mean(scores)) if scores else None,
-        "deviation": float(np.std(scores, ddof=1)) if len(scores) > 1 else None,
+        "mean": _known(float(np.mean(scores))) if scores else None,
+        "deviation": _known(deviation),
     }
+
+
+def _known(score: float) -> float | None:
+    return None if math.isnan(score) else score
+
+
+def _defined(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Results without those that are not defined, which JSON has no number for."""
+    return {name: value for name, value in results.items() if not np.isnan(value)}
 
 
 def _table(

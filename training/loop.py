@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
 from contract import errors
 from training import checkpoints, interruption, tensorboard, train_step
 
+ROWS_LOSS = "rows_loss"  # the mean loss of the rows, beside scores, which it is not
 _AGAIN = " and start again with --overwrite_output_dir, or look at these examples"
 
 
@@ -24,7 +26,8 @@ class Plan:
         save_steps: steps between checkpoints; the last step always saves.
         max_steps_per_call: most steps in one call on the devices.
         evaluate_steps: steps between evaluations, 0 for none.
-        best_metric: decides what is best; lower is better if it ends in `loss`.
+        best_metric: decides what is best; lower is better if it ends in `loss`. Of
+            equal scores, and of those that are not defined, the lower loss is best.
         patience: evaluations without a better score before the run stops; 0: never.
         profile_steps: the steps at which a trace begins and ends, or ().
     """
@@ -62,6 +65,30 @@ class Plan:
         if 0 < self.patience <= state.get("evaluations_since_best", 0):
             return True
         return step >= self.num_train_steps
+
+    def is_better(self, score: float, loss: float | None, best: Any) -> bool:
+        """Whether an evaluation is better than that of the state `best`, if any is.
+
+        A score that is not defined counts as none. Without losses the first of equal
+        scores is best, and the last of those that are not defined.
+        """
+        if "best_step" not in best:
+            return True
+        sign = -1.0 if self.best_metric.endswith("loss") else 1.0
+        new, old = sign * score, sign * best["best_score"]
+        if math.isnan(new) != math.isnan(old):
+            return math.isnan(old)
+        if new > old or new < old:
+            return new > old
+        if loss is None or "best_loss" not in best:
+            return math.isnan(new)
+        return loss < best["best_loss"]
+
+    def best(self, state: dict[str, Any]) -> tuple[str, float]:
+        """The name and value of what the best evaluation is best by."""
+        if math.isnan(state["best_score"]) and "best_loss" in state:
+            return "loss", state["best_loss"]
+        return self.best_metric, state["best_score"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,10 +151,11 @@ class Loop:
                 self.checkpoints.save(step, state)
                 saved_step = step
         if step < plan.num_train_steps:
-            best = f"{plan.best_metric} than {state['best_score']:.4f}"
+            name, value = plan.best(state)
             self.reporter.say(
-                f"stopped at step {step}: no better {best} (step {state['best_step']}) "
-                f"in {state['evaluations_since_best']} evaluations"
+                f"stopped at step {step}: no better {name} than {value:.4f} (step "
+                f"{state['best_step']}) in {state['evaluations_since_best']} "
+                "evaluations"
             )
         return {**state, "step": step}
 
@@ -186,19 +214,28 @@ class Loop:
         assert self.evaluate is not None
         try:
             with self.breaking_off():
-                scores = self.evaluate()
+                scores = dict(self.evaluate())
         except errors.Stopped:
             self._stop(step, state)
+        loss = scores.pop(ROWS_LOSS, None)
         self.reporter.evaluated(step, scores)
         state = {**state, "evaluated_step": step}
         if not self.plan.best_metric:
             self.on_evaluated(step)
             return state
         score = float(scores[self.plan.best_metric])
-        sign = -1.0 if self.plan.best_metric.endswith("loss") else 1.0
-        if "best_score" not in state or sign * score > sign * state["best_score"]:
+        if math.isnan(score) and not math.isnan(state.get("best_score", 0.0)):
+            logging.warning(
+                "step %d: %s is not defined, since labels or predictions of the dev "
+                "rows are all equal; %s is best",
+                step,
+                self.plan.best_metric,
+                "the last step" if loss is None else "the lowest loss",
+            )
+        if self.plan.is_better(score, loss, state):
             self.on_evaluated(step)
             best = {"best_step": step, "best_score": score}
+            best |= {} if loss is None else {"best_loss": loss}
             return {**state, **best, "evaluations_since_best": 0}
         since_best = state.get("evaluations_since_best", 0) + 1
         return {**state, "evaluations_since_best": since_best}

@@ -3,6 +3,7 @@
 Labels and predictions are class ids, numbers, or [N, C] zeros and ones.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -117,18 +118,18 @@ def _class_counts(labels, predictions):
 
 
 def pearson(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Linear correlation (STS-B); 0 where the predictions are all equal."""
+    """Linear correlation (STS-B); nan where labels or predictions are all equal."""
     if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
-        return 0.0
+        return math.nan
     import scipy.stats  # which takes time
 
     return float(scipy.stats.pearsonr(labels, predictions)[0])
 
 
 def spearman(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Rank correlation (STS-B); 0 where the predictions are all equal."""
+    """Rank correlation (STS-B); nan where labels or predictions are all equal."""
     if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
-        return 0.0
+        return math.nan
     import scipy.stats  # which takes time
 
     return float(scipy.stats.spearmanr(labels, predictions)[0])

@@ -250,8 +250,8 @@ def _use_best(
     if not best:
         return state["step"]
     assert plan is not None
-    score = f"{plan.best_metric} {state['best_score']:.4f}"
-    print(f"best: step {best} with {score}; used from here on")
+    name, value = plan.best(dict(state))
+    print(f"best: step {best} with {name} {value:.4f}; used from here on")
     name = f"{file_names.CHECKPOINT_PREFIX}-{best}"
     store.load(os.path.join(settings.output_dir, name))
     return best

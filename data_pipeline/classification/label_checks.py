@@ -128,7 +128,7 @@ def inspect(
         return of_texts(rows)
     cells = collections.Counter(train.labels)
     if problem_type == "regression":
-        return [*_of_numbers(train, cells), *of_texts(rows)]
+        return [*_of_numbers(train, cells), *equal_numbers(rows), *of_texts(rows)]
 
     def names_of(cell: tables.Label) -> Sequence[Any]:
         is_set = problem_type == "multi_label"
@@ -155,6 +155,14 @@ def _of_numbers(table: tables.Table, cells: Mapping[Any, int]) -> Iterator[Findi
     elif 4 * len(cells) <= len(table.lines) and len(cells) <= _MOST_GRADES:
         text = f"{table.path}: the only labels are {', '.join(map(str, sorted(cells)))}"
         yield Finding("warning", f"{text}; for classes leave --problem_type out")
+
+
+def equal_numbers(rows: Mapping[str, tables.Table]) -> Iterator[Finding]:
+    """Warnings of splits whose numbers are all equal; that of training has its own."""
+    for split, table in rows.items():
+        if split != "train" and len({*map(_canonical, table.labels or ())}) == 1:
+            text = f"{table.path}: all labels are {(table.labels or ())[0]!r}"
+            yield Finding("warning", f"{text}; no correlation with them is defined")
 
 
 def _of_cells(

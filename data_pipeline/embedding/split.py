@@ -261,6 +261,8 @@ def warn(splits: Mapping[str, TextSplit | RetrievalSplit]) -> tuple[str, ...]:
     """Prints what is odd in the labels and texts of a run; returns the warnings."""
     read = {n: each.table for n, each in splits.items() if isinstance(each, TextSplit)}
     findings = label_checks.of_texts(read)
+    scored = {name for name in read if splits[name].kind == corpora.SCORED}
+    findings += label_checks.equal_numbers({name: read[name] for name in scored})
     if {each.kind for each in splits.values()} == {corpora.LABELLED}:
         findings = label_checks.inspect(read, "classification")
     for kind, text in findings:

@@ -49,7 +49,9 @@ def resample(
             warnings.simplefilter("ignore")  # a draw may lack a class
             scores = rescore(rows)
         for name, score in scores.items():
-            resampled.setdefault(name, []).append(float(score))
+            # Of rows that are all equal no correlation shows.
+            score = 0.0 if np.isnan(score) else float(score)
+            resampled.setdefault(name, []).append(score)
     return {name: np.array(scores) for name, scores in resampled.items()}
 
 

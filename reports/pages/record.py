@@ -240,7 +240,8 @@ def read_curves(directory: str) -> dict[str, list[list[float]]]:
             for value in event.summary.value:
                 if value.metadata.plugin_data.plugin_name == "scalars":
                     number = tensor_util.make_ndarray(value.tensor).item()
-                    curves.setdefault(value.tag, {})[event.step] = number
+                    if not math.isnan(number):  # a score that was not defined
+                        curves.setdefault(value.tag, {})[event.step] = number
     return {name: _thin(sorted(points.items())) for name, points in curves.items()}
 
 

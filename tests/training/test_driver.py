@@ -1,13 +1,18 @@
 """Tests of training/driver.py: what is done under which name, seed by seed."""
 
+import dataclasses
 import json
+from unittest import mock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from contract import errors
-from training import driver, grid, run_settings
+from data_pipeline.classification import predictions
+from data_pipeline.seq2seq import results as seq2seq
+from data_pipeline.tagging import scores as tagging
+from training import driver, grid, loop, run_settings
 
 
 def settings(output_dir, **changes):
@@ -50,6 +55,23 @@ def test_seeds_are_run_one_by_one_and_summarised(tmp_path, capsys):
     assert capsys.readouterr().out == "".join(announced) + (
         "over seeds 1, 2, 3:\n  eval_accuracy = 0.5000 +- 0.2500\n"
     )
+
+
+@pytest.mark.parametrize("kind", [predictions.Scored, tagging.Scored, seq2seq.Scored])
+def test_evaluations_of_training_have_the_mean_loss_of_their_rows(kind, tmp_path):
+    """Beside the scores: of equal ones the lower loss is best."""
+    scored = mock.Mock(spec=kind, scores={"f1": 0.5}, losses=np.array([1.0, 4.0]))
+    plan = loop.Plan(num_train_steps=1, learning_rate=float, save_steps=1)
+    task = mock.Mock(splits={"train": mock.MagicMock()})
+    passed = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver.run, "train", lambda _, training: passed.append(training))
+        how = driver.Settings(run=dataclasses.replace(settings(tmp_path), plan=plan))
+        evaluation = mock.Mock(return_value=scored)
+        driver.FineTuningTask.train(task, mock.Mock(), how, "", evaluation)
+        assert passed[0].evaluate() == {"f1": 0.5, loop.ROWS_LOSS: 2.5}
+        scored.losses = None
+        assert passed[0].evaluate() == {"f1": 0.5}
 
 
 def test_two_losses_are_told_apart_on_the_screen(capsys):

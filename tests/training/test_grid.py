@@ -161,6 +161,23 @@ def test_runs_that_are_not_finite_are_out(trials, capsys):
         trials(overwrite=True)
 
 
+@pytest.mark.parametrize("seeds", [(), (3, 4)])
+def test_score_that_is_not_defined_is_not_the_best(trials, seeds, capsys):
+    nan, used = float("nan"), seeds or (1,)
+    trials.scores = {(1e-3, used[0]): nan}
+    trials.scores |= {(2e-3, seed): -0.25 for seed in used}
+    record = trials(seeds=seeds)
+    first, second = record["combinations"]
+    assert (first["mean"], second["mean"]) == (None, -0.25)
+    assert record["best"]["values"] == {"learning_rate": 2e-3}
+    assert "  0.002          -0.2500" in capsys.readouterr().out
+    trials.scores = {(rate, seed): nan for rate in RATES for seed in used}
+    record = trials(seeds=seeds, overwrite=True)
+    assert record["best"]["score"] is None
+    for path in trials.place.rglob("*.json"):
+        assert "NaN" not in path.read_text()
+
+
 @pytest.mark.parametrize("action", ["predicts", "exports"])
 def test_only_the_best_run_predicts_and_exports(trials, action):
     trials.scores = {(2e-3, 1): 0.75}

@@ -1,5 +1,6 @@
 """Tests of training/loop.py with stand-ins for what runs, saves and reports."""
 
+import json
 import math
 import signal
 import time
@@ -163,6 +164,76 @@ def test_of_losses_the_lowest_is_best():
     scores = iter([{"loss": x} for x in (0.5, 0.7, 0.4, 0.6)])
     final = Stage().run(losses, evaluate=scores.__next__)
     assert final["best_step"] == 9 and final["best_score"] == 0.4
+
+
+def judged(scores, losses=None, patience=0, metric="pearson", step=0, state=None):
+    """A run of evaluations at 3, 6, 9 and 10, or fewer."""
+    rows = [{metric: score} for score in scores]
+    for row, loss in zip(rows, losses or (), strict=bool(losses)):
+        row[loop.ROWS_LOSS] = loss
+    run_plan = plan(
+        save_steps=100, evaluate_steps=3, best_metric=metric, patience=patience
+    )
+    stage = Stage()
+    remaining = iter(rows)
+    final = stage.run(run_plan, step, state, evaluate=remaining.__next__)
+    assert next(remaining, None) is None  # each was made
+    return final, stage
+
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize(
+    ("scores", "losses", "best"),
+    [
+        ([NAN] * 4, [4, 3, 1, 2], 9),  # none is defined, so the loss decides
+        ([NAN] * 4, None, 10),  # or, without one, the last step
+        ([NAN, -0.5, NAN, -0.6], [1, 4, 0, 2], 6),  # a defined one is better
+        ([0.75] * 4, [4, 3, 1, 2], 9),  # of equal ones the lower loss
+        ([0.75] * 4, None, 3),
+        ([0.5, 0.75, 0.75, 0.5], [9, 3, 2, 1], 9),
+        ([0.5, 0.75, 0.75, 0.5], [9, 2, 3, 1], 6),
+        ([0.5, 0.75, 0.7, 0.6], [1, 9, 2, 3], 6),  # different ones need no loss
+        ([0.0, 0.0, -0.0, 0.0], [4, 4, 3, 3], 9),
+    ],
+)
+def test_undefined_and_equal_scores_are_told_apart_by_the_loss(scores, losses, best):
+    final, stage = judged(scores, losses)
+    assert final["best_step"] == best
+    assert final.get("best_loss") == (losses and losses[[3, 6, 9, 10].index(best)])
+    # The same with an interruption after each evaluation.
+    for step, state in stage.saved[:-1]:
+        count = [3, 6, 9, 10].index(step) + 1
+        state = json.loads(json.dumps(state))  # as a checkpoint has it
+        rest = losses and losses[count:]
+        again, _ = judged(scores[count:], rest, step=step, state=state)
+        assert again["best_step"] == best
+
+
+def test_of_equal_losses_that_are_the_metric_the_first_stays():
+    losses = [0.5, 0.25, 0.25, 0.25]
+    assert judged(losses, losses, metric="loss")[0]["best_step"] == 6
+    # A run of an earlier version goes on, whose best loss is not known.
+    state = {"best_step": 3, "best_score": 0.75, "evaluated_step": 3}
+    final, _ = judged([0.75, 0.5, 0.75], [0.1, 0.1, 0.1], step=3, state=state)
+    assert final["best_step"] == 3 and final["evaluations_since_best"] == 3
+
+
+def test_early_stopping_follows_the_loss_where_the_score_is_none(caplog):
+    final, stage = judged([NAN, NAN, NAN], [4, 5, 5], patience=2)
+    assert final["step"] == 9 and final["best_step"] == 3
+    assert stage.messages == [
+        "stopped at step 9: no better loss than 4.0000 (step 3) in 2 evaluations"
+    ]
+    (warning,) = caplog.messages  # once
+    assert warning == (
+        "step 3: pearson is not defined, since labels or predictions of the dev rows "
+        "are all equal; the lowest loss is best"
+    )
+    assert judged([NAN] * 4, [4, 3, 2, 1], patience=1)[0]["step"] == 10
+    assert judged([0.5] * 4, [4, 3, 2, 1], patience=1)[0]["step"] == 10
+    assert judged([0.5] * 2, [4, 4], patience=1)[0]["step"] == 6
 
 
 def test_stops_early_and_says_so():

@@ -198,6 +198,21 @@ def test_all_findings_come_at_once():
         label_checks.report(label_checks.inspect(rows, "classification"))
 
 
+def test_equal_numbers_of_any_split_are_warned_of():
+    def warnings(dev, test=("1", "2")):
+        rows = {
+            "train": table("1.5", "2", "3", "4"),
+            "dev": table(*dev, texts=[f"dev {i}" for i, _ in enumerate(dev)], path="d"),
+            "test": table(*test, texts=["x", "y"], path="t"),
+        }
+        return [text for _, text in label_checks.inspect(rows, "regression")]
+
+    assert warnings(["3", "2.5"]) == []
+    wanted = "all labels are '3.0'; no correlation with them is defined"
+    assert warnings(["3.0", "3", "3.00"]) == [f"d: {wanted}"]
+    assert warnings(["3.0"], ("3.0", "3")) == [f"d: {wanted}", f"t: {wanted}"]
+
+
 def test_texts_with_two_labels_and_training_texts_in_the_dev_rows(capsys):
     rows = {
         "train": table("a", "b", "a", "b", texts=["x", "y", "x", "x"]),
