@@ -9,24 +9,28 @@ and of several that begin there the longest. Spaces that belong to a token count
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from contract import errors, file_names, json_files, remote_files, wording
 from contract.tensorflow_later import tf
+from data_pipeline.text import bpe_graph
 
 # Text never becomes these, as in google-research/bert.
 SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
-# Word pieces lack both, since normalization deletes them from any text.
-_MARK, _OTHER = "\x01", "\x02"
+_MARK = b"\xff"  # in no text of UTF-8
 
 
-def read(vocab_file: str, vocab: Sequence[str]) -> tuple[list[str], dict[str, bool]]:
+def read(
+    vocab_file: str, vocab: Sequence[str], special: Collection[str] = SPECIAL
+) -> tuple[list[str], dict[str, bool]]:
     """The vocabulary with the tokens of an added_tokens.json beside it, if any.
 
-    Also returns {token: whether it is looked for in normalized text}.
+    Also returns {token: whether it is looked for in normalized text}, without those
+    that are `special`, which text never becomes.
 
     Raises:
         ValueError: a file cannot be read, the ids do not go on from the vocabulary's,
@@ -47,11 +51,14 @@ def read(vocab_file: str, vocab: Sequence[str]) -> tuple[list[str], dict[str, bo
         )
     remedy = "correct them, or remove the file to do without its tokens"
     longer = [*vocab, *sort_by_id(new, path, remedy, first=len(vocab))]
-    return longer, check_settings(ids, _read_settings(directory), path)
+    return longer, check_settings(ids, read_settings(directory), path, special)
 
 
 def check_settings(
-    tokens: Iterable[str], settings: Mapping[str, Mapping[str, Any]], path: str
+    tokens: Iterable[str],
+    settings: Mapping[str, Mapping[str, Any]],
+    path: str,
+    special: Collection[str] = SPECIAL,
 ) -> dict[str, bool]:
     """{token: whether it is looked for in normalized text}, as `read` returns it.
 
@@ -61,12 +68,12 @@ def check_settings(
     for token in tokens:
         setting = settings.get(token, {})
         odd = [k for k in ("single_word", "lstrip", "rstrip") if setting.get(k)]
-        if odd and (token not in SPECIAL or odd[0] == "single_word"):
+        if odd and (token not in special or odd[0] == "single_word"):
             raise errors.InputError(
                 f"{path}: {token!r} is to match whole words alone, or spaces beside "
                 f"it; set {odd[0]} to false where the token is described"
             )
-        if token not in SPECIAL:
+        if token not in special:
             is_normalized = setting.get("normalized", not setting.get("special"))
             are_normalized[token] = bool(is_normalized)
     return are_normalized
@@ -85,7 +92,27 @@ def sort_by_id(
     return sorted(ids, key=ids.__getitem__)
 
 
-def _read_settings(directory: str) -> dict[str, dict[str, Any]]:
+def describe(vocab: Sequence[str], tokens: Mapping[str, bool]) -> dict[str, Any]:
+    """Tokens as tokenizer_config.json describes them; {} without any."""
+    described = {
+        str(vocab.index(token)): {
+            "content": token,
+            "normalized": is_normalized,
+            "special": not is_normalized,
+            **dict.fromkeys(("single_word", "lstrip", "rstrip"), False),
+        }
+        for token, is_normalized in tokens.items()
+    }
+    return {"added_tokens_decoder": described} if described else {}
+
+
+def files(vocab: Sequence[str], tokens: Iterable[str]) -> dict[str, str]:
+    """{added_tokens.json: its text}; {} without tokens."""
+    ids = {token: vocab.index(token) for token in tokens}
+    return {file_names.ADDED_TOKENS: json.dumps(ids) + "\n"} if ids else {}
+
+
+def read_settings(directory: str) -> dict[str, dict[str, Any]]:
     """{token: its settings} of the other files; the newest kind of file counts."""
     settings: dict[str, dict[str, Any]] = {}
     for name, key in (
@@ -154,8 +181,8 @@ def cut(text: str, tokens: Mapping[str, int]) -> Iterator[tuple[str, list[int]]]
 
 def _split(texts, tokens):
     """Texts and tokens in turn, ragged [B, (P)], and which of them are tokens [P]."""
-    texts = tf.strings.regex_replace(texts, _MARK, _OTHER)
-    texts = tf.strings.regex_replace(texts, _pattern(tokens), rf"{_MARK}\0{_MARK}")
+    texts = bpe_graph.clean(texts)
+    texts = tf.strings.regex_replace(texts, _pattern(tokens), _MARK + rb"\0" + _MARK)
     pieces = tf.strings.split(texts, _MARK)
     place = tf.ragged.range(pieces.row_lengths()).values
     return pieces, place % 2 == 1

@@ -10,6 +10,7 @@ import collections
 import functools
 import json
 import os
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -32,6 +33,9 @@ _OTHER_FILE = "give the vocab.json that belongs to it, or save it with tokenizer
 # What GPT's fine-tuning puts around texts, in the order of their ids.
 START, DELIMITER, END = "_start_", "_delimiter_", "_classify_"
 END_OF_TEXT = "<|endoftext|>"
+# Text never becomes these, as in the originals.
+SPECIAL = {*OF_ROBERTA, START, DELIMITER, END, END_OF_TEXT}
+_NONE: Mapping[str, bool] = types.MappingProxyType({})
 # Bytes for each space from which the library is faster than the graph: those of scripts
 # without spaces. English has six.
 _BYTES_A_SPACE = 32
@@ -48,6 +52,7 @@ class BytePairs(NamedTuple):
     is_byte_level: bool  # GPT-2's or RoBERTa's; otherwise GPT's, of characters
     is_roberta: bool = False
     adds_space: bool = False  # before a text, by the file
+    added_tokens: Mapping[str, bool] = _NONE  # as added_tokens.read returns them
 
 
 def is_byte_pairs(vocab_file: str) -> bool:
@@ -70,7 +75,11 @@ def read(vocab_file: str) -> BytePairs:
     if name.endswith(file_names.TOKENIZER):
         return _read_tokenizer(vocab_file)
     learned = added_tokens.sort_by_id(_object(vocab_file), vocab_file, _COPY)
-    vocab, _ = added_tokens.read(vocab_file, learned)
+    vocab, added = added_tokens.read(vocab_file, learned, SPECIAL)
+    described = added_tokens.read_settings(os.path.dirname(vocab_file))
+    # Some are described alone, without an added_tokens.json.
+    known = filter({*vocab}.__contains__, described)
+    added |= added_tokens.check_settings(known, described, vocab_file, SPECIAL)
     merges_file = merges_of(vocab_file)
     if not remote_files.exists(merges_file):
         raise errors.InputError(
@@ -84,7 +93,7 @@ def read(vocab_file: str) -> BytePairs:
     merges = _checked(pairs, vocab, vocab_file)
     is_byte_level = _is_byte_level(vocab)
     is_roberta = is_byte_level and _is_roberta(vocab, merges)
-    return BytePairs(vocab, merges, is_byte_level, is_roberta)
+    return BytePairs(vocab, merges, is_byte_level, is_roberta, added_tokens=added)
 
 
 def merges_of(vocab_file: str) -> str:
@@ -176,7 +185,8 @@ def _read_tokenizer(path: str) -> BytePairs:
     try:
         model = raw["model"]
         vocab = dict(model["vocab"])
-        for entry in raw.get("added_tokens") or ():
+        entries = {entry["content"]: entry for entry in raw.get("added_tokens") or ()}
+        for entry in entries.values():
             if vocab.setdefault(entry["content"], entry["id"]) != entry["id"]:
                 raise errors.InputError(
                     f"{path}: {entry['content']!r} has the id {entry['id']} in "
@@ -184,8 +194,9 @@ def _read_tokenizer(path: str) -> BytePairs:
                 )
         lines = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
         is_roberta = _is_roberta(vocab, (line.split(" ") for line in lines))
-        is_byte_level = _kind(raw, path, is_roberta)
-        adds_space = is_roberta and raw["pre_tokenizer"].get("add_prefix_space", True)
+        is_byte_level = _kind(raw, path)
+        splitter = raw["pre_tokenizer"]
+        adds_space = is_byte_level and splitter.get("add_prefix_space", True)
     except (AttributeError, KeyError, TypeError) as error:
         raise errors.InputError(
             f"{path}: is not laid out as tokenizers 0.23 writes it ({error!r}); "
@@ -194,10 +205,11 @@ def _read_tokenizer(path: str) -> BytePairs:
     tokens = added_tokens.sort_by_id(vocab, path, _COPY)
     places = [(f"{path}: model.merges[{i}]", line) for i, line in enumerate(lines)]
     merges = _checked(places, tokens, path)
-    return BytePairs(tokens, merges, is_byte_level, is_roberta, adds_space)
+    added = added_tokens.check_settings(entries, entries, path, SPECIAL)
+    return BytePairs(tokens, merges, is_byte_level, is_roberta, adds_space, added)
 
 
-def _kind(raw: Mapping[str, Any], path: str, is_roberta: bool) -> bool:
+def _kind(raw: Mapping[str, Any], path: str) -> bool:
     """Whether a tokenizer is of bytes; False: GPT's; ValueError: neither."""
     model = raw["model"]
     normalizer, splitter = raw.get("normalizer") or {}, raw.get("pre_tokenizer") or {}
@@ -224,9 +236,6 @@ def _kind(raw: Mapping[str, Any], path: str, is_roberta: bool) -> bool:
             ("pre_tokenizer.type", splitter.get("type"), "ByteLevel"),
             ("use_regex", splitter.get("use_regex", True), True),
         ]
-        if not is_roberta:
-            adds = splitter.get("add_prefix_space", True)
-            expected.append(("add_prefix_space", adds, False))
     for name, value, wanted in expected:
         if value != wanted:
             raise errors.InputError(
@@ -237,13 +246,24 @@ def _kind(raw: Mapping[str, Any], path: str, is_roberta: bool) -> bool:
 
 
 class BytePairTokenizer(base.Tokenizer):
-    """A tokenizer of a vocabulary and the merges from which its tokens are made."""
+    """A tokenizer of a vocabulary and the merges from which its tokens are made.
+
+    `added_tokens`, {token: whether it is looked for in normalized text}, are found
+    anywhere in a text, as added_tokens.py does it. `adds_space` is whether a text, or
+    what stands between two of them, gets a space if it does not begin with one.
+    """
+
+    adds_space = False
 
     def __init__(
-        self, vocab: Sequence[str], merges: Sequence[tuple[str, str]], lowers: bool
+        self,
+        vocab: Sequence[str],
+        merges: Sequence[tuple[str, str]],
+        lowers: bool,
+        added: Mapping[str, bool] = _NONE,
     ):
         super().__init__(vocab, lowers)
-        self.merges = list(merges)
+        self.merges, self.added_tokens = list(merges), dict(added)
         self._ids = {token: index for index, token in enumerate(self.vocab)}
         self.start_id = self._ids.get(START)
         self.delimiter_ids = tuple(i for t, i in self._ids.items() if t == DELIMITER)
@@ -256,19 +276,36 @@ class BytePairTokenizer(base.Tokenizer):
         if not missing or self.start_id is not None:
             return self
         kind: Any = type(self)
-        longer = kind([*self.vocab, *missing], self.merges)
+        added = self.added_tokens
+        longer = kind([*self.vocab, *missing], self.merges, added_tokens=added)
         longer.refuses_unknown = self.refuses_unknown
+        longer.adds_space = self.adds_space
         return longer
 
     def definition(self) -> list[str]:
-        return [*self.vocab, *(f"{a} {b}" for a, b in self.merges)]
+        added = (f"added {token} {kind}" for token, kind in self.added_tokens.items())
+        return [*self.vocab, *(f"{a} {b}" for a, b in self.merges), *added]
 
     def files(self) -> dict[str, str]:
         return {
             file_names.VOCAB_JSON: vocab_text(self.vocab),
             file_names.MERGES_TXT: merges_text(self.merges),
-            file_names.TOKENIZER_CONFIG: json.dumps(self.settings()) + "\n",
+            file_names.TOKENIZER_CONFIG: json.dumps(
+                self.settings() | added_tokens.describe(self.vocab, self.added_tokens)
+            )
+            + "\n",
+            **added_tokens.files(self.vocab, self.added_tokens),
         }
+
+    def _finds_added(self, library):
+        """The library's tokenizer, where it finds the added tokens, too."""
+        library.add_tokens(
+            [
+                tokenizers.AddedToken(token, normalized=is_normalized)
+                for token, is_normalized in self.added_tokens.items()
+            ]
+        )
+        return library
 
 
 class Gpt2Tokenizer(BytePairTokenizer):
@@ -279,10 +316,19 @@ class Gpt2Tokenizer(BytePairTokenizer):
     is left out.
     """
 
-    adds_space = False
+    def __init__(
+        self,
+        vocab: Sequence[str],
+        merges: Sequence[tuple[str, str]],
+        adds_space: bool = False,
+        added_tokens: Mapping[str, bool] = _NONE,
+    ):
+        super().__init__(vocab, merges, False, added_tokens)
+        self.adds_space = adds_space
 
-    def __init__(self, vocab: Sequence[str], merges: Sequence[tuple[str, str]]):
-        super().__init__(vocab, merges, False)
+    def definition(self) -> list[str]:
+        adds = ["add_prefix_space True"] if self.adds_space else []
+        return [*super().definition(), *adds]
 
     def tokenize_inside(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
         """Cuts texts [B] with the space that stands before each."""
@@ -323,7 +369,7 @@ class Gpt2Tokenizer(BytePairTokenizer):
         values = {char: byte for byte, char in enumerate(BYTE_CHARS)}
         return [
             bytes(map(values.__getitem__, token))
-            if values.keys() >= set(token)
+            if values.keys() >= set(token) and token not in self.added_tokens
             else token.encode("utf-8")
             for token in self.vocab
         ]
@@ -332,7 +378,7 @@ class Gpt2Tokenizer(BytePairTokenizer):
         ends = ("bos_token", "eos_token", "unk_token")
         return {
             "tokenizer_class": "GPT2Tokenizer",
-            "add_prefix_space": False,
+            "add_prefix_space": self.adds_space,
             **(dict.fromkeys(ends, END_OF_TEXT) if END_OF_TEXT in self._ids else {}),
         }
 
@@ -356,7 +402,7 @@ class Gpt2Tokenizer(BytePairTokenizer):
     def _pairs(self):
         pairs = tokenizers.Tokenizer(models.BPE(self._ids, self.merges))
         pairs.pre_tokenizer = self._steps[1]
-        return pairs
+        return self._finds_added(pairs)
 
     @property
     def _steps(self):
@@ -369,42 +415,50 @@ class Gpt2Tokenizer(BytePairTokenizer):
             if sum(map(len, rows)) > _BYTES_A_SPACE * (spaces + 1):
                 return encode(self, texts)
         with tf.device("CPU:0"):  # where string operations are
-            # Compiled, once for all tokenizers.
-            ids = bpe_graph.tokenize(texts, self._table)
-            return ids.with_row_splits_dtype(tf.int64)
+            cut = self._cut
+            for is_normalized in (True, False):  # those that are not are found first
+                tokens = [t for t, n in self.added_tokens.items() if n == is_normalized]
+                ids = {token: self._ids[token] for token in tokens}
+                cut = functools.partial(
+                    added_tokens.tokenize, tokens=ids, tokenize_others=cut
+                )
+            return cut(texts)
+
+    def _cut(self, texts):
+        """The ids of texts [B] that stand between added tokens."""
+        if self.adds_space:
+            texts = bpe_graph.clean(texts)
+            texts = tf.strings.regex_replace(texts, "^([^ ])", r" \1", False)
+        # Compiled, once for all tokenizers.
+        ids = bpe_graph.tokenize(texts, self._table)
+        return ids.with_row_splits_dtype(tf.int64)
 
 
 class RobertaTokenizer(Gpt2Tokenizer):
-    """RoBERTa's tokenizer: GPT-2's byte pairs, and special tokens like BERT's.
-
-    `adds_space` is whether a text that does not begin with a space gets one.
-    """
+    """RoBERTa's tokenizer: GPT-2's byte pairs, and special tokens like BERT's."""
 
     mask_takes_space = True
 
     def __init__(
-        self, vocab: Sequence[str], merges: Sequence[tuple[str, str]], adds_space: bool
+        self,
+        vocab: Sequence[str],
+        merges: Sequence[tuple[str, str]],
+        adds_space: bool,
+        added_tokens: Mapping[str, bool] = _NONE,
     ):
-        super().__init__(vocab, merges)
-        self.adds_space = adds_space
+        super().__init__(vocab, merges, adds_space, added_tokens)
         self._set_special(OF_ROBERTA, 2)
 
     def library(self) -> tokenizers.Tokenizer:
         return tokenizers.Tokenizer.from_str(self._pairs.to_str())  # a copy to change
 
     def definition(self) -> list[str]:
-        return [*super().definition(), f"add_prefix_space {self.adds_space}"]
+        plain = BytePairTokenizer.definition(self)
+        return [*plain, f"add_prefix_space {self.adds_space}"]
 
     def settings(self) -> dict[str, Any]:
         settings = self._named_settings("RobertaTokenizer")
         return {**settings, "add_prefix_space": self.adds_space}
-
-    def _rows_to_ids(self, texts):
-        if self.adds_space:
-            with tf.device("CPU:0"):
-                texts = bpe_graph.clean(texts)
-                texts = tf.strings.regex_replace(texts, "^([^ ])", r" \1", False)
-        return super()._rows_to_ids(texts)
 
 
 def encode(tokenizer: base.Tokenizer, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -442,8 +496,13 @@ class GptTokenizer(BytePairTokenizer):
 
     in_graph = False
 
-    def __init__(self, vocab: Sequence[str], merges: Sequence[tuple[str, str]]):
-        super().__init__(vocab, merges, True)
+    def __init__(
+        self,
+        vocab: Sequence[str],
+        merges: Sequence[tuple[str, str]],
+        added_tokens: Mapping[str, bool] = _NONE,
+    ):
+        super().__init__(vocab, merges, True, added_tokens)
         if UNKNOWN not in self._ids:
             raise errors.InputError(
                 f"the vocabulary of {self.vocab_size} tokens lacks {UNKNOWN}; give "
@@ -459,6 +518,7 @@ class GptTokenizer(BytePairTokenizer):
             )
         )
         self._pairs.normalizer, self._pairs.pre_tokenizer = self._steps
+        self._finds_added(self._pairs)
 
     def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
         """Which tokens, int32 [T], follow one that ends a word, or none; bool."""

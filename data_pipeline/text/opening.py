@@ -244,20 +244,20 @@ def _open(vocab_file, do_lower_case, split_words):
     if not byte_pairs.is_byte_pairs(vocab_file):
         rules = _read_rules(vocab_file, do_lower_case, split_words)
         return wordpiece.BertTokenizer.from_file(vocab_file, do_lower_case, rules)
-    vocab, merges, is_byte_level, is_roberta, adds = byte_pairs.read(vocab_file)
+    read = byte_pairs.read(vocab_file)
     try:
-        if is_roberta:
-            adds = _setting(vocab_file, "add_prefix_space", adds)
-            return byte_pairs.RobertaTokenizer(vocab, merges, adds)
-        if is_byte_level:
-            return byte_pairs.Gpt2Tokenizer(vocab, merges)
+        if read.is_byte_level:
+            adds = bool(_setting(vocab_file, "add_prefix_space", read.adds_space))
+            kind = byte_pairs.Gpt2Tokenizer
+            kind = byte_pairs.RobertaTokenizer if read.is_roberta else kind
+            return kind(read.vocab, read.merges, adds, read.added_tokens)
         words = _setting(vocab_file, "gpt_tokenizer", byte_pairs.GPT_WORDS)
         if words != byte_pairs.GPT_WORDS:  # of earlier versions
             raise errors.InputError(
                 f"gpt_tokenizer={words!r} in tokenizer_config.json is no longer done; "
                 "train again from Hugging Face's openai-gpt"
             )
-        return byte_pairs.GptTokenizer(vocab, merges)
+        return byte_pairs.GptTokenizer(read.vocab, read.merges, read.added_tokens)
     except ValueError as error:
         raise errors.InputError(f"{vocab_file}: {error}") from error
 
@@ -402,8 +402,10 @@ def _check_json(path, raw, tokenizer, split_words):
         value = _part(raw, section).get(key)
         if value not in known:
             _refuse(path, f"{section}.{key}", value, known)
+    found = getattr(tokenizer, "added_tokens", None)
+    special = added_tokens.SPECIAL if is_bert else byte_pairs.SPECIAL
     for token in (entry["content"] for entry in raw.get("added_tokens") or ()):
-        if is_bert and token not in {*tokenizer.added_tokens, *added_tokens.SPECIAL}:
+        if found is not None and token not in {*found, *special}:
             raise errors.InputError(
                 f"{path}: the vocabulary lacks the added token {token!r:.40}; give "
                 f"--vocab_file={path}, or --nocheck_tokenizer to go on without it"

@@ -186,26 +186,14 @@ class BertTokenizer(base.Tokenizer):
     def settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {"do_lower_case": self.do_lower_case}
         settings |= self._changed_rules()
-        if self.added_tokens:
-            settings["added_tokens_decoder"] = {
-                str(self.vocab.index(token)): {
-                    "content": token,
-                    "normalized": is_normalized,
-                    "special": not is_normalized,
-                    **dict.fromkeys(("single_word", "lstrip", "rstrip"), False),
-                }
-                for token, is_normalized in self.added_tokens.items()
-            }
-        return settings
+        return settings | matching.describe(self.vocab, self.added_tokens)
 
     def files(self) -> dict[str, str]:
         texts = {
             file_names.VOCAB: "".join(f"{token}\n" for token in self.vocab),
             file_names.TOKENIZER_CONFIG: json.dumps(self.settings()) + "\n",
+            **matching.files(self.vocab, self.added_tokens),
         }
-        if self.added_tokens:
-            ids = {token: self.vocab.index(token) for token in self.added_tokens}
-            texts[file_names.ADDED_TOKENS] = json.dumps(ids) + "\n"
         if not self.rules.splits_punctuation:
             library = self.library()
             self.frame(library)

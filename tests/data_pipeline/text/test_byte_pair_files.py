@@ -173,10 +173,6 @@ def test_what_a_tokenizer_needs_besides_its_files(tmp_path):
         ({"model__type": "Unigram"}, "model.type is 'Unigram', but GPT and GPT-2"),
         ({"model__byte_fallback": True}, "model.byte_fallback is True, but GPT and"),
         ({"pre_tokenizer": None}, "pre_tokenizer.type is None, but GPT and GPT-2"),
-        (
-            {"pre_tokenizer": {**BYTE_LEVEL, "add_prefix_space": True}},
-            "add_prefix_space is True, but GPT and GPT-2 have False; give a tokenizer",
-        ),
         ({"normalizer": {"type": "NFC"}}, "normalizer is 'NFC', but GPT and GPT-2"),
         (
             {"added_tokens": [{"id": 9, "content": "a"}]},
