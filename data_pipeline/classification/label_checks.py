@@ -160,8 +160,9 @@ def _of_numbers(table: tables.Table, cells: Mapping[Any, int]) -> Iterator[Findi
 def equal_numbers(rows: Mapping[str, tables.Table]) -> Iterator[Finding]:
     """Warnings of splits whose numbers are all equal; that of training has its own."""
     for split, table in rows.items():
-        if split != "train" and len({*map(_canonical, table.labels or ())}) == 1:
-            text = f"{table.path}: all labels are {(table.labels or ())[0]!r}"
+        cells = table.labels or []
+        if split != "train" and len({*map(_canonical, cells)}) == 1:
+            text = f"{table.path}: all labels are {cells[0]!r}"
             yield Finding("warning", f"{text}; no correlation with them is defined")
 
 

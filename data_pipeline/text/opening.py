@@ -248,8 +248,9 @@ def _open(vocab_file, do_lower_case, split_words):
     try:
         if read.is_byte_level:
             adds = bool(_setting(vocab_file, "add_prefix_space", read.adds_space))
-            kind = byte_pairs.Gpt2Tokenizer
-            kind = byte_pairs.RobertaTokenizer if read.is_roberta else kind
+            kind: Any = byte_pairs.Gpt2Tokenizer
+            if read.is_roberta:
+                kind = byte_pairs.RobertaTokenizer
             return kind(read.vocab, read.merges, adds, read.added_tokens)
         words = _setting(vocab_file, "gpt_tokenizer", byte_pairs.GPT_WORDS)
         if words != byte_pairs.GPT_WORDS:  # of earlier versions

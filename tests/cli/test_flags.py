@@ -36,6 +36,7 @@ from modeling import pretrainers
 from modeling.checkpoints import conversion, pretrained
 from modeling.configs import config
 from modeling.features import head_config, layer_choices, vectors
+from reports.pages import usage
 from tests import tiny
 from training import adagrad, layer_rates, model_directory, optimizers
 
@@ -701,6 +702,44 @@ def test_identity_has_every_flag_that_changes_weights(script):
                     changed.add(name)
     assert changed == OF_WEIGHTS[script]
     assert changed.isdisjoint(training_flags.CHANGE_NO_WEIGHT)
+
+
+_READING = """
+mixed_precision pad_to_max_length predict_batch_size do_lower_case split_words
+check_case check_tokenizer
+"""
+_TABLES = "file_format has_header delimiter quote"
+# All flags that change answers of a trained directory, of each script whose report has
+# a command that predicts rows of a file; a new one is of them, and stands in it.
+OF_ANSWERS = {
+    script: set(names.split())
+    for script, names in {
+        "run_classifier": f"""{_READING} {_TABLES} max_seq_length text_a_column
+            text_b_column choice_columns pair_input allow_empty_text label_separator
+            multi_label_threshold""",
+        "run_tagger": f"""{_READING} max_seq_length file_format word_column tag_scheme
+            window_stride document_context""",
+        "run_squad": f"""{_READING} max_seq_length task_name doc_stride answer_aligner
+            max_query_length n_best_size max_answer_length version_2_with_negative
+            null_score_diff_threshold""",
+        "run_seq2seq": f"""{_READING} {_TABLES} source_column target_column seed
+            max_source_length max_target_length num_beams length_penalty early_stopping
+            no_repeat_ngram_size min_target_length do_sample temperature top_k top_p""",
+    }.items()
+}
+
+
+def test_every_flag_that_changes_answers_is_in_the_command_that_predicts(parse):
+    programs = {kind.program for kind in usage.KINDS.values() if kind.rows_flag}
+    assert OF_ANSWERS.keys() == programs
+    known = set()
+    for script in programs:
+        parse(script)
+        names = command_line.values().keys()
+        known |= names
+        actual = {name for name in names if usage.changes_answers(script, name)}
+        assert actual == OF_ANSWERS[script], script
+    assert known >= usage.CHANGE_NO_ANSWER
 
 
 def fine_tuning_settings(network=BERT_CONFIG, **changes):

@@ -56,9 +56,26 @@ def test_rows_are_read_as_those_of_training():
         uses("mine", flags=flags, changed_flags=[*flags])["Predict rows of a file"]
     )
     assert words[5:-1] == [
-        *("--text_a_column=the text", "--has_header=false", "--encoding=cp1252"),
-        *("--max_seq_length=32", "--version_2_with_negative"),
+        *("--max_seq_length=32", "--text_a_column=the text", "--has_header=false"),
+        *("--encoding=cp1252", "--version_2_with_negative"),
     ]
+
+
+def test_flags_that_change_answers_are_repeated_whatever_their_values():
+    flags = {"multi_label_threshold": 0.0, "quote": "", "check_case": False}
+    flags |= {"max_seq_length": 32, "allow_empty_text": True, "delimiter": None}
+    flags |= {"choice_columns": ["a b", "c"], "task_name": "rte", "seed": 7}
+    flags |= {"a_new_flag": 3, "same": 4}
+    changed = sorted(flags.keys() - {"same", "max_seq_length"})
+
+    def words(kind):
+        actual = uses("mine", flags=flags, changed_flags=changed, kind=kind)
+        return printed_uses.words(actual["Predict rows of a file"])[5:-1]
+
+    common = ["--a_new_flag=3", "--allow_empty_text", "--nocheck_case"]
+    common += ["--choice_columns=a b,c", "--multi_label_threshold=0.0", "--quote="]
+    assert words("text-classification") == common
+    assert words("question-answering") == [*common, "--task_name=rte"]
 
 
 def test_exports_of_all_formats_are_asked_and_served():
