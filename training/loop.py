@@ -75,13 +75,14 @@ class Plan:
         if "best_step" not in best:
             return True
         sign = -1.0 if self.best_metric.endswith("loss") else 1.0
-        new, old = sign * score, sign * best["best_score"]
-        if math.isnan(new) != math.isnan(old):
-            return math.isnan(old)
-        if new > old or new < old:
+        new, old = (
+            -math.inf if math.isnan(value) else sign * value
+            for value in (score, best["best_score"])
+        )
+        if new != old:
             return new > old
         if loss is None or "best_loss" not in best:
-            return math.isnan(new)
+            return math.isnan(score)
         return loss < best["best_loss"]
 
     def best(self, state: dict[str, Any]) -> tuple[str, float]:

@@ -12,7 +12,7 @@ import json
 import os
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tokenizers
@@ -35,6 +35,7 @@ START, DELIMITER, END = "_start_", "_delimiter_", "_classify_"
 END_OF_TEXT = "<|endoftext|>"
 # Text never becomes these, as in the originals.
 SPECIAL = {*OF_ROBERTA, START, DELIMITER, END, END_OF_TEXT}
+Merges: TypeAlias = Sequence[tuple[str, str]]
 _NONE: Mapping[str, bool] = types.MappingProxyType({})
 # Bytes for each space from which the library is faster than the graph: those of scripts
 # without spaces. English has six.
@@ -255,13 +256,7 @@ class BytePairTokenizer(base.Tokenizer):
 
     adds_space = False
 
-    def __init__(
-        self,
-        vocab: Sequence[str],
-        merges: Sequence[tuple[str, str]],
-        lowers: bool,
-        added: Mapping[str, bool] = _NONE,
-    ):
+    def __init__(self, vocab: Sequence[str], merges: Merges, lowers: bool, added=_NONE):
         super().__init__(vocab, lowers)
         self.merges, self.added_tokens = list(merges), dict(added)
         self._ids = {token: index for index, token in enumerate(self.vocab)}
@@ -287,24 +282,18 @@ class BytePairTokenizer(base.Tokenizer):
         return [*self.vocab, *(f"{a} {b}" for a, b in self.merges), *added]
 
     def files(self) -> dict[str, str]:
+        described = added_tokens.describe(self.vocab, self.added_tokens)
         return {
             file_names.VOCAB_JSON: vocab_text(self.vocab),
             file_names.MERGES_TXT: merges_text(self.merges),
-            file_names.TOKENIZER_CONFIG: json.dumps(
-                self.settings() | added_tokens.describe(self.vocab, self.added_tokens)
-            )
-            + "\n",
+            file_names.TOKENIZER_CONFIG: json.dumps(self.settings() | described) + "\n",
             **added_tokens.files(self.vocab, self.added_tokens),
         }
 
     def _finds_added(self, library):
         """The library's tokenizer, where it finds the added tokens, too."""
-        library.add_tokens(
-            [
-                tokenizers.AddedToken(token, normalized=is_normalized)
-                for token, is_normalized in self.added_tokens.items()
-            ]
-        )
+        for token, is_normalized in self.added_tokens.items():
+            library.add_tokens([tokenizers.AddedToken(token, normalized=is_normalized)])
         return library
 
 
@@ -317,11 +306,7 @@ class Gpt2Tokenizer(BytePairTokenizer):
     """
 
     def __init__(
-        self,
-        vocab: Sequence[str],
-        merges: Sequence[tuple[str, str]],
-        adds_space: bool = False,
-        added_tokens: Mapping[str, bool] = _NONE,
+        self, vocab: Sequence[str], merges: Merges, adds_space=False, added_tokens=_NONE
     ):
         super().__init__(vocab, merges, False, added_tokens)
         self.adds_space = adds_space
@@ -440,11 +425,7 @@ class RobertaTokenizer(Gpt2Tokenizer):
     mask_takes_space = True
 
     def __init__(
-        self,
-        vocab: Sequence[str],
-        merges: Sequence[tuple[str, str]],
-        adds_space: bool,
-        added_tokens: Mapping[str, bool] = _NONE,
+        self, vocab: Sequence[str], merges: Merges, adds_space: bool, added_tokens=_NONE
     ):
         super().__init__(vocab, merges, adds_space, added_tokens)
         self._set_special(OF_ROBERTA, 2)
@@ -496,12 +477,7 @@ class GptTokenizer(BytePairTokenizer):
 
     in_graph = False
 
-    def __init__(
-        self,
-        vocab: Sequence[str],
-        merges: Sequence[tuple[str, str]],
-        added_tokens: Mapping[str, bool] = _NONE,
-    ):
+    def __init__(self, vocab: Sequence[str], merges: Merges, added_tokens=_NONE):
         super().__init__(vocab, merges, True, added_tokens)
         if UNKNOWN not in self._ids:
             raise errors.InputError(
