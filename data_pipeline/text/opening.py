@@ -403,10 +403,10 @@ def _check_json(path, raw, tokenizer, split_words):
         value = _part(raw, section).get(key)
         if value not in known:
             _refuse(path, f"{section}.{key}", value, known)
-    found = getattr(tokenizer, "added_tokens", None)
+    added = getattr(tokenizer, "added_tokens", None)
     special = added_tokens.SPECIAL if is_bert else byte_pairs.SPECIAL
     for token in (entry["content"] for entry in raw.get("added_tokens") or ()):
-        if found is not None and token not in {*found, *special}:
+        if added is not None and token not in {*added, *special}:
             raise errors.InputError(
                 f"{path}: the vocabulary lacks the added token {token!r:.40}; give "
                 f"--vocab_file={path}, or --nocheck_tokenizer to go on without it"

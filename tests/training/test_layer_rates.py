@@ -114,26 +114,6 @@ def test_layers_wait_from_the_top_and_a_network_without_a_head_starts_at_once():
     assert layer_rates.LayerRates(0.9).first_steps(PATHS) == [0] * 5
 
 
-def test_what_the_loss_does_not_reach_is_no_head(update):
-    """Without a gradient of pooler and classifier, the top layer does not wait."""
-    layers, start = layer_rates.LayerRates(0.5, steps_per_layer=1), update(steps=0)[0]
-
-    def moved(steps, unreached):
-        values, _ = update(
-            layers, steps=steps, waits=lambda p, _: p.startswith(unreached)
-        )
-        same = {p for p, v in values.items() if np.array_equal(v[0], start[p][0])}
-        return {path.split("/")[1] for path in values.keys() - same}
-
-    above = ("bert/pooler", "classifier")
-    assert moved(1, above) == {"block_1"}
-    assert moved(2, above) == {"block_1", "block_0"}
-    assert moved(3, above) == {"block_1", "block_0", "embeddings"}
-    # A classifier that is trained goes before, with or without a pooler.
-    assert moved(1, above[:1]) == {"logits"}
-    assert moved(2, above[:1]) == {"logits", "block_1"}
-
-
 @pytest.fixture
 def update(build_classifier):
     """Updates of a classifier of two layers by random gradients.
@@ -248,17 +228,47 @@ def corrected(kind, gradients, rate):
     return value
 
 
+def small(made, paths, layers):
+    """Three zeros at each path, to be updated by layers."""
+    variables = [keras.Variable(np.zeros(3, np.float32)) for _ in paths]
+    for variable, path in zip(variables, paths, strict=True):
+        variable._path = f"model/{path}"
+    made.layers = layers
+    made.build(variables)
+    return variables
+
+
+@pytest.mark.parametrize(
+    ("reached", "turns"),
+    [
+        (PATHS[:3], [2, 1, 0, None, None]),  # the top layer does not wait for a pooler
+        ((*PATHS[:3], PATHS[4]), [3, 2, 1, None, 0]),  # but for a classifier
+        (PATHS, [3, 2, 1, 0, 0]),
+        (PATHS[:2], [1, 0, None, None, None]),  # of a network that is read further down
+    ],
+)
+def test_what_the_loss_does_not_reach_is_no_head(reached, turns):
+    made = optimizers.BertAdam()
+    rates = layer_rates.LayerRates(0.5, steps_per_layer=1)
+    variables = small(made, PATHS, rates)
+    gradients = [tf.ones([3]) if path in reached else None for path in PATHS]
+    first: list = [None] * len(PATHS)
+    for step in range(5):
+        made.apply_reduced(list(gradients), 0.1, tf.constant(step, tf.int64))
+        for place, variable in enumerate(variables):
+            if first[place] is None and np.any(variable):
+                first[place] = step
+    assert first == turns
+
+
 @pytest.mark.parametrize("kind", [optimizers.BertAdam, optimizers.GptAdam])
 @pytest.mark.parametrize("decay", [1.0, 0.5])
 def test_bias_is_corrected_by_the_steps_of_each_layer(kind, decay):
     """Biases, which have no decay of weights, of a block that begins at step 3."""
     paths = ("bert/block_0/ffn_in/bias", "classifier/logits/bias")
-    variables = [keras.Variable(np.zeros(3, np.float32)) for _ in paths]
-    for variable, path in zip(variables, paths, strict=True):
-        variable._path = f"model/{path}"
     made = kind(bias_correction=True, clip_norm=0.0)
-    made.layers = layer_rates.LayerRates(decay, steps_per_layer=3)
-    made.build(variables)
+    rates = layer_rates.LayerRates(decay, steps_per_layer=3)
+    variables = small(made, paths, rates)
     rows = np.random.default_rng(5).normal(size=[7, 3]).astype(np.float32)
     for step, row in enumerate(rows):
         gradients = [tf.constant(row), tf.constant(row)]
