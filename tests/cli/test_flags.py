@@ -708,7 +708,7 @@ _READING = """
 mixed_precision pad_to_max_length predict_batch_size do_lower_case split_words
 check_case check_tokenizer
 """
-_TABLES = "file_format has_header delimiter quote"
+_TABLES = "file_format has_header delimiter quote encoding"
 # All flags that change answers of a trained directory, of each script whose report has
 # a command that predicts rows of a file; a new one is of them, and stands in it.
 OF_ANSWERS = {
