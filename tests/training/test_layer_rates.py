@@ -193,14 +193,13 @@ def waits(path, step):
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        optimizers.BertAdam,
-        pytest.param(optimizers.BertLamb, marks=pytest.mark.slow),
-        pytest.param(optimizers.GptAdam, marks=pytest.mark.slow),
-    ],
+    [optimizers.BertAdam, pytest.param(optimizers.BertLamb, marks=pytest.mark.slow)],
 )
 def test_a_layer_that_waits_is_as_one_without_a_gradient(update, kind):
-    """Bit for bit: no step, no weight decay, no moments, no part of the norm."""
+    """Bit for bit: no step, no weight decay, no moments, no part of the norm.
+
+    Corrections of bias, as GPT's Adam has them, count the steps of each layer, below.
+    """
     layers = layer_rates.LayerRates(steps_per_layer=1)
     actual, norms = update(layers, kind, steps=3)
     expected, own_norms = update(None, kind, steps=3, waits=waits)
