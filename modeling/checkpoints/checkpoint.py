@@ -18,6 +18,7 @@ from keras import ops
 from contract import errors, remote_files, wording
 from contract.tensorflow_later import tf
 from modeling.checkpoints import (
+    foreign_files,
     google,
     hugging_face,
     keras_files,
@@ -31,25 +32,6 @@ from modeling.elmo import files as elmo_files
 from terminal import progress
 
 _HUGGING_FACE_FILES = (hugging_face.WEIGHTS_FILE, hugging_face.INDEX_FILE)
-_PICKLED = ".pt", ".pth", ".jl", ".joblib", ".pkl", ".pickle"
-# Endings of files that are not read, often because opening them can run code, and what
-# to do about them; docs/checkpoints.md has the commands.
-_UNREAD = {
-    (*_PICKLED, ".bin", ".bin.index.json", ".msgpack"): (
-        "save it as model.safetensors where you trust it: docs/checkpoints.md"
-    ),
-    (".weights.h5",): (
-        "it holds weights alone: load them into their model in Python, and save it as "
-        "model.keras; of a preset of KerasHub give the original release"
-    ),
-    ("saved_model.pb",): (
-        "it is a SavedModel; give the checkpoint of the same model, or the --output_dir"
-        " of its run"
-    ),
-    ("params_shapes.json",): (
-        "it is of GPT's release of 2018; give Hugging Face's openai-gpt"
-    ),
-}
 _STATE = "checkpoint"  # the file in which TensorFlow names the newest one
 _REMEDY = "give the config file of this checkpoint"
 _TRAIN = "add --do_train, or set --init_checkpoint to the checkpoint of a run"
@@ -92,9 +74,11 @@ def find(path):
     model.safetensors or its shards.
 
     Raises:
+        ForeignError: what is there is in the table of foreign_files.
         ValueError: nothing is there; names what was looked for.
     """
     path = os.fspath(path)
+    foreign_files.check(path)
     prefix = google.strip_ending(path)
     if google.is_file(prefix + google.INDEX_ENDING):
         return prefix
@@ -103,9 +87,8 @@ def find(path):
         return path
     if os.path.basename(path) in _HUGGING_FACE_FILES:
         path = os.path.dirname(path) or "."
-    if remote_files.exists(path) and (why := explain_unread(*os.path.split(path))):
-        raise errors.InputError(why)
     if not remote_files.is_dir(path):
+        foreign_files.check_others(path)
         raise errors.InputError(
             f"{path}: no checkpoint there (looked for {prefix}.index and for a "
             "directory); give a prefix such as DIR/bert_model.ckpt or its directory"
@@ -141,23 +124,12 @@ def _find_in(directory):
     if paths:
         wrong = f"{len(paths)} checkpoints there ({wording.first_of(paths)})"
     else:
-        files = map(os.path.basename, remote_files.matching(directory, "*"))
-        if why := explain_unread(directory, *files):
-            raise errors.InputError(why)
+        foreign_files.check_others(directory)
         wrong = "no checkpoint in this directory"
     raise errors.InputError(
         f"{directory}: {wrong}; give a prefix such as DIR/bert_model.ckpt, or a "
         "directory with one checkpoint or model.safetensors"
     )
-
-
-def explain_unread(directory, *files):
-    """Why the first of these files that is not read is not, and what to do; or None."""
-    for endings, remedy in _UNREAD.items():
-        for file in files:
-            if file.endswith(endings):
-                return f"{os.path.join(directory, file)} is not read ({remedy})"
-    return None
 
 
 def _present(directory, files):
@@ -215,6 +187,7 @@ def check_file(config, file, *, allows_missing=None):
 
     Raises:
         ValueError: sizes differ, or what may not be missing is; names both numbers.
+            Or the layers in the file have more tensors than the network.
     """
     sizes = file.sizes()
     depth = sizes.get(names.DEPTH, 0)
@@ -239,10 +212,8 @@ def check_file(config, file, *, allows_missing=None):
         raise errors.InputError(
             f"{file.source}: the config has {', '.join(differing)}; {_REMEDY}"
         )
-    if allows_missing:
-        return
     flag = "" if allows_missing is None else _FLAG
-    if depth < config.num_blocks:
+    if depth < config.num_blocks and not allows_missing:
         raise errors.InputError(
             f"{file.source}: the config has {config.key_in_file(config.blocks_field)}="
             f"{config.num_blocks}, but the file has {depth}; {_REMEDY}{flag}"
@@ -250,11 +221,14 @@ def check_file(config, file, *, allows_missing=None):
     if file.format == "keras":  # where no variable can be missing
         return
     keys = [row.key(file.format) for row in names.network_rows(config)]
-    if missing := [key for key in keys if key not in file.shapes]:
+    missing = [key for key in keys if key not in file.shapes]
+    if missing and not allows_missing:
         raise errors.InputError(
             f"{file.source}: lacks {wording.first_of(missing)} of the {len(keys)} "
             f"variables of the encoder; copy it again, or {_REMEDY}{flag}"
         )
+    others = file.shapes.keys() - file.states.keys() - set(keys)
+    foreign_files.check_left_over(file.source, keys, sorted(others))
 
 
 def _fits(config, key, size):

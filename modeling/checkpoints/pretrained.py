@@ -12,6 +12,7 @@ from absl import logging
 from contract import errors, file_names, hub_ids, json_files, remote_files
 from modeling.checkpoints import (
     checkpoint,
+    foreign_files,
     hugging_face,
     keras_files,
     names,
@@ -85,9 +86,6 @@ def _explain_missing(files):
         sizes = checkpoint.open_file(directory).sizes()
         kind = sizes.get(names.KIND, "BERT")
         return f"{lacks}, and the weights are of {kind}; add the config of this model"
-    present = map(os.path.basename, remote_files.matching(directory, "*"))
-    if why := checkpoint.explain_unread(directory, *present):
-        return f"{lacks}, and {why}"
     return f"{lacks}; {whole}"
 
 
@@ -101,6 +99,7 @@ def look_in(spec, name="--pretrained"):
     directory = file_names.as_path(name, spec)
     if not remote_files.is_dir(directory):
         directory = _download(directory, name)
+    foreign_files.check(directory)
 
     def first(names):
         paths = [os.path.join(directory, name) for name in names]
@@ -262,6 +261,7 @@ def _download(hub_id, name):
         ) from error
     files = [file_names.BERT_CONFIG, file_names.HUGGING_FACE_CONFIG, file_names.HEAD]
     files += [file_names.GENERATION_CONFIG, file_names.SPECIAL_TOKENS]
+    files += [foreign_files.ADAPTER]
     # Not GPT-2's and GPT's own names, which would be read before vocab.json.
     usual = {file_names.VOCAB_JSON, file_names.MERGES_TXT}
     older = {*file_names.MERGES, *file_names.MERGES.values()} - usual
@@ -340,9 +340,15 @@ def open_config(files, vocab_size, max_seq_length, *, takes_encoder_decoder=Fals
 
 
 def is_there(path):
-    """Whether there is a checkpoint; a run that resumes does without its first one."""
+    """Whether there is a checkpoint; a run that resumes does without its first one.
+
+    Raises:
+        ForeignError: something else is there.
+    """
     try:
         return bool(path and checkpoint.find(path))
+    except foreign_files.ForeignError:
+        raise
     except ValueError:
         return False
 

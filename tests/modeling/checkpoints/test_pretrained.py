@@ -128,8 +128,8 @@ def test_hub_id_is_downloaded(hub, tmp_path, monkeypatch):
         folder
     )
     modules = sentence_transformers.WRITTEN[:3]
-    files = """added_tokens.json bert_config.json config.json head.json merges.txt
-        generation_config.json
+    files = """adapter_config.json added_tokens.json bert_config.json config.json
+        generation_config.json head.json merges.txt
         model-*-of-*.safetensors model.safetensors model.safetensors.index.json
         sentencepiece.bpe.model special_tokens_map.json spiece.model
         tokenizer.json tokenizer_config.json vocab.json vocab.txt"""
