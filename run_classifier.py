@@ -518,6 +518,8 @@ class ClassifierTask(fine_tuning.ScriptTask):
         label_ids = self.data[split].label_ids
         lines = self.data[split].table.lines
         probabilities, decisions = self._decide(logits, lines)
+        if problem_type == "regression":
+            logits = probabilities  # of a CrossEncoder not the same
         scores, each = {}, None
         if label_ids is not None:
             each = losses.classifier_losses(problem_type, logits, label_ids)
@@ -536,7 +538,7 @@ class ClassifierTask(fine_tuning.ScriptTask):
 
         `lines` are those of the rows, if they are whole splits.
         """
-        shares = np.asarray(losses.probabilities(self.classes.problem_type, logits))
+        shares = np.asarray(losses.probabilities(self.classes.shares_as, logits))
         threshold = FLAGS.multi_label_threshold
         how = threshold, lines, np.asarray(logits)
         return shares, predictions.decide(self.classes, shares, *how)
@@ -626,7 +628,7 @@ class ClassifierTask(fine_tuning.ScriptTask):
         """Raw text in, label and probabilities out."""
         return export.TextClassifier(
             self._rows.encode,
-            losses.WithProbabilities(self.classes.problem_type, model),
+            losses.WithProbabilities(self.classes.shares_as, model),
             variables,
             self.classes.names if self.classes.has_one_label else (),
             model.config,

@@ -332,7 +332,9 @@ class FittedModel:
         opened, classes = self._opened, self._classes
         with argument_names.in_python():
             stored = opened.find_head(self.head)
-            if classes is None and (self._labels or self._kind == "regression"):
+            known = stored and stored.classes and label_maps.kind(stored.classes)
+            is_new = self._kind == "regression" != known
+            if classes is None and (self._labels or is_new):
                 named: Any = label_maps.named(self._labels, self._kind)
                 classes = label_maps.follow(stored, named, "labels", trains=True)
             if classes is None and stored is None:

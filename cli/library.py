@@ -359,7 +359,7 @@ class Loaded:
         def make(variables):
             return export.TextClassifier(
                 self._pack,
-                losses.WithProbabilities(label_set.problem_type, model),
+                losses.WithProbabilities(label_set.shares_as, model),
                 variables,
                 label_set.names if label_set.has_one_label else (),
                 model.config,
@@ -378,7 +378,7 @@ class Loaded:
 
     def _shares(self, rows):
         logits = self._forward(self._pack.pack(*rows))["logits"]
-        kind = self._label_set("predict").problem_type
+        kind = self._label_set("predict").shares_as
         shares = losses.probabilities(kind, logits)
         return keras.ops.convert_to_numpy(shares)
 
@@ -492,6 +492,7 @@ def load(
         made = make_loaded(opened.build_stored(head), opened, length)
         is_labels = isinstance(made.classes, label_maps.labels.Labels)
         count = model_directory.count_texts(directory) if is_labels else None
+        count = count or (2 if is_labels and opened.is_cross_encoder else None)
         return dataclasses.replace(made, num_texts=made.num_texts or count)
     wanted = "tagger" if head == "tagger" else "classifier"
     stored = opened.find_head(wanted)
@@ -521,9 +522,9 @@ def write_export(model, make, export_dir, files, *, export_format, quantization)
 
 def _keras_loss(classes):
     kind = label_maps.kind(classes)
-    if kind == "regression":
+    if kind == "regression" and classes.shares_as == kind:
         return keras.losses.MeanSquaredError()
-    if kind == "multi_label":
+    if kind in ("regression", "multi_label"):
         return keras.losses.BinaryCrossentropy(from_logits=True)
     ignored = features.IGNORED if kind == label_maps.TAGGING else None
     settings = {"from_logits": True, "ignore_class": ignored}

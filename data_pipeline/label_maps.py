@@ -93,6 +93,9 @@ def follow(head: Head | None, wanted: Wanted, origin: str, *, trains: bool) -> W
             f"for {head.problem_type or 'classes'} {theirs}"
         )
         return wanted
+    if not trains and kind(wanted) == "regression":
+        activation = getattr(head.classes, "activation", "")
+        return dataclasses.replace(wanted, activation=activation)  # type: ignore[call-arg]
     if is_choice or not names or names == wanted.names == head.names:
         return wanted
     note = f"{wording.listing(names)}, in the order of {theirs} of {head.source}"
@@ -188,5 +191,7 @@ def text(classes: Classes) -> str:
             settings["pair_input"] = classes.pair_input
         if classes.problem_type == "multi_label":
             settings["label_separator"] = classes.separator
+        if classes.activation:
+            settings["activation"] = classes.activation
     content = {str(index): name for index, name in enumerate(classes.names)} | settings
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"

@@ -204,7 +204,7 @@ def class_shares(
     """
     packed = encode.pack(*rows)
     logits = predict_packed(function, packed, batch_size, **options)["logits"]
-    return np.asarray(losses.probabilities(encode.label_set.problem_type, logits))
+    return np.asarray(losses.probabilities(encode.label_set.shares_as, logits))
 
 
 class Predictor:

@@ -69,6 +69,11 @@ class ModelDirectory:
         value = run and trained_with(os.path.dirname(run), "multi_label_threshold")
         return value if isinstance(value, float) else USUAL_THRESHOLD
 
+    @functools.cached_property
+    def is_cross_encoder(self) -> bool:
+        """Whether the files around the weights are of a CrossEncoder, for pairs."""
+        return bool(sentence_transformers.find_activation(self.path, self.config.extra))
+
     def with_weights(self, path: str) -> "ModelDirectory":
         """The same network with the weights of another place."""
         if path == self.path:
@@ -109,6 +114,10 @@ class ModelDirectory:
             kind = kind if head == "classifier" else ""
             has_names = names or kind == "regression"  # or placeholders alone
             classes = label_maps.named(names, kind) if has_names else None
+            if kind == "regression":
+                read = sentence_transformers.read_activation
+                activation = read(self.path, config.extra)
+                classes = labels.Labels((), kind, activation=activation)
             kind = hugging_face.stated_problem_type(config)
             kind = label_maps.TAGGING if hugging_face.is_tagger(config) else kind
         assert count is not None
@@ -209,8 +218,8 @@ def open_directory(
 
     `settings` replace those of pretrained.ModelFiles, but for None. `head` is None
     where a new one is made; else the network may be an encoder-decoder.
-    A length of None is that of the modules beside the network, or of the run, or 128,
-    as far as there are positions.
+    A length of None is that of the modules beside the network, of the run or of a
+    CrossEncoder, or 128, as far as there are positions.
     """
     files, length = pretrained.locate(directory, name), max_seq_length
     is_number = isinstance(length, int) and length is not True
@@ -227,8 +236,10 @@ def open_directory(
             length = modules.max_seq_length or positions
         trained = trained_with(directory, "max_seq_length")
         is_known = type(trained) is int and trained >= _LEAST_TOKENS
-        length = length or (trained if is_known else _USUAL_TOKENS)
-        length = min(length, positions)
+        length = length or (trained if is_known else None)
+        if not length and head == "auto" and opened.is_cross_encoder:
+            length = sentence_transformers.read_pair_length(opened.path) or positions
+        length = min(length or _USUAL_TOKENS, positions)
     return opened, length
 
 

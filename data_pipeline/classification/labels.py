@@ -31,6 +31,7 @@ class Labels:
     # How the network reads two texts: "joined", or in "both_orders"; and a choice:
     # "separate" question and answer, or a "cloze" that an answer fills.
     pair_input: str = "joined"
+    activation: str = ""  # of a regression, or "sigmoid", as most CrossEncoders have it
 
     def __post_init__(self) -> None:
         if self.problem_type not in PROBLEM_TYPES:
@@ -51,6 +52,8 @@ class Labels:
             raise errors.InputError(
                 "multi_label needs a separator between labels; set --label_separator"
             )
+        if self.activation not in ("", "sigmoid"):
+            raise errors.InputError(f"activation={self.activation!r} is no sigmoid")
         label_files.check_distinct(self.names, "label")
 
     @property
@@ -58,6 +61,11 @@ class Labels:
         """Classes of the head; 1 where it gives each row or answer a number."""
         is_one = self.problem_type in ("regression", "choice")
         return 1 if is_one else len(self.names)
+
+    @property
+    def shares_as(self) -> str:
+        """The problem type of losses.probabilities: a sigmoid is multi_label's."""
+        return "multi_label" if self.activation == "sigmoid" else self.problem_type
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """The directories of sentence-transformers: a network, a pooling and affine maps.
 
+Or a CrossEncoder, which is a classifier of pairs whose one number has an activation.
+
 `modules.json` lists the modules, each with a class and a folder: Transformer, Pooling,
 up to 4 Dense, and Normalize. Reads the files of version 6 and those before it. Writes
 the older form, which versions 2.7 to 6.2 read (a Dense since 3).
@@ -62,6 +64,9 @@ _IGNORED = {"__version__", "model_type", "modality_config", "unpad_inputs"}
 _USUAL = text_vectors.COSINE
 _REMEDY = "choose another model, or --head=none for its network alone"
 _VECTOR = "sentence_embedding"
+_CROSS_ENCODER = "CrossEncoder"
+# Its keys in config.json, of versions before 5.4 and before 4.
+_CONFIG_KEYS = _PACKAGE, "sbert_ce_default_activation_function"
 # Names of the prompts of a query and of a passage, the usual one first.
 PROMPTS = {"query": ("query",), "passage": ("passage", "document", "corpus")}
 
@@ -130,7 +135,7 @@ def locate_transformer(directory: str) -> str:
 
 
 def read(path: str) -> SentenceTransformer | None:
-    """Reads the modules around a checkpoint; None without a modules.json.
+    """Reads the modules around a checkpoint; None without a modules.json for vectors.
 
     `path` is as checkpoint.find returns it, in the directory or in the folder of its
     Transformer.
@@ -138,16 +143,18 @@ def read(path: str) -> SentenceTransformer | None:
     Raises:
         ValueError: a file is damaged, or a module computes something else.
     """
-    path = os.fspath(path)
-    directory = path if remote_files.is_dir(path) else os.path.dirname(path)
-    if not remote_files.exists(os.path.join(directory, MODULES)):
-        above, folder = os.path.split(directory.rstrip("/"))
-        is_there = remote_files.exists(os.path.join(above, MODULES))
-        if not is_there or not folder or locate_transformer(above) != directory:
-            return None
-        directory = above
-    modules = _list_modules(directory)
+    directory = _find_modules(_directory_of(path))
+    if not directory:
+        return None
+    modules, model = _list_modules(directory), _File(directory, MODEL)
     kinds = [kind for kind, _ in modules]
+    if model.get("model_type") == _CROSS_ENCODER:
+        if kinds == ["Transformer"]:
+            return None
+        raise errors.InputError(
+            f"{os.path.join(directory, MODULES)}: the modules of this CrossEncoder are "
+            f"{', '.join(kinds)}, and only a Transformer alone is read; {_REMEDY}"
+        )
     if not _ORDER.fullmatch(" ".join(kinds)):
         raise errors.InputError(
             f"{os.path.join(directory, MODULES)}: the modules are "
@@ -155,7 +162,7 @@ def read(path: str) -> SentenceTransformer | None:
             f"{names.MOST_PROJECTIONS} Dense, Normalize; {_REMEDY}"
         )
     (_, folder), (_, pooling), *others = modules
-    transformer, model = os.path.join(directory, folder), _File(directory, MODEL)
+    transformer = os.path.join(directory, folder)
     pooling, width = _read_pooling(_File(directory, pooling, _MODULE, is_needed=True))
     projections, projection_files, last = [], [], width
     for kind, folder in others:
@@ -173,7 +180,9 @@ def read(path: str) -> SentenceTransformer | None:
     model.warn_of_unread()
     return SentenceTransformer(
         text_vectors=TextVectors(pooling, is_normalized, tuple(projections), size),
-        max_seq_length=_read_length(transformer),
+        max_seq_length=_read_length(
+            transformer, "feature-extraction", "token_embeddings"
+        ),
         prompts=prompts,
         default_prompt=default,
         similarity=similarity,
@@ -181,6 +190,38 @@ def read(path: str) -> SentenceTransformer | None:
         width=width,
         projection_files=tuple(projection_files),
     )
+
+
+def find_activation(path: str, config: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Where a CrossEncoder's activation stands, and PyTorch's name of it; or None.
+
+    It is for another model, or a sigmoid where the files of a CrossEncoder name none.
+    `path` is as in `read`, `config` what the config.json beside it holds.
+    """
+    directory = _directory_of(path)
+    file, key = _File(_find_modules(directory) or directory, MODEL), "activation_fn"
+    older, oldest = map(config.get, _CONFIG_KEYS)
+    stated = {}
+    if file.get("model_type") == _CROSS_ENCODER:
+        stated[f"{file.path}: {key}"] = file.get(key)
+    if isinstance(older, dict):
+        stated[f"{path}: {_CONFIG_KEYS[0]}.{key}"] = older.get(key)
+    if oldest:
+        stated[f"{path}: {_CONFIG_KEYS[1]}"] = oldest
+    usual = ("", _TORCH + _ACTIVATIONS["sigmoid"])
+    return next(filter(lambda each: each[1], stated.items()), usual) if stated else None
+
+
+def read_activation(path: str, config: Mapping[str, Any]) -> str:
+    """Of the one number of a model: sigmoid, or "". InputError for another one."""
+    stated = find_activation(path, config)
+    known = _activation(*stated, ("linear", "sigmoid")) if stated else ""
+    return known.removeprefix("linear")
+
+
+def read_pair_length(path: str) -> int | None:
+    """Tokens of a pair in a CrossEncoder; None for all positions."""
+    return _read_length(_directory_of(path), "sequence-classification", "scores")
 
 
 def lowers_case(directory: str) -> bool:
@@ -414,14 +455,36 @@ def _read_dense(file, width):
         )
     file.check("use_residual", False)
     theirs = file.value("activation_function", str, _TORCH + _ACTIVATIONS["tanh"])
-    kinds = {value.rpartition(".")[2]: ours for ours, value in _ACTIVATIONS.items()}
-    package, *_, name = theirs.split(".")
-    if package != "torch" or name not in kinds:
+    place = f"{file.path}: activation_function"
+    activation = _activation(place, theirs, _ACTIVATIONS)
+    return Projection(units, activation, file.value("bias", bool, True))
+
+
+def _activation(place, theirs, known):
+    """Keras' name of a class of PyTorch, one of the `known`; else `place` is named."""
+    kinds = {_ACTIVATIONS[ours].rpartition(".")[2]: ours for ours in known}
+    name = f"{theirs}".rpartition(".")[2]
+    if not f"{theirs}".startswith("torch.") or name not in kinds:
         raise errors.InputError(
-            f"{file.path}: activation_function is {theirs:.60}, and none of torch.nn: "
-            f"{', '.join(kinds)}; {_REMEDY}"
+            f"{place} is {theirs!s:.60}, and none of torch.nn: {', '.join(kinds)}; "
+            f"{_REMEDY}"
         )
-    return Projection(units, kinds[name], file.value("bias", bool, True))
+    return kinds[name]
+
+
+def _directory_of(path):
+    path = os.fspath(path)
+    return path if remote_files.is_dir(path) else os.path.dirname(path)
+
+
+def _find_modules(directory):
+    """The directory of the modules.json around a network, or ""."""
+    if remote_files.exists(os.path.join(directory, MODULES)):
+        return directory
+    above, folder = os.path.split(directory.rstrip("/"))
+    is_there = remote_files.exists(os.path.join(above, MODULES))
+    is_in = is_there and folder and locate_transformer(above) == directory
+    return above if is_in else ""
 
 
 def _read_prompts(file):
@@ -441,11 +504,11 @@ def _read_prompts(file):
     return prompts, default
 
 
-def _read_length(transformer):
+def _read_length(transformer, task, output):
     file = _open_transformer(transformer)
     file.get("do_lower_case")  # see lowers_case
-    file.check("transformer_task", "feature-extraction")
-    file.check("module_output_name", "token_embeddings")
+    file.check("transformer_task", task)
+    file.check("module_output_name", output)
     length = file.size("max_seq_length")
     file.warn_of_unread()
     if length:

@@ -31,7 +31,8 @@ _WITHOUT_EFFECT = """
     pooler_size_per_head pooler_type position_embedding_type predict_special_tokens
     prefix problem_type pruned_heads qa_dropout remove_invalid_values
     reorder_and_upcast_attn repetition_penalty return_dict return_dict_in_generate
-    scale_attn_by_inverse_layer_idx scale_attn_weights sep_token_id
+    sbert_ce_default_activation_function scale_attn_by_inverse_layer_idx
+    scale_attn_weights sentence_transformers sep_token_id
     seq_classif_dropout sinusoidal_pos_embds summary_activation
     summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type
     summary_use_proj task_specific_params temperature tie_encoder_decoder
