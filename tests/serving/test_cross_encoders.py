@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 import bert_reborn as bert
-from serving import predictor, reranking, search_encoders
+from serving import formats, predictor, reranking, search_encoders
+from serving.protocol import servables
+from serving.server import tasks
 from tests import daily, tiny
 from tests.refusals import refused
+from tests.serving.server import running
 from training import model_directory
 
 QUERY, PASSAGES = "a great film", [text for text, _ in tiny.rows(6)]
@@ -117,6 +120,8 @@ def test_scores_are_those_of_the_library(source, tmp_path, form):
     rows = model.predict(*pairs)
     np.testing.assert_allclose([row["score"] for row in rows], expected, **same)
     assert in_order(model.rerank(QUERY, PASSAGES)) == [row["score"] for row in rows]
+    loss = "BinaryCrossentropy" if FORMS[form][2] else "MeanSquaredError"
+    assert type(model.model.make_loss()).__name__ == loss  # of Keras' fit
     scores = reranking.open_source(str(path), None).scores(*pairs)
     np.testing.assert_allclose(scores, expected, **same)
     for name in ("google", "hugging_face"):
@@ -203,7 +208,15 @@ def test_exports_score_as_the_directory(source, tmp_path, form):
     path, expected = write(source, tmp_path / "model", "version_4_without")
     columns = {"text_a_column": "a", "text_b_column": "b", "max_seq_length": 32}
     model = bert.classifier(path, problem_type="regression", **columns)
-    model.export(tmp_path / "export", export_format=form)
+    version = formats.open_version(
+        model.export(tmp_path / "export", export_format=form)
+    )
+    with running.running(servables.Model("pairs", {1: version})) as server:
+        body = {"query": QUERY, "documents": PASSAGES}
+        status, _, answer = server.request(tasks.RERANK, body)
+    assert status == 200
+    rows = [(row["index"], row["relevance_score"]) for row in answer["results"]]
+    np.testing.assert_allclose(in_order(rows), expected, rtol=0, atol=1e-6)
     bert.load(path).export(tmp_path / "other", export_format=form)
     for place in ("export", "other"):
         opened = reranking.open_source(str(tmp_path / place), None)
