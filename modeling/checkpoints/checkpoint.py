@@ -212,8 +212,10 @@ def check_file(config, file, *, allows_missing=None):
         raise errors.InputError(
             f"{file.source}: the config has {', '.join(differing)}; {_REMEDY}"
         )
+    if allows_missing:
+        return
     flag = "" if allows_missing is None else _FLAG
-    if depth < config.num_blocks and not allows_missing:
+    if depth < config.num_blocks:
         raise errors.InputError(
             f"{file.source}: the config has {config.key_in_file(config.blocks_field)}="
             f"{config.num_blocks}, but the file has {depth}; {_REMEDY}{flag}"
@@ -221,8 +223,7 @@ def check_file(config, file, *, allows_missing=None):
     if file.format == "keras":  # where no variable can be missing
         return
     keys = [row.key(file.format) for row in names.network_rows(config)]
-    missing = [key for key in keys if key not in file.shapes]
-    if missing and not allows_missing:
+    if missing := [key for key in keys if key not in file.shapes]:
         raise errors.InputError(
             f"{file.source}: lacks {wording.first_of(missing)} of the {len(keys)} "
             f"variables of the encoder; copy it again, or {_REMEDY}{flag}"
@@ -312,6 +313,7 @@ def assign(
         _give(variable, value)
         (missing if name.google in file.drawn else assigned).append(name.google)
     unused = sorted(file.shapes.keys() - used - file.states.keys())
+    foreign_files.check_left_over(file.source, used, unused)
     depth = model.config.num_blocks
     if any((names.layer_number(key) or 0) >= depth for key in unused):
         logging.warning(

@@ -53,6 +53,8 @@ _TRAINER_STATE = "trainer_state.json"  # of a Trainer of transformers
 _WRAPPED = re.compile(r"^base_model\.model\.|\.(lora_\w+|base_layer|modules_to_save)\.")
 _PARAMETRIZED = ".parametrizations."
 _LAYER = re.compile(r".*?[._/]\d+[./]")
+# Checkpoints of TensorFlow have slots of optimizers in the layers, too; PyTorch's not.
+_ADDED = re.compile(r"^[^/]*$|adapter|lora", re.IGNORECASE)
 
 
 class ForeignError(errors.InputError):
@@ -146,11 +148,13 @@ def check_left_over(source: str, used: Iterable[str], unused: Iterable[str]) -> 
     """
     layers = {match[0] for match in map(_LAYER.match, used) if match}
     # A decoder alone computes without its attention to an encoder.
-    others = ((key, _LAYER.match(key)) for key in unused if "cross" not in key)
+    added = [key for key in unused if _ADDED.search(key) and "cross" not in key]
+    others = ((key, _LAYER.match(key)) for key in added)
     inside = [key for key, match in others if match and match[0] in layers]
     if inside:
         raise ForeignError(
             f"{source}: {wording.first_of(inside)} in the layers are of no variable of "
-            "this network, such as those of adapters, which change what it computes; "
+            "this network, such as those of adapters or of quantized weights, which "
+            "change what it computes; "
             "merge them into the weights, or save the model without them"
         )

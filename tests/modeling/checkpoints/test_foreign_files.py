@@ -8,7 +8,7 @@ import pytest
 import safetensors.numpy
 
 import bert_reborn as bert
-from modeling.checkpoints import checkpoint, conversion, pretrained
+from modeling.checkpoints import checkpoint, conversion, google, pretrained
 from serving import reranking, search_encoders
 from tests import tiny
 from tests.refusals import refused
@@ -189,6 +189,21 @@ def test_tensors_of_another_model_are_refused(folder, kind, parts):
     for door in doors if kind in ("peft", "pruned") else doors[:1]:
         with refused(f"{path}: ", *parts):
             DOORS[door](folder)
+
+
+def test_slots_of_tensorflow_are_not_added_to_a_layer(folder):
+    model = bert.load(folder, max_seq_length=16).model
+    layer, value = "bert/encoder/layer_0/attention/", np.ones((32, 32), np.float32)
+    slots = ("self/query/kernel/Momentum", "self/query/kernel/lamb_m")
+    variables = google.variables(model) | {layer + name: value for name in slots}
+    google.write(folder / "slots.ckpt", variables)
+    report = checkpoint.load(model, folder / "slots.ckpt")
+    assert sorted(report.unused) == sorted(layer + name for name in slots)
+    adapter = f"{layer}output/feedforward_Adapter/kernel"
+    google.write(folder / "adapter.ckpt", {**variables, adapter: value})
+    for allows in (None, True):
+        with refused(f"{folder}/adapter.ckpt: {adapter} in the layers are of no var"):
+            checkpoint.load(model, folder / "adapter.ckpt", allows_missing=allows)
 
 
 def test_what_lies_beside_good_weights_is_left_alone(folder):
