@@ -281,12 +281,10 @@ def _announce_tensorflow(settings: dict[str, str]) -> None:
 def run(main: Callable[[list[str]], object], *, unwinds: bool = False) -> None:
     """Runs `main` with what `parse` has left, as absl's app.run does.
 
-    If it `unwinds`, SIGTERM is an exception there, so that unfinished files go.
+    If it `unwinds`, signals are exceptions there, so that unfinished files go. Ctrl-C
+    is one in all programs.
     """
-    if unwinds:
-        signal.signal(
-            signal.SIGTERM, lambda number, _: sys.exit(errors.SIGNALLED + number)
-        )
+    errors.heed(*(errors.STOP_SIGNALS if unwinds else [signal.SIGINT]))
     app.run(main, flags_parser=lambda _: _arguments)
 
 

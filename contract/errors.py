@@ -18,6 +18,9 @@ NOT_FINITE = 3
 LOST_WORKER = 4
 # After a signal, as shells have it: 128 and its number.
 SIGNALLED = 128
+# A scheduler, a terminal that closes, and Ctrl-C ask a program to stop.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_heard: list[int] = []  # of these, once `heed` was called for them
 
 
 class InputError(ValueError):
@@ -73,6 +76,42 @@ def named(explain: Callable[[Exception], str | None]) -> Iterator[None]:
         raise InputError(message) from error
 
 
+def is_ignored(number: int) -> bool:
+    """Whether a signal is to have no effect, as SIGHUP under nohup."""
+    return signal.getsignal(number) is signal.SIG_IGN
+
+
+def heed(*numbers: int) -> None:
+    """Makes signals exceptions; `explained` ends with their exit code, whatever comes.
+
+    TensorFlow, where it traces, makes another exception of them, or drops them.
+    """
+    for number in numbers:
+        if not is_ignored(number):
+            signal.signal(number, _raise)
+
+
+def _raise(number: int, _: object) -> None:
+    _heard.append(number)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise SystemExit(SIGNALLED + number)
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    try:
+        yield
+    except (Exception, SystemExit):
+        if not _heard:
+            raise
+    if _heard and _heard[0] == signal.SIGINT:
+        raise KeyboardInterrupt
+    if _heard:
+        sys.stderr.write(f"\nstopped by {signal.Signals(_heard[0]).name}\n")
+        raise SystemExit(SIGNALLED + _heard[0])
+
+
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
     """For `main`: turns an expected end into one line on stderr and an exit code.
@@ -81,7 +120,8 @@ def explained() -> Iterator[None]:
     the exceptions above. With --verbosity=1 their tracebacks are printed as well.
     """
     try:
-        yield
+        with _ended_by_signals():
+            yield
     except BrokenPipeError:  # the reader has all it wants
         raise SystemExit(drop_output()) from None
     except (InputError, OSError) as error:

@@ -11,12 +11,11 @@ import tensorflow as tf
 from contract import errors
 from terminal import progress
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _PATIENCE_SECONDS = 1.0  # for Python to end the process, at a second signal
 
 
 class Interruption:
-    """Watches for SIGTERM, which announces that a machine is taken away, and Ctrl-C.
+    """Watches for SIGTERM, as a machine is taken away, a closed terminal, and Ctrl-C.
 
     A context manager. Python handles signals only between its own instructions, and one
     call of TensorFlow, many steps long, is one instruction. So a thread waits for the
@@ -30,6 +29,7 @@ class Interruption:
             self.stop_requested = tf.Variable(0.0, trainable=False)
         self.number = None
         self._raises = False
+        self._heeded: list[int] = []
         self._undo = contextlib.ExitStack()
 
     def __enter__(self):
@@ -44,7 +44,10 @@ class Interruption:
         wakeup = signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
         self._undo.callback(signal.set_wakeup_fd, wakeup)
         # Last, and undone first: what is handled is also heard by the thread.
-        for number in SIGNALS:
+        has_nohup = errors.is_ignored(signal.SIGHUP)
+        ignored = {signal.SIGHUP} if has_nohup else set()
+        self._heeded = [n for n in errors.STOP_SIGNALS if n not in ignored]
+        for number in self._heeded:
             before = signal.signal(number, self._handle)
             self._undo.callback(signal.signal, number, before)
         return self
@@ -55,7 +58,7 @@ class Interruption:
     def _listen(self, receiver):
         is_first = True
         while data := os.read(receiver, 1):
-            if data[0] not in SIGNALS:
+            if data[0] not in self._heeded:
                 continue
             if is_first:
                 is_first = False
@@ -73,8 +76,10 @@ class Interruption:
 
     def _handle(self, number, _):
         self.number = number
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for each in self._heeded:
+            is_interrupt = each == signal.SIGINT
+            again = signal.default_int_handler if is_interrupt else signal.SIG_DFL
+            signal.signal(each, again)
         if self._raises:
             raise errors.Stopped(number)
 

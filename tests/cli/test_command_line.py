@@ -303,8 +303,9 @@ def test_files_elsewhere_and_patterns_are_not_refused(monkeypatch, path):
 
 
 MAIN = """
-import sys, time
+import signal, sys, time
 from cli import command_line
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as it is without nohup
 def main(_):
     try:
         print("begun", flush=True)
@@ -316,16 +317,19 @@ command_line.run(main, unwinds=len(sys.argv) > 1)
 """
 
 
-@pytest.mark.parametrize("unwinds", [True, False])
-def test_unfinished_files_go_at_sigterm(unwinds):
+@pytest.mark.parametrize(
+    ("number", "unwinds"),
+    [(signal.SIGTERM, True), (signal.SIGHUP, True), (signal.SIGTERM, False)],
+)
+def test_unfinished_files_go_at_a_signal(number, unwinds):
     command = [sys.executable, "-c", MAIN, *(["x"] if unwinds else [])]
     options = {"stdout": subprocess.PIPE, "text": True, "cwd": tiny.ROOT}
     with subprocess.Popen(command, **options) as process:
         assert process.stdout.readline() == "begun\n"
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         out = process.communicate(timeout=60)[0]
     ended = (out, process.returncode)
-    assert ended == (("unwound\n", 143) if unwinds else ("", -signal.SIGTERM))
+    assert ended == (("unwound\n", 128 + number) if unwinds else ("", -number))
 
 
 @pytest.mark.parametrize(

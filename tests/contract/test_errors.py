@@ -60,6 +60,47 @@ def test_run_that_cannot_go_on_has_a_code_of_its_own(caplog, error, code):
     assert str(error) in caplog.text
 
 
+@pytest.fixture
+def heeded(monkeypatch):
+    """Signals are heeded in a test, and those to come are not those of before."""
+    monkeypatch.setattr(errors, "_heard", [])
+    before = {n: signal.getsignal(n) for n in errors.STOP_SIGNALS}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # even under nohup
+    errors.heed(*errors.STOP_SIGNALS)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("heeded")
+@pytest.mark.parametrize("number", errors.STOP_SIGNALS)
+@pytest.mark.parametrize(
+    "error", [ValueError("None"), errors.InputError("a row"), None]
+)
+def test_signal_has_its_code_whatever_a_library_makes_of_it(number, error, capsys):
+    """AssertionErrors and SystemErrors came of it where TensorFlow traced."""
+    with pytest.raises(SystemExit) as caught, errors.explained():
+        try:
+            signal.raise_signal(number)
+        except BaseException as stop:
+            if error:
+                raise error from stop
+    assert caught.value.code == 128 + number
+    lines = {signal.SIGINT: "interrupted", signal.SIGHUP: "stopped by SIGHUP"}
+    line = lines.get(number, "stopped by SIGTERM")
+    assert capsys.readouterr().err == f"\n{line}\n"
+
+
+@pytest.mark.usefixtures("heeded")
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_signal_that_nohup_or_a_shell_ignores_stays_so(number):
+    signal.signal(number, signal.SIG_IGN)
+    errors.heed(*errors.STOP_SIGNALS)
+    with errors.explained():
+        signal.raise_signal(number)
+    assert signal.getsignal(number) is signal.SIG_IGN
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_run_has_the_code_of_its_signal(number, capsys):
     with pytest.raises(SystemExit) as caught, errors.explained():

@@ -20,7 +20,7 @@ def harmless():
     def ignore(*_):
         pass
 
-    before = {n: signal.signal(n, ignore) for n in interruption.SIGNALS}
+    before = {n: signal.signal(n, ignore) for n in errors.STOP_SIGNALS}
     yield ignore
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -53,7 +53,7 @@ def rounds_until(stop_requested):
     return lambda most: int(rounds(tf.constant(most))[0])
 
 
-@pytest.mark.parametrize("number", interruption.SIGNALS)
+@pytest.mark.parametrize("number", errors.STOP_SIGNALS)
 def test_signal_is_seen_within_one_call_of_tensorflow(number):
     most = 1_000_000  # a minute or two
     with interruption.Interruption() as watch:
@@ -130,11 +130,24 @@ def test_everything_is_left_as_it_was(harmless, is_sent):
         os.close(sender)
         os.close(receiver)
     assert threading.enumerate() == threads
-    for number in interruption.SIGNALS:
+    for number in errors.STOP_SIGNALS:
         assert signal.getsignal(number) is harmless
 
 
-@pytest.mark.parametrize("number", interruption.SIGNALS)
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_run_under_nohup_goes_on_after_the_terminal(is_sent):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # `harmless` undoes it
+    with interruption.Interruption() as watch:
+        if is_sent:
+            send()
+            assert watch.number == signal.SIGTERM
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        send(signal.SIGHUP)
+        assert watch.number == (signal.SIGTERM if is_sent else None)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize("number", errors.STOP_SIGNALS)
 def test_python_code_can_be_broken_off(number):
     started = time.monotonic()
     with interruption.Interruption() as watch:
