@@ -9,6 +9,7 @@ import glob
 import logging as python_logging
 import math
 import os
+import re
 import shlex
 import signal
 import sys
@@ -19,7 +20,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from cli import environment
-from contract import characters, errors, programs
+from contract import characters, errors, programs, remote_files
 from terminal import native_log
 
 FLAGS = flags.FLAGS
@@ -40,6 +41,9 @@ HEADINGS = (
     "Processes",
     "Server",
 )
+# Flags of paths, beside those whose names end in _file or _dir.
+_PATHS = {"add_tokens", "init_checkpoint", "input", "labels", "pretrained", "reranker"}
+_PATHS |= {"teacher"}
 _LARGEST = 2**63 - 1  # of the integers that TensorFlow computes with
 _arguments: list[str] = []  # what is left of the command line without flags
 
@@ -165,10 +169,13 @@ def parse(
             raise errors.InputError("-: standard input is closed; name a file")
         if loads_tensorflow:
             environment.check_backend()
+        _expand_paths()
         for check in checks:
             check()
     if loads_tensorflow:
         expect_tensorflow(serves=serves)
+        with errors.explained():
+            _check_schemes()
 
 
 @contextlib.contextmanager
@@ -206,6 +213,8 @@ def program(
             FLAGS(sys.argv)
         except flags.Error as error:
             raise errors.InputError(str(error).removeprefix("flag --")) from None
+        _expand_paths()
+        _check_schemes()
         yield
     finally:
         FLAGS.__dict__.update(process)
@@ -216,6 +225,30 @@ def _spell(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def path_flags() -> list[flags.Flag]:
+    """The flags that hold a path, or several by comma."""
+    return [
+        flag
+        for flag in own_flags()
+        if (flag.name in _PATHS or flag.name.endswith(("_file", "_dir")))
+        and isinstance(flag.value, str)
+    ]
+
+
+def _expand_paths() -> None:
+    def expanded(match):
+        return match[1] + remote_files.expand(match[2])
+
+    for flag in path_flags():
+        flag.value = re.sub(r"((?:^|,)\s*)(~[^/,]*/[^,]*)", expanded, flag.value)
+
+
+def _check_schemes() -> None:
+    for flag in path_flags():
+        for path in flag.value.split(","):
+            remote_files.check_scheme(path.strip(), f"--{flag.name}={path}")
 
 
 def check_files(*names: str, remedy: str = "check the path") -> None:

@@ -30,6 +30,7 @@ from contract import (
     file_names,
     outcomes,
     programs,
+    remote_files,
     tensorflow_later,
     wording,
 )
@@ -161,7 +162,7 @@ class FittedModel:
         max_seq_length: int | None = None,
         **settings: Any,
     ):
-        self.source = file_names.as_path("directory", directory)
+        self.source = remote_files.resolve(directory, "directory")
         self._labels = library.label_names(labels)
         self.output_dir: str | None = None
         self.results: dict[str, Any] = {}
@@ -232,8 +233,8 @@ class FittedModel:
         if keras_names := settings.keys() & _KERAS.keys():
             name = min(keras_names)
             raise errors.InputError(f"{name} is {_KERAS[name]} here")
-        given_dir = output_dir or tempfile.mkdtemp(prefix="bert-")
-        directory = file_names.as_path("output_dir", given_dir)
+        directory = output_dir or tempfile.mkdtemp(prefix="bert-")
+        directory = remote_files.resolve(directory, "output_dir")
         remove = functools.partial(shutil.rmtree, directory, ignore_errors=True)
         end = None if output_dir else weakref.finalize(self, remove)
         values = {"max_seq_length": self._length, **settings}
@@ -294,6 +295,7 @@ class FittedModel:
             raise errors.InputError(
                 "report: there is none yet; call fit(rows, dev=...)"
             )
+        path = remote_files.resolve(path, "path")
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
         return shutil.copy(page, path)
 

@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from cli import argument_names, command_line
-from contract import errors, features, file_names, tensorflow_later, wording
+from contract import (
+    errors,
+    features,
+    file_names,
+    remote_files,
+    tensorflow_later,
+    wording,
+)
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, labels, predictions
@@ -331,6 +338,7 @@ class Loaded:
         Raises:
             ValueError: the directory holds something that may not be replaced.
         """
+        directory = remote_files.resolve(directory, "directory")
         output_directory.check(
             directory, own_files=conversion.OWN_FILES, overwrite=overwrite
         )
@@ -480,6 +488,7 @@ def load(
         ValueError: something is missing, or does not belong together.
     """
     labels = label_names(labels)
+    directory = remote_files.resolve(directory, "directory")
     opened, length = model_directory.open_directory(
         directory,
         max_seq_length,
@@ -516,6 +525,7 @@ def write_export(model, make, export_dir, files, *, export_format, quantization)
     write = formats.writer(export_format, quantization, model)
     kind = getattr(model, "sequences", "single")
     formats.check(export_format, model.config, model.reading, kind)
+    export_dir = remote_files.resolve(export_dir, "export_dir")
     with kernels_tf.joined_projections(model) as variables:
         return export.save(make(variables), export_dir, files, write=write)
 

@@ -7,6 +7,7 @@ import concurrent.futures
 import contextlib
 import glob
 import os
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -45,8 +46,41 @@ def open_file(path: str | os.PathLike[str], mode: str = "rb") -> Iterator[Any]:
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is for TensorFlow to open, such as gs://bucket/file."""
-    return "://" in os.fspath(path)
+    """Whether a path is for TensorFlow to open, such as gs://bucket/file.
+
+    Raises:
+        InputError: TensorFlow has no file system of this name.
+    """
+    path = os.fspath(path)
+    check_scheme(path, path)
+    return "://" in path
+
+
+def check_scheme(path: str, place: str) -> None:
+    """Raises InputError for `place` where a path is of an unknown file system."""
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9.]*)://", path)  # others are no schemes
+    if scheme and scheme[1] not in (known := tf.io.gfile.get_registered_schemes()):
+        names = ", ".join(f"{name}://" for name in sorted(filter(None, known)))
+        raise errors.InputError(
+            f"{place}: TensorFlow has no {scheme[1]}:// here, but {names}; give a "
+            "local path (in Python, `import tensorflow_io` may add others)"
+        )
+
+
+def expand(path: str | os.PathLike[str]) -> str:
+    """A path with the directory of a user in the place of ~ or ~name.
+
+    Bash leaves it in --flag=~/file. What has such a name, literally, stays.
+    """
+    path = os.fspath(path)
+    return path if os.path.lexists(path) else os.path.expanduser(path)
+
+
+def resolve(path: str | os.PathLike[str], name: str) -> str:
+    """`expand` for an argument of Python; InputError as of `check_scheme`."""
+    path = expand(path)
+    check_scheme(path, f"{name}={path}")
+    return path
 
 
 def exists(path: str | os.PathLike[str]) -> bool:

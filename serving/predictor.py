@@ -19,7 +19,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, errors, file_names, json_files, tf_serving
+from contract import (
+    atomic_files,
+    errors,
+    file_names,
+    json_files,
+    remote_files,
+    tf_serving,
+)
 from serving import answers, export, formats
 from serving.protocol import servables
 
@@ -61,6 +68,7 @@ class Predictor:
     """
 
     def __init__(self, export_dir: str, signature: str = tf_serving.DEFAULT_SIGNATURE):
+        export_dir = remote_files.resolve(export_dir, "export_dir")
         self.export_dir = export_dir = find_version(export_dir)
         self._version = formats.open_version(export_dir)
         self._signature = signature

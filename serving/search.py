@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract import errors
+from contract import errors, remote_files
 from data_pipeline.classification import encoding
 from data_pipeline.embedding import search
 from serving import search_encoders, search_graph, search_index
@@ -79,6 +79,7 @@ class Index:
             InputError: there is no whole index, or a file of it is missing or damaged,
                 or the model computes other vectors than the index has.
         """
+        index_dir = remote_files.resolve(index_dir, "index_dir")
         shards = search_index.Shards(index_dir)
         built = search_encoders.Source(**shards.plan["model"])
         if not (source.pretrained or source.export_dir):
@@ -108,6 +109,7 @@ class Index:
 
     def add(self, input_file: str) -> int:
         """Adds the texts of a file that the index lacks; returns how many there are."""
+        input_file = remote_files.resolve(input_file, "input_file")
         search_index.add(self._shards, self._encoder, input_file)
         self._shards = search_index.Shards(self._shards.index_dir)
         self.__dict__.pop("_approximate", None)

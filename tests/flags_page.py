@@ -36,7 +36,8 @@ INTRODUCTION = """# Flags
 Every flag of every program, generated from the code. `python run_classifier.py --help`
 prints the flags of one program with their ranges. A flag can be written `--flag=value`
 or `--flag value`; `--flag` and `--noflag` set a switch. Each entry has the default and
-the programs that take the flag; where programs differ, there are several entries.
+the programs that take the flag; where programs differ, there are several entries. `~/`
+at the beginning of a path is your home directory.
 
 In an environment with the installed wheel, the command in the second column runs the
 program in every directory. `bert-serve` is `bert-predict --serve`. The programs in

@@ -20,6 +20,7 @@ from data_pipeline.tables import label_files, published
 from data_pipeline.tagging import files as tagged_files
 from modeling.checkpoints import checkpoint
 from tests import tiny
+from tests.refusals import refused
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -172,3 +173,41 @@ def test_weights_that_libraries_read_from_disk_are_copied(tmp_path, remote, form
     assert not file.source.startswith("ram://")
     local = checkpoint.open_file(path)
     assert dict(file.shapes) == dict(local.shapes) and file.shapes
+
+
+# Arguments of Python, by the name that a message has, with a classifier to train.
+DOORS = [
+    ("directory", lambda path, _: bert.load(path)),
+    ("directory", lambda path, _: bert.embedder(path)),
+    ("directory", lambda path, made: made.save(path)),
+    ("export_dir", lambda path, made: made.export(path)),
+    ("export_dir", lambda path, _: bert.Predictor(path)),
+    ("index_dir", lambda path, _: bert.SearchIndex.open(path)),
+    ("output_dir", lambda path, made: made.fit(["a"], ["b"], output_dir=path)),
+    ("rows", lambda path, made: made.fit(path)),
+    ("rows", lambda path, made: made.read({"train": path})),
+]
+
+
+@pytest.mark.parametrize("number", range(len(DOORS)))
+def test_python_names_a_file_system_that_is_not_there(remote, number):
+    name, use = DOORS[number]
+    made = bert.classifier(f"{remote}/model", labels=["a", "b"], max_seq_length=16)
+    with refused(f"{name}=s3://bucket/a: TensorFlow has no s3:// here", "local path"):
+        use("s3://bucket/a", made)
+
+
+def test_python_expands_the_directory_of_a_user(remote, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    loaded = bert.load(f"{remote}/model", max_seq_length=16)
+    loaded.save("~/saved")
+    assert {path.name for path in tmp_path.iterdir()} == {"saved"}  # and no ~
+    again = bert.load("~/saved", max_seq_length=16)
+    assert again.source.startswith(str(tmp_path))
+    for name, use in DOORS[4:6]:
+        with refused(f"{name}={tmp_path}/none"):
+            use("~/none", None)
+    (tmp_path / "~").mkdir()  # one that is called so is meant
+    with refused("directory=~: ", "no "):
+        bert.load("~")

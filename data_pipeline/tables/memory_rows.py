@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from contract import characters, errors
+from contract import characters, errors, remote_files
 from data_pipeline.tables import label_studio, text_rows
 
 # The names of a row's values, by how many it has.
@@ -163,7 +163,7 @@ def opened(rows: Any) -> Any:
     """A path as a string, but the rows of a Parquet file."""
     if not isinstance(rows, str | os.PathLike):
         return rows
-    if not (path := os.fspath(rows)).endswith(".parquet"):
+    if not (path := remote_files.resolve(rows, "rows")).endswith(".parquet"):
         return path
     return [row for _, row in text_rows.file_rows(path, "parquet")]
 

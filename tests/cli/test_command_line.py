@@ -374,6 +374,32 @@ def test_run_json_gets_the_flags_of_the_script_alone(monkeypatch):
         flags.FLAGS.unparse_flags()
 
 
+def test_programs_refuse_a_file_system_that_is_not_there(tmp_path):
+    """TensorFlow, which lists those that are there, is a stub here."""
+    (tmp_path / "keras.py").touch()
+    (tmp_path / "tensorflow.py").write_text(
+        "class io:\n class gfile:\n"
+        "  get_registered_schemes = lambda: ['ram', 'file', '', 'gs']\n"
+    )
+    home = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
+    for path, error in (
+        ("R*.md", "--output_file=s3://a/b: TensorFlow has no s3:// here, but file://"),
+        ("~/x", f"--input_file={tmp_path}/x: no such file"),
+    ):
+        done = subprocess.run(
+            [
+                *(sys.executable, "build_vocab.py"),
+                *(f"--input_file={path}", "--output_file=s3://a/b"),
+            ],
+            cwd=tiny.ROOT,
+            env={**os.environ, **home},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 2 and f"error: {error}" in done.stderr
+        assert done.stderr.count("\n") == 1 + ("loading" in done.stderr)
+
+
 @pytest.mark.parametrize("more", [[], ["--verbosity=1"]], ids=["quiet", "verbose"])
 def test_verbosity_prints_the_environment_before_tensorflow(run, more):
     done = run("build_vocab.py", "--input_file=R*.md", "--output_file=b", *more)

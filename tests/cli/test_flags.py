@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import re
+import sys
 import types
 
 import pytest
@@ -37,7 +38,8 @@ from modeling.checkpoints import conversion, pretrained
 from modeling.configs import config
 from modeling.features import head_config, layer_choices, vectors
 from reports.pages import usage
-from tests import tiny
+from tests import flags_page, tiny
+from tests.refusals import refused
 from training import adagrad, layer_rates, model_directory, optimizers
 
 STRATEGY = tf.distribute.get_strategy()
@@ -54,6 +56,68 @@ def parse():
             return names
 
         yield call
+
+
+# Flags of strings whose help has the word file or directory, and that hold no path.
+NO_PATHS = {"delimiter", "quote", "tfds_name", "grid", "report_title"}
+
+
+@pytest.mark.parametrize("program", flags_page.PROGRAMS)
+def test_every_flag_of_a_path_is_one(program):
+    """So that ~ and s3:// mean the same to all of them."""
+    with tiny.flags_of(program):
+        kinds = flags.ArgumentParser, model_flags._ConfigParser
+        own = command_line.own_flags()
+        strings = [flag for flag in own if type(flag.parser) in kinds]
+        strings = [flag for flag in strings if type(flag) is flags.Flag]
+        for flag in strings:
+            flag.value = "a"
+        names = {flag.name for flag in command_line.path_flags()}
+        for flag in strings:
+            says = re.search(r"\b(file|directory|tsv)", flag.help, re.IGNORECASE)
+            if says and flag.name not in NO_PATHS:
+                assert flag.name in names
+        assert names or program == "data_pipeline.tokenization"
+
+
+PATHS = [
+    ("run_classifier", "train_file", "{}"),
+    ("run_classifier", "output_dir", "{}"),
+    ("run_classifier", "data_dir", "{}"),
+    ("run_classifier", "teacher", "{}"),
+    ("run_classifier", "labels", "{}"),
+    ("run_pretraining", "input_file", "gs://b/[0-9]*, {}"),
+    ("run_embedding", "reranker", "{}"),
+    ("run_generation", "prompt_file", "{}"),
+    ("convert_checkpoint", "input", "{}"),
+    ("convert_checkpoint", "add_tokens", "{}"),
+    ("create_pretraining_data", "output_file", "{}"),
+    ("extract_features", "init_checkpoint", "{}"),
+    ("build_vocab", "base_config_file", "{}"),
+    ("serving.predictor", "export_dir", "{}"),
+    ("serving.search", "pretrained", "{}"),
+]
+
+
+@pytest.mark.parametrize(("program", "name", "value"), PATHS)
+def test_path_of_an_unknown_file_system_or_user(monkeypatch, program, name, value):
+    monkeypatch.setenv("HOME", "/home/ada")
+    with tiny.flags_of(program) as names:
+        needed = {"to", "input_file", "output_file", "output_dir", "vocab_file"}
+        others = dict.fromkeys(needed & {*names}, "google")
+    module = sys.modules[tiny.FLAGS_IN_CLI.get(program, program)]
+    define = vars(module).get("define_flags") or module.define
+    s3, home = value.format("s3://bucket/a"), value.format("~/a")
+    with (
+        refused(f"{name}=", "s3://bucket/a: TensorFlow has no s3:// here", "gs://"),
+        command_line.program(program, define, others | {name: s3}),
+    ):
+        pass
+    with command_line.program(program, define, others | {name: home}):
+        assert flags.FLAGS[name].value == value.format("/home/ada/a")
+    for same in ("~", "a~/b", "/a/~b", "gs://b/~/c", "a:b", "A b://c"):
+        with command_line.program(program, define, others | {name: value.format(same)}):
+            assert flags.FLAGS[name].value == value.format(same)
 
 
 # --- Choices that are written twice, because importing the code takes seconds.
