@@ -71,6 +71,8 @@ def prepare():
     files = opened.files
     pretraining_flags.check_network(opened.config, files.config_file)
     task = TASKS[FLAGS.objective](opened)
+    if task.records:
+        pretraining_flags.check_eval_batch_size(task.records.held_out.count)
     settings = run_flags.make_settings(
         strategy,
         run_flags.pretraining_plan(),

@@ -238,7 +238,7 @@ def path_flags() -> list[flags.Flag]:
 
 
 def _expand_paths() -> None:
-    def expanded(match):
+    def expanded(match: re.Match[str]) -> str:
         return match[1] + remote_files.expand(match[2])
 
     for flag in path_flags():

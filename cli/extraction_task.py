@@ -140,7 +140,9 @@ class Extractor:
         kind = settings.output_format
         form = layout(settings.choice, size, lines.tokenizer)
         batches = lines.batches(
-            devices.fitting_batch_size(settings.batch_size, self._strategy),
+            devices.fitting_batch_size(
+                settings.batch_size, self._strategy, size.num_lines
+            ),
             max_tokens=MAX_WAITING_VALUES // form.values_per_token,
             pad_to=settings.max_seq_length if is_tpu else None,
             chunks=size.chunks,

@@ -11,6 +11,7 @@ from contract import errors
 FLAGS = flags.FLAGS
 BIDIRECTIONAL_LM, DENOISING = "bidirectional_lm", "denoising"
 REPLACED = "replaced_tokens"
+_MOST_EVALUATED = 1 << 16  # records of a batch that may be more than there are
 _OF_STREAMS = ("unroll_steps", "sample_softmax", "num_negative_samples")
 _OF_MASKS = ("masking", "masked_lm_prob", "mask_proportions")
 _OF_NOISE = ("corruption", "noise_density", "mean_noise_span_length", "roll_noise")
@@ -216,6 +217,18 @@ def _define_generator() -> None:
         50.0,
         "Weight of the discriminator's loss with --objective=replaced_tokens.",
         lower_bound=0,
+    )
+
+
+def check_eval_batch_size(num_records: int) -> None:
+    """Raises ValueError where a batch, which is filled, is more than all records."""
+    size = FLAGS.eval_batch_size
+    command_line.refuse(
+        (
+            FLAGS.do_eval and size > max(num_records, _MOST_EVALUATED),
+            f"--eval_batch_size={size} exceeds the {num_records} records to evaluate "
+            "on; lower it",
+        )
     )
 
 

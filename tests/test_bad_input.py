@@ -216,6 +216,7 @@ MISTAKES = {
         "--seed=-1": "--seed=-1|0 or more",
         "--nodo_train --do_eval": "no trained model in --output_dir|--init_checkpoint",
         "--pack_sequences --jit_compile=true": "shapes vary|leave one of them out",
+        "--do_eval --eval_batch_size=2147483648": "=2147483648 exceeds the|records|lo",
         "--input_file={d}/unmasked.tfrecord": "set --vocab_file",
     },
     "left_to_right": {
@@ -294,6 +295,7 @@ MISTAKES = {
         "--nosample_softmax --num_negative_samples=4": "=4 is for a sampled softmax",
         "--adam_bias_correction": "is for --optimizer=adam, but it is adagrad",
         "--vocab_file={d}/swapped.txt": "swapped.txt: begins with 'a'",
+        "--do_eval --eval_batch_size=2147483648": "=2147483648 exceeds the|lower it",
         "--vocab_file={d}/few.txt": "has 4 words, but --bert_config_file has",
         "--gradient_accumulation_steps=3": "cannot be cut into",
     },

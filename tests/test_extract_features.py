@@ -24,6 +24,7 @@ import tensorflow as tf
 
 import bert_reborn as bert
 from cli import extraction_task
+from data_pipeline.extraction import lines
 from tests import tiny
 
 HERE = pathlib.Path(__file__).parent
@@ -130,6 +131,21 @@ def test_output_is_the_originals(minilm_dir, tmp_path):
     for line in texts[0].splitlines():
         assert json.dumps(json.loads(line)) == line
     assert "5 lines from" in done.out and "1 cut to 32" in done.out
+
+
+def test_batch_is_cut_to_the_lines(arrays, monkeypatch):
+    """One of 2**31 was filled up, without an end."""
+    sizes, batches = [], lines.TextLines.batches
+
+    def sized(self, batch_size, **options):
+        sizes.append(batch_size)
+        return batches(self, batch_size, **options)
+
+    usual = arrays("--combine=embedding")
+    monkeypatch.setattr(lines.TextLines, "batches", sized)
+    cut = arrays("--combine=embedding", "--batch_size=9999")
+    assert sizes == [len(LENGTHS)]
+    np.testing.assert_allclose(cut["values"], usual["values"], atol=1e-6)
 
 
 @pytest.mark.slow

@@ -125,7 +125,7 @@ def compute(
     predict = inference.predict_function(
         layer_states, strategy, jit_compile=settings.run.jit_compile
     )
-    size = devices.fitting_batch_size(settings.predict_batch_size, strategy)
+    size = devices.fitting_batch_size(settings.predict_batch_size, strategy, len(rows))
     order = rows.evaluation_order(size)[::-1]  # the longest first, as to score
     batches = rows.batches(order, settings.pad_to).map(_network_inputs)
     name = f"frozen network, {split} rows: batch"

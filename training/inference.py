@@ -210,8 +210,8 @@ def class_shares(
 class Predictor:
     """Runs a function of features over the rows of a split.
 
-    `batch_size` is raised to a multiple of the replicas; batches are as long as their
-    longest text, or `pad_to` tokens.
+    `batch_size` is cut to the rows, and raised to a multiple of the replicas; batches
+    are as long as their longest text, or `pad_to` tokens.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class Predictor:
         name: str = "predicting: batch",
     ) -> dict[str, np.ndarray]:
         """`predict` for all rows."""
-        order = examples.evaluation_order(self._fitting(batch_size))
+        order = examples.evaluation_order(self._fitting(batch_size, len(examples)))
         order = order[::-1]  # a batch too long for the memory is the first
         batches = examples.batches(order, self._pad_to)
         return predict(self._function, batches, order, self._strategy, name)
@@ -242,7 +242,7 @@ class Predictor:
         self, examples: batching.Examples, rows: np.ndarray
     ) -> dict[str, np.ndarray]:
         """`predict` for some rows, int [N] ascending; equal lengths go together."""
-        size = self._fitting(None)
+        size = self._fitting(None, len(examples))
         order = examples.evaluation_order(size)
         order = order[np.isin(order, rows)]
         order = np.pad(order, (0, -len(order) % size), constant_values=-1)
@@ -251,9 +251,9 @@ class Predictor:
         places = np.where(order < 0, -1, np.searchsorted(rows, order))
         return predict(self._function, batches, places, self._strategy)
 
-    def _fitting(self, batch_size: int | None) -> int:
+    def _fitting(self, batch_size: int | None, num_rows: int) -> int:
         size = batch_size or self._batch_size
-        return devices.fitting_batch_size(size, self._strategy)
+        return devices.fitting_batch_size(size, self._strategy, num_rows)
 
 
 def objective_scores(

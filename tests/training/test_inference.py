@@ -73,6 +73,24 @@ def test_longest_batch_is_predicted_first(packed):
     np.testing.assert_array_equal(outputs["sum"], expected["sum"])
 
 
+@pytest.mark.parametrize("rows", [None, np.arange(1, 4)])
+def test_batch_is_cut_to_the_examples(packed, rows):
+    """A last batch of 2**31 was filled up, without an end."""
+    sizes = []
+
+    def sums(features):
+        sizes.append(features["input_ids"].shape[0])
+        return {"sum": tf.reduce_sum(features["input_ids"], axis=1)}
+
+    examples = batching.Examples(packed, names=list, digest=str)
+    predictor = inference.Predictor(sums, STRATEGY, batch_size=10_000)
+    outputs = predictor(examples) if rows is None else predictor.rows(examples, rows)
+    assert sizes == [11]
+    expected = np.add.reduceat(packed.tokens, packed.splits[:-1])
+    wanted = slice(None) if rows is None else rows
+    np.testing.assert_array_equal(outputs["sum"], expected[wanted])
+
+
 def test_predictions_for_tokens_are_filled_up(packed):
     def ids(features):
         ids = features["input_ids"]

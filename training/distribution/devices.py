@@ -198,10 +198,13 @@ def whole_batches(strategy: tf.distribute.Strategy, shares: np.ndarray) -> np.nd
     return whole.reshape(len(shares), -1, *shares.shape[2:])
 
 
-def fitting_batch_size(batch_size: int, strategy: tf.distribute.Strategy) -> int:
-    """The next batch size that the replicas can share equally."""
+def fitting_batch_size(
+    batch_size: int, strategy: tf.distribute.Strategy, num_rows: int | None = None
+) -> int:
+    """The next batch size that the replicas can share equally, cut to `num_rows`."""
     replicas = strategy.num_replicas_in_sync
-    return -(-batch_size // replicas) * replicas
+    size = batch_size if num_rows is None else max(min(batch_size, num_rows), 1)
+    return -(-size // replicas) * replicas
 
 
 def compiles_steps(strategy: tf.distribute.Strategy, static_length: Any) -> bool:
