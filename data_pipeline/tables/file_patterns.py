@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from contract import errors
+from contract import errors, remote_files
 
 READERS = 16  # files looked at at a time; a remote one takes many milliseconds
 
@@ -38,6 +38,11 @@ def find(
         matches = list(filter(accepts, matches))
         is_dir = dict(zip(matches, _each(tf.io.gfile.isdir, matches), strict=True))
         matches = [path for path in matches if not is_dir[path]]
+        if pipe := next(filter(remote_files.is_pipe, matches), None):
+            raise errors.InputError(
+                f"--{flag}={pipe}: is a pipe, which has no places to begin at; write "
+                "it to a file, and give that"
+            )
         if not matches:
             raise errors.InputError(
                 f"--{flag}={pattern}: there is no such file; give {wanted}"
