@@ -165,6 +165,12 @@ def parse(
                     f"--{own.name}={own.value} is beyond 64 bits; give a smaller one"
                 )
         values = _arguments[1:] + [own.value for own in own_flags()]
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            raise errors.InputError(
+                "the current folder was removed; change to one that is there, by cd"
+            ) from None
         if sys.stdin is None and "-" in values:
             raise errors.InputError("-: standard input is closed; name a file")
         if loads_tensorflow:

@@ -34,6 +34,8 @@ class Later:
     def __getattr__(self, name: str) -> Any:
         if self._user:
             self.check()
+        if self._module == "tensorflow_text":
+            check_docstrings()
         try:
             module = importlib.import_module(self._module)
         except ImportError as error:
@@ -42,6 +44,15 @@ class Later:
                 f"pip install {self._module}"
             ) from error
         return getattr(module, name)
+
+
+def check_docstrings() -> None:
+    """Raises InputError where Python has none, which tensorflow_text fills in."""
+    if sys.flags.optimize > 1:
+        raise errors.InputError(
+            "tensorflow_text needs the docstrings that python -OO drops; unset "
+            "PYTHONOPTIMIZE, or set it to 1"
+        )
 
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ def start_workers(
     """Starts workers; enter it before TensorFlow does anything in this process.
 
     On Linux they are forked: a process whose TensorFlow has threads cannot be. A single
-    worker works in this process. Others call `warm_up` first, whose ValueError is
+    worker works in this process. Others call `warm_up` first, whose exception is
     ignored: the work will raise it again. A killed worker raises OSError, and after an
     exception work that has not begun is dropped.
     """
@@ -68,7 +68,7 @@ def _begin(parent: int, warm_up: Callable[[], Any]) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.set_visible_devices([], "GPU")
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(Exception):
         warm_up()
 
 

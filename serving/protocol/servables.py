@@ -13,7 +13,7 @@ import tensorflow as tf
 from absl import logging
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from contract import atomic_files, tf_serving
+from contract import atomic_files, tensorflow_later, tf_serving
 from serving.protocol import warmup
 
 _SERVE_TAG = "serve"
@@ -163,6 +163,7 @@ class Model(NamedTuple):
 
 def open_version(directory: str) -> Version:
     """Loads one SavedModel."""
+    tensorflow_later.check_docstrings()
     import tensorflow_text  # noqa: F401  (registers the operations of the tokenizer)
 
     with tf.io.gfile.GFile(os.path.join(directory, "saved_model.pb"), "rb") as file:

@@ -400,6 +400,41 @@ def test_programs_refuse_a_file_system_that_is_not_there(tmp_path):
         assert done.stderr.count("\n") == 1 + ("loading" in done.stderr)
 
 
+def test_current_folder_that_was_removed_is_said_at_once(tmp_path):
+    """After a training, relative paths of its report could not be made."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = (
+        "import os, runpy, sys; os.rmdir(os.getcwd()); sys.path.append(sys.argv.pop(1))"
+    )
+    program += "; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", program, tiny.ROOT, tiny.ROOT / "build_vocab.py"),
+            *(f"--input_file={tiny.ROOT}/R*.md", f"--output_file={tmp_path}/v.txt"),
+        ],
+        cwd=gone,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    line = "the current folder was removed; change to one that is there, by cd"
+    assert done.stderr == f"error: {line}\n"
+
+
+def test_python_without_docstrings_is_refused():
+    """It was a TypeError of tensorflow_text, and in workers a lack of memory."""
+    program = "from contract import tensorflow_later as t; t.text.WordShape"
+    done = subprocess.run(
+        [sys.executable, "-OO", "-c", program],
+        cwd=tiny.ROOT,
+        capture_output=True,
+        text=True,
+    )
+    line = "needs the docstrings that python -OO drops; unset PYTHONOPTIMIZE"
+    assert line in done.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize("more", [[], ["--verbosity=1"]], ids=["quiet", "verbose"])
 def test_verbosity_prints_the_environment_before_tensorflow(run, more):
     done = run("build_vocab.py", "--input_file=R*.md", "--output_file=b", *more)

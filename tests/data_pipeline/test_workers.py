@@ -44,9 +44,9 @@ def test_one_worker_works_in_this_process():
 
 
 def warm(directory):
-    """What each worker begins with; its ValueError is for the work to raise again."""
+    """What each worker begins with; its exception is for the work to raise again."""
     pathlib.Path(directory, str(os.getpid())).touch()
-    raise ValueError("too early")
+    raise TypeError("too early")
 
 
 def work(directory, results):
