@@ -10,7 +10,6 @@ import os
 import re
 import stat
 import sys
-import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,7 +20,6 @@ from contract.tensorflow_later import tf
 _BLOCK_BYTES = 1 << 16  # read at each end of a file; an .index of weights is smaller
 _MOST_FILES = 100  # that are read, of thousands on a remote disk
 _READERS = 16
-_PATIENCE_SECONDS = 2.0  # until a line names the pipe that is waited for
 
 
 @contextlib.contextmanager
@@ -32,11 +30,12 @@ def open_file(path: str | os.PathLike[str], mode: str = "rb") -> Iterator[Any]:
         FileNotFoundError, OSError: there is no such file, or it cannot be read.
     """
     if not is_remote(path):
-        encoding = None if "b" in mode else "utf-8"
+        if is_pipe(path):
+            sys.stderr.write(
+                f"{path}: waiting for what a program writes to this pipe\n"
+            )
         try:
-            with contextlib.ExitStack() as opened:
-                with _waiting(path):
-                    file = opened.enter_context(open(path, mode, encoding=encoding))
+            with open(path, mode, encoding=None if "b" in mode else "utf-8") as file:
                 yield file
         except FileNotFoundError as error:
             raise FileNotFoundError(path) from error
@@ -50,22 +49,6 @@ def open_file(path: str | os.PathLike[str], mode: str = "rb") -> Iterator[Any]:
         raise FileNotFoundError(path) from error
     except tf.errors.OpError as error:  # of a directory, say
         raise OSError(error.message) from error
-
-
-@contextlib.contextmanager
-def _waiting(path):
-    """A pipe, such as that of <(zcat FILE), opens when another program writes to it."""
-    if not is_pipe(path):
-        yield
-        return
-    line = f"waiting for a program that writes to {path}, which is a pipe\n"
-    timer = threading.Timer(_PATIENCE_SECONDS, sys.stderr.write, [line])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def is_pipe(path: str | os.PathLike[str]) -> bool:

@@ -15,6 +15,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http import h11_impl
 
+from contract import errors
 from serving.server import app, doors, limits
 
 _KEEP_ALIVE_SECONDS = 75

@@ -85,7 +85,7 @@ def test_terminal_that_closes_drains_unless_that_is_ignored(ignores):
     application = app.App(server, {}, app.Access())
     before = signal.signal(signal.SIGHUP, handler)
     try:
-        with process.listen("127.0.0.1", 0) as listener:
+        with doors.listen("127.0.0.1", 0) as listener:
             outcome = process.run(application, listener, close_terminal)
         assert outcome == (0, True) and server.state == "draining"
         assert signal.getsignal(signal.SIGHUP) == handler
