@@ -5,7 +5,7 @@ The packing rule of the original (convert_single_example, _truncate_seq_pair).
 
 import dataclasses
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,16 @@ class Packed:
 def row_splits(lengths):
     """Where rows of these lengths begin and the last one ends, int64 [N + 1]."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def cut(splits: np.ndarray, max_tokens: int) -> Iterator[slice]:
+    """Slices of rows with at most so many tokens together, or of one row."""
+    start = 0
+    while start < len(splits) - 1:
+        end = np.searchsorted(splits, splits[start] + max_tokens, side="right") - 1
+        end = max(int(end), start + 1)
+        yield slice(start, end)
+        start = end
 
 
 def ranges(starts, lengths):

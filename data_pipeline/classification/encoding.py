@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from contract import characters, errors, features, tensorflow_later, wording
@@ -14,8 +14,9 @@ from data_pipeline.tables import clue, memory_rows
 from data_pipeline.text import base
 from terminal import progress
 
-# Rows tokenized at a time: enough to keep the operations busy, little to hold.
-_CHUNK_ROWS = 8192
+# Characters tokenized at a time, which take some 20 bytes each, and those that a row
+# counts beside its own: enough to keep the operations busy, little to hold.
+_CHUNK_CHARACTERS, _ROW_CHARACTERS = 1 << 24, 1 << 11
 
 
 @dataclasses.dataclass(frozen=True)
@@ -269,8 +270,19 @@ def featurize(table: tables.Table, encode: Encoder) -> packing.Packed:
 
 def pack(name: str, encode: Encoder, *columns: Any) -> packing.Packed:
     """As `Encoder.pack`, for many rows; `name` is that of the progress."""
-    chunks = [
-        encode.pack(*(None if column is None else column[rows] for column in columns))
-        for rows in progress.slices(len(columns[0]), _CHUNK_ROWS, name)
+    present = [column for column in columns if column is not None]
+    lengths = [
+        sum(map(_length, row)) + _ROW_CHARACTERS for row in zip(*present, strict=True)
     ]
+    chunks, total = [], len(lengths)
+    with progress.Progress(name) as report:
+        for rows in packing.cut(packing.row_splits(lengths), _CHUNK_CHARACTERS):
+            report(rows.start, total)
+            chunks.append(encode.pack(*(c if c is None else c[rows] for c in columns)))
+        report(total, total)
     return packing.concatenate(chunks)
+
+
+def _length(text: str | Sequence[str]) -> int:
+    """The characters of a text, or of choices."""
+    return len(text) if isinstance(text, str) else sum(map(len, text))

@@ -87,7 +87,7 @@ class TextLines:
         def padded():
             first_line = self.part.first_line
             for packed in chunks or self._chunks():
-                for rows in _cut(packed.splits, max_tokens):
+                for rows in packing.cut(packed.splits, max_tokens):
                     pool = _pool(packed.splits, rows, batch_size)
                     for indices, is_filling in zip(*pool, strict=True):
                         # No network takes inputs [B, 0].
@@ -178,16 +178,6 @@ def pack(
         parts.append(packing.pack_ids(*both, **limits))
     back = np.argsort(np.concatenate([single, paired]))
     return packing.take(packing.concatenate(parts), back)
-
-
-def _cut(splits: np.ndarray, max_tokens: int) -> Iterator[slice]:
-    """Slices of rows with at most so many tokens together, or of one row."""
-    start = 0
-    while start < len(splits) - 1:
-        end = np.searchsorted(splits, splits[start] + max_tokens, side="right") - 1
-        end = max(int(end), start + 1)
-        yield slice(start, end)
-        start = end
 
 
 def _pool(splits, rows, batch_size):

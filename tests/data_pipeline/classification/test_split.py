@@ -94,11 +94,31 @@ def test_chunks_do_not_show(source, monkeypatch):
     table = source(train=ROWS * 5).read("train")
     encode = encoding.Encoder(TOKENIZER, 5)
     whole = encoding.featurize(table, encode)
-    monkeypatch.setattr(encoding, "_CHUNK_ROWS", 4)
+    monkeypatch.setattr(encoding, "_CHUNK_CHARACTERS", 4 * encoding._ROW_CHARACTERS)
     pieces = encoding.featurize(table, encode)
     for name in ("tokens", "splits", "first_lengths"):
         np.testing.assert_array_equal(getattr(pieces, name), getattr(whole, name))
     assert pieces.num_truncated == whole.num_truncated == 5
+
+
+def test_chunks_of_long_texts_have_few_rows(monkeypatch):
+    """Tokenizing takes 20 bytes for each character: 8 GB for 8,192 rows of 50 kB."""
+    sizes, pack = [], encoding.Encoder.pack
+
+    def sized(self, *columns):
+        sizes.append([len(text) for text in columns[0]])
+        return pack(self, *columns)
+
+    monkeypatch.setattr(encoding.Encoder, "pack", sized)
+    monkeypatch.setattr(encoding, "_CHUNK_CHARACTERS", 12_000)
+    texts = ["good " * 1000, "good", "bad " * 500, *["good bad"] * 5, "bad " * 9000, ""]
+    encode = encoding.Encoder(TOKENIZER, 5)
+    packed = encoding.pack("tokenizing: row", encode, texts, None)
+    assert sizes == [[5000, 4], [2000, 8, 8, 8], [8, 8], [36000], [0]]
+    whole = pack(encode, texts, None)
+    for name in ("tokens", "splits", "first_lengths"):
+        np.testing.assert_array_equal(getattr(packed, name), getattr(whole, name))
+    assert packed.num_truncated == whole.num_truncated == 3
 
 
 def test_digest_tells_rows_apart(source):
