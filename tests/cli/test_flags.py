@@ -59,7 +59,7 @@ def parse():
 
 
 # Flags of strings whose help has the word file or directory, and that hold no path.
-NO_PATHS = {"delimiter", "quote", "tfds_name", "grid", "report_title"}
+NO_PATHS = {"delimiter", "encoding", "quote", "tfds_name", "grid", "report_title"}
 
 
 @pytest.mark.parametrize("program", flags_page.PROGRAMS)
