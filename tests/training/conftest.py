@@ -9,10 +9,10 @@ import keras
 import numpy as np
 import pytest
 
+from contract import errors
 from modeling import models, pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.configs import config
-from training import interruption
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "tiny_uncased"
 
@@ -130,7 +130,7 @@ def make_pretraining_features():
 @pytest.fixture
 def send():
     """A function that sends a signal to this process, which survives it."""
-    before = [(n, signal.getsignal(n)) for n in interruption.SIGNALS]
+    before = [(n, signal.getsignal(n)) for n in errors.STOP_SIGNALS]
     for number, _ in before:
         signal.signal(number, lambda *_: None)
     yield lambda number=signal.SIGTERM: os.kill(os.getpid(), number)

@@ -121,7 +121,14 @@ def test_run_that_goes_on_with_other_replicas_says_so(quick, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+    "number",
+    [
+        signal.SIGHUP,
+        *(
+            pytest.param(n, marks=pytest.mark.slow)
+            for n in (signal.SIGTERM, signal.SIGINT)
+        ),
+    ],
 )
 def test_signal_while_the_last_checkpoint_is_written(quick, send, tmp_path, number):
     def written(store):
