@@ -289,7 +289,6 @@ class FittedModel:
 
     def report(self, path: Any) -> str:
         """Copies report.html of the last `fit` to a path; returns it."""
-        path = file_names.as_path("path", path)
         page = os.path.join(self.output_dir or "", file_names.REPORT_PAGE)
         if not (self.output_dir and os.path.exists(page)):
             raise errors.InputError(

@@ -1,10 +1,5 @@
 """Names of files that one package writes and another reads, replaces or removes."""
 
-import os
-from typing import Any
-
-from contract import errors
-
 # Files of a run, as google-research/bert calls them; see docs/design.md.
 CHECKPOINT_PREFIX = "model.ckpt"
 EVAL_RESULTS = "eval_results.txt"
@@ -65,12 +60,3 @@ TOKENIZER = "tokenizer.json"
 SPECIAL_TOKENS = "special_tokens_map.json"
 OF_TOKENIZERS = (VOCAB, *MERGES, *MERGES.values(), *SENTENCEPIECE, TOKENIZER)
 OF_TOKENIZERS += TOKENIZER_CONFIG, ADDED_TOKENS
-
-
-def as_path(name: str, value: Any) -> str:
-    """A path as text; InputError, which calls it `name`, for what is none."""
-    path = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(path, str):
-        kind = type(value).__name__
-        raise errors.InputError(f"{name} is of type {kind}; give a path as text")
-    return path

@@ -87,9 +87,17 @@ def expand(path: str | os.PathLike[str]) -> str:
     return path if os.path.lexists(path) else os.path.expanduser(path)
 
 
-def resolve(path: str | os.PathLike[str], name: str) -> str:
-    """`expand` for an argument of Python; InputError as of `check_scheme`."""
-    path = expand(path)
+def resolve(path: Any, name: str) -> str:
+    """The path that an argument of Python is, as `expand` has it.
+
+    InputError is raised for what is no path, and as in `check_scheme`.
+    """
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        raise errors.InputError(
+            f"{name} is of type {type(path).__name__}; give a path as text"
+        )
+    path = expand(text)
     check_scheme(path, f"{name}={path}")
     return path
 

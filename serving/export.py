@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from contract import atomic_files, errors, file_names, remote_files, tf_serving
+from contract import atomic_files, errors, remote_files, tf_serving
 from contract import features as feature_names
 from serving.protocol import warmup
 from terminal import progress
@@ -394,7 +394,6 @@ def save(
         OSError: the version cannot be written.
         InputError: TensorFlow would read `export_dir` as a pattern.
     """
-    export_dir = file_names.as_path("export_dir", export_dir)
     remote_files.refuse_patterns(export_dir, "export_dir")
     target = os.path.join(export_dir, str(latest_version(export_dir) + 1))
     temporary = os.path.join(export_dir, "incomplete")

@@ -37,7 +37,6 @@ def find_version(export_dir: str) -> str:
     Raises:
         InputError: there is none.
     """
-    export_dir = file_names.as_path("--export_dir", export_dir)
     version_dir = newest_version(export_dir) or export_dir
     if not formats.is_version(version_dir):
         raise errors.InputError(

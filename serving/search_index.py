@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from contract import atomic_files, errors, file_names, json_files, remote_files
+from contract import atomic_files, errors, json_files, remote_files
 from data_pipeline.embedding import corpora
 from data_pipeline.tables import text_rows
 from serving import search_encoders, search_passages
@@ -479,7 +479,6 @@ class Shards:
     """
 
     def __init__(self, index_dir: str):
-        index_dir = file_names.as_path("--index_dir", index_dir)
         check_directory(index_dir)
         plan = read_plan(index_dir)
         if plan is None:

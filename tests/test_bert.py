@@ -109,8 +109,8 @@ def test_what_is_no_list_of_texts_is_refused(loaded, classifier, name, call):
         (lambda m, c: bert.classifier(None), "^directory is of type NoneType; give a"),
         (lambda m, c: m.save(b"x"), "^directory is of type bytes; give a path as text"),
         (lambda m, c: c.export(5), "^export_dir is of type int; give a path as text$"),
-        (lambda m, c: bert.Predictor(5), "^--export_dir is of type int; give a path a"),
-        (lambda m, c: bert.SearchIndex.open(5), "^--index_dir is of type int; give a "),
+        (lambda m, c: bert.Predictor(5), "^export_dir is of type int; give a path as"),
+        (lambda m, c: bert.SearchIndex.open(5), "^index_dir is of type int; give a pa"),
         (lambda m, c: bert.load("x", labels="ab"), "^labels='ab' is a string; give a "),
         (
             lambda m, c: bert.load("x", labels=["a", "a"]),

@@ -5,7 +5,7 @@ import fnmatch
 import os
 import shutil
 
-from contract import atomic_files, errors, file_names
+from contract import atomic_files, errors
 
 
 def check(path, *, own_files, overwrite, inputs=()):
@@ -20,7 +20,7 @@ def check(path, *, own_files, overwrite, inputs=()):
     """
     if not path:
         raise errors.InputError("--output_dir is empty; name a directory, new or not")
-    if "://" in (path := file_names.as_path("--output_dir", path)):
+    if "://" in (path := os.fspath(path)):
         raise errors.InputError(
             f"--output_dir={path} is not local; name a local directory, and copy it"
         )

@@ -96,7 +96,7 @@ def look_in(spec, name="--pretrained"):
         ValueError: there is no such directory or model on the hub, or its settings
             cannot be read.
     """
-    directory = file_names.as_path(name, spec)
+    directory = os.fspath(spec)
     if not remote_files.is_dir(directory):
         directory = _download(directory, name)
     foreign_files.check(directory)
