@@ -289,12 +289,12 @@ class FittedModel:
 
     def report(self, path: Any) -> str:
         """Copies report.html of the last `fit` to a path; returns it."""
+        path = remote_files.resolve(path, "path")
         page = os.path.join(self.output_dir or "", file_names.REPORT_PAGE)
         if not (self.output_dir and os.path.exists(page)):
             raise errors.InputError(
                 "report: there is none yet; call fit(rows, dev=...)"
             )
-        path = remote_files.resolve(path, "path")
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
         return shutil.copy(page, path)
 

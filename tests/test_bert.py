@@ -595,9 +595,9 @@ def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label, tmp
         ({"train": []}, {}, r'files\["train"\]: is empty; give it one row per example'),
         ({"train": [(1, 2, 3, 4)]}, {}, r'files\["train"\]:1: \(1, .* has 4 values'),
         (
-            {"train": [*ROWS, ("", "x")]},
+            {"train": ROWS, "test": [*ROWS, ("", "good")]},
             {},
-            r'files\["train"\]:13: text_a is empty.* pass allow_empty_text=True$',
+            r'files\["test"\]:13: text_a is empty.* pass allow_empty_text=True$',
         ),
         (
             {"train": DICTS},
