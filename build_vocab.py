@@ -134,10 +134,10 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 from absl import logging
 
-from contract import atomic_files, cores, errors
+from contract import atomic_files, cores, errors, json_files, remote_files
 from data_pipeline import engines
 from data_pipeline.tables import file_patterns
-from data_pipeline.text import byte_pairs, normalization, wordpiece
+from data_pipeline.text import byte_pairs, elmo, normalization, wordpiece
 from data_pipeline.vocabularies import (
     byte_ranges,
     learn_bpe,
@@ -153,11 +153,6 @@ MAX_LONG_SHARE = 0.05  # of words, before a warning
 def base_config():
     if not FLAGS.base_config_file:
         return None
-    if file_patterns.among([FLAGS.output_config_file], [FLAGS.output_file]):
-        raise errors.InputError(
-            f"--output_config_file={FLAGS.output_config_file} is --output_file, too; "
-            "choose another name"
-        )
     config = pretrained.read_config(FLAGS.base_config_file)
     if config.network == "encoder_decoder" and FLAGS.kind != WORD_PIECE:
         raise errors.InputError(
@@ -180,13 +175,27 @@ def outputs():
     return paths | ({"": FLAGS.output_config_file} if FLAGS.output_config_file else {})
 
 
-def check_output(path, files):
-    """Refuses a file that cannot be written, before hours of work for it."""
-    if file_patterns.among([path], files):
-        raise errors.InputError(
-            f"{path} is to be written and is one of --input_file; choose another name"
-        )
-    atomic_files.check_writable(path)
+def check_outputs(files):
+    """Refuses a file that cannot or must not be written, before hours of work."""
+    paths = outputs()
+    for name, path in paths.items():
+        for others, what in (
+            (files, "one of --input_file"),
+            ([paths[n] for n in paths if n != name], "--output_file or beside it, too"),
+        ):
+            if file_patterns.among([path], others):
+                raise errors.InputError(
+                    f"{path} is to be written and is {what}; choose another name"
+                )
+        atomic_files.check_writable(path)
+    path = paths.get(file_names.TOKENIZER_CONFIG)  # which no flag names
+    if path and remote_files.exists(path):
+        ours, key = elmo.ElmoTokenizer().settings(), file_names.SPLIT_WORDS
+        if {**json_files.read_object(path), key: ours[key]} != ours:
+            raise errors.InputError(
+                f"{path} is of another tokenizer, and --kind={WORD} writes its own "
+                "beside --output_file; choose another directory"
+            )
 
 
 def learn(executor, num_workers, files):
@@ -238,8 +247,9 @@ def write(tokenizer, config):
             # Under this name activations have the library's names.
             text = json.dumps(config.to_hugging_face(), indent=2, sort_keys=True) + "\n"
         texts[""] = text
-    for name, path in outputs().items():
-        atomic_files.write_text(path, texts[name])
+    paths = outputs()
+    atomic_files.write({path: [texts[name]] for name, path in paths.items()})
+    for path in paths.values():
         print(f"wrote {path}")
 
 
@@ -250,8 +260,7 @@ def main(_):
         files = byte_ranges.find_files(FLAGS.input_file)
         check_kind()
         config = base_config()
-        for path in outputs().values():
-            check_output(path, files)
+        check_outputs(files)
         tokenizer, counts = learn(executor, num_workers, files)
         write(tokenizer, config)
     spelled = learn_wordpiece.coverage(tokenizer, counts)

@@ -9,10 +9,11 @@ import pytest
 import tensorflow as tf
 import tokenizers
 
+from contract import atomic_files
 from data_pipeline.text import base as base_tokenizer
 from data_pipeline.text import opening, wordpiece
 from modeling.configs import config
-from tests import tiny
+from tests import full_disk, tiny
 
 STEMS = ("walk", "talk", "jump", "play", "want", "help", "look", "Need", "März", "café")
 ENDINGS = ("", "s", "ed", "ing", "er")
@@ -244,6 +245,12 @@ WRONG = {
     f"{BASE} --output_config_file={{d}}/new/": "is a directory",
     f"{CONFIG} --base_config_file=none": "none: no such file",
     "--min_character_frequency=999999": "=999999 leaves no character",
+    f"--kind=byte_pair --output_file={{d}}/vocab.json {BASE} "
+    "--output_config_file={d}/./merges.txt": "is to be written and is --output_file or",
+    "--kind=word --output_file={d}/tokenizer_config.json": "beside it, too; choose",
+    "--kind=word --output_file={d}/words.txt": (
+        "{d}/tokenizer_config.json is of another tokenizer, and --kind=word writes"
+    ),
     "--kind=byte_pair": "vocab.txt: the name of byte pairs ends in voc",
     "--kind=byte_pair --do_lower_case=false": (
         "--do_lower_case belongs to --kind=word_piece; leave it out"
@@ -264,6 +271,9 @@ def test_wrong_input_is_one_line_and_writes_nothing(tmp_path, flags):
     (tmp_path / "good.txt").write_text(text(), encoding="utf-8")
     (tmp_path / "empty.txt").write_text("\n \n")
     (tmp_path / "short.gz").write_bytes(gzip.compress(text().encode())[:200])
+    if "words.txt" in flags:
+        settings = {"tokenizer_class": "BertTokenizer", "model_max_length": 512}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     before = tiny.listing(tmp_path)
     places = (
         f"--input_file={tmp_path}/good.txt",
@@ -272,5 +282,29 @@ def test_wrong_input_is_one_line_and_writes_nothing(tmp_path, flags):
     line = tiny.refuse(
         "build_vocab", "--num_workers=1", *places, flags.format(d=tmp_path)
     )
-    assert WRONG[flags] in line
+    assert WRONG[flags].format(d=tmp_path) in line
+    assert tiny.listing(tmp_path) == before
+
+
+@pytest.mark.parametrize("kind", ["byte_pair", "word_piece"])
+def test_files_of_a_vocabulary_appear_together_or_not_at_all(tmp_path, kind):
+    """The second is longer than the first, and does not fit on the disk."""
+    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
+    name = "vocab.json" if kind == "byte_pair" else "vocab.txt"
+    flags = [f"--input_file={tmp_path}/text.txt --output_file={tmp_path}/{name}"]
+    flags += [f"--kind={kind} --output_config_file={tmp_path}/c.json {BASE}"]
+    for old in (name, "merges.txt", "c.json"):
+        (tmp_path / old).write_text("old")
+    before = tiny.listing(tmp_path)
+    patch, write = pytest.MonkeyPatch(), atomic_files.write
+
+    def write_on_a_full_disk(files):
+        *_, (path, parts) = files.items()
+        with full_disk.full_disk(after=200_000):
+            write(files | {path: [*parts, " " * 300_000]})
+
+    with patch.context() as context:
+        context.setattr(atomic_files, "write", write_on_a_full_disk)
+        line = tiny.refuse("build_vocab", "--num_workers=1 --vocab_size=300", *flags)
+    assert f"{tmp_path}/c.json: cannot be written (" in line and "make room" in line
     assert tiny.listing(tmp_path) == before
