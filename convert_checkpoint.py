@@ -136,7 +136,7 @@ def open_tokenizer(files, config):
 
 
 def prepare():
-    """The checked input: Converted, and tokenizer or None."""
+    """The checked input: Converted, tokenizer or None, rules of output_directory."""
     check()
     files = networks.with_flags(pretrained.look_beside(FLAGS.input, FLAGS.pretrained))
     if not files.config_file:
@@ -144,12 +144,12 @@ def prepare():
             f"{files.init_checkpoint}: there is no config beside it, such as "
             f"{pretrained.CONFIG_FILES[0]}; give --bert_config_file"
         )
-    output_directory.check(
-        FLAGS.output_dir,
-        own_files=conversion.OWN_FILES,
-        overwrite=FLAGS.overwrite,
-        inputs=[files.init_checkpoint],
-    )
+    rules = {
+        "own_files": conversion.OWN_FILES,
+        "overwrite": FLAGS.overwrite,
+        "inputs": [files.init_checkpoint],
+    }
+    output_directory.check(FLAGS.output_dir, **rules)
     config = pretrained.read_config(files.config_file)
     written = conversion.select_config(config, FLAGS.head)
     conversion.check_target(written, FLAGS.to)
@@ -157,7 +157,7 @@ def prepare():
     if tokenizer := open_tokenizer(files, written):
         pretrained.check_sizes(written, tokenizer.vocab_size, files, 0, opened.weights)
     head = "none" if FLAGS.to == "hdf5" and FLAGS.head == "auto" else FLAGS.head
-    return opened.read_stored(head), tokenizer
+    return opened.read_stored(head), tokenizer, rules
 
 
 def grow(model, tokenizer):
@@ -195,14 +195,14 @@ def main(_):
     command_line.quiet_libraries()
     keras.utils.set_random_seed(0)  # of variables that the input lacks
     with errors.explained():
-        source, tokenizer = prepare()
+        source, tokenizer, rules = prepare()
         missing = source.report.missing
         print(source)
         if FLAGS.to == "keras" and missing:
             print("a Keras file holds what is missing, too: values drawn at random")
         model, tokenizer = grow(source.model, tokenizer)
         is_bare = FLAGS.to == "keras" and FLAGS.keras_file == "weights"
-        with output_directory.complete(FLAGS.output_dir) as directory:
+        with output_directory.complete(FLAGS.output_dir, **rules) as directory:
             conversion.write_directory(
                 directory,
                 model,

@@ -339,10 +339,9 @@ class Loaded:
             ValueError: the directory holds something that may not be replaced.
         """
         directory = remote_files.resolve(directory, "directory")
-        output_directory.check(
+        with output_directory.complete(
             directory, own_files=conversion.OWN_FILES, overwrite=overwrite
-        )
-        with output_directory.complete(directory) as temporary:
+        ) as temporary:
             conversion.write_directory(
                 temporary,
                 self.model,

@@ -1,21 +1,23 @@
 """Files that are whole under their names, or absent, whenever a process ends.
 
-A file grows beside its name, with a suffix, and is renamed last. Files and directories
-that TensorFlow writes do the same in
+A file grows beside its name, with a suffix, and is renamed last; until then it is
+locked. Files and directories that TensorFlow writes do the same in
 modeling/checkpoints/{google,output_directory}.py and serving/export.py.
 """
 
 import contextlib
+import errno
 import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from contract import errors
+from contract import errors, locks
 from contract.tensorflow_later import tf
 
 SUFFIX = ".incomplete"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
@@ -23,11 +25,12 @@ def replacing(*paths: str, shared: bool = False) -> Iterator[list[str]]:
     """Yields a path to write to for each of `paths`, renamed to it if all goes well.
 
     The files are replaced together, in this order; missing directories are made.
-    Set `shared` where another process may be writing the same file. Devices, pipes and
-    the like are written to directly, never replaced.
+    Set `shared` where another process may be writing the same file, which is refused
+    otherwise. Devices, pipes and the like are written to directly, never replaced.
 
     Raises:
         OSError: one cannot be written; then, as after any exception, nothing stays.
+        InputError: another process writes one of them.
     """
     suffix = f"{SUFFIX}-{uuid.uuid4().hex[:12]}" if shared else SUFFIX
     temporary = [path if is_special(path) else f"{path}{suffix}" for path in paths]
@@ -35,15 +38,17 @@ def replacing(*paths: str, shared: bool = False) -> Iterator[list[str]]:
     try:
         for directory in {os.path.dirname(path) or "." for path in paths}:
             tf.io.gfile.makedirs(directory)
-        yield temporary
-        for source, path in renamed:
-            tf.io.gfile.rename(source, path, overwrite=True)
+        with contextlib.ExitStack() as stack:
+            for source, path in sorted(renamed):  # of two such, one gets them all
+                if not shared:
+                    stack.enter_context(locks.held(source, path))
+                stack.callback(remove, source)
+            yield temporary
+            for source, path in renamed:
+                tf.io.gfile.rename(source, path, overwrite=True)
     except tf.errors.OpError as error:
         named = (p for p, t in zip(paths, temporary, strict=True) if t in error.message)
         raise unwritable(next(named, paths[0]), error) from error
-    finally:
-        for left, _ in renamed:
-            remove(left)
 
 
 def is_special(path: str) -> bool:
@@ -88,22 +93,28 @@ def write_json(path: str, value: Mapping[str, Any], *, shared: bool = False) -> 
     write_bytes(path, line.encode(), shared=shared)
 
 
-def check_writable(path: str) -> None:
-    """Raises OSError or InputError where no file can be written, before long work."""
+def check_writable(path: str, name: str = "") -> None:
+    """Raises OSError or InputError where no file can be written, before long work.
+
+    With `name` the message has that, for a place where several files will be.
+    """
     if path.endswith("/") or tf.io.gfile.isdir(path):
         raise errors.InputError(f"{path} is a directory; name the file to write in it")
     if is_special(path):
         if not os.access(path, os.W_OK):
             raise unwritable(path, PermissionError("Permission denied"))
         return
-    trial = f"{path}{SUFFIX}-trial"
+    trial = f"{path}{SUFFIX}-{uuid.uuid4().hex[:12]}"
     try:
         tf.io.gfile.makedirs(os.path.dirname(path) or ".")
         with tf.io.gfile.GFile(trial, "w") as file:
             file.write("")
         remove(trial)
     except tf.errors.OpError as error:
-        raise unwritable(path, error) from error
+        raise unwritable(name or path, error) from error
+    if os.path.isfile(growing := f"{path}{SUFFIX}"):  # perhaps of a killed command
+        with locks.held(growing, path, flags=os.O_RDWR):
+            pass
 
 
 def remove(path: str) -> None:
@@ -112,16 +123,24 @@ def remove(path: str) -> None:
         tf.io.gfile.remove(path)
 
 
-def unwritable(path: str, error: Exception) -> OSError:
-    """The error of a file that cannot be written."""
-    return OSError(
-        f"{path}: cannot be written ({reason(error)}); make room there, or name "
-        "another place"
-    )
+def unwritable(path: str, error: BaseException) -> OSError:
+    """The error of a place that cannot be written, with the remedy for its reason.
+
+    Of an error that was raised so before, further down, the first reason counts.
+    """
+    while isinstance(error, OSError) and not error.errno and error.__cause__:
+        error = error.__cause__
+    text, number = reason(error), getattr(error, "errno", None)
+    is_full = number in _FULL or any(os.strerror(full) in text for full in _FULL)
+    room = "make room there, or " if is_full else ""
+    return OSError(f"{path}: cannot be written ({text}); {room}name another place")
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """The message of an error, in one line and without the operation."""
     text = getattr(error, "message", str(error))  # that of TensorFlow's errors
+    if isinstance(error, OSError) and error.strerror:
+        place = error.filename
+        text = f"{place}; {error.strerror}" if place else error.strerror
     text = text.split("<stack traces unavailable>\n")[-1]  # of a loaded graph
     return text.split("}} ")[-1].split(" [Op:")[0].split("\n")[0]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from contract import atomic_files, errors, remote_files, tf_serving
+from contract import atomic_files, errors, locks, remote_files, tf_serving
 from contract import features as feature_names
 from serving.protocol import warmup
 from terminal import progress
@@ -392,9 +392,18 @@ def save(
 
     Raises:
         OSError: the version cannot be written.
-        InputError: TensorFlow would read `export_dir` as a pattern.
+        InputError: TensorFlow would read `export_dir` as a pattern, or another process
+            exports into it.
     """
     remote_files.refuse_patterns(export_dir, "export_dir")
+    with locks.directory(export_dir, f"export_dir={export_dir}"):
+        target = _save(module, export_dir, files, write)
+    if server_config:
+        write_server_config(export_dir)
+    return target
+
+
+def _save(module, export_dir, files, write):
     target = os.path.join(export_dir, str(latest_version(export_dir) + 1))
     temporary = os.path.join(export_dir, "incomplete")
     _remove(temporary)  # of a process that was killed
@@ -411,8 +420,6 @@ def save(
         raise atomic_files.unwritable(target, error) from error
     finally:
         _remove(temporary)
-    if server_config:
-        write_server_config(export_dir)
     return target
 
 

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from contract import atomic_files, errors, json_files, remote_files
+from contract import atomic_files, errors, json_files, locks, remote_files
+from contract.tensorflow_later import tf
 from data_pipeline.embedding import corpora
 from data_pipeline.tables import text_rows
 from serving import search_encoders, search_passages
@@ -224,6 +225,14 @@ def build(
         plan["passages"] = passages._asdict()
         num_passages = _summary(_rows(input_file, plan, encoder))["num_texts"]
         plan["passages"]["num_passages"] = num_passages
+    with locks.directory(index_dir, f"--index_dir={index_dir}"):
+        _write(index_dir, plan, encoder)
+    return plan
+
+
+def _write(index_dir, plan, encoder):
+    """Writes the shards of a plan that are not there, and adds what was added."""
+    input_file = plan["file"]
     whole, open_plan = (read_plan(index_dir, name) for name in (INDEX, BUILDING))
     for before in filter(None, (whole, open_plan)):
         both = [{key: each.get(key) for key in _SAME} for each in (before, plan)]
@@ -241,7 +250,6 @@ def build(
     atomic_files.write_json(os.path.join(index_dir, INDEX), plan)
     if not whole or (open_plan or {}).get("added") == added:  # else one is unfinished
         atomic_files.remove(os.path.join(index_dir, BUILDING))
-    return plan
 
 
 def add(
@@ -253,8 +261,17 @@ def add(
     file than that of the build has the id FILE:LINE.
 
     Raises:
-        InputError: the index has another text with the id of one of them.
+        InputError: the index has another text with the id of one of them, or another
+            process writes it.
     """
+    index_dir = shards.index_dir
+    with locks.directory(index_dir, f"--index_dir={index_dir}"):
+        if read_plan(index_dir) != shards.plan:  # another process has added texts
+            shards = Shards(index_dir)
+        return _add(shards, encoder, input_file)
+
+
+def _add(shards, encoder, input_file):
     index_dir, before = shards.index_dir, shards.plan
     num_texts, known = _scan(input_file)["num_texts"], dict[str, int]()
     _check_unknown(input_file, encoder, num_texts)
@@ -419,17 +436,17 @@ def _write_shard(index_dir, number, texts, vectors, quantization, num_cut):
     with atomic_files.replacing(*paths) as temporary:
         files = dict(zip(names, temporary, strict=True))
         for name, array in arrays.items():
-            with open(files[name], "wb") as file:
+            with tf.io.gfile.GFile(files[name], "wb") as file:
                 np.save(file, array)
-        with open(files[TEXTS], "wb") as file:
-            file.writelines(lines)
+        with tf.io.gfile.GFile(files[TEXTS], "wb") as file:
+            file.write(b"".join(lines))
         record = files.pop(_RECORD)
         num_bytes = {name: os.path.getsize(path) for name, path in files.items()}
         checksums = {name: zlib.crc32(array) for name, array in arrays.items()}
         checksums[TEXTS] = zlib.crc32(b"".join(lines))
         values = {"num_bytes": num_bytes, "checksums": checksums, "num_cut": num_cut}
-        with open(record, "w") as file:
-            json.dump(values, file, sort_keys=True)
+        with tf.io.gfile.GFile(record, "w") as file:
+            file.write(json.dumps(values, sort_keys=True))
 
 
 def _path(index_dir, number, name):

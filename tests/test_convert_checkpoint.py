@@ -10,10 +10,15 @@ import tensorflow as tf
 
 import bert_reborn as bert
 from modeling import pretrainers
-from modeling.checkpoints import google, pretrained, sentence_transformers
+from modeling.checkpoints import (
+    conversion,
+    google,
+    pretrained,
+    sentence_transformers,
+)
 from modeling.configs import config as config_lib
 from modeling.features.text_vectors import Projection, TextVectors
-from tests import tiny
+from tests import full_disk, tiny
 
 LABELS = ("bad", "good", "so so")
 DATA = "bert_model.ckpt.data-00000-of-00001"
@@ -284,6 +289,28 @@ def test_nothing_is_overwritten_unasked(release, tmp_path):
     assert DATA not in names(tmp_path / "out")
     error = refusal(tmp_path / "out", tmp_path / "out", "--overwrite")
     assert "which is to be converted" in error
+
+
+@pytest.mark.parametrize("to", ["google", "hugging_face", "tf_model.h5", "keras"])
+def test_full_disk_is_named_once_by_the_name_that_was_typed(
+    release, tmp_path, monkeypatch, to
+):
+    """No file of more than 500 bytes has room, whoever writes it."""
+    write = conversion.write_directory
+
+    def write_on_a_full_disk(*arguments, **options):
+        with full_disk.full_disk(after=500):
+            write(*arguments, **options)
+
+    monkeypatch.setattr(conversion, "write_directory", write_on_a_full_disk)
+    out = tmp_path / "out"
+    done = tiny.run_script("convert_checkpoint", flags(release, to, out))
+    *_, line = done.err.splitlines()
+    assert done.code == 2 and tiny.listing(tmp_path) == {}, done.err
+    start = f"error: --output_dir={tmp_path}/out: cannot be written ("
+    assert line.startswith(start) and line.count("cannot be written") == 1
+    assert line.endswith("); make room there, or name another place")
+    assert line.count("make room") == 1 and ".incomplete" not in line
 
 
 def test_wrong_input_is_one_line(release, tmp_path):

@@ -69,6 +69,19 @@ def assert_refused(done, path):
     assert "Traceback" not in done.err and "node" not in line
 
 
+def test_export_names_no_file_that_it_does_not_write(place, tmp_path):
+    weights = tmp_path / "trained.ckpt"
+    save_weights(place, models.BertClassifier, len(tiny.LABELS), weights)
+    line = tiny.refuse(
+        "run_classifier",
+        f"--pretrained={place}/model --init_checkpoint={weights} --do_export",
+        f"--output_dir={place}/dev.tsv/out --max_seq_length=24",
+        f"--labels={','.join(tiny.LABELS)}",
+    )
+    assert line.startswith(f"error: --output_dir={place}/dev.tsv/out: cannot be writ")
+    assert "eval_results" not in line and "make room" not in line
+
+
 # What writes each file, and flags of a run that writes it; no file is small enough.
 WRITERS = {
     "eval.tf_record": (tf_records, "write", "--do_eval", 150),

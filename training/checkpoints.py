@@ -80,8 +80,8 @@ class RunCheckpoints:
             self._write(prefix, {**self.variables, GLOBAL_STEP: np.int64(step)})
         except tf.errors.OpError as error:
             raise OSError(
-                f"{prefix}: cannot be written ({atomic_files.reason(error)}); make "
-                "room there, then the same command goes on from the checkpoint before"
+                f"{atomic_files.unwritable(prefix, error)}; the same command goes on "
+                "from the checkpoint before"
             ) from error
         kept = all_checkpoints(self.directory)
         kept = [path for path in kept if path != prefix] + [prefix]

@@ -4,7 +4,7 @@ import contextlib
 import fnmatch
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +15,7 @@ from contract import (
     export_formats,
     file_names,
     json_files,
+    locks,
     remote_files,
 )
 from training import checkpoints, facts, run_settings, tensorboard
@@ -192,6 +193,29 @@ def clear(directory: str) -> None:
         path = os.path.join(directory, name)
         if tf.io.gfile.isdir(path) and not tf.io.gfile.listdir(path):
             tf.io.gfile.rmtree(path)
+
+
+@contextlib.contextmanager
+def held(settings: run_settings.Settings) -> Iterator[None]:
+    """Keeps other trainings out of the directory; an evaluation goes on beside one.
+
+    Raises:
+        InputError: another process trains there.
+
+    Differs from google-research/bert: two trainings mix their checkpoints there.
+    """
+    directory = settings.output_dir
+    if not (settings.trains and settings.writes):
+        yield
+        return
+    is_new = not os.path.exists(directory)
+    with locks.directory(directory, f"--output_dir={directory}"):
+        try:
+            yield
+        finally:
+            if is_new:
+                with contextlib.suppress(OSError):  # it holds something
+                    os.rmdir(directory)
 
 
 def begin(

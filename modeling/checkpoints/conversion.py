@@ -365,11 +365,7 @@ def write(directory, model, target, *, left_out=(), **kept):
         else:
             keras_files.save(model, path, left_out)
     except (OSError, safetensors.SafetensorError, *tensorflow_later.op_errors()) as e:
-        reason = atomic_files.reason(e)
-        raise OSError(
-            f"{directory}: cannot be written ({reason:.200}); make room there, or name "
-            "another place"
-        ) from e
+        raise atomic_files.unwritable(directory, e) from e
 
 
 def write_directory(

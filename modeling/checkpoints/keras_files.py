@@ -5,6 +5,7 @@ A .keras file holds config, head, weights and the names of those drawn at random
 it is written and not read.
 """
 
+import errno
 import functools
 import json
 import operator
@@ -115,7 +116,7 @@ def _check_room(path, model):
     arrays = [np.asarray(variable) for variable in model.variables]
     needed = sum(array.nbytes + _HEAD_BYTES for array in arrays)
     if (free := shutil.disk_usage(os.path.dirname(path) or ".").free) < needed:
-        raise OSError(f"{free} bytes are free, {needed} are needed")
+        raise OSError(errno.ENOSPC, f"{free} bytes are free, {needed} are needed")
 
 
 def stored_config(path):

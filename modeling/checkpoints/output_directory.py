@@ -5,7 +5,7 @@ import fnmatch
 import os
 import shutil
 
-from contract import atomic_files, errors
+from contract import atomic_files, errors, locks
 
 
 def check(path, *, own_files, overwrite, inputs=()):
@@ -52,39 +52,42 @@ def check(path, *, own_files, overwrite, inputs=()):
 
 
 @contextlib.contextmanager
-def complete(path):
+def complete(path, **rules):
     """Yields a temporary directory, which replaces `path` when all went well.
 
+    `rules` are those of `check`, which is called with them when no other process writes
+    the directory any more.
+
     Raises:
-        OSError: no directory can be made beside it, or take its name.
+        InputError: as `check`, or another process writes the directory.
+        OSError: something cannot be written in it, or it cannot take its name.
     """
-    path = os.path.realpath(path)
+    check(path, **rules)
+    named, path = f"--output_dir={path}", os.path.realpath(path)
     temporary, replaced = path + atomic_files.SUFFIX, f"{path}.replaced"
-    with _writable(path):
-        if os.path.isdir(replaced) and not os.path.exists(path):  # killed at a rename
-            os.rename(replaced, path)
-        for left in (temporary, replaced):
-            shutil.rmtree(left, ignore_errors=True)
-        os.makedirs(temporary)
     try:
+        with locks.directory(temporary, named):
+            yield from _replacing(path, temporary, replaced, rules)
+    except OSError as error:
+        text = str(atomic_files.unwritable(named, error))
+        raise OSError(text.replace(atomic_files.SUFFIX, "")) from error
+
+
+def _replacing(path, temporary, replaced, rules):
+    if os.path.isdir(replaced) and not os.path.exists(path):  # killed at a rename
+        os.rename(replaced, path)
+    shutil.rmtree(replaced, ignore_errors=True)
+    try:
+        os.makedirs(temporary, exist_ok=True)
+        for left in os.scandir(temporary):  # of a killed process
+            (shutil.rmtree if left.is_dir(follow_symlinks=False) else os.remove)(left)
+        check(path, **rules)
         yield temporary
-        with _writable(path):
-            if os.path.isdir(path):
-                os.rename(path, replaced)
-            os.rename(temporary, path)
+        if os.path.isdir(path):
+            os.rename(path, replaced)
+        os.rename(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         if os.path.isdir(replaced) and not os.path.exists(path):
             os.rename(replaced, path)
     shutil.rmtree(replaced, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _writable(path):
-    try:
-        yield
-    except OSError as error:
-        raise OSError(
-            f"--output_dir={path}: cannot be written ({error.strerror}: "
-            f"{error.filename}); name another place"
-        ) from error

@@ -1,5 +1,6 @@
 """Tests of contract/atomic_files.py."""
 
+import errno
 import os
 import pathlib
 import stat
@@ -100,6 +101,27 @@ def test_reason_is_the_message_without_the_operation():
         error = tf.errors.ResourceExhaustedError(None, None, message)
         assert atomic_files.reason(error) == "no space"
     assert atomic_files.reason(ValueError("a [Op:B]")) == "a"
+
+
+FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
+
+
+@pytest.mark.parametrize("number", [*FULL, errno.EROFS, errno.EACCES, errno.ENOTDIR])
+def test_remedy_is_that_of_the_reason(number):
+    """Whoever names it: Python, TensorFlow, or a library in words of its own."""
+    text = os.strerror(number)
+    remedy = "make room there, or name" if number in FULL else "name"
+    for error in (
+        OSError(number, text, "b"),
+        tf.errors.UnknownError(None, None, f"b; {text}"),
+        RuntimeError(f"b; {text}"),
+    ):
+        line = str(atomic_files.unwritable("a", error))
+        assert line == f"a: cannot be written (b; {text}); {remedy} another place"
+        try:
+            raise atomic_files.unwritable("b", error) from error
+        except OSError as above:
+            assert str(atomic_files.unwritable("a", above)) == line
 
 
 def test_a_pipe_is_written_to_and_stays(tmp_path):

@@ -1,14 +1,16 @@
 """Tests of texts that are added to an index: with the same answers as in one build."""
 
 import json
+import re
 import shutil
 
 import numpy as np
 import pytest
 
-from contract import errors
+from contract import errors, locks
 from serving import search, search_encoders, search_graph, search_index, search_passages
-from tests import search_runs, tiny
+from tests import full_disk, search_runs, tiny
+from tests.refusals import refused
 from tests.serving.test_search import Killed, build, refuse, table
 
 assert table  # a fixture
@@ -209,3 +211,44 @@ def test_command_adds_with_the_model_of_the_index(words, tmp_path):
     assert other.code == 2 and "remove this one, or --add texts to it" in other.err
     new = search_runs.run(f"--index_dir={tmp_path / 'no'}", "--add", more)
     assert new.code == 2 and "there is no whole index; build it by" in new.err
+
+
+def test_two_additions_at_once_lose_no_text(words, tmp_path, monkeypatch):
+    """The second was opened before the first had ended; in between it is refused."""
+    write, _ = words
+    path = tmp_path / "index"
+    build(path, write("a.txt", 0, 13), "any")
+    first, second = (search.Index.open(str(path)) for _ in range(2))
+    monkeypatch.setattr(locks, "PATIENCE_SECONDS", 0.0)
+    write_shard = search_index._write_shard
+
+    def collide(*arguments):
+        monkeypatch.setattr(search_index, "_write_shard", write_shard)
+        for attempt in (
+            lambda: second.add(write("c.txt", 20, 24)),
+            lambda: build(path, write("a.txt", 0, 13), "any"),
+        ):
+            with refused(f"--index_dir={path}: ", "writes it; wait for it, or name "):
+                attempt()
+        write_shard(*arguments)
+
+    monkeypatch.setattr(search_index, "_write_shard", collide)
+    assert first.add(write("b.txt", 13, 20)) == 20
+    assert second.add(write("c.txt", 20, 24)) == 24
+    found = search.Index.open(str(path)).neighbours("query", 24)[0]
+    assert {n.text for n in found} == {*TEXTS}
+
+
+def test_full_disk_under_an_index_is_one_line(words, tmp_path):
+    write, _ = words
+    with (
+        full_disk.full_disk(after=1500),
+        pytest.raises(
+            OSError, match="make room there, or name another place"
+        ) as caught,
+    ):
+        build(tmp_path / "index", write("a.txt", 0, 24), "any", texts_per_shard=24)
+    place = tmp_path / "index" / "00000.vectors.npy"
+    assert re.match(rf"{place}: cannot be written \([^\n]*$", str(caught.value))
+    assert [*tiny.listing(tmp_path / "index")] == ["building.json"]
+    build(tmp_path / "index", write("a.txt", 0, 24), "any", texts_per_shard=24)

@@ -11,6 +11,10 @@ def check(path, overwrite=True, inputs=()):
     output_directory.check(path, own_files=OWN, overwrite=overwrite, inputs=inputs)
 
 
+def complete(path):
+    return output_directory.complete(path, own_files=OWN, overwrite=True)
+
+
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
@@ -28,7 +32,7 @@ def test_new_or_empty_directory_is_written(tmp_path, exists):
     if exists:
         target.mkdir()
     check(target, overwrite=False)
-    with output_directory.complete(f"{target}/") as folder:
+    with complete(f"{target}/") as folder:
         (tmp_path / folder / "a.txt").write_text("1")
         assert not exists or names(target) == []
     assert (target / "a.txt").read_text() == "1"
@@ -66,7 +70,7 @@ def busy(old, new, rename=output_directory.os.rename):
     rename(old, new)
 
 
-def refuse(path, *_):
+def refuse(path, **_):
     raise PermissionError(13, "Permission denied", path)
 
 
@@ -76,10 +80,10 @@ def refuse(path, *_):
 )
 def test_failure_keeps_what_was_there(target, monkeypatch, name, function, message):
     monkeypatch.setattr(output_directory.os, name, function)
-    message = f"--output_dir={target}: cannot .*{message}: .*name another place"
+    message = rf"--output_dir={target}: cannot .*{message}\); name another place"
     with (
         pytest.raises(OSError, match=message),
-        output_directory.complete(target) as folder,
+        complete(target) as folder,
     ):
         (target.parent / folder / "a.txt").touch()
     assert names(target.parent) == ["out"] and names(target) == ["w.index"]
@@ -88,7 +92,7 @@ def test_failure_keeps_what_was_there(target, monkeypatch, name, function, messa
 @pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
 def test_directory_is_replaced_as_a_whole(target, error):
     def write():
-        with output_directory.complete(target) as folder:
+        with complete(target) as folder:
             (target.parent / folder / "a.txt").touch()
             assert names(target) == ["w.index"]
             if error:
@@ -108,7 +112,7 @@ def test_killed_process_is_cleaned_up_after(target):
     (target.parent / "out.incomplete").mkdir()
     (target.parent / "out.incomplete" / "half").touch()
     target.rename(target.parent / "out.replaced")
-    with pytest.raises(ValueError), output_directory.complete(target) as folder:
+    with pytest.raises(ValueError), complete(target) as folder:
         assert names(target.parent / folder) == []
         raise ValueError
     assert names(target.parent) == ["out"] and names(target) == ["w.index"]
