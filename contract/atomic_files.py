@@ -40,8 +40,7 @@ def replacing(*paths: str, shared: bool = False) -> Iterator[list[str]]:
             tf.io.gfile.makedirs(directory)
         with contextlib.ExitStack() as stack:
             for source, path in sorted(renamed):  # of two such, one gets them all
-                if not shared:
-                    stack.enter_context(locks.held(source, path))
+                stack.enter_context(locks.held(source, path))
                 stack.callback(remove, source)
             yield temporary
             for source, path in renamed:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from contract import atomic_files, errors, json_files, wording
+from contract import atomic_files, errors, json_files, locks, wording
 from data_pipeline import engines
 from data_pipeline.tables import text_rows
 from terminal import progress
@@ -106,8 +106,9 @@ def begin(
         )
     atomic_files.write_json(plan, record)
     for path in present:
-        if atomic_files.SUFFIX in path:
-            atomic_files.remove(path)  # of a command that was killed
+        if atomic_files.SUFFIX in path:  # of a command that was killed, or runs
+            with locks.held(path, output_file, flags=os.O_RDWR):
+                atomic_files.remove(path)
     shards = [
         Shard(
             f"{stem}-{number:05}-of-{count:05}{ending}",

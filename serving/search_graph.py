@@ -45,7 +45,10 @@ def build(shards: search_index.Shards) -> None:
                 graph.add(np.ascontiguousarray(block[-new:]))
             done += len(block)
     with atomic_files.replacing(path) as (temporary,):
-        faiss.write_index(graph, temporary)
+        try:
+            faiss.write_index(graph, temporary)
+        except RuntimeError as error:
+            raise atomic_files.unwritable(path, error) from error
 
 
 def read(shards: search_index.Shards) -> Any:

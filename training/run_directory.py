@@ -202,7 +202,7 @@ def held(settings: run_settings.Settings) -> Iterator[None]:
     Raises:
         InputError: another process trains there.
 
-    Differs from google-research/bert: two trainings mix their checkpoints there.
+    Differs from google-research/bert: there both remove and mix checkpoints.
     """
     directory = settings.output_dir
     if not (settings.trains and settings.writes):

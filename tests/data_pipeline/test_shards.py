@@ -8,9 +8,10 @@ import sys
 
 import pytest
 
-from contract import atomic_files, errors
+from contract import atomic_files, errors, locks
 from data_pipeline import engines, shards
 from data_pipeline.tables import text_rows
+from tests.refusals import refused
 
 TEXTS = {
     "a last line without its end": b"a\nbb\n\nccc\nd",
@@ -91,7 +92,7 @@ def write(settings, shard, report=bool):
     return 3
 
 
-def test_killed_command_goes_on(begin, tmp_path, capfd):
+def test_killed_command_goes_on(begin, tmp_path, capfd, monkeypatch):
     out = tmp_path / "out"
 
     def write_or_fail(settings, shard, report):
@@ -111,6 +112,12 @@ def test_killed_command_goes_on(begin, tmp_path, capfd):
     assert sorted(p.name for p in finished) == [
         f"v-0000{number}-of-00005.jsonl" for number in range(2)
     ]
+
+    monkeypatch.setattr(locks, "PATIENCE_SECONDS", 0.0)
+    with locks.held(str(killed), "it is not killed"):
+        with refused(f"{out}/v.jsonl: a thread of this command", "writes it; wait"):
+            begin(lines_per_shard=8)
+        assert killed.exists()
 
     job = begin(lines_per_shard=8)
     assert not killed.exists()

@@ -252,3 +252,13 @@ def test_full_disk_under_an_index_is_one_line(words, tmp_path):
     assert re.match(rf"{place}: cannot be written \([^\n]*$", str(caught.value))
     assert [*tiny.listing(tmp_path / "index")] == ["building.json"]
     build(tmp_path / "index", write("a.txt", 0, 24), "any", texts_per_shard=24)
+    pytest.importorskip("faiss")
+    place = tmp_path / "index" / "graph.faiss"
+    with (
+        full_disk.full_disk(after=1500),
+        pytest.raises(
+            OSError, match=rf"^{place}: cannot be written .* make room there"
+        ),
+    ):
+        search_graph.build(search_index.Shards(str(tmp_path / "index")))
+    assert not place.exists()
