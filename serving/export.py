@@ -397,29 +397,24 @@ def save(
     """
     remote_files.refuse_patterns(export_dir, "export_dir")
     with locks.directory(export_dir, f"export_dir={export_dir}"):
-        target = _save(module, export_dir, files, write)
+        target = os.path.join(export_dir, str(latest_version(export_dir) + 1))
+        temporary = os.path.join(export_dir, "incomplete")
+        _remove(temporary)  # of a process that was killed
+        try:
+            with progress.waiting(f"exporting {target}"):
+                extra = os.path.join(temporary, tf_serving.EXTRA_DIR)
+                tf.io.gfile.makedirs(extra)
+                for name, text in files.items():
+                    with tf.io.gfile.GFile(os.path.join(extra, name), "w") as file:
+                        file.write(text)
+                write(module, temporary)
+            tf.io.gfile.rename(temporary, target)
+        except tf.errors.OpError as error:
+            raise atomic_files.unwritable(target, error) from error
+        finally:
+            _remove(temporary)
     if server_config:
         write_server_config(export_dir)
-    return target
-
-
-def _save(module, export_dir, files, write):
-    target = os.path.join(export_dir, str(latest_version(export_dir) + 1))
-    temporary = os.path.join(export_dir, "incomplete")
-    _remove(temporary)  # of a process that was killed
-    try:
-        with progress.waiting(f"exporting {target}"):
-            extra = os.path.join(temporary, tf_serving.EXTRA_DIR)
-            tf.io.gfile.makedirs(extra)
-            for name, text in files.items():
-                with tf.io.gfile.GFile(os.path.join(extra, name), "w") as file:
-                    file.write(text)
-            write(module, temporary)
-        tf.io.gfile.rename(temporary, target)
-    except tf.errors.OpError as error:
-        raise atomic_files.unwritable(target, error) from error
-    finally:
-        _remove(temporary)
     return target
 
 
