@@ -83,15 +83,17 @@ def _acquire(path: str, flags: int) -> int:
 
 def _holder(path: str) -> str:
     """Who holds a lock, as far as the system tells; of Linux the process."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, StopIteration):
         status = os.stat(path)
-        device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
         with open("/proc/locks") as file:
-            for *_, pid, place, _, _ in map(str.split, file):
-                if place == f"{device}:{status.st_ino}":
-                    is_own = int(pid) == os.getpid()
-                    who = "a thread of this command" if is_own else "another command"
-                    return f"{who}, process {pid},"
+            pids = {place: int(pid) for *_, pid, place, _, _ in map(str.split, file)}
+        device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+        places = [f"{device}:{status.st_ino}"]  # but btrfs has other devices there
+        places += [place for place in pids if place.endswith(f":{status.st_ino}")]
+        pid = next(pids[place] for place in places if place in pids)
+        is_own = pid == os.getpid()
+        who = "a thread of this command" if is_own else "another command"
+        return f"{who}, process {pid},"
     return "another command"
 
 
