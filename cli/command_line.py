@@ -248,12 +248,12 @@ def _expand_paths() -> None:
         return match[1] + remote_files.expand(match[2])
 
     for flag in path_flags():
-        flag.value = re.sub(r"((?:^|,)\s*)(~[^/,]*/[^,]*)", expanded, flag.value)
+        flag.value = re.sub(r"((?:^|,)\s*)(~[^/,]*/[^,]*)", expanded, str(flag.value))
 
 
 def _check_schemes() -> None:
     for flag in path_flags():
-        for path in flag.value.split(","):
+        for path in str(flag.value).split(","):
             remote_files.check_scheme(path.strip(), f"--{flag.name}={path}")
 
 
