@@ -1,4 +1,4 @@
-"""Numbers of a column, as programs and spreadsheets of all countries spell them."""
+"""Numbers of a column, with decimal points or commas."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,8 +10,7 @@ from contract import errors
 from data_pipeline.tables import table_columns
 
 LARGEST = float(np.finfo(np.float32).max)
-_COMMA = re.compile(r"\s*[-+]?\d*,(\d+)(?:[eE][-+]?\d+)?\s*")
-_THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2}(?:,\d{3})+\s*")
+_THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2}(,\d{3})+\s*")
 
 
 def read(
@@ -19,28 +18,21 @@ def read(
 ) -> np.ndarray:
     """The numbers of cells, float32 [N]; InputError for what is none.
 
-    A comma is a decimal one where some cell cannot have it between thousands; 1,000
-    beside 2,5 stays in doubt.
+    A comma is a decimal one where some cell cannot have it between thousands.
     """
-    commas = [match for cell in cells if (match := _COMMA.fullmatch(str(cell)))]
-    is_decimal = not all(_THOUSANDS.fullmatch(match[0]) for match in commas)
-    has_three = all(len(match[1]) == 3 for match in commas)
-    numbers = []
-    for line, cell in zip(lines, cells, strict=True):
-        text, reason = str(cell), ""
-        if text.strip().endswith("%"):
-            reason = " (remove the percent signs)"
-        elif _THOUSANDS.fullmatch(text) and not (
-            is_decimal and (has_three or text.strip()[-1] != "0")
-        ):
-            reason = " (its comma may be between thousands: write 1000 or 1.0)"
-        elif _COMMA.fullmatch(text):
-            text = text.replace(",", ".")
+    texts, reason = list(map(str, cells)), ""
+    commas = [
+        text for text in texts if "," in text and table_columns.is_like_number(text)
+    ]
+    if not all(map(_THOUSANDS.fullmatch, commas)):
+        texts = [text.replace(",", ".") for text in texts]
+    elif commas:
+        reason = " (its comma may be between thousands: write 1000 or 1.0)"
+    for line, cell, text in zip(lines, cells, texts, strict=True):
         # Beyond float32 it would become infinite on the way to the model.
         if not table_columns.is_number(text) or abs(float(text)) > LARGEST:
             shown = list(cell) if isinstance(cell, tuple) else cell
             raise errors.InputError(
                 f"{path}:{line}: {shown!r:.80} is not a finite number{reason}; {remedy}"
             )
-        numbers.append(float(text))
-    return np.array(numbers, np.float32)
+    return np.array([float(text) for text in texts], np.float32)

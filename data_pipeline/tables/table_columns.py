@@ -85,7 +85,7 @@ def is_number(text: Any) -> bool:
         return False
 
 
-def _is_like_number(text: Any) -> bool:
+def is_like_number(text: Any) -> bool:
     """As `is_number`, also with a decimal comma."""
     return is_number(str(text).replace(",", ".", 1))
 
@@ -276,7 +276,7 @@ def _guess(path, first, others, columns, usual, names, earlier) -> bool:
     is_short = bool(short) and 2 * sum(short) >= len(short)
     repeated = _repeated(first, others, columns.get(LABEL), every)
     is_title = any(  # a word above numbers
-        _NAME.fullmatch(text) and all(map(_is_like_number, values))
+        _NAME.fullmatch(text) and all(map(is_like_number, values))
         for text, values in zip(first, zip(*others, strict=True), strict=False)
     )
     is_language = (
@@ -285,7 +285,7 @@ def _guess(path, first, others, columns, usual, names, earlier) -> bool:
         not any(_are_like(_LANGUAGE, row, places) for row in rows),
     )
     if is_usual:
-        against = repeated + list(filter(_is_like_number, first))
+        against = repeated + list(filter(is_like_number, first))
         against += list(filter(_SENTENCE.fullmatch, unusual))
         if not names and label is None and is_short and not is_title:
             against += unusual
@@ -300,7 +300,7 @@ def _guess(path, first, others, columns, usual, names, earlier) -> bool:
             f"{path}:1: {line} may be a text; pass --has_header=true if it is a header"
             f", else put {wording.listing(earlier)} above it"
         )
-    is_like_others = repeated or label == "" or _is_like_number(label)
+    is_like_others = repeated or label == "" or is_like_number(label)
     if rows and label is None and not is_like_others:
         if is_title or (_are_like(_NAME, first, places) and not is_short):
             raise doubt(f"{line} may be names of columns")
@@ -323,7 +323,7 @@ def _repeated(first, others, label_column, every) -> list[str]:
         if label_column in (place, place - len(first)):
             parts = _label_parts(text)
             values = (*itertools.chain(*map(_label_parts, values)),)
-        elif text.lower() in every or _is_like_number(text):
+        elif text.lower() in every or is_like_number(text):
             continue
         if text and not parts.isdisjoint(values):
             repeated.append(text)
