@@ -1,5 +1,6 @@
 """The three modes of `python -m serving.predictor`: texts, a file, a server."""
 
+import codecs
 import contextlib
 import functools
 import itertools
@@ -13,7 +14,14 @@ import tensorflow as tf
 from absl import flags
 
 from cli import serve_flags
-from contract import atomic_files, errors, remote_files, tf_serving, wording
+from contract import (
+    atomic_files,
+    errors,
+    json_files,
+    remote_files,
+    tf_serving,
+    wording,
+)
 from data_pipeline import engines, shards
 from data_pipeline.tables import text_rows
 from serving import answers, predictor, streaming
@@ -86,11 +94,6 @@ def answer_file(
     Shards are computed by a runner of Beam if there are `beam_options`.
     """
     if lines_per_shard:
-        if input_format == "jsonl" and text_rows.array(input_file) is not None:
-            raise errors.InputError(
-                f"{input_file}: is one JSON array, which --lines_per_shard does not cut"
-                "; write an object a line"
-            )
         each = engines.open_beam(beam_options) if beam_options is not None else None
         export = predictor.find_version(export_dir)
         settings = FileSettings(export, signature, input_file, input_format)
@@ -148,10 +151,12 @@ def _reader(
             progress.print_line("one example a line; Ctrl-D ends")
         return lambda: os.read(sys.stdin.fileno(), _BLOCK_BYTES)
     blocks = text_rows.blocks(path, part)
-    with contextlib.suppress(errors.InputError):  # a wrong line has an answer, too
-        if has_arrays and (items := text_rows.array(path)) is not None:
-            blocks = (json.dumps(item).encode() + b"\n" for item in items)
     first = next(blocks, b"")  # an error of opening comes before long work
+    if has_arrays and first.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"["):
+        first = b"".join([first, *blocks])
+        with contextlib.suppress(ValueError):  # a wrong line has an answer, too
+            items = json_files.parse(first)
+            first = b"".join(json.dumps(item).encode() + b"\n" for item in items)
     return functools.partial(next, itertools.chain([first], blocks), b"")
 
 

@@ -14,40 +14,31 @@ _Marks = dict[str, list[Any]]  # what was chosen, by control, and the spans of a
 def rows(path: str, numbered: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     """Yields numbered rows as they are, and tasks, of which all are read, as rows.
 
-    A row has the data of its task, the choices of each control, also as "label" where
-    there is one control, and the "spans" of its text; None where nobody has annotated.
+    A row has the data of its task, lists of the choices of each control, also as
+    "label" where there is one control, and the "spans" of its text; None where nobody
+    has annotated.
     """
     first = list(itertools.islice(numbered, 1))
     numbered = itertools.chain(first, numbered)
-    if not (first and isinstance(first[0][1], dict) and _is_task(first[0][1])):
+    if not any(_is_task(row) for _, row in first):
         yield from numbered
         return
     tasks = [(number, *_read(f"{path}:{number}", row)) for number, row in numbered]
-    most: collections.Counter[str] = collections.Counter()  # marks of a row
-    for _, _, marks in tasks:
-        most |= collections.Counter({k: len(v) for k, v in (marks or {}).items()})
-    controls = most.keys() - {_SPANS}
+    columns = sorted({name for _, _, marks in tasks for name in marks or ()})
+    controls = [name for name in columns if name != _SPANS]
     for number, row, marks in tasks:
-        for name, count in most.items():
-            values = None if marks is None else marks.get(name, [])
-            is_one = count == 1 and name in controls and values is not None
-            row[name] = (values or [None])[0] if is_one else values
+        row |= {c: None if marks is None else marks.get(c, []) for c in columns}
         if len(controls) == 1:
-            row["label"] = row[min(controls)]
-        if _SPANS in most:
-            row.setdefault("text", _only_text(row))
+            row["label"] = row[controls[0]]
         yield number, row
 
 
-def _is_task(row: dict[str, Any]) -> bool:
-    return isinstance(row.get("data"), dict) and isinstance(
-        row.get("annotations"), list
+def _is_task(row: Any) -> bool:
+    return (
+        isinstance(row, dict)
+        and isinstance(row.get("data"), dict)
+        and isinstance(row.get("annotations"), list)
     )
-
-
-def _only_text(data: dict[str, Any]) -> Any:
-    texts = [value for value in data.values() if isinstance(value, str)]
-    return data.get("text", texts[0] if len(texts) == 1 else None)
 
 
 def _read(place: str, task: Any) -> tuple[dict[str, Any], _Marks | None]:
@@ -55,7 +46,7 @@ def _read(place: str, task: Any) -> tuple[dict[str, Any], _Marks | None]:
     try:
         data = {"id": task["id"], **task["data"]}
         given = [a for a in task["annotations"] if not a.get("was_cancelled")]
-        marks = [_marks(place, _only_text(data), each["result"]) for each in given]
+        marks = [_marks(place, data.get("text"), each["result"]) for each in given]
     except (KeyError, TypeError, AttributeError) as error:
         raise errors.InputError(
             f"{place}: is no task of Label Studio ({type(error).__name__}: {error}), "
@@ -84,7 +75,7 @@ def _marks(place: str, text: Any, items: list[dict[str, Any]]) -> _Marks:
             marks[_SPANS] += [[start, end, label] for label in value[kind]]
         elif kind != "relation":
             raise errors.InputError(
-                f"{place}: {kind!r:.40} of Label Studio is no choice and no span of "
-                "one text; leave it out, or give its CSV or CoNLL file"
+                f"{place}: {kind!r:.40} of Label Studio is no choice and no span of a "
+                "text under 'text'; leave it out, or give its CSV or CoNLL file"
             )
-    return dict(marks)
+    return marks

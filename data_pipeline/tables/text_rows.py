@@ -5,15 +5,13 @@ import collections
 import contextlib
 import csv
 import dataclasses
-import functools
 import gzip
 import itertools
 import json
-import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from contract import errors, json_files, remote_files, wording
@@ -30,8 +28,6 @@ _SAMPLE_LINES = 20  # that show what separates cells
 _SAMPLE_BYTES = 1 << 12  # that show the encoding
 _BYTES_A_ZERO = 5  # a text has fewer zeros; UTF-16 has more, for each ASCII character
 _PARQUET_ROWS = 256  # in memory; a few megabytes of long documents
-_BYTES_BY_CHANCE = 4  # beyond one a character that are UTF-8, too, in Chinese files
-_BLANK_LINES = 1 << 21  # at the end of a file; the largest sheet has half as many rows
 _WORKBOOKS = ("xlsx", "xls", "ods")
 _COMPARED_ROWS = 10_000  # with which lines within a cell are compared
 _LIKE_ROWS = 4  # lines within a cell that may be rows by their form alone
@@ -130,32 +126,27 @@ def _opened(path, *damages):
 def _in_utf_8(path: str, encoding: str) -> Iterator[bytes]:
     """The bytes of a file of another encoding, or of one with the mark of UTF-8."""
     source = blocks(path)
-    first, line = next(source, b""), 1
+    first = next(source, b"")
     source = itertools.chain([first], source)
     if first.startswith(codecs.BOM_UTF8):
         yield from source
         return
     with contextlib.suppress(UnicodeError):
-        text = codecs.getincrementaldecoder("utf-8")().decode(first)
-        has_bytes = len(first.decode(encoding, "replace")) == len(
-            first
-        )  # as characters
-        if len(first) - len(text) > _BYTES_BY_CHANCE * (not has_bytes):
+        if not codecs.getincrementaldecoder("utf-8")().decode(first).isascii():
             raise errors.InputError(
                 f"{path}: is UTF-8 and not {encoding}; leave --encoding out"
             )
-    decoder = codecs.getincrementaldecoder(encoding)()
-    for block in itertools.chain(source, [b""]):
-        try:
-            text = decoder.decode(block, final=not block)
-        except UnicodeError as error:
-            if isinstance(error, UnicodeDecodeError):
-                line += error.object.count(b"\n", 0, error.start)
-            raise errors.InputError(
-                f"{path}:{line}: is not {encoding} ({error}); correct --encoding"
-            ) from None
-        line += text.count("\n")
-        yield text.encode("utf-8", "surrogatepass")
+    line = 1
+    try:
+        for text in codecs.iterdecode(source, encoding):
+            line += text.count("\n")
+            yield text.encode("utf-8", "surrogatepass")
+    except UnicodeError as error:
+        if isinstance(error, UnicodeDecodeError):
+            line += error.object.count(b"\n", 0, error.start)
+        raise errors.InputError(
+            f"{path}:{line}: is not {encoding} ({error}); correct --encoding"
+        ) from None
 
 
 def lines(
@@ -231,23 +222,25 @@ def _tsv_rows(path: str, form: "Form") -> Iterator[tuple[int, Row | None]]:
 
 
 def _csv_rows(path: str, form: "Form") -> Iterator[tuple[int, Row | None]]:
-    delimiter, quotes = form.delimiter or ",", _quotes(form.quote)
-
-    def opened():
-        texts = (line + "\n" for _, line in lines(path, encoding=form.encoding))
-        return csv.reader(texts, delimiter=delimiter, strict=True, **quotes)
-
+    delimiter = form.delimiter or ","
+    texts = (line + "\n" for _, line in lines(path, encoding=form.encoding))
+    known: dict[int, set[str]] = collections.defaultdict(set)  # cells, by column
     number = 1
-    values = functools.cache(lambda: _values(opened() if _has_places(path) else []))
     try:
-        for row in (reader := opened()):
-            is_long = reader.line_num > number
-            if is_long and len(row) > 1 and _has_rows(row, delimiter, values):
+        reader = csv.reader(
+            texts, delimiter=delimiter, strict=True, **_quotes(form.quote)
+        )
+        for row in reader:
+            is_long = len(row) > 1 and reader.line_num > number
+            if is_long and _has_rows(row, delimiter, known):
                 raise errors.InputError(
                     f"{path}:{number}: a quote opens a cell that ends in line "
                     f"{reader.line_num} and holds what look like rows; remove or double"
                     " a stray quote, pass --quote=none, or write such texts to JSONL"
                 )
+            if not is_long and number < _COMPARED_ROWS:
+                for column, cell in enumerate(row):
+                    known[column].add(cell)
             yield number, row or None
             number = reader.line_num + 1
     except csv.Error as error:
@@ -256,37 +249,24 @@ def _csv_rows(path: str, form: "Form") -> Iterator[tuple[int, Row | None]]:
         ) from None
 
 
-def _has_places(path: str) -> bool:
-    """Whether a file can be read again; a pipe gives its bytes once."""
-    return remote_files.is_remote(path) or os.path.isfile(path)
-
-
-def _values(rows: Iterable[list[str]]) -> Mapping[int, set[str]]:
-    """The cells of the first rows on one line, by column; none is empty."""
-    values: dict[int, set[str]] = collections.defaultdict(set)
-    with contextlib.suppress(csv.Error):
-        for row in itertools.islice(rows, _COMPARED_ROWS):
-            for column, cell in enumerate(row if "\n" not in "".join(row) else ()):
-                values[column].update(filter(None, [cell]))
-    return values
-
-
-def _has_rows(row: list[str], delimiter: str, values: Callable[[], Any]) -> bool:
+def _has_rows(
+    row: list[str], delimiter: str, known: Mapping[int, Collection[str]]
+) -> bool:
     """Whether most lines of a row are rows, which a stray quote has made one.
 
-    They have as many cells, and in some column one of its `values` in other rows; or
+    They have as many cells, and in some column one that is `known` of rows before; or
     all lines have as many, and the delimiter stands as it does not stand in prose.
     """
     begun = delimiter.join(row).replace("\r", "").split("\n")
     rows = [cells for line in begun if len(cells := line.split(delimiter)) == len(row)]
-    if 2 * len(rows) <= len(begun):
-        return False
-    columns = enumerate(zip(*rows, strict=True))
-    most = max(sum(cell in values()[i] for cell in cells) for i, cells in columns)
-    form = re.compile(_NO_PROSE.format(re.escape(delimiter)))
+    counts = [
+        sum(bool(cell) and cell in known[column] for cell in cells)
+        for column, cells in enumerate(zip(*rows, strict=True))
+    ]
     if len(rows) == len(begun) >= _LIKE_ROWS:
-        most = max(most, sum(bool(form.search(line)) for line in begun))
-    return 2 * most > len(begun)
+        form = re.compile(_NO_PROSE.format(re.escape(delimiter)))
+        counts.append(sum(bool(form.search(line)) for line in begun))
+    return 2 * max(counts, default=0) > len(begun)
 
 
 def _find_delimiter(path: str, quote: str, encoding: str | None) -> str:
@@ -323,29 +303,13 @@ def _find_delimiter(path: str, quote: str, encoding: str | None) -> str:
     return chosen[0]
 
 
-def array(path: str, encoding: str | None = None) -> list[Any] | None:
-    """The items of a JSON array, read as a whole; None for another file, or a pipe."""
-    if not _has_places(path):
-        return None
-    texts = (line for _, line in lines(path, encoding=encoding))
-    first = next(filter(str.strip, itertools.islice(texts, _BLANK_LINES)), "")
-    if not first.lstrip().startswith("["):
-        return None
-    try:
-        return json_files.parse("\n".join([first, *texts]))
-    except json.JSONDecodeError as error:
-        if error.msg == "Extra data":
-            return None  # lines of lists
-        place, problem = f"{path}:{error.lineno}", error.msg
-    except ValueError as error:
-        place, problem = path, str(error)
-    raise errors.InputError(f"{place}: is no whole JSON array ({problem}); restore it")
-
-
 def _jsonl_rows(path: str, encoding: str | None) -> Iterator[tuple[int, Row | None]]:
-    """Rows by line, or by number, from 1, in an array."""
+    """Rows by line, or by number, from 1, where the file is one array of them."""
     numbered = lines(path, encoding=encoding)
-    if (items := array(path, encoding)) is not None:
+    first = list(itertools.islice(numbered, 1))
+    numbered = itertools.chain(first, numbered)
+    if first and first[0][1].lstrip().startswith("["):
+        items = _array(path, "\n".join(line for _, line in numbered))
         numbered = enumerate(map(json.dumps, items), start=1)
     for number, line in numbered:
         try:
@@ -360,6 +324,17 @@ def _jsonl_rows(path: str, encoding: str | None) -> Iterator[tuple[int, Row | No
                 'one such as {"text": "...", "label": "..."}'
             )
         yield number, row
+
+
+def _array(path: str, text: str) -> list[Any]:
+    try:
+        return json_files.parse(text)
+    except ValueError as error:
+        line, problem = getattr(error, "lineno", 1), getattr(error, "msg", error)
+        raise errors.InputError(
+            f"{path}:{line}: is no JSON array ({problem}); restore it, or write an "
+            "object a line"
+        ) from None
 
 
 def _parquet_rows(path: str) -> Iterator[tuple[int, Row]]:
@@ -491,10 +466,6 @@ def file_rows(
     for line, row in parsed:
         if row is None:
             blank = blank or line
-            if line - blank > _BLANK_LINES:
-                raise errors.InputError(
-                    f"{path}:{blank}: over {_BLANK_LINES} lines are blank; remove them"
-                )
             continue
         if has_cells and (len(row) != width or not row[0]):
             if skips_empty and len(row) > 1 and not any(row):

@@ -117,13 +117,10 @@ def test_what_is_in_another_encoding_is_refused(tmp_path, read):
         read(str(path), encoding="utf-8")
 
 
-def test_a_few_bytes_of_chinese_may_be_utf_8(tmp_path):
-    (tmp_path / "t.tsv").write_bytes("text\tlabel\n陆\t0\n".encode("gb18030"))
-    path = str(tmp_path / "t.tsv")
-    assert of_table(path) != of_table(path, encoding="gb18030") == [("陆", "0")]
+def test_one_accent_shows_that_a_file_is_utf_8(tmp_path):
     (tmp_path / "t.tsv").write_bytes("text\tlabel\nö\t0\n".encode())
     with refused("t.tsv: is UTF-8 and not latin-1; leave --encoding out"):
-        of_table(path, encoding="latin-1")
+        of_table(str(tmp_path / "t.tsv"), encoding="latin-1")
 
 
 @pytest.mark.parametrize("layout", [tables.Layout, pairs.Layout, text_rows.Form])
