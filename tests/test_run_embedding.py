@@ -477,7 +477,7 @@ def test_equal_numbers_of_the_dev_rows_are_warned_of(capsys):
         table = test_label_checks.table(*labels)
         rows = split.TextSplit("", None, table, kind, None, np.zeros(len(labels)))
         split.warn({"dev": rows})
-        return "all labels are '1.0'; no correlation" in capsys.readouterr().out
+        return "all labels are '1.0'; nothing can" in capsys.readouterr().out
 
     assert warned("scored", "1.0", "1") and not warned("scored", "1.0", "2")
     assert not warned("labelled", "1.0", "1.0")

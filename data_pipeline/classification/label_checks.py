@@ -76,13 +76,13 @@ def labelled(
 
 
 def one_label_each(table: tables.Table, problem_type: str) -> tables.Table:
-    """The table with lists of one label as that label, where rows have one."""
+    """The table with lists of one label as that label, or of none as `NO_LABEL`."""
     if problem_type == "multi_label" or not table.labels:
         return table
-    cells = [
-        cell[0] if isinstance(cell, tuple) and len(cell) == 1 else cell
-        for cell in table.labels
-    ]
+    cells = list(table.labels)
+    for row, cell in enumerate(cells):
+        if isinstance(cell, tuple) and len(cell) < 2:
+            cells[row] = cell[0] if cell else tables.NO_LABEL
     return dataclasses.replace(table, labels=cells)
 
 
@@ -128,7 +128,7 @@ def inspect(
         return of_texts(rows)
     cells = collections.Counter(train.labels)
     if problem_type == "regression":
-        return [*_of_numbers(train, cells), *equal_numbers(rows), *of_texts(rows)]
+        return [*equal_numbers(rows), *_of_grades(train, cells), *of_texts(rows)]
 
     def names_of(cell: tables.Label) -> Sequence[Any]:
         is_set = problem_type == "multi_label"
@@ -148,42 +148,35 @@ def inspect(
     return findings + of_texts(rows, lambda cell: frozenset(names_of(cell)))
 
 
-def _of_numbers(table: tables.Table, cells: Mapping[Any, int]) -> Iterator[Finding]:
-    if len(cells) == 1 and len(table.lines) > 1:
-        text = f"{table.path}: all labels are {next(iter(cells))!r}"
-        yield Finding("warning", f"{text}; nothing can be learned of them")
-    elif 4 * len(cells) <= len(table.lines) and len(cells) <= _MOST_GRADES:
+def _of_grades(table: tables.Table, cells: Mapping[Any, int]) -> Iterator[Finding]:
+    if 1 < len(cells) <= _MOST_GRADES and 4 * len(cells) <= len(table.lines):
         text = f"{table.path}: the only labels are {', '.join(map(str, sorted(cells)))}"
         yield Finding("warning", f"{text}; for classes leave --problem_type out")
 
 
 def equal_numbers(rows: Mapping[str, tables.Table]) -> Iterator[Finding]:
-    """Warnings of splits whose numbers are all equal; that of training has its own."""
-    for split, table in rows.items():
+    """Warnings of splits whose numbers are all equal."""
+    for table in rows.values():
         cells = table.labels or []
-        if split != "train" and len({*map(_canonical, cells)}) == 1:
+        if len(cells) > 1 and len({*map(_canonical, cells)}) == 1:
             text = f"{table.path}: all labels are {cells[0]!r}"
-            yield Finding("warning", f"{text}; no correlation with them is defined")
+            yield Finding("warning", f"{text}; nothing can be learned or scored")
 
 
 def _of_cells(
     table: tables.Table, cells: Mapping[Any, int], separator: str
 ) -> Iterator[Finding]:
     """Faults of cells that hold a printed list, or a 0 or 1 for each label."""
-    printed = collections.defaultdict(list)
-    for cell in cells:
-        if isinstance(cell, str) and (what := other_programs.shape(cell)):
-            printed[what].append(cell)
-    for what, odd in printed.items():
+    odd = [c for c in cells if isinstance(c, str) and other_programs.shape(c)]
+    if odd:
         count = wording.count(sum(cells[cell] for cell in odd), "row")
         line = table.lines[(table.labels or []).index(odd[0])]
-        remedy = (
-            f"write a{separator}b with --problem_type=multi_label, or a list in JSONL"
+        what = other_programs.shape(odd[0])
+        text = f"{table.path}:{line}: label {odd[0]!r:.60} is {what} ({count}); save a "
+        text += f"spreadsheet with its values, write lists as a{separator}b with "
+        yield Finding(
+            "fault", text + "--problem_type=multi_label, or as lists in JSONL"
         )
-        if odd[0].startswith(other_programs.SPREADSHEET):
-            remedy = "save the table with its values"
-        text = f"{table.path}:{line}: label {odd[0]!r:.60} is {what} ({count})"
-        yield Finding("fault", f"{text}; {remedy}")
     lists = [labels.split_labels(cell, separator) for cell in cells]
     width = len(lists[0])
     if all(len(row) == width and _BITS.issuperset(row) for row in lists) and any(
@@ -199,15 +192,10 @@ def _of_separators(
 ) -> Iterator[Finding]:
     """Faults of names such as a|b beside a, in a column of several labels."""
     for mark in _SEPARATORS.replace(separator, ""):
-        for name in counts:
-            parts = name.split(mark)
-            if len(parts) > 1 and not counts.keys().isdisjoint(map(str.strip, parts)):
-                text = (
-                    f"{table.path}: {name!r:.60} joins labels that stand alone, too; "
-                    f"pass --label_separator={mark!r}"
-                )
-                yield Finding("fault", text)
-                break
+        parts = {name: {*map(str.strip, name.split(mark))} for name in counts}
+        if joined := [n for n in counts if mark in n and parts[n] & counts.keys()]:
+            text = f"{table.path}: {joined[0]!r:.60} joins labels that stand alone, too"
+            yield Finding("fault", f"{text}; pass --label_separator={mark!r}")
 
 
 def _of_names(

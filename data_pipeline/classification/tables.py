@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,10 @@ is_number = table_columns.is_number
 UNNAMED = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}
 _ROLES = ("text_a", "text_b", "label", "example_id")
 # Cells of a column that stands for one label, by whether the row has the label.
-_HAS_LABEL = {"0": False, "0.0": False, "0,0": False, "false": False}
-_HAS_LABEL |= {"1": True, "1.0": True, "1,0": True, "true": True}
-_NO_LABEL = "null"  # of a row that has null in the place of a label
+_HAS_LABEL = {"0": False, "0.0": False, "false": False}
+_HAS_LABEL |= {"1": True, "1.0": True, "true": True}
+NO_LABEL = "null"  # of a row that has null in the place of a label
+_NULLS = {"text_a": "", "text_b": "", "label": NO_LABEL}  # what null stands for
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -166,18 +167,18 @@ def _begin(
     names, first, rows = table_columns.take_header(
         path, rows, is_header, compares=not is_published
     )
-    unmarked, rows = other_programs.without_marks(names, rows)
-    keys = _choose_columns(path, layout, names, first, labels_required, unmarked)
+    marks, rows = other_programs.marks(names, rows)
+    keys = _choose_columns(path, layout, names, first, labels_required, marks)
     if not is_published:
         print(f"{path}: {table_columns.summary(keys, names, len(first))}")
-        rows = _accepted(path, rows, names, keys, layout)
+        rows = _accepted(path, rows, marks, keys, layout)
     return rows, keys, () if isinstance(first, dict) else tuple(names)
 
 
-def _accepted(path, rows, names, keys, layout):
+def _accepted(path, rows, marks, keys, layout):
     """The rows that no tool of annotation discards, if it judges what is read."""
     if layout.leaves_out or any(role.startswith("label") for role in keys):
-        return other_programs.accepted(path, rows, names, keys.values())
+        return other_programs.accepted(path, rows, marks, keys.values())
     return rows
 
 
@@ -232,10 +233,10 @@ def _from_objects(path, names, rows, layout, labels_required, read=None):
         raise errors.InputError(f"{path}: is empty; give it one row per example")
     names = names or list(first)
     rows = itertools.chain([(line, first)], rows)
-    unmarked, rows = other_programs.without_marks(names, rows)
-    keys = _choose_columns(path, layout, names, first, labels_required, unmarked)
+    marks, rows = other_programs.marks(names, rows)
+    keys = _choose_columns(path, layout, names, first, labels_required, marks)
     print(f"{path}: {table_columns.summary(keys, names, len(names))}")
-    rows = _accepted(path, rows, names, keys, layout)
+    rows = _accepted(path, rows, marks, keys, layout)
     return _collect(path, rows, keys, layout, read=read)
 
 
@@ -284,14 +285,15 @@ def _choose_columns(
     names: list[str],
     first: text_rows.Row,
     labels_required: bool,
-    unmarked: Sequence[str],
+    marks: Collection[str],
 ) -> dict[str, Key]:
     """The key of each role that is there; `first` is the header or else a row.
 
-    Texts that the layout does not name are in columns of the names `unmarked`.
+    No text that the layout does not name is in one of the columns `marks`.
     """
     keyed = isinstance(first, dict)
     columns = _stated_columns(layout, keyed=keyed)
+    unmarked = [name for name in names if name not in marks]
     if columns["text_a"] is None:
         others = [
             table_columns.cell(names, column) if isinstance(column, int) else column
@@ -361,6 +363,7 @@ def _collect(
     label_names = [role.removeprefix("label ") for role in keys if role[:6] == "label "]
     if label_names:
         columns["label"] = []
+    text_roles = [role for role in keys if role.startswith("text")]
     choice_roles = [role for role in keys if role.startswith("choice ")]
     choices: list[tuple[str, ...]] = []
     kinds: dict[str, str] = {}
@@ -372,13 +375,11 @@ def _collect(
     for line, row in rows:
         place = f"{path}:{line}"
         cells = {role: table_columns.cell(row, key) for role, key in keys.items()}
-        if layout.leaves_out and _lacks_text(row, cells, keys):
-            unread.append(line)
-            continue
+        if isinstance(row, dict):
+            for role, value in _NULLS.items():
+                if cells.get(role, value) is None and keys[role] in row:
+                    cells[role] = value
         missing = [role for role, value in cells.items() if value is None]
-        if missing[:1] == ["label"] and isinstance(row, dict) and keys["label"] in row:
-            cells["label"] = _NO_LABEL
-            del missing[0]
         if missing:
             if not layout.skip_short_rows:
                 role = missing[0]
@@ -391,10 +392,14 @@ def _collect(
             if kept != layout.keep_rows[1]:
                 others.add(str(kept))
                 continue
+        has_texts = all(str(cells[role]).strip() for role in text_roles)
+        if layout.leaves_out and not has_texts:
+            unread.append(line)
+            continue
         if label_names:
             marks = [cells[f"label {name}"] for name in label_names]
             cells["label"] = _marked(place, label_names, marks)
-        _check_kind(place, cells.get("label", _NO_LABEL), kinds)
+        _check_kind(place, cells.get("label", NO_LABEL), kinds)
         for role, column in columns.items():
             value = _value(place, role, cells[role])
             if role.startswith("text") and not value.strip():
@@ -445,24 +450,11 @@ def _collect(
     )
 
 
-def _lacks_text(
-    row: text_rows.Row, cells: Mapping[str, Any], keys: Mapping[str, Key]
-) -> bool:
-    """Whether a text is empty, or null in its place."""
-    return any(
-        not text.strip()
-        if isinstance(text, str)
-        else text is None and isinstance(row, dict) and keys[role] in row
-        for role, text in cells.items()
-        if role.startswith("text")
-    )
-
-
 def _marked(place: str, names: list[str], marks: list[Any]) -> Any:
-    """The names whose marks are 1 or true; `_NO_LABEL` where none has a mark."""
+    """The names whose marks are 1 or true; `NO_LABEL` where none has a mark."""
     texts = [str(mark).lower() for mark in marks]
     if set(texts) in ({""}, {"-1"}):
-        return _NO_LABEL
+        return NO_LABEL
     for name, text in zip(names, texts, strict=True):
         if text not in _HAS_LABEL:
             raise errors.InputError(
@@ -474,7 +466,7 @@ def _marked(place: str, names: list[str], marks: list[Any]) -> Any:
 
 def _check_kind(place: str, label: Any, kinds: dict[str, str]) -> None:
     """Refuses a label of another JSON type than the first of `kinds`, by type."""
-    if label is _NO_LABEL:
+    if label is NO_LABEL:
         return
     for item in label if isinstance(label, list) else [label]:
         kind = "a string"

@@ -224,6 +224,7 @@ def load(
     are those of a split before. With `has_teacher` rows may be texts alone.
     """
     kind = corpora.kind_of(table, has_teacher=has_teacher)
+    table = label_checks.one_label_each(table, "")
     if name != "test":
         table = label_checks.labelled(table, _PROBLEM_TYPES.get(kind, ""))
     each = table.texts()

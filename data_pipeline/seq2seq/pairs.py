@@ -55,7 +55,8 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
         path, rows, functools.partial(_is_header, path, layout)
     )
     keyed = isinstance(head, dict)
-    unmarked, rows = other_programs.without_marks(names, rows)
+    marks, rows = other_programs.marks(names, rows)
+    unmarked = [name for name in names if name not in marks]
     columns = _columns(path, layout, unmarked, len(head), keyed=keyed)
     keys = {
         role: table_columns.key(path, role, column, names, keyed=keyed)
@@ -63,7 +64,7 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
         if _is_there(column, names, head, needed=targets_required or role == SOURCE)
     }
     if TARGET in keys:
-        rows = other_programs.accepted(path, rows, names, keys.values())
+        rows = other_programs.accepted(path, rows, marks, keys.values())
     line, first = next(rows, (0, None))
     if first is None:
         raise errors.InputError(f"{path}: no rows but a header; give one per pair")

@@ -98,12 +98,12 @@ def test_printed_lists_are_refused(cell, problem_type):
 @pytest.mark.parametrize(
     ("cell", "what", "remedy"),
     [
-        ('{"choices": ["joy", "anger"]}', "a printed object", "or a list in JSONL"),
+        ('{"choices": ["joy", "anger"]}', "a printed object", "or as lists in JSONL"),
         ('{"choices":\n["joy"]}', "a printed object", "--problem_type=multi_label"),
-        ('="joy"', "a spreadsheet's formula", "save the table with its values"),
-        ("#NAME?", "a spreadsheet's error", "save the table with its values"),
-        ("#REF!", "a spreadsheet's error", "save the table with its values"),
-        ("#VALUE!", "a spreadsheet's error", "save the table with its values"),
+        ('="joy"', "a spreadsheet's formula", "save a spreadsheet with its values"),
+        ("#NAME?", "a spreadsheet's error", "save a spreadsheet with its values"),
+        ("#REF!", "a spreadsheet's error", "save a spreadsheet with its values"),
+        ("#VALUE!", "a spreadsheet's error", "save a spreadsheet with its values"),
     ],
 )
 @pytest.mark.parametrize("problem_type", ["classification", "multi_label"])
@@ -208,9 +208,9 @@ def test_equal_numbers_of_any_split_are_warned_of():
         return [text for _, text in label_checks.inspect(rows, "regression")]
 
     assert warnings(["3", "2.5"]) == []
-    wanted = "all labels are '3.0'; no correlation with them is defined"
+    wanted = "all labels are '3.0'; nothing can be learned or scored"
     assert warnings(["3.0", "3", "3.00"]) == [f"d: {wanted}"]
-    assert warnings(["3.0"], ("3.0", "3")) == [f"d: {wanted}", f"t: {wanted}"]
+    assert warnings(["3.0"] * 2, ("3.0", "3")) == [f"d: {wanted}", f"t: {wanted}"]
 
 
 def test_texts_with_two_labels_and_training_texts_in_the_dev_rows(capsys):
@@ -241,7 +241,7 @@ def test_numbers_of_a_regression():
         return texts_of("warning", *values, problem_type="regression")
 
     assert warnings(*["3.0"] * 4) == [
-        "train.csv: all labels are '3.0'; nothing can be learned of them"
+        "train.csv: all labels are '3.0'; nothing can be learned or scored"
     ]
     assert (
         "the only labels are 0, 1; for classes leave --problem_type"

@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from data_pipeline.classification import tables
-from data_pipeline.embedding import corpora
+from data_pipeline.embedding import corpora, split
+from data_pipeline.text import wordpiece
 
 LAYOUT = tables.Layout(usual_texts=corpora.USUAL_TEXTS)
 
@@ -63,3 +64,14 @@ def test_classifiers_know_the_same_pairs(read):
 def test_other_names_are_to_be_passed(read):
     with pytest.raises(ValueError, match=r"rows.tsv:1: .* has no usual name of a text"):
         read(("positive", "negative"))
+
+
+def test_lists_of_one_label_are_that_label_in_all_splits():
+    tokenizer = wordpiece.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc"])
+    names: tuple[str, ...] = ()
+    for name in ("train", "test"):
+        rows = [{"text": text, "label": [label]} for text, label in ("ax", "by", "cx")]
+        table = tables.from_memory(name, rows, LAYOUT, labels_required=True)
+        data = split.load(name, table, tokenizer, 16, label_names=names)
+        names = data.label_names
+        assert names == ("x", "y") and data.labels.tolist() == [0, 1, 0]
