@@ -72,7 +72,10 @@ def test_warnings_of_the_rows_stand_in_the_report(places, script, files):
         draws=True,
     )
     assert done.code == 0, done.err
-    assert "left out 16 rows that Prodigy discards (answer: 'reject' 16)" in done.out
+    assert (
+        "left out 16 rows that a tool of annotation discards (answer=reject 16)"
+        in done.out
+    )
     assert "left out 1 row without text, line 66" in done.out
     findings = record.read(str(output))["findings"]
     assert findings[0].endswith("1 text with two labels: lines 1 ('a') and 65 ('b')")

@@ -177,7 +177,7 @@ def _begin(
 
 def _accepted(path, rows, marks, keys, layout):
     """The rows that no tool of annotation discards, if it judges what is read."""
-    if layout.leaves_out or any(role.startswith("label") for role in keys):
+    if marks and (layout.leaves_out or any(role.startswith("label") for role in keys)):
         return other_programs.accepted(path, rows, marks, keys.values())
     return rows
 
@@ -375,11 +375,11 @@ def _collect(
     for line, row in rows:
         place = f"{path}:{line}"
         cells = {role: table_columns.cell(row, key) for role, key in keys.items()}
-        if isinstance(row, dict):
-            for role, value in _NULLS.items():
-                if cells.get(role, value) is None and keys[role] in row:
-                    cells[role] = value
         missing = [role for role, value in cells.items() if value is None]
+        if missing and isinstance(row, dict):
+            nulls = {role for role in missing if role in _NULLS and keys[role] in row}
+            cells |= {role: _NULLS[role] for role in nulls}
+            missing = [role for role in missing if role not in nulls]
         if missing:
             if not layout.skip_short_rows:
                 role = missing[0]
@@ -392,8 +392,8 @@ def _collect(
             if kept != layout.keep_rows[1]:
                 others.add(str(kept))
                 continue
-        has_texts = all(str(cells[role]).strip() for role in text_roles)
-        if layout.leaves_out and not has_texts:
+        texts = (str(cells[role]).strip() for role in text_roles)
+        if layout.leaves_out and not all(texts):
             unread.append(line)
             continue
         if label_names:

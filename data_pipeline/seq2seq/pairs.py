@@ -63,7 +63,7 @@ def open_rows(path: str, layout: Layout, *, targets_required: bool) -> PairRows:
         for role, column in columns.items()
         if _is_there(column, names, head, needed=targets_required or role == SOURCE)
     }
-    if TARGET in keys:
+    if marks and TARGET in keys:
         rows = other_programs.accepted(path, rows, marks, keys.values())
     line, first = next(rows, (0, None))
     if first is None:

@@ -356,7 +356,9 @@ def _parquet_rows(path: str) -> Iterator[tuple[int, Row]]:
                 for column, value in row.items():
                     if isinstance(value, str):
                         row[column] = known.setdefault(value, value)
-                yield number, row | spelled(f"{path}:{number}", row, names)
+                if names:
+                    row |= spelled(f"{path}:{number}", row, names)
+                yield number, row
 
 
 def class_names(schema: Any) -> dict[str, list[str]]:
