@@ -167,19 +167,23 @@ def _begin(
     names, first, rows = table_columns.take_header(
         path, rows, is_header, compares=not is_published
     )
-    marks, rows = other_programs.marks(names, rows)
-    keys = _choose_columns(path, layout, names, first, labels_required, marks)
-    if not is_published:
-        print(f"{path}: {table_columns.summary(keys, names, len(first))}")
-        rows = _accepted(path, rows, marks, keys, layout)
+    keys, rows = _with_columns(path, names, first, rows, layout, labels_required)
     return rows, keys, () if isinstance(first, dict) else tuple(names)
 
 
-def _accepted(path, rows, marks, keys, layout):
-    """The rows that no tool of annotation discards, if it judges what is read."""
+def _with_columns(path, names, first, rows, layout, labels_required):
+    """The keys of cells, and the rows that no tool of annotation discards.
+
+    All rows are kept where none of their labels is read.
+    """
+    marks, rows = other_programs.marks(names, rows)
+    keys = _choose_columns(path, layout, names, first, labels_required, marks)
+    if layout.is_published or layout.file_format in published.LAYOUTS:
+        return keys, rows
+    print(f"{path}: {table_columns.summary(keys, names, len(first))}")
     if marks and (layout.leaves_out or any(role.startswith("label") for role in keys)):
-        return other_programs.accepted(path, rows, marks, keys.values())
-    return rows
+        rows = other_programs.accepted(path, rows, marks, keys.values())
+    return keys, rows
 
 
 def _open(path: str, layout: Layout, **options: bool) -> text_rows.NumberedRows:
@@ -233,10 +237,7 @@ def _from_objects(path, names, rows, layout, labels_required, read=None):
         raise errors.InputError(f"{path}: is empty; give it one row per example")
     names = names or list(first)
     rows = itertools.chain([(line, first)], rows)
-    marks, rows = other_programs.marks(names, rows)
-    keys = _choose_columns(path, layout, names, first, labels_required, marks)
-    print(f"{path}: {table_columns.summary(keys, names, len(names))}")
-    rows = _accepted(path, rows, marks, keys, layout)
+    keys, rows = _with_columns(path, names, first, rows, layout, labels_required)
     return _collect(path, rows, keys, layout, read=read)
 
 

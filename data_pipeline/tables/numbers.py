@@ -20,19 +20,16 @@ def read(
 
     A comma is a decimal one where some cell cannot have it between thousands.
     """
-    texts, reason = list(map(str, cells)), ""
-    commas = [
-        text for text in texts if "," in text and table_columns.is_like_number(text)
-    ]
+    texts = list(map(str, cells))
+    commas = [t for t in texts if "," in t and table_columns.is_like_number(t)]
     if not all(map(_THOUSANDS.fullmatch, commas)):
         texts = [text.replace(",", ".") for text in texts]
-    elif commas:
-        reason = " (its comma may be between thousands: write 1000 or 1.0)"
     for line, cell, text in zip(lines, cells, texts, strict=True):
         # Beyond float32 it would become infinite on the way to the model.
         if not table_columns.is_number(text) or abs(float(text)) > LARGEST:
-            shown = list(cell) if isinstance(cell, tuple) else cell
+            reason = " (its comma may be between thousands: write 1000 or 1.0)"
+            reason *= bool(_THOUSANDS.fullmatch(text))
             raise errors.InputError(
-                f"{path}:{line}: {shown!r:.80} is not a finite number{reason}; {remedy}"
+                f"{path}:{line}: {cell!r:.80} is not a finite number{reason}; {remedy}"
             )
     return np.array([float(text) for text in texts], np.float32)
