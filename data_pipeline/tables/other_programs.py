@@ -16,6 +16,7 @@ _MARKS: Mapping[str, Mapping[str, bool]] = {
     "status": dict(default=True, edited=True, validated=True, discarded=False),
     "was_cancelled": {"false": True, "true": False},
 }
+_LOOKED_AT = 100  # rows, of which the first may have no mark
 _ITEM = r"""(?:'[^']*'|"[^"]*"|[-+.\d]+)"""
 SPREADSHEET = ("=", "#")  # begin the code of one
 _SHAPES = {
@@ -30,13 +31,16 @@ _PATTERNS = {what: re.compile(shape, re.DOTALL) for what, shape in _SHAPES.items
 def marks(
     names: Sequence[str], rows: text_rows.NumberedRows
 ) -> tuple[dict[str, table_columns.Key], text_rows.NumberedRows]:
-    """Keys of columns whose first cell is a mark of a tool, by name, and all rows."""
-    ahead = list(itertools.islice(rows, 1))
+    """Keys of columns whose first word is a mark of a tool, by name, and all rows."""
+    ahead = list(itertools.islice(rows, _LOOKED_AT))
     keys: dict[str, table_columns.Key] = {}
+    seen = set[str]()
     for _, row in ahead:
-        for name in row if isinstance(row, dict) else names:
+        for name in {*(row if isinstance(row, dict) else names)} & _MARKS.keys() - seen:
             key = name if isinstance(row, dict) else names.index(name)
-            if _word(row, key) in _MARKS.get(name, ()):
+            if (word := _word(row, key)) not in ("", "none"):
+                seen.add(name)
+            if word in _MARKS[name]:
                 keys[name] = key
     return keys, itertools.chain(ahead, rows)
 

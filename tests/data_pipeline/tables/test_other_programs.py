@@ -90,6 +90,7 @@ def test_rows_that_prodigy_discards_are_left_out(read, tmp_path, capsys):
     assert COUNTED in capsys.readouterr().out
     assert read(tmp_path, records(["ignore", *ANSWERS[1:]])) == KEPT[1:]
     assert read(tmp_path, records(["accept"] * 6)) == [f"text {n}" for n in range(6)]
+    assert read(tmp_path, records(["", *ANSWERS[1:]])) == KEPT
     with refused(
         "has only 6 rows that a tool of annotation discards (answer=reject 6)"
     ):
