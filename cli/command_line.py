@@ -320,8 +320,8 @@ def _announce_tensorflow(settings: dict[str, str]) -> None:
 def run(main: Callable[[list[str]], object], *, unwinds: bool = False) -> None:
     """Runs `main` with what `parse` has left, as absl's app.run does.
 
-    If it `unwinds`, signals are exceptions there, so that unfinished files go. Ctrl-C
-    is one in all programs.
+    If it `unwinds`, signals are exceptions there, as Ctrl-C always is, so that
+    unfinished files go.
     """
     errors.heed(*(errors.STOP_SIGNALS if unwinds else [signal.SIGINT]))
     app.run(main, flags_parser=lambda _: _arguments)

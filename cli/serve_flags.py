@@ -3,7 +3,6 @@
 import importlib
 import os
 import re
-import signal
 from typing import Any
 
 from absl import flags
@@ -95,12 +94,7 @@ def open_door() -> None:
     """
     global door
     if FLAGS.serve:
-        # Process 1 of a container would ignore it until there is a handler.
-        signal.signal(
-            signal.SIGTERM, lambda number, _: os._exit(errors.SIGNALLED + number)
-        )
-        bounds = FLAGS.header_seconds, FLAGS.max_connections
-        door = doors.Door(FLAGS.host, FLAGS.port, *bounds)
+        door = doors.Door(FLAGS.host, FLAGS.port)
 
 
 def import_command() -> Any:

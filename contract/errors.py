@@ -82,34 +82,27 @@ def is_ignored(number: int) -> bool:
 
 
 def heed(*numbers: int) -> None:
-    """Makes signals exceptions; `explained` ends with their exit code, whatever comes.
-
-    TensorFlow, where it traces, makes another exception of them, or drops them.
-    """
+    """Has signals raise KeyboardInterrupt; `explained` ends with their exit code."""
     for number in numbers:
         if not is_ignored(number):
-            signal.signal(number, _raise)
+            signal.signal(number, _interrupt)
 
 
-def _raise(number: int, _: object) -> None:
+def _interrupt(number: int, _: object) -> None:
     _heard.append(number)
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt
-    raise SystemExit(SIGNALLED + number)
+    raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def _interrupted() -> Iterator[None]:
+    """Of a signal TensorFlow, where it traces, makes another exception, or drops it."""
     try:
         yield
-    except (Exception, SystemExit):
+    except Exception:
         if not _heard:
             raise
-    if _heard and _heard[0] == signal.SIGINT:
-        raise KeyboardInterrupt
     if _heard:
-        sys.stderr.write(f"\nstopped by {signal.Signals(_heard[0]).name}\n")
-        raise SystemExit(SIGNALLED + _heard[0])
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
@@ -120,7 +113,7 @@ def explained() -> Iterator[None]:
     the exceptions above. With --verbosity=1 their tracebacks are printed as well.
     """
     try:
-        with _ended_by_signals():
+        with _interrupted():
             yield
     except BrokenPipeError:  # the reader has all it wants
         raise SystemExit(drop_output()) from None
@@ -138,8 +131,13 @@ def explained() -> Iterator[None]:
     except Stopped as stopped:
         raise SystemExit(SIGNALLED + stopped.number) from None
     except KeyboardInterrupt as interrupt:
-        sys.stderr.write(f"\ninterrupted {interrupt}".rstrip() + "\n")
-        raise SystemExit(SIGNALLED + signal.SIGINT) from None
+        number = _heard[0] if _heard else signal.SIGINT
+        is_ctrl_c = number == signal.SIGINT
+        end = (
+            "interrupted" if is_ctrl_c else f"stopped by {signal.Signals(number).name}"
+        )
+        sys.stderr.write(f"\n{end} {interrupt}".rstrip() + "\n")
+        raise SystemExit(SIGNALLED + number) from None
 
 
 def _output(error: Exception) -> str:

@@ -44,9 +44,9 @@ class Interruption:
         wakeup = signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
         self._undo.callback(signal.set_wakeup_fd, wakeup)
         # Last, and undone first: what is handled is also heard by the thread.
-        has_nohup = errors.is_ignored(signal.SIGHUP)
-        ignored = {signal.SIGHUP} if has_nohup else set()
-        self._heeded = [n for n in errors.STOP_SIGNALS if n not in ignored]
+        self._heeded = list(errors.STOP_SIGNALS)
+        if errors.is_ignored(signal.SIGHUP):
+            self._heeded.remove(signal.SIGHUP)
         for number in self._heeded:
             before = signal.signal(number, self._handle)
             self._undo.callback(signal.signal, number, before)

@@ -3,12 +3,13 @@
 Needs nothing that takes time to import, since a server listens at once.
 """
 
-import asyncio
 import contextlib
 import json
 import re
+import select
 import socket
 import threading
+import time
 from http import HTTPStatus
 
 from contract import errors
@@ -17,7 +18,8 @@ BACKLOG = 1024  # connections that wait to be accepted
 LIVE_PATH, READY_PATH = "/health/live", "/health/ready"
 NOT_READY, RETRY_SECONDS = "the server is {}; try again later", "5"
 _PATH = re.compile(r"\w+ ([^ ?]*)")
-_HEAD_END = b"\r\n\r\n"
+_CLIENT_SECONDS = 0.5
+_PAUSE_SECONDS = 0.05
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -70,39 +72,34 @@ _REFUSAL = response(
 class Door:
     """A socket that listens; a thread answers there that the server is loading.
 
-    /health/live is answered with 200, all else with 503. A request has to be there in
-    `seconds`; of more than `most` connections the newest are closed. Errors are those
-    of `listen`.
+    /health/live is answered with 200, all else with 503, one request after the other.
+    A client that is slow gets no answer. Errors are those of `listen`.
     """
 
-    def __init__(self, host: str, port: int, seconds: float, most: int):
-        self.listener = listen(host, port)
-        self._seconds, self._free = seconds, asyncio.Semaphore(most)
-        self._loop = asyncio.new_event_loop()
-        begun = asyncio.start_server(self._answer, sock=self.listener.dup())
-        self._server = self._loop.run_until_complete(begun)
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+    def __init__(self, host: str, port: int):
+        self.listener, self._is_open = listen(host, port), True
+        self._thread = threading.Thread(target=self._answer, daemon=True)
+        self._thread.start()
 
     def hand_over(self) -> socket.socket:
         """The socket, where this accepts no more; what it accepted is answered."""
-        self._loop.call_soon_threadsafe(self._server.close)
+        self._is_open = False
+        self._thread.join()
         return self.listener
 
-    async def _answer(self, reader, writer):
-        late = (OSError, EOFError, asyncio.LimitOverrunError, asyncio.TimeoutError)
-        with contextlib.closing(writer), contextlib.suppress(*late):
-            if not self._free.locked():
-                async with self._free:
-                    await asyncio.wait_for(_refuse(reader, writer), self._seconds)
+    def _answer(self):
+        while self._is_open:
+            if select.select([self.listener], [], [], _PAUSE_SECONDS)[0]:
+                with contextlib.suppress(OSError):  # the client is slow, or gone
+                    _refuse(self.listener.accept()[0])
 
 
-async def _refuse(reader, writer):
-    request = await reader.readuntil(_HEAD_END)
-    path = _PATH.match(request.decode("latin-1"))
-    answer = _LOADING.get(path[1], _REFUSAL) if path else _REFUSAL
-    if request.startswith(b"HEAD "):
-        answer = answer[: answer.index(_HEAD_END) + len(_HEAD_END)]
-    writer.write(answer)
-    writer.write_eof()
-    while await reader.read(1 << 16):  # else its sender may not read the answer
-        pass
+def _refuse(client):
+    end = time.monotonic() + _CLIENT_SECONDS
+    with client:
+        client.settimeout(_CLIENT_SECONDS)
+        path = _PATH.match(client.recv(1 << 16).decode("latin-1"))
+        client.sendall(_LOADING.get(path[1], _REFUSAL) if path else _REFUSAL)
+        client.shutdown(socket.SHUT_WR)
+        while time.monotonic() < end and client.recv(1 << 16):
+            pass  # else its sender may not read the answer

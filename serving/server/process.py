@@ -1,13 +1,11 @@
 """Runs a server in this process: its socket, its connections, its end."""
 
 import asyncio
-import contextlib
 import math
 import os
-import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -15,7 +13,6 @@ import h11
 import uvicorn
 from uvicorn.protocols.http import h11_impl
 
-from contract import errors
 from serving.server import app, doors, limits
 
 _KEEP_ALIVE_SECONDS = 75
@@ -35,7 +32,7 @@ class Outcome(NamedTuple):
 def run(
     application: app.App, listener: socket.socket, load: Callable[[], object]
 ) -> Outcome:
-    """Answers until a signal asks to stop, and then what was accepted.
+    """Answers until Ctrl-C or SIGTERM, and then what was accepted.
 
     Args:
         load: called in a thread while the server answers that it loads. Its error ends
@@ -84,16 +81,6 @@ class _Server(uvicorn.Server):
             )
         )
         self._service = application.service
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handles those of uvicorn, and SIGHUP of a terminal that closes."""
-        with super().capture_signals(), contextlib.ExitStack() as undo:
-            is_main = threading.current_thread() is threading.main_thread()
-            if is_main and not errors.is_ignored(signal.SIGHUP):
-                before = signal.signal(signal.SIGHUP, self.handle_exit)
-                undo.callback(signal.signal, signal.SIGHUP, before)
-            yield
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         if self._service.state == "draining":

@@ -305,13 +305,15 @@ def test_files_elsewhere_and_patterns_are_not_refused(monkeypatch, path):
 MAIN = """
 import signal, sys, time
 from cli import command_line
+from contract import errors
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as it is without nohup
 def main(_):
-    try:
-        print("begun", flush=True)
-        time.sleep(60)
-    finally:
-        print("unwound", flush=True)
+    with errors.explained():
+        try:
+            print("begun", flush=True)
+            time.sleep(60)
+        finally:
+            print("unwound", flush=True)
 command_line.parse(lambda: None, loads_tensorflow=False)
 command_line.run(main, unwinds=len(sys.argv) > 1)
 """

@@ -81,7 +81,7 @@ def test_http_serves_until_it_is_told_to_stop(export_dir, monkeypatch, capsys):
 
 
 def test_server_takes_over_the_address_that_is_open(export_dir, monkeypatch, capsys):
-    door = doors.Door("127.0.0.1", 0, WAIT_SECONDS, 10)
+    door = doors.Door("127.0.0.1", 0)
     address = doors.address(door.listener)
     early = running.Running(address, None, None).request("/health/ready")[::2]
     options = test_predictor.OPTIONS._replace(door=door)

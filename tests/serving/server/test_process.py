@@ -68,31 +68,6 @@ def test_error_of_loading_ends_the_server():
         process.run(application, listener, load)
 
 
-@pytest.mark.parametrize("ignores", [False, True])
-def test_terminal_that_closes_drains_unless_that_is_ignored(ignores):
-    def fail(*_):
-        raise AssertionError("the server does not handle it")
-
-    def close_terminal():
-        heeded = signal.SIGTERM if ignores else signal.SIGHUP
-        running.until(lambda: signal.getsignal(heeded) not in (signal.SIG_DFL, handler))
-        signal.raise_signal(signal.SIGHUP)
-        if ignores:
-            signal.raise_signal(signal.SIGTERM)
-
-    handler = signal.SIG_IGN if ignores else fail
-    server = service.Service(limits.Limits())
-    application = app.App(server, {}, app.Access())
-    before = signal.signal(signal.SIGHUP, handler)
-    try:
-        with doors.listen("127.0.0.1", 0) as listener:
-            outcome = process.run(application, listener, close_terminal)
-        assert outcome == (0, True) and server.state == "draining"
-        assert signal.getsignal(signal.SIGHUP) == handler
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
 @pytest.fixture
 def start():
     processes = []
