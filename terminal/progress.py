@@ -20,10 +20,9 @@ _BAR_SECONDS = 0.2
 _FILE_SECONDS = 10.0
 _SHORT_SECONDS = 1.0  # work that takes less is not worth a bar
 _GAP = "  "  # between numbers
-_RATE = _GAP + "{rate_noinv_fmt}"
-_BAR = "{desc} {percentage:3.0f} %|{bar}| {n}/{total}" + _RATE
-_BAR += _GAP + "{remaining} left{postfix}"
-_BAR_WITHOUT_TOTAL = "{desc} {n}" + _RATE + "{postfix}"
+_BAR = "{desc} {percentage:3.0f} %|{bar}| {n}/{total}  {rate_noinv_fmt}  {remaining} "
+_BAR += "left{postfix}"
+_BAR_WITHOUT_TOTAL = "{desc} {n}  {rate_noinv_fmt}{postfix}"
 _is_hidden = False
 tqdm.tqdm.monitor_interval = 0  # no thread, since processes are forked
 
@@ -102,18 +101,13 @@ def waiting(name: str, stream: Any = None) -> Iterator[None]:
 
 
 class _Bar(tqdm.tqdm):
-    """Leaves out numbers, from the last to the rate, before it is below ten columns."""
+    """Leaves out the last numbers where it would be below ten columns."""
 
     def __str__(self) -> str:
         line = self.format_dict
         width = line.pop("ncols")  # without it a bar has ten columns
-        while width and len(self.format_meter(**line)) > width:
-            if line["postfix"]:
-                line["postfix"] = line["postfix"].rpartition(_GAP)[0]
-            elif _RATE in line["bar_format"]:
-                line["bar_format"] = line["bar_format"].replace(_RATE, "")
-            else:
-                break
+        while width and line["postfix"] and len(self.format_meter(**line)) > width:
+            line["postfix"] = line["postfix"].rpartition(_GAP)[0]
         return self.format_meter(**line, ncols=width)
 
 
