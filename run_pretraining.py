@@ -55,7 +55,7 @@ from modeling.elmo import objective as both_directions
 from modeling.features import vectors
 from reports import run_report
 from serving import pretrained as served
-from training import driver, facts, metrics, run
+from training import driver, facts, metrics, run, run_directory
 
 
 def prepare():
@@ -306,8 +306,8 @@ def main(_):
     with errors.explained():
         task, settings = prepare()
         explain = task.records.explain if task.records else lambda error: None
-        strategy = settings.run.strategy
-        with errors.named(explain), run.lost_workers_named(strategy):
+        lost = run.lost_workers_named(settings.run.strategy)
+        with errors.named(explain), run_directory.held(settings.run), lost:
             driver.run_once(task, settings)
         print(f"output: {FLAGS.output_dir}")
 

@@ -254,9 +254,10 @@ class FittedModel:
         policy = library.keras.config.dtype_policy()
         try:
             with self._prepared(values, given) as (task, plan):
-                from training import driver
+                from training import driver, run_directory
 
-                outcome = driver.run_once(task, plan)
+                with run_directory.held(plan.run):
+                    outcome = driver.run_once(task, plan)
                 made = self._wrap(task, outcome.model, directory)
         except errors.Stopped:
             raise KeyboardInterrupt(

@@ -34,6 +34,7 @@ from training import (
     model_directory,
     optimizers,
     run,
+    run_directory,
     run_settings,
     schedule,
 )
@@ -349,7 +350,8 @@ def fine_tune(prepare: Callable[[], tuple[driver.FineTuningTask, Any]]) -> None:
             does = grid.run_grid
         elif settings.seeds:
             does = grid.run_with_seeds
-        with run.lost_workers_named(settings.run.strategy):
+        lost = run.lost_workers_named(settings.run.strategy)
+        with run_directory.held(settings.run), lost:
             does(task, settings)
 
 

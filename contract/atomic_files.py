@@ -112,7 +112,7 @@ def check_writable(path: str, name: str = "") -> None:
     except tf.errors.OpError as error:
         raise unwritable(name or path, error) from error
     if os.path.isfile(growing := f"{path}{SUFFIX}"):  # perhaps of a killed command
-        with locks.held(growing, path, flags=os.O_RDWR):
+        with locks.held(growing, path):
             pass
 
 
@@ -129,8 +129,8 @@ def unwritable(path: str, error: BaseException) -> OSError:
     """
     while isinstance(error, OSError) and not error.errno and error.__cause__:
         error = error.__cause__
-    text, number = reason(error), getattr(error, "errno", None)
-    is_full = number in _FULL or any(os.strerror(full) in text for full in _FULL)
+    text = reason(error)
+    is_full = any(os.strerror(number) in text for number in _FULL)
     room = "make room there, or " if is_full else ""
     return OSError(f"{path}: cannot be written ({text}); {room}name another place")
 
@@ -138,8 +138,7 @@ def unwritable(path: str, error: BaseException) -> OSError:
 def reason(error: BaseException) -> str:
     """The message of an error, in one line and without the operation."""
     text = getattr(error, "message", str(error))  # that of TensorFlow's errors
-    if isinstance(error, OSError) and error.strerror:
-        place = error.filename
-        text = f"{place}; {error.strerror}" if place else error.strerror
+    if isinstance(error, OSError) and error.filename:
+        text = f"{error.filename}; {error.strerror}"
     text = text.split("<stack traces unavailable>\n")[-1]  # of a loaded graph
     return text.split("}} ")[-1].split(" [Op:")[0].split("\n")[0]

@@ -15,14 +15,11 @@ from contract import errors
 
 PATIENCE_SECONDS = 1.0  # a small file is written in less
 _PAUSE_SECONDS = 0.02
-_held: set[int] = set()  # descriptors
 
 
 @contextlib.contextmanager
-def held(
-    path: str, name: str, *, flags: int = os.O_RDWR | os.O_CREAT
-) -> Iterator[None]:
-    """Holds a file that grows; `flags` are those it is opened with.
+def held(path: str, name: str, *, is_directory: bool = False) -> Iterator[None]:
+    """Holds a directory, or a file that grows, which is made.
 
     Raises:
         InputError: another process, or thread, holds it for longer than a small file
@@ -32,7 +29,7 @@ def held(
     descriptor = None
     while "://" not in path:
         try:
-            descriptor = _acquire(path, flags)
+            descriptor = _acquire(path, is_directory)
             break
         except BlockingIOError:
             if time.monotonic() > end:
@@ -46,28 +43,36 @@ def held(
     try:
         yield
     finally:
-        if descriptor in _held:  # no more in a process that was forked meanwhile
-            _held.remove(descriptor)
+        if descriptor is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # for forked processes, too
             os.close(descriptor)
 
 
-def directory(path: str, name: str) -> contextlib.AbstractContextManager[None]:
-    """Holds a directory, and makes it; as `held`."""
+@contextlib.contextmanager
+def directory(path: str, name: str) -> Iterator[None]:
+    """Holds a directory, as `held`; a new one goes again if nothing is in it."""
+    is_new = "://" not in path and not os.path.exists(path)
     with contextlib.suppress(OSError):  # which whoever writes there will meet
-        if "://" not in path:
-            os.makedirs(path, exist_ok=True)
-    return held(path, name, flags=os.O_RDONLY | os.O_DIRECTORY)
+        if is_new:
+            os.makedirs(path)
+    with held(path, name, is_directory=True):
+        try:
+            yield
+        finally:
+            if is_new:
+                with contextlib.suppress(OSError):  # it holds something
+                    os.rmdir(path)
 
 
-def _acquire(path: str, flags: int) -> int:
+def _acquire(path: str, is_directory: bool) -> int:
     """The descriptor with the lock; BlockingIOError where another holds it."""
+    flags = os.O_DIRECTORY if is_directory else os.O_RDWR | os.O_CREAT
     descriptor = os.open(path, flags, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        status = os.fstat(descriptor)
-        if not os.path.samestat(status, os.stat(path)):
+        if not os.path.samestat(os.fstat(descriptor), os.stat(path)):
             raise FileNotFoundError
-        if flags & os.O_RDWR:
+        if not is_directory:
             # On SMB no other descriptor could write, that of the writer included.
             with open(path, "wb") as file:
                 file.write(b"\0")
@@ -77,30 +82,18 @@ def _acquire(path: str, flags: int) -> int:
         if isinstance(error, FileNotFoundError):  # whoever held it has just renamed it
             raise BlockingIOError from None
         raise
-    _held.add(descriptor)
     return descriptor
 
 
 def _holder(path: str) -> str:
-    """Who holds a lock, as far as the system tells; of Linux the process."""
+    """The process that holds a lock, where the system tells it, as Linux does."""
     with contextlib.suppress(OSError, StopIteration):
         status = os.stat(path)
-        with open("/proc/locks") as file:
-            pids = {place: int(pid) for *_, pid, place, _, _ in map(str.split, file)}
         device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-        places = [f"{device}:{status.st_ino}"]  # but btrfs has other devices there
-        places += [place for place in pids if place.endswith(f":{status.st_ino}")]
-        pid = next(pids[place] for place in places if place in pids)
-        is_own = pid == os.getpid()
-        who = "a thread of this command" if is_own else "another command"
-        return f"{who}, process {pid},"
-    return "another command"
-
-
-def _forget() -> None:
-    """In a forked process, which may outlive the one that holds the locks."""
-    while _held:
-        os.close(_held.pop())
-
-
-os.register_at_fork(after_in_child=_forget)
+        inode = f":{status.st_ino}"
+        with open("/proc/locks") as file:
+            pids = {place: pid for *_, pid, place, _, _ in map(str.split, file)}
+        # btrfs has another device there.
+        others = (pid for place, pid in pids.items() if place.endswith(inode))
+        return f"process {pids.get(device + inode) or next(others)}"
+    return "another process"

@@ -107,7 +107,7 @@ def begin(
     atomic_files.write_json(plan, record)
     for path in present:
         if atomic_files.SUFFIX in path:  # of a command that was killed, or runs
-            with locks.held(path, output_file, flags=os.O_RDWR):
+            with locks.held(path, output_file):
                 atomic_files.remove(path)
     shards = [
         Shard(

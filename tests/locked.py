@@ -7,23 +7,21 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-# The process is killed; a child that it has forked lives on until the input ends.
 _HOLD = """
 import os, sys
 from contract import locks
 with (locks.directory if os.path.isdir(sys.argv[1]) else locks.held)(*sys.argv[1:]):
-    child = os.fork()
-    if child:
-        print(child, flush=True)
+    print("held", flush=True)
     sys.stdin.read()
 """
 
 
 @contextlib.contextmanager
 def by_another(path):
-    """Yields the process that holds `path`, and the id of its child."""
+    """Yields the process that holds `path`."""
     command = [sys.executable, "-c", _HOLD, os.fspath(path), "name"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as process:
-        yield process, int(process.stdout.readline())
+        assert process.stdout.readline() == "held\n"
+        yield process
         process.kill()

@@ -7,14 +7,13 @@ import signal
 import time
 import types
 
-import numpy as np
 import pytest
 
 from cli import predict_command
 from contract import atomic_files, locks
 from data_pipeline.batches import tf_records
 from data_pipeline.extraction import vectors
-from modeling.checkpoints import google, output_directory
+from modeling.checkpoints import output_directory
 from serving import export, search_index
 from tests import forked, tiny, whole_runs
 from tests.refusals import refused
@@ -49,7 +48,6 @@ FILES = {
     "records": lambda path: tf_records.write(
         path, types.SimpleNamespace(num_sequences=1), {}, 8
     ),
-    "checkpoint": lambda path: google.write(path, {"a": np.zeros(2)}),
 }
 DIRECTORIES = {
     "training": lambda path: entered(training_in(path)),
@@ -79,7 +77,7 @@ def test_second_writer_is_refused_and_changes_nothing(tmp_path, at_once, door):
             if os.path.isdir(name):
                 (pathlib.Path(name) / "half").touch()
         before = tiny.listing(tmp_path)
-        with refused(path, f"process {os.getpid()}, writes it; wait for it, or name "):
+        with refused(path, f"process {os.getpid()} writes it; wait for it, or name "):
             write(path)
         assert tiny.listing(tmp_path) == before
 
@@ -139,7 +137,7 @@ def test_training_is_refused_before_it_reads_weights(tmp_path, at_once):
             f"--pretrained={model} --train_file={tmp_path}/train.tsv --do_train",
             f"--output_dir={tmp_path}/run --max_seq_length=16",
         )
-    assert f"--output_dir={tmp_path}/run: a thread of this command, process" in line
+    assert f"--output_dir={tmp_path}/run: process {os.getpid()} writes" in line
     assert tiny.listing(tmp_path) == before
 
 
@@ -164,7 +162,7 @@ def test_trainings_in_one_directory_lose_nothing(tmp_path):
         for more in ((), ("--seed=7",), ("--overwrite_output_dir",)):
             second = start("run", *more)
             assert second.code() == 2, second.text()
-            assert f"another command, process {first.pid}, writes it" in second.text()
+            assert f"process {first.pid} writes it" in second.text()
         first.kill(signal.SIGKILL)
         assert first.code() == -signal.SIGKILL
         last = start("run")

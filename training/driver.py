@@ -471,13 +471,8 @@ def check_finite(outputs: Mapping[str, np.ndarray], split: str) -> None:
 def run_once(task: FineTuningTask | PretrainingTask, settings: Settings) -> Outcome:
     """Does a task with one seed and one combination of flags.
 
-    Raises what run_directory.held, run.start and run.train do.
+    Raises what run.start and run.train do.
     """
-    with run_directory.held(settings.run):
-        return _do(task, settings)
-
-
-def _do(task: FineTuningTask | PretrainingTask, settings: Settings) -> Outcome:
     current, started = settings.run, time.monotonic()
     model, origin, step = run.start(
         current,

@@ -23,9 +23,8 @@ def run_with_seeds(task: driver.FineTuningTask, settings: driver.Settings) -> No
         outcome = driver.run_once(task, dataclasses.replace(settings, run=current))
         return outcome.results
 
-    with run_directory.held(settings.run):
-        run_seeds(run_seed, settings.run, settings.seeds)
-        task.report_runs(settings)
+    run_seeds(run_seed, settings.run, settings.seeds)
+    task.report_runs(settings)
 
 
 def seed_directory(seed: int, output_dir: str) -> str:
@@ -103,11 +102,6 @@ def run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
     Each run resumes by its directory, so the same command goes on where one stopped. A
     run whose loss is not finite is out; errors.NotFinite is raised if all are.
     """
-    with run_directory.held(settings.run):
-        _run_grid(task, settings)
-
-
-def _run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
     record = _Record(task, settings)
     if settings.run.writes:
         task.write_records(settings.run.output_dir)

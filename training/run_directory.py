@@ -4,7 +4,7 @@ import contextlib
 import fnmatch
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -195,27 +195,17 @@ def clear(directory: str) -> None:
             tf.io.gfile.rmtree(path)
 
 
-@contextlib.contextmanager
-def held(settings: run_settings.Settings) -> Iterator[None]:
+def held(settings: run_settings.Settings) -> contextlib.AbstractContextManager[None]:
     """Keeps other trainings out of the directory; an evaluation goes on beside one.
 
-    Raises:
-        InputError: another process trains there.
+    Entering it raises InputError where another process trains there.
 
     Differs from google-research/bert: there both remove and mix checkpoints.
     """
     directory = settings.output_dir
-    if not (settings.trains and settings.writes):
-        yield
-        return
-    is_new = not os.path.exists(directory)
-    with locks.directory(directory, f"--output_dir={directory}"):
-        try:
-            yield
-        finally:
-            if is_new:
-                with contextlib.suppress(OSError):  # it holds something
-                    os.rmdir(directory)
+    if settings.trains and settings.writes:
+        return locks.directory(directory, f"--output_dir={directory}")
+    return contextlib.nullcontext()
 
 
 def begin(

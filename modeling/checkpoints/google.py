@@ -8,7 +8,7 @@ import math
 import os
 import re
 
-from contract import atomic_files, locks, remote_files
+from contract import atomic_files, remote_files
 from contract.tensorflow_later import tf
 from modeling.checkpoints import names, weights_file
 from modeling.elmo import names as elmo_names
@@ -94,22 +94,17 @@ def write(prefix, tensors):
 
     Raises:
         tf.errors.OpError: the directory cannot be written, the disk is full.
-        InputError: another process writes this checkpoint.
     """
     prefix = os.fspath(prefix)
     remote_files.refuse_patterns(prefix, "checkpoint")
     temporary = prefix + atomic_files.SUFFIX
     keys = sorted(tensors)
-    with locks.held(temporary, prefix):
-        try:
-            tf.raw_ops.SaveV2(
-                prefix=temporary,
-                tensor_names=keys,
-                shape_and_slices=[""] * len(keys),
-                tensors=[tf.convert_to_tensor(tensors[key]) for key in keys],
-            )
-            # The index goes last: without one, readers see no checkpoint.
-            for ending in (_DATA_ENDING, INDEX_ENDING):
-                tf.io.gfile.rename(temporary + ending, prefix + ending, overwrite=True)
-        finally:
-            atomic_files.remove(temporary)
+    tf.raw_ops.SaveV2(
+        prefix=temporary,
+        tensor_names=keys,
+        shape_and_slices=[""] * len(keys),
+        tensors=[tf.convert_to_tensor(tensors[key]) for key in keys],
+    )
+    # The index goes last: readers look for it, so a checkpoint without one is absent.
+    for ending in (_DATA_ENDING, INDEX_ENDING):
+        tf.io.gfile.rename(temporary + ending, prefix + ending, overwrite=True)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import pathlib
 import re
 import sys
@@ -115,7 +116,7 @@ def test_killed_command_goes_on(begin, tmp_path, capfd, monkeypatch):
 
     monkeypatch.setattr(locks, "PATIENCE_SECONDS", 0.0)
     with locks.held(str(killed), "it is not killed"):
-        with refused(f"{out}/v.jsonl: a thread of this command", "writes it; wait"):
+        with refused(f"{out}/v.jsonl: process {os.getpid()} writes it; wait"):
             begin(lines_per_shard=8)
         assert killed.exists()
 
