@@ -209,11 +209,7 @@ def program(
                     f"{key} is no flag of {name}; "
                     + (f"did you mean {near}?" if near else "see docs/flags.md")
                 )
-        for key, value in values.items():
-            if isinstance(value, Mapping | Set):
-                kind = type(value).__name__
-                raise errors.InputError(f"{key}: a {kind} has no order; give a list")
-        typed = [f"--{key}={_spell(value)}" for key, value in values.items()]
+        typed = [f"--{key}={_spell(key, value)}" for key, value in values.items()]
         sys.argv = [name, *typed]
         try:
             FLAGS(sys.argv)
@@ -227,7 +223,10 @@ def program(
         sys.argv = arguments
 
 
-def _spell(value: Any) -> str:
+def _spell(name: str, value: Any) -> str:
+    if isinstance(value, Mapping | Set):
+        kind = type(value).__name__
+        raise errors.InputError(f"{name}: a {kind} has no order; give a list")
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -94,18 +94,6 @@ def _interrupt(number: int, _: object) -> None:
 
 
 @contextlib.contextmanager
-def _interrupted() -> Iterator[None]:
-    """Of a signal TensorFlow, where it traces, makes another exception, or drops it."""
-    try:
-        yield
-    except Exception:
-        if not _heard:
-            raise
-    if _heard:
-        raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
 def explained() -> Iterator[None]:
     """For `main`: turns an expected end into one line on stderr and an exit code.
 
@@ -113,8 +101,14 @@ def explained() -> Iterator[None]:
     the exceptions above. With --verbosity=1 their tracebacks are printed as well.
     """
     try:
-        with _interrupted():
+        try:
             yield
+        except Exception:
+            if not _heard:
+                raise
+        # Where TensorFlow traces, it makes another error of the signal, or drops it.
+        if _heard:
+            raise KeyboardInterrupt
     except BrokenPipeError:  # the reader has all it wants
         raise SystemExit(drop_output()) from None
     except (InputError, OSError) as error:
@@ -132,10 +126,8 @@ def explained() -> Iterator[None]:
         raise SystemExit(SIGNALLED + stopped.number) from None
     except KeyboardInterrupt as interrupt:
         number = _heard[0] if _heard else signal.SIGINT
-        is_ctrl_c = number == signal.SIGINT
-        end = (
-            "interrupted" if is_ctrl_c else f"stopped by {signal.Signals(number).name}"
-        )
+        name = signal.Signals(number).name
+        end = "interrupted" if name == "SIGINT" else f"stopped by {name}"
         sys.stderr.write(f"\n{end} {interrupt}".rstrip() + "\n")
         raise SystemExit(SIGNALLED + number) from None
 

@@ -48,20 +48,12 @@ def held(path: str, name: str, *, is_directory: bool = False) -> Iterator[None]:
             os.close(descriptor)
 
 
-@contextlib.contextmanager
-def directory(path: str, name: str) -> Iterator[None]:
-    """Holds a directory, as `held`; a new one goes again if nothing is in it."""
-    is_new = "://" not in path and not os.path.exists(path)
+def directory(path: str, name: str) -> contextlib.AbstractContextManager[None]:
+    """Holds a directory, and makes it; as `held`."""
     with contextlib.suppress(OSError):  # which whoever writes there will meet
-        if is_new:
-            os.makedirs(path)
-    with held(path, name, is_directory=True):
-        try:
-            yield
-        finally:
-            if is_new:
-                with contextlib.suppress(OSError):  # it holds something
-                    os.rmdir(path)
+        if "://" not in path:
+            os.makedirs(path, exist_ok=True)
+    return held(path, name, is_directory=True)
 
 
 def _acquire(path: str, is_directory: bool) -> int:

@@ -266,9 +266,8 @@ def add(
     """
     index_dir = shards.index_dir
     with locks.directory(index_dir, f"--index_dir={index_dir}"):
-        if read_plan(index_dir) != shards.plan:  # another process has added texts
-            shards = Shards(index_dir)
-        return _add(shards, encoder, input_file)
+        # Another process may have added texts.
+        return _add(Shards(index_dir), encoder, input_file)
 
 
 def _add(shards, encoder, input_file):
