@@ -15,6 +15,7 @@ from contract import errors
 
 PATIENCE_SECONDS = 1.0  # a small file is written in less
 _PAUSE_SECONDS = 0.02
+_advisory: set[int] = set()  # devices on which a lock keeps no writer out
 
 
 @contextlib.contextmanager
@@ -62,13 +63,17 @@ def _acquire(path: str, is_directory: bool) -> int:
     descriptor = os.open(path, flags, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not os.path.samestat(os.fstat(descriptor), os.stat(path)):
+        status = os.fstat(descriptor)
+        if not os.path.samestat(status, os.stat(path)):
             raise FileNotFoundError
-        if not is_directory:
-            # On SMB no other descriptor could write, that of the writer included.
+        if not is_directory and status.st_dev not in _advisory:
+            # On SMB no other descriptor could write, that of the writer included. Once
+            # a device: after it ext4 writes the file to the disk when it is closed.
             with open(path, "wb") as file:
                 file.write(b"\0")
-            os.truncate(descriptor, 0)
+            _advisory.add(status.st_dev)
+        if not is_directory and os.fstat(descriptor).st_size:
+            os.truncate(descriptor, 0)  # also what a killed command has left
     except BaseException as error:
         os.close(descriptor)
         if isinstance(error, FileNotFoundError):  # whoever held it has just renamed it

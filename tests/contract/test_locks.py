@@ -91,6 +91,13 @@ def test_file_that_was_renamed_meanwhile_is_not_held(tmp_path, monkeypatch):
     assert renamed and tiny.listing(tmp_path) == {"a": b"second"}
 
 
+def test_half_file_of_a_killed_command_takes_no_name(tmp_path):
+    """Where the next one has nothing to write, and so opens no file."""
+    (tmp_path / "a.incomplete").write_text("half")
+    atomic_files.write({str(tmp_path / "a"): []})
+    assert tiny.listing(tmp_path) == {"a": b""}
+
+
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
 def test_where_there_are_no_locks_work_goes_on(tmp_path, monkeypatch, number):
     asked = []
@@ -123,6 +130,7 @@ def test_lock_that_keeps_the_writer_out_is_dropped(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fcntl, "flock", lock)
     monkeypatch.setattr(locks, "open", open_unless_locked, raising=False)
+    monkeypatch.setattr(locks, "_advisory", set())
     path = str(tmp_path / "a")
     with atomic_files.replacing(path) as (temporary,):
         with pytest.raises(OSError, match="Bad file descriptor"):
