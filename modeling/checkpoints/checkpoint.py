@@ -187,7 +187,6 @@ def check_file(config, file, *, allows_missing=None):
 
     Raises:
         ValueError: sizes differ, or what may not be missing is; names both numbers.
-            Or the layers in the file have more tensors than the network.
     """
     sizes = file.sizes()
     depth = sizes.get(names.DEPTH, 0)
@@ -228,8 +227,6 @@ def check_file(config, file, *, allows_missing=None):
             f"{file.source}: lacks {wording.first_of(missing)} of the {len(keys)} "
             f"variables of the encoder; copy it again, or {_REMEDY}{flag}"
         )
-    others = file.shapes.keys() - file.states.keys() - set(keys)
-    foreign_files.check_left_over(file.source, keys, sorted(others))
 
 
 def _fits(config, key, size):

@@ -49,9 +49,18 @@ _UNREAD = {
     ),
 }
 _TRAINER_STATE = "trainer_state.json"  # of a Trainer of transformers
-# Names of tensors of a model that is wrapped, and not saved as itself.
-_WRAPPED = re.compile(r"^base_model\.model\.|\.(lora_\w+|base_layer|modules_to_save)\.")
-_PARAMETRIZED = ".parametrizations."
+# Names of tensors that are a part of a weight, or of a model inside another one.
+_PARTS = {
+    r"^base_model\.model\.|\.(lora_\w+|base_layer|modules_to_save)\.": _ADAPTER,
+    r"\.parametrizations\.": (
+        "it is a part of a weight; save the model after "
+        "torch.nn.utils.parametrize.remove_parametrizations"
+    ),
+}
+_EMPTY = (
+    "DeepSpeed's ZeRO-3 leaves it empty in each process; write the weights by "
+    "zero_to_fp32.py of the training's checkpoint"
+)
 _LAYER = re.compile(r".*?[._/]\d+[./]")
 # Checkpoints of TensorFlow have slots of optimizers in the layers, too; PyTorch's not.
 _ADDED = re.compile(r"^[^/]*$|adapter|lora", re.IGNORECASE)
@@ -62,90 +71,59 @@ class ForeignError(errors.InputError):
 
 
 def check(path: str) -> None:
-    """Refuses files in a directory, or beside weights, that change what these compute.
-
-    Raises:
-        ForeignError: there is an adapter.
-    """
+    """Raises ForeignError for an adapter in a directory, or beside weights."""
     directory = path if remote_files.is_dir(path) else os.path.dirname(path)
-    for file in _ADAPTERS:
-        if remote_files.exists(os.path.join(directory, file)):
-            raise ForeignError(_explain(directory, file))
+    paths = (os.path.join(directory, file) for file in _ADAPTERS)
+    _refuse(*filter(remote_files.exists, paths))
 
 
 def check_others(path: str) -> None:
-    """Refuses a file, or a directory without weights, that this table explains.
-
-    Raises:
-        ForeignError: names it, and what to do.
-    """
-    if not remote_files.is_dir(path):
-        directory, file = os.path.split(path)
-        why = remote_files.exists(path) and _explain(directory, file)
-    else:
-        held = map(os.path.basename, remote_files.matching(path, "*"))
-        why = _explain_trainer(path) or _explain(path, *held)
-    if why:
-        raise ForeignError(why)
+    """Raises ForeignError for a file, or a directory without weights, of the table."""
+    if remote_files.is_dir(path):
+        _refuse_trainer(path)
+        _refuse(*remote_files.matching(path, "*"))
+    elif remote_files.exists(path):
+        _refuse(path)
 
 
-def _explain(directory, *files):
-    """Why the first of these files that is not read is not, and what to do; or ""."""
+def _refuse(*paths):
+    """Names the first of the paths that is in the table."""
     for endings, remedy in _UNREAD.items():
-        for file in files:
-            if file.endswith(endings):
-                return f"{os.path.join(directory, file)} is not read ({remedy})"
-    return ""
+        for path in paths:
+            if os.path.basename(path).endswith(endings):
+                raise ForeignError(f"{path} is not read ({remedy})")
 
 
-def _explain_trainer(directory):
-    """The checkpoints of a Trainer in a directory, and which is the best; or ""."""
+def _refuse_trainer(directory):
+    """Names the checkpoints of a Trainer in a directory, and the best of them."""
     paths = remote_files.matching(directory, "checkpoint-[0-9]*")
-    paths = sorted(
-        filter(remote_files.is_dir, paths), key=lambda path: (len(path), path)
-    )
+    paths = sorted(filter(remote_files.is_dir, paths), key=lambda p: (len(p), p))
     if not paths:
-        return ""
-    folders = [*map(os.path.basename, paths)]
-    states = (os.path.join(path, _TRAINER_STATE) for path in (directory, paths[-1]))
-    state = next(filter(remote_files.exists, states), "")
-    best = json_files.read_object(state).get("best_model_checkpoint") if state else ""
-    best = re.split(r"[/\\]", f"{best}")[-1]
-    which = f"{best}, the best one by {state}" if best in folders else "one of them"
-    return (
+        return
+    folders, which = [*map(os.path.basename, paths)], "one of them"
+    for place in (paths[-1], directory):
+        state = os.path.join(place, _TRAINER_STATE)
+        values = json_files.read_object(state) if remote_files.exists(state) else {}
+        best = re.split(r"[/\\]", f"{values.get('best_model_checkpoint')}")[-1]
+        if best in folders:
+            which = f"{best}, the best one by {state}"
+    raise ForeignError(
         f"{directory} holds no weights but those of a training in "
         f"{wording.first_of(folders)}; give the directory of {which}"
     )
 
 
 def check_tensors(source: str, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuses the tensors of a wrapped model, and empty ones.
-
-    Raises:
-        ForeignError: names the first.
-    """
+    """Raises ForeignError for a part of a weight, and for an empty one."""
     for key, shape in shapes.items():
-        if _WRAPPED.search(key):
-            raise ForeignError(f"{source}: {key} is not read ({_ADAPTER})")
-        if _PARAMETRIZED in key:
-            raise ForeignError(
-                f"{source}: {key} is a part of a parametrized weight; save the model "
-                "after torch.nn.utils.parametrize.remove_parametrizations"
-            )
-        if 0 in shape and names.layer_number(key) is not None:
-            raise ForeignError(
-                f"{source}: {key} is empty, {list(shape)}, as DeepSpeed's ZeRO-3 leaves"
-                " it in each process; write the weights by zero_to_fp32.py of the "
-                "training's checkpoint"
-            )
+        parts = (why for pattern, why in _PARTS.items() if re.search(pattern, key))
+        is_empty = 0 in shape and names.layer_number(key) is not None
+        if why := next(parts, _EMPTY if is_empty else ""):
+            raise ForeignError(f"{source}: {key} is not read ({why})")
 
 
 def check_left_over(source: str, used: Iterable[str], unused: Iterable[str]) -> None:
-    """Refuses tensors in the layers of a network that has no variable for them.
-
-    Raises:
-        ForeignError: names the first.
-    """
+    """Raises ForeignError for tensors in layers that have no variable for them."""
     layers = {match[0] for match in map(_LAYER.match, used) if match}
     # A decoder alone computes without its attention to an encoder.
     added = [key for key in unused if _ADDED.search(key) and "cross" not in key]
@@ -154,7 +132,6 @@ def check_left_over(source: str, used: Iterable[str], unused: Iterable[str]) -> 
     if inside:
         raise ForeignError(
             f"{source}: {wording.first_of(inside)} in the layers are of no variable of "
-            "this network, such as those of adapters or of quantized weights, which "
-            "change what it computes; "
-            "merge them into the weights, or save the model without them"
+            "this network, as those of adapters or of quantized weights, and change "
+            "what it computes; merge them into the weights, or save the model without"
         )

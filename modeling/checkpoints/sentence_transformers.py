@@ -195,21 +195,20 @@ def read(path: str) -> SentenceTransformer | None:
 def find_activation(path: str, config: Mapping[str, Any]) -> tuple[str, str] | None:
     """Where a CrossEncoder's activation stands, and PyTorch's name of it; or None.
 
-    It is for another model, or a sigmoid where the files of a CrossEncoder name none.
-    `path` is as in `read`, `config` what the config.json beside it holds.
+    Where its files name none, it is a sigmoid. `path` is as in `read`, `config` what
+    the config.json beside it holds.
     """
     directory = _directory_of(path)
     file, key = _File(_find_modules(directory) or directory, MODEL), "activation_fn"
+    is_new = file.get("model_type") == _CROSS_ENCODER
     older, oldest = map(config.get, _CONFIG_KEYS)
-    stated = {}
-    if file.get("model_type") == _CROSS_ENCODER:
-        stated[f"{file.path}: {key}"] = file.get(key)
-    if isinstance(older, dict):
-        stated[f"{path}: {_CONFIG_KEYS[0]}.{key}"] = older.get(key)
-    if oldest:
-        stated[f"{path}: {_CONFIG_KEYS[1]}"] = oldest
-    usual = ("", _TORCH + _ACTIVATIONS["sigmoid"])
-    return next(filter(lambda each: each[1], stated.items()), usual) if stated else None
+    older = older if isinstance(older, dict) else {}
+    if not (is_new or older or oldest):
+        return None
+    if is_new and (name := file.get(key)):
+        return f"{file.path}: {key}", name
+    usual = _TORCH + _ACTIVATIONS["sigmoid"]
+    return f"{path}: {key}", older.get(key) or oldest or usual
 
 
 def read_activation(path: str, config: Mapping[str, Any]) -> str:
