@@ -523,12 +523,9 @@ class Classifier(FittedModel):
 
     @property
     def _layout(self) -> tables.Layout:
-        columns: dict[str, Any] = {
-            layout: self._settings.get(name)
-            for name, layout in argument_names.COLUMNS.items()
-            if self._settings.get(name) is not None
-        }
-        return tables.Layout(**columns)
+        given = {name: v for name, v in self._settings.items() if v is not None}
+        columns = argument_names.COLUMNS
+        return tables.Layout(**{columns[n]: given[n] for n in columns.keys() & given})
 
     def _open(self) -> library.Loaded:
         made = super()._open()

@@ -54,8 +54,6 @@ if tensorflow_later.is_backend():
 
 _PAIR = "encoder_decoder"
 _OF_FITTED = "fit", "evaluate", "report", "read"
-_OPENERS = {"BertTagger": "tagger", "BertSpanPredictor": "reader"}
-_OPENERS |= {"TextEncoder": "embedder"}
 
 # The names of other modules that pages use.
 BertAdam, LinearWithWarmup = optimizers.BertAdam, optimizers.LinearWithWarmup
@@ -100,11 +98,10 @@ class Loaded:
         self.__post_init__()
 
     def __getattr__(self, name):
-        hint = ""
+        text = f"'Loaded' object has no attribute {name!r}"
         if name in _OF_FITTED:
-            opener = _OPENERS.get(type(self.model).__name__, "classifier")
-            hint = f"; open the directory by bert.{opener}(directory), which has it"
-        raise AttributeError(f"'Loaded' object has no attribute {name!r}{hint}")
+            text += "; bert.classifier(directory) has, and tagger, reader, embedder"
+        raise AttributeError(text)
 
     def __post_init__(self):
         if self.classes is not None:
@@ -564,9 +561,10 @@ def check_keys(name, keys, known):
 def make_loaded(built, opened, max_seq_length):
     """The Loaded of a model that was built; prints the account of its weights."""
     print(f"weights: {built.report}")
-    model, names = built.model, built.report.missing
-    starts = built.head == "classifier" and opened.starts_head(built.classes)
-    drawn = google.variables(model).items() if starts else ()
+    model, missing, new_head = built.model, built.report.missing, {}
+    if built.head == "classifier" and opened.starts_head(built.classes):
+        variables = google.variables(model)
+        new_head = {name: np.array(variables[name]) for name in missing}
     return Loaded(
         model,
         opened.tokenizer,
@@ -574,8 +572,8 @@ def make_loaded(built, opened, max_seq_length):
         max_seq_length,
         str(built.report),
         num_texts=2 if model.reading.joins_pairs else None,
-        drawn=conversion.copy_random(model, built.report.missing),
+        drawn=conversion.copy_random(model, missing),
         modules=built.modules,
         threshold=opened.threshold,
-        new_head={name: np.array(value) for name, value in drawn if name in names},
+        new_head=new_head,
     )
