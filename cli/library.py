@@ -89,13 +89,9 @@ class Loaded:
     threshold: float = model_directory.USUAL_THRESHOLD
     new_head: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
-    def __getstate__(self):  # functions are compiled again
-        names = [field.name for field in dataclasses.fields(self)]
-        return {name: getattr(self, name) for name in names}
-
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-        self.__post_init__()
+    def __reduce__(self):  # functions are compiled again
+        fields = dataclasses.fields(self)
+        return type(self), tuple(getattr(self, field.name) for field in fields)
 
     def __getattr__(self, name):
         text = f"'Loaded' object has no attribute {name!r}"

@@ -71,32 +71,25 @@ def texts(arguments: Sequence[str]) -> list[list[str]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def check(columns: Sequence[Sequence[str]], names: Sequence[str], model: str) -> None:
-    """Raises InputError unless there is one column for each name, all equally long."""
-    if len(columns) != len(names):
-        raise errors.InputError(
-            f"{model} takes {', '.join(names)} for each example, {len(columns)} given; "
-            "separate the texts of a pair by a tab"
-        )
-    if len({len(column) for column in columns}) > 1:
-        raise errors.InputError(
-            f"{' and '.join(str(len(column)) for column in columns)} texts given for "
-            f"{', '.join(names)}; give as many of each"
-        )
-
-
 def columns(texts: Sequence[Any], names: Sequence[str], model: str) -> list[list[str]]:
     """The lists of texts of a call, one for each name; a string is one text.
 
-    InputError is raised as in `check`, and for what is no list of strings or bytes.
+    InputError is raised unless there are as many as names, all equally long, and for
+    what is no list of strings or bytes.
     """
-    memory_rows.check_indexes(dict(zip(names, texts, strict=False)))
-    called = [*names, *["texts"] * len(texts)]
-    lists = [
-        encoding.listed(name, column, takes_bytes=True)
-        for name, column in zip(called, texts, strict=False)
-    ]
-    check(lists, names, model)
+    if len(texts) != len(names):
+        raise errors.InputError(
+            f"{model} takes {', '.join(names)} for each example, {len(texts)} given; "
+            "separate the texts of a pair by a tab"
+        )
+    named = [*zip(names, texts, strict=True)]  # choices are several of one name
+    memory_rows.check_indexes(dict(named))
+    lists = [encoding.listed(*each, takes_bytes=True) for each in named]
+    if len({len(column) for column in lists}) > 1:
+        raise errors.InputError(
+            f"{' and '.join(str(len(column)) for column in lists)} texts given for "
+            f"{', '.join(names)}; give as many of each"
+        )
     return lists
 
 
