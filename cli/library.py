@@ -265,13 +265,11 @@ class Loaded:
             )
         tf.check()
         errors.check_count("top_k", top_k)
-        if not isinstance(text, str):
-            kind = type(text).__name__
-            raise errors.InputError(f"text is of type {kind}; give one string")
+        texts = encoding.listed("text", [text])
         cloze.check(self.tokenizer, top_k)
         length, mask = self.max_seq_length, self.tokenizer.mask_token
         encode = cloze.encoder(self.tokenizer, length, max_predictions=length)
-        clozes = encode(encoding.listed("text", [text]))
+        clozes = encode(texts)
         if (count := len(clozes.places)) != 1:
             raise errors.InputError(
                 f"fill_mask: {count} {mask} in {length} tokens; give a text with one"

@@ -69,7 +69,7 @@ def test_texts_that_do_not_belong_together_are_refused(loaded, classifier):
     for call in (loaded.encode, loaded.embed, classifier.predict):
         with pytest.raises(ValueError, match="seconds: 1 for 2 texts; give"):
             call(["a", "b"], ["c"])
-        with pytest.raises(ValueError, match="texts: 3 is no string; give a list"):
+        with pytest.raises(ValueError, match="texts: 3 is no string; give one"):
             call(["a", 3])
     with pytest.raises(ValueError, match="choices: 2 for a text; give 0"):
         classifier.predict("a", choices=["b", "c"])
@@ -99,11 +99,14 @@ def test_what_is_no_list_of_texts_is_refused(loaded, classifier, name, call):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m, c: m.embed("a", prompt=5), "^prompt: 5 is no string; give a list"),
+        (lambda m, c: m.embed("a", prompt=5), "^prompt: 5 is no string; give one"),
         (lambda m, c: m.embed("a", prompt_name=["x"]), r"^prompt_name=\['x'\]: the"),
         (lambda m, c: m.embed([np.eye(2)]), r"^texts: array\(\[\[1., 0.\], \[0., 1.\]"),
         (lambda m, c: m.similarity("a", ["b", 5]), "^others: 5 is no string; give"),
-        (lambda m, c: c.rerank(5, ["a"], label="bad"), "^query: 5 is no string; give"),
+        (
+            lambda m, c: c.rerank(5, ["a"], label="bad"),
+            "^query: 5 is no string; give one for each text$",
+        ),
         (lambda m, c: bert.load(5), "^directory is of type int; give a path as text$"),
         (lambda m, c: bert.load(b"x"), "^directory is of type bytes; give a path as"),
         (lambda m, c: bert.classifier(None), "^directory is of type NoneType; give a"),
@@ -380,12 +383,7 @@ def test_mask_is_filled_as_the_network_scores_it(model_dir):
         ("pretraining", "a [mask]", 5, r"fill_mask: 0 \[MASK\] in 128 tokens; give"),
         ("pretraining", "[MASK] [MASK] [MASK]", 5, r"3 \[MASK\] in .* with one"),
         ("pretraining", "[MASK]", 500, "^top_k=500 exceeds the"),
-        (
-            "pretraining",
-            ["[MASK]"],
-            5,
-            "^text is of type list; give one string$",
-        ),
+        ("pretraining", ["[MASK]"], 5, r"^text: \['\[MASK\]'\] is no string; give"),
         ("pretraining", "[MASK]", 0, "^top_k=0 is no whole number of 1 or more$"),
         (
             "pretraining",

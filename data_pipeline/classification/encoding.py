@@ -235,8 +235,8 @@ def listed(name: str, texts: Any, *, takes_bytes: bool = False) -> list[str]:
             continue
         if not isinstance(text, str):
             raise errors.InputError(
-                f"{name}: {' '.join(repr(text).split()):.60} is no string; give a list "
-                "of strings"
+                f"{name}: {' '.join(repr(text).split()):.60} is no string; give one for"
+                " each text"
             )
         if not text.isascii():
             characters.check(text, f"{name}[{i}]")

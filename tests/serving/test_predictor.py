@@ -184,7 +184,7 @@ def test_what_is_no_list_of_texts_is_refused(export_dir):
     assert model.predict(text for text in ("a", "longer")) == [SHORT, LONG]
     no_texts.refused("text", model.predict)
     with pytest.raises(
-        errors.InputError, match=r"^text: nan is no string; give a list"
+        errors.InputError, match=r"^text: nan is no string; give one for each text"
     ):
         model.predict(["a", float("nan")])
 
