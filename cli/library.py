@@ -96,7 +96,7 @@ class Loaded:
     def __getattr__(self, name):
         text = f"'Loaded' object has no attribute {name!r}"
         if name in _OF_FITTED:
-            text += "; bert.classifier(directory) has, and tagger, reader, embedder"
+            text += "; bert.classifier, tagger, reader or embedder(directory) has it"
         raise AttributeError(text)
 
     def __post_init__(self):
