@@ -187,6 +187,7 @@ def check_file(config, file, *, allows_missing=None):
 
     Raises:
         ValueError: sizes differ, or what may not be missing is; names both numbers.
+            Or the layers in the file have more tensors than the network.
     """
     sizes = file.sizes()
     depth = sizes.get(names.DEPTH, 0)
@@ -211,6 +212,9 @@ def check_file(config, file, *, allows_missing=None):
         raise errors.InputError(
             f"{file.source}: the config has {', '.join(differing)}; {_REMEDY}"
         )
+    keys = [row.key(file.format) for row in names.network_rows(config)]
+    others = file.shapes.keys() - file.states.keys() - set(keys)
+    foreign_files.check_left_over(file.source, keys, sorted(others))
     if allows_missing:
         return
     flag = "" if allows_missing is None else _FLAG
@@ -221,7 +225,6 @@ def check_file(config, file, *, allows_missing=None):
         )
     if file.format == "keras":  # where no variable can be missing
         return
-    keys = [row.key(file.format) for row in names.network_rows(config)]
     if missing := [key for key in keys if key not in file.shapes]:
         raise errors.InputError(
             f"{file.source}: lacks {wording.first_of(missing)} of the {len(keys)} "
@@ -310,7 +313,6 @@ def assign(
         _give(variable, value)
         (missing if name.google in file.drawn else assigned).append(name.google)
     unused = sorted(file.shapes.keys() - used - file.states.keys())
-    foreign_files.check_left_over(file.source, used, unused)
     depth = model.config.num_blocks
     if any((names.layer_number(key) or 0) >= depth for key in unused):
         logging.warning(

@@ -2,13 +2,14 @@
 
 import json
 import shutil
+import types
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
 import bert_reborn as bert
-from modeling.checkpoints import checkpoint, conversion, google, pretrained
+from modeling.checkpoints import checkpoint, conversion, google, pretrained, warm_start
 from serving import reranking, search_encoders
 from tests import tiny
 from tests.refusals import refused
@@ -201,9 +202,13 @@ def test_slots_of_tensorflow_are_not_added_to_a_layer(folder):
     assert sorted(report.unused) == sorted(layer + name for name in slots)
     adapter = f"{layer}output/feedforward_Adapter/kernel"
     google.write(folder / "adapter.ckpt", {**variables, adapter: value})
+    message = f"{folder}/adapter.ckpt: {adapter} in the layers are of no var"
     for allows in (None, True):
-        with refused(f"{folder}/adapter.ckpt: {adapter} in the layers are of no var"):
+        with refused(message):
             checkpoint.load(model, folder / "adapter.ckpt", allows_missing=allows)
+    side = types.SimpleNamespace(config=types.SimpleNamespace(encoder=model.config))
+    with refused(message):  # before one side of an encoder-decoder is filled
+        warm_start.load(side, folder / "adapter.ckpt")
 
 
 def test_what_lies_beside_good_weights_is_left_alone(folder):
