@@ -38,7 +38,7 @@ from data_pipeline import label_maps
 from data_pipeline.classification import labels as labels_lib
 from data_pipeline.classification import sources, tables
 from data_pipeline.classification import split as labelled_rows
-from data_pipeline.tables import memory_rows
+from data_pipeline.tables import memory_rows, text_rows
 from modeling.checkpoints import checkpoint, pretrained
 from training import metrics, model_directory
 
@@ -501,10 +501,16 @@ class Classifier(FittedModel):
     def predict(
         self, texts: Any, seconds: Any = None, choices: Any = None
     ) -> list[dict[str, Any]]:
-        """As `Loaded.predict`; `texts` may be a DataFrame or the like, or dicts.
+        """As `Loaded.predict`; `texts` may be a DataFrame or the like, dicts or a path.
 
         Of those it reads the columns that `fit` reads; labels are not needed.
         """
+        if isinstance(texts, os.PathLike) or (
+            isinstance(texts, str) and text_rows.is_table(texts)
+        ):
+            path = remote_files.resolve(texts, "texts")
+            table = tables.read_table(path, self._layout, labels_required=False)
+            return self.loaded.predict(table.text_a, table.text_b, table.choices)
         has_dicts = isinstance(texts, list) and texts and isinstance(texts[0], Mapping)
         is_table = has_dicts or memory_rows.has_columns(texts)
         if is_table and seconds is None and choices is None:

@@ -10,7 +10,7 @@ from contract import characters, errors, features, tensorflow_later, wording
 from contract.tensorflow_later import tf
 from data_pipeline.batches import packing
 from data_pipeline.classification import choice_forms, labels, tables
-from data_pipeline.tables import clue, memory_rows
+from data_pipeline.tables import clue, memory_rows, text_rows
 from data_pipeline.text import base
 from terminal import progress
 
@@ -226,9 +226,14 @@ class Encoder:
 def listed(name: str, texts: Any, *, takes_bytes: bool = False) -> list[str]:
     """A list of texts, called `name` in messages; a string is one text.
 
-    InputError is raised as in memory_rows.ordered, and for an item that is no string,
-    or where it `takes_bytes` no bytes.
+    InputError is raised as in memory_rows.ordered, for an item that is no string, or
+    where it `takes_bytes` no bytes, and for the path of a file.
     """
+    if isinstance(texts, str) and text_rows.is_table(texts):
+        raise errors.InputError(
+            f"{name}={texts} is a file; give a list of its texts, or, for this one "
+            "text, a list of it"
+        )
     texts = [texts] if isinstance(texts, str) else memory_rows.ordered(name, texts)
     for i, text in enumerate(texts):
         if takes_bytes and isinstance(text, bytes):

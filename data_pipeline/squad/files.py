@@ -19,7 +19,7 @@ import numpy as np
 from absl import logging
 
 from contract import errors, json_files, wording
-from data_pipeline.tables import text_rows
+from data_pipeline.tables import other_programs, text_rows
 from data_pipeline.text import normalization
 
 _WORD = re.compile(f"[^{normalization.CONTEXT_WHITESPACE}]+")
@@ -312,7 +312,8 @@ def _entries(path: str) -> Iterator[tuple[str, Any]]:
     """Yields place and value of each entry of `data`, of a list, or of each line."""
     content = _load(path)
     if content is None:
-        for number, row in text_rows.file_rows(path, "jsonl"):
+        marks, rows = other_programs.marks((), text_rows.file_rows(path, "jsonl"))
+        for number, row in other_programs.accepted(path, rows, marks):
             yield f"{path}:{number}", row
         return
     if isinstance(content, dict) and "question" in content:

@@ -7,6 +7,7 @@ from typing import Any
 
 from contract import errors
 
+_SKIPPED = "was_cancelled"  # a key of an annotation, and of a row of such alone
 _SPANS = "spans"  # [start, end, label] each
 _Marks = dict[str, list[Any]]  # what was chosen, by control, and the spans of a text
 
@@ -26,10 +27,13 @@ def rows(path: str, numbered: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, 
     tasks = [(number, *_read(f"{path}:{number}", row)) for number, row in numbered]
     columns = sorted({name for _, _, marks in tasks for name in marks or ()})
     controls = [name for name in columns if name != _SPANS]
+    has_skipped = any(row[_SKIPPED] for _, row, _ in tasks)
     for number, row, marks in tasks:
         row |= {c: None if marks is None else marks.get(c, []) for c in columns}
         if len(controls) == 1:
             row["label"] = row[controls[0]]
+        if not has_skipped:
+            del row[_SKIPPED]
         yield number, row
 
 
@@ -45,7 +49,7 @@ def _read(place: str, task: Any) -> tuple[dict[str, Any], _Marks | None]:
     """The data and the marks of a task; refuses annotations that differ."""
     try:
         data = {"id": task["id"], **task["data"]}
-        given = [a for a in task["annotations"] if not a.get("was_cancelled")]
+        given = [a for a in task["annotations"] if not a.get(_SKIPPED)]
         marks = [_marks(place, data.get("text"), each["result"]) for each in given]
     except (KeyError, TypeError, AttributeError) as error:
         raise errors.InputError(
@@ -56,6 +60,7 @@ def _read(place: str, task: Any) -> tuple[dict[str, Any], _Marks | None]:
         raise errors.InputError(
             f"{place}: has {len(marks)} annotations that differ; keep one"
         )
+    data[_SKIPPED] = bool(task["annotations"]) and not given
     return data, marks[0] if marks else None
 
 

@@ -116,7 +116,7 @@ def ordered(name: str, values: Any) -> list[Any]:
             f"{name}: a {kind} has columns; give one of them, such as "
             f'{"rows" if isinstance(values, Mapping) else "df"}["text"]'
         )
-    if isinstance(values, str | bytes | set | frozenset):
+    if isinstance(values, str | bytes | Set):
         raise errors.InputError(f"{name}: a {kind} has no order of rows; give a list")
     try:
         items = iter(values)

@@ -9,11 +9,12 @@ from typing import Any
 from contract import errors, wording
 from data_pipeline.tables import table_columns, text_rows
 
+_KEPT_BY_ARGILLA = "default", "edited", "validated", "submitted", "completed", "draft"
 # Columns in which Prodigy, Argilla and Label Studio judge rows, and their words, in
 # small letters, by whether the row is kept.
 _MARKS: Mapping[str, Mapping[str, bool]] = {
     "answer": {"accept": True, "reject": False, "ignore": False},
-    "status": dict(default=True, edited=True, validated=True, discarded=False),
+    "status": {"discarded": False} | dict.fromkeys(_KEPT_BY_ARGILLA, True),
     "was_cancelled": {"false": True, "true": False},
 }
 _LOOKED_AT = 100  # rows, of which the first may have no mark
@@ -22,8 +23,8 @@ SPREADSHEET = ("=", "#")  # begin the code of one
 _SHAPES = {
     "a printed list": rf"[\[({{]\s*(?:{_ITEM}(?:[,\s]+{_ITEM})*,?)?\s*[\])}}]",
     "a printed object": r'\{\s*"[^"]*"\s*:.*\}',  # Label Studio's {"choices": [...]}
-    "a spreadsheet's formula": r'=".*"',
-    "a spreadsheet's error": r"#(?:NAME\?|REF!|VALUE!|DIV/0!|NUM!|NULL!|N/A)",
+    "a spreadsheet's formula": r'=(?:".*"|[-+]?[\d(].*|[-+]?[A-Z$]+[\d$(].*)',
+    "a spreadsheet's error": r"#(?:[A-Z\d/]+[!?]|N/A|NV)",  # in all languages
 }
 _PATTERNS = {what: re.compile(shape, re.DOTALL) for what, shape in _SHAPES.items()}
 
@@ -31,18 +32,19 @@ _PATTERNS = {what: re.compile(shape, re.DOTALL) for what, shape in _SHAPES.items
 def marks(
     names: Sequence[str], rows: text_rows.NumberedRows
 ) -> tuple[dict[str, table_columns.Key], text_rows.NumberedRows]:
-    """Keys of columns whose first word is a mark of a tool, by name, and all rows."""
+    """Keys of columns whose first words are marks of a tool, by name, and all rows."""
     ahead = list(itertools.islice(rows, _LOOKED_AT))
     keys: dict[str, table_columns.Key] = {}
-    seen = set[str]()
+    words = collections.defaultdict[str, set[str]](set)
     for _, row in ahead:
-        for name in {*(row if isinstance(row, dict) else names)} & _MARKS.keys() - seen:
-            key = name if isinstance(row, dict) else names.index(name)
-            if (word := _word(row, key)) not in ("", "none"):
-                seen.add(name)
-            if word in _MARKS[name]:
-                keys[name] = key
-    return keys, itertools.chain(ahead, rows)
+        for name in {*(row if isinstance(row, dict) else names)} & _MARKS.keys():
+            keys[name] = name if isinstance(row, dict) else names.index(name)
+            words[name].add(_word(row, keys[name]))
+    given = {name: words[name] - {"", "none"} for name in keys}
+    marked = {
+        n: key for n, key in keys.items() if given[n] and given[n] <= {*_MARKS[n]}
+    }
+    return marked, itertools.chain(ahead, rows)
 
 
 def _word(row: text_rows.Row, key: table_columns.Key) -> str:

@@ -8,6 +8,7 @@ import dataclasses
 import gzip
 import itertools
 import json
+import os
 import re
 import sys
 import zlib
@@ -30,6 +31,7 @@ _BYTES_A_ZERO = 5  # a text has fewer zeros; UTF-16 has more, for each ASCII cha
 _PARQUET_ROWS = 256  # in memory; a few megabytes of long documents
 _WORKBOOKS = ("xlsx", "xls", "ods")
 _COMPARED_ROWS = 10_000  # with which lines within a cell are compared
+_NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)?")
 _LIKE_ROWS = 4  # lines within a cell that may be rows by their form alone
 # A delimiter between neither blanks, digits nor ideographs.
 _NO_PROSE = r"[!-/:-\u2e7f]{0}\S|\S{0}[!-/:-\u2e7f]"
@@ -240,7 +242,7 @@ def _csv_rows(path: str, form: "Form") -> Iterator[tuple[int, Row | None]]:
                 )
             if not is_long and number < _COMPARED_ROWS:
                 for column, cell in enumerate(row):
-                    known[column].add(cell)
+                    known[column].add(_kind(cell))
             yield number, row or None
             number = reader.line_num + 1
     except csv.Error as error:
@@ -260,13 +262,18 @@ def _has_rows(
     begun = delimiter.join(row).replace("\r", "").split("\n")
     rows = [cells for line in begun if len(cells := line.split(delimiter)) == len(row)]
     counts = [
-        sum(bool(cell) and cell in known[column] for cell in cells)
+        sum(bool(cell) and _kind(cell) in known[column] for cell in cells)
         for column, cells in enumerate(zip(*rows, strict=True))
     ]
     if len(rows) == len(begun) >= _LIKE_ROWS:
         form = re.compile(_NO_PROSE.format(re.escape(delimiter)))
         counts.append(sum(bool(form.search(line)) for line in begun))
     return 2 * max(counts, default=0) > len(begun)
+
+
+def _kind(cell: str) -> str:
+    """What a cell has in common with others: itself, or to be a number."""
+    return "0" if _NUMBER.fullmatch(cell) else cell
 
 
 def _find_delimiter(path: str, quote: str, encoding: str | None) -> str:
@@ -426,6 +433,12 @@ AnyForm = TypeVar("AnyForm", bound=Form)
 def is_jsonl(path: str) -> bool:
     """Whether a file has an object on each line, by its name."""
     return path.lower().removesuffix(".gz").endswith((".jsonl", ".json"))
+
+
+def is_table(path: str) -> bool:
+    """Whether a file of this name is there, and is a table by its ending."""
+    ending = path.lower().removesuffix(".gz").rpartition(".")[2]
+    return ending in (*FORMATS, "txt", "json") and os.path.isfile(path)
 
 
 def texts(path: str, keys: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -52,6 +52,10 @@ _TRAINER_STATE = "trainer_state.json"  # of a Trainer of transformers
 # Names of tensors that are a part of a weight, or of a model inside another one.
 _PARTS = {
     r"^base_model\.model\.|\.(lora_\w+|base_layer|modules_to_save)\.": _ADAPTER,
+    r"(^|\.)(prefix_encoder|prompt_encoder|prompt_embeddings|soft_prompt)\b": (
+        "it is put before each text and changes what the model answers, and is not "
+        "read; give the model without"
+    ),
     r"\.parametrizations\.": (
         "it is a part of a weight; save the model after "
         "torch.nn.utils.parametrize.remove_parametrizations"

@@ -181,12 +181,12 @@ def test_choices_of_label_studio_are_labels(write, name):
         task("odd", []),
     ]
     lines, texts, labels = DOORS[name](write(*tasks))
-    assert texts == ["good", "none", "bad", "odd"] and lines == [1, 2, 3, 4]
-    assert labels == [("pos",), ("neg",), "null", ()]
+    assert texts == ["good", "none", "odd"] and lines == [1, 2, 4]
+    assert labels == [("pos",), ("neg",), ()]
     rows = tables.from_memory("t", tasks, tables.Layout(), labels_required=True)
-    assert rows.labels == labels and rows.example_ids == ["7"] * 4
+    assert rows.labels == labels and rows.example_ids == ["7"] * 3
     each = label_checks.one_label_each(rows, "classification")
-    assert each.labels == ["pos", "neg", "null", "null"]
+    assert each.labels == ["pos", "neg", "null"]
 
 
 def test_several_choices_are_lists_and_several_controls_keep_their_names(write):
