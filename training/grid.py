@@ -45,13 +45,13 @@ def run_seeds(
     score is a mean and a deviation: {score: {"mean": ..., "deviation": ...}}, printed
     and in seeds.json. `shows` announces each run, and has TensorBoard compare them.
     """
-    runs: dict[int, dict[str, Any]] = {}
+    runs: dict[int, dict[str, float]] = {}
     for number, seed in enumerate(seeds, start=1):
         directory = seed_directory(seed, common.output_dir)
         if shows:
             print(f"seeds: run {number} of {len(seeds)}: {directory}", flush=True)
         current = dataclasses.replace(common, seed=seed, output_dir=directory)
-        runs[seed] = _defined(run_seed(current))
+        runs[seed] = _numbers(run_seed(current))
         if shows and common.writes:
             tensorboard.write_hparams(
                 directory,
@@ -62,10 +62,7 @@ def run_seeds(
             )
     summary = metrics.summarize(list(runs.values()))
     record = {
-        "seeds": {
-            str(seed): {name: float(value) for name, value in scores.items()}
-            for seed, scores in runs.items()
-        },
+        "seeds": {str(seed): scores for seed, scores in runs.items()},
         "summary": summary,
     }
     if common.writes:
@@ -124,11 +121,10 @@ def run_grid(task: driver.FineTuningTask, settings: driver.Settings) -> None:
             entry: dict[str, Any] = {"results": {}, "score": None, "error": str(error)}
             record.add(current, {"values": values, **entry})
             raise
-        results = {n: float(value) for n, value in _defined(outcome.results).items()}
         score = float(outcome.scores[current.plan.best_metric])
-        entry = {"values": values, "results": results, "score": _known(score)}
-        record.add(current, entry)
-        return results, score
+        entry = {"results": _numbers(outcome.results), "score": _known(score)}
+        record.add(current, {"values": values, **entry})
+        return outcome.results, score
 
     scores = [_score(run_one, each, settings.seeds) for each in settings.combinations]
     best = _choose_best(settings, scores, record)
@@ -225,10 +221,8 @@ def _choose_best(
     metric = settings.run.plan.best_metric
     sign = -1.0 if metric.endswith("loss") else 1.0
     means = [sign * float(np.mean(each)) if each else -np.inf for each in scores]
-    # A score that is not defined is below all others.
-    number = int(np.argmax(np.nan_to_num(means, nan=-np.inf)))
-    of_seeds = np.nan_to_num(sign * np.array(scores[number]), nan=-np.inf)
-    run_number = int(np.argmax(of_seeds))
+    number = _largest(means)
+    run_number = _largest(sign * np.array(scores[number]))
     combination = settings.combinations[number]
     best = combination.run
     if settings.seeds:
@@ -267,13 +261,18 @@ def _statistics(scores: Sequence[float]) -> dict[str, Any]:
     }
 
 
+def _largest(scores: Any) -> int:
+    """The place of the largest; one that is not defined counts as the lowest number."""
+    return int(np.argmax(np.where(np.isnan(scores), np.finfo(float).min, scores)))
+
+
 def _known(score: float) -> float | None:
     return None if math.isnan(score) else score
 
 
-def _defined(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Results without those that are not defined, which JSON has no number for."""
-    return {name: value for name, value in results.items() if not np.isnan(value)}
+def _numbers(results: Mapping[str, Any]) -> dict[str, float]:
+    """Results that are defined; JSON has no number for others."""
+    return {k: float(value) for k, value in results.items() if not np.isnan(value)}
 
 
 def _table(

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import math
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -75,17 +75,15 @@ class Plan:
         if "best_step" not in best:
             return True
         sign = -1.0 if self.best_metric.endswith("loss") else 1.0
-        new, old = (
-            -math.inf if math.isnan(value) else sign * value
-            for value in (score, best["best_score"])
-        )
+        values = score, best["best_score"]
+        new, old = (-math.inf if math.isnan(v) else sign * v for v in values)
         if new != old:
             return new > old
         if loss is None or "best_loss" not in best:
             return math.isnan(score)
         return loss < best["best_loss"]
 
-    def best(self, state: dict[str, Any]) -> tuple[str, float]:
+    def best(self, state: Mapping[str, Any]) -> tuple[str, float]:
         """The name and value of what the best evaluation is best by."""
         if math.isnan(state["best_score"]) and "best_loss" in state:
             return "loss", state["best_loss"]

@@ -110,13 +110,10 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
             clip = self.max_norm / ops.maximum(norm, self.max_norm) + (norm - norm)
         clip = ops.convert_to_tensor(clip * self.gradient_factor, "float32")
         rate = ops.cast(learning_rate, "float32")
-        common = self._numbers(clip, rate, step)
-        numbers = [common] * len(gradients)
-        if self.layers:
-            own = {0: common}  # by first step, so that bias is corrected by own steps
-            for first in {*firsts} - {0}:
-                since = ops.maximum(step - first, 0)
-                own[first] = self._numbers(clip, rate, since)
+        numbers = [self._numbers(clip, rate, step)] * len(gradients)
+        if self.layers:  # bias is corrected by the steps since the first one
+            since = {first: ops.maximum(step - first, 0) for first in {*firsts}}
+            own = {first: self._numbers(clip, rate, since[first]) for first in since}
             numbers = [
                 own[first]._replace(learning_rate=own[first].learning_rate * factor)
                 for first, factor in zip(firsts, factors, strict=True)

@@ -250,7 +250,7 @@ def _use_best(
     if not best:
         return state["step"]
     assert plan is not None
-    name, value = plan.best(dict(state))
+    name, value = plan.best(state)
     print(f"best: step {best} with {name} {value:.4f}; used from here on")
     name = f"{file_names.CHECKPOINT_PREFIX}-{best}"
     store.load(os.path.join(settings.output_dir, name))

@@ -174,6 +174,9 @@ def test_score_that_is_not_defined_is_not_the_best(trials, seeds, capsys):
     trials.scores = {(rate, seed): nan for rate in RATES for seed in used}
     record = trials(seeds=seeds, overwrite=True)
     assert record["best"]["score"] is None
+    trials.scores |= {(1e-3, used[0]): None}  # a loss that is not finite is out
+    record = trials(seeds=seeds, overwrite=True)
+    assert record["best"]["values"] == {"learning_rate": 2e-3}
     for path in trials.place.rglob("*.json"):
         assert "NaN" not in path.read_text()
 
