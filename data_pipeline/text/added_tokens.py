@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import tokenizers
+
 from contract import errors, file_names, json_files, remote_files, wording
 from contract.tensorflow_later import tf
 from data_pipeline.text import bpe_graph
@@ -104,6 +106,13 @@ def describe(vocab: Sequence[str], tokens: Mapping[str, bool]) -> dict[str, Any]
         for token, is_normalized in tokens.items()
     }
     return {"added_tokens_decoder": described} if described else {}
+
+
+def add_to(library: tokenizers.Tokenizer, tokens: Mapping[str, bool]) -> None:
+    """Has the library's tokenizer find the tokens of `read`, too."""
+    library.add_tokens(
+        [tokenizers.AddedToken(t, normalized=kind) for t, kind in tokens.items()]
+    )
 
 
 def files(vocab: Sequence[str], tokens: Iterable[str]) -> dict[str, str]:

@@ -10,9 +10,8 @@ import collections
 import functools
 import json
 import os
-import types
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import tokenizers
@@ -35,8 +34,6 @@ START, DELIMITER, END = "_start_", "_delimiter_", "_classify_"
 END_OF_TEXT = "<|endoftext|>"
 # Text never becomes these, as in the originals.
 SPECIAL = {*OF_ROBERTA, START, DELIMITER, END, END_OF_TEXT}
-Merges: TypeAlias = Sequence[tuple[str, str]]
-_NONE: Mapping[str, bool] = types.MappingProxyType({})
 # Bytes for each space from which the library is faster than the graph: those of scripts
 # without spaces. English has six.
 _BYTES_A_SPACE = 32
@@ -51,9 +48,9 @@ class BytePairs(NamedTuple):
     vocab: list[str]
     merges: list[tuple[str, str]]
     is_byte_level: bool  # GPT-2's or RoBERTa's; otherwise GPT's, of characters
-    is_roberta: bool = False
-    adds_space: bool = False  # before a text, by the file
-    added_tokens: Mapping[str, bool] = _NONE  # as added_tokens.read returns them
+    is_roberta: bool
+    adds_space: bool  # before a text, by the file
+    added_tokens: dict[str, bool]  # as added_tokens.read returns them
 
 
 def is_byte_pairs(vocab_file: str) -> bool:
@@ -94,7 +91,7 @@ def read(vocab_file: str) -> BytePairs:
     merges = _checked(pairs, vocab, vocab_file)
     is_byte_level = _is_byte_level(vocab)
     is_roberta = is_byte_level and _is_roberta(vocab, merges)
-    return BytePairs(vocab, merges, is_byte_level, is_roberta, added_tokens=added)
+    return BytePairs(vocab, merges, is_byte_level, is_roberta, False, added)
 
 
 def merges_of(vocab_file: str) -> str:
@@ -254,11 +251,18 @@ class BytePairTokenizer(base.Tokenizer):
     what stands between two of them, gets a space if it does not begin with one.
     """
 
-    adds_space = False
+    lowers = False
 
-    def __init__(self, vocab: Sequence[str], merges: Merges, lowers: bool, added=_NONE):
-        super().__init__(vocab, lowers)
-        self.merges, self.added_tokens = list(merges), dict(added)
+    def __init__(
+        self,
+        vocab: Sequence[str],
+        merges: Sequence[tuple[str, str]],
+        adds_space: bool = False,
+        added_tokens: Mapping[str, bool] | None = None,
+    ):
+        super().__init__(vocab, self.lowers)
+        self.merges, self.adds_space = list(merges), adds_space
+        self.added_tokens = dict(added_tokens or {})
         self._ids = {token: index for index, token in enumerate(self.vocab)}
         self.start_id = self._ids.get(START)
         self.delimiter_ids = tuple(i for t, i in self._ids.items() if t == DELIMITER)
@@ -271,10 +275,9 @@ class BytePairTokenizer(base.Tokenizer):
         if not missing or self.start_id is not None:
             return self
         kind: Any = type(self)
-        added = self.added_tokens
-        longer = kind([*self.vocab, *missing], self.merges, added_tokens=added)
+        vocab = [*self.vocab, *missing]
+        longer = kind(vocab, self.merges, self.adds_space, self.added_tokens)
         longer.refuses_unknown = self.refuses_unknown
-        longer.adds_space = self.adds_space
         return longer
 
     def definition(self) -> list[str]:
@@ -290,12 +293,6 @@ class BytePairTokenizer(base.Tokenizer):
             **added_tokens.files(self.vocab, self.added_tokens),
         }
 
-    def _finds_added(self, library):
-        """The library's tokenizer, where it finds the added tokens, too."""
-        for token, is_normalized in self.added_tokens.items():
-            library.add_tokens([tokenizers.AddedToken(token, normalized=is_normalized)])
-        return library
-
 
 class Gpt2Tokenizer(BytePairTokenizer):
     """GPT-2's byte-level byte pairs, which lose nothing of a text.
@@ -305,15 +302,9 @@ class Gpt2Tokenizer(BytePairTokenizer):
     is left out.
     """
 
-    def __init__(
-        self, vocab: Sequence[str], merges: Merges, adds_space=False, added_tokens=_NONE
-    ):
-        super().__init__(vocab, merges, False, added_tokens)
-        self.adds_space = adds_space
-
     def definition(self) -> list[str]:
-        adds = ["add_prefix_space True"] if self.adds_space else []
-        return [*super().definition(), *adds]
+        unusual = ["add_prefix_space True"] if self.adds_space else []
+        return [*super().definition(), *unusual]
 
     def tokenize_inside(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
         """Cuts texts [B] with the space that stands before each."""
@@ -387,7 +378,8 @@ class Gpt2Tokenizer(BytePairTokenizer):
     def _pairs(self):
         pairs = tokenizers.Tokenizer(models.BPE(self._ids, self.merges))
         pairs.pre_tokenizer = self._steps[1]
-        return self._finds_added(pairs)
+        added_tokens.add_to(pairs, self.added_tokens)
+        return pairs
 
     @property
     def _steps(self):
@@ -400,14 +392,16 @@ class Gpt2Tokenizer(BytePairTokenizer):
             if sum(map(len, rows)) > _BYTES_A_SPACE * (spaces + 1):
                 return encode(self, texts)
         with tf.device("CPU:0"):  # where string operations are
-            cut = self._cut
-            for is_normalized in (True, False):  # those that are not are found first
-                tokens = [t for t, n in self.added_tokens.items() if n == is_normalized]
-                ids = {token: self._ids[token] for token in tokens}
-                cut = functools.partial(
-                    added_tokens.tokenize, tokens=ids, tokenize_others=cut
-                )
-            return cut(texts)
+            written, normalized = map(self._added, (False, True))
+
+            def cut_others(between):
+                return added_tokens.tokenize(between, normalized, self._cut)
+
+            return added_tokens.tokenize(texts, written, cut_others)
+
+    def _added(self, is_normalized):
+        tokens = self.added_tokens.items()
+        return {t: self._ids[t] for t, kind in tokens if kind == is_normalized}
 
     def _cut(self, texts):
         """The ids of texts [B] that stand between added tokens."""
@@ -424,10 +418,8 @@ class RobertaTokenizer(Gpt2Tokenizer):
 
     mask_takes_space = True
 
-    def __init__(
-        self, vocab: Sequence[str], merges: Merges, adds_space: bool, added_tokens=_NONE
-    ):
-        super().__init__(vocab, merges, adds_space, added_tokens)
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
         self._set_special(OF_ROBERTA, 2)
 
     def library(self) -> tokenizers.Tokenizer:
@@ -476,9 +468,10 @@ class GptTokenizer(BytePairTokenizer):
     """
 
     in_graph = False
+    lowers = True
 
-    def __init__(self, vocab: Sequence[str], merges: Merges, added_tokens=_NONE):
-        super().__init__(vocab, merges, True, added_tokens)
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
         if UNKNOWN not in self._ids:
             raise errors.InputError(
                 f"the vocabulary of {self.vocab_size} tokens lacks {UNKNOWN}; give "
@@ -494,7 +487,7 @@ class GptTokenizer(BytePairTokenizer):
             )
         )
         self._pairs.normalizer, self._pairs.pre_tokenizer = self._steps
-        self._finds_added(self._pairs)
+        added_tokens.add_to(self._pairs, self.added_tokens)
 
     def starts_pretoken(self, ids: tf.Tensor) -> tf.Tensor:
         """Which tokens, int32 [T], follow one that ends a word, or none; bool."""

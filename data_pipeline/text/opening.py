@@ -248,9 +248,8 @@ def _open(vocab_file, do_lower_case, split_words):
     try:
         if read.is_byte_level:
             adds = bool(_setting(vocab_file, "add_prefix_space", read.adds_space))
-            kind: Any = byte_pairs.Gpt2Tokenizer
-            if read.is_roberta:
-                kind = byte_pairs.RobertaTokenizer
+            roberta, gpt2 = byte_pairs.RobertaTokenizer, byte_pairs.Gpt2Tokenizer
+            kind = roberta if read.is_roberta else gpt2
             return kind(read.vocab, read.merges, adds, read.added_tokens)
         words = _setting(vocab_file, "gpt_tokenizer", byte_pairs.GPT_WORDS)
         if words != byte_pairs.GPT_WORDS:  # of earlier versions
@@ -258,7 +257,8 @@ def _open(vocab_file, do_lower_case, split_words):
                 f"gpt_tokenizer={words!r} in tokenizer_config.json is no longer done; "
                 "train again from Hugging Face's openai-gpt"
             )
-        return byte_pairs.GptTokenizer(read.vocab, read.merges, read.added_tokens)
+        added = read.added_tokens
+        return byte_pairs.GptTokenizer(read.vocab, read.merges, added_tokens=added)
     except ValueError as error:
         raise errors.InputError(f"{vocab_file}: {error}") from error
 

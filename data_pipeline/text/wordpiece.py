@@ -221,12 +221,7 @@ class BertTokenizer(base.Tokenizer):
         library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         if not rules.splits_punctuation:
             library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        library.add_tokens(
-            [
-                tokenizers.AddedToken(token, normalized=normalized)
-                for token, normalized in self.added_tokens.items()
-            ]
-        )
+        matching.add_to(library, self.added_tokens)
         return library
 
     @functools.cached_property

@@ -189,7 +189,7 @@ def test_tokens_that_the_vocabulary_lacks_are_named(kind, tmp_path):
 
 def test_gpt_finds_added_tokens():
     vocab = ["<unk>", "a</w>", "b</w>", "NEW", "odd"]
-    tokenizer = byte_pairs.GptTokenizer(vocab, [], {"NEW": False, "odd": True})
+    tokenizer = byte_pairs.GptTokenizer(vocab, [], False, {"NEW": False, "odd": True})
     texts = ["a NEW b", "aNEWb", "new", "A ODDb"]
     wanted = ["a</w>|NEW|b</w>", "a</w>|NEW|b</w>", "<unk>|<unk>|<unk>"]
     for each in (tokenizer, tokenizer.with_special_tokens()):
