@@ -43,11 +43,11 @@ check_case check_tokenizer do_lower_case split_words teacher data_dir
 unlabelled_file
 task_name xnli_language tfds_name input_file eval_input_file predict_file
 file_format has_header delimiter quote encoding train_file dev_file test_file
-tfds_train_split
-tfds_dev_split tfds_test_split text_a_column text_b_column label_column id_column
-num_labelled reranker reranker_label corpus_file queries_file judgements_file
-choice_columns negative_columns source_column target_column word_column dev_share
-tag_column labels label_separator allow_empty_text accept_unknown_tags check_data
+tfds_train_split tfds_dev_split tfds_test_split text_a_column text_b_column
+label_column id_column num_labelled reranker reranker_label corpus_file
+queries_file judgements_file choice_columns negative_columns source_column
+target_column word_column dev_share tag_column labels label_separator
+allow_empty_text accept_unknown_tags check_data
 """
 CHANGE_NO_WEIGHT = frozenset(_NO_WEIGHT.split()).union(feature_flags.NAMES)
 _ACTIONS = {
