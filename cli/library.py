@@ -74,8 +74,8 @@ class Loaded:
         drawn: random values of variables that `model` does not need, by Google name.
         modules: of a TextEncoder, with its prompts; else None.
         threshold: the least probability of each label that is predicted of several.
-        new_head: random values, by Google name, of a classifier's head that the weights
-            have not; else empty.
+        new_head: random values, by Google name, of a head in the place of one of other
+            classes; else empty.
     """
 
     model: Any
@@ -440,7 +440,7 @@ class Loaded:
         if drawn and conversion.list_unchanged(self.model, drawn) == [*drawn]:
             raise errors.InputError(
                 f"{action}: the head for {wording.listing(self.classes.names)} is "
-                "random, for the weights have none of these labels; call fit of "
+                "random, for the weights have one of other labels; call fit of "
                 "bert.classifier first, or leave labels out"
             )
         return self.classes
@@ -556,7 +556,7 @@ def make_loaded(built, opened, max_seq_length):
     """The Loaded of a model that was built; prints the account of its weights."""
     print(f"weights: {built.report}")
     model, missing, new_head = built.model, built.report.missing, {}
-    if built.head == "classifier":
+    if built.head == "classifier" and opened.starts_head(built.classes):
         variables = google.variables(model)
         new_head = {name: np.array(variables[name]) for name in missing}
     return Loaded(

@@ -382,7 +382,7 @@ class Table(list):
         return [*super().__iter__()]
 
 
-def test_predictions_of_a_table_are_those_of_its_texts(model_dir):
+def test_predictions_of_a_table_are_those_of_its_texts(model_dir, tmp_path):
     """By the columns of `fit`; the names of the columns are no texts."""
     made = fitted("classifier", model_dir)
     wanted = made.predict(TEXTS)
@@ -393,6 +393,11 @@ def test_predictions_of_a_table_are_those_of_its_texts(model_dir):
         *(rows_of(k, None) for k in ("dataset", "arrow")),
     ):
         assert made.predict(rows) == wanted
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in dicts))
+    assert made.predict(path) == made.predict(str(path)) == wanted
+    with pytest.raises(errors.InputError, match=r"rows\.jsonl is a file; give a list"):
+        bert.load(made.output_dir).predict(str(path))
     assert made.predict([]) == made.predict(Table()) == []
     own = bert.classifier(made.output_dir, text_a_column="body", label_column="topic")
     others = [{"text": "a", "body": text} for text in TEXTS]

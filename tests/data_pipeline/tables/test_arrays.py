@@ -214,6 +214,9 @@ def test_spans_of_label_studio_are_tags(write):
     words, tags, lines, _ = of_tags(path)
     assert words == [["Ann", "Lee", "ran"], ["nobody"]] and lines == [[1] * 3, [2]]
     assert tags == [["B-PER", "I-PER", "O"], ["O"]]
+    skipped = {**task("no one"), "annotations": [{"was_cancelled": True, "result": []}]}
+    path = write(task("Ann", [span(0, 3, "Ann", "PER")]), skipped)
+    assert of_tags(path)[0] == [["Ann"]]
 
 
 @pytest.mark.parametrize(

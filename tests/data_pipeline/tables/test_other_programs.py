@@ -8,6 +8,7 @@ import pytest
 from data_pipeline.classification import sources, tables
 from data_pipeline.embedding import corpora
 from data_pipeline.seq2seq import pairs
+from data_pipeline.squad import files as squad_files
 from data_pipeline.tables import other_programs
 from data_pipeline.tagging import files
 from tests.refusals import refused
@@ -64,6 +65,14 @@ def from_pairs(folder, rows):
     return [pair.source for pair in opened.rows]
 
 
+def from_questions(folder, rows):
+    rows = [{"context": row["text"], "question": "?", **row} for row in rows]
+    path = write(
+        folder / "rows.jsonl", [{"id": str(i), **r} for i, r in enumerate(rows)]
+    )
+    return squad_files.read_for_prediction(path, version_2_with_negative=False).contexts
+
+
 def from_tags(folder, rows):
     rows = [{"tags": ["O", "O"], "words": row["text"].split(), **row} for row in rows]
     path = write(folder / "rows.jsonl", rows)
@@ -80,6 +89,7 @@ TABLES = {
     "embedding": from_embedding,
 }
 DOORS = {**TABLES, "pairs": from_pairs, "tags": from_tags}
+DOORS["questions"] = from_questions
 every_door = pytest.mark.parametrize("read", DOORS.values(), ids=DOORS)
 
 
@@ -102,6 +112,7 @@ def test_rows_that_prodigy_discards_are_left_out(read, tmp_path, capsys):
     ("name", "values"),
     [
         ("status", ["Validated", "Discarded", "Edited", "Default"]),
+        ("status", ["completed", "discarded", "submitted", "completed"]),
         ("was_cancelled", [False, True, False, False]),
     ],
 )
@@ -119,6 +130,8 @@ def test_words_of_other_columns_discard_nothing(read, tmp_path, capsys):
     ):
         assert read(tmp_path, records(values, name)) == every
     assert "left out" not in capsys.readouterr().out
+    answers = enumerate(records(["ignore", "yes", "reject", "no"]))
+    assert other_programs.marks((), answers)[0] == {}
 
 
 def test_a_column_that_is_read_holds_no_marks(tmp_path):
@@ -152,8 +165,29 @@ def test_pairs_that_are_code_of_a_spreadsheet_are_warned_of(tmp_path, capsys):
     )
 
 
+def test_shapes_of_formulas_and_errors_are_code_in_all_languages():
+    for cell in ("=B2", "=VLOOKUP(A1;B;2)", "=1+1", "=-A1", "=$A$1", "=(1)"):
+        assert other_programs.shape(cell) == "a spreadsheet's formula", cell
+    for cell in ("#SPILL!", "#WERT!", "#BEZUG!", "#DIV/0!", "#N/A"):
+        assert other_programs.shape(cell) == "a spreadsheet's error", cell
+
+
 def test_shapes_of_words_are_no_code():
-    for cell in ("#1", "#good", "=", "= 3", "a=b", '"a"', "{x: y}", "#ref", "#NAME"):
+    for cell in (
+        "=)",
+        "==",
+        "=> b",
+        "=good",
+        "#1",
+        "#good",
+        "=",
+        "= 3",
+        "a=b",
+        '"a"',
+        "{x: y}",
+        "#ref",
+        "#NAME",
+    ):
         assert other_programs.shape(cell) == "", cell
 
 

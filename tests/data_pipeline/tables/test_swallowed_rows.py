@@ -68,6 +68,16 @@ def test_a_stray_quote_that_swallows_rows_is_refused(tmp_path, name, last, delim
         read(str(path))
 
 
+@pytest.mark.parametrize("text", ["some text", "很好"])
+def test_numbers_show_rows_that_have_no_other_value_in_common(tmp_path, text):
+    rows = [f"{text} {n},{n}.5" for n in range(60)]
+    rows[20], rows[40] = '"' + rows[20], f'{text} 40",40.5'
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["text,score", *rows]))
+    with refused("t.csv:22: a quote", "line 42"):
+        of_rows(str(path))
+
+
 TEXTS = {
     "a letter": "Dear Sir,\nthe parcel came late, and open.\nYours, Ann",
     "words with a comma each": "good, bad\nold, new\nbig, small\nfar, near\na, b",
