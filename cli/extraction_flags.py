@@ -39,9 +39,8 @@ def _define_files() -> None:
         flags.DEFINE_enum(
             "output_format",
             "jsonl",
-            ["jsonl", "npz", "tfrecord", "hdf5"],
-            "jsonl: JSON lines, as in google-research/bert. npz: NumPy arrays. "
-            "tfrecord: TFRecords. hdf5: HDF5, as in the dumps of ELMo.",
+            ["jsonl", "npz"],
+            "jsonl: JSON lines, as in google-research/bert. npz: NumPy arrays.",
         )
     engine_flags.define_shards()
     flags.mark_flags_as_required(["input_file", "output_file"])

@@ -71,8 +71,7 @@ def rule(settings: Settings, tokenizer: Any) -> dict[str, Any]:
 def choose(config):
     """The vectors that the flags name, checked against the network."""
     names_layers = FLAGS["layers"].present or FLAGS.combine != "none"
-    takes_all = FLAGS.output_format == "hdf5" or config.network == "elmo"
-    if takes_all and not names_layers:
+    if config.network == "elmo" and not names_layers:
         return vectors.choose_all(config, **model_flags.vector_choice())
     return vectors.choose(config, **model_flags.vector_choice())
 
@@ -104,7 +103,6 @@ def layout(choice, size, tokenizer):
         layers=choice.names,
         width=choice.width,
         of_tokens=choice.pooling == "none",
-        frame=(1, 1) if tokenizer.start_id is not None else (0, 0),
         spell=tokenizer.ids_to_tokens,
     )
 

@@ -2,7 +2,6 @@
 
 import json
 
-import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -42,11 +41,11 @@ def extract(tmp_path):
     return call
 
 
-def data_sets(done, path):
+def lines_of(done, path):
+    """The vectors of each line, float32 [S, K, W]."""
     assert done.code == 0, done.err
-    with h5py.File(path) as file:
-        assert set(file) == {str(number) for number in range(len(file))}
-        return [file[str(number)][...] for number in range(len(file))]
+    with np.load(path) as arrays:
+        return np.split(arrays["values"], arrays["splits"][1:-1])
 
 
 def opened(directory):
@@ -61,24 +60,24 @@ def test_dump_has_the_vectors_of_the_original(elmo, extract):
     """Each line stands for itself; one that is blank has no word."""
     lines = [" ".join(words) for words in LINES]
     text = "\n".join([*lines[:3], "", *lines[3:]]) + "\n"
-    actual = data_sets(*extract(elmo, text, "--output_format=hdf5", "--batch_size=4"))
-    assert actual.pop(3).shape == (3, 0, 24)
+    actual = lines_of(*extract(elmo, text, "--output_format=npz", "--batch_size=4"))
+    assert actual.pop(3).shape == (2, 3, 24)  # <S> and </S>, which stand in each line
     with np.load(elmo_files.GOLDEN / "skip.npz") as golden:
         for number, words in enumerate(SENTENCES):
             values = golden[f"batch{number}/lm_embeddings_from_zero"]
             for row, length in zip(values, map(len, words), strict=True):
-                vectors = actual.pop(0)
+                vectors = actual.pop(0)[1:-1].swapaxes(0, 1)
                 assert vectors.dtype == np.float32
                 np.testing.assert_allclose(vectors, row[:, :length], atol=ROUNDING)
     assert not actual
 
 
 def test_gpt_that_was_never_fine_tuned_reads_texts_alone(gpt, extract):
-    flags = ("--max_seq_length=48", "--batch_size=2")
-    actual = data_sets(*extract(gpt, "a sea\n\nbe", "--output_format=hdf5", *flags))
-    assert [vectors.shape for vectors in actual] == [(3, 5, 32), (3, 0, 32), (3, 2, 32)]
+    flags = ("--max_seq_length=48", "--batch_size=2", "--layers=0,1")
+    actual = lines_of(*extract(gpt, "a sea\n\nbe", "--output_format=npz", *flags))
+    assert [vectors.shape for vectors in actual] == [(5, 2, 32), (0, 2, 32), (2, 2, 32)]
     ids = tiny_gpt.tokenizer().tokenize("a sea")[tf.newaxis]
     outputs = opened(gpt).network(ids, tf.ones_like(ids), tf.zeros_like(ids))
-    layers = [outputs["embedding_output"], *outputs["layer_outputs"]]
-    for ours, wanted in zip(actual[0], layers, strict=True):
+    layers = outputs["layer_outputs"]
+    for ours, wanted in zip(actual[0].swapaxes(0, 1), layers, strict=True):
         np.testing.assert_allclose(ours, wanted[0], atol=ROUNDING)

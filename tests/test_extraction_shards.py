@@ -6,10 +6,8 @@ import json
 import signal
 import time
 
-import h5py
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from cli import extraction_task
 from data_pipeline.extraction import lines as input_lines
@@ -106,21 +104,6 @@ def test_every_format_has_numbers_and_values_of_the_whole(extract, tmp_path):
 
     actual = [np.load(path)["values"] for path in files("cut.npz")]
     np.testing.assert_allclose(np.concatenate(actual), wanted, atol=1e-6)
-    names = []
-    for path in files("cut.hdf5"):
-        with h5py.File(path) as file:
-            names += [int(name) for name in file]
-            for name in file:
-                np.testing.assert_allclose(file[name], wanted[int(name)], atol=1e-6)
-    assert sorted(names) == list(range(21))
-    paths = list(map(str, files("cut.tfrecord")))
-    for number, record in enumerate(tf.data.TFRecordDataset(paths)):
-        feature = tf.train.Example.FromString(record.numpy()).features.feature
-        assert list(feature["linex_index"].int64_list.value) == [number]
-        values = np.reshape(feature["values"].float_list.value, [1, -1])
-        np.testing.assert_allclose(values, wanted[number], atol=1e-6)
-        raw = record.numpy()  # other processes write the same bytes
-        assert raw.find(b"linex_index") < raw.find(b"shape") < raw.find(b"values")
 
 
 def test_finished_shards_are_not_computed_again(extract, tmp_path, monkeypatch):

@@ -12,7 +12,6 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import h5py
 import numpy as np
 import orjson
 import tensorflow as tf
@@ -22,7 +21,6 @@ from contract import atomic_files, errors, features
 # Names beside those of features.py; the original spells linex_index so.
 LINE = "linex_index"
 VALUES = "values"
-SHAPE = "shape"
 SPLITS = "splits"
 LAYERS = "layers"
 _TOKENS_IN_MEMORY = 1 << 16  # as JSON; a network of characters has no end of them
@@ -41,7 +39,6 @@ class VectorLayout:
     width: int  # W, values of a vector
     of_tokens: bool  # vectors of each token, or of each line
     spell: Spell
-    frame: tuple[int, int] = (1, 1)  # special tokens before and after a line
 
     def cut(self, values: np.ndarray, length: int) -> np.ndarray:
         """A line's values [S, K, W] without padding; [K, W] as they are."""
@@ -144,29 +141,6 @@ def _jsonl(path, layout):
 
 
 @contextlib.contextmanager
-def _tfrecord(path, layout):
-    """A tf.train.Example a line: linex_index, shape, values, of tokens input_ids."""
-
-    def record(extracted):
-        example = tf.train.Example()
-        feature = example.features.feature
-        feature[LINE].int64_list.value.append(extracted.unique_id)
-        feature[SHAPE].int64_list.value.extend(extracted.values.shape)
-        if layout.of_tokens:
-            ids = extracted.input_ids.ravel().tolist()
-            feature[features.INPUT_IDS].int64_list.value.extend(ids)
-        # A FloatList is serialized like a BytesList of its bytes; reading that is 70
-        # times as fast as appending Python's numbers.
-        data = extracted.values.astype("<f4", copy=False).tobytes()
-        packed = tf.train.BytesList(value=[data]).SerializeToString()
-        feature[VALUES].float_list.ParseFromString(packed)
-        return example.SerializeToString(deterministic=True)
-
-    with tf.io.TFRecordWriter(path) as file:
-        yield lambda extracted: file.write(record(extracted))
-
-
-@contextlib.contextmanager
 def _npz(path, layout):
     """Arrays: values, layers, and of tokens input_ids and splits as in packing.Packed.
 
@@ -219,92 +193,9 @@ def _member(archive, name, dtype, shape):
         yield member
 
 
-@contextlib.contextmanager
-def _hdf5(path, layout):
-    """ELMo's: data sets "0", "1", ..., float32 [K, S, W] of tokens, or [K, W] of lines.
-
-    The special tokens around a line are left out, so S is 0 where it has no other.
-
-    Differs from bilm-tf: a line of more than `--max_seq_length` tokens is cut.
-    """
-    first, last = layout.frame
-
-    def write_line(extracted):
-        values = extracted.values
-        if layout.of_tokens:
-            values = values[first : len(values) - last].swapaxes(0, 1)
-        data.create_dataset(str(extracted.unique_id), data=values, dtype=np.float32)
-        stream.check()
-
-    with _opened(path) as file:
-        stream = _Stream(file)
-        with h5py.File(stream, "w", track_order=False) as data:
-            yield write_line
-        stream.check()
-
-
-@contextlib.contextmanager
-def _opened(path):
-    """A file that can be read and written anywhere, also where only GFile writes."""
-    if "://" not in path:
-        with tf.io.gfile.GFile(path, "wb") as file:
-            file.write(b"")  # makes it, with the errors of the other formats
-        local = open(path, "r+b")  # noqa: SIM115 - closed below
-        try:
-            yield local
-        finally:
-            try:
-                local.close()
-            except OSError as error:  # without the name of the file
-                raise _of_tensorflow(error) from error
-        return
-    with tempfile.TemporaryFile() as file:
-        yield file
-        file.seek(0)
-        with tf.io.gfile.GFile(path, "wb") as remote:
-            shutil.copyfileobj(file, remote)
-
-
-class _Stream:
-    """A file for HDF5 that keeps the first error, after which it writes no more.
-
-    HDF5 fails again with every object that it closes, and crashes at the end of the
-    process; so whoever writes calls `check`.
-    """
-
-    def __init__(self, file):
-        self._error = None
-        self.seek, self.tell = file.seek, file.tell
-        self.read, self.readinto = file.read, file.readinto
-        self.write, self.truncate, self.flush = map(
-            self._kept, (file.write, file.truncate, file.flush)
-        )
-
-    def check(self):
-        if self._error is not None:
-            raise _of_tensorflow(self._error) from self._error
-
-    def _kept(self, call):
-        def kept(*arguments):
-            try:
-                return None if self._error else call(*arguments)
-            except OSError as error:
-                self._error = error
-                return None
-
-        return kept
-
-
-def _of_tensorflow(error):
-    """As it is raised for the other formats, whose files TensorFlow writes."""
-    return tf.errors.UnknownError(None, None, error.strerror or str(error))
-
-
 FORMATS: dict[str, Callable[[str, VectorLayout], Any]] = {
     "jsonl": _jsonl,
     "npz": _npz,
-    "tfrecord": _tfrecord,
-    "hdf5": _hdf5,
 }
 
 DIGITS = 6  # after the point, as extract_features.py of the original rounds

@@ -147,7 +147,7 @@ def uses(record: Mapping[str, Any], directory: str) -> list[Use]:
             usable.append(Use("Serve it with TensorFlow Serving", serving))
     if record["has_weights"] and record["kind"] == _FEATURES:
         arguments = [f"--pretrained={where}", "--input_file=texts.txt"]
-        arguments += ["--output_file=features.hdf5", "--output_format=hdf5"]
+        arguments += ["--output_file=features.npz", "--output_format=npz"]
         usable.append(_use("Extract features", "extract_features", arguments))
     elif record["has_weights"]:
         arguments = [f"--input={where}", "--to=hugging_face"]

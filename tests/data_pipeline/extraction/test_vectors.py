@@ -1,15 +1,12 @@
 import dataclasses
-import io
 import json
 from typing import NamedTuple
 
-import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from data_pipeline.extraction import vectors as vector_files
-from tests import full_disk
 
 VOCAB = ["[PAD]", "[CLS]", "[SEP]", "é", '"', "##s"]
 
@@ -45,37 +42,6 @@ def write(path, output_format, lines, layout):
     return path
 
 
-def test_hdf5_has_a_data_set_a_line(tmp_path):
-    lines, layout = make([3, 6, 2], ("embedding", 0, 1), 5)
-    with h5py.File(write(tmp_path / "a", "hdf5", lines, layout)) as file:
-        assert set(file) == {"0", "1", "2"}
-        for line in lines:
-            actual = file[str(line.unique_id)]
-            assert actual.dtype == np.float32
-            np.testing.assert_array_equal(actual, line.values[1:-1].swapaxes(0, 1))
-        assert file["2"].shape == (3, 0, 5)
-    # Twins: where nothing stands around a text, and one vector a text.
-    bare = dataclasses.replace(layout, frame=(0, 0))
-    with h5py.File(write(tmp_path / "b", "hdf5", lines, bare)) as file:
-        assert [file[str(i)].shape[1] for i in range(3)] == [3, 6, 2]
-    lines, layout = make([3, 6, 2], (-1, 0), 5, of_tokens=False)
-    write("ram://elsewhere/c", "hdf5", lines, layout)
-    with tf.io.gfile.GFile("ram://elsewhere/c", "rb") as file:
-        data = io.BytesIO(file.read())
-    with h5py.File(data) as vectors:
-        np.testing.assert_array_equal(vectors["1"], lines[1].values)
-
-
-@pytest.mark.parametrize(("after", "width"), [(9000, 500), (100, 5)])
-def test_full_disk_ends_hdf5_quietly(tmp_path, after, width):
-    lines, layout = make([3, 60, 2], (-1, 0), width)
-    message = r"/a: cannot be written \(File too large\); make room there"
-    with full_disk.full_disk(after=after), pytest.raises(OSError, match=message):
-        write(tmp_path / "a", "hdf5", lines, layout)
-    assert list(tmp_path.iterdir()) == []
-    write(tmp_path / "a", "hdf5", lines, layout)
-
-
 def test_characters_are_spelled_and_stored(tmp_path):
     lines, layout = make([3, 6, 2], (-1,), 5)
     lines = [
@@ -89,22 +55,6 @@ def test_characters_are_spelled_and_stored(tmp_path):
     text = write(tmp_path / "b", "jsonl", lines, layout).read_text()
     actual = json.loads(text.splitlines()[0])["features"]
     assert [token["token"] for token in actual] == [f"{a}+{b}" for a, b in ids[:3]]
-
-
-@pytest.mark.parametrize(("of_tokens", "width"), [(True, 3), (False, 40), (True, 3000)])
-def test_records_are_read_back(tmp_path, of_tokens, width):
-    lines, layout = make([3, 6, 2], (-1, -2), width, of_tokens=of_tokens)
-    path = write(tmp_path / "a.tfrecord", "tfrecord", lines, layout)
-    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
-    for line, record in zip(lines, records, strict=True):
-        example = tf.train.Example.FromString(record).features.feature
-        assert list(example["linex_index"].int64_list.value) == [line.unique_id]
-        assert tuple(example["shape"].int64_list.value) == line.values.shape
-        values = np.array(example["values"].float_list.value, np.float32)
-        np.testing.assert_array_equal(values, line.values.ravel())
-        assert ("input_ids" in example) == of_tokens
-        ids = list(example["input_ids"].int64_list.value)
-        assert ids == (line.input_ids.tolist() if of_tokens else [])
 
 
 @pytest.mark.parametrize("output_format", vector_files.FORMATS)
