@@ -126,7 +126,7 @@ def test_chinese_tutorial_trains_what_it_shows(tmp_path, monkeypatch):
     loaded = bert.load(run)
     printed = re.findall(r"^(\S+)\n    (\S+) 0\.\d{3}, ", page, re.M)
     body = json.loads(re.search(r"curl -d '(.*?)'", page)[1])
-    rows = json.loads(re.search(r'^\{"predictions": .*', page, re.M)[0])["predictions"]
+    rows = json.loads(re.search(r'^\{"predictions":.*', page, re.M)[0])["predictions"]
     printed += zip(body["instances"], [row["label"] for row in rows], strict=True)
     assert len(printed) == 5
     for text, label in printed:

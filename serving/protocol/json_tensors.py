@@ -1,7 +1,7 @@
 """Tensors as TensorFlow Serving's REST API writes them in JSON.
 
-A string that is not text is `{"b64": ...}`; numbers have six digits, or nine (17 of
-float64) where six do not give the same number again.
+A string that is not text is `{"b64": ...}`. Numbers have as few digits as give the same
+number again.
 """
 
 import base64
@@ -10,16 +10,18 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 import tensorflow as tf
 
 from serving.protocol import servables
 
 _BASE64 = "b64"
 _BYTES_SUFFIX = "_bytes"  # of an output whose strings are not text
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_SORT_KEYS
 _MAX_AXES = 32  # more than any input has
 _SHOWN = 80  # characters of a wrong value that an error repeats
 # The largest integer up to which a type of floating-point numbers has all.
@@ -161,11 +163,8 @@ def shown(value: Any) -> str:
 
 def by_column(arrays: Mapping[str, np.ndarray]) -> str:
     """An object of tensors, or the only one."""
-    texts = {
-        name: _text(values.tolist(), _writer(name, values.dtype))
-        for name, values in arrays.items()
-    }
-    return next(iter(texts.values())) if len(texts) == 1 else _object(texts)
+    values = {name: _values(name, array) for name, array in arrays.items()}
+    return _text(next(iter(values.values())) if len(values) == 1 else values, arrays)
 
 
 def by_row(arrays: Mapping[str, np.ndarray]) -> str:
@@ -182,43 +181,29 @@ def by_row(arrays: Mapping[str, np.ndarray]) -> str:
         )
     if len(arrays) == 1:
         return by_column(arrays)
-    columns = []
-    for name, values in arrays.items():
-        write = _writer(name, values.dtype)
-        columns.append([_text(value, write) for value in values.tolist()])
-    rows = zip(*columns, strict=True)
-    objects = [_object(dict(zip(arrays, texts, strict=True))) for texts in rows]
-    return f"[{', '.join(objects)}]"
+    columns = [_values(name, array) for name, array in arrays.items()]
+    rows = [dict(zip(arrays, row, strict=True)) for row in zip(*columns, strict=True)]
+    return _text(rows, arrays)
 
 
-def _object(texts: Mapping[str, str]) -> str:
-    parts = (f"{json.dumps(name)}: {texts[name]}" for name in sorted(texts))
-    return "{" + ", ".join(parts) + "}"
+def _values(name: str, array: np.ndarray) -> Any:
+    """What orjson writes: numbers as they are, lists of text or of base64."""
+    if array.dtype.kind != "O":
+        return np.asarray(array, order="C")[()]
+    return _strings(array.tolist(), is_text=not name.endswith(_BYTES_SUFFIX))
 
 
-def _text(value: Any, write: Callable[[Any], str]) -> str:
-    """The JSON of nested lists; `write` gives that of their elements."""
+def _strings(value: Any, is_text: bool) -> Any:
     if isinstance(value, list):
-        return f"[{', '.join([_text(part, write) for part in value])}]"
-    return write(value)
+        return [_strings(part, is_text) for part in value]
+    if is_text:
+        return value.decode(errors="replace")
+    return {_BASE64: base64.b64encode(value).decode()}
 
 
-def _writer(name: str, dtype: np.dtype) -> Callable[[Any], str]:
-    """The function of an element of an output to its JSON."""
-    if dtype.kind == "O" and name.endswith(_BYTES_SUFFIX):
-        return lambda raw: json.dumps({_BASE64: base64.b64encode(raw).decode()})
-    if dtype.kind == "O":
-        return lambda raw: json.dumps(raw.decode(errors="replace"), ensure_ascii=False)
-    if dtype.kind == "f":
-        kind, digits = (np.float64, 17) if dtype.itemsize == 8 else (np.float32, 9)
-        return lambda value: _decimal(value, kind, digits)
-    return json.dumps
-
-
-def _decimal(value: float, kind: type[np.floating], digits: int) -> str:
-    if not math.isfinite(value):
-        return json.dumps(value)
-    text = f"{value:.6g}"
-    if kind(text) != value:
-        text = f"{value:.{digits}g}"
-    return text if set(".e") & {*text} else f"{text}.0"
+def _text(value: Any, arrays: Mapping[str, np.ndarray]) -> str:
+    kinds = (array for array in arrays.values() if array.dtype.kind == "f")
+    if all(np.isfinite(array).all() for array in kinds):
+        return orjson.dumps(value, option=_OPTIONS).decode()
+    # NaN and Infinity, which orjson writes as null.
+    return json.dumps(value, default=lambda array: array.tolist(), sort_keys=True)

@@ -184,7 +184,7 @@ def _read_prediction(model, name, number, request, max_rows):
         version,
         signature_name,
         arrays,
-        lambda outputs: f'{{"{key}": {write(outputs)}}}',
+        lambda outputs: f'{{"{key}":{write(outputs)}}}',
     )
 
 

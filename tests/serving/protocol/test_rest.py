@@ -144,16 +144,18 @@ def test_zero_rows_are_columns_of_none():
     ("value", "text"),
     [
         (0.2, "0.2"),
-        (9000000.0, "9e+06"),
-        (1 / 3, "0.333333343"),
+        (9000000.0, "9000000.0"),
+        (1 / 3, "0.33333334"),
         (16777216.0, "16777216.0"),
         (float("nan"), "NaN"),
         (float("-inf"), "-Infinity"),
     ],
 )
-def test_numbers_are_printed_as_tensorflow_serving_does(value, text):
-    """Six digits where these give the same float32, else nine; `.0` if whole."""
+def test_numbers_have_the_digits_of_float32(value, text):
     assert json_tensors.by_column({"y": np.array([value], np.float32)}) == f"[{text}]"
+    scalar = {"b": np.float32(value), "a": np.array(True)}
+    assert json.loads(json_tensors.by_column(scalar)).keys() == {"a", "b"}
+    assert f'"b":{text}' in json_tensors.by_column(scalar).replace(" ", "")
 
 
 WRONG = {
