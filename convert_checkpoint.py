@@ -59,11 +59,8 @@ def define_flags() -> None:
         "indicate the case.",
     )
     with command_line.heading("What to do"):
-        text = (
-            "Format to write; tf_model.h5 is for the TensorFlow classes of "
-            "transformers 4, hdf5 for ELMo alone, without a head."
-        )
-        formats = ["google", "hugging_face", "tf_model.h5", "keras", "hdf5"]
+        text = "Format to write; hdf5 is for ELMo alone, without a head."
+        formats = ["google", "hugging_face", "keras", "hdf5"]
         enum("to", None, formats, text)
         enum(
             "keras_file",

@@ -323,7 +323,7 @@ class Loaded:
     def save(self, directory, file_format="google", *, overwrite=False) -> None:
         """Writes weights, config, vocabulary and labels, for `load` and `--pretrained`.
 
-        `file_format` is google, hugging_face, tf_model.h5 or keras. Variables that are
+        `file_format` is google, hugging_face or keras. Variables that are
         `drawn`, and that no training has changed since, are written for Keras alone.
 
         Raises:

@@ -20,7 +20,7 @@ from modeling.checkpoints import checkpoint, conversion, sentence_transformers
 from modeling.configs import config
 from modeling.features.text_vectors import Projection, TextVectors
 from terminal import native_log
-from tests import no_texts, tiny, tokenizer_files
+from tests import no_texts, tf_model_h5, tiny, tokenizer_files
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -671,7 +671,8 @@ def keys(folder):
 
 def test_directories_of_transformers_4_and_5_are_read(loaded, tmp_path):
     """TensorFlow's weights of release 4; the one tokenizer file of release 5."""
-    loaded.save(tmp_path / "4", "tf_model.h5")
+    loaded.save(tmp_path / "4", "hugging_face")
+    tf_model_h5.replace_safetensors(tmp_path / "4")
     loaded.save(tmp_path / "5", "hugging_face")
     listed = (tmp_path / "5" / "vocab.txt").read_text().split()
     last = {token: i for i, token in enumerate(listed)}  # one is there twice

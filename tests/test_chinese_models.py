@@ -15,7 +15,7 @@ import tokenizers
 import bert_reborn as bert
 from data_pipeline.text import opening
 from modeling.checkpoints import google, hugging_face, pretrained
-from tests import tiny
+from tests import tf_model_h5, tiny
 from tests.modeling.random_weights import assert_equal, random_model, values
 
 TEXT = (
@@ -119,10 +119,10 @@ def model_of(raw, folder, head="pretraining"):
     return random_model(pretrained.read_config(str(path)), head)
 
 
-def save(folder, raw, head="pretraining", file="model.safetensors"):
+def save(folder, raw, head="pretraining"):
     """Writes weights as transformers does, and the config as it is published."""
     model = model_of(raw, folder, head)
-    hugging_face.save(folder, model, file=file)
+    hugging_face.save(folder, model)
     (folder / "config.json").write_text(json.dumps(raw))
     return model
 
@@ -137,20 +137,24 @@ def write_google(folder):
     return model
 
 
-def write_roberta_wwm(folder, file="model.safetensors"):
+def write_roberta_wwm(folder):
     write_vocab(folder)
     write_hfl_tokenizer(folder)
-    return save(folder, OF_ROBERTA_WWM, file=file)
+    return save(folder, OF_ROBERTA_WWM)
 
 
 def write_macbert(folder):
-    return write_roberta_wwm(folder, "tf_model.h5")
+    model = write_roberta_wwm(folder)
+    tf_model_h5.replace_safetensors(folder)
+    return model
 
 
 def write_electra(folder):
     write_vocab(folder)
     write_hfl_tokenizer(folder)
-    return save(folder, OF_ELECTRA, "none", "tf_model.h5")
+    model = save(folder, OF_ELECTRA, "none")
+    tf_model_h5.replace_safetensors(folder)
+    return model
 
 
 def write_ernie(folder, raw=OF_ERNIE, prefix="ernie."):

@@ -18,7 +18,7 @@ from modeling.checkpoints import (
 )
 from modeling.configs import config as config_lib
 from modeling.features.text_vectors import Projection, TextVectors
-from tests import full_disk, tiny
+from tests import full_disk, tf_model_h5, tiny
 
 LABELS = ("bad", "good", "so so")
 DATA = "bert_model.ckpt.data-00000-of-00001"
@@ -121,7 +121,7 @@ def test_heads_without_values_stay_absent_after_a_keras_file(release, tmp_path):
     shutil.copytree(release, tmp_path / "source")
     google.save(str(tmp_path / "source" / "bert_model.ckpt"), model, absent)
     source = tmp_path / "source"
-    for number, target in enumerate(("tf_model.h5", "keras", "keras", "hugging_face")):
+    for number, target in enumerate(("hugging_face", "keras", "keras", "hugging_face")):
         out = convert(source, target, tmp_path / f"{number}_{target}")
         assert f"missing: {', '.join(absent)}\n" in out
         source = tmp_path / f"{number}_{target}"
@@ -152,17 +152,15 @@ def test_other_tokenizers_are_refused(release, tmp_path):
 
 
 def test_release_goes_through_all_formats(release, tmp_path):
-    """Google, Hugging Face, tf_model.h5, .keras, Google: every bit is kept."""
+    """Google, Hugging Face, .keras, Google: every bit is kept."""
     out = convert(release, "hugging_face", tmp_path / "hf")
     assert "head: pretraining" in out
     assert "converted: 30 variables (encoder 21, pooler 2, " in out
     assert "weights 0, outputs 0\n" in out
     listed = "config.json model.safetensors tokenizer_config.json vocab.txt"
     assert names(tmp_path / "hf") == listed.split()
-    convert(tmp_path / "hf", "tf_model.h5", tmp_path / "tf")
-    listed = listed.replace("model.safetensors", "tf_model.h5").split()
-    assert names(tmp_path / "tf") == sorted(listed)
-    convert(tmp_path / "tf" / "tf_model.h5", "keras", tmp_path / "k")
+    tf_model_h5.replace_safetensors(tmp_path / "hf")
+    convert(tmp_path / "hf" / "tf_model.h5", "keras", tmp_path / "k")
     assert "model.keras" in names(tmp_path / "k")
     out = convert(tmp_path / "k", "keras", tmp_path / "w", "--keras_file=weights")
     assert "model.weights.h5" in names(tmp_path / "w")
@@ -291,7 +289,7 @@ def test_nothing_is_overwritten_unasked(release, tmp_path):
     assert "which is to be converted" in error
 
 
-@pytest.mark.parametrize("to", ["google", "hugging_face", "tf_model.h5", "keras"])
+@pytest.mark.parametrize("to", ["google", "hugging_face", "keras"])
 def test_full_disk_is_named_once_by_the_name_that_was_typed(
     release, tmp_path, monkeypatch, to
 ):

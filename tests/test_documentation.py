@@ -19,7 +19,15 @@ from absl import flags
 
 from cli import predict_command
 from data_pipeline import tokenization
-from tests import flags_page, search_runs, tiny, tiny_family, tiny_gpt, tiny_questions
+from tests import (
+    flags_page,
+    search_runs,
+    tf_model_h5,
+    tiny,
+    tiny_family,
+    tiny_gpt,
+    tiny_questions,
+)
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -215,12 +223,9 @@ def write_published_tables(directory):
 def tf_model_dir(tmp_path_factory):
     """A directory that TFDistilBertModel of transformers 4 has written."""
     directory = tmp_path_factory.mktemp("models")
-    tiny_family.write_model(directory / "new", "distilbert", pieces=tiny.LETTERS)
     path = directory / "distilbert"
-    tiny.succeed(
-        "convert_checkpoint",
-        f"--input={directory / 'new'} --to=tf_model.h5 --output_dir={path}",
-    )
+    tiny_family.write_model(path, "distilbert", pieces=tiny.LETTERS)
+    tf_model_h5.replace_safetensors(path)
     return path
 
 

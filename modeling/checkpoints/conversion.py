@@ -26,7 +26,6 @@ from modeling.checkpoints import (
     names,
     pretrained,
     sentence_transformers,
-    tf_keras_h5,
     warm_start,
 )
 from modeling.configs import gpt_config
@@ -38,17 +37,15 @@ from modeling.features import head_config
 FILES = {
     "google": google.MODEL_PREFIX,
     "hugging_face": hugging_face.WEIGHTS_FILE,
-    tf_keras_h5.WEIGHTS_FILE: tf_keras_h5.WEIGHTS_FILE,
     "keras": keras_files.MODEL_FILE,
     "hdf5": elmo_files.WEIGHTS_FILE,
 }
 FORMATS = tuple(FILES)
-_OF_HUGGING_FACE = ("hugging_face", tf_keras_h5.WEIGHTS_FILE)
 # Targets that can hold a network: formats, and the file of weights alone.
 _TARGETS = {
     "elmo": ("google", "keras", "hdf5"),
     "encoder_decoder": ("google", "hugging_face", "keras"),
-    "bert": ("google", *_OF_HUGGING_FACE, "keras", keras_files.WEIGHTS_FILE),
+    "bert": ("google", "hugging_face", "keras", keras_files.WEIGHTS_FILE),
     "gpt": ("google", "hugging_face", "keras", keras_files.WEIGHTS_FILE),
 }
 _BARE_PREFIX = file_names.CHECKPOINT_PREFIX  # as of GPT-2's release and bilm-tf's runs
@@ -358,10 +355,10 @@ def write(directory, model, target, *, left_out=(), **kept):
     try:
         if target == "google":
             google.save(path, model, left_out)
-        elif target in _OF_HUGGING_FACE:
+        elif target == "hugging_face":
             apart = sentence_transformers.save_projections(directory, model)
             left_out = *left_out, *apart
-            hugging_face.save(directory, model, file=file, left_out=left_out, **kept)
+            hugging_face.save(directory, model, left_out=left_out, **kept)
         else:
             keras_files.save(model, path, left_out)
     except (OSError, safetensors.SafetensorError, *tensorflow_later.op_errors()) as e:
@@ -387,7 +384,7 @@ def write_directory(
         raw = config.to_dict()  # the original wants another number where it trains
         raw["char_cnn"]["n_characters"] = elmo_config.NUM_CHARACTERS
         texts[config.file_name] = json.dumps(raw, indent=2, sort_keys=True) + "\n"
-    if target in _OF_HUGGING_FACE:
+    if target == "hugging_face":
         del texts[config.file_name]  # config.json lies there already
         if tokenizer:
             raw = hugging_face.tokenizer_config(config, tokenizer)

@@ -279,7 +279,6 @@ def save(
     directory,
     model,
     *,
-    file=WEIGHTS_FILE,
     labels=(),
     problem_type="",
     left_out=(),
@@ -287,7 +286,6 @@ def save(
     """Writes config.json and weights; makes the directory.
 
     Args:
-        file: model.safetensors or tf_model.h5.
         labels: names of the classes, in the order of their ids; by default
             placeholders, because Hugging Face counts them.
         problem_type: as in label_map.json; by default as in the model's config.
@@ -306,11 +304,9 @@ def save(
         for copy, original in names.tied_keys(model.config.kind).items():
             if copy in tensors:  # a bias that is not read there, and is not missed
                 tensors.setdefault(original, tensors[copy])
-    path = os.path.join(directory, file)
-    if file == tf_keras_h5.WEIGHTS_FILE:
-        tf_keras_h5.save(path, tensors)
-    else:  # their library refuses a file without the name of a library in it
-        safetensors.numpy.save_file(tensors, path, metadata={"format": "pt"})
+    path = os.path.join(directory, WEIGHTS_FILE)
+    # Their library refuses a file without the name of a library in it.
+    safetensors.numpy.save_file(tensors, path, metadata={"format": "pt"})
     raw = describe(model, left_out, problem_type).to_hugging_face()
     if isinstance(model, models.BertClassifier):
         problem_type = problem_type or stated_problem_type(model.config)

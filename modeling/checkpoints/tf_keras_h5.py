@@ -1,21 +1,14 @@
-"""tf_model.h5: weights as the TensorFlow classes of transformers 4 save them.
+"""tf_model.h5: weights as the TensorFlow classes of transformers 4 saved them.
 
 A layer of the model is a group, and a weight in it has a name such as
 `tf_bert_model/bert/encoder/layer_._0/output/dense/kernel:0`. The names follow from
 those of PyTorch's classes by rules without a table: for BERT's family, GPT and GPT-2.
 """
 
-import collections
 import dataclasses
-import io
 import os
-import re
 from typing import Any
 
-import h5py
-import numpy as np
-
-from contract import atomic_files, errors
 from modeling.checkpoints import weights_file
 
 WEIGHTS_FILE = "tf_model.h5"
@@ -25,15 +18,8 @@ FILES = WEIGHTS_FILE, INDEX_FILE
 SHARDS = "tf_model-*-of-*.h5"
 # A kernel is transposed as well.
 _LEAVES = dict.fromkeys(("kernel", "embeddings", "gamma"), "weight") | {"beta": "bias"}
-_OF_NORMS = {"weight": "gamma", "bias": "beta"}
-_NORM = re.compile(r"layer_?norm$", re.IGNORECASE)
-# Heads of tokens, whose groups hold the embeddings of the network as well.
-_TIED = ("mlm___cls", "lm_head", "generator_lm_head", "predictions", "vocab_projector")
 # ALBERT's class has a bias twice and reads the second.
 _UNREAD_BIAS, _BIAS = "predictions.bias", "predictions.decoder.bias"
-_MODEL = "tf_model"  # any name: programs ignore that of the saved model
-_STRING = h5py.string_dtype("ascii")  # of any length: others fill up a group's header
-_ATTRIBUTES = {"backend": "tensorflow", "keras_version": "2.18.0"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,53 +95,3 @@ def to_pytorch(name):
     parts = [part.split("___")[-1] for part in name.removesuffix(":0").split("/")]
     parts[-1] = _LEAVES.get(parts[-1], parts[-1])
     return ".".join(parts).replace("_._", ".")
-
-
-def _to_tensorflow(name):
-    name = re.sub(r"^cls\.(?=predictions)", "mlm___cls.", name)
-    name = re.sub(r"^cls\.(?=seq_relationship)", "nsp___cls.", name)
-    *parts, leaf = name.split(".")
-    module = parts[-1] if parts else ""
-    if _NORM.search(module):
-        leaf = _OF_NORMS[leaf]
-    elif leaf == "weight" and module != "word_embeddings":
-        leaf = "embeddings" if module.endswith("_embeddings") else "kernel"
-    path = "/".join([*parts, leaf])
-    return re.sub(r"/(\d+)/", r"_._\1/", path) + ":0"
-
-
-def save(path, tensors):
-    """Writes {name in PyTorch: array} for the TensorFlow classes; whole or absent.
-
-    Raises:
-        OSError: the file cannot be written.
-        ValueError: no class there has such a weight; names it.
-    """
-    groups, embeddings = collections.defaultdict(dict), {}
-    if _UNREAD_BIAS in tensors:
-        tensors = {**tensors, _BIAS: tensors[_UNREAD_BIAS]}
-    for name, value in tensors.items():
-        key = _to_tensorflow(name)
-        if to_pytorch(key) != name:
-            raise errors.InputError(
-                f"{path}: no TensorFlow class of transformers has {name}; write "
-                "another format, or leave out the head"
-            )
-        value = value.T if key.endswith("/kernel:0") else value
-        groups[key.split("/")[0]][f"{_MODEL}/{key}"] = value
-        if key.split("/")[1] == "embeddings":
-            embeddings[f"{_MODEL}/{key}"] = value
-    for layer in groups.keys() & _TIED:
-        groups[layer].update(embeddings)
-    # In memory first: HDF5 ends the process where a disk is full.
-    whole, written = io.BytesIO(), {}
-    with h5py.File(whole, "w") as file:
-        file.attrs.update(_ATTRIBUTES)
-        file.attrs["layer_names"] = np.array([*groups], _STRING)
-        for layer, arrays in groups.items():
-            group = file.create_group(layer)
-            group.attrs["weight_names"] = np.array([*arrays], _STRING)
-            for key, value in arrays.items():
-                group[key] = written.get(key, value)  # or a link to its array
-                written[key] = group[key]
-    atomic_files.write_bytes(os.fspath(path), whole.getvalue())

@@ -1,8 +1,6 @@
 """tf_keras_h5.py: files as transformers 4.49 with TensorFlow 2.18 wrote them.
 
-The structure that `save_like_theirs` writes, and the names in `NAMES`, were read from
-files of that library: groups by layer, the name of the model before each weight,
-kernels [in, out], the embeddings once more below a head of tokens.
+The names in `NAMES` were read from files of that library.
 """
 
 import json
@@ -16,8 +14,8 @@ import tensorflow as tf
 
 from modeling.checkpoints import checkpoint, conversion, hugging_face, tf_keras_h5
 from tests.modeling.random_weights import assert_equal, configs, random_model, values
+from tests.tf_model_h5 import FILE, by_tensorflow, save_like_theirs
 
-FILE = "tf_model.h5"
 QUERY = "bert/encoder/layer_._1/attention/self/query/kernel:0"
 # PyTorch's name, and TensorFlow's, of each kind of weight of BERT's family.
 NAMES = {
@@ -67,46 +65,11 @@ NAMES = {
 }
 
 
-def by_tensorflow(folder, model):
-    """{TensorFlow's name without the model: array} of a model of BERT.
-
-    The arrays are those of PyTorch's file with kernels turned.
-    """
-    hugging_face.save(folder, model)
-    tensors = safetensors.numpy.load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    arrays = {}
-    for name, value in tensors.items():
-        key = re.sub(r"\.(\d+)\.", r"_#_\1.", name).replace(".", "/").replace("#", ".")
-        key = key.replace("cls/p", "mlm___cls/p").replace("cls/s", "nsp___cls/s")
-        path, leaf = key.rsplit("/", 1)
-        if path.endswith("Norm"):
-            leaf = {"weight": "gamma", "bias": "beta"}[leaf]
-        elif leaf == "weight" and not path.endswith("word_embeddings"):
-            leaf = "embeddings" if path.endswith("_embeddings") else "kernel"
-        arrays[f"{path}/{leaf}:0"] = value.T if leaf == "kernel" else value
-    return arrays
-
-
-def save_like_theirs(path, arrays, model="tf_bert_for_pre_training_1"):
-    with h5py.File(path, "w") as file:
-        layers = list(dict.fromkeys(key.split("/")[0] for key in arrays))
-        file.attrs["layer_names"] = [*layers, "dropout_14"]
-        file.attrs["backend"], file.attrs["keras_version"] = "tensorflow", "2.18.0"
-        for layer in [*layers, "dropout_14", "top_level_model_weights"]:
-            own = [key for key in arrays if key.split("/")[0] == layer]
-            if layer == "mlm___cls":
-                own += [key for key in arrays if "/embeddings/" in key]
-            group = file.create_group(layer)
-            group.attrs["weight_names"] = [f"{model}/{key}" for key in own]
-            for key in own:
-                group[f"{model}/{key}"] = arrays[key]
-
-
 @pytest.fixture
 def theirs(tiny_config, tmp_path):
     model = random_model(tiny_config, "pretraining")
-    arrays = by_tensorflow(tmp_path, model)
+    hugging_face.save(tmp_path, model)
+    arrays = by_tensorflow(tmp_path)
     save_like_theirs(tmp_path / FILE, arrays)
     return tmp_path, model, arrays
 
@@ -119,16 +82,9 @@ def assert_loads(path, model, head="pretraining"):
     return report
 
 
-def test_names_go_there_and_back(tmp_path):
+def test_names_are_those_of_pytorch():
     for pytorch, tensorflow in NAMES.items():
         assert tf_keras_h5.to_pytorch(tensorflow) == pytorch
-    arrays = {name: np.full((2, 3), i, "f4") for i, name in enumerate(NAMES)}
-    tf_keras_h5.save(tmp_path / FILE, arrays)
-    with h5py.File(tmp_path / FILE) as file:
-        for i, key in enumerate(NAMES.values()):
-            value = file[key.split("/")[0]]["tf_model"][key]
-            assert value.shape == ((3, 2) if key.endswith("kernel:0") else (2, 3))
-            assert np.all(value[...] == i)
 
 
 def test_their_file_loads_and_another_name_does_not(theirs):
@@ -147,56 +103,6 @@ def test_their_file_loads_and_another_name_does_not(theirs):
     name = "bert/encoder/layer_1/attention/self/query/kernel"
     np.testing.assert_array_equal(values(again)[name], values(model)[name].T)
     assert not np.array_equal(values(again)[name], values(model)[name])
-
-
-@pytest.mark.parametrize(
-    ("head", "layers"),
-    [
-        ("none", ["bert"]),
-        ("classifier", ["bert", "classifier"]),
-        ("tagger", ["bert", "classifier"]),
-        ("span", ["bert", "qa_outputs"]),
-        ("pretraining", ["bert", "mlm___cls", "nsp___cls"]),
-        ("language_model", ["bert", "mlm___cls"]),
-    ],
-)
-def test_written_file_has_their_structure(tiny_config, tmp_path, head, layers):
-    model = random_model(tiny_config, head)
-    conversion.write(tmp_path, model, FILE, left_out=())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", FILE]
-    assert_loads(tmp_path, model, head)
-    with h5py.File(tmp_path / FILE) as file:
-        assert file.attrs["layer_names"].tolist() == layers
-        assert file.attrs["keras_version"] == "2.18.0"
-        listed = {layer: file[layer].attrs["weight_names"].tolist() for layer in file}
-        size = sum(len(keys) for keys in listed.values())
-        tied = [key for key in listed["bert"] if "/embeddings/" in key]
-        assert size == len(values(model)) + (len(tied) if "mlm___cls" in layers else 0)
-        if "mlm___cls" in layers:  # programs look for the tied table there as well
-            assert listed["mlm___cls"][-5:] == tied and len(tied) == 5
-            assert file["mlm___cls"][tied[0]] == file["bert"][tied[0]]
-        kernel = file[f"bert/tf_model/{QUERY}"][...]
-    wanted = values(model)["bert/encoder/layer_1/attention/self/query/kernel"]
-    np.testing.assert_array_equal(kernel, wanted)
-
-
-def test_deep_networks_are_written(tmp_path):
-    arrays = {
-        f"bert.encoder.layer.{i}.output.dense_{j}.weight": np.full((1, 2), i + j, "f4")
-        for i in range(100)
-        for j in range(16)
-    }
-    tf_keras_h5.save(tmp_path / FILE, arrays)
-    file = tf_keras_h5.open_file(str(tmp_path / FILE))
-    assert_equal({key: file.get_tensor(key) for key in arrays}, arrays)
-
-
-def test_head_without_a_class_is_refused(tmp_path):
-    arrays = {"bilstm.forward_0.kernel": np.zeros((2, 2), np.float32)}
-    message = f"{FILE}: no TensorFlow class .* has bilstm.forward_0.kernel; write anoth"
-    with pytest.raises(ValueError, match=message):
-        tf_keras_h5.save(tmp_path / FILE, arrays)
-    assert not (tmp_path / FILE).exists()
 
 
 def shard(folder, arrays):

@@ -80,7 +80,7 @@ def test_pipes_are_refused(name, tmp_path):
         hugging_face.HuggingFaceFile(str(path))
 
 
-@pytest.mark.parametrize("target", ["google", "hugging_face", "tf_model.h5", "keras"])
+@pytest.mark.parametrize("target", ["google", "hugging_face", "keras"])
 def test_shapes_are_compared_before_anything_is_read(
     target, tiny_config, tmp_path, monkeypatch
 ):
