@@ -15,7 +15,7 @@ COMMANDS = {
     for name, command in vars(commands).items()
     if isinstance(command, functools.partial)
 }
-PROGRAMS = [*dict.fromkeys(COMMANDS.values()), "data_pipeline.tokenization"]
+PROGRAMS = [*dict.fromkeys(COMMANDS.values())]
 # Names of several programs, the largest group first.
 GROUPS = {
     "every run": [name for name in PROGRAMS if name.startswith("run_")],

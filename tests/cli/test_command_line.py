@@ -20,8 +20,7 @@ from cli import command_line, model_flags
 from tests import tiny
 
 SCRIPTS = {path.name for path in tiny.ROOT.glob("*_*.py")} - {"bert_reborn.py"}
-MODULES = ["data_pipeline.tokenization", "reports.compare"]
-MODULES += ["serving.predictor", "serving.search"]
+MODULES = ["reports.compare", "serving.predictor", "serving.search"]
 PROGRAMS = [*sorted(SCRIPTS), *MODULES]
 WIDTH = 60
 HEAVY = ("keras", "tensorflow", "tensorflow_datasets", "tensorflow_text")

@@ -139,7 +139,6 @@ def test_closed_standard_input_is_refused_where_it_is_read(tmp_path):
     for program in (
         ["-m", "serving.predictor", f"--export_dir={tmp_path}", "--input_file=-"],
         ["run_generation.py", f"--pretrained={tmp_path}", "--prompt_file=-"],
-        ["-m", "data_pipeline.tokenization", f"--vocab_file={tmp_path}", "-"],
     ):
         done = run_closed("<&-", *program)
         assert done.returncode == 2, done
