@@ -1,8 +1,8 @@
-"""Converts weights between the files of the originals, Hugging Face's and Keras'.
+"""Converts weights between the files of the originals and Hugging Face's.
 
 See docs/checkpoints.md.
 
-    python convert_checkpoint.py --input=model --to=keras --output_dir=converted
+    python convert_checkpoint.py --input=model --to=hugging_face --output_dir=converted
 """
 
 import os
@@ -60,14 +60,8 @@ def define_flags() -> None:
     )
     with command_line.heading("What to do"):
         text = "Format to write; hdf5 is for ELMo alone, without a head."
-        formats = ["google", "hugging_face", "keras", "hdf5"]
+        formats = ["google", "hugging_face", "hdf5"]
         enum("to", None, formats, text)
-        enum(
-            "keras_file",
-            "keras",
-            ["keras", "weights"],
-            "Type of the Keras file: .keras or .weights.h5.",
-        )
         string(
             "add_tokens",
             None,
@@ -116,7 +110,6 @@ from data_pipeline.text import opening
 from modeling.checkpoints import (
     comparison,
     conversion,
-    keras_files,
     output_directory,
     pretrained,
 )
@@ -195,15 +188,12 @@ def main(_):
         source, tokenizer, rules = prepare()
         missing = source.report.missing
         print(source)
-        if FLAGS.to == "keras" and missing:
-            print("a Keras file holds what is missing, too: values drawn at random")
         model, tokenizer = grow(source.model, tokenizer)
-        is_bare = FLAGS.to == "keras" and FLAGS.keras_file == "weights"
         with output_directory.complete(FLAGS.output_dir, **rules) as directory:
             conversion.write_directory(
                 directory,
                 model,
-                keras_files.WEIGHTS_FILE if is_bare else FLAGS.to,
+                FLAGS.to,
                 tokenizer=tokenizer,
                 left_out=missing,
                 modules=source.modules,

@@ -323,8 +323,8 @@ class Loaded:
     def save(self, directory, file_format="google", *, overwrite=False) -> None:
         """Writes weights, config, vocabulary and labels, for `load` and `--pretrained`.
 
-        `file_format` is google, hugging_face or keras. Variables that are
-        `drawn`, and that no training has changed since, are written for Keras alone.
+        `file_format` is google or hugging_face. Variables that are `drawn`, and that no
+        training has changed since, are not written. `model.save` writes Keras' file.
 
         Raises:
             ValueError: the directory holds something that may not be replaced.

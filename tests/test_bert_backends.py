@@ -58,7 +58,7 @@ def write_gpt(path):
 def write_classifier(path, google, classes):
     opened, length = model_directory.open_directory(google, 24)
     built = opened.build_new(classes)
-    library.make_loaded(built, opened, length).save(path, "keras")
+    library.make_loaded(built, opened, length).save(path, "hugging_face")
 
 
 LABELS = ("bad", "fine", "good")

@@ -91,13 +91,13 @@ SETTINGS = {"strip_accents": False, "tokenize_chinese_chars": False}
     "split", [pytest.param("", marks=pytest.mark.slow), "--split_words=whitespace"]
 )
 def test_settings_of_the_tokenizer_are_written(release, tmp_path, split):
-    """Through three formats, each opened with what the one before wrote."""
+    """Through two formats, each opened with what the one before wrote."""
     source, text = tmp_path / "source", "the Äsea 東京 a,b"
     shutil.copytree(release, source)
     known = {"do_lower_case": True, "tokenizer_class": "BertTokenizer", **SETTINGS}
     (source / "tokenizer_config.json").write_text(json.dumps(known))
     usual = bert.load(str(release)).tokens(text)
-    for number, target in enumerate(("hugging_face", "keras", "google")):
+    for number, target in enumerate(("hugging_face", "google")):
         convert(source, target, tmp_path / target, *([] if number else [split]))
         source = tmp_path / target
         written = read_json(source, "tokenizer_config.json")
@@ -114,28 +114,20 @@ def test_settings_of_the_tokenizer_are_written(release, tmp_path, split):
     assert usual != tokens
 
 
-def test_heads_without_values_stay_absent_after_a_keras_file(release, tmp_path):
+def test_heads_without_values_stay_absent(release, tmp_path):
     config = config_lib.BertConfig.from_json_file(release / "bert_config.json")
     model = pretrainers.build("pretraining", None, config)
     absent = [n for n in google.variables(model) if "pooler" in n or "seq_rel" in n]
-    shutil.copytree(release, tmp_path / "source")
-    google.save(str(tmp_path / "source" / "bert_model.ckpt"), model, absent)
     source = tmp_path / "source"
-    for number, target in enumerate(("hugging_face", "keras", "keras", "hugging_face")):
-        out = convert(source, target, tmp_path / f"{number}_{target}")
+    shutil.copytree(release, source)
+    google.save(str(source / "bert_model.ckpt"), model, absent)
+    for number, target in enumerate(("hugging_face", "google", "hugging_face")):
+        out = convert(source, target, tmp_path / f"{number}")
         assert f"missing: {', '.join(absent)}\n" in out
-        source = tmp_path / f"{number}_{target}"
+        source = tmp_path / f"{number}"
     assert read_json(source, "config.json")["architectures"] == ["BertForMaskedLM"]
     weights = safetensors.numpy.load_file(source / "model.safetensors")
     assert not [name for name in weights if "pooler" in name or "seq_rel" in name]
-    # Loaded from the Keras file, they keep their random values.
-    pooled = [
-        google.variables(bert.load(str(tmp_path / f"{n}_keras")).model)[absent[0]]
-        for n in (1, 1, 2)
-    ]
-    assert np.std(pooled[0]) > 0
-    np.testing.assert_array_equal(pooled[0], pooled[1])
-    np.testing.assert_array_equal(pooled[0], pooled[2])
 
 
 def test_other_tokenizers_are_refused(release, tmp_path):
@@ -152,7 +144,7 @@ def test_other_tokenizers_are_refused(release, tmp_path):
 
 
 def test_release_goes_through_all_formats(release, tmp_path):
-    """Google, Hugging Face, .keras, Google: every bit is kept."""
+    """Google, Hugging Face, tf_model.h5, Google, .keras, Google: no bit changes."""
     out = convert(release, "hugging_face", tmp_path / "hf")
     assert "head: pretraining" in out
     assert "converted: 30 variables (encoder 21, pooler 2, " in out
@@ -160,11 +152,10 @@ def test_release_goes_through_all_formats(release, tmp_path):
     listed = "config.json model.safetensors tokenizer_config.json vocab.txt"
     assert names(tmp_path / "hf") == listed.split()
     tf_model_h5.replace_safetensors(tmp_path / "hf")
-    convert(tmp_path / "hf" / "tf_model.h5", "keras", tmp_path / "k")
-    assert "model.keras" in names(tmp_path / "k")
-    out = convert(tmp_path / "k", "keras", tmp_path / "w", "--keras_file=weights")
-    assert "model.weights.h5" in names(tmp_path / "w")
-    assert "largest difference, before and after: weights 0, outputs 0\n" in out
+    convert(tmp_path / "hf" / "tf_model.h5", "google", tmp_path / "g0")
+    shutil.copytree(tmp_path / "g0", tmp_path / "k", ignore=lambda *_: [DATA])
+    (tmp_path / "k" / "bert_model.ckpt.index").unlink()
+    bert.load(release, head="pretraining").model.save(tmp_path / "k" / "model.keras")
     convert(tmp_path / "k" / "model.keras", "google", tmp_path / "g")
     assert (tmp_path / "g" / DATA).read_bytes() == (release / DATA).read_bytes()
     before, after = (folder / "vocab.txt" for folder in (release, tmp_path / "g"))
@@ -271,10 +262,10 @@ def test_tokens_are_added(release, tmp_path):
 def test_checkpoint_without_vocabulary(release, tmp_path):
     source = tmp_path / "bare"
     shutil.copytree(release, source, ignore=shutil.ignore_patterns("vocab.txt"))
-    out = convert(source / "bert_model.ckpt", "keras", tmp_path / "k")
+    out = convert(source / "bert_model.ckpt", "hugging_face", tmp_path / "hf")
     assert "vocabulary: none found, so none is written" in out
-    assert names(tmp_path / "k") == ["bert_config.json", "model.keras"]
-    convert(tmp_path / "k" / "model.keras", "google", tmp_path / "g")
+    assert names(tmp_path / "hf") == ["config.json", "model.safetensors"]
+    convert(tmp_path / "hf", "google", tmp_path / "g")
     assert (tmp_path / "g" / DATA).read_bytes() == (source / DATA).read_bytes()
 
 
@@ -289,7 +280,7 @@ def test_nothing_is_overwritten_unasked(release, tmp_path):
     assert "which is to be converted" in error
 
 
-@pytest.mark.parametrize("to", ["google", "hugging_face", "keras"])
+@pytest.mark.parametrize("to", ["google", "hugging_face"])
 def test_full_disk_is_named_once_by_the_name_that_was_typed(
     release, tmp_path, monkeypatch, to
 ):
@@ -364,7 +355,7 @@ def test_modules_of_sentence_transformers_are_kept(release, tmp_path):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     source = folder
-    for target in ("hugging_face", "google", "keras", "hugging_face"):
+    for target in ("hugging_face", "google", "hugging_face"):
         path = tmp_path / f"{target}_of_{source.name}"
         out = convert(source, target, path)
         assert "head: text_encoder" in out

@@ -88,7 +88,7 @@ def test_all_formats_and_tables_follow_the_rows(widened, tmp_path):
     names, order = tiny.LABELS, (2, 0, 1)
     expected = shares(bert.load(widened(tmp_path, names), labels=names))
     loaded = bert.load(permute(tmp_path, order, names))
-    for file_format in ("google", "keras"):
+    for file_format in ("google", "hugging_face"):
         loaded.save(tmp_path / file_format, file_format)
         again = bert.load(tmp_path / file_format, labels=names)
         np.testing.assert_allclose(shares(again), expected, atol=2e-6)
@@ -217,7 +217,7 @@ def test_a_head_of_another_kind_is_another_head(widened, tmp_path, stored, capsy
         assert tagger.classes.names == tuple(names)
 
 
-@pytest.mark.parametrize("file_format", ["google", "hugging_face", "keras"])
+@pytest.mark.parametrize("file_format", ["google", "hugging_face"])
 @pytest.mark.parametrize(
     "network", ["bert", pytest.param("gpt", marks=pytest.mark.slow)]
 )

@@ -311,7 +311,7 @@ def assign(
                 " or infinite in float32; copy it again, or take an earlier checkpoint"
             )
         _give(variable, value)
-        (missing if name.google in file.drawn else assigned).append(name.google)
+        assigned.append(name.google)
     unused = sorted(file.shapes.keys() - used - file.states.keys())
     depth = model.config.num_blocks
     if any((names.layer_number(key) or 0) >= depth for key in unused):

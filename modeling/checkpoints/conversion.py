@@ -1,4 +1,4 @@
-"""One network in several formats: Google's, Hugging Face's, Keras' and ELMo's HDF5.
+"""One network in several formats: Google's, Hugging Face's and ELMo's HDF5.
 
 Weights are read into a model, which accounts for every name, and written from it. So
 each format has a reader and a writer, and none depends on another.
@@ -22,7 +22,6 @@ from modeling.checkpoints import (
     checkpoint,
     google,
     hugging_face,
-    keras_files,
     names,
     pretrained,
     sentence_transformers,
@@ -37,16 +36,15 @@ from modeling.features import head_config
 FILES = {
     "google": google.MODEL_PREFIX,
     "hugging_face": hugging_face.WEIGHTS_FILE,
-    "keras": keras_files.MODEL_FILE,
     "hdf5": elmo_files.WEIGHTS_FILE,
 }
 FORMATS = tuple(FILES)
-# Targets that can hold a network: formats, and the file of weights alone.
+# Formats that can hold a network.
 _TARGETS = {
-    "elmo": ("google", "keras", "hdf5"),
-    "encoder_decoder": ("google", "hugging_face", "keras"),
-    "bert": ("google", "hugging_face", "keras", keras_files.WEIGHTS_FILE),
-    "gpt": ("google", "hugging_face", "keras", keras_files.WEIGHTS_FILE),
+    "elmo": ("google", "hdf5"),
+    "encoder_decoder": ("google", "hugging_face"),
+    "bert": ("google", "hugging_face"),
+    "gpt": ("google", "hugging_face"),
 }
 _BARE_PREFIX = file_names.CHECKPOINT_PREFIX  # as of GPT-2's release and bilm-tf's runs
 # Patterns of all names under which weights are written.
@@ -54,7 +52,6 @@ WRITTEN = (
     *FILES.values(),
     f"{google.MODEL_PREFIX}.*",
     f"{_BARE_PREFIX}.*",
-    keras_files.WEIGHTS_FILE,
 )
 OWN_FILES = (  # and of the files beside them; these may be overwritten
     *pretrained.CONFIG_FILES,
@@ -83,8 +80,8 @@ _USUAL_HEADS = {"gpt": "language_model", "encoder_decoder": "seq2seq"}
 class Converted:
     """A network that was read.
 
-    `format` is one of `FORMATS`, `head` one of pretrainers.HEADS; `states` is as in
-    weights_file.WeightsFile. `modules` are those beside a text_encoder, `classes` those
+    `format` and `states` are as in weights_file.WeightsFile, `head` is one of
+    pretrainers.HEADS. `modules` are those beside a text_encoder, `classes` those
     of a head, where they have names.
     """
 
@@ -337,9 +334,8 @@ def check_target(config, target):
 def write(directory, model, target, *, left_out=(), **kept):
     """Writes the weights of a model in one format, and config.json for Hugging Face.
 
-    `target` is one of `FORMATS`, or the name of a .weights.h5 file; `left_out`, labels
-    and problem type are as in hugging_face.save. Keras' files hold all variables, and
-    these names.
+    `target` is one of `FORMATS`; `left_out`, labels and problem type are as in
+    hugging_face.save.
 
     Raises:
         OSError: the files cannot be written.
@@ -347,7 +343,7 @@ def write(directory, model, target, *, left_out=(), **kept):
     """
     check_target(model.config, target)
     is_bare = target == "google" and model.config.network != "bert"
-    file = _BARE_PREFIX if is_bare else FILES.get(target, target)
+    file = _BARE_PREFIX if is_bare else FILES[target]
     path = os.path.join(directory, file)
     if target == "hdf5":  # whose errors name the file
         elmo_files.save(path, model)
@@ -355,12 +351,10 @@ def write(directory, model, target, *, left_out=(), **kept):
     try:
         if target == "google":
             google.save(path, model, left_out)
-        elif target == "hugging_face":
+        else:
             apart = sentence_transformers.save_projections(directory, model)
             left_out = *left_out, *apart
             hugging_face.save(directory, model, left_out=left_out, **kept)
-        else:
-            keras_files.save(model, path, left_out)
     except (OSError, safetensors.SafetensorError, *tensorflow_later.op_errors()) as e:
         raise atomic_files.unwritable(directory, e) from e
 
@@ -400,14 +394,8 @@ def write_directory(
 
 def read_again(directory, model, head):
     """The model in a directory that `write_directory` has written."""
-    weights = os.path.join(directory, keras_files.WEIGHTS_FILE)
-    if not os.path.exists(weights):
-        config = pretrained.read_config(pretrained.look_in(directory).config_file)
-        return read(directory, config, head).model
-    again = type(model).from_config(model.get_config())
-    again.build()
-    again.load_weights(weights)
-    return again
+    config = pretrained.read_config(pretrained.look_in(directory).config_file)
+    return read(directory, config, head).model
 
 
 def copy_random(model, missing):

@@ -1,16 +1,12 @@
-"""Keras' own files of a model of modeling.models: .keras and .weights.h5.
+"""Keras' own files, .keras, of a model of modeling.models: config, head and weights.
 
-A .keras file holds config, head, weights and the names of those drawn at random. A
-.weights.h5 holds weights alone, for `load_weights` of the same model; as a checkpoint
-it is written and not read.
+A .weights.h5 holds weights alone, for `load_weights` of the same model, and is not read
+as a checkpoint.
 """
 
-import errno
 import functools
-import json
 import operator
 import os
-import shutil
 import zipfile
 
 import keras
@@ -22,10 +18,8 @@ from modeling.checkpoints import names, weights_file
 from modeling.configs import config_files, keras_configs
 
 MODEL_FILE = "model.keras"
-WEIGHTS_FILE = "model.weights.h5"
 MODEL_ENDING = ".keras"
-_DRAWN = "drawn.json"  # Google names, in a .keras file; Keras does not read it
-_HEAD_BYTES = 4096  # at most, of an array in an .h5 file and the groups that hold it
+_WEIGHTS_FILE = "model.weights.h5"  # within it
 _RAISED = (
     OSError,
     KeyError,
@@ -52,13 +46,6 @@ class KerasFile(weights_file.WeightsFile):
     def _values(self):
         rows = names.named_variables(load(self.source))
         return {name.path: np.asarray(variable) for name, variable in rows}
-
-    @functools.cached_property
-    def drawn(self):
-        with _readable(self.source), zipfile.ZipFile(self.source) as archive:
-            if _DRAWN not in archive.namelist():
-                return ()
-            return tuple(map(str, json_files.parse(archive.read(_DRAWN))))
 
     @property
     def shapes(self):
@@ -92,33 +79,6 @@ def load(path):
         return keras.models.load_model(path, compile=False)
 
 
-def save(model, path, drawn=()):
-    """Writes a model under a name that ends in .keras or .weights.h5.
-
-    `drawn` are the Google names of variables without a trained value.
-
-    Raises:
-        OSError: there is no room for it.
-    """
-    if path.endswith(MODEL_ENDING):
-        model.save(path)
-        if drawn:
-            with zipfile.ZipFile(path, "a") as archive:
-                archive.writestr(_DRAWN, json.dumps([*drawn]))
-        return
-    _check_room(path, model)
-    model.save_weights(path)
-
-
-def _check_room(path, model):
-    # On a full disk HDF5 fails again with every object it lets go of, and at the end of
-    # the process with a segmentation fault.
-    arrays = [np.asarray(variable) for variable in model.variables]
-    needed = sum(array.nbytes + _HEAD_BYTES for array in arrays)
-    if (free := shutil.disk_usage(os.path.dirname(path) or ".").free) < needed:
-        raise OSError(errno.ENOSPC, f"{free} bytes are free, {needed} are needed")
-
-
 def stored_config(path):
     """The config in a .keras file; a ValueError if the model is not ours."""
     with _readable(path):
@@ -126,7 +86,7 @@ def stored_config(path):
             unpacked = sum(part.file_size for part in archive.infolist())
             if unpacked > weights_file.MAX_RATIO * os.path.getsize(path):
                 raise errors.InputError(f"it unpacks to {unpacked:,} bytes")
-            size = archive.getinfo(WEIGHTS_FILE).file_size
+            size = archive.getinfo(_WEIGHTS_FILE).file_size
             raw = json_files.parse(archive.read("config.json"))
         name = raw["registered_name"] or raw["class_name"]
     classes = {kind.__name__ for kind in pretrainers.HEADS.values()}

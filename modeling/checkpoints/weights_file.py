@@ -6,7 +6,7 @@ import math
 import os
 import re
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import h5py
@@ -28,7 +28,6 @@ class WeightsFile:
         shapes: {key: shape as stored}.
         states: {key: kind} of moments, buffers and copies, which are no weights of a
             model; a kind is such as adam_m or position_ids.
-        drawn: Google names of variables whose values were drawn at random.
         prefixes: such as module., which the names in the file have and keys have not.
     """
 
@@ -36,7 +35,6 @@ class WeightsFile:
     source: str
     shapes: Mapping[str, tuple[int, ...]]
     states: Mapping[str, str] = types.MappingProxyType({})
-    drawn: Sequence[str] = ()
     global_step: int | None = None
     prefixes: tuple[str, ...] = ()
 

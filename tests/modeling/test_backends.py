@@ -86,7 +86,7 @@ def check_heads(backend, heads, folder, tiny_config, features):
             (folder / name).mkdir()
             conversion.write(str(folder / name), model, "hugging_face")
         else:
-            keras_files.save(model, str(folder / f"{name}.keras"))
+            model.save(folder / f"{name}.keras")
     check(backend, folder, models)
     # Keras' files of the backend are read by TensorFlow.
     for name, (model, _) in models.items():
@@ -118,7 +118,7 @@ def test_recorded_networks_on_a_backend(backend, tmp_path):
         config = dataclasses.replace(config, **DROPOUT)
         model = conversion.read(str(written), config).model
         # Keras' file has what the case lacks, such as a pooler of random values.
-        keras_files.save(model, str(tmp_path / f"{name}.keras"))
+        model.save(tmp_path / f"{name}.keras")
         features = case.features()
         np.savez(tmp_path / f"{name}.npz", **features)
         models[name] = model, features
@@ -155,7 +155,7 @@ def test_recordings_of_the_originals_on_a_backend(
         features = {k: v.astype(np.int32) for k, v in features.items()}
         models[name] = model, features
         np.savez(tmp_path / f"{name}.npz", **features)
-        keras_files.save(model, str(tmp_path / f"{name}.keras"))
+        model.save(tmp_path / f"{name}.keras")
     check(backend, tmp_path, models)
 
 
@@ -169,7 +169,7 @@ def write_trainings(folder, tiny_config, batch_size=8):
         made = random_weights.configs(config)[network]
         made = dataclasses.replace(made, vocab_size=99)
         model = random_weights.pretrainers.build("classifier", 3, made)
-        keras_files.save(model, str(folder / f"{network}.keras"))
+        model.save(folder / f"{network}.keras")
         rows = [rng.permutation(np.arange(3, 99)) for _ in range(20)]
         ids = np.concatenate(rows).reshape(160, 12).astype(np.int32)
         labels = ids[:, 1] % 3

@@ -105,7 +105,7 @@ def test_blocks_are_computed_twice(tiny_config, tiny_features):
 
 def test_keras_file_keeps_it_or_is_older(tiny_config, tiny_features, tmp_path):
     model = build(tiny_config, "span", True)
-    keras_files.save(model, f"{tmp_path}/new.keras")
+    model.save(f"{tmp_path}/new.keras")
     again = keras_files.load(f"{tmp_path}/new.keras")
     assert again.recompute and again.network.recompute
     with (

@@ -11,9 +11,17 @@ import pytest
 import tensorflow as tf
 
 from modeling import pretrainers
-from modeling.checkpoints import checkpoint, conversion, google, names, pretrained
+from modeling.checkpoints import (
+    checkpoint,
+    conversion,
+    google,
+    keras_files,
+    names,
+    pretrained,
+)
 from tests.modeling.random_weights import assert_equal, configs, random_model, values
 
+FILES = {**conversion.FILES, "keras": keras_files.MODEL_FILE}
 FORMATS = ("google", "hugging_face", "keras")
 FIRST = "bert/embeddings/word_embeddings"
 HEAD = ("output_weights", "output_bias")
@@ -30,8 +38,11 @@ def stored(prefix):
 
 def write(folder, model, target):
     """Writes a model; returns the path of the weights."""
-    conversion.write(folder, model, target)
-    return folder / conversion.FILES[target]
+    if target == "keras":
+        model.save(folder / FILES[target])
+    else:
+        conversion.write(folder, model, target)
+    return folder / FILES[target]
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +227,7 @@ def test_layers_beyond_the_config_are_one_warning(tmp_path, tiny_config, caplog)
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
 def test_weights_that_are_not_finite_are_named(path, tiny_config, tmp_path, value):
-    (target,) = (form for form, name in conversion.FILES.items() if name == path.name)
+    (target,) = (form for form, name in FILES.items() if name == path.name)
     damaged = random_model(tiny_config, "none")
     kernel = damaged.network.blocks[1].ffn_in.kernel
     array = np.array(kernel)

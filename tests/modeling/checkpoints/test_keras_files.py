@@ -34,14 +34,14 @@ def test_model_and_config_are_the_same_after_saving(
     odd = config.BertConfig.from_dict({**raw, "layer_norm_eps": 1e-6, "note": [1, "a"]})
     assert odd.hidden_act == "gelu_erf" and odd.extra["note"] == [1, "a"]
     model = random_model(odd, head, num_classes)
-    keras_files.save(model, f"{tmp_path}/m.keras")
+    model.save(f"{tmp_path}/m.keras")
     assert keras_files.stored_config(f"{tmp_path}/m.keras") == model.config
     assert_same(keras_files.load(f"{tmp_path}/m.keras"), model)
 
 
 def test_checkpoint_loads_keras_files(tiny_config, tmp_path):
     model, name = random_model(tiny_config, "classifier", 3), keras_files.MODEL_FILE
-    keras_files.save(model, f"{tmp_path}/{name}")
+    model.save(f"{tmp_path}/{name}")
     assert checkpoint.find(tmp_path) == f"{tmp_path}/{name}"
     assert checkpoint.find(tmp_path / name) == f"{tmp_path}/{name}"
     again = pretrainers.build("classifier", 3, tiny_config)
@@ -68,7 +68,7 @@ def test_arrays_lie_where_they_always_did(tiny_config, tmp_path):
     for part in ("bert/embeddings/norm", "bert/pooler", "classifier/logits"):
         places[f"{part}/vars"] = 2
     path = f"{tmp_path}/m.weights.h5"
-    keras_files.save(pretrainers.build("classifier", 3, tiny_config), path)
+    pretrainers.build("classifier", 3, tiny_config).save_weights(path)
     counts = collections.Counter()
 
     def count(name, item):
@@ -81,8 +81,8 @@ def test_arrays_lie_where_they_always_did(tiny_config, tmp_path):
 
 
 def test_weights_alone_are_not_read(tiny_config, tmp_path):
-    path = tmp_path / keras_files.WEIGHTS_FILE
-    keras_files.save(random_model(tiny_config, "span", None), str(path))
+    path = tmp_path / "model.weights.h5"
+    random_model(tiny_config, "span", None).save_weights(path)
     for place in (path, tmp_path):
         message = "weights.h5 is not read .it holds weights alone.* save it as model.k"
         with pytest.raises(ValueError, match=message):
@@ -91,7 +91,7 @@ def test_weights_alone_are_not_read(tiny_config, tmp_path):
 
 def test_other_files_are_refused(tiny_config, tmp_path):
     path = tmp_path / "m.keras"
-    keras_files.save(random_model(tiny_config, "none", None), str(path))
+    random_model(tiny_config, "none", None).save(path)
     whole = path.read_bytes()
     for content, message in (
         (whole[:2000], r"not a readable Keras file [^\n]+$"),

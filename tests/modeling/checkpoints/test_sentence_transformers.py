@@ -171,7 +171,7 @@ def test_vectors_are_those_of_the_modules(write, pooling, dense, normalize, new)
     assert twin.text_vectors == loaded.modules.text_vectors
 
 
-@pytest.mark.parametrize("form", ["hugging_face", "google", "keras"])
+@pytest.mark.parametrize("form", ["hugging_face", "google"])
 def test_saved_directory_has_equal_vectors(write, tmp_path, form):
     path = write("max", DENSE, True)
     put(
@@ -212,7 +212,7 @@ def test_saved_directory_has_equal_vectors(write, tmp_path, form):
     [
         ("roberta", "mean", ("hugging_face",)),
         *(
-            pytest.param(*each, ("google", "keras"), marks=pytest.mark.slow)
+            pytest.param(*each, ("google",), marks=pytest.mark.slow)
             for each in itertools.product(tiny_family.NETWORKS, ("mean", "cls"))
         ),
     ],
@@ -357,7 +357,7 @@ def test_vectors_are_cut_to_truncate_dim(write, tmp_path, dense, size):
     width = min(size, whole.shape[1])
     assert (actual.shape, loaded.embed([]).shape) == ((3, width), (0, width))
     np.testing.assert_array_equal(actual, whole[:, :size])
-    for form in ("hugging_face", "google", "keras"):
+    for form in ("hugging_face", "google"):
         loaded.save(tmp_path / form, form)
         again = bert.load(tmp_path / form)
         np.testing.assert_array_equal(again.embed(TEXTS), actual)

@@ -220,7 +220,7 @@ def test_other_heads_and_lost_variables_are_refused(
 
 def test_tokens_can_be_added_to_both_sides(seq2seq_model):
     with pytest.raises(ValueError, match="no format for the weights of encoder-dec"):
-        conversion.check_target(seq2seq_model.config, "model.weights.h5")
+        conversion.check_target(seq2seq_model.config, "keras")
     grown = conversion.grow(seq2seq_model, 70)
     assert grown.config.num_outputs == grown.config.vocab_size == 70
     for side in (grown.network.encoder, grown.network.decoder):
