@@ -286,18 +286,16 @@ def test_damage_in_the_middle_of_a_file_is_named(
 
 
 def test_records_of_another_program_are_masked_while_training(model_dir, tmp_path):
-    """With the names of Model Garden, and neither masks nor labels as ELECTRA's."""
+    """Neither masks nor labels, as ELECTRA's."""
     features = tiny.records(16, 0, is_masked=False)
-    names = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
     del features["next_sentence_labels"]
-    features = {names.get(name, name): values for name, values in features.items()}
     tiny.write_records(tmp_path / "train-0.tfrecord", features)
     arguments = arguments_of(model_dir, tmp_path, tmp_path / "out", "--do_train")
     steps = ("--num_train_steps=2", f"--vocab_file={model_dir}/vocab.txt")
     out = run(*arguments, *steps).out
     assert (
-        "--input_file: 1 file without .metadata.json, read as input_word_ids, input_t"
-        "ype_ids, no next_sentence_labels, sentence_task=none, not masked"
+        "--input_file: 1 file without .metadata.json, read as no next_sentence_labels,"
+        " sentence_task=none, not masked"
     ) in out
     assert (tmp_path / "out" / "model.ckpt-2.index").exists()
 

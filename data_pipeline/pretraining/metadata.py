@@ -97,6 +97,7 @@ def read(records_file: str) -> Metadata | None:
         ) from error
 
 
+_SEQUENCES = (features.INPUT_IDS, features.INPUT_MASK, features.SEGMENT_IDS)
 _INTEGER_PREDICTIONS = (features.MASKED_LM_POSITIONS, features.MASKED_LM_IDS)
 PREDICTIONS = (*_INTEGER_PREDICTIONS, features.MASKED_LM_WEIGHTS)
 # Records that are looked into where no metadata describes all of them.
@@ -113,25 +114,18 @@ _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
 
 
 class Layout(NamedTuple):
-    """Names and kinds of features that other programs write in other ways."""
+    """What records of other programs lack, or have as another kind."""
 
-    input_ids: str = features.INPUT_IDS
-    segment_ids: str = features.SEGMENT_IDS
     has_labels: bool = True  # next_sentence_labels
     weights: str = "float"  # the kind of masked_lm_weights, or int64
 
     def __str__(self) -> str:
-        labels = "" if self.has_labels else ", no next_sentence_labels"
+        labels = "" if self.has_labels else "no "
         weights = ", integer weights" if self.weights == "int64" else ""
-        return f"{self.input_ids}, {self.segment_ids}{labels}{weights}"
+        return f"{labels}next_sentence_labels{weights}"
 
 
 ORIGINAL = Layout()
-# Names of TensorFlow Model Garden (--use_v2_feature_names).
-_OTHER_NAMES = {
-    features.INPUT_IDS: "input_word_ids",
-    features.SEGMENT_IDS: "input_type_ids",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,15 +211,11 @@ def _measure(serialized, where):
         ) from error
     is_masked = any(name in held for name in PREDICTIONS)
     has_labels = features.NEXT_SENTENCE_LABELS in held
-    ids, segments = (
-        other if other in held and name not in held else name
-        for name, other in _OTHER_NAMES.items()
-    )
-    tokens = len(held[ids].int64_list.value)
+    tokens = len(held[features.INPUT_IDS].int64_list.value)
     predictions = len(held[features.MASKED_LM_POSITIONS].int64_list.value)
     is_integer = held[features.MASKED_LM_WEIGHTS].int64_list.value
-    layout = Layout(ids, segments, has_labels, "int64" if is_integer else "float")
-    wanted = [(name, "int64", tokens) for name in (ids, features.INPUT_MASK, segments)]
+    layout = Layout(has_labels, "int64" if is_integer else "float")
+    wanted = [(name, "int64", tokens) for name in _SEQUENCES]
     if has_labels:
         wanted.append((features.NEXT_SENTENCE_LABELS, "int64", 1))
     if is_masked:
@@ -276,8 +266,7 @@ def count_records(file: str, size: int) -> tuple[int, tuple[int, ...]]:
 def spec(max_seq_length, max_predictions_per_seq, layout=ORIGINAL):
     """Features for tf.io.parse_example; unmasked text has 0 predictions, no masks."""
     sequence = tf.io.FixedLenFeature([max_seq_length], tf.int64)
-    names = (layout.input_ids, features.INPUT_MASK, layout.segment_ids)
-    parsed = dict.fromkeys(names, sequence)
+    parsed = dict.fromkeys(_SEQUENCES, sequence)
     if layout.has_labels:
         parsed[features.NEXT_SENTENCE_LABELS] = tf.io.FixedLenFeature([], tf.int64)
     if max_predictions_per_seq:

@@ -164,8 +164,6 @@ class RecordSource:
     def parse(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         """Features of records, string [N]: int64, and float32 weights."""
         parsed = tf.io.parse_example(serialized, self.spec)
-        parsed[features.INPUT_IDS] = parsed.pop(self.layout.input_ids)
-        parsed[features.SEGMENT_IDS] = parsed.pop(self.layout.segment_ids)
         if not self.layout.has_labels:
             labels = tf.zeros_like(parsed[features.INPUT_IDS][:, 0])
             parsed[features.NEXT_SENTENCE_LABELS] = labels

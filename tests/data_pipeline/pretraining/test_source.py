@@ -166,24 +166,13 @@ def test_damage_is_found(tmp_path, monkeypatch):
 # Records of other programs.
 
 
-def renamed(record, **names):
-    return {names.get(name, name): items for name, items in record.items()}
-
-
-OF_MODEL_GARDEN = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
-
-
 def test_records_of_other_programs_are_read_and_named(tmp_path, capsys):
     rows = [tiny_records.values(number) for number in range(3)]
     unmasked = [tiny_records.values(number, has_masks=False) for number in range(3)]
     for row in unmasked:
         del row["next_sentence_labels"]  # as ELECTRA's
     for records, parts in (
-        (rows, ["input_ids, segment_ids, sentence_task=next, masked"]),
-        (
-            [renamed(row, **OF_MODEL_GARDEN) for row in rows],
-            ["input_word_ids, input_type_ids, sentence_task=next, mask"],
-        ),
+        (rows, ["read as next_sentence_labels, sentence_task=next, masked"]),
         ([row | {"masked_lm_weights": [1, 0]} for row in rows], ["integer weights"]),
         (unmasked, ["no next_sentence_labels", "sentence_task=none, not masked"]),
     ):
@@ -211,12 +200,12 @@ def test_files_of_two_programs_are_refused(tmp_path):
     paths = [
         tiny_records.write(tmp_path / "a", rows),
         tiny_records.write(
-            tmp_path / "b", [renamed(r, **OF_MODEL_GARDEN) for r in rows]
+            tmp_path / "b", [row | {"masked_lm_weights": [1, 0]} for row in rows]
         ),
     ]
     text = refusal(paths)
-    assert f"the records of {paths[0]} have input_ids, segment_ids, those of" in text
-    assert f"{paths[1]} input_word_ids, input_type_ids" in text
+    assert f"the records of {paths[0]} have next_sentence_labels, those of" in text
+    assert f"{paths[1]} next_sentence_labels, integer weights; give files of" in text
 
 
 @pytest.mark.parametrize(
