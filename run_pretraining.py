@@ -118,7 +118,6 @@ class Objective(driver.PretrainingTask):
             pretraining_flags.files(),
             self.tokenizer,
             rule,
-            repeats=pretraining_flags.repeats(),
             type_vocab_size=self.config.type_vocab_size,
             has_mask_flags=pretraining_flags.masks_are_asked_for(),
             **self.sizes(),
@@ -282,7 +281,6 @@ class Denoising(Objective):
             self.tokenizer,
             rule,
             tokens=self.config.decoder_tokens,
-            repeats=pretraining_flags.repeats(),
             **self.sizes(),
         )
         print(self.records.describe(self.tokenizer))

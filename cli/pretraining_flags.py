@@ -14,7 +14,7 @@ REPLACED = "replaced_tokens"
 _MOST_EVALUATED = 1 << 16  # records of a batch that may be more than there are
 _OF_STREAMS = ("unroll_steps", "sample_softmax", "num_negative_samples")
 _OF_MASKS = ("masking", "masked_lm_prob", "mask_proportions")
-_OF_NOISE = ("corruption", "noise_density", "mean_noise_span_length", "roll_noise")
+_OF_NOISE = ("corruption", "noise_density", "mean_noise_span_length")
 _OF_GENERATOR = ("generator_size", "discriminator_loss_weight")
 # By kind or network, the usual one first.
 _OBJECTIVES = {
@@ -27,7 +27,6 @@ _OBJECTIVES = {
 # Flags that some objectives alone read.
 _READ_BY = {
     ("masked_lm", REPLACED): (*_OF_MASKS, "max_predictions_per_seq", "top_k"),
-    ("masked_lm", REPLACED, "left_to_right", DENOISING): ("input_repeats",),
     (BIDIRECTIONAL_LM,): _OF_STREAMS,
     (DENOISING,): _OF_NOISE,
     (REPLACED,): _OF_GENERATOR,
@@ -98,13 +97,6 @@ def _define_records() -> None:
         None,
         "Comma-separated record files or globs. For --objective=bidirectional_lm: "
         "text files with one tokenised sentence per line.",
-    )
-    flags.DEFINE_list(
-        "input_repeats",
-        [],
-        "For each part of --input_file between commas, how often an epoch reads its "
-        "records, 1 or more: 1,3 mixes a small corpus of the domain three times into a "
-        "large one.",
     )
     string(
         "eval_input_file",
@@ -192,13 +184,6 @@ def _define_noise() -> None:
         "Mean length of the noise spans in tokens. By default 3.",
         lower_bound=1,
         upper_bound=100,
-    )
-    flags.DEFINE_bool(
-        "roll_noise",
-        False,
-        "Shift the noise of --corruption=random_spans by a random number of tokens, "
-        "so that all places of a text are noise as often. By default each text begins "
-        "with text and ends with noise, as T5 was trained.",
     )
 
 
@@ -308,19 +293,6 @@ def files() -> dict[str, str]:
         "input_file": read,
         **({"eval_input_file": FLAGS.eval_input_file} if FLAGS.eval_input_file else {}),
     }
-
-
-def repeats() -> list[int]:
-    """The numbers of --input_repeats; ValueError for what is none."""
-    try:
-        numbers = [int(number) for number in FLAGS.input_repeats]
-    except ValueError:
-        numbers = [0]
-    if min(numbers, default=1) < 1:
-        raise errors.InputError(
-            f"{FLAGS['input_repeats'].serialize()}: give whole numbers of 1 or more"
-        )
-    return numbers
 
 
 def check() -> None:

@@ -231,7 +231,6 @@ MISTAKES = {
     },
     "denoising": {
         "--masking=span": "for --objective=masked_lm",
-        "--roll_noise": "is for --corruption=random_spans; leave it out",
         "--do_export": "run_seq2seq.py --do_export",
     },
     "convert": {

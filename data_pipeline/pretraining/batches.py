@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -307,15 +307,13 @@ def load(
     spare_rows: int,
     type_vocab_size: int = 0,
     has_mask_flags: bool = False,
-    repeats: Sequence[int] = (),
 ) -> RecordSets:
     """Opens the records to train on, and those to evaluate on.
 
     `specs` are {flag: its value}, the records to train on first, and others to evaluate
     on second. `rule` masks those that are not masked, by the tokenizer; None reads them
     as they are. Sizes are those of source.check_records. Flags that name masks
-    (`has_mask_flags`) are for unmasked records. `repeats` are those of
-    source.repeats_of, for the records to train on.
+    (`has_mask_flags`) are for unmasked records.
     """
     sources = {
         flag: source.check_records(
@@ -334,10 +332,6 @@ def load(
     }
     opened = list(sources.values())
     train, held_out = opened[0], opened[-1]
-    if repeats:
-        times = source.repeats_of(next(iter(specs.values())), repeats)
-        train = train.repeated(times)
-        print(f"an epoch: {train.count} records, of {opened[0].count} that are read")
     if rule is None:
         return RecordSets(train, held_out, None)
     source.check_sentence_task(sources)

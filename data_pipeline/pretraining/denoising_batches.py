@@ -7,7 +7,7 @@ from the last one down, as in T5.
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,19 +35,12 @@ class Rule:
     corruption: str  # RANDOM_SPANS or INFILLING
     noise_density: float  # share of tokens that are noise, between 0 and 1
     mean_noise_span_length: float  # in tokens, from 1
-    # Whether random spans are shifted around, so that all places of a text are noise as
-    # often. Without, as T5 was trained, its end always is.
-    roll_noise: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.noise_density < 1:
             raise errors.InputError(
                 f"--noise_density={self.noise_density} makes noise of nothing or of "
                 f"all; give a share such as {NOISE_DENSITY[self.corruption]}"
-            )
-        if self.roll_noise and self.corruption != RANDOM_SPANS:
-            raise errors.InputError(
-                f"--roll_noise is for --corruption={RANDOM_SPANS}; leave it out"
             )
         if self.mean_noise_span_length < 1:
             raise errors.InputError(
@@ -60,14 +53,13 @@ def rule(
     corruption: str,
     noise_density: float | None = None,
     mean_noise_span_length: float | None = None,
-    roll_noise: bool = False,
 ) -> Rule:
     """Makes a Rule; None stands for the value of the corruption's paper."""
     if noise_density is None:
         noise_density = NOISE_DENSITY[corruption]
     if mean_noise_span_length is None:
         mean_noise_span_length = MEAN_NOISE_SPAN_LENGTH
-    return Rule(corruption, noise_density, mean_noise_span_length, roll_noise)
+    return Rule(corruption, noise_density, mean_noise_span_length)
 
 
 class MaxLengths(NamedTuple):
@@ -137,15 +129,12 @@ def random_spans(
     density: float,
     mean_length: float,
     uniform: np.ndarray,
-    *,
-    rolls: bool = False,
 ) -> np.ndarray:
     """As many tokens and spans as `span_counts`, at random places; bool [N, W].
 
-    A text begins with tokens that are no noise and ends with noise, unless it `rolls`:
-    then each text is shifted by a random number of tokens, its end to its beginning, as
-    by T5's random_roll; a span may be cut in two. `uniform` is float [N, 2, W]: where
-    the text between the spans is cut, and where the noise.
+    A text begins with tokens that are no noise and ends with noise, as T5 was trained.
+    `uniform` is float [N, 2, W]: where the text between the spans is cut, and where the
+    noise.
     """
     rows, _, width = uniform.shape
     noise, spans = span_counts(lengths, density, mean_length)
@@ -156,14 +145,7 @@ def random_spans(
     changes = np.zeros((rows, width + 1), np.int8)
     changes[row, (text_ends + noise_starts)[row, span]] = 1
     changes[row, (text_ends + noise_ends)[row, span]] = -1
-    is_noise = np.cumsum(changes[:, :width], axis=1, dtype=np.int8).astype(bool)
-    if not rolls:
-        return is_noise
-    # The last number cuts nothing, for a text has one cut fewer than tokens.
-    shift = (uniform[:, 1, -1] * lengths).astype(np.int64)[:, None]
-    columns, length = np.arange(width), np.maximum(lengths, 1)[:, None]
-    source = np.where(columns < length, (columns - shift) % length, columns)
-    return np.take_along_axis(is_noise, source, axis=1)
+    return np.cumsum(changes[:, :width], axis=1, dtype=np.int8).astype(bool)
 
 
 def _ends_of_parts(totals, parts, uniform):
@@ -237,9 +219,7 @@ def corrupt(
     """
     share, mean_length = rule.noise_density, rule.mean_noise_span_length
     if rule.corruption == RANDOM_SPANS:
-        is_noise = random_spans(
-            texts.lengths, share, mean_length, uniform, rolls=rule.roll_noise
-        )
+        is_noise = random_spans(texts.lengths, share, mean_length, uniform)
         source = replace_spans(texts, is_noise, tokens.sentinels)
         return source, replace_spans(texts, ~is_noise, tokens.sentinels)
     places, counts = infilling(texts.lengths, share, mean_length, uniform)
@@ -263,8 +243,6 @@ def _max_lengths(widths, rule):
     hidden, spans = span_counts(widths, rule.noise_density, rule.mean_noise_span_length)
     # A single token is text, and its target is the sentinel in place of it.
     runs = np.maximum(spans, np.minimum(widths, 1))
-    if rule.roll_noise:  # the two ends of a text may cut a run of either kind in two
-        spans, runs = spans + (spans > 0), runs + (spans > 0)
     source, target = widths - hidden + spans, hidden + runs
     return MaxLengths(np.minimum(source, widths), np.minimum(target, widths), runs)
 
@@ -423,7 +401,6 @@ def load(
     vocab_size: int,
     spare_rows: int,
     tokens: features.DecoderTokens | None = None,
-    repeats: Sequence[int] = (),
 ) -> DenoisingSets:
     """Opens the records to train on, and those to evaluate on; as batches.load.
 
@@ -442,7 +419,6 @@ def load(
         max_seq_length=None,
         vocab_size=vocab_size,
         spare_rows=spare_rows,
-        repeats=repeats,
     )
     corruptors = {}
     for each in dict.fromkeys((records.train, records.held_out)):

@@ -122,13 +122,6 @@ class RecordSource:
     def count(self) -> int:
         return sum(self.counts)
 
-    def repeated(self, times: Mapping[str, int]) -> "RecordSource":
-        """The same records, of which an epoch has a file as often as `times` has it."""
-        rows = zip(self.files, self.counts, self.splits, strict=True)
-        repeated = [row for row in rows for _ in range(times[row[0]])]
-        files, counts, splits = zip(*repeated, strict=True)
-        return dataclasses.replace(self, files=files, counts=counts, splits=splits)
-
     @functools.cached_property
     def blocks(self) -> "Blocks":
         """The parts that are shuffled: files with metadata, blocks of all others."""
@@ -241,32 +234,6 @@ def find(spec: str, flag: str = "input_file") -> list[str]:
 
     wanted = "files of create_pretraining_data.py, or globs such as records/*.tfrecord"
     return file_patterns.find(spec, flag=flag, wanted=wanted, accepts=is_whole)
-
-
-def repeats_of(spec: str, repeats: Sequence[int]) -> dict[str, int]:
-    """{file: how often an epoch reads it}, of a number for each part of `spec`.
-
-    Raises:
-        ValueError: there are more parts, or fewer, or two of them name one file.
-    """
-    parts = [part for part in map(str.strip, spec.split(",")) if part]
-    text = ",".join(map(str, repeats))
-    if len(parts) != len(repeats):
-        raise errors.InputError(
-            f"--input_repeats={text} has {wording.count(len(repeats), 'number')}, "
-            f"--input_file {wording.count(len(parts), 'part')} between commas; give "
-            "one for each"
-        )
-    times: dict[str, int] = {}
-    for part, number in zip(parts, repeats, strict=True):
-        for file in find(part):
-            if file in times:
-                raise errors.InputError(
-                    f"--input_file={spec}: two parts name {file}, so --input_repeats="
-                    f"{text} has two numbers for it; name it once"
-                )
-            times[file] = number
-    return times
 
 
 def check_records(

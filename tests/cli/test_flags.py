@@ -217,7 +217,6 @@ WRONG = {
         "--corruption=infilling": "is for --objective=denoising; leave",
         "--noise_density=0.3 --objective=left_to_right": "is for --objective=denoisin",
         "--mean_noise_span_length=2": "--mean_noise_span_length=2.0 is for --objective",
-        "--roll_noise": "--roll_noise is for --objective=denoising; leave it out",
         "--objective=denoising --masking=span": "is for --objective=masked_lm; leave",
         "--objective=left_to_right --mask_proportions=1,0,0": (
             "--mask_proportions=1.0,0.0,0.0 is for --objective=masked_lm; leave it out"
@@ -748,8 +747,8 @@ OF_WEIGHTS = {
         "run_pretraining": f"""{_UPDATES} num_warmup_steps max_seq_length objective
             masking masked_lm_prob mask_proportions max_predictions_per_seq unroll_steps
             sample_softmax num_negative_samples corruption noise_density
-            mean_noise_span_length roll_noise pack_sequences generator_size
-            discriminator_loss_weight input_repeats""",
+            mean_noise_span_length pack_sequences generator_size
+            discriminator_loss_weight""",
     }.items()
 }
 

@@ -106,33 +106,6 @@ def test_resuming_continues_with_the_same_batches(source, thirty, step):
 # The shares of hosts.
 
 
-def test_an_epoch_reads_files_as_often_as_their_numbers(source):
-    patterns = [source.files[0].replace("part-0", "part-[0-3]"), source.files[4]]
-    times = source_lib.repeats_of(",".join(patterns), [1, 3])
-    mixed = source.repeated(times)
-    once, thrice = range(TOTAL - COUNTS[4]), range(TOTAL - COUNTS[4], TOTAL)
-    epoch = len(once) + 3 * len(thrice)
-    assert mixed.count == epoch
-    batches = train(mixed, epoch, batch_size=1)
-    assert sorted(numbers(batches)) == sorted([*once, *(3 * [*thrice])])
-    for step in (5, 20, epoch - 3):
-        later = train(mixed, step + 3, start_step=step, batch_size=1)
-        assert numbers(later) == numbers(batches[step : step + 3])
-
-
-@pytest.mark.parametrize(
-    ("parts", "repeats", "message"),
-    [
-        (["part-?"], [1, 2], "=1,2 has 2 numbers, --input_file 1 part between commas"),
-        (["part-0", "part-?"], [3, 1], "two parts name .*part-0, .* name it once"),
-    ],
-)
-def test_repeats_that_do_not_fit_are_refused(source, parts, repeats, message):
-    spec = ",".join(source.files[0].replace("part-0", part) for part in parts)
-    with pytest.raises(ValueError, match=message):
-        source_lib.repeats_of(spec, repeats)
-
-
 def host(number, hosts):
     return tf.distribute.InputContext(hosts, number, num_replicas_in_sync=hosts)
 

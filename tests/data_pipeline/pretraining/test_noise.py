@@ -1,6 +1,5 @@
 """The noise of data_pipeline/pretraining/denoising_batches.py."""
 
-import dataclasses
 import itertools
 import json
 import math
@@ -73,28 +72,6 @@ def test_random_spans_are_equally_likely():
         same = np.repeat(chance(ROWS, 1, 9), 2, axis=1)
         same = noise.random_spans(np.full(ROWS, 9), 0.45, 2.0, same)
         assert_equally_likely(same.astype(int), possible)
-
-
-@pytest.mark.parametrize("length", [32, 128, pytest.param(512, marks=pytest.mark.slow)])
-def test_rolled_noise_is_at_every_place_as_often(length):
-    """The same spans, on a ring: shares by place, within a point of the share."""
-    lengths, drawn = np.full(ROWS, length), chance(ROWS, 2, length)
-    still = noise.random_spans(lengths, 0.15, 3.0, drawn)
-    rolled = noise.random_spans(lengths, 0.15, 3.0, drawn, rolls=True)
-    assert np.array_equal(rolled.sum(axis=1), still.sum(axis=1))
-    ring = runs(still), runs(rolled) - (rolled[:, 0] & rolled[:, -1])
-    assert np.array_equal(*ring)
-    share = still.mean()
-    assert np.abs(rolled.mean(axis=0) - share).max() < 0.012
-    assert not still[:, 0].any() and still[:, -1].all()  # T5 without its random_roll
-
-
-def test_short_texts_roll_within_themselves():
-    lengths = np.arange(12)
-    rolled = noise.random_spans(lengths, 0.5, 2.0, chance(12, 2, 30), rolls=True)
-    tokens, _ = noise.span_counts(lengths, 0.5, 2.0)
-    for row, length, count in zip(rolled, lengths, tokens, strict=True):
-        assert row[:length].sum() == count == row.sum()
 
 
 def test_row_of_noise_follows_from_its_own_numbers():
@@ -250,21 +227,6 @@ def test_no_text_is_larger_than_the_sizes_say(name, density):
             assert max(sentinels) == most.sentinels
 
 
-@pytest.mark.parametrize("density", [0.15, 0.8])
-def test_rolled_spans_have_one_run_more(density):
-    for width in (1, 2, 9, WIDTH):
-        texts = texts_of([*range(width + 1), *[width] * 200], width)
-        settings = {"noise_density": density, "roll_noise": True}
-        both = corrupted("random_spans", texts, **settings)
-        rule = noise.rule("random_spans", **settings)
-        source, target, sentinels = noise.max_lengths(width, rule)
-        still = noise.max_lengths(width, dataclasses.replace(rule, roll_noise=False))
-        for rolled, most in zip(both, (source, target), strict=True):
-            assert rolled.lengths.max() <= most
-            assert rolled.lengths.max() == most or width < WIDTH
-        assert sentinels == still.sentinels + (width > 1)
-
-
 def test_full_inputs_are_those_of_t5():
     others = 0
     for known in RECORDED["span_lengths_for_full_inputs"]:
@@ -303,10 +265,6 @@ def test_longest_text_fits_and_a_longer_one_does_not(name):
     [
         (("random_spans", 0.0), "--noise_density=0.0 makes noise of nothing or of all"),
         (("infilling", 1.0), "give a share such as 0.3"),
-        (
-            ("infilling", None, None, True),
-            "--roll_noise is for --corruption=random_spans",
-        ),
         (("random_spans", 0.1, 0.5), "--mean_noise_span_length=0.5 is below 1 token"),
     ],
 )
