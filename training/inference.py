@@ -210,8 +210,8 @@ def class_shares(
 class Predictor:
     """Runs a function of features over the rows of a split.
 
-    `batch_size` is cut to the rows, and raised to a multiple of the replicas; batches
-    are as long as their longest text, or `pad_to` tokens.
+    `batch_size` is that of devices.fitting_batch_size; batches are as long as their
+    longest text, or `pad_to` tokens.
     """
 
     def __init__(

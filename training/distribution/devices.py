@@ -12,6 +12,9 @@ from data_pipeline.batches import batching
 from training import train_step
 from training.distribution import cluster
 
+# Rows of a batch. Up to here its size, on which last bits depend, is that of the flag.
+_USUAL = 256
+
 
 def split_cpu(count: int) -> None:
     """Splits the CPU into `count` devices; ValueError if TensorFlow has been used."""
@@ -201,9 +204,12 @@ def whole_batches(strategy: tf.distribute.Strategy, shares: np.ndarray) -> np.nd
 def fitting_batch_size(
     batch_size: int, strategy: tf.distribute.Strategy, num_rows: int | None = None
 ) -> int:
-    """The next batch size that the replicas can share equally, cut to `num_rows`."""
+    """The next batch size that the replicas can share equally.
+
+    A batch of more rows than usual is cut to `num_rows`, as it is filled up to its size.
+    """
     replicas = strategy.num_replicas_in_sync
-    size = batch_size if num_rows is None else max(min(batch_size, num_rows), 1)
+    size = batch_size if num_rows is None else min(batch_size, max(num_rows, _USUAL))
     return -(-size // replicas) * replicas
 
 
