@@ -131,12 +131,7 @@ def _define_labels() -> None:
         "Weights of the classes in the loss: 'balanced', or one number per class, "
         "separated by commas.",
     )
-    table_flags.define_columns(
-        "Columns with the answers of a multiple-choice task, or one column with JSON "
-        "lists. The label is the name or the number (from 0) of the right column; "
-        "text_a is the context, and text_b, if given, stands before each answer."
-    )
-    table_flags.define_column("id", "the row ids for the predictions")
+    table_flags.define_columns()
 
 
 @command_line.heading("Training")

@@ -33,13 +33,12 @@ import tensorflow as tf
 from cli import device_setup, networks
 from contract import atomic_files, errors
 from data_pipeline.generation import graph as generation_graph
-from data_pipeline.generation import perplexity, prompts, scored_files
+from data_pipeline.generation import perplexity, prompts
 from modeling import pretrainers
 from modeling.checkpoints import checkpoint
 from modeling.generation import decoding, sampling, scoring
 from serving import export, generation
 from terminal import progress
-from training import metrics
 
 STOP_TOKENS = 16  # between two looks for a --stop
 
@@ -160,24 +159,22 @@ def build_model(opened):
 
 
 def prepare_scores(tokenizer, context):
-    """A function of `run` to the results and lines of --score_file."""
-    settings = scored_files.Settings(
+    """The texts of --score_file, read and checked before there is a model."""
+    return perplexity.ScoredTexts(
+        FLAGS.score_file,
         tokenizer,
         context,
-        generation_flags.layout(),
-        functools.partial(metrics.compute, metrics.DEFAULTS["classification"]),
-        truncate_left=FLAGS.keep_end,
-        **generation_flags.scores(),
+        as_one=FLAGS.score_as == "document",
+        stride=FLAGS.stride,
     )
-    return scored_files.KINDS[FLAGS.score_as](FLAGS.score_file, settings)
 
 
-def score(finish, model):
-    """Prints the results; returns a line for each row."""
+def score(texts, model):
+    """Prints the results; returns a line for each text."""
     run = functools.partial(
         perplexity.run, score=scoring.make_scorer(model), batch_size=FLAGS.batch_size
     )
-    results, lines = finish(run)
+    results, lines = texts.results(run)
     for name, value in results.items():
         print(f"{name} = {value}")
     return lines

@@ -4,24 +4,10 @@ from typing import Any
 
 from absl import flags
 
-from cli import command_line, model_flags, table_flags, training_flags
-from data_pipeline.classification import tables
-from data_pipeline.tables import text_rows
+from cli import command_line, model_flags, training_flags
 
 FLAGS = flags.FLAGS
-SCORED_AS = ("texts", "document", "choices", "last_word", "labels")
-FORMATS = ("auto", *text_rows.FORMATS, "copa", "story_cloze", "swag", "race")
-# Flags that mean something with one value of --score_as alone.
-_OF_SCORES = {
-    "choice_columns": ("choices",),
-    "encoding": ("choices", "labels"),
-    "labels": ("choices", "labels"),
-    "template": ("labels",),
-    "label_words": ("labels",),
-    "examples_file": ("labels",),
-    "num_examples": ("labels",),
-    "stride": ("texts", "document"),
-}
+SCORED_AS = ("texts", "document")
 
 
 def define() -> None:
@@ -47,8 +33,7 @@ def _define_prompts() -> None:
         "keep_end",
         False,
         "Keep the end of a prompt that is too long for the context of the network, "
-        "instead of refusing it. This also applies to texts of --score_as=choices, "
-        "last_word and labels.",
+        "instead of refusing it.",
     )
     flags.DEFINE_integer(
         "batch_size", 8, "Number of texts to generate or score together.", lower_bound=1
@@ -126,54 +111,13 @@ def _define_scores() -> None:
         "texts",
         SCORED_AS,
         "texts: each line, or each `text` in a .jsonl file. document: the whole file "
-        "as one text. choices: the most likely answer. last_word: the last word of "
-        "each passage. labels: a labelled table, with --template.",
-    )
-    flags.DEFINE_enum(
-        "score_format",
-        "auto",
-        FORMATS,
-        "Format of a file of choices or labels; auto detects it from the file name.",
+        "as one text.",
     )
     flags.DEFINE_integer(
         "stride",
         0,
         "Stride in tokens between the windows of a long text; 0 for half of the "
         "context.",
-        lower_bound=0,
-    )
-    table_flags.define_cells()
-    table_flags.define_columns(
-        "Columns with the answers of a multiple-choice task, or one column with JSON "
-        "lists."
-    )
-    flags.DEFINE_list(
-        "labels",
-        [],
-        "Comma-separated labels in the order of their ids, or the names of the "
-        "choices in the label column.",
-    )
-    flags.DEFINE_string(
-        "template",
-        None,
-        r"Template of --score_as=labels, such as 'Review: {text}\nSentiment: {label}'; "
-        "pairs use {text_a} and {text_b}.",
-    )
-    flags.DEFINE_list(
-        "label_words",
-        [],
-        "Words that replace labels in the template, such as pos=great,neg=terrible.",
-    )
-    flags.DEFINE_string(
-        "examples_file",
-        None,
-        "File with labelled rows; some of them stand as examples before each prompt.",
-    )
-    flags.DEFINE_integer(
-        "num_examples",
-        0,
-        "Number of rows of --examples_file before each prompt, taken from all "
-        "labels in turn.",
         lower_bound=0,
     )
 
@@ -189,8 +133,7 @@ def _define_output() -> None:
 
 
 def check() -> None:
-    """Raises ValueError where flags contradict each other, or for an odd encoding."""
-    layout()
+    """Raises ValueError where flags contradict each other."""
     prompts, path = FLAGS.prompt or FLAGS.prompt_file, FLAGS.output_file
     endings = (".jsonl",) if FLAGS.score_file else (".jsonl", ".txt")
     command_line.refuse(
@@ -203,22 +146,9 @@ def check() -> None:
             "--do_export writes neither texts nor scores; leave out --prompt and "
             "--score_file",
         ),
-        *(
-            (
-                FLAGS[name].value
-                and not (FLAGS.score_file and FLAGS.score_as in kinds),
-                f"--{name} is for --score_file with --score_as={' or '.join(kinds)}; "
-                "add these, or leave it out",
-            )
-            for name, kinds in _OF_SCORES.items()
-        ),
         (
-            FLAGS.score_file and FLAGS.score_as == "labels" and not FLAGS.template,
-            "--score_as=labels needs a --template",
-        ),
-        (
-            bool(FLAGS.num_examples) != bool(FLAGS.examples_file),
-            "--num_examples and --examples_file need each other",
+            FLAGS.stride and not FLAGS.score_file,
+            f"--stride={FLAGS.stride} is for --score_file; add it, or leave it out",
         ),
         no_token_to_draw(),
         (
@@ -236,7 +166,7 @@ def check() -> None:
         ),
     )
     model_flags.check(needs_weights=True)
-    command_line.check_files("prompt_file", "score_file", "examples_file")
+    command_line.check_files("prompt_file", "score_file")
 
 
 def no_token_to_draw() -> tuple[bool, str]:
@@ -251,14 +181,3 @@ def sampling() -> dict[str, Any]:
     """How tokens are drawn, by the names of sampling.Sampling."""
     names = ("temperature", "top_k", "top_p", "released_top_p")
     return {name: FLAGS[name].value for name in names}
-
-
-def scores() -> dict[str, Any]:
-    """How a file is scored, by the names of scored_files.Settings."""
-    names = ("stride", "labels", "template", "label_words", "examples_file")
-    return {name: FLAGS[name].value for name in (*names, "num_examples", "seed")}
-
-
-def layout() -> tables.Layout:
-    """Where the columns of a table are."""
-    return table_flags.layout(FLAGS.score_format)

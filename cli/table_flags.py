@@ -25,18 +25,13 @@ def define_files(help_text: str) -> None:
 
 @command_line.heading("Data")
 def define_form() -> None:
-    """The format of files, and whether they have a header."""
+    """The format of files, how rows are cut into cells, and whether line 1 is a row."""
     enum(
         "file_format",
         "auto",
         ["auto", *text_rows.FORMATS],
         "Format of the files; auto detects it from the file name.",
     )
-    define_cells()
-
-
-def define_cells() -> None:
-    """How rows are cut into cells, and whether line 1 is a row."""
     string(
         "delimiter",
         None,
@@ -73,15 +68,22 @@ def form() -> dict[str, Any]:
     }
 
 
-def define_columns(choices: str) -> None:
-    """Columns of texts, labels and answers; `choices` is the help of the latter."""
+def define_columns() -> None:
+    """Columns of texts, labels, answers and ids."""
     for column, content in (
         ("text_a", "the text, or the first text of a pair"),
         ("text_b", "the second text of a pair"),
         ("label", "the labels"),
     ):
         define_column(column, content)
-    flags.DEFINE_list("choice_columns", [], choices)
+    flags.DEFINE_list(
+        "choice_columns",
+        [],
+        "Columns with the answers of a multiple-choice task, or one column with JSON "
+        "lists. The label is the name or the number (from 0) of the right column; "
+        "text_a is the context, and text_b, if given, stands before each answer.",
+    )
+    define_column("id", "the row ids for the predictions")
 
 
 def define_column(column: str, content: str) -> None:
@@ -99,7 +101,7 @@ def layout(file_format: str) -> tables.Layout:
         text_b=FLAGS.text_b_column,
         label=FLAGS.label_column,
         choices=tuple(FLAGS.choice_columns),
-        example_id=FLAGS.id_column if "id_column" in FLAGS else None,
+        example_id=FLAGS.id_column,
     )
 
 

@@ -119,8 +119,8 @@ COMMANDS = {
     ),
     "score": Command(
         "run_generation",
-        "--pretrained={0}/gpt --score_file={0}/train.tsv --score_as=labels "
-        "--template={{text}}_{{label}}",
+        # A long line has many windows of this small context.
+        "--pretrained={0}/gpt --score_file={0}/train.tsv --batch_size=512 --stride=40",
         texts=("train.tsv",),
     ),
     "questions": _run("questions", json_files=("train.json", "dev.json")),

@@ -13,7 +13,7 @@ import tensorflow as tf
 import bert_reborn as bert
 from data_pipeline import label_maps
 from data_pipeline.classification import tables
-from data_pipeline.generation import perplexity, scored_files
+from data_pipeline.generation import perplexity
 from data_pipeline.seq2seq import pairs
 from data_pipeline.squad import files
 from data_pipeline.tables import label_files, published
@@ -135,10 +135,9 @@ READERS = {
     "document": lambda d: perplexity.read(f"{d}/names.txt", as_one=True)[0][0],
     "labels": lambda d: label_files.read_labels(f"{d}/names.txt"),
     "label map": lambda d: label_maps.read_classes(f"{d}/label_map.json", 2),
-    "choices": lambda d: [
-        case._replace(place="")
-        for case in scored_files.read_choices(f"{d}/choices.csv", CHOICES)
-    ],
+    "choices": lambda d: (
+        tables.read_table(f"{d}/choices.csv", CHOICES, labels_required=True).choices
+    ),
     "tags": lambda d: (
         tagged_files.read(
             f"{d}/words.conll", tagged_files.Layout(), tags_required=True

@@ -110,25 +110,6 @@ def test_scores_are_those_of_the_export(run, tmp_path):
     assert scored[1]["num_tokens"] == 0 and scored[1]["token_nll"] == []
 
 
-def test_a_labelled_table_is_classified_without_training(run, tmp_path):
-    table = [("good film", "pos"), ("bad film", "neg"), ("good", "pos")]
-    table.append(("film", "-"))  # as SNLI has it of a row without a label
-    path = tiny.write_tsv(tmp_path / "a.tsv", ("text", "label"), table)
-    printed = run(
-        f"--score_file={path} --score_as=labels --template={{text}}: {{label}}",
-        f"--label_words=pos=+,neg=- --output_file={tmp_path / 'a.jsonl'}",
-        f"--examples_file={path} --num_examples=1 --keep_end",
-    )
-    assert "left out 1 row without a label ('-' 1), lines 5;" in printed
-    actual = rows(tmp_path / "a.jsonl")
-    assert len(actual) == 3
-    chosen = [row["choice"]["part"] for row in actual]
-    right = np.mean([c == row["label"] for c, row in zip(chosen, actual, strict=True)])
-    assert results(printed)["accuracy"] == pytest.approx(right)
-    assert set(results(printed)) == {"num_cases", "accuracy", "f1_macro", "mcc"}
-    assert actual[0]["texts"][0].endswith("\n\ngood film: -")
-
-
 @pytest.mark.slow  # every day tests/modeling/ has the numbers of these weights
 def test_texts_of_really_trained_weights_are_the_recorded_ones(
     run, shared_file, tmp_path

@@ -19,8 +19,8 @@ from data_pipeline.tables import label_files, text_rows
 from terminal import progress
 
 KEYS = ("text",)  # of an object in a file of JSON lines
-# Features int32 [B, S] -> losses and hits float32 [B, S - 1] of each next token.
-Score = Callable[[dict[str, tf.Tensor]], tuple[np.ndarray, np.ndarray]]
+# Features int32 [B, S] -> losses float32 [B, S - 1] of each next token.
+Score = Callable[[dict[str, tf.Tensor]], np.ndarray]
 
 
 class Window(NamedTuple):
@@ -30,14 +30,8 @@ class Window(NamedTuple):
     first: int
 
 
-class Scores(NamedTuple):
-    """Losses and hits of the scored tokens of some windows, one after another."""
-
-    losses: np.ndarray  # float32 [T], in nats
-    hits: np.ndarray  # bool [T], whether each was the likeliest
-
-
-Run = Callable[[list[Window]], list[Scores]]
+# To the losses of the scored tokens of each window, float32 [T], in nats.
+Run = Callable[[list[Window]], list[np.ndarray]]
 
 
 class Text(NamedTuple):
@@ -78,6 +72,39 @@ def exp(value: float) -> float:
     return math.exp(value) if value < 700 else math.inf
 
 
+class ScoredTexts:
+    """The texts of a file, read and cut; `results` has their perplexities.
+
+    Attributes:
+        context: the most ids of a window.
+        stride: tokens from one window of a long text to the next; 0 is half of that.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        tokenizer: Any,
+        context: int,
+        *,
+        as_one: bool = False,
+        stride: int = 0,
+    ):
+        self.context, self.stride = context, stride or max(context // 2, 1)
+        if self.stride >= context:
+            raise errors.InputError(
+                f"--stride={self.stride} leaves no token before a window of {context}; "
+                "lower it"
+            )
+        self._texts = encode(read(path, as_one=as_one), tokenizer)
+
+    def results(self, run: Run) -> tuple[dict[str, float], Iterator[str]]:
+        """The results of all texts together by name, and a line for each text."""
+        scored = list(score(self._texts, run, self.context, self.stride))
+        total = sum((each for _, _, each in scored), ZERO)
+        results = {"num_texts": len(scored), **total.results()}
+        return results, (line(*each) for each in scored)
+
+
 def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
     """(text, place) of each line, object with `text`, or of the whole file.
 
@@ -95,14 +122,10 @@ def read(path: str, *, as_one: bool) -> list[tuple[str, str]]:
     return rows
 
 
-def start_ids(tokenizer: Any) -> list[int]:
-    """The token that ends texts, which a scored text begins with; [] without one."""
-    return [] if tokenizer.document_end_id is None else [tokenizer.document_end_id]
-
-
 def encode(rows: Sequence[tuple[str, str]], tokenizer: Any) -> list[Text]:
     """The ids of texts, each after the token that ends texts, if any."""
-    start = start_ids(tokenizer)
+    end = tokenizer.document_end_id
+    start = [] if end is None else [end]
     tokenized = tokenizer.tokenize([text for text, _ in rows]).to_list()
     texts = []
     for (text, place), ids in zip(rows, tokenized, strict=True):
@@ -122,7 +145,7 @@ def score(
     cut = [sliding(text.ids, context, stride) for text in texts]
     results = iter(run(list(itertools.chain.from_iterable(cut))))
     for text, parts in zip(texts, cut, strict=True):
-        losses = np.concatenate([next(results).losses for _ in parts])
+        losses = np.concatenate([next(results) for _ in parts])
         likelihood = Likelihood(
             float(np.sum(losses, dtype=np.float64)),
             len(losses),
@@ -150,17 +173,17 @@ def sliding(ids: Sequence[int], context: int, stride: int) -> list[Window]:
     return windows
 
 
-def run(windows: Sequence[Window], score: Score, batch_size: int) -> list[Scores]:
-    """The scores of each window, computed in batches of similar length."""
+def run(windows: Sequence[Window], score: Score, batch_size: int) -> list[np.ndarray]:
+    """The losses of each window, computed in batches of similar length."""
     order = np.argsort([-len(window.ids) for window in windows], kind="stable")
-    results: list[Scores] = [Scores(np.zeros(0), np.zeros(0, bool))] * len(windows)
+    results = [np.zeros(0)] * len(windows)
     for part in progress.slices(len(windows), batch_size, "scoring: windows"):
         chosen = order[part]
         batch = [windows[place] for place in chosen]
-        losses, hits = score(_padded([window.ids for window in batch]))
+        losses = score(_padded([window.ids for window in batch]))
         for row, (place, window) in enumerate(zip(chosen, batch, strict=True)):
             scored = slice(window.first - 1, len(window.ids) - 1)
-            results[place] = Scores(losses[row, scored], hits[row, scored] > 0.5)
+            results[place] = losses[row, scored]
     return results
 
 

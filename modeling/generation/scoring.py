@@ -9,10 +9,8 @@ import tensorflow as tf
 from contract import features as feature_names
 
 
-def make_scorer(
-    model: Any,
-) -> Callable[[Mapping[str, tf.Tensor]], tuple[np.ndarray, np.ndarray]]:
-    """A function of features [B, S]: losses and hits of the next tokens [B, S - 1].
+def make_scorer(model: Any) -> Callable[[Mapping[str, tf.Tensor]], np.ndarray]:
+    """A function of features [B, S]: losses of the next tokens, float32 [B, S - 1].
 
     See pretrainers.LanguageModel; what stands at padding means nothing.
     """
@@ -23,14 +21,9 @@ def make_scorer(
 
     @tf.function(input_signature=[spec], autograph=False)
     def compute(features):
-        outputs = model(features, training=False)
-        return outputs["next_token_losses"], outputs["next_token_hits"]
+        return model(features, training=False)["next_token_losses"]
 
-    def score(features):
-        losses, hits = compute(dict(features))
-        return losses.numpy(), hits.numpy()
-
-    return score
+    return lambda features: compute(dict(features)).numpy()
 
 
 def score_tokens(model: Any, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

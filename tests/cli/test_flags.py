@@ -274,10 +274,6 @@ WRONG = {
     ("run_embedding", lambda: embedding_flags.check()): {
         "--encoding=latin9000": "--encoding=latin9000 is no encoding of text; give one",
     },
-    ("run_generation", lambda: generation_flags.check()): {
-        "--encoding=latin9000": "--encoding=latin9000 is no encoding of text; give one",
-        "--score_file=t --encoding=cp1252": "--encoding is for --score_file with --sc",
-    },
     ("run_classifier", lambda: run_flags.plan(10, SCORES)): {
         "": "10 training examples make no step of --train_"
     },
@@ -348,9 +344,7 @@ WRONG = {
     ("run_generation", generation_flags.check): {
         "--score_file=a --prompt=b": "--score_file scores and --prompt writes texts",
         "--do_export --prompt=b": "--do_export writes neither texts nor scores",
-        "--template={text}": "--template is for --score_file with --score_as=labels",
-        "--stride=3 --score_file=a --score_as=labels": "--score_as=texts or document",
-        "--score_file=a --score_as=labels": "--score_as=labels needs a --template",
+        "--stride=3": "--stride=3 is for --score_file; add it, or leave it out",
         "--stop=": "--stop is empty, so no text could begin",
         "--do_export": "--do_export needs an --output_dir",
         "--output_file=a.csv": "ends in none of .jsonl, .txt, which say",
@@ -854,7 +848,6 @@ def test_splits_are_those_that_the_actions_need(parse, arguments, wanted):
     [
         ("run_classifier", lambda: run_classifier.layout()),
         ("run_embedding", lambda: embedding_flags.layout()),
-        ("run_generation", lambda: generation_flags.layout()),
         ("run_seq2seq", lambda: seq2seq_flags.layout()),
     ],
 )

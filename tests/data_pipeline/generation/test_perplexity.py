@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from data_pipeline.generation import perplexity, scored_files
+from data_pipeline.generation import perplexity
 from tests import byte_tokenizer
 
 TOKENIZER = byte_tokenizer.ByteTokenizer()
@@ -13,18 +13,18 @@ TOKENIZER = byte_tokenizer.ByteTokenizer()
 def run(cut):
     """A loss of a tenth of each scored id."""
     ids = [np.array(window.ids[window.first :]) for window in cut]
-    return [perplexity.Scores(scored / 10, scored == 97) for scored in ids]
+    return [scored / 10 for scored in ids]
 
 
 def scored(path, context, stride=0, **how):
-    settings = scored_files.Settings(TOKENIZER, context, stride=stride)
-    return scored_files.texts(str(path), settings, **how)
+    texts = perplexity.ScoredTexts(str(path), TOKENIZER, context, stride=stride, **how)
+    return texts.results(run)
 
 
 def test_results_are_those_of_all_texts_together(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("ab c\n\nä\n")
-    results, lines = scored(path, 16)(run)
+    results, lines = scored(path, 16)
     nlls = [sum(text.encode()) / 10 for text in ("ab c", "ä")]
     nll = sum(nlls)
     assert results == {
@@ -46,7 +46,7 @@ def test_a_document_is_one_text_whatever_the_stride(tmp_path):
     content = "one two\n\nthree and four\n"
     path.write_text(content)
     for stride in (0, 1, 7):
-        results, _ = scored(path, 8, stride, as_one=True)(run)
+        results, _ = scored(path, 8, stride, as_one=True)
         assert results["num_texts"] == 1
         assert results["num_tokens"] == len(content)
         assert results["nll"] == pytest.approx(sum(content.encode()) / 10)
@@ -104,13 +104,11 @@ def test_losses_come_back_to_their_windows():
         ids, mask = features["input_ids"].numpy(), features["input_mask"].numpy()
         batches.append(mask.sum(axis=1).tolist())
         assert not ids[mask == 0].any()
-        losses = np.where(mask[:, 1:], ids[:, 1:] + ids[:, :-1] / 100, np.nan)
-        return losses, (ids[:, 1:] % 2).astype(np.float32)
+        return np.where(mask[:, 1:], ids[:, 1:] + ids[:, :-1] / 100, np.nan)
 
     actual = perplexity.run(cut, score, 3)
     assert batches == [[9, 9, 5], [4, 3, 2], [2]]
-    for window, scores in zip(cut, actual, strict=True):
+    for window, losses in zip(cut, actual, strict=True):
         ids = np.array(window.ids)
         expected = (ids[1:] + ids[:-1] / 100)[window.first - 1 :]
-        np.testing.assert_allclose(scores.losses, expected)
-        np.testing.assert_array_equal(scores.hits, ids[window.first :] % 2 == 1)
+        np.testing.assert_allclose(losses, expected)

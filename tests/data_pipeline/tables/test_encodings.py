@@ -8,7 +8,6 @@ import pytest
 
 from data_pipeline.classification import tables
 from data_pipeline.embedding import corpora
-from data_pipeline.generation import scored_files
 from data_pipeline.seq2seq import pairs
 from data_pipeline.tables import text_rows
 from tests.refusals import refused
@@ -36,8 +35,11 @@ def of_pairs(path, **form):
 
 def of_choices(path, **form):
     layout = tables.Layout(text_a="text", label="", choices=("label", "text"), **form)
-    cases = scored_files.read_choices(path, layout)
-    return [(c.alternatives[0].before, c.alternatives[0].scored[1:]) for c in cases]
+    table = tables.read_table(path, layout, labels_required=False)
+    return [
+        (text, choices[0])
+        for text, choices in zip(table.text_a, table.choices, strict=True)
+    ]
 
 
 READERS = [of_table, of_embedding, of_pairs, of_choices]

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from contract import errors
 from data_pipeline.classification import tables
 from data_pipeline.embedding import corpora
-from data_pipeline.generation import scored_files
 from data_pipeline.seq2seq import pairs
 from data_pipeline.tables import text_rows
 
@@ -69,13 +68,9 @@ def of_choices(path, columns, delimiter):
     wanted = dict(columns, choices=(columns["text_b"], columns["label"]))
     del wanted["text_b"], wanted["label"]
     layout = tables.Layout(delimiter=delimiter, **wanted)
-    return [
-        (
-            int(case.place.rpartition(":")[2]),
-            (case.alternatives[0].before, case.alternatives[0].scored[1:]),
-        )
-        for case in scored_files.read_choices(path, layout)
-    ]
+    table = tables.read_table(path, layout, labels_required=False)
+    rows = zip(table.lines, table.text_a, table.choices, strict=True)
+    return [(line, (text, choices[0])) for line, text, choices in rows]
 
 
 TEXT_COLUMNS = ("text_a", "text_b")
