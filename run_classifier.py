@@ -53,9 +53,8 @@ def _define_rows() -> None:
     string(
         "task_name",
         None,
-        "Name of the task: XNLI, a GLUE task such as CoLA, MNLI or MRPC, a CLUE task "
-        "such as AFQMC, TNEWS or C3, or a multiple-choice task (COPA, SWAG, RACE, "
-        "Story_Cloze).",
+        "Name of the task: XNLI, a GLUE task such as CoLA, MNLI or MRPC, or a CLUE "
+        "task such as AFQMC, TNEWS or C3.",
     )
     string("xnli_language", "zh", "Language of the XNLI texts.")
     table_flags.define_files("TSV, CSV or JSONL file with the {} set.")

@@ -16,7 +16,7 @@ from data_pipeline.classification import tables
 from data_pipeline.generation import perplexity
 from data_pipeline.seq2seq import pairs
 from data_pipeline.squad import files
-from data_pipeline.tables import label_files, published
+from data_pipeline.tables import label_files
 from data_pipeline.tagging import files as tagged_files
 from modeling.checkpoints import checkpoint
 from tests import tiny
@@ -122,10 +122,6 @@ FILES = {
         '{"data": [{"paragraphs": [{"context": "Ada spoke.", "qas": '
         '[{"id": "1", "question": "Who?", "answers": []}]}]}]}'
     ),
-    "race/1.txt": (
-        '{"article": "It rains.", "questions": ["Why?"], '
-        '"options": [["a", "b", "c", "d"]], "answers": ["B"]}'
-    ),
 }
 CHOICES = tables.Layout(text_a="context", choices=("one", "two"), label="label")
 READERS = {
@@ -148,7 +144,6 @@ READERS = {
             f"{d}/squad.json", version_2_with_negative=False
         ).texts
     ),
-    "race": lambda d: list(published.LAYOUTS["race"](f"{d}/race")),
 }
 
 

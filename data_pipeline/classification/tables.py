@@ -14,9 +14,9 @@ from absl import logging
 
 from contract import errors, wording
 from data_pipeline.tables import (
+    clue,
     memory_rows,
     other_programs,
-    published,
     table_columns,
     text_rows,
 )
@@ -41,7 +41,7 @@ class Layout(text_rows.Form):
     """Where the texts, labels and ids stand in a file.
 
     A column is a name (of a header, JSONL key or TFDS feature) or a number from 0, also
-    as a digit string; -1 is the last. `file_format` may be one of published.LAYOUTS.
+    as a digit string; -1 is the last. `file_format` may be one of clue.READERS.
     """
 
     text_a: Key | None = None  # None takes all texts from `usual_texts`
@@ -136,7 +136,7 @@ def read_table(
     character, only a line feed ends a line, and carriage returns are dropped.
     """
     path = str(path)
-    if layout.file_format not in published.LAYOUTS:
+    if layout.file_format not in clue.READERS:
         layout = text_rows.resolve(path, layout)
     rows, keys, header = _begin(path, layout, other_header, labels_required)
     read = functools.partial(_open, path, layout, is_ragged=True, skips_empty=False)
@@ -155,7 +155,7 @@ def _begin(
     path: str, layout: Layout, other_header: Sequence[str], labels_required: bool
 ) -> tuple[text_rows.NumberedRows, dict[str, Key], tuple[str, ...]]:
     """Opens a table: its rows, the keys of their cells, and the header, or ()."""
-    is_published = layout.is_published or layout.file_format in published.LAYOUTS
+    is_published = layout.is_published or layout.file_format in clue.READERS
     rows = _open(
         path,
         layout,
@@ -178,7 +178,7 @@ def _with_columns(path, names, first, rows, layout, labels_required):
     """
     marks, rows = other_programs.marks(names, rows)
     keys = _choose_columns(path, layout, names, first, labels_required, marks)
-    if layout.is_published or layout.file_format in published.LAYOUTS:
+    if layout.is_published or layout.file_format in clue.READERS:
         return keys, rows
     print(f"{path}: {table_columns.summary(keys, names, len(first))}")
     if marks and (layout.leaves_out or any(role.startswith("label") for role in keys)):
@@ -187,8 +187,8 @@ def _with_columns(path, names, first, rows, layout, labels_required):
 
 
 def _open(path: str, layout: Layout, **options: bool) -> text_rows.NumberedRows:
-    if layout.file_format in published.LAYOUTS:
-        return published.LAYOUTS[layout.file_format](path)
+    if layout.file_format in clue.READERS:
+        return clue.READERS[layout.file_format](path)
     return text_rows.file_rows(path, layout, **options)
 
 

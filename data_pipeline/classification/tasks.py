@@ -1,6 +1,6 @@
 """Published tasks as rows of one table: files, columns, labels, metrics.
 
-GLUE, CLUE, XNLI, and four with a choice of answers.
+GLUE, CLUE and XNLI.
 """
 
 import dataclasses
@@ -103,24 +103,6 @@ def _xnli(language: str) -> Task:
 _with_keys = functools.partial(tables.Layout, label="label", example_id="id")
 
 
-def _choice(name: str, labels: str, *files: tuple[str, ...], has_question=True) -> Task:
-    """A task of choice, whose train, dev and test files published.py reads."""
-    layout = _with_keys(
-        file_format=name,
-        text_a="context",
-        text_b="question" if has_question else None,
-        choices=("choices",),
-        example_id=None if name == "swag" else "id",
-    )
-    splits = zip(("train", "dev", "test"), files, strict=True)
-    return Task(
-        name=name,
-        splits={split: Split(paths, layout, split) for split, paths in splits},
-        labels=tuple(labels),
-        problem_type="choice",
-    )
-
-
 def _clue(
     name: str,
     labels: tuple[str, ...],
@@ -158,27 +140,7 @@ def _clue(
 
 
 _TNEWS_LABELS = tuple(str(n) for n in range(100, 117) if n not in (105, 111))
-_CLOZE_VAL = "cloze_test_val__spring2016 - cloze_test_ALL_val.csv"
-_CLOZE_TEST = "cloze_test_test__spring2016 - cloze_test_ALL_test.csv"
 _ROWS = (
-    _choice(
-        "copa",
-        "12",
-        # SuperGLUE's files; or the publisher's, 500 rows to develop on, 500 to test.
-        ("train.jsonl", "copa-dev.xml"),
-        ("val.jsonl", "copa-test.xml"),
-        ("test.jsonl", "copa-test.xml"),
-    ),
-    _choice(
-        "story_cloze",
-        "12",
-        ("train.csv", _CLOZE_VAL),
-        ("dev.csv", _CLOZE_TEST),
-        ("test.csv", _CLOZE_TEST),
-        has_question=False,
-    ),
-    _choice("swag", "0123", ("train.csv",), ("val.csv",), ("test.csv",)),
-    _choice("race", "ABCD", ("train",), ("dev",), ("test",)),
     _glue(
         "cola",
         _with_header(has_header=False, text_a=3, label=1),
@@ -295,6 +257,7 @@ _OTHER_NAMES = {
     "diagnostic": "ax",
     "cluewsc2020": "cluewsc",
 }
+_TABLES_OF_CHOICES = ("copa", "race", "storycloze", "swag")  # of no task any more
 
 
 def task_named(name: str, xnli_language: str = "zh") -> Task:
@@ -303,6 +266,11 @@ def task_named(name: str, xnli_language: str = "zh") -> Task:
     def squeezed(text: str) -> str:
         return text.lower().replace("-", "").replace("_", "")
 
+    if squeezed(name) in _TABLES_OF_CHOICES:
+        raise errors.InputError(
+            f"Task not found: {name}; it is a table of choices: name its files and "
+            '--choice_columns (docs/classification.md, "A choice of answers")'
+        )
     keys = {squeezed(key): key for key in TASKS} | _OTHER_NAMES
     if squeezed(name) not in keys:
         raise errors.InputError(

@@ -1,6 +1,7 @@
 """Rows of CLUE (Xu et al., COLING 2020), formed as its published baselines form them.
 
-Each reader takes a file in the published form, and yields rows as published.py does.
+Each reader takes a file in the published form, and yields (line, row); C3 numbers its
+questions. A row has the keys of its task's layout, and label and id if the file does.
 """
 
 import os

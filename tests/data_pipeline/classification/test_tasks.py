@@ -7,12 +7,15 @@ expected_examples.json what the original's processors (commit eedf571) made of t
 
 import json
 import pathlib
+import re
 
 import pytest
 
-from data_pipeline.classification import labels, tasks
+from data_pipeline.classification import labels, tables, tasks
+from tests.refusals import refused
 
 ORIGINAL = pathlib.Path(__file__).parents[1] / "original_tasks"
+PAGE = pathlib.Path(__file__).parents[3] / "docs" / "classification.md"
 EXPECTED = json.loads((ORIGINAL / "expected_examples.json").read_text("utf-8"))
 
 
@@ -173,10 +176,9 @@ def test_rows_of_the_table():
     assert mismatched["dev"].files == ("dev_mismatched.tsv",)
     assert mismatched["dev"].prefix == "dev_mismatched"
     assert mismatched["test"].files == ("test_mismatched.tsv",)
-    names = "ax cola copa mnli mnli-mm mrpc qnli qqp race rte sst-2 story_cloze sts-b"
+    names = "ax cola mnli mnli-mm mrpc qnli qqp rte sst-2 sts-b wnli xnli"
     clue = "afqmc tnews iflytek cmnli ocnli cluewsc csl c3 chid clue_diagnostics"
-    names = [*names.split(), *clue.split(), "swag", "wnli", "xnli"]
-    assert sorted(tasks.TASKS) == sorted(names)
+    assert sorted(tasks.TASKS) == sorted([*names.split(), *clue.split()])
     metrics = {name: task.metrics for name, task in tasks.TASKS.items()}
     assert metrics["cola"] == ("mcc", "accuracy")
     assert metrics["mrpc"] == metrics["qqp"] == ("accuracy", "f1")
@@ -185,3 +187,60 @@ def test_rows_of_the_table():
     assert all(name == task.name for name, task in tasks.TASKS.items())
     for task in tasks.TASKS.values():
         labels.Labels(task.labels, task.problem_type)  # fit together
+
+
+# Files of SWAG, COPA (SuperGLUE) and RACE, and rows of choices in them.
+CHOICES = {
+    "swag.csv": (
+        ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,"
+        "ending0,ending1,ending2,ending3,label\n"
+        '5,v,1,"Ah, a man. He","Ah, a man.",He,gold,eats.,flies.,swims.,melts.,2\n'
+        "6,v,2,A dog. It,A dog.,It,gen,eats.,flies.,swims.,melts.,0\n",
+        ("Ah, a man.", "He", ("eats.", "flies.", "swims.", "melts."), "2"),
+    ),
+    "copa.jsonl": (
+        '{"premise": "It rained.", "choice1": "I got wet.", "choice2": "I sang.", '
+        '"question": "effect", "idx": 3, "label": 0}\n',
+        ("It rained.", "effect", ("I got wet.", "I sang."), "0"),
+    ),
+    "RACE/train/high/1.txt": (
+        '{"article": "A text.", "questions": ["Who _ ?", "Where?"], "options": '
+        '[["a", "b", "c", "d"], ["e", "f", "g", "h"]], "answers": ["C", "A"]}',
+        ("A text.", "Who _ ?", ("a", "b", "c", "d"), "C"),
+    ),
+}
+
+
+def test_tables_of_choices_are_read_as_the_page_shows(tmp_path, monkeypatch):
+    section = PAGE.read_text("utf-8").split("## A choice of answers")[1]
+    columns = re.findall(
+        r"--text_a_column=(\w+)\s+--text_b_column=(\w+)\s+--choice_columns=([\w,]+)",
+        section,
+    )
+    for path, (content, _) in CHOICES.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"^```python\n(.*?RACE.*?)^```", section, re.M | re.S)
+    exec(code, {})
+    files = "swag.csv", "copa.jsonl", "race_train.jsonl"
+    counts = []
+    for path, (_, row), (text_a, text_b, choices) in zip(
+        files, CHOICES.values(), columns, strict=True
+    ):
+        layout = tables.Layout(
+            text_a=text_a, text_b=text_b, choices=tuple(choices.split(","))
+        )
+        table = tables.read_table(path, layout, labels_required=True)
+        assert row == (
+            *(table.text_a[0], table.text_b[0]),
+            *(table.choices[0], table.labels[0]),
+        )
+        counts.append(len(table.lines))
+    assert counts == [2, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["COPA", "Story_Cloze", "SWAG", "race"])
+def test_tables_of_choices_are_no_tasks(name):
+    with refused(f"Task not found: {name}; ", "--choice_columns", "classification.md"):
+        tasks.task_named(name)

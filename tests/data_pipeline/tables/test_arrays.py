@@ -12,7 +12,7 @@ from data_pipeline.classification import label_checks, tables
 from data_pipeline.embedding import corpora
 from data_pipeline.generation import perplexity, prompts
 from data_pipeline.seq2seq import pairs
-from data_pipeline.tables import published, text_rows
+from data_pipeline.tables import clue, text_rows
 from data_pipeline.tagging import files, scores
 from serving import streaming
 from tests.refusals import refused
@@ -40,7 +40,7 @@ def of_tags(path):
 
 
 def of_clue(path):
-    return list(published.LAYOUTS["clue"](path))
+    return list(clue.READERS["clue"](path))
 
 
 def of_texts(path):

@@ -7,7 +7,6 @@ import pytest
 from data_pipeline.classification import label_checks, sources, tables
 from data_pipeline.embedding import corpora
 from data_pipeline.seq2seq import pairs
-from data_pipeline.tables import text_rows
 from tests.refusals import refused
 
 
@@ -27,16 +26,11 @@ def of_pairs(path):
     return [(row.source, row.target) for row in rows]
 
 
-def of_rows(path):
-    return [tuple(row) for _, row in text_rows.file_rows(path, "csv")][1:]
-
-
 READERS = {
     "classification": (of_table, "text,label", ["pos", "neg"]),
     "embedding of labels": (of_embedding, "text,label", ["pos", "neg"]),
     "embedding of pairs": (of_embedding, "anchor,positive", None),
     "seq2seq": (of_pairs, "source,target", None),
-    "published layouts": (of_rows, "sent1,sent2", None),
 }
 
 
