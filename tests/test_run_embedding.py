@@ -308,7 +308,7 @@ def test_other_runtimes_have_the_vectors_of_the_model(
 
 
 MISTAKES = {
-    ("unscored", "", COLUMNS): "unscored.tsv:3: score 'x' is not a finite number",
+    ("unscored", "", COLUMNS): "unscored.tsv:3: 'x' is not a finite number",
     ("short", "", (*COLUMNS, "--negative_columns=not")): "short.tsv:3: ",
     ("copies", "", COLUMNS): "a batch has 1 rows, and all",
     ("single", "", ("--text_a_column=text",)): "rows of one text need a label",

@@ -172,10 +172,11 @@ def _of_cells(
         count = wording.count(sum(cells[cell] for cell in odd), "row")
         line = table.lines[(table.labels or []).index(odd[0])]
         what = other_programs.shape(odd[0])
-        text = f"{table.path}:{line}: label {odd[0]!r:.60} is {what} ({count}); save a "
-        text += f"spreadsheet with its values, write lists as a{separator}b with "
         yield Finding(
-            "fault", text + "--problem_type=multi_label, or as lists in JSONL"
+            "fault",
+            f"{table.path}:{line}: label {odd[0]!r:.60} is {what} ({count}); save a "
+            f"spreadsheet with its values, write lists as a{separator}b with "
+            "--problem_type=multi_label, or as lists in JSONL",
         )
     lists = [labels.split_labels(cell, separator) for cell in cells]
     width = len(lists[0])
@@ -194,8 +195,11 @@ def _of_separators(
     for mark in _SEPARATORS.replace(separator, ""):
         parts = {name: {*map(str.strip, name.split(mark))} for name in counts}
         if joined := [n for n in counts if mark in n and parts[n] & counts.keys()]:
-            text = f"{table.path}: {joined[0]!r:.60} joins labels that stand alone, too"
-            yield Finding("fault", f"{text}; pass --label_separator={mark!r}")
+            yield Finding(
+                "fault",
+                f"{table.path}: {joined[0]!r:.60} joins labels that stand alone, too; "
+                f"pass --label_separator={mark!r}",
+            )
 
 
 def _of_names(

@@ -213,23 +213,22 @@ def check_file(config, file, *, allows_missing=None):
             f"{file.source}: the config has {', '.join(differing)}; {_REMEDY}"
         )
     keys = [row.key(file.format) for row in names.network_rows(config)]
-    others = file.shapes.keys() - file.states.keys() - set(keys)
-    foreign_files.check_left_over(file.source, keys, sorted(others))
-    if allows_missing:
-        return
     flag = "" if allows_missing is None else _FLAG
-    if depth < config.num_blocks:
+    if depth < config.num_blocks and not allows_missing:
         raise errors.InputError(
             f"{file.source}: the config has {config.key_in_file(config.blocks_field)}="
             f"{config.num_blocks}, but the file has {depth}; {_REMEDY}{flag}"
         )
     if file.format == "keras":  # where no variable can be missing
         return
-    if missing := [key for key in keys if key not in file.shapes]:
+    missing = [key for key in keys if key not in file.shapes]
+    if missing and not allows_missing:
         raise errors.InputError(
             f"{file.source}: lacks {wording.first_of(missing)} of the {len(keys)} "
             f"variables of the encoder; copy it again, or {_REMEDY}{flag}"
         )
+    others = file.shapes.keys() - file.states.keys() - set(keys)
+    foreign_files.check_left_over(file.source, keys, sorted(others))
 
 
 def _fits(config, key, size):

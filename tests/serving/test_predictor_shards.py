@@ -112,7 +112,7 @@ def test_batches_do_not_depend_on_the_speed_of_reading(answer, monkeypatch):
         sizes.append(len(arrays["text"]))
         return predict(self, name, arrays)
 
-    def slow_reader(path, part=text_rows.WHOLE):
+    def slow_reader(path, part=text_rows.WHOLE, **_):
         lines = b"".join(text_rows.blocks(path, part)).splitlines(True)
 
         def read():
