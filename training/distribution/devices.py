@@ -206,7 +206,7 @@ def fitting_batch_size(
 ) -> int:
     """The next batch size that the replicas can share equally.
 
-    A batch of more rows than usual is cut to `num_rows`, as it is filled up to its size.
+    One of more rows than usual is cut to `num_rows`, as it is filled up to its size.
     """
     replicas = strategy.num_replicas_in_sync
     size = batch_size if num_rows is None else min(batch_size, max(num_rows, _USUAL))

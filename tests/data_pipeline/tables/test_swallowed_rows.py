@@ -69,7 +69,7 @@ def test_numbers_show_rows_that_have_no_other_value_in_common(tmp_path, text):
     path = tmp_path / "t.csv"
     path.write_text("\n".join(["text,score", *rows]))
     with refused("t.csv:22: a quote", "line 42"):
-        of_rows(str(path))
+        of_table(str(path))
 
 
 TEXTS = {

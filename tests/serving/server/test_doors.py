@@ -14,7 +14,10 @@ from tests import tiny
 from tests.serving.server import running
 
 # Holds Python's lock at first, as libraries do that are loaded, and then takes long.
-SLOW = "import ctypes, time; ctypes.PyDLL(None).usleep(500_000); time.sleep(99)"
+SLOW = """import ctypes, sys, time
+ctypes.PyDLL(None).usleep(500_000)
+print("slow", file=sys.stderr, flush=True)
+time.sleep(99)"""
 REFUSED = {"error": "the server is loading; try again later"}
 
 
@@ -116,6 +119,7 @@ def test_server_answers_while_tensorflow_is_imported(
     server = running.Running(f"http://127.0.0.1:{port}", None, None)
     assert server.request("/health/live")[::2] == (200, {"status": "live"})
     assert server.predict("a") == (503, REFUSED)
+    assert started.stderr.readline() == "slow\n"
     started.send_signal(signum)
     assert started.wait(running.WAIT_SECONDS) == code
     assert started.stderr.read() == text
