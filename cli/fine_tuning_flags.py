@@ -113,8 +113,8 @@ def _define_best() -> None:
     flags.DEFINE_integer(
         "early_stopping_patience",
         0,
-        "Number of evaluations without a better score before training stops; 0 for no "
-        "early stopping.",
+        "Number of evaluations without a better score, or an equal one with a lower "
+        "loss, before training stops; 0 for no early stopping.",
         lower_bound=0,
     )
 

@@ -92,8 +92,11 @@ def write_json(path: str, value: Mapping[str, Any], *, shared: bool = False) -> 
     write_bytes(path, line.encode(), shared=shared)
 
 
-def check_writable(path: str) -> None:
-    """Raises OSError or InputError where no file can be written, before long work."""
+def check_writable(path: str, name: str = "") -> None:
+    """Raises OSError or InputError where no file can be written, before long work.
+
+    The message has `name`, if there is one, for a place where several files will be.
+    """
     if path.endswith("/") or tf.io.gfile.isdir(path):
         raise errors.InputError(f"{path} is a directory; name the file to write in it")
     if is_special(path):
@@ -107,7 +110,7 @@ def check_writable(path: str) -> None:
             file.write("")
         remove(trial)
     except tf.errors.OpError as error:
-        raise unwritable(path, error) from error
+        raise unwritable(name or path, error) from error
     if os.path.isfile(growing := f"{path}{SUFFIX}"):  # perhaps of a killed command
         with locks.held(growing, path):
             pass

@@ -111,7 +111,7 @@ def start(
         )
     elif settings.writes:
         path = os.path.join(output_dir, file_names.EVAL_RESULTS)
-        atomic_files.check_writable(path)
+        atomic_files.check_writable(path, f"--output_dir={output_dir}")
     if not trains:
         print(f"weights: {origin}")
     devices.wait_for_all(settings.strategy, "ready the output directory")

@@ -212,15 +212,17 @@ def check_file(config, file, *, allows_missing=None):
         raise errors.InputError(
             f"{file.source}: the config has {', '.join(differing)}; {_REMEDY}"
         )
-    keys = [row.key(file.format) for row in names.network_rows(config)]
     flag = "" if allows_missing is None else _FLAG
-    if depth < config.num_blocks and not allows_missing:
+    if depth < config.num_blocks and allows_missing:
+        return
+    if depth < config.num_blocks:
         raise errors.InputError(
             f"{file.source}: the config has {config.key_in_file(config.blocks_field)}="
             f"{config.num_blocks}, but the file has {depth}; {_REMEDY}{flag}"
         )
     if file.format == "keras":  # where no variable can be missing
         return
+    keys = [row.key(file.format) for row in names.network_rows(config)]
     missing = [key for key in keys if key not in file.shapes]
     if missing and not allows_missing:
         raise errors.InputError(
