@@ -505,15 +505,20 @@ class Classifier(FittedModel):
 
         Of those it reads the columns that `fit` reads; labels are not needed.
         """
-        if isinstance(texts, os.PathLike) or (
-            isinstance(texts, str) and text_rows.is_table(texts)
+        is_alone = seconds is None and choices is None
+        if is_alone and (
+            isinstance(texts, os.PathLike)
+            or (isinstance(texts, str) and text_rows.is_table(texts))
         ):
+            # Without labels no row is left out, and all have an answer.
+            layout = dataclasses.replace(self._layout, label="")
             path = remote_files.resolve(texts, "texts")
-            table = tables.read_table(path, self._layout, labels_required=False)
+            with argument_names.in_python():
+                table = tables.read_table(path, layout, labels_required=False)
             return self.loaded.predict(table.text_a, table.text_b, table.choices)
         has_dicts = isinstance(texts, list) and texts and isinstance(texts[0], Mapping)
         is_table = has_dicts or memory_rows.has_columns(texts)
-        if is_table and seconds is None and choices is None:
+        if is_table and is_alone:
             if not (count := len(texts)):
                 return []
             needs = {"labels_required": False}

@@ -396,6 +396,12 @@ def test_predictions_of_a_table_are_those_of_its_texts(model_dir, tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in dicts))
     assert made.predict(path) == made.predict(str(path)) == wanted
+    for given in (path, str(path)):
+        with pytest.raises(errors.InputError, match=r"^texts"):
+            made.predict(given, TEXTS)
+    marked = [{**row, "label": "good", "answer": "reject"} for row in dicts]
+    path.write_text("".join(json.dumps(row) + "\n" for row in marked))
+    assert made.predict(path) == wanted
     with pytest.raises(errors.InputError, match=r"rows\.jsonl is a file; give a list"):
         bert.load(made.output_dir).predict(str(path))
     assert made.predict([]) == made.predict(Table()) == []
