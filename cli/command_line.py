@@ -322,7 +322,7 @@ def run(main: Callable[[list[str]], object], *, unwinds: bool = False) -> None:
     If it `unwinds`, signals are exceptions there, as Ctrl-C always is, so that
     unfinished files go.
     """
-    errors.heed(*(errors.STOP_SIGNALS if unwinds else [signal.SIGINT]))
+    errors.heed(errors.STOP_SIGNALS if unwinds else (signal.SIGINT,))
     app.run(main, flags_parser=lambda _: _arguments)
 
 

@@ -9,7 +9,7 @@ import numbers
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from absl import logging
 
@@ -81,7 +81,7 @@ def is_ignored(number: int) -> bool:
     return signal.getsignal(number) is signal.SIG_IGN
 
 
-def heed(*numbers: int) -> None:
+def heed(numbers: Iterable[int]) -> None:
     """Has signals raise KeyboardInterrupt; `explained` ends with their exit code."""
     for number in numbers:
         if not is_ignored(number):

@@ -283,7 +283,8 @@ def pack(name: str, encode: Encoder, *columns: Any) -> packing.Packed:
     with progress.Progress(name) as report:
         for rows in packing.cut(packing.row_splits(lengths), _CHUNK_CHARACTERS):
             report(rows.start, total)
-            chunks.append(encode.pack(*(c if c is None else c[rows] for c in columns)))
+            parts = [None if each is None else each[rows] for each in columns]
+            chunks.append(encode.pack(*parts))
         report(total, total)
     return packing.concatenate(chunks)
 

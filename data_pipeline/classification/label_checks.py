@@ -276,8 +276,9 @@ def of_texts(
             text += wording.first_of([*others.values()])
             findings.append(Finding("warning", f"{train.path}: {text}"))
     for split, table in rows.items():
-        if train.labels and {*(table.labels or [""])} <= _PLACEHOLDERS:
-            continue  # nothing is scored
+        is_scored = table.labels and not _PLACEHOLDERS.issuperset(table.labels)
+        if train.labels and not is_scored:
+            continue
         pairs = zip(table.texts(), table.lines, strict=True)
         same = [line for row, line in pairs if row in known]
         if same and split != "train":

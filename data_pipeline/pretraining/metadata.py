@@ -114,7 +114,7 @@ _WRAPPING = re.compile(r"\{\{.*?\}\}|\[Op:.*", re.DOTALL)
 
 
 class Layout(NamedTuple):
-    """What records of other programs lack, or have as another kind."""
+    """The fields that records of other programs lack, or have as another kind."""
 
     has_labels: bool = True  # next_sentence_labels
     weights: str = "float"  # the kind of masked_lm_weights, or int64

@@ -127,13 +127,15 @@ def ordered(name: str, values: Any) -> list[Any]:
 
 def check_indexes(columns: Mapping[str, Any]) -> None:
     """Warns of Series with different indexes; rows are paired by their places."""
-    series = [(n, v.index) for n, v in columns.items() if has_index(v)]
+    series = [(name, each.index) for name, each in columns.items() if has_index(each)]
     for name, index in series[1:]:
-        if not index.equals(series[0][1]):
+        first, wanted = series[0]
+        if not index.equals(wanted):
             logging.warning(
                 "%s and %s have different indexes and are paired row by row; give "
                 "columns of one DataFrame if that is wrong",
-                *(series[0][0], name),
+                first,
+                name,
             )
 
 

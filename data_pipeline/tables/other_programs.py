@@ -1,4 +1,4 @@
-"""What other programs write into tables: marks of rows, and cells of their code."""
+"""Marks of rows and cells of code that other programs write into tables."""
 
 import collections
 import itertools

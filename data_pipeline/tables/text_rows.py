@@ -437,8 +437,13 @@ def is_jsonl(path: str) -> bool:
 
 def is_table(path: str) -> bool:
     """Whether a file of this name is there, and is a table by its ending."""
+    return _format_of(path) in FORMATS and os.path.isfile(path)
+
+
+def _format_of(path: str) -> str:
+    """The format of a file by its ending, or an ending of no table."""
     ending = path.lower().removesuffix(".gz").rpartition(".")[2]
-    return ending in (*FORMATS, "txt", "json") and os.path.isfile(path)
+    return {"txt": "tsv", "json": "jsonl"}.get(ending, ending)
 
 
 def texts(path: str, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -522,8 +527,7 @@ def resolve(path: str, form: AnyForm) -> AnyForm:
     """The form with the format, delimiter and quote that the file decides."""
     file_format = form.file_format
     if file_format == "auto":
-        ending = path.lower().removesuffix(".gz").rpartition(".")[2]
-        file_format = {"txt": "tsv", "json": "jsonl"}.get(ending, ending)
+        file_format = _format_of(path)
     if file_format in _WORKBOOKS:
         raise errors.InputError(
             f'{path}: is a workbook; save its table as "CSV UTF-8" and give that file'

@@ -66,7 +66,7 @@ def heeded(monkeypatch):
     monkeypatch.setattr(errors, "_heard", [])
     before = {n: signal.getsignal(n) for n in errors.STOP_SIGNALS}
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # even under nohup
-    errors.heed(*errors.STOP_SIGNALS)
+    errors.heed(errors.STOP_SIGNALS)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -95,7 +95,7 @@ def test_signal_has_its_code_whatever_a_library_makes_of_it(number, error, capsy
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
 def test_signal_that_nohup_or_a_shell_ignores_stays_so(number):
     signal.signal(number, signal.SIG_IGN)
-    errors.heed(*errors.STOP_SIGNALS)
+    errors.heed(errors.STOP_SIGNALS)
     with errors.explained():
         signal.raise_signal(number)
     assert signal.getsignal(number) is signal.SIG_IGN
