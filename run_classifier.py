@@ -422,6 +422,7 @@ def prepare():
         FLAGS.max_seq_length,
         head=run_flags.find_head(opened, "classifier"),
         default_metrics=metrics.DEFAULTS,
+        num_texts=None if FLAGS.do_train else run_flags.num_texts(opened),
     )
     if len(data.encode.text_names) > 1:
         pretrained.check_segments(config, files.config_file)

@@ -302,6 +302,11 @@ def find_head(
     return opened.with_weights(weights).find_head(head, goes_on=goes_on)
 
 
+def num_texts(opened: model_directory.ModelDirectory) -> int | None:
+    """How many texts the weights that the run begins with take; None: unknown."""
+    return opened.with_weights(first_weights(opened.files)).num_texts
+
+
 def reading(files: pretrained.ModelFiles, num_texts: int = 1) -> head_config.HeadConfig:
     """The layers and the head of the run, as in head_config.choose."""
     return head_config.choose(

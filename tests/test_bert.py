@@ -568,10 +568,18 @@ def test_passages_are_ranked_by_a_label_or_the_last_of_two(model_dir, label, tmp
     for odd in ({}, {"flags": 5}, {"flags": {"max_seq_length": {"a": 1}}}):
         (tmp_path / "run" / "run.json").write_text(json.dumps(odd))
         assert bert.load(tmp_path / "run").max_seq_length == 128
-    for more, is_known in (({}, True), ({"text_b_column": "b"}, False)):
+    for identity, count in (
+        ({"num_texts": 1, "labels": ["fine", "good"]}, 1),
+        ({"num_texts": 2, "labels": ["fine", "good"]}, 2),
+        ({"num_texts": 4, "labels": ["0", "1", "2"]}, 1),
+        ({"num_texts": 4, "labels": ["0", "1"]}, 2),
+    ):
+        (tmp_path / "run" / "run.json").write_text(json.dumps({"identity": identity}))
+        assert bert.load(tmp_path / "run").num_texts == count
+    for more, count in (({}, 1), ({"text_b_column": "b"}, 2)):
         run = {"flags": {"text_a_column": "a", "choice_columns": [], **more}}
         (tmp_path / "run" / "run.json").write_text(json.dumps(run))
-        assert bert.load(tmp_path / "run").num_texts == (1 if is_known else None)
+        assert bert.load(tmp_path / "run").num_texts == count
 
 
 @pytest.mark.parametrize(
@@ -613,12 +621,13 @@ def test_wrong_tables_are_refused_in_the_words_of_python(
         bert.classifier(model_dir, **columns).read(files)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "targets"),
     [
         ("classification", [0, 2, 1]),
-        pytest.param("multi_label", np.eye(3), marks=pytest.mark.slow),
-        pytest.param("regression", [0.5, 2.0, 1.0], marks=pytest.mark.slow),
+        ("multi_label", np.eye(3)),
+        ("regression", [0.5, 2.0, 1.0]),
     ],
 )
 def test_model_is_compiled_with_the_loss_of_its_labels(model_dir, kind, targets):

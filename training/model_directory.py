@@ -69,6 +69,12 @@ class ModelDirectory:
         value = run and trained_with(os.path.dirname(run), "multi_label_threshold")
         return value if isinstance(value, float) else USUAL_THRESHOLD
 
+    @property
+    def num_texts(self) -> int | None:
+        """What count_texts finds beside the weights."""
+        run = label_maps.find(self.path, file_names.RUN)
+        return count_texts(os.path.dirname(run)) if run else None
+
     @functools.cached_property
     def is_cross_encoder(self) -> bool:
         """Whether the files around the weights are of a CrossEncoder, for pairs."""
@@ -259,16 +265,17 @@ def _read_run(directory: str, key: str) -> Mapping[str, Any]:
 
 
 def count_texts(directory: str) -> int | None:
-    """1 for a directory whose run.json is of single texts; None: unknown.
+    """1 where run.json is of single texts, 2 of pairs; choices do not count.
 
-    Earlier versions recorded the flags of columns alone.
+    None where it is unknown. Earlier versions recorded the flags of columns alone.
     """
-    count = _read_run(directory, "identity").get("num_texts")
-    if count is not None:
-        return 1 if count == 1 else None
+    identity = _read_run(directory, "identity")
+    count = identity.get("num_texts")
+    if isinstance(count, int):
+        return count if count < 3 else count - len(identity.get("labels") or ())
     names = "text_a_column", "text_b_column", "choice_columns"
-    one, *others = (trained_with(directory, name) for name in names)
-    return 1 if one is not None and not any(others) else None
+    first, second, choices = (trained_with(directory, name) for name in names)
+    return None if first is None or choices else 2 if second else 1
 
 
 def _reading(classes: label_maps.Classes | None) -> Mapping[str, Any]:

@@ -109,9 +109,11 @@ def load(
     *,
     head: label_maps.Head | None,
     default_metrics: Mapping[str, tuple[str, ...]],
+    num_texts: int | None = None,
 ) -> LabelledData:
     """Reads, checks and packs the splits `names`, of "train", "dev" and "test".
 
+    `num_texts`, 1 or 2, is what weights that are not trained any further take.
     `head` is that of the weights that the run begins with. `default_metrics`, by
     problem type, are those of rows of no published task.
     """
@@ -126,7 +128,17 @@ def load(
         )
     label_set, asked, findings = label_checks.choose(rows, source, head)
     label_ids = {name: _label_ids(name, rows[name], label_set) for name in rows}
-    has_pairs = pairs.pop() if pairs else source.has_pairs
+    has_pairs = pairs.pop() if pairs else source.has_pairs or num_texts == 2
+    if num_texts and has_pairs != (num_texts == 2):
+        paths = ", ".join(table.path for table in rows.values())
+        given, wanted = (
+            ("pairs", "single texts") if has_pairs else ("single texts", "pairs")
+        )
+        remedy = "leave it out" if has_pairs else "name the column of the second text"
+        raise errors.InputError(
+            f"{paths or '--text_b_column'}: {given}, and the weights were trained on "
+            f"{wanted}, by their run.json; --text_b_column: {remedy}"
+        )
     encode = encoding.Encoder(tokenizer, max_seq_length, label_set, has_pairs)
     for table in rows.values():
         encode.check(table)

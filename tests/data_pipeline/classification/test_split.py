@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from data_pipeline import label_maps
 from data_pipeline.batches import batching
 from data_pipeline.classification import encoding, labels, sources, tables
 from data_pipeline.classification import split as row_splits
@@ -50,8 +51,9 @@ def source(tmp_path):
     return make
 
 
-def load(source, splits):
-    settings = {"head": None, "default_metrics": METRICS}
+def load(source, splits, **settings):
+    settings |= {"default_metrics": METRICS}
+    settings.setdefault("head", None)
     return row_splits.load(source, splits, TOKENIZER, 16, **settings)
 
 
@@ -72,6 +74,24 @@ def test_rows_become_tokens_and_label_ids(source, capsys):
     out = capsys.readouterr().out
     assert "train: 3 examples from " in out
     assert "5.3 tokens on average, 0 cut to 16" in out
+
+
+def test_trained_weights_take_as_many_texts_as_they_were_trained_on(source):
+    """An export alone has no rows, and its command line seldom names the columns."""
+    classes = labels.Labels(("neg", "pos"))
+    names, kind = classes.names, classes.problem_type
+    head = label_maps.Head("model", 2, kind, names, True, classes)
+    for num_texts in (None, 1, 2):
+        data = load(source(), [], num_texts=num_texts, head=head)
+        assert len(data.encode.text_names) == (num_texts or 1)
+    assert load(source(test=ROWS), ["test"], num_texts=1, head=head)
+    message = r"test\.tsv: single texts, and the weights were trained on pairs"
+    with pytest.raises(ValueError, match=message):
+        load(source(test=ROWS), ["test"], num_texts=2, head=head)
+    columns = {"text_a": "sentence", "text_b": "sentence", "label": "label"}
+    message = "--text_b_column: pairs, and the weights were trained on single texts"
+    with pytest.raises(ValueError, match=message):
+        load(source(columns), [], num_texts=1, head=head)
 
 
 def unknown(count):
