@@ -78,6 +78,7 @@ def logits(model, features):
     return np.asarray(actual["logits"] if isinstance(actual, dict) else actual)
 
 
+@pytest.mark.slow
 def test_blocks_leave_what_the_page_prints(names):
     loaded = names["loaded"]
     assert loaded.tokens("a b", "c") == ["[CLS]", "a", "b", "[SEP]", "c", "[SEP]"]
@@ -91,6 +92,7 @@ def test_blocks_leave_what_the_page_prints(names):
     np.testing.assert_allclose(maps.sum(axis=-1), 1.0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_fit_learns_and_evaluates(names):
     losses, scores = names["history"].history["loss"], names["scores"]
     assert losses[-1] < losses[0]
@@ -101,6 +103,7 @@ def test_fit_learns_and_evaluates(names):
     assert scores["accuracy"] == pytest.approx(right)
 
 
+@pytest.mark.slow
 def test_what_is_saved_gives_equal_outputs(names):
     classifier = names["classifier"]
     features = classifier.encode(["Where is my parcel?", "Love the shoes!"])
@@ -116,6 +119,7 @@ def test_what_is_saved_gives_equal_outputs(names):
     assert steps == int(classifier.model.optimizer.iterations) > 0
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_the_model_and_of_the_export(names):
     answers, served = names["answers"], names["served"]
     features = names["classifier"].encode(["Where is my parcel?"])
@@ -161,6 +165,7 @@ def test_settings_that_come_too_late_are_named(when):
         assert "too late for" in message and "TF_CPU_ALLOCATOR_USE_BFC=1" in message
 
 
+@pytest.mark.slow
 def test_epochs_differ_and_follow_from_the_seed(names):
     examples = names["data"].examples("train")
 

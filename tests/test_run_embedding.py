@@ -96,7 +96,7 @@ def runs(model_dir, data, tmp_path_factory):
     [
         pytest.param("pairs", marks=pytest.mark.slow),
         pytest.param("triplets", marks=pytest.mark.slow),
-        "scored",
+        pytest.param("scored", marks=pytest.mark.slow),
         "labelled",
     ],
 )

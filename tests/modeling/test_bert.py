@@ -115,6 +115,7 @@ def test_each_dropout_rate_is_used(tiny_config, tiny_features):
         assert np.abs(moved).max() > VISIBLE, rate
 
 
+@pytest.mark.slow
 def test_blocks_traced_once_are_blocks_traced_each(tiny_config, tiny_features):
     deep = dataclasses.replace(tiny_config, num_hidden_layers=4, hidden_act="relu")
     model = build(deep)

@@ -94,6 +94,7 @@ def test_dropout_follows_from_the_seed_in_both_passes(tiny_config, tiny_features
     assert distance(train(again, features, seed_of(2)), dropped) > 0.01
 
 
+@pytest.mark.slow
 def test_blocks_are_computed_twice(tiny_config, tiny_features):
     features = {name: tf.constant(value) for name, value in tiny_features.items()}
     for recompute, times in ((False, 2), (True, 4)):  # of two layers

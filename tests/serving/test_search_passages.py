@@ -107,6 +107,7 @@ def test_passages_are_searched(long_texts, model_dir, tmp_path):
     refuse(message, search_index.build, index_dir, str(path), source, passages=other)
 
 
+@pytest.mark.slow
 def test_command_prints_the_place_of_a_passage(long_texts, model_dir, tmp_path):
     path, texts = long_texts
     flags = f"--index_dir={tmp_path / 'index'}", f"--input_file={path}"

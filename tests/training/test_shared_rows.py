@@ -31,7 +31,7 @@ GPT_2 = gpt_config.GptConfig(
 GPT = dataclasses.replace(GPT_2, norm_first=False)
 LENGTHS = np.array([12, 3, 5, 4, 7, 2, 9, 12])
 # Each part of these is also in another.
-REPEATING = ("choice", "left_to_right", "gpt_classifier")
+REPEATING = ("choice", "tagger", "left_to_right", "gpt2", "gpt_classifier")
 MODELS = {
     "classifier": (
         lambda: models.BertClassifier(BERT, 3),

@@ -146,6 +146,7 @@ def draws(source, start=0, context=source_lib.ONE_HOST, seed=3):
     return np.stack([batch["generator_draws"] for batch in batches])
 
 
+@pytest.mark.slow
 def test_draws_belong_to_the_rows_of_a_step(source):
     """Whichever host has them, and wherever a run begins; here for 9 steps."""
     whole = draws(source)

@@ -85,6 +85,7 @@ def test_subclass_with_layers_of_keras_is_built_and_loaded(
     np.testing.assert_array_equal(again(tiny_features)["narrow"], wanted)
 
 
+@pytest.mark.slow
 def test_models_are_exported_as_they_were_built(tiny_config, tiny_features, tmp_path):
     model = random_weights.random_model(tiny_config, "none")
     model.export(str(tmp_path), verbose=False)

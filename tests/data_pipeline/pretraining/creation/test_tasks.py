@@ -258,6 +258,7 @@ def test_large_jobs_have_the_records_of_others(source, tmp_path, request):
     assert sum(held) == totals["instances"] and min(held) > 0
 
 
+@pytest.mark.slow
 def test_large_job_goes_on_wherever_it_was_stopped(source, tmp_path, few_shards):
     expected = job_of(source, tmp_path / "a", 3)
     totals = run(expected)
