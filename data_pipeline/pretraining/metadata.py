@@ -80,7 +80,8 @@ def vocab_digest(vocab: Sequence[str]) -> str:
 def write(records_file: str, metadata: Metadata) -> None:
     """Writes `<records_file>.metadata.json`, whole under its name or absent."""
     text = json.dumps(dataclasses.asdict(metadata), indent=2) + "\n"
-    atomic_files.write_text(f"{records_file}{SUFFIX}", text)
+    # Two commands that make the same records may be here at once.
+    atomic_files.write_bytes(f"{records_file}{SUFFIX}", text.encode(), shared=True)
 
 
 def read(records_file: str) -> Metadata | None:
