@@ -308,7 +308,8 @@ class FittedModel:
         """
         model = self.loaded.model
         form = {"export_format": export_format, "quantization": quantization}
-        with self._task("do_export", {}, **form) as (task, _):
+        pairs = {"text_b_column": "text_b"} if self.loaded.num_texts == 2 else {}
+        with self._task("do_export", {}, **form, **pairs) as (task, _):
             make, files = functools.partial(task.served, model), task.export_files
             return library.write_export(model, make, export_dir, files, **form)
 
@@ -540,7 +541,7 @@ class Classifier(FittedModel):
 
     def _open(self) -> library.Loaded:
         made = super()._open()
-        count = self._num_texts or model_directory.count_texts(self.source)
+        count = self._num_texts or self._opened.num_texts
         return dataclasses.replace(made, num_texts=count or made.num_texts)
 
     def _wrap(self, task: Any, model: Any, directory: str) -> library.Loaded:

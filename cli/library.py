@@ -490,8 +490,7 @@ def load(
     if not labels:
         made = make_loaded(opened.build_stored(head), opened, length)
         is_labels = isinstance(made.classes, label_maps.labels.Labels)
-        count = model_directory.count_texts(directory) if is_labels else None
-        count = count or (2 if is_labels and opened.is_cross_encoder else None)
+        count = opened.num_texts if is_labels else None
         return dataclasses.replace(made, num_texts=made.num_texts or count)
     wanted = "tagger" if head == "tagger" else "classifier"
     stored = opened.find_head(wanted)

@@ -71,9 +71,10 @@ class ModelDirectory:
 
     @property
     def num_texts(self) -> int | None:
-        """What count_texts finds beside the weights."""
+        """What count_texts finds beside the weights; 2 for a CrossEncoder."""
         run = label_maps.find(self.path, file_names.RUN)
-        return count_texts(os.path.dirname(run)) if run else None
+        count = count_texts(os.path.dirname(run)) if run else None
+        return count or (2 if self.is_cross_encoder else None)
 
     @functools.cached_property
     def is_cross_encoder(self) -> bool:

@@ -208,6 +208,19 @@ def test_predictions_are_those_of_the_export(name, texts, model_dir, tmp_path):
     assert one[shown] == answers[0][shown]
 
 
+@pytest.mark.slow
+def test_pairs_that_were_read_are_exported_as_pairs(model_dir, tmp_path):
+    """A single text in the place of a pair has an answer, too, and another one."""
+    pairs = [(text, "the shop", label) for text, label in ROWS]
+    read = bert.classifier(model_dir, max_seq_length=32)
+    read.read({"train": pairs})
+    (wanted,) = read.predict(["a film"], ["the shop"])
+    served = bert.Predictor(read.export(tmp_path / "read"))
+    (answer,) = served.predict(["a film"], ["the shop"])
+    assert served.text_names == ["text_a", "text_b"]
+    assert answer["probabilities"] == pytest.approx(wanted["probabilities"], abs=1e-5)
+
+
 @pytest.mark.parametrize("name", ONE_DAILY)
 def test_what_is_saved_opens_as_the_same_kind(name, model_dir, tmp_path):
     made = fitted(name, model_dir)

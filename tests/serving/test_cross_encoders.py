@@ -145,6 +145,16 @@ def test_scripts_score_as_the_library(source, tmp_path, form):
     np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-6)
     results = tiny.eval_results(tmp_path / "out")
     assert results["eval_loss"] < 1e-10 and results["eval_pearson"] > 0.9999
+    if form == "new":  # whose files tell that it is for pairs
+        flags = f"--pretrained={path} --output_dir={tmp_path}/out --problem_type="
+        flags += "regression --max_seq_length=32 --do_export"
+        tiny.succeed("run_classifier", flags)
+        exports = (tmp_path / "out" / "export",)
+        exports += (bert.classifier(path).export(tmp_path / "classifier"),)
+        for export in exports:
+            rows = predictor.Predictor(export).predict(*pairs)
+            scores = [row["score"] for row in rows]
+            np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-5)
     flags = f"--input={path} --to=google --output_dir={tmp_path}/google"
     tiny.succeed("convert_checkpoint", flags)
     scores = in_order(bert.load(tmp_path / "google").rerank(QUERY, PASSAGES))
