@@ -10,7 +10,14 @@ from contract import errors
 from data_pipeline.tables import table_columns
 
 LARGEST = float(np.finfo(np.float32).max)
-_THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2}(,\d{3})+\s*")
+_THOUSANDS = {
+    mark: re.compile(rf"\s*[-+]?[1-9]\d{{0,2}}({re.escape(mark)}\d{{3}})+\s*")
+    for mark in ",."
+}
+_DOUBTS = {  # what such a mark may be
+    ",": " (its comma may be between thousands: write 1000 or 1.0)",
+    ".": " (its point may be between thousands: write 1000 or 1,0)",
+}
 
 
 def read(
@@ -18,17 +25,20 @@ def read(
 ) -> np.ndarray:
     """The numbers of cells, float32 [N]; InputError for what is none.
 
-    A comma is a decimal one where some cell cannot have it between thousands.
+    A comma is a decimal one where some cell cannot have it between thousands; a point
+    that can have its place there is refused beside such commas.
     """
     texts = list(map(str, cells))
     commas = [t for t in texts if "," in t and table_columns.is_like_number(t)]
-    if not all(map(_THOUSANDS.fullmatch, commas)):
+    has_commas = not all(map(_THOUSANDS[","].fullmatch, commas))
+    mark = "." if has_commas else ","
+    if has_commas:
         texts = [text.replace(",", ".") for text in texts]
     for line, cell, text in zip(lines, cells, texts, strict=True):
+        reason = _DOUBTS[mark] * bool(_THOUSANDS[mark].fullmatch(str(cell)))
+        is_number = table_columns.is_number(text) and not (has_commas and reason)
         # Beyond float32 it would become infinite on the way to the model.
-        if not table_columns.is_number(text) or abs(float(text)) > LARGEST:
-            reason = " (its comma may be between thousands: write 1000 or 1.0)"
-            reason *= bool(_THOUSANDS.fullmatch(text))
+        if not is_number or abs(float(text)) > LARGEST:
             raise errors.InputError(
                 f"{path}:{line}: {cell!r:.80} is not a finite number{reason}; {remedy}"
             )

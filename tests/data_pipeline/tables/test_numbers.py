@@ -48,6 +48,8 @@ def write(tmp_path, cells):
         (["0,250", "1,000", "2,500"], [0.25, 1, 2.5]),  # three digits in all
         (["2,5", "1,000"], [2.5, 1]),
         (["2.5", "0.25", "1e3"], [2.5, 0.25, 1000]),
+        (["2,5", "0.250", "1.5"], [2.5, 0.25, 1.5]),
+        (["1.234", "2.500"], [1.234, 2.5]),
     ],
 )
 def test_decimal_commas_are_read(tmp_path, read, cells, wanted):
@@ -69,6 +71,8 @@ THOUSANDS = "(its comma may be between thousands: write 1000 or 1.0)"
         (["1,000", "2", "0%"], "1,000", THOUSANDS),
         (["0%", "1,000"], "0%", ";"),
         (["1", "1.234,5"], "1.234,5", ";"),
+        (["2,5", "1.234"], "1.234", "(its point may be between thousands: "),
+        (["-1.234.567", "0,5"], "-1.234.567", "write 1000 or 1,0)"),
     ],
 )
 def test_other_commas_and_signs_are_refused(tmp_path, read, cells, bad, reason):
