@@ -4,6 +4,7 @@ One format resumes a run, initialises the next, and is read by google-research/b
 Those of bilm-tf, with ELMo's names, are read and written as well.
 """
 
+import contextlib
 import math
 import os
 import re
@@ -99,12 +100,19 @@ def write(prefix, tensors):
     remote_files.refuse_patterns(prefix, "checkpoint")
     temporary = prefix + atomic_files.SUFFIX
     keys = sorted(tensors)
-    tf.raw_ops.SaveV2(
-        prefix=temporary,
-        tensor_names=keys,
-        shape_and_slices=[""] * len(keys),
-        tensors=[tf.convert_to_tensor(tensors[key]) for key in keys],
-    )
+    try:
+        tf.raw_ops.SaveV2(
+            prefix=temporary,
+            tensor_names=keys,
+            shape_and_slices=[""] * len(keys),
+            tensors=[tf.convert_to_tensor(tensors[key]) for key in keys],
+        )
+    except tf.errors.OpError:
+        directory, name = os.path.split(temporary)
+        with contextlib.suppress(tf.errors.OpError):  # parts that may fill the disk
+            for left in remote_files.matching(directory, f"{name}.*"):
+                tf.io.gfile.remove(left)
+        raise
     # The index goes last: readers look for it, so a checkpoint without one is absent.
     for ending in (_DATA_ENDING, INDEX_ENDING):
         tf.io.gfile.rename(temporary + ending, prefix + ending, overwrite=True)

@@ -19,6 +19,7 @@ from modeling.checkpoints import (
     names,
     pretrained,
 )
+from tests import full_disk
 from tests.modeling.random_weights import assert_equal, configs, random_model, values
 
 FILES = {**conversion.FILES, "keras": keras_files.MODEL_FILE}
@@ -320,6 +321,14 @@ def test_interrupted_writing_leaves_nothing_to_read(tmp_path, monkeypatch, fails
     google.write(prefix, WEIGHTS)
     assert_equal(stored(prefix), WEIGHTS)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_full_disk_keeps_no_part_of_a_checkpoint(tmp_path):
+    (other := tmp_path / "model.ckpt-2.incomplete.index").touch()
+    large = dict.fromkeys("ab", np.ones(2**20, np.float32))
+    with full_disk.full_disk(after=2**20), pytest.raises(tf.errors.OpError):
+        google.write(tmp_path / "model.ckpt", large)
+    assert list(tmp_path.iterdir()) == [other]
 
 
 def test_config_is_compared_when_it_is_opened(model, tiny_config, tmp_path):
