@@ -78,7 +78,6 @@ def start(
         files: {name: text} to store beside the weights.
     """
     keras.utils.clear_session(free_memory=True)
-    keras.utils.set_random_seed(settings.seed)
     keras.config.set_dtype_policy(settings.dtype_policy)
     output_dir, trains = settings.output_dir, settings.trains
     overwrite = settings.overwrite and trains
@@ -96,6 +95,9 @@ def start(
     )
     path = output_dir if resumes else settings.init_checkpoint
     with settings.strategy.scope(), checkpoint.drawing_after():
+        keras.utils.set_random_seed(
+            settings.seed
+        )  # no other thread draws until `build`
         model = make_model()
         model.build()
         origin, step = load_weights(model, path, trains=trains, resumes=resumes)

@@ -1,12 +1,14 @@
 """Checkpoints of any format: finding, opening, checking and loading one."""
 
 import atexit
+import contextlib
 import dataclasses
 import functools
 import operator
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -36,6 +38,7 @@ _STATE = "checkpoint"  # the file in which TensorFlow names the newest one
 _REMEDY = "give the config file of this checkpoint"
 _TRAIN = "add --do_train, or set --init_checkpoint to the checkpoint of a run"
 _FLAG = ", or --allow_missing_weights to train them from random values"
+_BUILDING = threading.RLock()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,12 +243,15 @@ def _fits(config, key, size):
     return wanted == size or (has_tokens and 0 < wanted - size <= names.NEW_TOKENS)
 
 
+@contextlib.contextmanager
 def drawing_after():
     """A scope in which a model is built and assigned, and then its other weights drawn.
 
     A seed belongs to an initializer, so what is drawn has the values it would have had.
+    Initializers draw theirs from one generator, so threads build one after another.
     """
-    return keras.StatelessScope()
+    with _BUILDING, keras.StatelessScope():
+        yield
 
 
 def _give(variable, value):

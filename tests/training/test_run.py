@@ -2,6 +2,7 @@
 
 import json
 import signal
+import threading
 import types
 
 import keras
@@ -215,6 +216,24 @@ def test_model_is_made_with_the_runs_seed_and_precision(start):
     (second, policy), *_ = start(build)
     assert policy == "float32" and first == second
     assert start(build, seed=4, overwrite=True)[0][0] != first
+
+
+def test_another_thread_that_opens_a_model_moves_no_seed(start):
+    def open_another():
+        with checkpoint.drawing_after():
+            keras.initializers.RandomNormal()
+
+    def build():
+        for thread in threads:
+            thread.start()
+            thread.join(0.2)
+        return np.asarray(keras.initializers.RandomNormal()((3,))).tolist()
+
+    threads = []
+    alone = start(build)[0]
+    threads.append(threading.Thread(target=open_another))
+    assert start(build)[0] == alone
+    threads.pop().join()
 
 
 @pytest.mark.parametrize("is_chief", [True, False])
