@@ -411,6 +411,8 @@ def _check_json(path, raw, tokenizer, split_words):
                 f"{path}: the vocabulary lacks the added token {token!r:.40}; give "
                 f"--vocab_file={path}, or --nocheck_tokenizer to go on without it"
             )
+    if is_bert:
+        _compare_vocabularies(path, _part(raw["model"], "vocab"), tokenizer.vocab)
     if (side := _part(raw, "truncation").get("direction", "Right")) != "Right":
         _refuse(path, "truncation.direction", side, ["Right"])
     if tokenizer.unk_id is None:  # all of GPT-2's file was compared when it was read
@@ -437,6 +439,21 @@ def _check_json(path, raw, tokenizer, split_words):
         raise errors.InputError(
             f"{path}: post_processor puts other special tokens around texts than "
             f"{tokenizer.vocab[first]} and {tokenizer.vocab[last]}; {_WAY_ROUND}"
+        )
+
+
+def _compare_vocabularies(path, theirs, vocab):
+    """Warns where the ids of a tokenizer.json are of other tokens than `vocab` has."""
+    ids = {token: i for token, i in theirs.items() if isinstance(i, int)}
+    if others := {token: i for token, i in ids.items() if vocab[i : i + 1] != [token]}:
+        token, i = next(iter(others.items()))
+        logging.warning(
+            "%s: %s of the vocabulary beside it are others, such as %r with id %s; the "
+            "tokens are those of the vocabulary: remove the file that is wrong",
+            path,
+            wording.count(len(others), "token"),
+            token,
+            i,
         )
 
 

@@ -307,3 +307,18 @@ def test_released_vocabularies_are_quiet(shared_file, name, caplog):
     assert not caplog.records
     assert tokenizer.definition() == tokenizer.vocab
     assert tokenizer.settings() == {"do_lower_case": name in ("uncased", "chinese")}
+
+
+def test_vocabularies_that_differ_are_a_warning(tmp_path, caplog):
+    path = write(tmp_path / "model", BERT, library())
+    opening.open_vocabulary(path)
+    assert not caplog.records
+    text = (tmp_path / "model" / "vocab.txt").read_text("utf-8")
+    swapped = text.replace("\nb\nc\n", "\nc\nb\n")  # tokens have other ids
+    for odd in (swapped, "\n".join(text.split("\n")[:-3])):
+        (tmp_path / "model" / "vocab.txt").write_text(odd, "utf-8")
+        caplog.clear()
+        opening.open_vocabulary(path)
+        assert f"{tmp_path}/model/tokenizer.json: 2 tokens of the" in caplog.text
+    opening.open_vocabulary(str(tmp_path / "model" / "tokenizer.json"))
+    assert len(caplog.records) == 1
