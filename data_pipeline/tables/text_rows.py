@@ -157,7 +157,8 @@ def lines(
     """Yields number, from 1, and text of each line; only LF ends a line.
 
     A leading byte-order mark is dropped, and what is not UTF-8 is refused, or what is
-    not in the `encoding` of a flag, which is for whole files.
+    not in the `encoding` of a flag, which is for whole files. So are carriage returns
+    without a line feed.
     """
     number = part.first_line
     begun: list[bytes] = []  # pieces of a line whose end is not read yet
@@ -165,6 +166,11 @@ def lines(
     for block in _in_utf_8(path, str(encoding)) if is_other else blocks(path, part):
         if not (number or begun):
             _check_beginning(path, block, encoding)
+            if block.count(b"\r") > 1 and b"\n" not in block:
+                raise errors.InputError(
+                    f"{path}:1: carriage returns alone end its lines, as on old Macs; "
+                    "convert them to line feeds, by tr '\\r' '\\n'"
+                )
         *whole, last = block.split(b"\n")
         for line in whole:
             number += 1

@@ -139,3 +139,22 @@ def test_other_files_name_no_flag(tmp_path):
             ValueError, match=r"^[^\n]*t\.txt:1: byte 0xf6, (?!.*--enc)"
         ):
             list(read(str(tmp_path / "t.txt")))
+
+
+def test_carriage_returns_alone_are_no_ends_of_lines(tmp_path):
+    """Of a file of an old Mac one row would be read, or none."""
+    files = {
+        "t.tsv": b"text\tlabel\ra b\tx\rc\ty\r",
+        "t.csv": b"text,label\ra b,x\rc,y",
+        "t.conll": b"Ada B-per\rwrites O\r",
+        "t.jsonl": b'{"text": "a", "label": "x"}\r{"text": "b", "label": "y"}\r',
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+        with refused(
+            f"{name}:1: carriage returns alone end its lines", "tr '\\r' '\\n'"
+        ):
+            list(text_rows.lines(str(tmp_path / name)))
+        for whole in (data.replace(b"\r", b"\r\n"), b"a\rb", data + b"\n"):
+            (tmp_path / name).write_bytes(whole)
+            assert list(text_rows.lines(str(tmp_path / name)))
