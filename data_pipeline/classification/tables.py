@@ -28,6 +28,7 @@ is_number = table_columns.is_number
 
 # The columns of rows in memory that have no names, by how many there are.
 UNNAMED = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}
+_LOOKED_AT = 100  # rows, of which the first may lack a second text
 _ROLES = ("text_a", "text_b", "label", "example_id")
 # Cells of a column that stands for one label, by whether the row has the label.
 _HAS_LABEL = {"0": False, "0.0": False, "false": False}
@@ -177,7 +178,11 @@ def _with_columns(path, names, first, rows, layout, labels_required):
     All rows are kept where none of their labels is read.
     """
     marks, rows = other_programs.marks(names, rows)
-    keys = _choose_columns(path, layout, names, first, labels_required, marks)
+    ahead = list(itertools.islice(rows, _LOOKED_AT))
+    rows = itertools.chain(ahead, rows)
+    objects = (row for _, row in ahead if isinstance(row, dict))
+    later = dict.fromkeys(itertools.chain(*objects))
+    keys = _choose_columns(path, layout, names, first, labels_required, marks, later)
     if layout.is_published or layout.file_format in clue.READERS:
         return keys, rows
     print(f"{path}: {table_columns.summary(keys, names, len(first))}")
@@ -287,10 +292,12 @@ def _choose_columns(
     first: text_rows.Row,
     labels_required: bool,
     marks: Collection[str],
+    later: Collection[str] = (),
 ) -> dict[str, Key]:
     """The key of each role that is there; `first` is the header or else a row.
 
-    No text that the layout does not name is in one of the columns `marks`.
+    No text that the layout does not name is in one of the columns `marks`, or of those
+    that `later` rows alone have.
     """
     keyed = isinstance(first, dict)
     columns = _stated_columns(layout, keyed=keyed)
@@ -311,7 +318,8 @@ def _choose_columns(
         if not layout.choices:
             read = [*texts, *filter(None, others)]
             flags = "--text_a_column, --text_b_column and --label_column"
-            table_columns.check_unread(path, unmarked, read, layout.usual_texts, flags)
+            there = [*unmarked, *(name for name in later if name not in marks)]
+            table_columns.check_unread(path, there, read, layout.usual_texts, flags)
         roles = ["text_a", "text_b"]
         if len(texts) > 2:
             roles = ["text_a", *(f"choice {i}" for i in range(len(texts) - 1))]

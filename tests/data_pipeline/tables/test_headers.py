@@ -147,6 +147,12 @@ def test_a_usual_text_is_never_left_unread_unnoticed(read, capsys):
     assert (
         "reads 'text' (text_a), 'label'; not read: 'context'" in capsys.readouterr().out
     )
+    rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y", "text_pair": "c"}]
+    layout = tables.Layout()
+    with refused("t: 'text' would be read, and 'text_pair' would not"):
+        tables.from_memory("t", rows, layout, labels_required=True)
+    rows[1] = {"text": "b", "label": "y", "title": "c"}
+    assert tables.from_memory("t", rows, layout, labels_required=True).text_b is None
     # A title is named, and not read.
     table = read("id\ttitle\ttext\tlabel\n7\ta\tb\t1\n")
     assert (table.text_a, table.text_b, table.example_ids) == (["b"], None, ["7"])
