@@ -106,9 +106,13 @@ def explained() -> Iterator[None]:
         except Exception:
             if not _heard:
                 raise
+        except SystemExit:
+            sys.stdout.flush()
+            raise
         # Where TensorFlow traces, it makes another error of the signal, or drops it.
         if _heard:
             raise KeyboardInterrupt
+        sys.stdout.flush()  # as the interpreter would, whose error names no place
     except BrokenPipeError:  # the reader has all it wants
         raise SystemExit(drop_output()) from None
     except (InputError, OSError) as error:
