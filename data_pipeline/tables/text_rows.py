@@ -125,6 +125,23 @@ def _opened(path, *damages):
         ) from error
 
 
+def _no_utf_8(path: str, source: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """Passes pieces on; the first one that is not ASCII must not be UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for block in source:
+        try:
+            is_ascii = decoder.decode(block).isascii()
+        except UnicodeError:
+            yield block
+            break
+        if not is_ascii:
+            raise errors.InputError(
+                f"{path}: is UTF-8 and not {encoding}; leave --encoding out"
+            )
+        yield block
+    yield from source
+
+
 def _in_utf_8(path: str, encoding: str) -> Iterator[bytes]:
     """The bytes of a file of another encoding, or of one with the mark of UTF-8."""
     source = blocks(path)
@@ -133,14 +150,9 @@ def _in_utf_8(path: str, encoding: str) -> Iterator[bytes]:
     if first.startswith(codecs.BOM_UTF8):
         yield from source
         return
-    with contextlib.suppress(UnicodeError):
-        if not codecs.getincrementaldecoder("utf-8")().decode(first).isascii():
-            raise errors.InputError(
-                f"{path}: is UTF-8 and not {encoding}; leave --encoding out"
-            )
     line = 1
     try:
-        for text in codecs.iterdecode(source, encoding):
+        for text in codecs.iterdecode(_no_utf_8(path, source, encoding), encoding):
             line += text.count("\n")
             yield text.encode("utf-8", "surrogatepass")
     except UnicodeError as error:

@@ -119,7 +119,9 @@ def test_ctrl_c_is_one_line(capsys, text, line):
 
 @pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="Linux alone")
 @pytest.mark.parametrize("flushes", [True, False])
-@pytest.mark.parametrize("end", ["raise OSError(28, 'No space')", "", "raise SystemExit"])
+@pytest.mark.parametrize(
+    "end", ["raise OSError(28, 'No space')", "", "raise SystemExit"]
+)
 def test_full_standard_output_is_named(flushes, end):
     text = "from contract import errors\nwith errors.explained():\n print('a')\n"
     text += f" print('a', flush={flushes})\n {end}"

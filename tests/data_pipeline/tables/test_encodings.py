@@ -119,7 +119,9 @@ def test_what_is_in_another_encoding_is_refused(tmp_path, read):
         read(str(path), encoding="utf-8")
 
 
-def test_one_accent_shows_that_a_file_is_utf_8(tmp_path):
+@pytest.mark.parametrize("block", [8, 1 << 20])
+def test_one_accent_shows_that_a_file_is_utf_8(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(text_rows, "_CHUNK_BYTES", block)
     (tmp_path / "t.tsv").write_bytes("text\tlabel\nö\t0\n".encode())
     with refused("t.tsv: is UTF-8 and not latin-1; leave --encoding out"):
         of_table(str(tmp_path / "t.tsv"), encoding="latin-1")
