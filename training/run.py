@@ -95,9 +95,8 @@ def start(
     )
     path = output_dir if resumes else settings.init_checkpoint
     with settings.strategy.scope(), checkpoint.drawing_after():
-        keras.utils.set_random_seed(
-            settings.seed
-        )  # no other thread draws until `build`
+        # Here, where no other thread draws before `build` has.
+        keras.utils.set_random_seed(settings.seed)
         model = make_model()
         model.build()
         origin, step = load_weights(model, path, trains=trains, resumes=resumes)
