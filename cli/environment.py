@@ -110,13 +110,15 @@ def quiet_import() -> Iterator[None]:
 
 
 def check_backend() -> None:
-    """Raises InputError where KERAS_BACKEND is not TensorFlow, which scripts run on."""
+    """Raises InputError where Keras computes by another backend than TensorFlow."""
     # Set, so that a keras.json of the user does not choose another.
     backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    if "keras" in sys.modules:  # which has chosen
+        backend = sys.modules["keras"].backend.backend()
     if backend != "tensorflow":
         raise errors.InputError(
-            f"KERAS_BACKEND={backend}: scripts run on TensorFlow; unset it, or train "
-            "in Python as docs/backends.md shows"
+            f"KERAS_BACKEND={backend}: the networks run on TensorFlow; unset it, or "
+            "set it to tensorflow, and start Python anew"
         )
 
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import tensorflow as tf
 from absl import flags
 
 from cli import argument_names, command_line, library
@@ -31,7 +32,6 @@ from contract import (
     outcomes,
     programs,
     remote_files,
-    tensorflow_later,
     wording,
 )
 from data_pipeline import label_maps
@@ -43,7 +43,6 @@ from modeling.checkpoints import checkpoint, pretrained
 from training import metrics, model_directory
 
 FLAGS = flags.FLAGS
-_TENSORFLOW = tensorflow_later.Later("`fit` of rows, `evaluate` and `export` run")
 _LOCK = threading.RLock()  # all threads have the same flags
 # Flags that are arguments here, or of runs that return no single model.
 _OTHERS = """do_train do_eval do_predict do_export pretrained train_file dev_file
@@ -326,7 +325,7 @@ class FittedModel:
         columns = answers.columns(texts, served.stages.text_names, kind)
         if not columns[0]:
             return []
-        inputs = map(library.tf.constant, columns)
+        inputs = map(tf.constant, columns)
         outputs = served.functions["serving_default"](*inputs)
         return answers.rows({k: v.numpy() for k, v in outputs.items()}, ())
 
@@ -388,7 +387,6 @@ class FittedModel:
 
         `given` are rows and labels by flag of a file. ValueErrors name arguments.
         """
-        _TENSORFLOW.check()
         name = f"{programs.PACKAGE}.{self.script}".lstrip(".")
         module, directory = importlib.import_module(name), values["output_dir"]
         spelled: dict[str, str] = {}

@@ -2,8 +2,10 @@
 
 from cli import environment
 
+environment.check_backend()
 with environment.quiet_import():
-    import keras  # and with it TensorFlow, unless KERAS_BACKEND is another
+    import keras
+    import tensorflow as tf
 
 import dataclasses
 import functools
@@ -18,15 +20,16 @@ from contract import (
     features,
     file_names,
     remote_files,
-    tensorflow_later,
     wording,
 )
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
 from data_pipeline.classification import encoding, labels, predictions
+from data_pipeline.pretraining import cloze
+from data_pipeline.seq2seq import graph
 from data_pipeline.tables import label_files, memory_rows
 from data_pipeline.text import base, wordpiece
-from modeling import losses, models, pretrainers, text_encoder
+from modeling import kernels_tf, losses, models, pretrainers, text_encoder
 from modeling.checkpoints import (
     conversion,
     google,
@@ -38,19 +41,14 @@ from modeling.checkpoints import (
 from modeling.configs import config
 from modeling.encoder_decoder import config as encoder_decoder_config
 from modeling.features import attention_maps, text_vectors, vectors
-from training import model_directory, optimizers, packed_outputs
+from modeling.generation import beam_search
+from serving import export, formats, predictor, search
+from training import inference, model_directory, optimizers
 
-tf = tensorflow_later.Later("texts are written and models exported")
-if tensorflow_later.is_backend():
-    from data_pipeline.pretraining import cloze
-    from data_pipeline.seq2seq import graph
-    from modeling import kernels_tf
-    from modeling.generation import beam_search
-    from serving import export, formats, predictor, search
-
-    Predictor, SearchIndex = predictor.Predictor, search.Index
-    tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
-    tf.get_logger().addFilter(command_line.is_for_the_reader)
+Predictor, SearchIndex = predictor.Predictor, search.Index
+tf.get_logger().setLevel("WARNING")  # a notebook shows its notes on exports, too
+tf.get_logger().addFilter(command_line.is_for_the_reader)
+_BATCH_SIZE = 64
 
 _PAIR = "encoder_decoder"
 _OF_FITTED = "fit", "evaluate", "report", "read"
@@ -263,7 +261,6 @@ class Loaded:
                 f"fill_mask: a {type(self.model).__name__} has no head of masked "
                 'words; load a pretrained BERT with head="pretraining"'
             )
-        tf.check()
         errors.check_count("top_k", top_k)
         texts = encoding.listed("text", [text])
         cloze.check(self.tokenizer, top_k)
@@ -303,14 +300,13 @@ class Loaded:
             raise errors.InputError(
                 f"max_target_length={most}: give 1 to {positions}, the positions"
             )
-        tf.check()
         rules = beam_search.BeamConfig(
             **{"num_beams": 1, **settings},
             end_ids=(config.eos_token_id,),
             num_tokens=self.tokenizer.vocab_size,
         )
         texts, search = encoding.listed("texts", texts), self._search(rules, most)
-        tokens, size = config.decoder_tokens, packed_outputs.BATCH_SIZE
+        tokens, size = config.decoder_tokens, _BATCH_SIZE
         written: list[str] = []
         for first in range(0, len(texts), size):
             batch = tf.constant(texts[first : first + size])
@@ -351,7 +347,6 @@ class Loaded:
 
         Formats as of `--export_format` and `--quantization`.
         """
-        tf.check()
         label_set, model = self._label_set("export"), self.model
 
         def make(variables):
@@ -382,18 +377,18 @@ class Loaded:
 
     @functools.cached_property
     def _forward(self):
-        return packed_outputs.predict_function(self.model, self.max_seq_length)
+        return _predict_function(self.model)
 
     @functools.cached_property
     def _pooled(self):
         """A function of a VectorSpec to the compiled function of its vectors."""
-        model, length = self.model, self.max_seq_length
+        model = self.model
 
         def compile_for(choice):
             def pool(inputs, training):
                 return {"vector": vectors.encode(model, choice, inputs, pools=True)}
 
-            return packed_outputs.predict_function(model, length, pool)
+            return _predict_function(pool)
 
         return functools.cache(compile_for)
 
@@ -528,6 +523,13 @@ def _keras_loss(classes):
     ignored = features.IGNORED if kind == label_maps.TAGGING else None
     settings = {"from_logits": True, "ignore_class": ignored}
     return keras.losses.SparseCategoricalCrossentropy(**settings)
+
+
+def _predict_function(model):
+    """The function from packed texts to the outputs [N, ...] of a model, in order."""
+    strategy = tf.distribute.get_strategy()
+    forward = inference.predict_function(model, strategy, jit_compile=False)
+    return lambda packed: inference.predict_packed(forward, packed, _BATCH_SIZE)
 
 
 def label_names(labels) -> list[str]:

@@ -15,7 +15,7 @@ import keras
 from keras import ops
 
 from contract import errors
-from modeling import activations, kernels
+from modeling import activations, kernels, kernels_tf
 from modeling.configs import keras_configs
 
 _TRACED_BLOCKS = 4  # fewer are traced sooner one by one than as a function
@@ -310,7 +310,7 @@ class Network(keras_configs.NetworkLayer):
             for index in range(count)
         ]
         if self.traces_once and config.num_hidden_layers >= _TRACED_BLOCKS:
-            call_traced = kernels.fused.trace_once(blocks[0])
+            call_traced = kernels_tf.trace_once(blocks[0])
             for block in blocks:
                 block.call_traced = call_traced
         return blocks

@@ -6,7 +6,7 @@ finetune-transformer-lm (Radford et al., 2018) and gpt-2 (Radford et al., 2019).
 import keras
 from keras import ops
 
-from modeling import bert, kernels
+from modeling import bert, kernels, kernels_tf
 from modeling.configs import keras_configs
 
 
@@ -150,7 +150,7 @@ def sum_and_norm(layer, residual, x, rate, seed, site):
     weights, settings = kernels.norm_arguments(layer)
     if seed is None:
         return _sum_and_norm(residual, x, *weights, **settings)
-    mask = kernels.fused.keep_mask(rate, seed, site)
+    mask = kernels_tf.keep_mask(rate, seed, site)
     return _fused_sum_and_norm((residual, x), weights, mask, **settings)
 
 
@@ -158,7 +158,7 @@ def residual_sum(residual, x, rate, seed, site):
     """Residual + dropout(x), float32 [..., D], of a float32 and any other tensor."""
     if seed is None:
         return kernels.add(residual, x)
-    return _fused_add((residual, x), mask=kernels.fused.keep_mask(rate, seed, site))
+    return _fused_add((residual, x), mask=kernels_tf.keep_mask(rate, seed, site))
 
 
 def _sum_and_norm(residual, x, gamma, beta, mask=(), **settings):
@@ -166,9 +166,9 @@ def _sum_and_norm(residual, x, gamma, beta, mask=(), **settings):
     return total, kernels.normalize(total, gamma, beta, **settings)
 
 
-_fused_norm = kernels.fused.fuse(kernels.normalize)
-_fused_sum_and_norm = kernels.fused.fuse(_sum_and_norm)
-_fused_add = kernels.fused.fuse(kernels.add, is_linear=True)
+_fused_norm = kernels_tf.fuse(kernels.normalize)
+_fused_sum_and_norm = kernels_tf.fuse(_sum_and_norm)
+_fused_add = kernels_tf.fuse(kernels.add, is_linear=True)
 
 
 class GptBlock(bert.EncoderBlock):

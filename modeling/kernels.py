@@ -1,18 +1,15 @@
 """The kernels of the networks, in keras.ops: attention, gelu, norms, dropout, masks.
 
 TensorFlow runs them as they are without a `seed`, also in exported graphs, whose server
-may lack XLA. In training `seed` is integers [2] of (run and replica, step), `site`
-numbers the place of dropout in the network, and `fused` compiles them.
+may lack XLA. In training `seed` is int64 [2] of (run and replica, step), `site`
+numbers the place of dropout in the network, and `kernels_tf` compiles them.
 """
 
 import math
 
-from keras import backend, ops
+from keras import ops
 
-if backend.backend() == "tensorflow":
-    from modeling import kernels_tf as fused
-else:
-    from modeling import kernels_ops as fused  # type: ignore[no-redef]
+from modeling import kernels_tf
 
 MASK_BIAS = -10000.0  # to the scores of padding (modeling.py, attention_layer)
 _CUBIC, _SQRT_2_BY_PI = 0.044715, math.sqrt(2 / math.pi)  # of the tanh form of gelu
@@ -21,7 +18,7 @@ _CUBIC, _SQRT_2_BY_PI = 0.044715, math.sqrt(2 / math.pi)  # of the tanh form of 
 def affine(rows, kernel, bias, *, training):
     """Rows [R, D] @ kernel [D, F] + bias [F], or without one where it is None."""
     if training and bias is not None and rows.dtype == "float32":
-        return fused.affine(rows, kernel, bias)
+        return kernels_tf.affine(rows, kernel, bias)
     product = ops.matmul(rows, kernel)
     return product if bias is None else ops.add(product, bias)
 
@@ -32,13 +29,12 @@ def attend(query, key, value, bias, *, scale, rate, seed, site):
     query [B, N, S, K], key and value [B, N, T, K] of one dtype, bias float32 [B, 1, 1
     or S, T] -> [B, N, S, K].
     """
-    mask = () if seed is None else fused.keep_mask(rate, seed, site)
-    if bool(mask) == fused.FUSES_DROPOUT:  # where it does, it is for dropout alone
-        return fused.attend(query, key, value, bias, mask, scale=scale)
+    if seed is not None:
+        mask = kernels_tf.keep_mask(rate, seed, site)
+        return kernels_tf.attend(query, key, value, bias, mask, scale=scale)
     # Scaling the query instead of the scores: the same sum, S / K times cheaper.
     scores = ops.einsum("bnsk,bntk->bnst", query * scale, key)
     weights = ops.softmax(ops.cast(scores, "float32") + bias)
-    weights = fused.drop(weights, mask) if mask else weights
     return ops.matmul(ops.cast(weights, value.dtype), value)
 
 
@@ -73,7 +69,7 @@ def norm_of_sum(layer, residual, x, rate, seed, site):
     weights, settings = norm_arguments(layer)
     if seed is None:
         return _norm_of_sum(residual, x, *weights, **settings)
-    mask = fused.keep_mask(rate, seed, site)
+    mask = kernels_tf.keep_mask(rate, seed, site)
     return _fused_norm_of_sum((residual, x), weights, mask, **settings)
 
 
@@ -93,8 +89,8 @@ def normalize(x, gamma, beta, mask=(), *, epsilon, dtype):
 
 
 def add(residual, x, mask=()):
-    """Residual + x, without what a `fused.Mask` drops; float32."""
-    x = fused.drop(x, mask) if mask else ops.cast(x, "float32")
+    """Residual + x, without what a `kernels_tf.Mask` drops; float32."""
+    x = kernels_tf.drop(x, mask) if mask else ops.cast(x, "float32")
     return ops.cast(residual, "float32") + x
 
 
@@ -102,8 +98,8 @@ def _norm_of_sum(residual, x, gamma, beta, mask=(), **settings):
     return normalize(add(residual, x, mask), gamma, beta, **settings)
 
 
-_fused_gelu = fused.fuse(_gelu)
-_fused_norm_of_sum = fused.fuse(_norm_of_sum)
+_fused_gelu = kernels_tf.fuse(_gelu)
+_fused_norm_of_sum = kernels_tf.fuse(_norm_of_sum)
 
 
 def dropout(x, rate, seed, site):
@@ -116,7 +112,7 @@ def dropout(x, rate, seed, site):
     """
     if seed is None or rate == 0:
         return x
-    return fused.dropout(x, fused.keep_mask(rate, seed, site))
+    return kernels_tf.dropout(x, kernels_tf.keep_mask(rate, seed, site))
 
 
 def shape_for_reshape(x):

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from modeling import kernels_ops
-
-FUSES_DROPOUT = True  # with attention
+_SITE_BITS = 12  # of places that draw dropout in one step: 3 a layer and a few heads
+# Multipliers of lowbias32, by C. Wellons.
+_HASH = (0x7FEB352D, 0x846CA68B)
 # XLA compiles for each shape; padding to whole tiles leaves few. Rows keep their width,
 # and what is elementwise has this one, so that no new length of a batch is compiled.
 _TILE_ROWS, _TILE_COLUMNS = 256, 1024
@@ -175,7 +175,7 @@ class LayerSeed(NamedTuple):
     @classmethod
     def of(cls, seed, site):
         """The seed for a layer at this site, of the network's."""
-        return cls(seed[0], seed[1] * (1 << kernels_ops.SITE_BITS) + site)
+        return cls(seed[0], seed[1] * (1 << _SITE_BITS) + site)
 
 
 def keep_mask(rate, seed, site):
@@ -205,12 +205,8 @@ def drop(x, mask):
     reading the tensor; Philox takes five times as long.
     """
     bits = tf.cast(tf.reshape(tf.range(tf.size(x)), tf.shape(x)), tf.uint32)
-    bits = _spread(bits ^ mask.keys[0], 16) * tf.constant(
-        kernels_ops.HASH[0], tf.uint32
-    )
-    bits = _spread(bits ^ mask.keys[1], 15) * tf.constant(
-        kernels_ops.HASH[1], tf.uint32
-    )
+    bits = _spread(bits ^ mask.keys[0], 16) * tf.constant(_HASH[0], tf.uint32)
+    bits = _spread(bits ^ mask.keys[1], 15) * tf.constant(_HASH[1], tf.uint32)
     is_kept = _spread(bits, 16) >= mask.threshold
     return tf.where(is_kept, tf.cast(x, tf.float32) * mask.scale, 0.0)
 

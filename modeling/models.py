@@ -18,6 +18,7 @@ from modeling import (
     gpt,
     heads,
     kernels,
+    kernels_tf,
     packed_rows,
     sequences,
     token_heads,
@@ -128,7 +129,7 @@ class BertModel(keras_configs.ConfiguredModel, keras.Model):
     def dropout_seed(self, training, seed):
         """The seed of this call: the caller's, a fresh one in `fit`, or None."""
         if seed is None and training:
-            seed = kernels.fused.make_seed(self._seeds.next())
+            seed = kernels_tf.make_seed(self._seeds.next())
         return seed
 
     def encode(self, features, seed, positions=None, table=None):

@@ -9,11 +9,11 @@ import tensorflow as tf
 
 import bert_reborn as bert
 import run_seq2seq
+from cli import library
 from contract import errors
 from modeling.generation import beam_search
 from tests import no_texts, tiny
 from tests.serving import exported_ops
-from training import packed_outputs
 
 # What is written for a text follows from the one word in it that says something.
 TARGETS = {"bad": "awful", "fine": "okay really", "good": "great very great"}
@@ -100,9 +100,7 @@ def test_scores_without_their_packages_are_refused_early(files, tmp_path, monkey
 
 @pytest.mark.slow
 def test_python_writes_what_the_script_does(trained, monkeypatch):
-    monkeypatch.setattr(
-        packed_outputs, "BATCH_SIZE", 4
-    )  # so that there are several batches
+    monkeypatch.setattr(library, "_BATCH_SIZE", 4)  # so that there are several
     traced, search = [], beam_search.search
     monkeypatch.setattr(
         *(beam_search, "search"), lambda *a: traced.append(a) or search(*a)

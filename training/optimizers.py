@@ -10,12 +10,7 @@ from keras import ops
 
 from contract import errors
 from modeling.checkpoints import names
-from training import layer_rates, schedule
-
-if keras.backend.backend() == "tensorflow":
-    from training import gradients_tf as gradients_lib
-else:
-    from training import gradients_ops as gradients_lib  # type: ignore[no-redef]
+from training import gradients_tf, layer_rates, schedule
 
 
 class ClippedOptimizer(keras.optimizers.Optimizer):
@@ -68,7 +63,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
 
     def prepare_for_sum(self, gradient: Any) -> Any:
         """A gradient as it is added to those of other parts of a batch."""
-        return gradients_lib.prepare_for_sum(gradient)
+        return gradients_tf.prepare_for_sum(gradient)
 
     def _deduplicate(self, gradient: Any) -> Any:
         """A gradient whose slices, if it has them, are summed by row."""
@@ -79,7 +74,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
         if trainable_variables is not None:
             self.build(list(trainable_variables))
         grads = [self.prepare_for_sum(value) for value in grads]
-        grads = gradients_lib.sum_over_replicas(grads)
+        grads = gradients_tf.sum_over_replicas(grads)
         self.apply_reduced(grads, self.learning_rate, self.iterations)
         self.iterations.assign_add(1)
 
@@ -103,7 +98,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
         """
         gradients = [self._deduplicate(gradient) for gradient in gradients]
         gradients, factors, firsts = self._by_layer(gradients, step)
-        norm = self.gradient_factor * gradients_lib.global_norm(gradients)
+        norm = self.gradient_factor * gradients_tf.global_norm(gradients)
         clip = 1.0
         if self.max_norm:
             # Not a number where the norm is infinite, which must not pass unseen.
@@ -119,7 +114,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
                 for first, factor in zip(firsts, factors, strict=True)
             ]
         is_finite = ops.isfinite(norm) if only_finite else None
-        gradients_lib.update_all(
+        gradients_tf.update_all(
             self._update, self.slots(), gradients, numbers, is_finite
         )
         return norm
@@ -142,7 +137,7 @@ class ClippedOptimizer(keras.optimizers.Optimizer):
             firsts[place] = first
             if first:
                 share = ops.cast(ops.greater_equal(step, first), "float32")
-                gradients[place] = gradients_lib.multiply(gradients[place], share)
+                gradients[place] = gradients_tf.multiply(gradients[place], share)
                 factors[place] *= share
         return gradients, factors, firsts
 
@@ -249,7 +244,7 @@ class BertAdam(ClippedOptimizer):
                 has_trust_ratio=self.has_trust_ratio,
             )
         variables = variable, *slots
-        value, mean, square = map(gradients_lib.read, variables)
+        value, mean, square = map(gradients_tf.read, variables)
         moved = _adam_update(value, mean, square, gradient, numbers, rule)
         for each, new in zip(variables, moved, strict=True):
             each.assign(new)
@@ -266,7 +261,7 @@ class BertAdam(ClippedOptimizer):
         }
 
 
-@gradients_lib.compile_rule
+@gradients_tf.compile_rule
 def _adam_update(variable, mean, square, gradient, numbers, rule):
     """One pass over a variable, its moments and its gradient, instead of ten."""
     gradient = gradient * numbers.clip

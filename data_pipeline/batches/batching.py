@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from contract import errors, features, outcomes, tensorflow_later
+from contract import errors, features, outcomes
 from contract.tensorflow_later import tf
 from data_pipeline.batches import packing
 
@@ -172,12 +172,11 @@ def keras_training(
     seed: int = 1,
     group_by_length: bool = True,
     pad_to: int | None = None,
-) -> Any:
+) -> "tf.data.Dataset":
     """Pairs of features and labels; each time through is an epoch in an order anew.
 
-    They are a tf.data.Dataset, or a PyDataset on other backends of Keras. All batches
-    are full, so an epoch leaves out less than a batch, others each time. Pass
-    `shuffle=False` to `fit`, which has no part in the order.
+    All batches are full, so an epoch leaves out less than a batch, others each time.
+    Pass `shuffle=False` to `fit`, which has no part in the order.
     """
     if len(examples) < batch_size:
         raise errors.InputError(
@@ -193,8 +192,6 @@ def keras_training(
         )
         for epoch in itertools.count()
     )
-    if not tensorflow_later.is_backend():
-        return _arrays(examples, orders, pad_to)
     spec = tf.TensorSpec([batch_size], features.INTEGER)
     rows = tf.data.Dataset.from_generator(lambda: next(orders), output_signature=spec)
     rows = rows.apply(tf.data.experimental.assert_cardinality(num_steps))
@@ -203,39 +200,11 @@ def keras_training(
 
 def keras_in_order(
     examples: Examples, batch_size: int, *, pad_to: int | None = None
-) -> Any:
+) -> "tf.data.Dataset":
     """As `keras_training`, in the order of the rows, and without labels if none are."""
     indices = np.arange(len(examples), dtype=features.INTEGER)
-    if not tensorflow_later.is_backend():
-        order = np.split(indices, range(batch_size, len(indices), batch_size))
-        return _arrays(examples, itertools.repeat(order), pad_to)
     rows = tf.data.Dataset.from_tensor_slices(indices).batch(batch_size)
     return _pairs(examples.batches(rows, pad_to))
-
-
-def _arrays(examples, orders, pad_to):
-    """The PyDataset whose batches are, in each epoch, the next of `orders`."""
-    import keras  # which takes time
-
-    class Batches(keras.utils.PyDataset):
-        order, is_over = next(orders), False
-
-        def __len__(self):
-            return len(self.order)
-
-        def __getitem__(self, index):
-            self.is_over |= index == len(self) - 1
-            rows, labels = self.order[index], examples.targets.get(features.LABEL_IDS)
-            batch = packing.gather(examples.packed, rows, pad_to)
-            if labels is None:
-                return batch
-            return batch, labels(rows) if callable(labels) else labels[rows]
-
-        def on_epoch_end(self):
-            if self.is_over:  # not before the first epoch, where Keras calls it, too
-                self.order, self.is_over = next(orders), False
-
-    return Batches()
 
 
 def _pairs(dataset):

@@ -147,31 +147,6 @@ def _column(rows, token):
     return tf.broadcast_to(token, shape)
 
 
-def pack_lists(text_a, text_b, tokenizer, max_seq_length, num_sequences) -> Packed:
-    """As `pack` and `unpad` of lists of texts, without TensorFlow; counts the cut."""
-    is_pair = text_b is not None
-    ids_b = tokenizer.to_ids(text_b) if is_pair else [()] * len(text_a)
-    ids = tokenizer.to_ids(text_a), ids_b
-    length_a, length_b = (np.array([*map(len, rows)], np.int64) for rows in ids)
-    around = num_special(tokenizer, is_pair)
-    keep_a, keep_b = budgets(length_a, length_b, max_seq_length - around, np)
-    start, end = ([tokenizer.start_id], [tokenizer.end_id]) if around else ([], [])
-    between = tokenizer.delimiter_ids if is_pair else ()
-    tokens = [
-        token
-        for a, b, num_a, num_b in zip(*ids, keep_a, keep_b, strict=True)
-        for token in (*start, *a[:num_a], *between, *b[:num_b], *end)
-    ]
-    is_cut = length_a + length_b + around > max_seq_length
-    return Packed(
-        np.array(tokens, features.INTEGER),
-        row_splits(keep_a + keep_b + around),
-        (keep_a + around - (is_pair and len(end))).astype(features.INTEGER),
-        int(is_cut.reshape(-1, num_sequences).any(axis=1).sum()),
-        num_sequences,
-    )
-
-
 def grids(packed: Packed, length: int, rows: Any = slice(None)):
     """As `pad`, in arrays [N, length], of sequences chosen by a slice or int [N]."""
     lengths = np.minimum(packed.sequence_lengths[rows], length)[:, np.newaxis]  # [N, 1]

@@ -1,12 +1,11 @@
 """Texts of examples to packed sequences: one text, a pair, both orders, or choices."""
 
 import dataclasses
-import itertools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from contract import characters, errors, features, tensorflow_later, wording
+from contract import characters, errors, features, wording
 from contract.tensorflow_later import tf
 from data_pipeline.batches import packing
 from data_pipeline.classification import choice_forms, labels, tables
@@ -74,8 +73,6 @@ class Encoder:
 
     def pack(self, *columns: Any) -> packing.Packed:
         """Packs the rows of lists of texts, or None, and counts those that are cut."""
-        if not tensorflow_later.is_backend():
-            return self._pack_lists(*columns)
         tensors = (c if c is None else tf.constant(c, tf.string) for c in columns)
         ids_a, ids_b, is_cut = self._ids(*tensors)  # a trace takes longer
         packed = packing.pack_ids(
@@ -93,23 +90,6 @@ class Encoder:
             lengths = packed.sequence_lengths.astype(features.INTEGER)
             packed = dataclasses.replace(packed, first_lengths=lengths)
         return packed
-
-    def _pack_lists(self, text_a, text_b=None, choices=None):
-        if self._form in labels.CHOICE_FORMS:
-            raise errors.InputError(
-                f"--pair_input={self._form} is for KERAS_BACKEND=tensorflow; set that"
-            )
-        if choices is not None:
-            before = [f"{b} " for b in text_b or ()] or [""] * len(text_a)
-            rows = [*zip(text_a, before, choices, strict=True)]
-            text_a = [a for a, _, row in rows for _ in row]
-            text_b = [start + text for _, start, row in rows for text in row]
-        elif text_b and self.num_sequences > 1:
-            pairs = [*zip(text_a, text_b, strict=True)]
-            text_a = [*itertools.chain(*pairs)]
-            text_b = [text for pair in pairs for text in reversed(pair)]
-        settings = self.tokenizer, self.max_seq_length, self.num_sequences
-        return packing.pack_lists(text_a, text_b, *settings)
 
     @property
     def num_sequences(self) -> int:

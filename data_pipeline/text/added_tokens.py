@@ -8,11 +8,10 @@ and of several that begin there the longest. Spaces that belong to a token count
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import tokenizers
@@ -179,13 +178,6 @@ def tokenize(
 def _pattern(tokens):
     longest_first = sorted(tokens, key=len, reverse=True)  # the first one is taken
     return "|".join(map(re.escape, longest_first))
-
-
-def cut(text: str, tokens: Mapping[str, int]) -> Iterator[tuple[str, list[int]]]:
-    """Yields the texts between tokens, and the id of the token after each, if any."""
-    parts = re.split(f"({_pattern(tokens)})", text) if tokens else [text]
-    for between, token in itertools.zip_longest(parts[::2], parts[1::2]):
-        yield between, [] if token is None else [tokens[token]]
 
 
 def _split(texts, tokens):

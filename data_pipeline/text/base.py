@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import string
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,8 +96,6 @@ class Tokenizer:
     cls_id: Any = None
     sep_id: Any = None
     special_ids: tuple[int, ...] = ()
-    _pairs: Any  # of the library, which cuts texts, or words where `_words` finds them
-    _words: Callable[[str], list[str]] | None = None
 
     def __init__(self, vocab: Sequence[str], do_lower_case: bool):
         self.vocab = list(vocab)
@@ -106,13 +104,8 @@ class Tokenizer:
         self.rules = normalization.WordRules.usual(do_lower_case)
 
     def to_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of texts as `tokenize` cuts them, without TensorFlow."""
-        "".join(texts).encode("utf-8")  # half a surrogate pair is an error here
-        rows: Any = [*map(self._words, texts)] if self._words else [*texts]
-        encoded = self._pairs.encode_batch_fast(
-            rows, is_pretokenized=bool(self._words), add_special_tokens=False
-        )
-        return [row.ids for row in encoded]
+        """The ids of texts as `tokenize` cuts them."""
+        return self.tokenize(texts).to_list()
 
     def tokenize(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor | tf.Tensor:
         """Cuts texts, a scalar or [B], into int32 ids, [S] or ragged [B, (S)]."""
@@ -210,7 +203,7 @@ class Tokenizer:
         return self.vocab
 
     def pretokens(self, text: str) -> list[str]:
-        """The words of a text before they are cut, without TensorFlow."""
+        """The words of a text before they are cut."""
         return pretokens(text, self._steps)
 
     @property

@@ -252,6 +252,7 @@ class BytePairTokenizer(base.Tokenizer):
     """
 
     lowers = False
+    _pairs: Any  # tokenizers.Tokenizer
 
     def __init__(
         self,
@@ -434,9 +435,11 @@ class RobertaTokenizer(Gpt2Tokenizer):
         return {**settings, "add_prefix_space": self.adds_space}
 
 
-def encode(tokenizer: base.Tokenizer, texts: tf.Tensor) -> tf.RaggedTensor:
+def encode(tokenizer: BytePairTokenizer, texts: tf.Tensor) -> tf.RaggedTensor:
     """Cuts texts [B] by the library `tokenizers` into int32 ids [B, (S)]."""
-    rows = tokenizer.to_ids([t.decode("utf-8", "replace") for t in texts.numpy()])
+    decoded = [text.decode("utf-8", "replace") for text in texts.numpy()]
+    encoded = tokenizer._pairs.encode_batch_fast(decoded, add_special_tokens=False)
+    rows = [row.ids for row in encoded]
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     ids = np.fromiter((i for row in rows for i in row), np.int32, lengths.sum())
     return tf.RaggedTensor.from_row_lengths(ids, lengths, validate=False)

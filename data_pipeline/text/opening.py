@@ -18,7 +18,6 @@ from contract import (
     file_names,
     json_files,
     remote_files,
-    tensorflow_later,
     wording,
 )
 from data_pipeline.tables import text_rows
@@ -163,7 +162,6 @@ def _elmo_options(config_file: str) -> dict[str, Any] | None:
 
 def open_elmo(files: Any, options: dict[str, Any]) -> base.Tokenizer:
     """Opens the tokenizer of an ELMo, which does without a vocabulary."""
-    tensorflow_later.Later("ELMo is computed").check()
     from data_pipeline.text import elmo
 
     vocab = elmo.read_vocab(files.vocab_file) if files.vocab_file else ()

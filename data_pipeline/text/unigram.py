@@ -126,12 +126,6 @@ class UnigramTokenizer(base.Tokenizer):
         source = self.unigrams.source
         return {name: source, **texts} if source else texts
 
-    @functools.cached_property
-    def _pairs(self):
-        """The library without what text never becomes."""
-        hidden, scored = dict.fromkeys(self._special, "\uffff"), self.unigrams.pieces
-        return self._library([(hidden.get(p, "") + p, score) for p, score in scored])
-
     def _library(self, pieces):
         library = tokenizers.Tokenizer(models.Unigram(pieces, self.unk_id))
         library.normalizer, library.pre_tokenizer = self._steps

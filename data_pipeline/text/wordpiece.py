@@ -27,7 +27,7 @@ from tokenizers import models, normalizers, pre_tokenizers
 from contract import errors, file_names, json_files
 from contract.tensorflow_later import text, tf
 from data_pipeline.text import added_tokens as matching
-from data_pipeline.text import base, normalization, plain
+from data_pipeline.text import base, normalization
 
 CONTINUATION = "##"  # begins a piece that continues a word
 MASK = "[MASK]"  # stands for a hidden token
@@ -39,12 +39,20 @@ def is_continuation(token: str) -> bool:
     return token.startswith(CONTINUATION)
 
 
-def is_piece(token: str, rules: normalization.WordRules = normalization.CASED) -> bool:
-    """Whether a text can contain a token, if the vocabulary does."""
-    word = f"a{token[2:]}" if is_continuation(token) and token[2:] else token
-    if word.isascii() and word.isalnum():
-        return True
-    return plain.split(plain.fold(word, normalization.CASED), rules) == [word]
+def are_pieces(
+    tokens: Sequence[str], rules: normalization.WordRules = normalization.CASED
+) -> np.ndarray:
+    """Whether a text can contain each token, if the vocabulary does; bool [V]."""
+    words = [f"a{t[2:]}" if is_continuation(t) and t[2:] else t for t in tokens]
+    are_plain = np.array([word.isascii() and word.isalnum() for word in words], bool)
+    odd = [word for word, plain in zip(words, are_plain, strict=True) if not plain]
+    with tf.device("CPU:0"):  # where string operations are
+        folded = normalization.fold(tf.constant(odd, tf.string), normalization.CASED)
+        rows = normalization.split(folded, rules).to_list()
+    are_plain[~are_plain] = [
+        row == [word.encode("utf-8")] for row, word in zip(rows, odd, strict=True)
+    ]
+    return are_plain
 
 
 def read_tokenizer_json(path: str) -> tuple[list[str], dict[str, bool]]:
@@ -151,7 +159,9 @@ class BertTokenizer(base.Tokenizer):
         )
 
     def pretokens(self, text: str) -> list[str]:
-        return plain.split(plain.fold(text, self.rules), self.rules)
+        with tf.device("CPU:0"):
+            (words,) = normalization.split(self._fold([text]), self.rules).to_list()
+        return [word.decode("utf-8") for word in words]
 
     def decode_rows(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         with tf.device("CPU:0"):
@@ -235,24 +245,6 @@ class BertTokenizer(base.Tokenizer):
         splits_words = self.rules.split_as_usual
         return _word_piece_operation(tuple(self._entries), unknown, splits_words)
 
-    @functools.cached_property
-    def _pairs(self):
-        ids = {entry: index for index, entry in enumerate(self._entries)}
-        limit = {"max_input_chars_per_word": normalization.MAX_WORD_CHARS}
-        unknown = self._entries[self.unk_id]
-        return tokenizers.Tokenizer(models.WordPiece(ids, unk_token=unknown, **limit))
-
-    def _words(self, text):
-        """The words of a text, and the entries of its added tokens."""
-        words: list[str] = []
-        for outside, written in matching.cut(text, self._written):
-            folded = plain.fold(outside, self.rules)
-            for between, normalized in matching.cut(folded, self._normalized):
-                words += plain.split(between, self.rules)
-                words += [self._entries[i] for i in normalized]
-            words += [self._entries[i] for i in written]
-        return words
-
     def _rows_to_ids(self, texts):
         with tf.device("CPU:0"):  # where string operations are
             return self._cut(texts, self._cut_normalized, lambda _, ids: ids)
@@ -265,13 +257,16 @@ class BertTokenizer(base.Tokenizer):
 
     def _set_matched(self, ids):
         """Sets which texts are which added token, as written and as normalized."""
-        self._written: dict[str, int] = {}
-        self._normalized: dict[str, int] = {}
-        for token, is_normalized in self.added_tokens.items():
-            if not is_normalized:
-                self._written[token] = ids[token]
-            elif folded := plain.fold(token, self.rules):
-                self._normalized[folded] = ids[token]
+        kinds = self.added_tokens
+        self._written = {token: ids[token] for token in kinds if not kinds[token]}
+        tokens = [token for token in kinds if kinds[token]]
+        with tf.device("CPU:0"):
+            folded = self._fold(tokens).numpy() if tokens else []
+        self._normalized = {
+            text.decode("utf-8"): ids[token]
+            for text, token in zip(folded, tokens, strict=True)
+            if text
+        }
 
     def _fold(self, texts):
         return normalization.fold(tf.convert_to_tensor(texts), self.rules)
@@ -325,14 +320,14 @@ def _distinct(
     that stand alone, as the stand-in "[7]" of entry 7 does; so it equals no entry kept.
     Where a word may be "[7]", it is "[ 7]".
     """
-    are_pieces = [is_piece(token, rules) for token in vocab]
+    can_stand = are_pieces(vocab, rules)
     space = "" if rules.splits_punctuation else " "
-    if not any(are_pieces):
+    if not can_stand.any():
         raise errors.InputError(
             f"none of the {len(vocab)} tokens of the vocabulary can stand in a text; "
             "give the vocab.txt of the checkpoint"
         )
-    for index in np.flatnonzero(are_pieces):
+    for index in np.flatnonzero(can_stand):
         if (
             size := len(vocab[index].removeprefix(CONTINUATION).encode())
         ) > _MOST_BYTES:
@@ -343,7 +338,7 @@ def _distinct(
     hidden = {*added, *matching.SPECIAL}  # a word may be "[MASK]" where "[7]" may
     return [
         token
-        if are_pieces[index] and ids[token] == index and token not in hidden
+        if can_stand[index] and ids[token] == index and token not in hidden
         else f"[{space}{index}]"
         for index, token in enumerate(vocab)
     ]

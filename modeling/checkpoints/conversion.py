@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 import safetensors
+import tensorflow as tf
 
-from contract import atomic_files, errors, file_names, tensorflow_later, wording
+from contract import atomic_files, errors, file_names, wording
 from modeling import pretrainers, text_encoder
 from modeling.checkpoints import (
     checkpoint,
@@ -355,7 +356,7 @@ def write(directory, model, target, *, left_out=(), **kept):
             apart = sentence_transformers.save_projections(directory, model)
             left_out = *left_out, *apart
             hugging_face.save(directory, model, left_out=left_out, **kept)
-    except (OSError, safetensors.SafetensorError, *tensorflow_later.op_errors()) as e:
+    except (OSError, safetensors.SafetensorError, tf.errors.OpError) as e:
         raise atomic_files.unwritable(directory, e) from e
 
 

@@ -10,7 +10,7 @@ import keras
 
 from contract import errors
 from contract import features as names
-from modeling import kernels
+from modeling import kernels_tf
 from modeling.configs import config_files
 from modeling.features import head_config, text_vectors
 
@@ -152,12 +152,7 @@ class NetworkLayer(Configured, keras.layers.Layer):
 
     def fresh_seed(self, training):
         """The seed of a call that has none, whose argument `seed` is FRESH."""
-        if training and keras.backend.backend() == "jax":
-            raise errors.InputError(
-                "KERAS_BACKEND=jax: dropout in a functional model has no steps; train "
-                "one of modeling/models.py"
-            )
-        return kernels.fused.make_seed(self._next_seed()) if training else None
+        return kernels_tf.make_seed(self._next_seed()) if training else None
 
     def compute_output_shape(self, *shapes, input_shape=None):
         """Returns the outputs' shapes for those of the features, in their order.

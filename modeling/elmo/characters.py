@@ -3,12 +3,12 @@
 import math
 
 import keras
+import tensorflow as tf
 from keras import ops
 
-from modeling import bert, kernels
+from modeling import bert, kernels, kernels_tf
 from modeling.configs import keras_configs
 from modeling.elmo import config as elmo_config
-from modeling.elmo.lstm import tf
 
 _CARRY_BIAS = -2.0  # a highway begins with most of a word as it is
 _SHORT_WORD = 13  # characters; its two marks included
@@ -164,7 +164,7 @@ def compute_once(convolve, finish, words, widest):
         vectors = finish(tf.concat([convolve(group) for group in groups], 0))
         return tf.gather(vectors, index)
 
-    return kernels.fused.select_by_device(on_cpu, lambda: finish(convolve(words)))
+    return kernels_tf.select_by_device(on_cpu, lambda: finish(convolve(words)))
 
 
 def _groups(words, widest):

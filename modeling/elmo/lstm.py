@@ -13,11 +13,9 @@ it. docs/results.md has what each saves.
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
-from contract import tensorflow_later
-from modeling import kernels
-
-tf = tensorflow_later.Later("an LSTM is computed")
+from modeling import kernels_tf
 
 _FORGET_BIAS = 1.0
 # Added to gates where there is no token, so that a cell's state passes unchanged: the
@@ -112,7 +110,7 @@ def bidirectional(
 def _trim(inputs, mask):
     """Both without the steps at the end that are padding in all rows."""
     steps = tf.range(1, tf.shape(mask)[1] + 1)
-    longest = kernels.fused.select_by_device(
+    longest = kernels_tf.select_by_device(
         lambda: tf.reduce_max(tf.where(mask, steps, 1)), lambda: tf.shape(mask)[1]
     )
     return [x[:, :longest] for x in inputs], mask[:, :longest]
@@ -202,7 +200,7 @@ class _Run(NamedTuple):
     def _forward(self, directions, num_values):
         """A pair of `_Step` of TensorArrays, the first values of each, and `States`."""
         num_rows = tf.shape(directions[0].steps)[2]
-        is_joined = kernels.fused.select_by_device(
+        is_joined = kernels_tf.select_by_device(
             lambda: num_rows >= _MANY_ROWS, lambda: tf.constant(False)
         )
 

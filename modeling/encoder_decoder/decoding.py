@@ -6,11 +6,12 @@ those of one source one after another.
 
 from typing import Any, NamedTuple
 
+import tensorflow as tf
+
 from contract import features as names
 from modeling import bert, kernels, models, token_heads
 from modeling.configs import keras_configs
 from modeling.generation import key_value_cache
-from modeling.generation.key_value_cache import tf
 
 
 class DecodeCache(NamedTuple):

@@ -1,9 +1,8 @@
 """The weight of each token in an output of a model (Simonyan et al., 2013)."""
 
-from contract import tensorflow_later
-from modeling import models
+import tensorflow as tf
 
-tf = tensorflow_later.Later("weights of tokens are computed")
+from modeling import models
 
 
 def token_weights(model: models.BertModel, features, training=False):

@@ -4,10 +4,9 @@ A cache is a tuple of a (keys, values) pair a layer, each [B, N, T, K]: plain te
 so that it can be a variable of tf.while_loop or an output of a signature.
 """
 
-from contract import tensorflow_later
-from modeling import kernels
+import tensorflow as tf
 
-tf = tensorflow_later.Later("texts are written and scored")
+from modeling import kernels
 
 
 def make_empty(network, batch_size, capacity):

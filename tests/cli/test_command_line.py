@@ -334,21 +334,29 @@ def test_unfinished_files_go_at_a_signal(number, unwinds):
 
 
 @pytest.mark.parametrize(
-    "command", ["run_classifier.py --do_train", "-m serving.predictor --export_dir=x"]
+    "command",
+    [
+        ["run_classifier.py", "--do_train"],
+        ["-m", "serving.predictor", "--export_dir=x"],
+        ["-c", "import bert_reborn"],
+    ],
 )
-def test_scripts_refuse_another_backend_at_once(command):
+def test_another_backend_is_refused_at_once(command):
     done = subprocess.run(
-        [sys.executable, *command.split()],
+        [sys.executable, *command],
         cwd=tiny.ROOT,
         env={**os.environ, "KERAS_BACKEND": "jax"},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 2
-    assert done.stderr == (
-        "error: KERAS_BACKEND=jax: scripts run on TensorFlow; unset it, or train in "
-        "Python as docs/backends.md shows\n"
+    message = (
+        "KERAS_BACKEND=jax: the networks run on TensorFlow; unset it, or set it to "
+        "tensorflow, and start Python anew\n"
     )
+    if command[0] == "-c":
+        assert done.returncode == 1 and done.stderr.endswith(f"InputError: {message}")
+    else:
+        assert done.returncode == 2 and done.stderr == f"error: {message}"
 
 
 def test_run_json_gets_the_flags_of_the_script_alone(monkeypatch):

@@ -721,17 +721,6 @@ def test_interrupted_fit_says_where_it_goes_on(model_dir, tmp_path, monkeypatch)
     assert made.output_dir is None and (output / "rows").is_dir()
 
 
-@pytest.mark.parametrize("backend", ["jax", "torch"])
-def test_backends_without_the_scripts_are_refused(model_dir, backend, monkeypatch):
-    made = bert.classifier(model_dir, labels=["a", "b"], max_seq_length=16)
-    assert len(made.predict(["a"])) == 1
-    monkeypatch.setattr(bert.keras.backend, "backend", lambda: backend)
-    with pytest.raises(
-        errors.InputError, match=f"^KERAS_BACKEND={backend}: .* alone; "
-    ):
-        made.fit([("a", "a"), ("b", "b")])
-
-
 def test_classes_of_tags_and_rows_of_labels(model_dir):
     """Rows in memory with a label each train vectors; labels of no row are refused."""
     tagger = bert.tagger(model_dir, labels=["O", "B-good"], max_seq_length=16)

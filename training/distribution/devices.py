@@ -74,7 +74,7 @@ def _tpu_strategy(name, zone, project):
         reason = str(error).splitlines()[0][:100]
         raise errors.InputError(
             f"no TPU answers at --tpu_name={name} ({reason}); install tensorflow-tpu "
-            "2.20.0, train on JAX (docs/backends.md), or leave out --use_tpu"
+            "2.20.0, or leave out --use_tpu"
         ) from error
     return tf.distribute.TPUStrategy(resolver)
 

@@ -186,3 +186,43 @@ def test_labels_of_tokens_are_filled_up(packed):
         expected = np.where(mask == 1, np.arange(mask.shape[1]), -1)
         assert batch["label_ids"] == expected.tolist()
         assert mask.min() == 0  # so something was filled up
+
+
+# Pairs for Keras' fit.
+
+
+def examples_of(lengths, **targets):
+    splits = np.concatenate([[0], np.cumsum(lengths)])
+    tokens = np.arange(splits[-1], dtype=np.int32)
+    firsts = np.asarray(lengths, np.int32)
+    packed = packing.Packed(tokens, splits, firsts, 0, 1)
+    return batching.Examples(packed, str, str, targets)
+
+
+def test_each_epoch_of_keras_has_another_order_and_its_own_labels():
+    examples = examples_of(
+        [3, 5, 4, 2, 6, 3, 4], label_ids=np.arange(7, dtype=np.int32)
+    )
+    first = {label: start for label, start in enumerate(examples.packed.splits[:-1])}
+
+    def epochs(batches):
+        labels = []
+        for _ in range(2):
+            pairs = [(x["input_ids"].numpy(), y.numpy()) for x, y in batches]
+            for ids, own in pairs:
+                assert ids[:, 0].tolist() == [first[label] for label in own]
+            labels.append([y.tolist() for _, y in pairs])
+        return labels
+
+    one, other = epochs(batching.keras_training(examples, 3))
+    assert one != other and [*map(len, one)] == [3, 3]
+    assert epochs(batching.keras_training(examples, 3)) == [one, other]
+    assert epochs(batching.keras_training(examples, 3, seed=2))[0] != one
+    assert (
+        epochs(batching.keras_in_order(examples, 3))
+        == [[[0, 1, 2], [3, 4, 5], [6]]] * 2
+    )
+    bare = next(iter(batching.keras_in_order(examples_of([3, 5]), 2)))
+    assert bare["input_ids"].shape == (2, 5)
+    with pytest.raises(ValueError, match="batch_size=8 exceeds 7 examples"):
+        batching.keras_training(examples, 8)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipeline.text import base, wordpiece
+from data_pipeline.text import base, normalization, wordpiece
 from tests.data_pipeline import original_words
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -276,3 +276,20 @@ def test_ids_outside_the_vocabulary_have_no_token():
     for outside in (-1, tokenizer.vocab_size):
         with pytest.raises(ValueError, match=f"id {outside} is outside 0.."):
             tokenizer.ids_to_tokens([0, outside])
+
+
+def test_every_character_makes_the_pieces_that_expressions_allow():
+    lone = normalization.CASED.lone
+    deleted = rf"{normalization._DELETED}\t\n\r\p{{Z}}"
+    pattern = rf"(?:##)?[^{lone}{deleted}]+|[{lone}]"
+    chars = original_words.ASSIGNED[::7]
+    for form in ("{0}", "##{0}", "a{0}b", "##"):
+        tokens = [form.format(char) for char in chars]
+        wanted = tf.strings.regex_full_match(tokens, pattern).numpy().tolist()
+        assert wordpiece.are_pieces(tokens).tolist() == wanted
+
+
+def test_half_a_surrogate_pair_is_refused():
+    for cut in (letter_tokenizer().tokenize, letter_tokenizer().to_ids):
+        with pytest.raises(ValueError, match=r"unicode string|surrogates not"):
+            cut(["a", "b \ud800"])

@@ -72,8 +72,7 @@ def test_size_is_met_with_entries_that_texts_contain():
     vocab = learned({**INFLECTED, "中": 5, "!": 9}, 65)
     assert len(vocab) == len(set(vocab)) == 65 and {"中", "!"} < set(vocab)
     assert all(vocab)
-    assert all(map(wordpiece.is_piece, vocab[5:]))
-    assert not wordpiece.is_piece("##!")
+    assert wordpiece.are_pieces([*vocab[5:], "##!"]).tolist() == [True] * 60 + [False]
 
 
 def test_learner_is_given_what_memory_allows(monkeypatch):
