@@ -338,7 +338,7 @@ def test_unfinished_files_go_at_a_signal(number, unwinds):
     [
         ["run_classifier.py", "--do_train"],
         ["-m", "serving.predictor", "--export_dir=x"],
-        ["-c", "import bert_reborn"],
+        ["-c", "import bert_reborn; bert_reborn.load"],
     ],
 )
 def test_another_backend_is_refused_at_once(command):
