@@ -28,7 +28,6 @@ is_number = table_columns.is_number
 
 # The columns of rows in memory that have no names, by how many there are.
 UNNAMED = {1: ("text",), 2: ("text", "label"), 3: ("text_a", "text_b", "label")}
-_LOOKED_AT = 100  # rows, of which the first may lack a second text
 _ROLES = ("text_a", "text_b", "label", "example_id")
 # Cells of a column that stands for one label, by whether the row has the label.
 _HAS_LABEL = {"0": False, "0.0": False, "false": False}
@@ -178,7 +177,7 @@ def _with_columns(path, names, first, rows, layout, labels_required):
     All rows are kept where none of their labels is read.
     """
     marks, rows = other_programs.marks(names, rows)
-    ahead = list(itertools.islice(rows, _LOOKED_AT))
+    ahead = list(itertools.islice(rows, other_programs.LOOKED_AT))
     rows = itertools.chain(ahead, rows)
     objects = (row for _, row in ahead if isinstance(row, dict))
     later = dict.fromkeys(itertools.chain(*objects))
@@ -318,7 +317,7 @@ def _choose_columns(
         if not layout.choices:
             read = [*texts, *filter(None, others)]
             flags = "--text_a_column, --text_b_column and --label_column"
-            there = [*unmarked, *(name for name in later if name not in marks)]
+            there = unmarked + [name for name in later if name not in marks]
             table_columns.check_unread(path, there, read, layout.usual_texts, flags)
         roles = ["text_a", "text_b"]
         if len(texts) > 2:

@@ -17,7 +17,7 @@ _MARKS: Mapping[str, Mapping[str, bool]] = {
     "status": {"discarded": False} | dict.fromkeys(_KEPT_BY_ARGILLA, True),
     "was_cancelled": {"false": True, "true": False},
 }
-_LOOKED_AT = 100  # rows, of which the first may have no mark
+LOOKED_AT = 100  # rows, of which the first may have no mark, or no second text
 _ITEM = r"""(?:'[^']*'|"[^"]*"|[-+.\d]+)"""
 SPREADSHEET = ("=", "#")  # begin the code of one
 _SHAPES = {
@@ -33,7 +33,7 @@ def marks(
     names: Sequence[str], rows: text_rows.NumberedRows
 ) -> tuple[dict[str, table_columns.Key], text_rows.NumberedRows]:
     """Keys of columns whose first words are marks of a tool, by name, and all rows."""
-    ahead = list(itertools.islice(rows, _LOOKED_AT))
+    ahead = list(itertools.islice(rows, LOOKED_AT))
     keys: dict[str, table_columns.Key] = {}
     words = collections.defaultdict[str, set[str]](set)
     for _, row in ahead:
