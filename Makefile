@@ -48,7 +48,7 @@ demo: setup
 	  --do_train --do_eval --do_predict --do_export \
 	  --max_seq_length=64 --num_train_epochs=6 \
 	  --overwrite_output_dir --output_dir=$(DEMO_DIR)
-	$(PY) -m serving.predictor --export_dir=$(DEMO_DIR)/export \
+	$(PY) run_predictor.py --export_dir=$(DEMO_DIR)/export \
 	  "My parcel should have been here on Monday and there is still no sign of it." \
 	  "You charged my card twice for the same order." \
 	  "Thank you so much, the shoes fit perfectly!"

@@ -7,126 +7,17 @@ docs/pretraining_data.md for those that are new.
         --output_file=records.tfrecord --vocab_file=vocab.txt
 """
 
-import functools
-import time
-
-from absl import flags
-
-from cli import command_line, creation_flags
-
-FLAGS = flags.FLAGS
+from cli import command_line
+from tasks.settings.creation import CreationSettings
 
 
-def define_flags():
-    creation_flags.define()
+def main() -> None:
+    settings = command_line.parse(CreationSettings, __doc__)
+    command_line.load_tensorflow()
+    from tasks import creation
 
-
-if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags, creation_flags.check)
-
-from absl import logging
-
-from contract import atomic_files, cores, errors, wording
-from data_pipeline import engines
-from data_pipeline.pretraining import masking, metadata
-from data_pipeline.pretraining.creation import job as creation_job
-from data_pipeline.pretraining.creation import runners, sentence_pairs, summary, tasks
-from data_pipeline.tables import file_patterns
-from data_pipeline.text import opening, wordpiece
-from data_pipeline.vocabularies import byte_ranges
-from terminal import progress
-
-LOGGED_EXAMPLES = 20  # as many as the original logs
-
-
-def output_files(inputs):
-    """The files that --output_file and --num_shards stand for; none is an input."""
-    names = [name.strip() for name in FLAGS.output_file.split(",") if name.strip()]
-    count = FLAGS.num_shards
-    if count > 1:
-        names = [f"{n}-{i:05}-of-{count:05}" for n in names for i in range(count)]
-    if len(set(names)) != len(names) or not names:
-        raise errors.InputError(
-            f"--output_file={FLAGS.output_file} names no file, or one file twice"
-        )
-    if both := file_patterns.among(names, inputs):
-        raise errors.InputError(
-            f"--output_file={both[0]} is one of --input_file and would be overwritten; "
-            "choose another name"
-        )
-    for name in names:
-        atomic_files.check_writable(name)
-    return tuple(names)
-
-
-def prepare():
-    creation_flags.check()
-    files = byte_ranges.find_files(FLAGS.input_file)
-    tokenizer = opening.open_vocabulary(*vocabulary(), checks=FLAGS.check_tokenizer)
-    if FLAGS.objective == metadata.MASKED_LM:
-        masking.MaskingVocab.from_tokenizer(tokenizer)
-    if FLAGS.check_case and isinstance(tokenizer, wordpiece.BertTokenizer):
-        opening.check_case(tokenizer, FLAGS.vocab_file, "")
-    settings = metadata.Metadata(
-        **creation_flags.rule(),
-        max_seq_length=FLAGS.max_seq_length,
-        do_lower_case=tokenizer.do_lower_case,
-        vocab_size=tokenizer.vocab_size,
-        vocab_digest=metadata.vocab_digest(tokenizer.definition()),
-        random_seed=FLAGS.random_seed,
-    )
-    creation_flags.warn_of_few_predictions()
-    sentence_pairs.check_words(files[0], tokenizer, settings)
-    return creation_job.Job(
-        input_files=tuple(files),
-        output_files=output_files(files),
-        vocab_file=FLAGS.vocab_file,
-        settings=settings,
-        split_words=FLAGS.split_words,
-        refuses_unknown=FLAGS.check_tokenizer,
-    )
-
-
-def vocabulary():
-    """The arguments that open the tokenizer."""
-    return FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.split_words
-
-
-def main(_):
-    command_line.quiet_libraries()
-    started = time.monotonic()
-    count = FLAGS.num_workers or cores.usable()
-    local = 1 if FLAGS.engine == "beam" else count
-    warm_up = functools.partial(creation_job.load_tokenizer, *vocabulary())
-    with errors.explained(), engines.start_workers(local, warm_up) as executor:
-        job = prepare()
-        print(
-            f"reading {wording.count(len(job.input_files), 'file')}, writing "
-            f"{len(job.output_files)}; "
-            f"workers: {count if FLAGS.engine == 'local' else 'those of Beam'}",
-            flush=True,
-        )
-        if FLAGS.engine == "beam":
-            done = runners.run_beam(job, FLAGS.beam_option)
-        else:
-            with progress.Progress("writing: task") as report:
-                done = runners.run_local(job, executor, local, report)
-    seconds = time.monotonic() - started
-    if not done:
-        creation_job.end(job)  # what this command still wrote into the work directory
-        print("another command has written the same records meanwhile")
-        return
-    for line in summary.describe(job, done):
-        print(f"  {line}")
-    print(f"  seconds = {seconds:.2f}")
-    for line in summary.warnings(job, done):
-        logging.warning("%s", line)
-    if logging.level_info():
-        for line in tasks.describe(job, LOGGED_EXAMPLES):
-            logging.info("%s", line)
-    for path in job.output_files:
-        print(f"wrote {path}")
+    command_line.run(creation.run, settings)
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    main()

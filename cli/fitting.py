@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import importlib
 import json
 import os
 import shutil
@@ -22,15 +21,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
-from absl import flags
 
-from cli import argument_names, command_line, library
+from cli import argument_names, library
 from contract import (
     atomic_files,
     errors,
     file_names,
     outcomes,
-    programs,
     remote_files,
     wording,
 )
@@ -40,11 +37,15 @@ from data_pipeline.classification import sources, tables
 from data_pipeline.classification import split as labelled_rows
 from data_pipeline.tables import memory_rows, text_rows
 from modeling.checkpoints import checkpoint, pretrained
+from tasks.settings import fields, fine_tuning
+from tasks.settings.classifier import ClassifierSettings
+from tasks.settings.embedding import EmbeddingSettings
+from tasks.settings.squad import SquadSettings
+from tasks.settings.tagger import TaggerSettings
 from training import metrics, model_directory
 
-FLAGS = flags.FLAGS
-_LOCK = threading.RLock()  # all threads have the same flags
-# Flags that are arguments here, or of runs that return no single model.
+_LOCK = threading.RLock()  # the types in which Keras computes are of all threads
+# Settings that are arguments here, or of runs that return no single model.
 _OTHERS = """do_train do_eval do_predict do_export pretrained train_file dev_file
 test_file predict_file seeds grid check_data tfds_name data_dir"""
 _KERAS = {  # arguments of Keras' fit, by what they are called here
@@ -56,7 +57,7 @@ _KERAS = {  # arguments of Keras' fit, by what they are called here
 _OF_FILES = "do_lower_case", "check_case", "check_tokenizer"
 _OF_LOADED = {*dir(library.Loaded)}
 _OF_LOADED |= {field.name for field in dataclasses.fields(library.Loaded)}
-# Flags of training that a run without it refuses, or computes more by.
+# Settings of training that a run without it refuses, or computes more by.
 _OF_TRAINING = """dev_share evaluate_steps early_stopping_patience teacher loss
 distill_temperature distill_weight unlabelled_file label_smoothing rows_per_label"""
 
@@ -141,7 +142,7 @@ class FittedModel:
         results: {name: number} of its dev rows.
     """
 
-    script: ClassVar[str]
+    settings_class: ClassVar[type[fine_tuning.FineTuning]]
     evaluates: ClassVar[str] = "do_eval"
     dev_file: ClassVar[str] = "dev_file"
     head: ClassVar[str]  # in pretrainers.HEADS
@@ -151,7 +152,7 @@ class FittedModel:
     _classes: Any = None  # of the rows that were read
     _kind = ""  # the problem type of labels
     _served: tuple[Any, Any] = (None, None)  # a Loaded and its export.ServedModel
-    _fitted: Mapping[str, Any] = types.MappingProxyType({})  # flags of the last fit
+    _fitted: Mapping[str, Any] = types.MappingProxyType({})  # of the last fit
 
     def __init__(
         self,
@@ -204,7 +205,8 @@ class FittedModel:
         *,
         dev: Any = None,
         output_dir: Any = None,
-        **settings: Any,
+        settings: fine_tuning.FineTuning | None = None,
+        **values: Any,
     ) -> "FittedModel":
         """Trains from the weights of `directory`, as the script does; returns itself.
 
@@ -218,25 +220,28 @@ class FittedModel:
                 of texts and labels.
             output_dir: a directory for all that a run writes; by default a temporary
                 one, which goes with this object.
-            **settings: flags of the script by name, with its defaults, such as
-                num_train_epochs, train_batch_size, learning_rate, seed and dev_share.
+            settings: those of the script, as ClassifierSettings(learning_rate=3e-5).
+            **values: the same by name, such as num_train_epochs, train_batch_size,
+                learning_rate, seed and dev_share.
 
         Raises:
             ValueError: rows or settings are wrong.
             KeyboardInterrupt: the run was stopped, and its last step is saved.
         """
-        if wrong := {*settings} & {*_OTHERS.split()}:
+        values = self._chosen(settings, values)
+        if wrong := {*values} & {*_OTHERS.split()}:
+            program = self.settings_class.program
             raise errors.InputError(
-                f"{min(wrong)} is no argument here; run {self.script}.py with it"
+                f"{min(wrong)} is no argument here; run {program}.py with it"
             )
-        if keras_names := settings.keys() & _KERAS.keys():
+        if keras_names := values.keys() & _KERAS.keys():
             name = min(keras_names)
             raise errors.InputError(f"{name} is {_KERAS[name]} here")
         directory = output_dir or tempfile.mkdtemp(prefix="bert-")
         directory = remote_files.resolve(directory, "output_dir")
         remove = functools.partial(shutil.rmtree, directory, ignore_errors=True)
         end = None if output_dir else weakref.finalize(self, remove)
-        values = {"max_seq_length": self._length, **settings}
+        own, values = values, {"max_seq_length": self._length, **values}
         values |= {"do_train": True, "output_dir": directory}
         if self._labels:
             values["labels"] = self._label_file(directory, self._labels)
@@ -249,7 +254,7 @@ class FittedModel:
                 and not isinstance(dev[0], str | tuple | Mapping)
             )
             given[self.dev_file] = dev if has_labels else (dev, None)
-        values[self.evaluates] = dev is not None or bool(settings.get("dev_share"))
+        values[self.evaluates] = dev is not None or bool(own.get("dev_share"))
         policy = library.keras.config.dtype_policy()
         try:
             with self._prepared(values, given) as (task, plan):
@@ -274,7 +279,7 @@ class FittedModel:
             self._end()
         self._made, self._end = made, end
         self.output_dir, self.results = directory, dict(outcome.results)
-        self._fitted = {k: settings[k] for k in settings.keys() - _OF_TRAINING.split()}
+        self._fitted = {k: own[k] for k in own.keys() - _OF_TRAINING.split()}
         return self
 
     def evaluate(self, rows: Any, labels: Any = None) -> Evaluation:
@@ -349,7 +354,7 @@ class FittedModel:
         return library.make_loaded(built, opened, self._usual_length)
 
     def _wrap(self, task: Any, model: Any, directory: str) -> library.Loaded:
-        length = FLAGS.max_seq_length
+        length = task.settings.max_seq_length
         origin = f"fitted from {self.source}, in {directory}"
         return library.Loaded(model, task.tokenizer, task.classes, length, origin)
 
@@ -383,13 +388,11 @@ class FittedModel:
     def _prepared(
         self, values: Mapping[str, Any], given: Mapping[str, tuple[Any, Any]]
     ) -> Iterator[Any]:
-        """The task and the settings of the script, whose flags hold in the block.
+        """The task of these settings, and how to do it.
 
-        `given` are rows and labels by flag of a file. ValueErrors name arguments.
+        `given` are rows and labels by the name of a file. ValueErrors name arguments.
         """
-        name = f"{programs.PACKAGE}.{self.script}".lstrip(".")
-        module, directory = importlib.import_module(name), values["output_dir"]
-        spelled: dict[str, str] = {}
+        directory = values["output_dir"]
         called = dict(zip(given, ("rows", "dev"), strict=False))
         files = {
             flag: self._write(directory, called[flag], *given[flag]) for flag in given
@@ -402,6 +405,9 @@ class FittedModel:
         }
         values = {"pretrained": self.source, **self._settings, **values, **files}
         values = {name: value for name, value in values.items() if value is not None}
+        spelled = {name: name for name in fields.rows(self.settings_class)}
+        spelled |= {f"no{name}": f"{name}=False" for name in spelled}
+        spelled |= called | {"pretrained": "directory"}
         # A notebook shows standard error as if something were wrong.
         is_notebook = "ipykernel" in sys.modules
         shown = sys.stdout if is_notebook else sys.stderr
@@ -410,13 +416,28 @@ class FittedModel:
             contextlib.redirect_stdout(argument_names.Stream(sys.stdout, rows)),
             contextlib.redirect_stderr(argument_names.Stream(shown, rows)),
             argument_names.in_python(spelled, rows),
-            command_line.program(self.script, module.define_flags, values),
         ):
-            for flag in command_line.own_flags():
-                spelled[flag.name] = flag.name + "=True" * flag.boolean
-                spelled[f"no{flag.name}"] = f"{flag.name}=False"
-            spelled |= called | {"pretrained": "directory"}
-            yield module.prepare()
+            what = f"setting of {self.settings_class.program}"
+            settings = fields.named(self.settings_class, values, what)
+            settings.check()
+            yield self._prepare(settings)
+
+    def _prepare(self, settings: Any) -> tuple[Any, Any]:
+        """The task of these settings, and how to do it."""
+        raise NotImplementedError
+
+    def _chosen(self, settings: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values that are given, by `settings` or by name."""
+        if settings is None:
+            return dict(values)
+        if not isinstance(settings, self.settings_class):
+            raise errors.InputError(
+                f"settings: a {type(settings).__name__}; give a "
+                f"{self.settings_class.__name__}"
+            )
+        if both := settings.given & values.keys():
+            raise errors.InputError(f"{min(both)} is in settings, too; give it once")
+        return {name: getattr(settings, name) for name in settings.given} | dict(values)
 
     @contextlib.contextmanager
     def _task(
@@ -448,7 +469,14 @@ class Classifier(FittedModel):
     as `label_column` names columns of 0 and 1, one for each label.
     """
 
-    script, head, names = "run_classifier", "classifier", tables.UNNAMED
+    settings_class = ClassifierSettings
+    head = "classifier"
+    names = tables.UNNAMED
+
+    def _prepare(self, settings: ClassifierSettings) -> tuple[Any, Any]:
+        from tasks import classifier  # what it imports takes a second
+
+        return classifier.prepare(settings)
 
     def __init__(self, directory: Any, **settings: Any):
         known = (*argument_names.COLUMNS, "problem_type", "labels", "max_seq_length")
@@ -545,7 +573,7 @@ class Classifier(FittedModel):
     def _wrap(self, task: Any, model: Any, directory: str) -> library.Loaded:
         made = super()._wrap(task, model, directory)
         is_pair = task.data["train"].table.text_b is not None
-        count, threshold = 2 if is_pair else 1, FLAGS.multi_label_threshold
+        count, threshold = 2 if is_pair else 1, task.settings.multi_label_threshold
         return dataclasses.replace(made, num_texts=count, threshold=threshold)
 
     def _of_classes(self, classes: Any) -> dict[str, Any]:
@@ -565,9 +593,15 @@ class Tagger(FittedModel):
     Rows are dicts {"words": [...], "tags": [...]}, pairs of such lists, or files.
     """
 
-    script, head = "run_tagger", "tagger"
+    settings_class = TaggerSettings
+    head = "tagger"
     names = {1: ("words",), 2: ("words", "tags")}  # noqa: RUF012
     columns = "words", "tags"
+
+    def _prepare(self, settings: TaggerSettings) -> tuple[Any, Any]:
+        from tasks import tagger  # what it imports takes a second
+
+        return tagger.prepare(settings)
 
     def predict(self, texts: Any) -> list[dict[str, Any]]:
         """Words, tags and probabilities of each text; see Predictor.predict."""
@@ -581,8 +615,15 @@ class Reader(FittedModel):
     object of a SQuAD file, or its path.
     """
 
-    script, head, columns = "run_squad", "span", ()
+    settings_class = SquadSettings
+    head = "span"
+    columns = ()
     evaluates, dev_file = "do_predict", "predict_file"
+
+    def _prepare(self, settings: SquadSettings) -> tuple[Any, Any]:
+        from tasks import squad  # what it imports takes a second
+
+        return squad.prepare(settings)
 
     def predict(self, questions: Any, contexts: Any) -> list[dict[str, Any]]:
         """The answer to each question by its context; see Predictor.predict."""
@@ -609,8 +650,15 @@ class Embedder(FittedModel):
     dicts by column; or texts, and a label of each.
     """
 
-    script, head, opens = "run_embedding", "text_encoder", "auto"
+    settings_class = EmbeddingSettings
+    head = "text_encoder"
+    opens = "auto"
     names = {2: ("text_a", "text_b"), 3: ("text_a", "text_b", "label")}  # noqa: RUF012
+
+    def _prepare(self, settings: EmbeddingSettings) -> tuple[Any, Any]:
+        from tasks import embedding  # what it imports takes a second
+
+        return embedding.prepare(settings)
 
     def _open(self) -> library.Loaded:
         """As the directory has it or, of a network alone, with the script's vectors."""

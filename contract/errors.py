@@ -30,6 +30,13 @@ class InputError(ValueError):
     """
 
 
+def refuse(*rows: tuple[object, str]) -> None:
+    """Raises InputError with the text of the first row whose condition holds."""
+    for is_wrong, text in rows:
+        if is_wrong:
+            raise InputError(text)
+
+
 def check_installed(user: str, *modules: str) -> None:
     """Raises InputError where a module that `user` needs is not installed."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]

@@ -6,41 +6,40 @@ r"""Rates texts on several scales; `label` holds the ratings of `text`, such as 
 This is an example of a complete script for a new task, based on training/driver.py.
 """
 
+import dataclasses
 import json
 import os
 from typing import Any, NamedTuple
 
-from absl import flags
-
-from cli import command_line, fine_tuning_flags
-
-FLAGS = flags.FLAGS
+from cli import command_line
+from tasks.settings import fine_tuning, model, tables, training
 
 
-@command_line.heading("Data")
-def define_flags():
-    actions = ("do_train", "do_eval", "do_predict", "do_export")
-    fine_tuning_flags.define(*actions, max_seq_length=128)
-    for split in ("train", "dev", "test"):
-        flags.DEFINE_string(
-            f"{split}_file", None, f"TSV, CSV or JSONL file of the {split} set."
-        )
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RatingSettings(
+    tables.Files, training.Evaluates, model.MaxSeqLength, fine_tuning.FineTuning
+):
+    """The files of the splits, beside what all fine-tuning has."""
+
+    program = "examples.run_ratings"
 
 
 if __name__ == "__main__":  # before the imports that take seconds
-    command_line.parse(define_flags, fine_tuning_flags.check_run)
+    given = command_line.parse(RatingSettings, __doc__)
+    command_line.load_tensorflow()
 
 import numpy as np
 from keras import ops
 
-from cli import networks, run_flags
 from contract import atomic_files, features, file_names
 from data_pipeline import label_maps
 from data_pipeline.batches import batching, packing
-from data_pipeline.classification import encoding, tables
+from data_pipeline.classification import encoding
+from data_pipeline.classification import tables as labelled_tables
 from modeling import losses, models
 from modeling.checkpoints import pretrained
 from serving import export
+from tasks import networks, run_plans
 from training import driver, metrics
 
 
@@ -62,9 +61,10 @@ class Rated(NamedTuple):
         return {f"{prefix}_{name}": value for name, value in self.scores.items()}
 
 
-def read(split, encode):
-    path = FLAGS[f"{split}_file"].value
-    table = tables.read_table(path, tables.Layout(), labels_required=True)
+def read(path, encode):
+    table = labelled_tables.read_table(
+        path, labelled_tables.Layout(), labels_required=True
+    )
     ratings = np.array([label.split() for label in table.labels], np.float32)
     packed = encoding.featurize(table, encode)
     return batching.Examples(
@@ -75,21 +75,23 @@ def read(split, encode):
     )
 
 
-def prepare():
-    strategy = run_flags.set_up()
-    opened = networks.open_for_task(FLAGS.max_seq_length)
-    encode = encoding.Encoder(opened.tokenizer, FLAGS.max_seq_length)
-    splits = {split: read(split, encode) for split in fine_tuning_flags.wanted_splits()}
+def prepare(settings: RatingSettings):
+    strategy = run_plans.set_up(settings)
+    opened = networks.open_for_task(settings, settings.max_seq_length)
+    encode = encoding.Encoder(opened.tokenizer, settings.max_seq_length)
+    paths = settings.paths(settings.wanted_splits, "texts")
+    splits = {split: read(path, encode) for split, path in paths.items()}
     scales = Scales(next(iter(splits.values())).targets[features.LABEL_IDS].shape[1])
-    head = run_flags.find_head(opened, "classifier")
-    label_maps.follow(head, scales, "the ratings", trains=FLAGS.do_train)
-    settings = run_flags.fine_tuning_settings(
+    head = run_plans.find_head(settings, opened, "classifier")
+    label_maps.follow(head, scales, "the ratings", trains=settings.do_train)
+    plan = run_plans.fine_tuning_settings(
+        settings,
         strategy,
         opened,
         num_examples=len(splits.get("train", ())),
         score_names=("pearson",),
     )
-    return RatingTask(opened, encode, splits, scales), settings
+    return RatingTask(settings, opened, encode, splits, scales), plan
 
 
 def count(batch):
@@ -106,7 +108,8 @@ class RatingTask(driver.FineTuningTask):
 
     objective = losses.Objective(count, squared_error)
 
-    def __init__(self, opened, encode, splits, scales):
+    def __init__(self, settings, opened, encode, splits, scales):
+        self.settings = settings
         self.config, self.splits = opened.config, splits
         self.files = pretrained.files(opened.config, opened.tokenizer)
         self._encode, self._scales = encode, scales
@@ -115,7 +118,7 @@ class RatingTask(driver.FineTuningTask):
         return models.BertClassifier(self.config, self._scales.num_outputs)
 
     def load_weights(self, model, path, **stage):
-        return networks.load_weights(model, path, self._scales, **stage)
+        return networks.load_weights(self.settings, model, path, self._scales, **stage)
 
     def score(self, split, outputs, batch_size):
         expected = self.splits[split].targets[features.LABEL_IDS]
@@ -140,9 +143,9 @@ class RatingTask(driver.FineTuningTask):
         return export.save(module, os.path.join(output_dir, "export"), {})
 
 
-def main(_):
-    run_flags.fine_tune(prepare)
+def run(settings: RatingSettings):
+    run_plans.fine_tune(prepare, settings)
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    command_line.run(run, given)

@@ -1,36 +1,8 @@
-r"""Compares two runs: scores with intervals, rows that only one gets right, flags.
-
-    python -m reports.compare --output_file=page.html output/first output/second
-
-The arguments are output directories of runs that evaluated the same rows, or some of
-them, and have a report.json. The program prints tables.
-"""
+"""Compares two runs: scores with intervals, rows that only one gets right, flags."""
 
 import dataclasses
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-
-def define_flags() -> None:
-    """Defines the flags of the program."""
-    from absl import flags
-
-    from cli import command_line
-
-    with command_line.heading("Output"):
-        flags.DEFINE_string(
-            "output_file", None, "Also write the comparison to this HTML file."
-        )
-
-
-if __name__ == "__main__":  # before the imports that take seconds
-    from cli import command_line
-
-    command_line.parse(define_flags, loads_tensorflow=False)
-    if command_line.FLAGS.output_file or "://" in "".join(sys.argv):
-        command_line.expect_tensorflow()  # which writes it, and opens remote files
-
 
 import numpy as np
 
@@ -216,25 +188,22 @@ def lines(compared: Comparison) -> Iterator[str]:
             yield f"    expected: {row['expected']}, predicted: {row['predicted']}"
 
 
-def _main(argv: Sequence[str], output_file: str | None) -> None:
-    with errors.explained():
-        if len(argv) != 3:
-            raise errors.InputError(
-                f"{len(argv) - 1} directories given; give those of two runs"
-            )
-        if output_file:
-            atomic_files.check_writable(output_file)
-        compared = compare(
-            record.read(argv[1]), record.read(argv[2]), (argv[1], argv[2])
+def show(directories: Sequence[str], output_file: str | None = None) -> None:
+    """Prints the comparison of two runs, and writes it as a page."""
+    if len(directories) != 2:
+        raise errors.InputError(
+            f"{len(directories)} directories given; give those of two runs"
         )
-        print("\n".join(lines(compared)))
-        if output_file:
-            page = run_page.render("comparison.html", comparison=compared)
-            atomic_files.write_text(output_file, page)
-            print(f"page: {output_file}")
+    if output_file:
+        atomic_files.check_writable(output_file)
+    first, second = directories
+    compared = compare(record.read(first), record.read(second), (first, second))
+    print("\n".join(lines(compared)))
+    if output_file:
+        page = run_page.render("comparison.html", comparison=compared)
+        atomic_files.write_text(output_file, page)
+        print(f"page: {output_file}")
 
 
-if __name__ == "__main__":
-    from absl.flags import FLAGS
-
-    command_line.run(lambda argv: _main(argv, FLAGS.output_file))
+if __name__ == "__main__":  # as which it was the command before
+    raise SystemExit("the command is: python compare_runs.py")

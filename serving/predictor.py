@@ -1,16 +1,4 @@
-r"""A `Predictor` answers texts from an export; the command prints the answers.
-
-python -m serving.predictor --export_dir=output/demo/export "a text" "another"
-"""
-
-if __name__ == "__main__":  # before the imports that take seconds
-    from cli import command_line, predict_flags, serve_flags
-
-    checks = predict_flags.check, serve_flags.open_door
-    command_line.parse(predict_flags.define, *checks, serves=True)
-    from cli import predict_command
-
-    command_line.run(predict_command.run)
+"""A `Predictor` answers texts from an export."""
 
 import os
 from collections.abc import Sequence
@@ -145,3 +133,7 @@ def read_labels(
                 f"{path}: names {len(names)} labels, the model has {count}; {remedy}"
             )
     return names
+
+
+if __name__ == "__main__":  # as which it was the command before
+    raise SystemExit("the command is: python run_predictor.py")

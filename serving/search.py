@@ -1,18 +1,9 @@
-"""The texts of an index that are nearest to a query; cli/search_flags.py has commands.
+"""The texts of an index that are nearest to a query.
 
 index = search.Index.open("output/index")
 for text_id, text, cosine in index.query(["a query"], top_k=5)[0]:
     print(cosine, text_id, text)
 """
-
-if __name__ == "__main__":  # before the imports that take seconds
-    from cli import command_line, search_flags, serve_flags
-
-    checks = search_flags.check, serve_flags.open_door
-    command_line.parse(search_flags.define, *checks, serves=True)
-    from cli import search_command
-
-    command_line.run(search_command.run, unwinds=True)
 
 import functools
 from collections.abc import Callable, Sequence
@@ -210,3 +201,7 @@ class Index:
 
 def _neighbour(row, cosine):
     return Neighbour(row.text_id, row.text, cosine, row.line, row.start)
+
+
+if __name__ == "__main__":  # as which it was the command before
+    raise SystemExit("the command is: python run_search.py")

@@ -1,35 +1,48 @@
 """docs/flags.md, from the flags themselves: `python -m tests.flags_page` writes it."""
 
-import functools
 import pathlib
+import re
 
-from absl import flags
-
-from cli import command_line, commands
+from cli import command_line
+from tasks.settings import fields
 from tests import tiny
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "flags.md"
 # {command of the wheel: the module that it runs}
-COMMANDS = {
-    f"bert-{name.replace('_', '-')}": command.args[0]
-    for name, command in vars(commands).items()
-    if isinstance(command, functools.partial)
-}
-PROGRAMS = [*dict.fromkeys(COMMANDS.values())]
+COMMANDS = dict(
+    re.findall(
+        r'^(bert-\S+) = "bert_reborn\.(\w+):',
+        (tiny.ROOT / "pyproject.toml").read_text(),
+        re.MULTILINE,
+    )
+)
+PROGRAMS = [
+    "run_classifier",
+    "run_squad",
+    "run_tagger",
+    "run_seq2seq",
+    "run_embedding",
+    "run_generation",
+    "run_pretraining",
+    "create_pretraining_data",
+    "build_vocab",
+    "extract_features",
+    "convert_checkpoint",
+    "run_predictor",
+    "run_search",
+    "compare_runs",
+]
+assert {*PROGRAMS} == {*COMMANDS.values()}
 # Names of several programs, the largest group first.
+SERVERS = ["run_predictor", "run_search"]
+RUNS = [n for n in PROGRAMS if n.startswith("run_") and n not in SERVERS]
 GROUPS = {
-    "every run": [name for name in PROGRAMS if name.startswith("run_")],
-    "training": [
-        name
-        for name in PROGRAMS
-        if name.startswith("run_") and name != "run_generation"
-    ],
+    "every run": RUNS,
+    "training": [name for name in RUNS if name != "run_generation"],
     "fine-tuning": [
-        name
-        for name in PROGRAMS
-        if name.startswith("run_") and name not in ("run_generation", "run_pretraining")
+        name for name in RUNS if name not in ("run_generation", "run_pretraining")
     ],
-    "servers": ["serving.predictor", "serving.search"],
+    "servers": SERVERS,
 }
 INTRODUCTION = """# Flags
 
@@ -48,15 +61,15 @@ program in every directory. `bert-serve` is `bert-predict --serve`. The programs
 
 def entries():
     """{heading: {(flag, default, help): [programs]}}, in the order of --help."""
-    result = {heading: {} for heading in command_line.HEADINGS}
+    result = {heading: {} for heading in fields.HEADINGS}
     for program in PROGRAMS:
-        with tiny.flags_of(program):
-            for heading in command_line.HEADINGS:
-                for flag in flags.FLAGS.get_key_flags_for_module(heading):
-                    default = (flag.default_as_str or "none").strip("'") or "empty"
-                    about = flag.help.replace("\n    ", " ")
-                    key = flag.name, default, about
-                    result[heading].setdefault(key, []).append(program)
+        kind = tiny.settings_class(program)
+        values = command_line.define(kind)
+        for name, row in fields.rows(kind).items():
+            default = (values[name].default_as_str or "none").strip("'") or "empty"
+            about = values[name].help.replace("\n    ", " ")
+            key = name, default, about
+            result[row.rules.heading].setdefault(key, []).append(program)
     return result
 
 
@@ -80,7 +93,7 @@ def text():
     """The whole page."""
     lines = [INTRODUCTION + "| program | command |\n|---|---|"]
     for program in PROGRAMS:
-        typed = f"python -m {program}" if "." in program else f"python {program}.py"
+        typed = f"python {program}.py"
         names = [name for name, module in COMMANDS.items() if module == program]
         lines.append(f"| `{typed}` | {', '.join(f'`{name}`' for name in names)} |")
     lines += ["", "Programs that share a flag are named together:", ""]

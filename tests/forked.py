@@ -103,7 +103,7 @@ class Server:
         return Job(self, pid, log)
 
     def start_program(self, program, *arguments):
-        """Runs a script, or a module such as serving.predictor, as its users do."""
+        """Runs a script, or a module such as run_predictor.py, as its users do."""
         return self.start(program, *arguments, constants={"": "program"})
 
     def start_workers(self, count, script, *arguments, **more):

@@ -38,7 +38,7 @@ def ask(code):
     from cli import predict_command  # and with it TensorFlow
 
     python, module, name, export_dir, *texts = words(code)
-    assert [python, module, name] == ["python", "-m", "serving.predictor"]
+    assert [python, module, name] == ["python", "run_predictor.py"]
     flag, _, export_dir = export_dir.partition("=")
     assert flag == "--export_dir" and not any(t.startswith("-") for t in texts)
     out = io.StringIO()

@@ -29,7 +29,7 @@ def assert_equal(served, answers, rows):
     """What is served says what the files say, and where the answer stands.
 
     Args:
-        served: a dict for each row, as serving.predictor gives them.
+        served: a dict for each row, as run_predictor.py gives them.
         answers: answer_choice.Answers of `ask(rows)`.
         rows: (question, context) each.
     """

@@ -173,7 +173,7 @@ REFUSED_BY = {
     "bidirectional_lm": (*OF_MASKED_LM, "--max_seq_length"),
     "denoising": OF_MASKED_LM,
 }
-MODULES = ("serving.predictor", "serving.search")
+MODULES = ("run_predictor", "run_search")
 ORIGINAL_TASKS = ROOT / "tests" / "data_pipeline" / "original_tasks"
 XNLI_ROWS = [("a film", "it was", "entailment"), ("the sea", "a shop", "neutral")]
 
@@ -270,13 +270,13 @@ def run_program(name, arguments):
             if f"--objective={objective}" in arguments:
                 short = [flag for flag in short if not flag.startswith(refused)]
         return tiny.run_script(name.removesuffix(".py"), *arguments, *short)
-    if name == "serving.search":
+    if name == "run_search":
         return search_runs.run(*arguments)
     flag, *others = arguments
     value = flag.partition("=")[2]
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with contextlib.redirect_stdout(out):
-        if name == "serving.predictor" and flag.startswith("--export_dir="):
+        if name == "run_predictor" and flag.startswith("--export_dir="):
             options = split_flags(others)
             signature = options.get("signature", "serving_default")
             if "input_file" in options:

@@ -87,7 +87,7 @@ COMMANDS = {
         binaries=("trained/model.ckpt-1.index", f"trained/model.ckpt-1.{_DATA}"),
     ),
     "predict": Command(
-        "serving.predictor",
+        "run_predictor",
         "--export_dir={0}/trained/export the_film",
         json_files=("trained/export/1/assets.extra/label_map.json",),
         binaries=(
@@ -98,7 +98,7 @@ COMMANDS = {
         ),
     ),
     "answer_lines": Command(
-        "serving.predictor",
+        "run_predictor",
         "--export_dir={0}/trained/export --input_file={0}/rows.jsonl "
         "--output_file={0}/answers.jsonl",
         texts=("rows.jsonl",),

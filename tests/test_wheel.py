@@ -256,7 +256,7 @@ def test_beam_workers_need_only_the_wheel(run, tmp_path):
 def test_printed_commands_are_of_the_wheel(wheel):
     code = "from bert_reborn.contract import programs as p; print(p.command({!r}))"
     names = zipfile.ZipFile(wheel).namelist()
-    for program in ("run_classifier", "serving.predictor", "convert_checkpoint"):
+    for program in ("run_classifier", "run_predictor", "convert_checkpoint"):
         done = subprocess.run(
             [sys.executable, "-c", code.format(program)],
             env={**os.environ, "PYTHONPATH": str(wheel)},

@@ -14,15 +14,11 @@ import sys
 from typing import NamedTuple
 
 import pytest
-from absl import flags
+
+from contract import errors
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-# The module that defines the flags of a program, where it is another one.
-FLAGS_IN_CLI = {
-    "serving.predictor": "cli.predict_flags",
-    "serving.search": "cli.search_flags",
-}
 # Which word of a text decides its label; the others say nothing.
 SIGNS = {"bad": "awful", "fine": "okay", "good": "great"}
 FILLERS = ["the", "a", "film", "shop", "was", "really", "and", "it", "sea", "very"]
@@ -251,22 +247,32 @@ class Done(NamedTuple):
     log: str = ""
 
 
-@contextlib.contextmanager
-def flags_of(program, *arguments):
-    """Defines the flags of run_classifier, serving.predictor, ... and parses arguments.
+def settings_class(program):
+    """The settings of run_classifier, examples.run_ratings, ..."""
+    from tasks.settings import fields
 
-    Yields the names of the flags.
-    """
-    before = set(flags.FLAGS)
-    try:
-        module = _imported(FLAGS_IN_CLI.get(program, program))
-        (vars(module).get("define_flags") or module.define)()
-        if arguments:
-            flags.FLAGS([program, *arguments])
-        yield [name for name in flags.FLAGS if name not in before]
-    finally:
-        for name in set(flags.FLAGS) - before:
-            delattr(flags.FLAGS, name)
+    found = vars(_imported(program)).values()
+    (kind,) = [
+        each
+        for each in found
+        if isinstance(each, type)
+        and issubclass(each, fields.Settings)
+        and each.program == program
+    ]
+    return kind
+
+
+def settings_of(program, *arguments):
+    """The settings of a command line; not checked."""
+    from cli import command_line
+    from tasks.settings import fields
+
+    kind = settings_class(program)
+    values = command_line.define(kind)
+    if arguments:
+        values([program, *map(str, arguments)])
+    names = [name for name in fields.rows(kind) if values[name].present]
+    return kind(**{name: values[name].value for name in names})
 
 
 @functools.cache
@@ -302,25 +308,46 @@ def run_script(script, *arguments, draws=False):
     An argument holds a flag, or several with spaces between. Unless it `draws`, the
     script makes neither pictures nor a report, which take longer than such a run.
     """
+    from tasks.settings import fields
+
+    if "write_report" in fields.rows(settings_class(script)) and not draws:
+        arguments = ("--nowrite_report", *arguments)
+    return run_program(script, *words(*arguments), draws=draws)
+
+
+def run_program(program, *arguments, draws=True):
+    """`run_script` with words of a command line as they are."""
+    from cli import command_line
+
     out, err = io.StringIO(), io.StringIO()
     code = 0
-    with (
-        flags_of(script) as names,
-        pytest.MonkeyPatch.context() as patch,
-        _logged() as log,
-    ):
-        if "write_report" in names and not draws:
-            arguments = ("--nowrite_report", *arguments)
-        patch.setattr(sys, "argv", [script, *words(*arguments)])
-        flags.FLAGS(sys.argv)
+    with pytest.MonkeyPatch.context() as patch, _logged() as log:
+        patch.setattr(sys, "argv", [program, *map(str, arguments)])
+        patch.setattr(sys, "excepthook", sys.excepthook)
+        patch.setattr(command_line, "load_tensorflow", lambda **_: None)
+        patch.setattr(errors, "heed", lambda signals: None)
+        patch.setattr(
+            command_line.app, "run", lambda main, flags_parser: main(flags_parser(None))
+        )
         if not draws and "reports.pictures" in sys.modules:
             patch.setattr("reports.pictures.choose", lambda seen: {})
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
-                _imported(script).main([])
+                start(_imported(program))
             except SystemExit as error:
                 code = error.code
     return Done(code or 0, out.getvalue(), err.getvalue(), log.getvalue())
+
+
+def start(module):
+    """Runs the command of a module, in this process."""
+    from cli import command_line
+
+    if main := vars(module).get("main"):
+        main()
+    else:  # an example in one file
+        kind = settings_class(module.__name__)
+        command_line.run(module.run, command_line.parse(kind, module.__doc__))
 
 
 def succeed(script, *texts, **settings):

@@ -341,7 +341,7 @@ def _check_row(place: str, row: list[str], columns: _Columns) -> None:
         raise errors.InputError(
             f"{place}: {len(row)} columns, line {columns.line} has "
             f"{columns.num_columns}; give both as many (or plain text to "
-            "serving.predictor --input_format=lines)"
+            "run_predictor.py --input_format=lines)"
         )
     for role, column in (("word", columns.word), ("tag", columns.tag)):
         if column is not None and not row[column]:

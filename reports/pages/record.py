@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ def build(
     directory: str,
     flags: Mapping[str, Any],
     defaults: Mapping[str, Any],
+    answer_flags: Collection[str] = (),
     **facts: Any,
 ) -> dict[str, Any]:
     """The record of a run.
@@ -42,6 +43,7 @@ def build(
         rows: Outcomes of the evaluated rows, or None.
         directory: of the run, with its event files.
         flags, defaults: {flag: value} of all flags of the script.
+        answer_flags: those that change answers of a trained directory to other rows.
         facts: other facts of the page: kind, script, command, step, seconds,
             environment, results, explanations, has_weights; exports, as
             export_formats.of_run has them; pictures, [{title, description, svg}];
@@ -56,6 +58,7 @@ def build(
         "name": os.path.basename(os.path.abspath(directory)),
         "flags": dict(flags),
         "changed_flags": changed,
+        "answer_flags": [name for name in changed if name in answer_flags],
         "data": {split: _split(**each) for split, each in data.items()},
         "curves": read_curves(directory),
         "evaluation": evaluation(rows) if rows is not None else None,

@@ -19,7 +19,7 @@ class Kind(NamedTuple):
     title: str
 
 
-_PREDICTOR = "serving.predictor"
+_PREDICTOR = "run_predictor"
 _FEATURES = "feature-extraction"  # of an ELMo, which transformers does not have
 _VECTORS = "sentence-similarity"
 _TEXT_TO_TEXT = "text2text-generation"  # which bert_reborn.py does not open
@@ -48,34 +48,6 @@ KINDS = {
     "text-generation": Kind("run_pretraining", "", "The sea is", "Pretraining"),
     _FEATURES: Kind("run_pretraining", "", "A text.", "Pretraining"),
 }
-# Flags that change no answer of a trained directory to other rows. Every other one that
-# a run was given stands in the command that predicts. By paragraph: what is done and
-# written; training; what the directory holds, and the rows before; devices.
-_NO_ANSWER = """
-do_train do_eval do_predict do_export output_dir overwrite_output_dir check_data
-save_checkpoints_steps keep_checkpoint_max iterations_per_loop log_steps profile_steps
-write_report report_title write_tf_records write_projector explain verbose_logging
-export_format quantization export_server_config eval_batch_size evaluate_steps
-early_stopping_patience best_metric feature_cache
-
-num_train_epochs seeds grid train_batch_size learning_rate optimizer
-learning_rate_schedule adam_bias_correction weight_decay_rate warmup_proportion
-layerwise_lr_decay unfreeze_epochs class_weights label_smoothing lm_loss_weight
-distill_temperature distill_weight pack_sequences freeze_encoder feature_dropout
-multiple_answers group_by_length gradient_accumulation_steps recompute
-
-pretrained init_checkpoint bert_config_file vocab_file allow_missing_weights teacher
-unlabelled_file data_dir train_file dev_file test_file predict_file dev_share tfds_name
-tfds_train_split tfds_dev_split tfds_test_split xnli_language label_column id_column
-tag_column labels accept_unknown_tags problem_type head bilstm_layers bilstm_units
-layer_mix
-
-distribution_strategy use_tpu tpu_name tpu_zone gcp_project master num_tpu_cores
-require_gpu virtual_cpus jit_compile deterministic
-"""
-CHANGE_NO_ANSWER = frozenset(_NO_ANSWER.split())
-# Flags that change the answers of one program alone.
-_OF_PROGRAM = {"task_name": "run_squad", "seed": "run_seq2seq"}
 _TEXTS_OF_A_CHOICE = {
     "context": "A context.",
     "question": "What follows?",
@@ -110,11 +82,6 @@ def origin(record: Mapping[str, Any]) -> str:
     return os.path.basename(str(named).rstrip("/"))
 
 
-def changes_answers(program: str, flag: str) -> bool:
-    """Whether other answers may come from a trained directory with another value."""
-    return flag not in CHANGE_NO_ANSWER and _OF_PROGRAM.get(flag, program) == program
-
-
 def uses(record: Mapping[str, Any], directory: str) -> list[Use]:
     """The things to do with a run whose directory has this name in commands."""
     kind, flags = KINDS[record["kind"]], record["flags"]
@@ -125,8 +92,8 @@ def uses(record: Mapping[str, Any], directory: str) -> list[Use]:
     if record["has_weights"] and kind.rows_flag:
         repeated = [
             _flag(name, flags[name])
-            for name in record["changed_flags"]
-            if changes_answers(kind.program, name) and flags.get(name) is not None
+            for name in record["answer_flags"]
+            if flags.get(name) is not None
         ]
         arguments = [f"--pretrained={where}", "--do_predict", f"--{kind.rows_flag}"]
         arguments += [*repeated, f"--output_dir={where}/predictions"]

@@ -28,7 +28,7 @@ def of_models(server: service.Service) -> Mapping[str, app.Route]:
     """The answers of a server of exports, by path.
 
     `/v1/classify` takes `text`, or `text_a` and `text_b`, a text or several each, and
-    returns what serving.predictor does. `/v1/embeddings` takes `input`, a text or
+    returns what run_predictor.py does. `/v1/embeddings` takes `input`, a text or
     several, `dimensions`, to which vectors are cut, and `encoding_format`, float or
     base64. `/v1/rerank` takes `query`, `documents`, `top_n` and `label`, whose
     probability is the score; by default it is the last of two. A regression's score is

@@ -20,7 +20,7 @@ from cli import command_line, model_flags
 from tests import tiny
 
 SCRIPTS = {path.name for path in tiny.ROOT.glob("*_*.py")} - {"bert_reborn.py"}
-MODULES = ["reports.compare", "serving.predictor", "serving.search"]
+MODULES = ["compare_runs", "run_predictor", "run_search"]
 PROGRAMS = [*sorted(SCRIPTS), *MODULES]
 WIDTH = 60
 HEAVY = ("keras", "tensorflow", "tensorflow_datasets", "tensorflow_text")
@@ -245,15 +245,13 @@ EARLY = {
             "--input=x: no such file; give a prefix such as "
         )
     },
-    "serving.predictor": {
-        "--export_dir=x text": "--export_dir=x: no SavedModel there; "
-    },
+    "run_predictor": {"--export_dir=x text": "--export_dir=x: no SavedModel there; "},
     "run_embedding.py": {
         f"--do_train {NETWORK} --train_file={TABLE} --query_prompt=q\udcff": (
             r"--query_prompt has '\udcff', which is not UTF-8, after 'q'; remove it"
         )
     },
-    "serving.search": {
+    "run_search": {
         "--index_dir=x \udcff": r"an argument has '\udcff', which is not UTF-8",
         "text": "--index_dir is missing; name the directory of the index",
         "--index_dir=x --input_file=README.md": "--pretrained is missing; ",
@@ -337,7 +335,7 @@ def test_unfinished_files_go_at_a_signal(number, unwinds):
     "command",
     [
         ["run_classifier.py", "--do_train"],
-        ["-m", "serving.predictor", "--export_dir=x"],
+        ["run_predictor.py", "--export_dir=x"],
         ["-c", "import bert_reborn; bert_reborn.load"],
     ],
 )

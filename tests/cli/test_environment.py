@@ -137,7 +137,7 @@ def test_program_works_with_closed_streams(tmp_path):
 
 def test_closed_standard_input_is_refused_where_it_is_read(tmp_path):
     for program in (
-        ["-m", "serving.predictor", f"--export_dir={tmp_path}", "--input_file=-"],
+        ["run_predictor.py", f"--export_dir={tmp_path}", "--input_file=-"],
         ["run_generation.py", f"--pretrained={tmp_path}", "--prompt_file=-"],
     ):
         done = run_closed("<&-", *program)

@@ -94,8 +94,8 @@ PATHS = [
     ("create_pretraining_data", "output_file", "{}"),
     ("extract_features", "init_checkpoint", "{}"),
     ("build_vocab", "base_config_file", "{}"),
-    ("serving.predictor", "export_dir", "{}"),
-    ("serving.search", "pretrained", "{}"),
+    ("run_predictor", "export_dir", "{}"),
+    ("run_search", "pretrained", "{}"),
 ]
 
 

@@ -110,7 +110,7 @@ def test_program_needs_no_tensorflow(tmp_path):
     for module in ("tensorflow", "keras"):
         (tmp_path / f"{module}.py").write_text("raise SystemExit(9)")
     done = subprocess.run(
-        [sys.executable, "-m", "reports.compare", tmp_path / "a", tmp_path / "b"],
+        [sys.executable, "compare_runs.py", tmp_path / "a", tmp_path / "b"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,

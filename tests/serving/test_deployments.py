@@ -95,7 +95,7 @@ def test_servers_have_time_to_answer():
 
 @pytest.mark.parametrize("words", [*OURS, COMMAND], ids=["pod", "compose", "image"])
 def test_flags_are_those_of_the_predictor(words):
-    with tiny.flags_of("serving.predictor"):
+    with tiny.flags_of("run_predictor"):
         assert flags.FLAGS(words) == ["bert-serve"] and flags.FLAGS.port == 8501
     assert value(words, "--allowed_hosts") == "*"  # and each request needs the key
     assert "${BERT_API_KEY:?" in COMPOSE["predictor"]["environment"]["BERT_API_KEY"]

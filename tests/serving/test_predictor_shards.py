@@ -1,4 +1,4 @@
-"""serving.predictor with --lines_per_shard: the bytes of one file, and a killed job."""
+"""run_predictor.py with --lines_per_shard: the bytes of one file, and a killed job."""
 
 import gzip
 import json
@@ -200,7 +200,7 @@ def test_two_processes_of_beam_write_the_same_bytes(answer):
 def test_job_that_is_killed_ends_with_the_same_bytes(export_dir, answer, tmp_path):
     text = b"".join(b"%d\n" % (i * 7919) for i in range(60_000))
     wanted = answer("whole.jsonl", text, 500)
-    command = [sys.executable, "-m", "serving.predictor", f"--export_dir={export_dir}"]
+    command = [sys.executable, "run_predictor.py", f"--export_dir={export_dir}"]
     command += ["--input_format=lines", f"--input_file={tmp_path}/in"]
     command += [f"--output_file={tmp_path}/killed.jsonl", "--lines_per_shard=500"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -1,4 +1,4 @@
-"""Tests of serving.search: builds, files, exact and approximate answers, bad input."""
+"""Tests of run_search.py: builds, files, exact and approximate answers, bad input."""
 
 import functools
 import gzip

@@ -1,4 +1,4 @@
-"""Compares TensorFlow Serving, run by docker, with serving.predictor:
+"""Compares TensorFlow Serving, run by docker, with run_predictor.py:
 
 python -m tests.serving.tf_serving
 
@@ -40,7 +40,7 @@ def output(*command: str) -> str:
 
 
 def predictions(version_dir: pathlib.Path) -> list[list[float]]:
-    command = ("-m", "serving.predictor", "--json", f"--export_dir={version_dir}")
+    command = ("run_predictor.py", "--json", f"--export_dir={version_dir}")
     lines = output(sys.executable, *command, *TEXTS)
     rows = [json.loads(line) for line in lines.splitlines()]
     for row in rows:
@@ -133,7 +133,7 @@ def check(folder: pathlib.Path, pretrained: str = "models/minilm") -> None:
             assert (code := request(f"{url}/{path}", inputs)[0]) == status, (path, code)
         _, metrics = request(f"http://{http}/monitoring/prometheus/metrics")
         assert ':request_count{model_name="messages"' in metrics, f"no count: {metrics}"
-    print("TensorFlow Serving predicts as serving.predictor does")
+    print("TensorFlow Serving predicts as run_predictor.py does")
 
 
 if __name__ == "__main__":

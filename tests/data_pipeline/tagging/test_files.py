@@ -109,7 +109,7 @@ def test_files_without_tags(read_text):
         (
             "Ada Lovelace came to Rome in the spring.\nIt rained.\n",
             {},
-            ":2: 2 columns, line 1 has 8; .*serving.predictor --input_format=lines",
+            ":2: 2 columns, line 1 has 8; .*run_predictor.py --input_format=lines",
         ),
         ("a\tO\nb\t \n", {}, ":2: the tag, column 1, is empty"),
         ("a\tO\n\tO\n", {}, ":2: the word, column 0, is empty"),

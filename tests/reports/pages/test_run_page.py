@@ -117,7 +117,7 @@ def test_page_says_what_was_run_and_how_good_it_is(page):
         "1 (25.0 %) cut to --max_seq_length",
         "Confusion matrix",
         "good 3 (75.0 %)",
-        "python -m serving.predictor",
+        "python run_predictor.py",
         "precision float32",
     ):
         assert printed in page.text, printed

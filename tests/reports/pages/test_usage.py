@@ -33,7 +33,7 @@ def test_shell_reads_the_directory(directory, tmp_path, monkeypatch):
             f"--output_dir={directory}/predictions",
         ],
         "Ask the export": [
-            *("python", "-m", "serving.predictor"),
+            *("python", "run_predictor.py"),
             *(f"--export_dir={directory}/export", "A text."),
         ],
         "Serve it with TensorFlow Serving": [
@@ -86,7 +86,7 @@ def test_exports_of_all_formats_are_asked_and_served():
         asked = printed_uses.words(code[f"Ask the export in {name}"])
         served = printed_uses.words(code[f"Serve the export in {name}"])
         export = f"--export_dir=mine/export_{name}"
-        assert asked == ["python", "-m", "serving.predictor", export, "A text."]
+        assert asked == ["python", "run_predictor.py", export, "A text."]
         assert served == [*asked[:-1], "--serve"]
 
 
@@ -103,9 +103,9 @@ def test_installed_programs_are_modules_of_the_wheel(monkeypatch):
 
 
 def test_command_has_a_line_for_each_flag():
-    command = "python -m serving.predictor --a=1 '--b=x --y' --c"
+    command = "python run_predictor.py --a=1 '--b=x --y' --c"
     lines = usage.on_lines(command).split(" \\\n  ")
-    assert lines == ["python -m serving.predictor", "--a=1", "'--b=x --y'", "--c"]
+    assert lines == ["python run_predictor.py", "--a=1", "'--b=x --y'", "--c"]
     assert printed_uses.words(usage.on_lines(command)) == printed_uses.words(command)
     assert usage.on_lines("python a.py one two") == "python a.py one two"
 

@@ -105,8 +105,8 @@ def start(tmp_path):
 @pytest.mark.parametrize(
     ("program", "signum", "code", "text"),
     [
-        ("serving.predictor", signal.SIGTERM, -signal.SIGTERM, ""),
-        ("serving.search", signal.SIGINT, -signal.SIGINT, "\ninterrupted\n"),
+        ("run_predictor", signal.SIGTERM, -signal.SIGTERM, ""),
+        ("run_search", signal.SIGINT, -signal.SIGINT, "\ninterrupted\n"),
     ],
 )
 def test_server_answers_while_tensorflow_is_imported(
@@ -130,7 +130,7 @@ def test_server_answers_while_tensorflow_is_imported(
 def test_port_in_use_is_refused_before_tensorflow_is_imported(start):
     with doors.listen("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
-        started = start("serving.predictor", port)
+        started = start("run_predictor", port)
         assert started.wait(running.WAIT_SECONDS) == 2
         (line,) = started.stderr.read().splitlines()
     assert f"--port={port}: cannot listen there" in line

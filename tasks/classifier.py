@@ -1,0 +1,271 @@
+r"""Fine-tunes, evaluates, predicts with and exports a BERT classifier.
+
+Takes the flags of google-research/bert, and tables of any form: docs/classification.md.
+
+    python run_classifier.py --pretrained=DIR --do_train --do_eval \
+        --train_file=train.tsv --dev_file=dev.tsv --output_dir=output/mine
+"""
+
+import functools
+import json
+import os
+
+import keras
+import numpy as np
+
+from contract import atomic_files, errors, file_names
+from data_pipeline.classification import (
+    encoding,
+    prediction_table,
+    predictions,
+    soft_labels,
+)
+from data_pipeline.classification import split as row_splits
+from modeling import losses, models, sequences
+from modeling.checkpoints import conversion, pretrained
+from modeling.features import attribution
+from serving import export, formats
+from tasks import fine_tuning, networks, run_plans
+from tasks.settings.classifier import ClassifierSettings
+from training import checkpoints, driver, metrics, tensorboard
+
+
+def prepare(
+    settings: ClassifierSettings,
+) -> tuple["ClassifierTask", driver.Settings]:
+    """The task, and how to do it; InputError for wrong input."""
+    strategy = run_plans.set_up(settings)
+    opened = networks.open_for_task(settings, settings.max_seq_length)
+    files, tokenizer, config = opened.files, opened.tokenizer, opened.config
+    settings.check_network(config, files.config_file, tokenizer.in_graph)
+    rows_source = settings.source()
+    settings.check_kind(rows_source.kind)
+    data = row_splits.load(
+        rows_source,
+        settings.wanted_splits,
+        tokenizer,
+        settings.max_seq_length,
+        head=run_plans.find_head(settings, opened, "classifier"),
+        default_metrics=metrics.DEFAULTS,
+        num_texts=None if settings.do_train else run_plans.num_texts(settings, opened),
+    )
+    if len(data.encode.text_names) > 1:
+        pretrained.check_segments(config, files.config_file)
+    data = soft_labels.with_unlabelled(data, rows_source)
+    reading = run_plans.reading(settings, files, len(data.encode.text_names))
+    plan = run_plans.fine_tuning_settings(
+        settings,
+        strategy,
+        opened,
+        num_examples=sum(len(data.splits.get(s, ())) for s in soft_labels.TRAINED),
+        score_names=(*data.metrics, "loss"),
+    )
+    soft = open_teacher(settings, data, plan) if settings.teacher else None
+    return ClassifierTask(settings, opened, data, reading, soft), plan
+
+
+def open_teacher(settings: ClassifierSettings, data, plan):
+    """The labels that the outputs of --teacher give the rows."""
+    teacher, length = networks.open_named(
+        settings, "teacher", None, settings.max_seq_length
+    )
+    config = teacher.config
+    if len(data.encode.text_names) > 1:
+        pretrained.check_segments(config, teacher.files.config_file)
+    if (head := teacher.find_head("classifier")) is None:
+        raise errors.InputError(
+            f"--teacher={settings.teacher}: has no head of a classifier; give the "
+            "--output_dir of a run"
+        )
+    columns = soft_labels.order_classes(
+        str(settings.teacher), head.classes, data.label_set
+    )
+    keras.config.set_dtype_policy(plan.run.dtype_policy)  # as run.start does
+    with plan.run.strategy.scope():
+        model = conversion.read(
+            teacher.path, config, "classifier", teacher.weights
+        ).model
+    predict, digest = plan.predictor(model), conversion.digest(model)
+    encode = encoding.Encoder(teacher.tokenizer, length)
+    return soft_labels.SoftLabels(data, encode, predict, digest, columns)
+
+
+class ClassifierTask(fine_tuning.ScriptTask):
+    """Classifies texts, pairs of texts, or answers to choose from.
+
+    Args:
+        rows: the LabelledData of the run.
+        soft: the SoftLabels of a teacher, or None.
+    """
+
+    def __init__(self, settings, opened, rows, reading, soft=None):
+        label_set = rows.label_set
+        super().__init__(
+            settings,
+            opened,
+            rows.splits,
+            classes=label_set,
+            reading=reading,
+            identity={
+                **label_set.identity,
+                "num_texts": len(rows.encode.text_names),
+            },
+        )
+        self.kind = rows.encode.task
+        self.more_facts = {
+            "text_names": rows.encode.text_names,
+            "findings": rows.findings,
+        }
+        self._rows, self._soft = rows, soft
+        weights = rows.class_weights(settings.class_weights)
+        smoothing = settings.label_smoothing
+        objective = losses.classifier(rows.problem_type, weights, smoothing)
+        if soft:
+            taught = settings.distill_temperature, settings.distill_weight
+            self.splits |= soft.training_examples(*taught)
+            objective = losses.distillation(rows.problem_type, *taught, weights)
+        self.objective = losses.with_next_tokens(objective, settings.lm_loss_weight)
+        self._sequences = sequences.choose_kind(rows.problem_type, label_set.pair_input)
+        formats.check(settings.export_format, opened.config, reading, self._sequences)
+
+    def make_model(self):
+        return models.BertClassifier(
+            self.config,
+            self.classes.num_outputs,
+            self._sequences,
+            predicts_tokens=self.settings.lm_loss_weight > 0,
+            reading=self.reading,
+            recompute=self.settings.recompute,
+        )
+
+    def score(self, split, outputs, batch_size):
+        """Probabilities, decisions and, where labels are known, scores of a split."""
+        problem_type, logits = self.classes.problem_type, outputs["logits"]
+        label_ids = self.data[split].label_ids
+        lines = self.data[split].table.lines
+        probabilities, decisions = self._decide(logits, lines)
+        if problem_type == "regression":
+            logits = probabilities  # of a CrossEncoder not the same
+        scores, each = {}, None
+        if label_ids is not None:
+            each = losses.classifier_losses(problem_type, logits, label_ids)
+            each = np.asarray(each).reshape(len(label_ids), -1).mean(axis=1)
+            scores = self._compute(label_ids, decisions)
+            scores["loss"] = each.mean()
+            if self._soft and split == "dev":
+                theirs, heat = (
+                    self._soft.logits(split),
+                    self.settings.distill_temperature,
+                )
+                soft = losses.soft_losses(problem_type, logits, theirs, heat)
+                scores |= {"label_loss": each.mean(), "soft_loss": np.mean(soft)}
+            scores["batch_loss"] = metrics.mean_loss(each, batch_size)
+        return predictions.Scored(probabilities, decisions, scores, each)
+
+    def _decide(self, logits, lines=()):
+        """Probabilities [B, C], and the labels that they decide on.
+
+        `lines` are those of the rows, if they are whole splits.
+        """
+        shares = np.asarray(losses.probabilities(self.classes.shares_as, logits))
+        threshold = self.settings.multi_label_threshold
+        how = threshold, lines, np.asarray(logits)
+        return shares, predictions.decide(self.classes, shares, *how)
+
+    def _compute(self, *label_ids):
+        asked = self._rows.asked
+        if self.classes.has_one_label:  # F1 is of the second name that was asked for
+            places = np.array([asked.index(name) for name in self.classes.names])
+            label_ids = tuple(places[ids] for ids in label_ids)
+        return metrics.compute(self._rows.metrics, *label_ids)
+
+    def results(self, scored):
+        return scored.eval_results()
+
+    def outcomes(self, split, scored):
+        return predictions.outcomes(split, self.data[split], scored, self._compute)
+
+    def explain(self, model, rows, plan):
+        """Explanations of --explain rows, also in explanations.jsonl.
+
+        Of evaluated rows the wrong ones come first, the worst before the others; of
+        rows without labels, the first of "test". All processes take part, one writes.
+        """
+        if not self.settings.explain:
+            return []
+        split = rows.split if rows is not None else "test"
+        chosen = np.arange(min(self.settings.explain, len(self.data[split])))
+        if rows is not None:
+            order = np.lexsort((-np.asarray(rows.losses), np.asarray(rows.is_correct)))
+            chosen = order[: self.settings.explain]
+        ascending = np.sort(chosen)
+        weigh = functools.partial(attribution.token_weights, model)
+        predictor = plan.predictor(weigh, plan.eval_batch_size)
+        outputs = predictor.rows(self.examples(split), ascending)
+        places = np.searchsorted(ascending, chosen)
+        outputs = {name: value[places] for name, value in outputs.items()}
+        vocab, decide = self.tokenizer.vocab, self._decide
+        explanations = predictions.explain_rows(
+            self._rows, vocab, decide, split, chosen, outputs
+        )
+        if plan.run.writes:
+            path = os.path.join(plan.run.output_dir, file_names.EXPLANATIONS)
+            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in explanations)
+            atomic_files.write({path: lines})
+            print(f"explanations: {path}")
+        return explanations
+
+    def show(self, model, scored, plan):
+        """Writes the vectors that the head reads, where a setting asks for it."""
+        if not self.settings.write_projector:
+            return
+        pooled = plan.predictor(
+            lambda features, training: {"vectors": model.pool(features)},
+            plan.eval_batch_size,
+        )
+        columns = functools.partial(predictions.columns, self.data["dev"], scored)
+        tensorboard.write_projector(
+            pooled,
+            self.examples("dev"),
+            columns,
+            plan.run.output_dir,
+            writes=plan.run.writes,
+        )
+
+    def predict(self, scored, current, step):
+        """Writes the predictions, also as a site takes them; returns scores."""
+        if current.writes:
+            rows, name = self.data["test"], self._rows.submission
+            others = dict(prediction_table.files(rows, scored))
+            if name:
+                others[name] = predictions.submission_lines(name, rows, scored)
+            predictions.write(
+                current.output_dir,
+                rows,
+                scored,
+                writes_labels=not checkpoints.all_checkpoints(current.output_dir),
+                others=others,
+            )
+        return scored.results("test")
+
+    def write_records(self, directory):
+        """Writes train.tf_record and so on, with --write_tf_records."""
+        if self.settings.write_tf_records:
+            row_splits.write_records(
+                directory, self._rows, self.settings.max_seq_length
+            )
+
+    def served(self, model, variables):
+        """Raw text in, label and probabilities out."""
+        return export.TextClassifier(
+            self._rows.encode,
+            losses.WithProbabilities(self.classes.shares_as, model),
+            variables,
+            self.classes.names if self.classes.has_one_label else (),
+            model.config,
+        )
+
+
+def run(settings: ClassifierSettings) -> None:
+    """What run_classifier.py does."""
+    run_plans.fine_tune(prepare, settings)

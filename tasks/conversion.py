@@ -1,0 +1,114 @@
+"""Converts weights between the files of the originals and Hugging Face's.
+
+See docs/checkpoints.md.
+
+    python convert_checkpoint.py --input=model --to=hugging_face --output_dir=converted
+"""
+
+import keras
+
+from contract import errors, wording
+from data_pipeline import label_maps
+from data_pipeline.text import opening
+from modeling.checkpoints import (
+    comparison,
+    conversion,
+    output_directory,
+    pretrained,
+)
+from tasks import networks
+from tasks.settings.conversion import ConversionSettings
+from training import model_directory
+
+
+def open_tokenizer(files, config):
+    """The tokenizer; None, and a line, without a vocabulary."""
+    is_elmo = config.network == "elmo"
+    if not files.vocab_file and not is_elmo:
+        print("vocabulary: none found, so none is written; --vocab_file names one")
+        return None
+    return opening.open_tokenizer(files, config.to_dict() if is_elmo else {})
+
+
+def prepare(settings: ConversionSettings):
+    """The checked input: Converted, tokenizer or None, rules of output_directory."""
+    files = networks.with_settings(
+        settings, pretrained.look_beside(settings.input, settings.pretrained)
+    )
+    if not files.config_file:
+        raise errors.InputError(
+            f"{files.init_checkpoint}: there is no config beside it, such as "
+            f"{pretrained.CONFIG_FILES[0]}; give --bert_config_file"
+        )
+    rules = {
+        "own_files": conversion.OWN_FILES,
+        "overwrite": settings.overwrite,
+        "inputs": [files.init_checkpoint],
+    }
+    output_directory.check(settings.output_dir, **rules)
+    config = pretrained.read_config(files.config_file)
+    written = conversion.select_config(config, settings.head)
+    conversion.check_target(written, settings.to)
+    opened = model_directory.ModelDirectory(files, config)
+    if tokenizer := open_tokenizer(files, written):
+        pretrained.check_sizes(written, tokenizer.vocab_size, files, 0, opened.weights)
+    head = (
+        "none" if settings.to == "hdf5" and settings.head == "auto" else settings.head
+    )
+    return opened.read_stored(head), tokenizer, rules
+
+
+def grow(settings: ConversionSettings, model, tokenizer):
+    """Model and tokenizer with the tokens and rows of the settings."""
+    settings.check_network(model.config.network)
+    if model.config.network == "elmo":
+        return model, tokenizer
+    if settings.add_tokens:
+        if not tokenizer:
+            raise errors.InputError("--add_tokens needs a vocabulary; set --vocab_file")
+        tokenizer, never = opening.add_tokens(tokenizer, settings.add_tokens)
+        if never:
+            print(f"added, but no text becomes them: {wording.listing(never)}")
+    entries = tokenizer.vocab_size if tokenizer else 0
+    rows = conversion.count_rows(model.config, entries, settings.resize_embeddings)
+    if added := rows - model.config.vocab_size:
+        print(f"word embeddings: {added} rows added, for {entries} tokens now {rows}")
+    return conversion.grow(model, rows), tokenizer
+
+
+def compare_tokens(settings: ConversionSettings, tokenizer, directory):
+    """Refuses files from which another tokenizer is opened than the one written."""
+    files = pretrained.look_in(directory)
+    checks = {"check_tokenizer": settings.check_tokenizer, "check_case": False}
+    again = opening.open_tokenizer(files._replace(**checks))
+    before = tokenizer.definition(), tokenizer.settings()
+    if (again.definition(), again.settings()) != before:
+        raise errors.InputError(
+            f"the tokenizer was not kept, {before[1]} became {again.settings()}; "
+            "nothing is written"
+        )
+
+
+def run(settings: ConversionSettings) -> None:
+    """What convert_checkpoint.py does."""
+    keras.utils.set_random_seed(0)  # of variables that the input lacks
+    source, tokenizer, rules = prepare(settings)
+    missing = source.report.missing
+    print(source)
+    model, tokenizer = grow(settings, source.model, tokenizer)
+    with output_directory.complete(settings.output_dir, **rules) as directory:
+        conversion.write_directory(
+            directory,
+            model,
+            settings.to,
+            tokenizer=tokenizer,
+            left_out=missing,
+            modules=source.modules,
+            **label_maps.written(source.classes),
+        )
+        again = conversion.read_again(directory, model, source.head)
+        largest = comparison.compare(source.model, again, missing)
+        if tokenizer:
+            compare_tokens(settings, tokenizer, directory)
+    print(f"largest difference, before and after: weights 0, outputs {largest:g}")
+    print(f"wrote {settings.output_dir} ({settings.to})")

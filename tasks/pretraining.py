@@ -1,0 +1,290 @@
+r"""Pretrains BERT on masked words and next sentences, a network left to right, or ELMo.
+
+Takes every flag of google-research/bert's run_pretraining.py, and records of its
+create_pretraining_data.py or of ours: see docs/pretraining.md.
+
+    python run_pretraining.py --bert_config_file=configs/bert_tiny.json --do_train \
+        --input_file='records-*' --output_dir=output/pretraining
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+from contract import errors
+from data_pipeline.batches import packing
+from data_pipeline.extraction import lines
+from data_pipeline.pretraining import batches as record_batches
+from data_pipeline.pretraining import (
+    cloze,
+    denoising_batches,
+    masking,
+    word_streams,
+)
+from modeling import losses, models, pretrainers, replaced
+from modeling.checkpoints import checkpoint, pretrained
+from modeling.elmo import objective as both_directions
+from modeling.features import vectors
+from reports import run_report
+from serving import pretrained as served
+from tasks import networks, run_plans
+from tasks.settings.pretraining import PretrainingSettings
+from training import driver, facts, metrics, run_directory
+from training import run as training_run
+
+
+def prepare(settings: PretrainingSettings) -> tuple["Objective", driver.Settings]:
+    """The task of --objective, and how to do it; InputError for wrong input."""
+    strategy = run_plans.set_up(settings)
+    opened = networks.open_for_task(
+        settings,
+        settings.max_seq_length,
+        for_tasks=False,
+        takes_encoder_decoder=True,
+        takes_records=not settings.do_export,
+    )
+    files = opened.files
+    settings.check_network(opened.config, files.config_file)
+    task = TASKS[settings.objective](settings, opened)
+    if task.records:
+        settings.check_eval_batch_size(task.records.held_out.count)
+    current = run_plans.make_settings(
+        settings,
+        strategy,
+        run_plans.pretraining_plan(settings),
+        config=task.config.to_dict(),
+        init_checkpoint=files.init_checkpoint,
+        length_flag="--num_train_steps",
+        adagrad_settings=settings.adagrad_settings(task.config),
+    )
+    return task, driver.Settings(
+        run=current,
+        evaluates=settings.do_eval,
+        exports=settings.do_export,
+        eval_batch_size=settings.eval_batch_size,
+        max_eval_steps=settings.max_eval_steps or None,
+        reports=settings.write_report,
+        default_flags=settings.defaults(),
+    )
+
+
+class Objective(driver.PretrainingTask):
+    """A PretrainingTask on an open network; the tokenizer may be None."""
+
+    model_class: Any = models.BertModel
+
+    def __init__(self, settings, opened):
+        self.settings = settings
+        self.config, self.tokenizer = opened.config, opened.tokenizer
+        self.load(opened.files)
+        self.files = pretrained.files(self.config, self.tokenizer)
+
+    def load(self, files):
+        """Reads the records of the settings, and checks the network and its files."""
+        raise NotImplementedError
+
+    def make_model(self):
+        return self.model_class(self.config, recompute=self.settings.recompute)
+
+    def load_weights(self, model, path, **stage):
+        return networks.load_weights(self.settings, model, path, **stage)
+
+    def load_records(self, rule=None):
+        """The records of the self.settings."""
+        return record_batches.load(
+            self.settings.record_files(),
+            self.tokenizer,
+            rule,
+            type_vocab_size=self.config.type_vocab_size,
+            has_mask_flags=self.settings.wants_masks,
+            **self.sizes(),
+        )
+
+    def sizes(self):
+        """Sizes that records have to fit."""
+        vocab_size, tokenizer = self.config.vocab_size, self.tokenizer
+        spare_rows = vocab_size - tokenizer.vocab_size if tokenizer else 0
+        return {
+            "max_seq_length": self.settings.max_seq_length,
+            "vocab_size": vocab_size,
+            "spare_rows": max(spare_rows, pretrained.SPARE_ROWS),
+        }
+
+    def write_report(self, model, plan, outcome, *ended):
+        if self.records and plan.reports and plan.run.writes:
+            step, seconds = ended
+            named = self.kind, self.records.summary(), step, outcome.results, seconds
+            run_report.write(
+                None,
+                plan.run.output_dir,
+                explanations=[],
+                defaults=plan.default_flags,
+                **facts.collect(plan.run, model, *named),
+            )
+
+    def export(self, model, output_dir):
+        """Writes output_dir/export/<n>: text in, tokens for [MASK] and vectors out."""
+        length, filler, tokenizer = self.settings.max_seq_length, None, self.tokenizer
+        generator = getattr(model, "generator", model)
+        if isinstance(generator, pretrainers.BertPretrainer):
+            filler = served.MaskFiller(
+                cloze.encoder(tokenizer, length, self.settings.max_predictions_per_seq),
+                functools.partial(generator, training=False),
+                cloze.chooser(tokenizer, self.settings.top_k),
+            )
+        else:
+            print("export: without fill_mask, for which the weights have no head")
+        choice = vectors.choose(model.config, **self.settings.vector_choice())
+
+        def make(variables):
+            return served.PretrainedModel(
+                functools.partial(packing.encode, tokenizer, max_seq_length=length),
+                functools.partial(vectors.encode, model, choice),
+                lines.speller(tokenizer.vocab),
+                variables,
+                filler,
+                model.config,
+            )
+
+        return run_plans.export(self.settings, model, make, output_dir)
+
+
+class MaskedLM(Objective):
+    """Masked words and, where records and network have it, the second sentence."""
+
+    kind = "fill-mask"
+    model_class = pretrainers.BertPretrainer
+    generator_size = None
+
+    def load(self, files):
+        config, trains = self.config, self.settings.do_train
+        path = (
+            files.init_checkpoint
+            if trains
+            else run_plans.first_weights(self.settings, files)
+        )
+        if config.kind == "ELECTRA" and pretrained.is_there(path):
+            pretrained.check_generator(config, path, self.generator_size)
+        if trains or self.settings.do_eval:
+            rule = masking.Rule(**self.settings.masking_rule())
+            self.records = self.load_records(rule)
+            self.identity = self.settings.masking_identity(self.records.mask)
+            task = self.records.train.sentence_task
+            has_sentences = config.has_next_sentence and task != "none"
+            self.objective = losses.pretraining(has_sentences)
+        elif not pretrained.fills_masks(config, path):
+            self.model_class = models.BertModel
+        if self.settings.do_export:
+            vectors.choose(config, **self.settings.vector_choice())
+            if self.model_class is not models.BertModel:
+                cloze.check(self.tokenizer, self.settings.top_k)
+
+    def load_weights(self, model, path, **stage):
+        if not self.records:  # heads and pooler may be missing
+            report = checkpoint.load(model, path)
+            return str(report), report.global_step or 0
+        return super().load_weights(model, path, **stage)
+
+
+class ReplacedTokens(MaskedLM):
+    """Masked words by a generator, and by a discriminator what it has replaced."""
+
+    def load(self, files):
+        size = self.generator_size = self.settings.generator_size
+        self.config.generator(size)  # refuses a size before long work
+        self.model_class = functools.partial(
+            replaced.ReplacedTokenDetector, generator_size=size
+        )
+        super().load(files)
+        if self.records:
+            self.records = dataclasses.replace(self.records, has_draws=True)
+            self.objective = replaced.objective(self.settings.discriminator_loss_weight)
+
+
+class LeftToRight(Objective):
+    """Each token from those before it, by GPT or a BERT with a causal mask."""
+
+    kind = "text-generation"
+    model_class = pretrainers.LanguageModel
+    objective = losses.next_token()
+
+    def load(self, files):
+        if not self.config.is_left_to_right:
+            raise errors.InputError(
+                f"--objective=left_to_right: the network of {files.config_file} sees "
+                'what follows; add "attention": "causal" for a BERT, or give a GPT'
+            )
+        self.records = self.load_records()
+
+    def score(self, scores):
+        return metrics.score_tokens("next_token", self.records.held_out, scores)
+
+
+class BidirectionalLM(Objective):
+    """Each word from those before it, and apart from that from those after it."""
+
+    kind = "feature-extraction"
+    model_class = both_directions.BidirectionalLM
+    objective = both_directions.objective()
+
+    def load(self, files):
+        words = word_streams.WordIds(self.tokenizer)
+        self.config = self.settings.streams_config(self.config, words.count)
+        parts = self.settings.gradient_accumulation_steps
+        self.records = word_streams.load(
+            self.settings.record_files(),
+            words,
+            steps_per_batch=self.config.unroll_steps,
+            micro_batches=parts,
+        )
+        print(self.records.describe())
+        digest = words.digest()
+        self.identity = {"gradient_accumulation_steps": parts, "words": digest}
+
+    def score(self, scores):
+        return metrics.score_both_directions(scores)
+
+    def states(self, model):
+        return model.states
+
+
+class Denoising(Objective):
+    """A text without its noise to what the noise replaced, by an encoder-decoder."""
+
+    kind = "text2text-generation"
+    model_class = pretrainers.HEADS["seq2seq"]
+    objective = losses.target_token()
+
+    def load(self, files):
+        rule = denoising_batches.rule(**self.settings.noise_rule())
+        self.records = denoising_batches.load(
+            self.settings.record_files(),
+            self.tokenizer,
+            rule,
+            tokens=self.config.decoder_tokens,
+            **self.sizes(),
+        )
+        print(self.records.describe(self.tokenizer))
+        self.identity = dataclasses.asdict(rule)
+
+    def score(self, scores):
+        return metrics.score_tokens("target_token", None, scores)
+
+
+TASKS = {
+    "masked_lm": MaskedLM,
+    "replaced_tokens": ReplacedTokens,
+    "left_to_right": LeftToRight,
+    "bidirectional_lm": BidirectionalLM,
+    "denoising": Denoising,
+}
+
+
+def run(settings: PretrainingSettings) -> None:
+    """What run_pretraining.py does."""
+    task, plan = prepare(settings)
+    explain = task.records.explain if task.records else lambda error: None
+    lost = training_run.lost_workers_named(plan.run.strategy)
+    with errors.named(explain), run_directory.held(plan.run), lost:
+        driver.run_once(task, plan)
+    print(f"output: {settings.output_dir}")

@@ -1,0 +1,386 @@
+"""Settings of runs that train, from those of a command."""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from absl import logging
+
+from contract import errors, export_formats
+from data_pipeline import label_maps
+from modeling import kernels_tf
+from modeling.checkpoints import pretrained
+from modeling.features import head_config
+from serving import export as export_lib
+from serving import formats
+from tasks import device_setup
+from tasks.settings import fields, fine_tuning, training
+from tasks.settings.pretraining import PretrainingSettings
+from training import (
+    adagrad,
+    checkpoints,
+    driver,
+    feature_cache,
+    grid,
+    layer_rates,
+    loop,
+    model_directory,
+    optimizers,
+    run,
+    run_directory,
+    run_settings,
+    schedule,
+)
+
+Own = TypeVar("Own", bound=fine_tuning.FineTuning)
+_OPTIMIZERS = {
+    "adam": optimizers.BertAdam,
+    "lamb": optimizers.BertLamb,
+    "gpt_adam": optimizers.GptAdam,
+    "adagrad": adagrad.Adagrad,
+}
+_MOST_EXAMPLES = 2**31 - 1  # of all epochs together
+
+
+def plan(
+    settings: fine_tuning.FineTuning, num_examples: int, metrics: Sequence[str]
+) -> loop.Plan:
+    """The plan of a run over labelled rows, with the most important metric first.
+
+    Raises InputError if the examples make no step, or too many, or --best_metric is not
+    a metric.
+    """
+    num_train_steps = schedule.count_steps(
+        num_examples, settings.train_batch_size, settings.num_train_epochs
+    )
+    best_metric = settings.best_metric or next(iter(metrics), "")
+    errors.refuse(
+        (
+            num_train_steps == 0,
+            f"{num_examples} training examples make no step of --train_batch_size="
+            f"{settings.train_batch_size}; lower the batch size or train longer",
+        ),
+        (
+            num_train_steps * settings.train_batch_size > _MOST_EXAMPLES,
+            f"--num_train_epochs={settings.num_train_epochs} of {num_examples} "
+            f"training rows are more than {_MOST_EXAMPLES:,}, whose order is held; "
+            "lower it",
+        ),
+        (
+            metrics and best_metric not in metrics,
+            f"--best_metric={best_metric} is none of the scores of this task: "
+            f"{', '.join(metrics)}",
+        ),
+    )
+    return plan_of_steps(
+        settings,
+        num_train_steps,
+        num_train_steps * settings.warmup_proportion,
+        best_metric,
+        settings.early_stopping_patience,
+    )
+
+
+def plan_of_steps(
+    settings: training.Training,
+    num_train_steps: int,
+    num_warmup_steps: float,
+    best_metric: str = "",
+    patience: int = 0,
+) -> loop.Plan:
+    """The plan of a run with a known number of steps."""
+    rate = schedule.SCHEDULES[settings.learning_rate_schedule](
+        settings.learning_rate, num_train_steps, num_warmup_steps
+    )
+    return loop.Plan(
+        num_train_steps=num_train_steps,
+        learning_rate=rate,
+        save_steps=settings.save_checkpoints_steps,
+        log_steps=settings.steps_between_logs(num_train_steps),
+        max_steps_per_call=settings.iterations_per_loop,
+        evaluate_steps=settings.evaluate_steps,
+        best_metric=best_metric,
+        patience=patience,
+        profile_steps=settings.steps_to_profile(num_train_steps),
+    )
+
+
+def pretraining_plan(settings: PretrainingSettings) -> loop.Plan:
+    """The plan of pretraining; the last checkpoint counts, as in the original."""
+    if settings.do_train and settings.num_warmup_steps >= settings.num_train_steps:
+        logging.warning(
+            "--num_warmup_steps=%d is not less than --num_train_steps=%d, so the rate "
+            "never reaches --learning_rate=%s; a tenth of the steps is usual",
+            settings.num_warmup_steps,
+            settings.num_train_steps,
+            settings.learning_rate,
+        )
+    return plan_of_steps(settings, settings.num_train_steps, settings.num_warmup_steps)
+
+
+def make_settings(
+    settings: training.Training,
+    strategy: Any,
+    plan: loop.Plan | None,
+    *,
+    config: Mapping[str, Any],
+    init_checkpoint: str,
+    adagrad_settings: Mapping[str, float] | None = None,
+    **others: Any,
+) -> run_settings.Settings:
+    """Settings of any run; `config` is that of the network.
+
+    `adagrad_settings` are settings of that optimizer which the task decides.
+    """
+    return run_settings.Settings(
+        output_dir=str(settings.output_dir),
+        init_checkpoint=init_checkpoint,
+        seed=settings.seed,
+        trains=settings.do_train,
+        overwrite=settings.overwrite_output_dir,
+        plan=plan,
+        strategy=strategy,
+        jit_compile=device_setup.compiles(settings, strategy),
+        dtype_policy=settings.dtype_policy,
+        optimizer=functools.partial(
+            _OPTIMIZERS[settings.optimizer],
+            **_optimizer_settings(settings, adagrad_settings or {}),
+        ),
+        batch_size=settings.train_batch_size,
+        micro_batches=settings.gradient_accumulation_steps,
+        scales_loss=settings.mixed_precision == "float16",
+        packs_sequences=settings.packs_sequences,
+        max_to_keep=settings.keep_checkpoint_max,
+        identity={
+            "config": dict(config),
+            **settings.that_change(fields.WEIGHTS),
+            **(checkpoints.identity(init_checkpoint) if settings.do_train else {}),
+        },
+        flags=settings.values(),
+        command=settings.command(),
+        describe=settings.describe,
+        **others,
+    )
+
+
+def _optimizer_settings(
+    settings: training.Training, adagrad_settings: Mapping[str, float]
+) -> dict[str, Any]:
+    name, corrects = settings.optimizer, settings.adam_bias_correction
+    correction = settings.typed("adam_bias_correction")
+    usual_decay = settings.defaults()["weight_decay_rate"]
+    errors.refuse(
+        (
+            name == "adagrad" and corrects,
+            f"{correction} is for --optimizer=adam, but it is adagrad, which has "
+            "no moments; leave one of them out",
+        ),
+        (
+            name == "adagrad" and settings.weight_decay_rate != usual_decay,
+            f"{settings.typed('weight_decay_rate')}: --optimizer=adagrad has no weight "
+            "decay; leave one of them out",
+        ),
+        (
+            name == "gpt_adam"
+            and "adam_bias_correction" in settings.given
+            and not corrects,
+            f"{correction} contradicts --optimizer=gpt_adam, which always "
+            "corrects the bias; leave one of them out",
+        ),
+    )
+    if name == "adagrad":
+        return dict(adagrad_settings)
+    return {
+        "bias_correction": corrects or name == "gpt_adam",
+        "weight_decay_rate": settings.weight_decay_rate,
+    }
+
+
+def _layer_rates(
+    settings: fine_tuning.FineTuning, config: Any, num_examples: int, has_head: bool
+) -> layer_rates.LayerRates | None:
+    decay, epochs = settings.layerwise_lr_decay, settings.unfreeze_epochs
+    if decay == 1 and not epochs:
+        return None
+    flag = settings.typed("unfreeze_epochs" if decay == 1 else "layerwise_lr_decay")
+    is_frozen = getattr(settings, "freeze_encoder", False)
+    errors.refuse(
+        (
+            is_frozen or config.network == "encoder_decoder",
+            f"{flag} trains layers below a head, which an encoder-decoder and "
+            "--freeze_encoder do not; leave it out",
+        )
+    )
+    # Until embeddings are trained, too.
+    needed = (config.num_blocks + has_head) * epochs
+    if settings.do_train and needed >= settings.num_train_epochs:
+        logging.warning(
+            "--unfreeze_epochs=%g: lower layers are never trained in %g epochs; all "
+            "layers need more than %g",
+            epochs,
+            settings.num_train_epochs,
+            needed,
+        )
+    steps = num_examples / settings.train_batch_size * epochs
+    return layer_rates.LayerRates(decay, steps)
+
+
+def set_up(settings: training.Training) -> Any:
+    """Checks what needs the devices, or raises InputError; returns their strategy."""
+    strategy = device_setup.set_up(settings)
+    if settings.do_train:
+        for each in combined(settings) or [settings]:
+            device_setup.check_batch_size(each, strategy)
+    return strategy
+
+
+def combined(settings: training.Training) -> list[Any]:
+    """The settings of each combination of --grid; [] without it."""
+    if not isinstance(settings, fine_tuning.FineTuning):
+        return []
+    return [settings.with_values(**values) for values in settings.combinations()]
+
+
+def fine_tuning_settings(
+    settings: fine_tuning.FineTuning,
+    strategy: Any,
+    opened: model_directory.ModelDirectory,
+    *,
+    num_examples: int,
+    score_names: Sequence[str],
+    has_head: bool = True,
+) -> driver.Settings:
+    """Settings of fine-tuning; score_names begin with the main one.
+
+    `has_head` is whether the network has trained layers above its own.
+    """
+    static = settings.has_static_shapes
+
+    def one_run(values: Mapping[str, Any]) -> run_settings.Settings:
+        own = settings.with_values(**values)
+        return make_settings(
+            own,
+            strategy,
+            plan(own, num_examples, score_names) if own.do_train else None,
+            config=opened.config.to_dict(),
+            init_checkpoint=opened.files.init_checkpoint,
+            layers=_layer_rates(own, opened.config, num_examples, has_head),
+        )
+
+    combinations = grid.combine(settings.combinations(), one_run)
+    return driver.Settings(
+        run=one_run(combinations[0].values if combinations else {}),
+        seeds=settings.seed_numbers,
+        combinations=combinations,
+        evaluates=settings.evaluates,
+        predicts=settings.do_predict,
+        exports=settings.do_export,
+        group_by_length=settings.group_by_length and not static,
+        pad_to=next(iter(settings.lengths.values())) if static else None,
+        eval_batch_size=settings.eval_batch_size,
+        predict_batch_size=settings.predict_batch_size,
+        reports=settings.write_report,
+        default_flags=settings.defaults(),
+        feature_cache=_feature_cache(settings),
+    )
+
+
+def _feature_cache(settings: Any) -> feature_cache.FeatureCache | None:
+    if getattr(settings, "feature_cache", "none") == "none":
+        return None
+    return feature_cache.FeatureCache(settings.feature_cache)
+
+
+def first_weights(settings: training.Training, files: pretrained.ModelFiles) -> str:
+    """Where the weights are that a run begins with: its own, or of --pretrained."""
+    directory = str(settings.output_dir)
+    if isinstance(settings, fine_tuning.FineTuning):
+        if combinations := settings.combinations():
+            directory = grid.directory_of(combinations[0], directory)
+        if several := settings.seed_numbers:
+            directory = grid.seed_directory(several[0], directory)
+    is_new = settings.do_train and settings.overwrite_output_dir
+    has_own = not is_new and checkpoints.all_checkpoints(directory)
+    return directory if has_own else files.init_checkpoint
+
+
+def find_head(
+    settings: training.Training, opened: model_directory.ModelDirectory, head: str
+) -> label_maps.Head | None:
+    """The classifier or tagger that the run begins with."""
+    weights = first_weights(settings, opened.files)
+    goes_on = weights != opened.path
+    return opened.with_weights(weights).find_head(head, goes_on=goes_on)
+
+
+def num_texts(
+    settings: training.Training, opened: model_directory.ModelDirectory
+) -> int | None:
+    """How many texts the weights that the run begins with take; None: unknown."""
+    return opened.with_weights(first_weights(settings, opened.files)).num_texts
+
+
+def reading(
+    settings: Any, files: pretrained.ModelFiles, num_texts: int = 1
+) -> head_config.HeadConfig:
+    """The layers and the head of the run, as in head_config.choose."""
+    return head_config.choose(
+        settings.head_values(),
+        first_weights(settings, files),
+        trains=settings.do_train,
+        num_texts=num_texts,
+    )
+
+
+def export(
+    settings: training.Exports,
+    model: Any,
+    make: Callable[[Iterable[Any]], export_lib.ServedModel],
+    output_dir: str,
+    files: Mapping[str, str] | None = None,
+) -> str:
+    """Writes output_dir/export/<n>, or export_litert/<n>, export_onnx/<n>.
+
+    `make` maps the model's variables, which are joined meanwhile, to what is served;
+    `files` are as in `formats.save`.
+    """
+    with kernels_tf.joined_projections(model) as variables:
+        return formats.save(
+            make(variables),
+            output_dir,
+            files or {},
+            model=model,
+            export_format=getattr(
+                settings, "export_format", export_formats.SAVED_MODEL
+            ),
+            quantization=getattr(settings, "quantization", "none"),
+            server_config=settings.export_server_config,
+        )
+
+
+def fine_tune(
+    prepare: Callable[[Own], tuple[driver.FineTuningTask, driver.Settings]],
+    settings: Own,
+) -> None:
+    """Does the task that `prepare` makes, which reads and checks all input."""
+    task, plan = prepare(with_lengths(settings))
+    does: Callable[..., Any] = driver.run_once
+    if plan.combinations:
+        does = grid.run_grid
+    elif plan.seeds:
+        does = grid.run_with_seeds
+    lost = run.lost_workers_named(plan.run.strategy)
+    with run_directory.held(plan.run), lost:
+        does(task, plan)
+
+
+def with_lengths(settings: Own) -> Own:
+    """Texts are cut as they were for the weights, where no setting is given for it."""
+    path = settings.pretrained
+    for name, length in settings.lengths.items():
+        if path and not settings.do_train and name not in settings.given:
+            trained = model_directory.trained_with(path, name)
+            if trained not in (None, length):
+                settings = settings.with_values(**{name: trained})
+                print(f"{name}: {trained}, as {path} was trained")
+    return settings

@@ -1,0 +1,250 @@
+"""Settings of fine-tuning: passes over labelled rows, the best checkpoint, grids."""
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from contract import errors, export_formats
+from tasks.settings import fields, training
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Passes(training.Training):
+    """How often rows are passed over, and at which rates."""
+
+    num_train_epochs: float = fields.training(
+        3.0,
+        "Total number of training epochs to perform.",
+        least=0,
+        changes=fields.NOTHING,
+        varies=True,
+    )
+    warmup_proportion: float = fields.training(
+        0.1,
+        "Share of the training steps with linear warmup of the learning rate.",
+        least=0,
+        most=1,
+        changes=fields.WEIGHTS,
+        varies=True,
+    )
+    layerwise_lr_decay: float = fields.training(
+        1.0,
+        "Factor of the learning rate from layer to layer, from the head down to the "
+        "embeddings, as in ELECTRA, which uses 0.8 or 0.9; 1 for one rate.",
+        least=0,
+        most=1,
+        changes=fields.WEIGHTS,
+        varies=True,
+    )
+    unfreeze_epochs: float = fields.training(
+        0.0,
+        "Number of epochs until one more layer is trained: first the head alone, "
+        "then the top layer, and at last the embeddings, as in ULMFiT, which uses 1; "
+        "0 to train all layers at once.",
+        least=0,
+        most=1000,
+        changes=fields.WEIGHTS,
+        varies=True,
+    )
+
+
+# The runs of a grid differ in these, and share data and network.
+VARYING = [name for name, row in fields.rows(Passes).items() if row.rules.varies]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FineTuning(Passes):
+    """What all commands of fine-tuning have in common."""
+
+    scoring: ClassVar[str] = "do_eval"  # the action that scores dev rows
+
+    do_predict: bool = fields.what_to_do(
+        False, "Whether to run the model on the test set.", changes=fields.NOTHING
+    )
+    seeds: Sequence[str] = fields.training(
+        (),
+        "Train once with each of these comma-separated seeds, and print means and "
+        "deviations.",
+        changes=fields.NOTHING,
+    )
+    grid: str | None = fields.training(
+        None,
+        "Train once with each combination of values, such as "
+        "'learning_rate=2e-5,3e-5;train_batch_size=16,32', each in a separate "
+        "directory, and print the best combination. "
+        f"Flags that can vary: {', '.join(VARYING)}. With --seeds, each "
+        "combination is trained once with each seed.",
+        changes=fields.NOTHING,
+    )
+    pad_to_max_length: bool = fields.training(
+        False,
+        "Pad every batch to --max_seq_length instead of its longest text, and do not "
+        "group texts by length. Always on for TPU.",
+    )
+    group_by_length: bool = fields.training(
+        True, "Put texts of similar length into the same batch.", changes=fields.WEIGHTS
+    )
+    predict_batch_size: int = fields.evaluation(
+        8, "Total batch size for predictions.", least=1, changes=fields.ANSWERS
+    )
+    best_metric: str | None = fields.evaluation(
+        None,
+        "Score that selects the best checkpoint. With --evaluate_steps, this "
+        "checkpoint is evaluated, used for predictions and exported, instead of the "
+        "last one.",
+        changes=fields.WEIGHTS,
+    )
+    early_stopping_patience: int = fields.evaluation(
+        0,
+        "Number of evaluations without a better score, or an equal one with a lower "
+        "loss, before training stops; 0 for no early stopping.",
+        least=0,
+        changes=fields.NOTHING,
+    )
+    export_format: str = fields.output(
+        export_formats.SAVED_MODEL,
+        "Format of --do_export. saved_model: a SavedModel in output_dir/export/<n>. "
+        "litert: model.tflite in output_dir/export_litert/<n>, for phones and small "
+        "machines. onnx: model.onnx in output_dir/export_onnx/<n>, for ONNX Runtime "
+        "and OpenVINO, the fastest on a CPU.",
+        choices=export_formats.FORMATS,
+        changes=fields.NOTHING,
+    )
+    quantization: str = fields.output(
+        "none",
+        "Weights of a LiteRT or ONNX export. none: float32. dynamic_int8: int8, with "
+        "int8 matrix products, a quarter of the size. float16, for LiteRT: half the "
+        "size, computed in float32.",
+        choices=export_formats.QUANTIZATIONS,
+        changes=fields.NOTHING,
+    )
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether the end of the run has an evaluation apart from predictions."""
+        return getattr(self, "do_eval", False)
+
+    @property
+    def has_named_task(self) -> bool:
+        """Whether rows come from a task by name, and not from the user's files."""
+        return bool(getattr(self, "tfds_name", None))
+
+    @property
+    def has_static_shapes(self) -> bool:
+        """Whether every batch is padded to --max_seq_length."""
+        return self.is_tpu or self.pad_to_max_length
+
+    @property
+    def wanted_splits(self) -> list[str]:
+        """Those of "train", "dev" and "test" that the actions of this run need."""
+        evaluates = self.evaluates or (
+            self.do_train and bool(self.evaluate_steps or self.grid)
+        )
+        wanted = {"train": self.do_train, "dev": evaluates, "test": self.do_predict}
+        return [split for split, is_wanted in wanted.items() if is_wanted]
+
+    def file_of(self, split: str) -> str:
+        """The name of the field with the file of a split."""
+        return f"{split}_file"
+
+    @property
+    def local_tables(self) -> dict[str, str]:
+        """{split: path} of the user's files on this machine that the run needs."""
+        if self.has_named_task:
+            return {}
+        paths = {s: getattr(self, self.file_of(s)) for s in self.wanted_splits}
+        return {s: path for s, path in paths.items() if path and "://" not in path}
+
+    def check(self) -> None:
+        """Refuses seeds, patience, a grid or an export that make no sense."""
+        super().check()
+        export_formats.check(self.export_format, self.quantization)
+        texts = ",".join(self.seeds)
+        errors.refuse(
+            (
+                self.export_server_config
+                and self.export_format != export_formats.SAVED_MODEL,
+                "--export_server_config is for SavedModels, which TensorFlow Serving "
+                "answers texts from; leave it out, or "
+                f"--export_format={self.export_format}",
+            ),
+            (
+                not all(re.fullmatch(r"\s*-?[0-9]+\s*", seed) for seed in self.seeds),
+                f"--seeds={texts} are not whole numbers; give such as 1,2,3",
+            ),
+        )
+        training.check_seeds("seeds", self.seed_numbers)
+        errors.refuse(
+            (
+                self.early_stopping_patience and not self.evaluate_steps,
+                "--early_stopping_patience needs evaluations; set --evaluate_steps",
+            ),
+            (
+                self.combinations()
+                and not (self.do_train and getattr(self, self.scoring)),
+                "--grid compares the scores of runs that it trains; set --do_train and "
+                f"--{self.scoring}",
+            ),
+        )
+        if not self.has_named_task:
+            self.check_files(*map(self.file_of, self.wanted_splits))
+
+    @property
+    def seed_numbers(self) -> list[int]:
+        """The values of --seeds, once `check` has accepted them."""
+        return [int(seed) for seed in self.seeds]
+
+    def combinations(self) -> list[dict[str, Any]]:
+        """{name: value} of each run of --grid; [] without it.
+
+        The order is that of sorted names and then of the values as they are given. What
+        is wrong is refused with the name and what it may be.
+        """
+        domains: dict[str, list[Any]] = {}
+        for part in filter(None, map(str.strip, (self.grid or "").split(";"))):
+            name, _, texts = part.partition("=")
+            name = name.strip().removeprefix("--")
+            self._check_varies(name)
+            values = [text.strip() for text in texts.split(",")]
+            if not all(values):
+                raise errors.InputError(
+                    f"--grid: {part!r} lacks a value; write such as {name}=VALUE,VALUE"
+                )
+            if name in domains:
+                raise errors.InputError(
+                    f"--grid={self.grid} has {name} twice; give it once"
+                )
+            domains[name] = []
+            for text in values:
+                value = self._parsed(name, text)
+                if value in domains[name]:
+                    raise errors.InputError(
+                        f"--grid: {part} has {value} twice; give it once"
+                    )
+                domains[name].append(value)
+        names = sorted(domains)
+        if not names:
+            return []
+        each = itertools.product(*(domains[name] for name in names))
+        return [dict(zip(names, values, strict=True)) for values in each]
+
+    def _check_varies(self, name: str) -> None:
+        if name in VARYING:
+            return
+        reason = f"--grid cannot vary {name!r}, which is no flag"
+        if name == "seed":
+            reason = "--grid does not vary seed; give --seeds=1,2,3 beside it"
+        elif name in fields.rows(type(self)):
+            reason = (
+                f"--grid cannot vary {name}, for its runs share all else; run the "
+                "script once for each value, with an --output_dir for each"
+            )
+        raise errors.InputError(f"{reason}. It can vary {', '.join(VARYING)}")
+
+    def _parsed(self, name: str, text: str) -> Any:
+        try:
+            return fields.parse(fields.rows(type(self))[name], text)
+        except ValueError as error:
+            raise errors.InputError(f"--grid: {name}={text}: {error}") from error

@@ -1,0 +1,142 @@
+r"""Fine-tunes BERT on questions about texts, answers such questions and scores answers.
+
+Takes every flag of google-research/bert's run_squad.py: see docs/squad.md.
+
+    python run_squad.py --pretrained=DIR --do_train --do_predict \
+        --train_file=train.json --predict_file=dev.json --output_dir=output/squad
+"""
+
+import functools
+
+from absl import logging
+
+from contract import file_names
+from data_pipeline.batches import packing
+from data_pipeline.squad import choice as answer_choice
+from data_pipeline.squad import files as squad_files
+from data_pipeline.squad import graph, scores, windows
+from data_pipeline.text import opening, wordpiece
+from modeling import losses, models
+from modeling.checkpoints import pretrained
+from serving import formats, windowed
+from tasks import fine_tuning, networks, run_plans
+from tasks.settings.squad import SquadSettings
+from training import driver, run_directory
+
+
+def prepare(settings: SquadSettings) -> tuple["SquadTask", driver.Settings]:
+    """The task, and how to do it; InputError for wrong input."""
+    if settings.verbose_logging:  # shows answers that are not in their contexts
+        logging.set_verbosity(logging.DEBUG)
+    strategy = run_plans.set_up(settings)
+    opened = networks.open_for_task(settings, settings.max_seq_length)
+    files, tokenizer, config = opened.files, opened.tokenizer, opened.config
+    pretrained.check_segments(config, files.config_file)
+    opening.check_exports(tokenizer, settings.do_export)
+    reading = run_plans.reading(settings, files)
+    has_pieces = isinstance(tokenizer, wordpiece.BertTokenizer)
+    settings.check_network(config, tokenizer, reading, has_pieces)
+    room = settings.max_seq_length - packing.num_special(tokenizer, is_pair=True)
+    settings = settings.with_short_questions(room)
+    choice = answer_choice.Settings(**settings.answer_settings(has_pieces))
+    splits = settings.wanted_splits
+    # One file serves dev and test.
+    names = {"train" if split == "train" else "predict": None for split in splits}
+    data = {
+        name: windows.load(name, read(settings, name), tokenizer, **settings.limits())
+        for name in names
+    }
+    plan = run_plans.fine_tuning_settings(
+        settings,
+        strategy,
+        opened,
+        num_examples=len(data["train"].questions) if "train" in data else 0,
+        score_names=scores.score_names(data["predict"], choice)
+        if "dev" in splits
+        else (),
+    )
+    return SquadTask(settings, opened, data, reading, choice, plan.pad_to), plan
+
+
+def read(settings: SquadSettings, name):
+    """The questions of a file; those to train on in the original's order."""
+    form = {
+        "version_2_with_negative": settings.version_2_with_negative,
+        "at_ideographs": settings.is_chinese,
+    }
+    if name == "predict":
+        return squad_files.read_for_prediction(str(settings.predict_file), **form)
+    multiple = settings.multiple_answers or ("first" if settings.is_chinese else "")
+    questions = squad_files.read_for_training(
+        str(settings.train_file), multiple_answers=multiple, **form
+    )
+    return squad_files.shuffled(questions)
+
+
+class SquadTask(fine_tuning.ScriptTask):
+    """Answers questions by spans of contexts.
+
+    Args:
+        data: windows.QuestionSplit of "train" and of "predict", which is dev and test.
+        choice: how an answer is chosen.
+        pad_to: as of driver.Settings.
+    """
+
+    kind = "question-answering"
+    objective = losses.span()
+
+    def __init__(self, settings, opened, data, reading, choice, pad_to):
+        formats.check(settings.export_format, opened.config, reading)
+        super().__init__(settings, opened, data, reading=reading, identity={})
+        if predicted := self.splits.pop("predict", None):
+            self.splits["dev"] = self.splits["test"] = predicted
+        self._choice, self._pad_to = choice, pad_to
+
+    def make_model(self):
+        return models.BertSpanPredictor(
+            self.config, reading=self.reading, recompute=self.settings.recompute
+        )
+
+    def score(self, split, outputs, batch_size):
+        how = self.tokenizer, self._choice, self._pad_to
+        return scores.decide(self.data["predict"], outputs, *how)
+
+    def outcomes(self, split, scored):
+        return scores.outcomes(split, self.data["predict"], scored)
+
+    def predict(self, scored, current, step):
+        """Writes predictions.json and the files beside it; returns scores, if any."""
+        if current.writes:
+            is_submitted = self.settings.task_name == "cmrc2018"
+            submission = file_names.CMRC_SUBMISSION if is_submitted else ""
+            answer_choice.write(current.output_dir, scored.answers, submission)
+            print(f"predictions: {current.output_dir}/{file_names.SQUAD_PREDICTIONS}")
+        if not scored.scores:
+            print(
+                f"{self.settings.predict_file} has no right answers, so nothing is "
+                "scored"
+            )
+            return {}
+        results = {**scored.scores, "global_step": step}
+        run_directory.record(current, step, scored.scores, results)
+        return results
+
+    def write_records(self, directory):
+        for questions in self.data.values():
+            windows.write_records(directory, questions, self.settings.max_seq_length)
+
+    def served(self, model, variables):
+        """Question and context in, answer out."""
+        return windowed.QuestionAnswerer(
+            graph.encoder(self.tokenizer, **self.settings.limits()),
+            functools.partial(model, training=False),
+            graph.chooser(self._choice),
+            variables,
+            (None, *self.tokenizer.token_shape),
+            model.config,
+        )
+
+
+def run(settings: SquadSettings) -> None:
+    """What run_squad.py does."""
+    run_plans.fine_tune(prepare, settings)
