@@ -19,7 +19,6 @@ from absl import app, flags, logging
 from cli import environment
 from contract import characters, errors
 from tasks.settings import fields
-from terminal import native_log
 
 Settings = TypeVar("Settings", bound=fields.Settings)
 _WRITE: Any = flags.ArgumentSerializer()
@@ -155,15 +154,12 @@ def _explain_interrupt(kind, error, trace):
 
 
 def _announce_tensorflow(settings: dict[str, str]) -> None:
-    """The first line of a program, before the import; its own lines are filtered."""
+    """The first line of a program, before the import, whose lines are hidden."""
     if logging.get_verbosity() >= 1:
         text = " ".join(f"{name}={value}" for name, value in settings.items())
         print(f"environment: {text}", file=sys.stderr)
     if "tensorflow" in sys.modules:
         return
-    if logging.get_verbosity() < 1:
-        native_log.begin()
-        logging.get_absl_handler().python_handler.setStream(sys.stderr)
     with contextlib.suppress(OSError):  # nobody reads it
         print("loading TensorFlow ...", file=sys.stderr, flush=True)
 

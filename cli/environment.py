@@ -9,7 +9,6 @@ import gc
 import importlib
 import os
 import platform
-import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -23,7 +22,6 @@ _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 _ALL = {"TF_CPP_MIN_LOG_LEVEL": "0"}
 # Where there is no GPU, its C++ code logs that as an error.
 _SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3"}
-_BELOW_ERRORS = re.compile(rb"WARNING: All log messages before absl::Init|[IW]\d{4} ")
 # Reuses the memory of tensors. Without it, each one of some megabytes is given back to
 # the system and fetched anew, page by page: a few percent of training, a third of
 # extracting vectors.
@@ -57,7 +55,6 @@ def prepare_notebook() -> dict[str, str]:
     """`prepare`, which warns where TensorFlow is imported already."""
     open_closed_streams()
     wanted = _wanted(processor.PATH, is_quiet=True, serves=False)
-    wanted |= {} if native_log.has_gpu() else _SILENT
     _SET_BY_IMPORT[:] = [name for name in wanted if name not in os.environ]
     late = [f"{name}={wanted[name]}" for name in _SET_BY_IMPORT]
     if late and sys.modules.get("tensorflow"):
@@ -83,32 +80,6 @@ def open_closed_streams() -> None:
                 setattr(sys, name, os.fdopen(null, "w", encoding="utf-8"))
 
 
-@contextlib.contextmanager
-def quiet_import() -> Iterator[None]:
-    """Drops what TensorFlow's C++ code logs below errors before it reads its level.
-
-    It writes to file descriptor 2, which a notebook shows, whatever sys.stderr is.
-    """
-    import tempfile  # takes time, which scripts do not have
-
-    try:
-        terminal = os.dup(2)
-    except OSError:  # there is none
-        yield
-        return
-    with tempfile.TemporaryFile() as written:
-        os.dup2(written.fileno(), 2)
-        try:
-            yield
-        finally:
-            sys.stderr.flush()
-            os.dup2(terminal, 2)
-            written.seek(0)
-            others = [line for line in written if not _BELOW_ERRORS.match(line)]
-            os.write(terminal, b"".join(others))
-            os.close(terminal)
-
-
 def check_backend() -> None:
     """Raises InputError where Keras computes by another backend than TensorFlow."""
     # Set, so that a keras.json of the user does not choose another.
@@ -129,12 +100,18 @@ def import_tensorflow() -> None:
     absent = [name for name in _NOT_NEEDED if name not in sys.modules]
     sys.modules |= dict.fromkeys(absent)  # type: ignore[arg-type]
     try:
-        with no_collections():
+        with no_collections(), _quiet():
             importlib.import_module("keras")
     finally:
         for name in absent:
             del sys.modules[name]
     gc.freeze()  # later collections, of which tracing has many, pass over its objects
+
+
+def _quiet() -> contextlib.AbstractContextManager[None]:
+    """Nothing is hidden from a user who wants to see all."""
+    is_wanted = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2") < "2"
+    return contextlib.nullcontext() if is_wanted else native_log.quiet()
 
 
 @contextlib.contextmanager
@@ -154,7 +131,8 @@ def no_collections() -> Iterator[None]:
 
 
 def _wanted(cpu_info: str, is_quiet: bool, serves: bool) -> dict[str, str]:
-    wanted = (_QUIET if is_quiet else _ALL) | _ALLOCATOR
+    quiet = _QUIET if native_log.has_gpu() else _SILENT
+    wanted = (quiet if is_quiet else _ALL) | _ALLOCATOR
     is_x86 = platform.machine() in ("x86_64", "AMD64")
     if is_x86 and "avx2" in processor.instruction_sets(cpu_info):
         wanted |= _KERNELS | (_PACKED_WEIGHTS if serves else {})

@@ -3,16 +3,16 @@
 from cli import environment
 
 environment.check_backend()
-with environment.quiet_import():
-    import keras
-    import tensorflow as tf
+environment.import_tensorflow()
 
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import keras
 import numpy as np
+import tensorflow as tf
 
 from cli import argument_names, command_line
 from contract import (

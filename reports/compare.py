@@ -1,5 +1,9 @@
 """Compares two runs: scores with intervals, rows that only one gets right, flags."""
 
+if __name__ == "__main__":  # as which it was the command before
+    raise SystemExit("the command is: python compare_runs.py")
+
+
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -203,7 +207,3 @@ def show(directories: Sequence[str], output_file: str | None = None) -> None:
         page = run_page.render("comparison.html", comparison=compared)
         atomic_files.write_text(output_file, page)
         print(f"page: {output_file}")
-
-
-if __name__ == "__main__":  # as which it was the command before
-    raise SystemExit("the command is: python compare_runs.py")

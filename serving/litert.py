@@ -12,6 +12,7 @@ import tensorflow as tf
 from contract import cores
 from contract import features as feature_names
 from serving import export
+from terminal import native_log
 
 PACKAGES = ("ai_edge_litert",)
 MODEL = "model.tflite"  # the name that TF Serving's --prefer_tflite_model looks for
@@ -50,10 +51,11 @@ class Network:
 
         with tf.io.gfile.GFile(os.path.join(directory, MODEL), "rb") as file:
             content = file.read()
-        opened = interpreter.Interpreter(
-            model_content=content, num_threads=cores.usable()
-        )
-        self._run = opened.get_signature_runner(_NETWORK)
+        with native_log.quiet():  # it names its delegate
+            opened = interpreter.Interpreter(
+                model_content=content, num_threads=cores.usable()
+            )
+            self._run = opened.get_signature_runner(_NETWORK)
         self._lock = threading.Lock()
         # A damaged file is noticed when its operations are prepared, not before.
         shapes = {k: v["shape"] for k, v in self._run.get_input_details().items()}

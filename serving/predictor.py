@@ -1,5 +1,9 @@
 """A `Predictor` answers texts from an export."""
 
+if __name__ == "__main__":  # as which it was the command before
+    raise SystemExit("the command is: python run_predictor.py")
+
+
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -133,7 +137,3 @@ def read_labels(
                 f"{path}: names {len(names)} labels, the model has {count}; {remedy}"
             )
     return names
-
-
-if __name__ == "__main__":  # as which it was the command before
-    raise SystemExit("the command is: python run_predictor.py")

@@ -5,6 +5,10 @@ for text_id, text, cosine in index.query(["a query"], top_k=5)[0]:
     print(cosine, text_id, text)
 """
 
+if __name__ == "__main__":  # as which it was the command before
+    raise SystemExit("the command is: python run_search.py")
+
+
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -201,7 +205,3 @@ class Index:
 
 def _neighbour(row, cosine):
     return Neighbour(row.text_id, row.text, cosine, row.line, row.start)
-
-
-if __name__ == "__main__":  # as which it was the command before
-    raise SystemExit("the command is: python run_search.py")

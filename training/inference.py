@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from data_pipeline.batches import batching, packing
 from modeling import losses
-from terminal import native_log, progress
+from terminal import progress
 from training import carried_states, train_step
 from training.distribution import devices
 
@@ -123,7 +123,6 @@ def run_batches(
         tracked = progress.track(distributed, num_batches, name)
     for features in tracked:
         outputs = tf.nest.map_structure(lambda v: v.numpy(), function(features))
-        native_log.end()  # TensorFlow is up
         yield outputs
 
 

@@ -12,7 +12,7 @@ from tensorboard.plugins import projector
 from tensorboard.plugins.hparams import api, api_pb2, summary
 
 from contract import atomic_files, remote_files
-from terminal import native_log, progress
+from terminal import progress
 from training import inference, metrics, train_step
 
 # Beside the progress; those of a student are what its loss is made of.
@@ -206,7 +206,6 @@ class TimedSteps:
             with progress.waiting("compiling the first step"):
                 results = self._train_step(iterator, rates, count, step, scaling)
                 int(results[0]["steps"])  # once a GPU is done
-            native_log.end()  # TensorFlow is up
             self._say(f"first step done after {time.monotonic() - self._started:.1f} s")
             self._started = None
         else:

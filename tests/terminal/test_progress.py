@@ -113,16 +113,14 @@ def screen(text):
     return [line.rstrip() for line in lines if line.strip()]
 
 
-# What follows a bar that goes, or stands beside one, with and without the filter.
+# What follows a bar that goes, or stands beside one.
 LINES = """
 import sys, time
-from terminal import native_log, progress
-native_log.begin()
+from terminal import progress
 with progress.Progress("long work with a name: row") as report:
     report(0, 10)
     time.sleep(1.2)
     progress.print_line("above")
-    native_log.end()
     report(4, 10)
     progress.print_line("x")
 print("result")
