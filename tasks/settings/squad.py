@@ -23,7 +23,7 @@ class SquadSettings(head.Head, model.MaxSeqLength, fine_tuning.FineTuning):
         "--answer_aligner=words and scored by characters, as in the script of CMRC "
         "2018. For other Chinese questions, too.",
         choices=["squad", *CHINESE],
-        changes=fields.NOTHING,
+        changes=fields.ANSWERS,
     )
     train_file: str | None = fields.data(
         None, "SQuAD json for training.", path=True, changes=fields.NOTHING
