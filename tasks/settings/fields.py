@@ -50,6 +50,7 @@ _LARGEST = 2**63 - 1  # of the integers that TensorFlow computes with
 _USER = re.compile(r"((?:^|,)\s*)(~[^/,]*/[^,]*)")  # in paths by comma
 _PROJECT = os.path.join(os.path.dirname(__file__), os.pardir, os.pardir)
 _RULES = "rules"
+_SWITCH = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 _NOTHING: Mapping[str, Any] = types.MappingProxyType({})
 _ROWS: dict[type, dict[str, "Row"]] = {}
 Own = TypeVar("Own", bound="Settings")
@@ -161,8 +162,7 @@ class Settings:
             for other, wanted in needs.items():
                 if not _holds(getattr(self, other), wanted):
                     raise errors.InputError(
-                        f"{self.typed(row.name)} is read with "
-                        f"{_wanted(other, wanted)}; add that, or leave it out"
+                        f"{self.typed(row.name)} {_condition(other, wanted)}"
                     )
 
     def that_change(self, what: frozenset[str]) -> dict[str, Any]:
@@ -174,7 +174,12 @@ class Settings:
 
     def command(self) -> str:
         """The command line that gives these settings."""
-        words = [self.typed(name) for name in self.values() if name in self.given]
+        words = [
+            spell(name, each)
+            for name, value in self.values().items()
+            if name in self.given
+            for each in (value if rows(type(self))[name].rules.repeats else [value])
+        ]
         return " ".join([programs.command(self.program), shlex.join(words)]).rstrip()
 
     def typed(self, name: str) -> str:
@@ -267,9 +272,9 @@ def parse(row: Row, text: str) -> Any:
     Raises ValueError where it is none.
     """
     if row.kind is bool:
-        if text.lower() not in ("true", "false"):
+        if text.lower() not in _SWITCH:
             raise ValueError("give true or false")
-        return text.lower() == "true"
+        return _SWITCH[text.lower()]
     if row.kind in (int, float):
         return _number(row, row.kind(text))
     return _checked(row, text)
@@ -329,11 +334,12 @@ def _holds(value, wanted):
     return value in (wanted if isinstance(wanted, tuple) else (wanted,))
 
 
-def _wanted(name, wanted):
-    if isinstance(wanted, bool):
-        return f"--{name}" if wanted else f"no --{name}"
+def _condition(name, wanted):
+    if wanted is False:
+        return f"is not read with --{name}; leave one of them out"
     values = wanted if isinstance(wanted, tuple) else (wanted,)
-    return f"--{name}={' or '.join(values)}"
+    value = "" if wanted is True else f"={' or '.join(values)}"
+    return f"is read with --{name}{value}; add that, or leave it out"
 
 
 def _checked(row: Row, value: Any) -> Any:
@@ -362,6 +368,8 @@ def _checked(row: Row, value: Any) -> Any:
         value = os.fspath(value)
     if isinstance(value, list | tuple):
         value = ",".join(map(str, value))
+    if value is None and not rules.choices:
+        raise errors.InputError(f"{place} is no text; leave it out for the default")
     value = str(value)
     if rules.choices and value not in rules.choices:
         raise errors.InputError(f"{place} is none of {', '.join(rules.choices)}")
@@ -380,7 +388,8 @@ def _number(row, value):
     rules, place = row.rules, f"--{row.name}={value}"
     wanted = numbers.Integral if row.kind is int else numbers.Real
     if isinstance(value, bool) or not isinstance(value, wanted):
-        raise errors.InputError(f"{place} is no number")
+        kind = "whole number" if row.kind is int else "number"
+        raise errors.InputError(f"{place} is no {kind}")
     value = row.kind(value)
     if not math.isfinite(value):
         raise errors.InputError(f"{place} is not a finite number; give one such as 0.1")
