@@ -1,6 +1,7 @@
 """Settings of pretraining: how records are made, for how long they are trained on."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from contract import errors
@@ -80,6 +81,21 @@ class PretrainingSettings(
         least=1,
         changes=fields.ANSWERS,
         only_with=_OF_EXPORTS,
+    )
+    combine: str = fields.again(
+        vector_settings.VectorChoice, "combine", "none", only_with=_OF_EXPORTS
+    )
+    layer_weights: Sequence[str] = fields.again(
+        vector_settings.VectorChoice, "layer_weights", (), only_with=_OF_EXPORTS
+    )
+    normalize: bool = fields.again(
+        vector_settings.VectorChoice, "normalize", False, only_with=_OF_EXPORTS
+    )
+    layers: Sequence[str] = fields.again(
+        vector_settings.VectorChoice, "layers", ("-1",), only_with=_OF_EXPORTS
+    )
+    pooling: str = fields.again(
+        vector_settings.VectorChoice, "pooling", "mean", only_with=_OF_EXPORTS
     )
     input_file: str | None = fields.data(
         None,

@@ -81,7 +81,7 @@ class VocabularySettings(fields.Settings):
     )
 
     def check(self) -> None:
-        """Refuses what does not belong to the kind of the vocabulary."""
+        """Refuses what does not belong to the kind, and files that are not there."""
         super().check()
         name, path = file_names.VOCAB_JSON, str(self.output_file)
         errors.refuse(
@@ -97,3 +97,4 @@ class VocabularySettings(fields.Settings):
                 "vocabulary",
             ),
         )
+        self.check_files("input_file")
