@@ -1,7 +1,6 @@
 """Typed fields: what is given, types, bounds, paths, and commands that say the same."""
 
 import copy
-import csv
 import dataclasses
 import os
 import pathlib
@@ -372,9 +371,3 @@ def test_refusals_are_errors_of_input():
         Own(rate=2)
     with pytest.raises(errors.InputError):
         fields.named(Own, {"a": 1}, "setting")
-
-
-def test_sequence_is_spelled_as_the_flag_reads_it():
-    values = ("a,b", 'c"d', "e f")
-    text = fields.spell("stop", values).removeprefix("--stop=")
-    assert next(csv.reader([text])) == [*values]
