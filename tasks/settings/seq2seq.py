@@ -135,12 +135,13 @@ class Seq2seqSettings(
         Draws take nothing about beams, and a run that trains keeps its lengths. The
         config of the run comes second.
         """
-        taken = {}
+        taken: dict[str, Any] = {}
         for name, key in encoder_decoder_config.SETTINGS.items():
             value = config.generation.get(key)
             value = str(value).lower() if isinstance(value, bool) else value
             keeps = name in self.given or (self.do_sample and name in _BEAMS)
-            keeps |= self.num_beams == 1 and name in _BEAMS[1:]
+            num_beams = taken.get("num_beams", self.num_beams)  # which comes first
+            keeps |= num_beams == 1 and name in _BEAMS[1:]
             keeps |= self.do_train and name == "max_target_length"
             if not keeps and value not in (None, getattr(self, name)):
                 taken[name] = value
