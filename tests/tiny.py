@@ -275,6 +275,16 @@ def settings_of(program, *arguments):
     return kind(**{name: values[name].value for name in names})
 
 
+def flag_defaults(program):
+    """{name: default} of its flags; None where one must be given."""
+    from cli import command_line
+    from tasks.settings import fields
+
+    kind = settings_class(program)
+    values = command_line.define(kind)
+    return {name: values[name].default for name in fields.rows(kind)}
+
+
 @functools.cache
 def _imported(script):
     """Its module. TensorFlow's million objects stay: no collection looks at them."""

@@ -1,0 +1,54 @@
+"""Settings of fine-tuning: the splits of actions, grids, and how tables are cut."""
+
+import pytest
+
+from tests import tiny
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ("--do_train", ["train"]),
+        ("--do_train --evaluate_steps=5", ["train", "dev"]),
+        ("--do_train --grid=learning_rate=1", ["train", "dev"]),
+        ("--evaluate_steps=5", []),
+        ("--do_eval --do_predict", ["dev", "test"]),
+    ],
+)
+def test_splits_are_those_that_the_actions_need(arguments, wanted):
+    assert tiny.settings_of("run_tagger", *arguments.split()).wanted_splits == wanted
+
+
+def test_combinations_are_in_the_order_of_names_and_then_of_values():
+    grid = "--grid= train_batch_size=16, 8; --learning_rate=1e-3,2e-3"
+    settings = tiny.settings_of("run_squad", grid)
+    assert settings.combinations() == [
+        {"learning_rate": rate, "train_batch_size": size}
+        for rate in (1e-3, 2e-3)
+        for size in (16, 8)
+    ]
+    assert tiny.settings_of("run_squad").combinations() == []
+    own = tiny.settings_of("run_squad", "--grid=adam_bias_correction=true,False")
+    assert [*map(dict.popitem, own.combinations())] == [
+        ("adam_bias_correction", True),
+        ("adam_bias_correction", False),
+    ]
+
+
+def test_short_runs_have_points_more_often():
+    plain = tiny.settings_of("run_classifier")
+    assert [*map(plain.steps_between_logs, (3, 28, 399, 10_000))] == [1, 1, 19, 20]
+    own = tiny.settings_of("run_classifier", "--log_steps=20")
+    assert own.steps_between_logs(28) == 20
+
+
+@pytest.mark.parametrize("script", ["run_classifier", "run_embedding", "run_seq2seq"])
+def test_every_reader_of_tables_gets_delimiter_and_quote(script):
+    arguments = "--delimiter=; --quote=none --has_header=false --encoding=cp1252"
+    given = tiny.settings_of(script, *arguments.split()).layout()
+    assert (given.delimiter, given.quote, given.has_header) == (";", "none", False)
+    assert given.encoding == "cp1252"
+    usual = tiny.settings_of(script).layout()
+    assert (usual.delimiter, usual.quote, usual.has_header) == (None,) * 3
+    assert usual.encoding == "utf-8"
+    assert tiny.settings_of(script, "--has_header=true").layout().has_header is True
